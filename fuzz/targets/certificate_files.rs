@@ -72,7 +72,7 @@ fuzz_target!(|data: &[u8]| {
     folder.insert_list("/d/z", vec![path("z/fullchain.pem")]);
     let toml = "[[service]]\nname = 'a'\nfront = { listen = ['127.0.0.1:1'], tls = { certificates = \
                 ['/d'] } }\nback = { servers = ['127.0.0.1:2'] }\n";
-    let source = Source::File { place: "/lariat.toml".to_owned(), text: toml.to_owned() };
+    let source = Source::of_text("/lariat.toml", toml);
     let mut recorder = Recorder::new(folder);
     let loaded = config::load(&source, &mut recorder).ok();
     let again = config::load(&source, &mut recorder.into_recording()).ok();

@@ -28,7 +28,7 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
 
 fn source(text: &str) -> Source {
     if !text.starts_with("--") {
-        return Source::File { place: "fuzz.toml".to_owned(), text: text.to_owned() };
+        return Source::of_text("fuzz.toml", text);
     }
     let flag = |line: &str| {
         let (name, value) = line.split_once('=').unwrap_or((line, ""));

@@ -289,8 +289,12 @@ pub fn try_status(socket: &Path) -> Option<Value> {
 
 fn write_configuration(directory: &Directory, admin: SocketAddr, configuration: &str) {
     let status = directory.join("status.sock");
+    // The one key of the top that is used here stands before all tables.
+    let is_include = |line: &&str| line.starts_with("include = ");
+    let include = configuration.lines().find(is_include).unwrap_or_default();
+    let configuration = configuration.replacen(include, "", 1);
     let text = format!(
-        "[admin]\nlisten = \"{admin}\"\nstatus-socket = {status:?}\n\
+        "{include}\n[admin]\nlisten = \"{admin}\"\nstatus-socket = {status:?}\n\
          [log]\nformat = \"json\"\nsuccesses-per-second = 1000000\n{configuration}"
     );
     directory.write("lariat.toml", text);

@@ -64,6 +64,7 @@ mod terminator {
     mod configuration {
         mod bad_config;
         mod completion;
+        mod composition;
         mod examples;
         mod flags;
         mod reload;

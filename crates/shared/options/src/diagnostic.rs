@@ -100,6 +100,15 @@ pub enum Spot {
 /// The path and the text of a file.
 pub type File<'a> = (&'a str, &'a str);
 
+/// A file that another includes. Its bytes count on where those of the file before it end, behind
+/// a byte that belongs to neither.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct IncludedFile {
+    /// The path, beginning as that of the file that includes it.
+    pub path: String,
+    pub text: String,
+}
+
 /// A diagnostic whose place has not been looked up yet.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Complaint {
@@ -133,13 +142,40 @@ impl Complaint {
 /// Collects diagnostics about one source.
 pub struct Report<'a> {
     file: Option<File<'a>>,
+    included: &'a [IncludedFile],
     found: RefCell<Vec<Complaint>>,
 }
 
 impl<'a> Report<'a> {
     /// About a file, or about flags alone.
     pub fn new(file: Option<File<'a>>) -> Self {
-        Self { file, found: RefCell::default() }
+        Self { file, included: &[], found: RefCell::default() }
+    }
+
+    /// About the files that it includes too.
+    pub fn with_included(self, included: &'a [IncludedFile]) -> Self {
+        Self { included, ..self }
+    }
+
+    /// All files, each with the place of its first byte among all bytes.
+    pub fn files(&self) -> impl Iterator<Item = (usize, File<'a>)> {
+        let included = self.included.iter().map(|one| (one.path.as_str(), one.text.as_str()));
+        self.file.into_iter().chain(included).scan(0, |next, file| {
+            let start = *next;
+            *next = start + file.1.len() + 1;
+            Some((start, file))
+        })
+    }
+
+    /// A place in the file that holds it.
+    fn within(&self, spot: &Spot) -> (Spot, Option<File<'a>>) {
+        let Spot::File(range) = spot else {
+            return (spot.clone(), self.file);
+        };
+        let holding = self.files().take_while(|(start, _)| *start <= range.start).last();
+        let (start, file) = holding.unzip();
+        let start = start.unwrap_or_default();
+        (Spot::File(range.start - start..range.end - start), file)
     }
 
     /// Whether the source is a file.
@@ -149,7 +185,8 @@ impl<'a> Report<'a> {
 
     /// A place in the file as a diagnostic begins with it: path and line.
     pub fn place_of(&self, spot: &Spot) -> Option<String> {
-        match place(spot, self.file) {
+        let (spot, file) = self.within(spot);
+        match place(&spot, file) {
             Place::File { path, line, .. } if line > 0 => Some(format!("{path}:{line}")),
             Place::File { .. } | Place::Flag(_) | Place::Nowhere => None,
         }
@@ -206,8 +243,12 @@ impl<'a> Report<'a> {
 
     /// All of them, in the order of their places.
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
-        let found = self.found.into_inner().into_iter();
-        let mut found: Vec<_> = found.map(|one| one.at(self.file)).collect();
+        let found = self.found.take().into_iter();
+        let found = found.map(|one| {
+            let (spot, file) = self.within(&one.spot);
+            Complaint { spot, ..one }.at(file)
+        });
+        let mut found: Vec<_> = found.collect();
         found.sort_by(|a, b| a.place.cmp(&b.place));
         found
     }

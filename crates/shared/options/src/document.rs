@@ -1,5 +1,7 @@
 //! The text of a TOML file to a tree with places. Knows no keys.
 
+use std::ops::Range;
+
 use toml::de::{DeTable, DeValue};
 
 use crate::diagnostic::{Problem, Report, Spot};
@@ -16,30 +18,43 @@ pub fn parse(text: &str, report: &Report<'_>) -> Option<Node> {
 
 /// The tree of what can be read of a text, and whether that is all; the rest has been reported.
 pub fn recovered(text: &str, report: &Report<'_>) -> (Node, bool) {
+    recovered_from(0, text, report)
+}
+
+/// The same of a text whose first byte has this place among the bytes of all files.
+pub fn recovered_from(start: usize, text: &str, report: &Report<'_>) -> (Node, bool) {
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
-        let spot = error.span().map_or(Spot::Nowhere, Spot::File);
+        let spot = error.span().map_or(Spot::Nowhere, |span| shifted(span, start));
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         report.error_here(&spot, Problem::new(message));
     }
-    let root = Node::new(entries(table.get_ref()), Spot::Nowhere);
+    let root = Node::new(entries_from(start, table.get_ref()), Spot::Nowhere);
     (root, errors.is_empty())
 }
 
 /// A table that was parsed, in the order of the text.
 pub fn entries(table: &DeTable<'_>) -> Value {
+    entries_from(0, table)
+}
+
+fn shifted(span: Range<usize>, start: usize) -> Spot {
+    Spot::File(span.start + start..span.end + start)
+}
+
+fn entries_from(start: usize, table: &DeTable<'_>) -> Value {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     let entries = entries.into_iter().map(|(key, value)| Entry {
         key: key.get_ref().to_string(),
-        key_spot: Spot::File(key.span()),
-        node: Node::new(converted(value.get_ref()), Spot::File(value.span())),
+        key_spot: shifted(key.span(), start),
+        node: Node::new(converted(start, value.get_ref()), shifted(value.span(), start)),
     });
     Value::Table(entries.collect())
 }
 
 /// The parser bounds the depth of nesting, and with it this recursion.
-fn converted(value: &DeValue<'_>) -> Value {
+fn converted(start: usize, value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(number) => {
@@ -49,10 +64,10 @@ fn converted(value: &DeValue<'_>) -> Value {
         DeValue::Array(elements) => Value::List(
             elements
                 .iter()
-                .map(|one| Node::new(converted(one.get_ref()), Spot::File(one.span())))
+                .map(|one| Node::new(converted(start, one.get_ref()), shifted(one.span(), start)))
                 .collect(),
         ),
-        DeValue::Table(table) => entries(table),
+        DeValue::Table(table) => entries_from(start, table),
         DeValue::Float(number) => Value::Float(number.as_str().to_owned()),
         DeValue::Datetime(_) => Value::Other("a date"),
     }

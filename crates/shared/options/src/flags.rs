@@ -120,7 +120,8 @@ pub fn overlaid(base: &Node, over: &Node, table: &Table) -> Node {
     Node::new(Value::Table(entries.cloned().collect()), Spot::Nowhere)
 }
 
-fn scalar(key: &Key, text: &str) -> Value {
+/// One value, as its key takes it.
+pub fn scalar(key: &Key, text: &str) -> Value {
     match (key.kind, text) {
         (Kind::Boolean | Kind::Switch, "true" | "on" | "yes") => Value::Boolean(true),
         (Kind::Boolean | Kind::Switch, "false" | "off" | "no") => Value::Boolean(false),

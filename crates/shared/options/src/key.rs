@@ -31,6 +31,8 @@ pub struct Key {
     /// One or more sentences; the first is the short help.
     pub help: &'static str,
     pub example: &'static str,
+    /// The table whose keys may stand in this one, none of them required.
+    pub like: Option<&'static str>,
     /// The keys in a table, where a struct states them.
     pub children: &'static [Self],
 }
@@ -90,6 +92,7 @@ pub const fn key(path: &'static str, kind: Kind) -> Key {
         synonyms: &[],
         help: "",
         example: "",
+        like: None,
         children: &[],
     }
 }
@@ -243,6 +246,12 @@ impl Key {
     /// With that example, a line of TOML.
     pub const fn example(mut self, example: &'static str) -> Self {
         self.example = example;
+        self
+    }
+
+    /// With the keys of the table of that path, none of them required.
+    pub const fn like(mut self, path: &'static str) -> Self {
+        self.like = Some(path);
         self
     }
 

@@ -19,7 +19,9 @@ pub mod section;
 mod shape;
 mod table;
 
-pub use diagnostic::{Complaint, Diagnostic, Place, Problem, Report, Severity, Spot, nearest};
+pub use diagnostic::{
+    Complaint, Diagnostic, IncludedFile, Place, Problem, Report, Severity, Spot, nearest,
+};
 pub use key::{Default, Key, Kind, key, table};
 pub use node::{Entry, Node, Value};
 pub use row::{as_text, parse, wrong_kind};

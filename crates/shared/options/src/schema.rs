@@ -10,29 +10,34 @@ use crate::table::Table;
 
 const DURATION: &str = "^[0-9.]+\\s*(?:[dDhHmMsS]|[mM][sS]|[uU\u{b5}][sS]|[nN][sS])$";
 const SIZE: &str = "^[0-9.]+\\s*(?:[tTgGmMkK](?:[iI][bB])?|[bB])?$";
+const VARIABLE: &str = "\\$\\{";
 const PORTS: &str = "^[0-9]+(?:-[0-9]+)?$";
 
 impl Table {
     /// The schema of a file with this name, as text.
     pub fn schema(&self, title: &str) -> String {
-        let mut schema = self.object("");
+        let mut schema = self.object("", false);
         schema.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
         schema.insert("title".to_owned(), json!(title));
+        let variable = json!({ "type": "string", "pattern": VARIABLE });
+        schema.insert("$defs".to_owned(), json!({ "variable": variable }));
         let mut text = format!("{:#}", Value::Object(schema));
         text.push('\n');
         text
     }
 
-    /// A table of the keys beneath this path.
-    fn object(&self, path: &str) -> Map<String, Value> {
+    /// A table of the keys beneath this path; of a part, another table says what is missing.
+    fn object(&self, path: &str, is_part: bool) -> Map<String, Value> {
         let (mut properties, mut required) = (Map::new(), Vec::new());
         let mut dependent = Map::new();
         for key in self.children(path) {
-            properties.insert(key.name().to_owned(), self.value(key));
-            if key.default == Default::Required {
+            properties.insert(key.name().to_owned(), self.value(key, is_part));
+            if !is_part && key.default == Default::Required {
                 required.push(key.name());
             }
-            if let [needed] = key.requires {
+            if let [needed] = key.requires
+                && !is_part
+            {
                 dependent.insert(key.name().to_owned(), json!([needed]));
             }
         }
@@ -50,8 +55,8 @@ impl Table {
         object
     }
 
-    fn value(&self, key: &Key) -> Value {
-        let mut one = self.one(key);
+    fn value(&self, key: &Key, is_part: bool) -> Value {
+        let mut one = self.one(key, is_part);
         if key.many {
             let mut list = json!({ "type": "array", "items": one });
             if !matches!(key.default, Default::Absent(_)) {
@@ -59,8 +64,8 @@ impl Table {
             }
             // A value alone stands for a list of it; a table does not.
             let alone = match key.kind {
-                Kind::Table => self.shorthand_key(key).map(|short| self.one(short)),
-                _ => Some(self.one(key)),
+                Kind::Table => self.shorthand_key(key).map(|short| self.one(short, is_part)),
+                _ => Some(self.one(key, is_part)),
             };
             one = match alone {
                 Some(alone) => any_of(vec![list, alone]),
@@ -71,24 +76,28 @@ impl Table {
         one
     }
 
-    fn one(&self, key: &Key) -> Value {
+    fn one(&self, key: &Key, is_part: bool) -> Value {
         let number =
             |min: &u64, max: &u64| json!({ "type": "integer", "minimum": min, "maximum": max });
         let pattern = |pattern| json!({ "type": "string", "pattern": pattern });
+        // What a variable of the environment gives, only the reader can judge.
+        let or_variable = |schema| any_of(vec![schema, json!({ "$ref": "#/$defs/variable" })]);
         match &key.kind {
             Kind::Table => {
-                let table = Value::Object(self.object(key.path));
+                let is_part = is_part || key.like.is_some();
+                let table = self.object(key.like.unwrap_or(key.path), is_part);
+                let table = Value::Object(table);
                 match self.shorthand_key(key) {
-                    Some(short) => any_of(vec![table, self.value(short)]),
+                    Some(short) => any_of(vec![table, self.value(short, is_part)]),
                     None => table,
                 }
             }
-            Kind::Boolean | Kind::Switch => json!({ "type": "boolean" }),
-            Kind::Choice(words) => json!({ "enum": words }),
-            Kind::Count(min, max) => number(min, max),
-            Kind::Duration(..) => pattern(DURATION),
-            Kind::Size(min, max) => any_of(vec![number(min, max), pattern(SIZE)]),
-            Kind::Ports => any_of(vec![number(&1, &65_535), pattern(PORTS)]),
+            Kind::Boolean | Kind::Switch => or_variable(json!({ "type": "boolean" })),
+            Kind::Choice(words) => or_variable(json!({ "enum": words })),
+            Kind::Count(min, max) => or_variable(number(min, max)),
+            Kind::Duration(..) => or_variable(pattern(DURATION)),
+            Kind::Size(min, max) => or_variable(any_of(vec![number(min, max), pattern(SIZE)])),
+            Kind::Ports => or_variable(any_of(vec![number(&1, &65_535), pattern(PORTS)])),
             Kind::Threads => any_of(vec![number(&1, &u64::from(u16::MAX)), text()]),
             Kind::Address
             | Kind::Endpoint
@@ -141,10 +150,10 @@ mod tests {
         assert_eq!(schema["required"], json!(["a"]));
         let ways = &schema["properties"]["a"]["anyOf"];
         let number = json!({ "type": "integer", "minimum": 1, "maximum": 9 });
-        assert_eq!(ways[1], number);
+        assert_eq!(ways[1]["anyOf"][0], number);
         assert_eq!(ways[0]["minItems"], 1);
         let item = &ways[0]["items"]["anyOf"];
-        assert_eq!(item[1]["maximum"], 9);
+        assert_eq!(item[1]["anyOf"][0]["maximum"], 9);
         assert_eq!(item[0]["required"], json!(["b"]));
         assert_eq!(item[0]["dependentRequired"], json!({ "c": ["b"] }));
         let paths = &item[0]["properties"]["c"]["anyOf"];

@@ -120,7 +120,7 @@ impl ShapeCheck<'_> {
 
     fn one(&self, node: &Node, key: &'static Key) {
         match (&node.value, key.kind) {
-            (Value::Table(_), Kind::Table) => self.table(node, key.path),
+            (Value::Table(_), Kind::Table) => self.table(node, key.like.unwrap_or(key.path)),
             (other, Kind::Table) if key.shorthand.is_none() || !other.is_scalar() => {
                 self.misshapen(node, key, other, "a table");
             }

@@ -1,6 +1,5 @@
-//! The doors to the file system: the only place of this crate that opens something, the sources of
-//! configurations, and the recording by which a process without rights repeats what another one
-//! read.
+//! The doors to the host: the only place of this crate that opens something, and the recording by
+//! which a process without rights repeats what another one read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +7,6 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use options::{Diagnostic, Place, Severity};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -32,6 +30,11 @@ pub trait Files {
     /// The bytes of the standard input.
     fn read_standard_input(&mut self) -> io::Result<Vec<u8>> {
         Err(ErrorKind::Unsupported.into())
+    }
+
+    /// A variable of the environment; `None` = it is not set, or is no UTF-8.
+    fn variable(&mut self, _name: &str) -> Option<String> {
+        None
     }
 
     /// A file that was read turned out to be of no use, and nobody else needs its bytes.
@@ -98,6 +101,10 @@ impl Files for Disk {
         all_of(io::stdin().lock(), 0).map(|mut bytes| std::mem::take(&mut *bytes))
     }
 
+    fn variable(&mut self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
     fn is_open_to_all(&mut self, path: &Path) -> bool {
         let Ok(path) = path.canonicalize() else {
             return false;
@@ -105,69 +112,6 @@ impl Files for Disk {
         let mode = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.mode());
         let may_enter = |directory: &Path| mode(directory) & 0o001 != 0;
         mode(&path) & 0o004 != 0 && path.ancestors().skip(1).all(may_enter)
-    }
-}
-
-/// A configuration as it was typed.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub enum Source {
-    /// A TOML file. Relative paths in it begin at its directory.
-    File {
-        /// The path as it was given.
-        place: String,
-        text: String,
-    },
-    /// Flags of `lariat serve`, which describe one service: name without dashes, and value.
-    /// Relative paths begin at the working directory.
-    Flags(Vec<(String, String)>),
-}
-
-/// The path that means the standard input.
-pub const STANDARD_INPUT: &str = "-";
-
-impl Source {
-    /// Reads a file. From the standard input, relative paths begin at the working directory.
-    pub fn read(path: &Path, files: &mut dyn Files) -> Result<Self, Vec<Diagnostic>> {
-        let place = path.display().to_string();
-        let failed = |message: String, hint: &str| {
-            vec![Diagnostic {
-                severity: Severity::Error,
-                subject: None,
-                message,
-                place: Place::Nowhere,
-                excerpt: None,
-                hint: Some(hint.to_owned()),
-            }]
-        };
-        let (place, read) = if path == Path::new(STANDARD_INPUT) {
-            ("<stdin>".to_owned(), files.read_standard_input())
-        } else {
-            (place, files.read(path))
-        };
-        let bytes = read.map_err(|error| {
-            let hint = match error.kind() {
-                ErrorKind::FileTooLarge => "a configuration is a TOML file of at most 64 MiB",
-                ErrorKind::PermissionDenied => "lariat's user must be able to read it",
-                _ => "name the configuration file by its path",
-            };
-            failed(format!("cannot read {place}: {error}"), hint)
-        })?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            let before = error.as_bytes().get(..at).unwrap_or_default();
-            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-            failed(format!("{place}:{line}: is no UTF-8 text"), "a configuration is a TOML file")
-        })?;
-        Ok(Self::File { place, text })
-    }
-
-    pub(crate) fn base(&self) -> PathBuf {
-        match self {
-            Self::File { place, .. } => {
-                Path::new(place).parent().map(Path::to_path_buf).unwrap_or_default()
-            }
-            Self::Flags(_) => PathBuf::new(),
-        }
     }
 }
 
@@ -264,6 +208,7 @@ pub struct Recording {
     failures: BTreeMap<PathBuf, String>,
     cpus: Vec<u16>,
     parallelism: Option<usize>,
+    variables: BTreeMap<String, String>,
 }
 
 impl Recording {
@@ -276,6 +221,11 @@ impl Recording {
     /// Adds a directory with these files, which are added apart.
     pub fn insert_list(&mut self, directory: impl Into<PathBuf>, paths: Vec<PathBuf>) {
         self.lists.insert(directory.into(), paths);
+    }
+
+    /// Sets a variable of the environment.
+    pub fn insert_variable(&mut self, name: &str, value: &str) {
+        self.variables.insert(name.to_owned(), value.to_owned());
     }
 
     /// Gives the host CPUs, and how many threads of this process can run on them at once.
@@ -309,6 +259,10 @@ impl Files for Recording {
 
     fn parallelism(&mut self) -> usize {
         self.parallelism.unwrap_or_else(|| self.cpus().len())
+    }
+
+    fn variable(&mut self, name: &str) -> Option<String> {
+        self.variables.get(name).cloned()
     }
 }
 

@@ -3,6 +3,7 @@
 //! Everything that knows keys is made from it: the check for unknown ones, the reader's defaults
 //! and ranges, the flags of `lariat serve`, its help, the reference, and the schema for editors.
 
+use options::row::path;
 use options::{Foreign, Key, Nested, Node, Report, Section, Table, Tables, key, section, table};
 
 use crate::admin::WrittenAdmin;
@@ -16,6 +17,12 @@ section! {
     table("");
     /// A configuration as it was written.
     pub(crate) struct WrittenConfiguration<'a> {
+        /// Files that are read behind this one, relative to its directory: a `*` may stand in the
+        /// name. Their services follow; any other key stands in one file only. Included files
+        /// include no others, and relative paths in them begin at the directory of this one.
+        include: Vec<String> = path()
+            .many().absent("none").example(r#"include = ["conf.d/*.toml"]"#),
+        defaults: WrittenDefaults<'a>,
         service: Tables<'a, WrittenService<'a>>,
         workers: WrittenWorkers<'a>,
         limits: WrittenLimits<'a>,
@@ -26,6 +33,15 @@ section! {
         resumption: WrittenResumption<'a>,
         cluster: Option<WrittenCluster<'a>>,
     }
+}
+
+section! {
+    table("defaults")
+        .absent("none").like("service").example(r#"defaults.timeouts = { idle = "1h" }"#);
+    /// Keys of `service` that every service has unless it writes them itself. Tables are completed
+    /// key by key, but for one with a `mode` or `files` of its own; a list, or any other value, is
+    /// a service's whole value.
+    pub(crate) struct WrittenDefaults<'a> {}
 }
 
 impl<'a> WrittenConfiguration<'a> {
@@ -194,6 +210,7 @@ mod tests {
 
     #[test]
     fn the_table_is_sound() {
-        assert_eq!(TABLE.faults(), Vec::<String>::new());
+        // Flags describe one service, and there is no file beside them.
+        assert_eq!(TABLE.faults(), ["include has no flag"]);
     }
 }

@@ -22,20 +22,23 @@ mod servers;
 mod service;
 pub mod settings;
 mod shelf;
+mod source;
 mod starttls;
 mod store;
 mod timeouts;
 mod tls_choices;
 mod topology;
+mod tree;
+mod variables;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use options::{Nested, Node, Report, Section, Spot, Value, document, flags};
+use options::{Nested, Node, Section, Spot, Value};
 use proxy::options::{Options, ServiceOptions};
 use wire::address::{Address, Endpoint};
 
-pub use files::{Disk, Files, Recorder, Recording, STANDARD_INPUT, Source};
+pub use files::{Disk, Files, Recorder, Recording};
 pub use front::KEPT_NAMES;
 pub use inspection::problem;
 pub use keys::TABLE;
@@ -45,12 +48,14 @@ pub use settings::{
     PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions,
     Settings, StoreKind, StoreOptions,
 };
+pub use source::{STANDARD_INPUT, Source};
 
 use admin::WrittenAdmin;
 use inspection::Inspector;
 use keys::WrittenConfiguration;
 use resumption::Tls13Choice;
 use shelf::Shelf;
+use tree::{report_about, root_of};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
@@ -209,38 +214,13 @@ pub fn is_written(source: &Source, key: &str) -> bool {
 /// key, nobody knows which lariat is meant.
 pub fn status_socket(source: &Source) -> Result<Option<std::path::PathBuf>, Vec<Diagnostic>> {
     let report = report_about(source);
-    let (root, is_whole) = match source {
-        Source::File { text, .. } => {
-            let (root, is_whole) = document::recovered(text, &report);
-            (Some(root), is_whole)
-        }
-        Source::Flags(_) => (root_of(source, &report), true),
-    };
-    let named = root.and_then(|root| {
-        let place = Section::top(&TABLE, &root, &report).at(const { &WrittenAdmin::KEY });
-        WrittenAdmin::read(place).status_socket.value
-    });
+    let (root, is_whole) = tree::recovered(source, &report);
+    let place = Section::top(&TABLE, &root, &report).at(const { &WrittenAdmin::KEY });
+    let named = WrittenAdmin::read(place).status_socket.value;
     match named {
         Some(Some(path)) => Ok(Some(source.base().join(path))),
         Some(None) if is_whole => Ok(None),
         _ => Err(report.into_diagnostics()),
-    }
-}
-
-fn report_about(source: &Source) -> Report<'_> {
-    Report::new(match source {
-        Source::File { place, text } => Some((place, text)),
-        Source::Flags(_) => None,
-    })
-}
-
-fn root_of(source: &Source, report: &Report<'_>) -> Option<Node> {
-    match source {
-        Source::File { text, .. } => document::parse(text, report),
-        Source::Flags(flags) => {
-            let flags = flags.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-            Some(flags::parse(flags, &TABLE, report))
-        }
     }
 }
 
@@ -380,7 +360,7 @@ mod tests {
         for text in ["log = \"/x/y\"\n", "[log]\noutput = \"/x/y\"\n"] {
             let text = text.to_owned();
             let line = text.lines().count();
-            let told = told(&Source::File { place: place(), text });
+            let told = told(&Source::of_text(place(), text));
             assert!(told.starts_with("error: log.output: has no directory\n"), "{told}");
             assert!(told.contains(&format!("--> a.toml:{line}:")), "{told}");
             assert!(told.ends_with("hint: make one"), "{told}");
@@ -393,7 +373,7 @@ mod tests {
     fn a_status_socket_is_found_in_a_file_that_is_otherwise_wrong() {
         let found = |text: &str| {
             let (place, text) = ("/etc/lariat/a.toml".to_owned(), text.to_owned());
-            status_socket(&Source::File { place, text })
+            status_socket(&Source::of_text(place, text))
         };
         let path = |path: &str| Ok(Some(std::path::PathBuf::from(path)));
         assert_eq!(found("[admin]\nstatus-socket = '/run/a'\nx = 1\n"), path("/run/a"));
@@ -418,7 +398,7 @@ mod tests {
     fn a_fault_of_a_service_stands_in_that_service() {
         let text = "[[service]]\nname = \"a\"\nback.files = \"/a\"\n\n[[service]]\n\
                     back = { files = { root = \"/b\" } }\n";
-        let source = Source::File { place: "a.toml".to_owned(), text: text.to_owned() };
+        let source = Source::of_text("a.toml", text);
         for (key, place) in [
             ("service.0.back.files.root", " --> a.toml:3:14\n"),
             ("service.1.back.files.root", " --> a.toml:6:27\n"),

@@ -27,10 +27,10 @@ section! {
         .example(r#"workers = { threads = "0-3,6" }"#);
     /// The threads that carry connections. A change takes a restart.
     pub(crate) struct WrittenWorkers<'a> {
-        /// `auto` starts one for every CPU that the process may use, pinned to it; where the quota of
-        /// a control group (a container's limit) is lower, as many as that allows, at least one, and
-        /// none of them pinned. A number starts that many. A list such as `"0-3,6"` starts one for each of these CPUs; write a single
-        /// CPU as `"4-4"`.
+        /// `auto` starts one for every CPU that the process may use, pinned to it; where the quota
+        /// of a control group (a container's limit) is lower, as many as that allows, at least one,
+        /// and none of them pinned. A number starts that many. A list such as `"0-3,6"` starts one
+        /// for each of these CPUs; write a single CPU as `"4-4"`.
         threads: ThreadChoice = row(Kind::Threads, threads)
             .default("auto").flag("workers").example("threads = 4"),
         /// The length of the kernel's queue of connections not yet accepted, for each listener and

@@ -13,7 +13,7 @@ back = { servers = ['127.0.0.1:80'] }
 ";
 
 fn settings(text: &str) -> Settings {
-    load(&Source::File { place: "lariat.toml".into(), text: text.into() })
+    load(&Source::of_text("lariat.toml", text))
 }
 
 fn load(source: &Source) -> Settings {

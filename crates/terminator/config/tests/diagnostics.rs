@@ -7,6 +7,13 @@ use std::path::{Path, PathBuf};
 
 use config::{Diagnostic, Recording, Source};
 
+/// Files that those in `bad/` include, each with faults of its own.
+const INCLUDED: [(&str, &str); 3] = [
+    ("conf.d/a.toml", "include = \"b.toml\"\n[log]\nconnections = \"all\"\n"),
+    ("conf.d/b.toml", "\n[[service]]\nname = \"b\"\nfront.lisen = 1\n"),
+    ("conf.d/broken.toml", "[[service]\n"),
+];
+
 /// What the files in `bad/` may name.
 fn files() -> Recording {
     let mut files = Recording::default();
@@ -20,15 +27,18 @@ fn files() -> Recording {
     files.insert("deny.txt", list.into_bytes());
     files.insert_list("empty/", Vec::new());
     files.insert_list("certs/", vec!["certs/a.pem".into()]);
+    for (name, text) in INCLUDED {
+        files.insert(name, text.as_bytes().to_vec());
+    }
+    files.insert_list("conf.d", INCLUDED.map(|(name, _)| name.into()).to_vec());
     files
 }
 
 fn answer(path: &Path) -> String {
-    let source = Source::File {
-        place: path.file_name().unwrap().to_str().unwrap().to_owned(),
-        text: std::fs::read_to_string(path).unwrap(),
-    };
-    let diagnostics = match config::load(&source, &mut files()) {
+    let (mut files, name) = (files(), Path::new(path.file_name().unwrap()));
+    files.insert(name, std::fs::read(path).unwrap());
+    let loaded = Source::read(name, &mut files).and_then(|one| config::load(&one, &mut files));
+    let diagnostics = match loaded {
         Ok(loaded) => loaded.warnings,
         Err(diagnostics) => diagnostics,
     };

@@ -17,7 +17,7 @@ fn service(tls: &str, more: &str) -> ServiceOptions {
         "[[service]]\nfront.listen = ['[::]:443']\nfront.tls = {tls}\n\
          back.servers = ['10.0.0.1:80']\n{more}\n"
     );
-    let loaded = config::load(&Source::File { place, text }, &mut files).unwrap();
+    let loaded = config::load(&Source::of_text(place, text), &mut files).unwrap();
     loaded.settings.plane.services.into_iter().next().unwrap()
 }
 

@@ -11,7 +11,7 @@ fn source(tls: &str) -> Source {
          {tls}\nback.servers = ['127.0.0.1:80']\n"
     );
     let place = "lariat.toml".to_owned();
-    Source::File { place, text }
+    Source::of_text(place, text)
 }
 
 fn files() -> Recording {
@@ -113,7 +113,7 @@ fn one_fault_hides_no_other() {
              back.servers = ['127.0.0.1:80']\n{certificates}{fault}\n"
         );
         let place = "lariat.toml".to_owned();
-        let source = Source::File { place, text };
+        let source = Source::of_text(place, text);
         let inspected = config::inspect(&source, &mut files());
         let taken = |one: &config::Diagnostic| one.message.contains("already listened at by");
         let told = inspected.diagnostics.iter().filter(|one| taken(one)).count();
@@ -141,7 +141,7 @@ fn errors_of_two(certificates: &str, servers: &str, listen: [&str; 2]) -> (Vec<S
          front.tls.certificates = ['x.pem']\nback.servers = ['127.0.0.1:444']\n"
     );
     let place = "lariat.toml".to_owned();
-    let inspected = config::inspect(&Source::File { place, text }, &mut files());
+    let inspected = config::inspect(&Source::of_text(place, text), &mut files());
     let errors = inspected.diagnostics.into_iter();
     let errors = errors.filter(|one| one.is_error() && !one.message.contains(".pem"));
     let errors: Vec<_> = errors.map(|one| one.message).collect();

@@ -31,7 +31,7 @@ fn files() -> Recording {
 }
 
 fn file(text: &str) -> Source {
-    Source::File { place: "lariat.toml".into(), text: text.into() }
+    Source::of_text("lariat.toml", text)
 }
 
 fn load(source: &Source) -> Loaded {
@@ -153,10 +153,10 @@ fn early_data_for_files_may_be_replayed() {
 fn a_folder_begins_at_the_file() {
     let mut files = Recording::default();
     files.insert("/etc/lariat/site.pem", b"PEM".to_vec());
-    let source = Source::File {
-        place: "/etc/lariat/lariat.toml".into(),
-        text: MINIMAL.replace(r#"servers = "127.0.0.1:80""#, r#"files = "data""#),
-    };
+    let source = Source::of_text(
+        "/etc/lariat/lariat.toml",
+        MINIMAL.replace(r#"servers = "127.0.0.1:80""#, r#"files = "data""#),
+    );
     let settings = config::load(&source, &mut files).unwrap().settings;
     let files = settings.plane.services[0].back.files().unwrap();
     assert_eq!(files.folder, Some(PathBuf::from("/etc/lariat/data")));
@@ -290,10 +290,47 @@ fn certificates_together_and_apart() {
 fn relative_paths_begin_at_the_file() {
     let mut files = Recording::default();
     files.insert("/etc/lariat/site.pem", b"PEM".to_vec());
-    let source = Source::File { place: "/etc/lariat/lariat.toml".into(), text: MINIMAL.into() };
+    let source = Source::of_text("/etc/lariat/lariat.toml", MINIMAL);
     let settings = config::load(&source, &mut files).unwrap().settings;
     let certificate = &tls_of(&settings.plane.services[0]).certificates[0];
     assert_eq!(certificate.place, "/etc/lariat/site.pem");
+}
+
+#[test]
+fn files_are_included_variables_replaced_and_defaults_filled_in() {
+    let service = |name: &str, port: u16| {
+        format!(
+            "[[service]]\nname = '{name}'\nfront = {{ listen = ['127.0.0.1:{port}'], tls = 'off' }}\n"
+        )
+    };
+    let main = service("a", 1)
+        + "back = { servers = ['127.0.0.1:81'], balance = 'source' }\n\
+           timeouts.idle = '1m'\n\
+           [defaults]\n\
+           back.servers = '127.0.0.1:80'\n\
+           timeouts = { idle = '${IDLE:-1h}', dial = '2s' }\n";
+    let main = format!("include = 'conf.d/*.toml'\nworkers = '${{N}}'\n{main}");
+    let mut files = Recording::default();
+    files.insert("/l/lariat.toml", main.into_bytes());
+    files.insert("/l/conf.d/b.toml", service("b", 2).into_bytes());
+    files.insert("/l/conf.d/c.toml", service("${NAME}", 3).into_bytes());
+    let listed = ["b.toml", "c.toml", ".c.toml", "README"];
+    files.insert_list("/l/conf.d", listed.map(|name| format!("/l/conf.d/{name}").into()).to_vec());
+    files.insert_cpus(vec![0, 1, 2, 3], 4);
+    files.insert_variable("N", "3");
+    files.insert_variable("NAME", "see");
+    files.insert_variable("IDLE", "");
+    let source = Source::read("/l/lariat.toml".as_ref(), &mut files).unwrap();
+    let settings = config::load(&source, &mut files).unwrap().settings;
+    assert_eq!(settings.plane.workers.cpus.len(), 3);
+    let services = &settings.plane.services;
+    let names: Vec<_> = services.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "see"]);
+    let idle: Vec<_> = services.iter().map(|one| one.timeouts.idle.as_secs()).collect();
+    assert_eq!(idle, [60, 3600, 3600]);
+    assert!(services.iter().all(|one| one.timeouts.dial.as_secs() == 2));
+    let ports = services.iter().map(|one| one.back.server_list()[0].endpoint.tcp_port());
+    assert!(ports.eq([Some(81), Some(80), Some(80)]));
 }
 
 #[test]
@@ -312,7 +349,7 @@ fn the_quota_of_a_control_group_bounds_the_workers() {
         let mut files = Recording::default();
         files.insert("/site.pem", b"PEM".to_vec());
         files.insert_cpus(vec![2, 3, 6], parallelism);
-        let source = Source::File { place: "/lariat.toml".into(), text: MINIMAL.into() };
+        let source = Source::of_text("/lariat.toml", MINIMAL);
         config::load(&source, &mut files).unwrap().settings.plane.workers.cpus
     };
     assert_eq!(cpus(3), [Some(2), Some(3), Some(6)]);

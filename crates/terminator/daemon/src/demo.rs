@@ -172,10 +172,7 @@ mod tests {
         files.insert("d/ecdsa.pem", certificates.ecdsa.into_bytes());
         files.insert("d/rsa.pem", certificates.rsa.into_bytes());
         let options = DemoOptions { listen: loopback(8443), admin: Some(loopback(0)) };
-        let source = config::Source::File {
-            place: "d/lariat.toml".into(),
-            text: configuration(options, loopback(80)),
-        };
+        let source = config::Source::of_text("d/lariat.toml", configuration(options, loopback(80)));
         let loaded = config::load(&source, &mut files).unwrap();
         assert_eq!(loaded.warnings, []);
         let terminated = loaded.settings.plane.services[0].front.terminated();

@@ -131,13 +131,11 @@ mod tests {
     const EOPNOTSUPP: i32 = 95;
 
     fn source(tls: &str) -> Source {
-        Source::File {
-            place: "a.toml".to_owned(),
-            text: format!(
-                "[[service]]\nfront.listen = ['*:443']\n[service.front.tls]\n\
-                 certificates = ['site.pem']\n{tls}\n[service.back]\nfiles = '/data'\n"
-            ),
-        }
+        let text = format!(
+            "[[service]]\nfront.listen = ['*:443']\n[service.front.tls]\n\
+             certificates = ['site.pem']\n{tls}\n[service.back]\nfiles = '/data'\n"
+        );
+        Source::of_text("a.toml", text)
     }
 
     fn settings(source: &Source) -> Settings {

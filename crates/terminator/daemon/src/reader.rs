@@ -251,6 +251,10 @@ impl Files for Announced<'_> {
     fn parallelism(&mut self) -> usize {
         self.disk.parallelism()
     }
+
+    fn variable(&mut self, name: &str) -> Option<String> {
+        self.disk.variable(name)
+    }
 }
 
 /// The directories and folders in which the supervisor or the worker process is going to do

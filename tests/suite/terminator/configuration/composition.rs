@@ -1,0 +1,47 @@
+//! A configuration of several files, with defaults and variables of the environment.
+
+use std::fs;
+
+use suite::prelude::*;
+
+/// A service of a file that another includes: what all have in common is left out.
+fn short(name: &str, service: &Service) -> String {
+    let address = service.address;
+    format!("[[service]]\nname = '{name}'\nfront.listen = ['{address}']\n")
+}
+
+#[test]
+fn files_come_and_go_by_reload_and_variables_outlive_an_upgrade() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let services = [(); 2].map(|()| Service::new(&site, &server));
+    let main = format!(
+        "include = {:?}\n[defaults]\nfront.tls.certificates = [\"${{SITE}}/site.pem\"]\n\
+         back.servers = '${{SERVER:-none}}'\n",
+        site.path("conf.d/*.toml")
+    );
+    let folder = site.path("conf.d");
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(folder.join("one.toml"), short("one", &services[0])).expect("a file");
+
+    let mut command = suite::lariat::command();
+    command.env("SITE", site.path("")).env("SERVER", server.address());
+    let lariat = Lariat::start_by(command, &main);
+    let hello = |service: &Service| curl_tls(&site, service.address).run().success();
+    assert_eq!(hello(&services[0]), "hello");
+
+    fs::write(folder.join("two.toml"), short("two", &services[1])).expect("a file");
+    lariat.reload().success();
+    assert_eq!(hello(&services[1]), "hello");
+
+    // A fault is told in the file that holds it, and nothing changes.
+    fs::write(folder.join("three.toml"), "[[service]]\nname = 'a'\nlisen = 1\n").expect("a file");
+    let told = lariat.reload();
+    told.assert_stderr("conf.d/three.toml:3:1");
+    assert_ne!(told.code(), 0);
+    fs::remove_file(folder.join("three.toml")).expect("it is there");
+
+    fs::remove_file(folder.join("two.toml")).expect("it is there");
+    _ = lariat.upgrade();
+    assert_eq!(hello(&services[0]), "hello");
+    assert!(std::net::TcpStream::connect(services[1].address).is_err(), "its file is gone");
+}
