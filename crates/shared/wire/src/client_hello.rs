@@ -5,6 +5,7 @@
 //! Decides nothing about what is accepted besides "TLS 1.2 at least", and answers nothing.
 
 mod extensions;
+mod ja4;
 mod records;
 
 pub use crate::alert::alert_record;

@@ -89,6 +89,9 @@ section! {
         /// Not for protocols in which the server speaks first.
         defer_accept: bool = boolean()
             .default("false").flag("defer-accept").example("defer-accept = true"),
+        /// Whether lines of the log have the client's JA4 fingerprint, which names its TLS software
+        /// by what its hello offers. `back.send-proxy.ja4` tells it to servers.
+        ja4: bool = boolean().default("false").flag("ja4").example("ja4 = true"),
         tls: WrittenFrontTls<'a>,
     }
 }
@@ -137,6 +140,7 @@ pub(crate) fn front_options(
         liveness: liveness(&front.keepalive, times)?,
         transport: transport(front)?,
         defer_accept: front.defer_accept.value?,
+        ja4: front.ja4.value?,
         ktls,
         tls,
     })
@@ -160,6 +164,7 @@ pub(crate) fn addresses(front: &WrittenFront<'_>) -> FrontOptions {
         liveness: Liveness::default(),
         transport,
         defer_accept: false,
+        ja4: false,
         ktls: KtlsOptions { mode: KtlsMode::Off, from: 0 },
         tls: FrontTls::Plain,
     }

@@ -140,6 +140,8 @@ section! {
         /// The connection's id as in our log (PP2_TYPE_UNIQUE_ID).
         unique_id: bool = boolean()
             .default("false").flag("send-proxy-unique-id").example("unique-id = true"),
+        /// The JA4 fingerprint of the client's hello in TLV 0xe2, as text.
+        ja4: bool = boolean().default("false").flag("send-proxy-ja4").example("ja4 = true"),
         /// With `back.tls`: whether the header is the first thing inside of TLS, where nobody on
         /// the way reads or changes it. Most servers want it before TLS.
         inside_tls: bool = boolean()
@@ -333,6 +335,7 @@ pub(crate) fn send_proxy(written: &WrittenSendProxy<'_>) -> Option<SendProxy> {
             &*written.tls,
             &*written.crc32c,
             &*written.unique_id,
+            &*written.ja4,
             &*written.client_certificate,
         ]
         .into_iter()
@@ -352,6 +355,7 @@ pub(crate) fn send_proxy(written: &WrittenSendProxy<'_>) -> Option<SendProxy> {
             ssl: written.tls.value?,
             crc32c: written.crc32c.value?,
             unique_id: written.unique_id.value?,
+            ja4: written.ja4.value?,
             client_certificate: written.client_certificate.value?,
         }),
     })

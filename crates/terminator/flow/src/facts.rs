@@ -55,6 +55,8 @@ pub struct Facts {
     pub server_name: Option<Box<str>>,
     /// The bytes in the place of the name, if they are none, for the log.
     pub other_name: Option<Box<str>>,
+    /// The JA4 fingerprint of the client's hello, where it is asked for.
+    pub ja4: Option<Box<str>>,
     /// The only protocol (RFC 7301) that the client offers, where its TLS stays closed: what the
     /// server will choose is known if there is no other.
     pub only_protocol: Option<Box<[u8]>>,
@@ -108,6 +110,7 @@ impl Facts {
             has_proxy_header: false,
             server_name: None,
             other_name: None,
+            ja4: None,
             only_protocol: None,
             passing_session: None,
             shown_certificate: None,

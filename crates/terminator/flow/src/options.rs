@@ -14,6 +14,8 @@ pub struct Settings {
     pub front: Front,
     /// The PROXY header that servers get.
     pub send_proxy: SendProxy,
+    /// Whether the client's hello is fingerprinted (JA4).
+    pub ja4: bool,
     /// Whether some clients are to send a PROXY header, so that no others may.
     pub accepts_proxy: bool,
     /// Who has the sessions of TLS 1.2 that are made while TLS stays closed; `None` = that does not
@@ -136,6 +138,8 @@ pub struct ProxyTlvs {
     pub crc32c: bool,
     /// PP2_TYPE_UNIQUE_ID: the connection id of our log.
     pub unique_id: bool,
+    /// The JA4 fingerprint of the client's hello in TLV 0xe2.
+    pub ja4: bool,
     /// The client's certificate in TLV 0xe0, as hitch sends it.
     pub client_certificate: Option<CertificateForm>,
 }

@@ -55,6 +55,8 @@ fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) -> Result<(), He
     let id = format!("{:016x}", facts.id);
     let early_bytes_max = facts.early_bytes_max.map(u32::to_be_bytes);
     let early = early_bytes_max.as_ref().map(|bytes| (kind::EARLY_DATA, &bytes[..]));
+    let ja4 = facts.ja4.as_ref().filter(|_| tlvs.ja4).map(|one| (kind::JA4, one.as_bytes()));
+    let others: Vec<_> = early.into_iter().chain(ja4).collect();
     let header = HeaderV2 {
         addresses: addresses(facts.route),
         alpn: agreed
@@ -70,7 +72,7 @@ fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) -> Result<(), He
             Some(CertificateForm::Pem) => pem.as_deref().map(str::as_bytes),
             None => None,
         },
-        others: early.as_slice(),
+        others: &others,
         checksum: tlvs.crc32c,
         ..HeaderV2::default()
     };
@@ -117,6 +119,7 @@ mod tests {
         ssl: true,
         crc32c: true,
         unique_id: false,
+        ja4: false,
         client_certificate: None,
     };
 

@@ -120,6 +120,7 @@ fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceO
             liveness: Liveness::default(),
             transport: Transport::default(),
             defer_accept: false,
+            ja4: false,
             tls: FrontTls::Terminate(Box::new(tls)),
             ktls: KtlsOptions { mode: KtlsMode::Off, from: u64::MAX },
         },

@@ -63,6 +63,8 @@ pub struct FrontOptions {
     /// most.
     pub defer_accept: bool,
     pub tls: FrontTls,
+    /// Whether the lines about connections have the JA4 fingerprints of the clients' hellos.
+    pub ja4: bool,
     /// Whether the kernel encrypts what is long.
     pub ktls: KtlsOptions,
 }

@@ -44,6 +44,8 @@ pub struct ServicePlan {
     pub(crate) accept_proxy: Vec<Network>,
     pub(crate) sources: SourceRules,
     pub(crate) send_proxy: SendProxy,
+    /// Whether the clients' hellos are fingerprinted.
+    pub(crate) ja4: bool,
     pub(crate) back_tls: Option<ServerTls>,
     pub(crate) starttls: Option<Starttls>,
     pub(crate) liveness: Liveness,
@@ -301,6 +303,7 @@ impl ServicePlan {
             accept_proxy: counted_as.accept_proxy.clone(),
             sources: sources.cloned().unwrap_or_default(),
             send_proxy: header.cloned().unwrap_or(SendProxy::Off),
+            ja4: false,
             timeouts: Timeouts {
                 handshake: handshake.unwrap_or(counted_as.timeouts.handshake),
                 ..counted_as.timeouts
@@ -369,6 +372,7 @@ impl ServicePlan {
             front,
             accept_proxy: options.front.accept_proxy,
             sources: options.front.sources,
+            ja4: options.front.ja4 || matches!(&send_proxy, SendProxy::V2(tlvs) if tlvs.ja4),
             send_proxy,
             back_tls,
             passing_sessions: has_affinity.then(|| resumption.passing_sessions(&options.name)),

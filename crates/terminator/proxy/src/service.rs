@@ -83,6 +83,7 @@ impl Service {
         before: Option<&Self>,
     ) -> Self {
         let settings = Settings {
+            ja4: plan.ja4,
             front: plan.front.clone(),
             send_proxy: plan.send_proxy.clone(),
             accepts_proxy: !plan.accept_proxy.is_empty(),

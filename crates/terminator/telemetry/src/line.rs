@@ -91,6 +91,8 @@ pub struct ConnectionLine<'a> {
     pub listener: &'a str,
     /// The name the client asked for (RFC 6066).
     pub sni: Option<&'a str>,
+    /// The JA4 fingerprint of the client's hello.
+    pub ja4: Option<&'a str>,
     pub version: Option<Version>,
     pub suite: Option<&'a str>,
     pub group: Option<&'a str>,
@@ -176,6 +178,7 @@ impl Line for ConnectionLine<'_> {
         self.write_client(form);
         form.string("listener", Some(self.listener.as_bytes()));
         form.string("sni", self.sni.map(str::as_bytes));
+        form.string("ja4", self.ja4.map(str::as_bytes));
         form.word("version", self.version.map(Version::name));
         form.string("suite", self.suite.map(str::as_bytes));
         form.string("group", self.group.map(str::as_bytes));
@@ -322,6 +325,7 @@ mod tests {
             client: ClientAddress::Ip("[::ffff:192.0.2.7]:40000".parse().unwrap()),
             listener: "[::]:443",
             sni: Some("example.com"),
+            ja4: None,
             version: Some(Version::Tls13),
             suite: Some("TLS_AES_128_GCM_SHA256"),
             group: Some("x25519"),
@@ -365,7 +369,7 @@ mod tests {
         assert_eq!(
             text(&line()),
             "time=2024-02-29T00:00:00.000042Z id=00000000000000ab worker=3 service=web \
-             client=192.0.2.7:40000 listener=[::]:443 sni=example.com version=TLSv1.3 \
+             client=192.0.2.7:40000 listener=[::]:443 sni=example.com ja4=- version=TLSv1.3 \
              suite=TLS_AES_128_GCM_SHA256 group=x25519 handshake=full resumption_miss=key-too-old \
              session_tier=peers early_data=refused alpn=h2 encrypted_by=user-space client_cn=- \
              server=10.0.0.3:80 server_version=TLSv1.2 server_suite=- server_handshake=resumed \
@@ -381,7 +385,7 @@ mod tests {
             json(&line()),
             "{\"time\":\"2024-02-29T00:00:00.000042Z\",\"id\":\"00000000000000ab\",\"worker\":3,\
              \"service\":\"web\",\"client\":\"192.0.2.7:40000\",\"listener\":\"[::]:443\",\
-             \"sni\":\"example.com\",\"version\":\"TLSv1.3\",\
+             \"sni\":\"example.com\",\"ja4\":null,\"version\":\"TLSv1.3\",\
              \"suite\":\"TLS_AES_128_GCM_SHA256\",\"group\":\"x25519\",\"handshake\":\"full\",\
              \"resumption_miss\":\"key-too-old\",\"session_tier\":\"peers\",\"early_data\":\"refused\",\"alpn\":\"h2\",\
              \"encrypted_by\":\"user-space\",\

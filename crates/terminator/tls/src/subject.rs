@@ -25,8 +25,13 @@ pub const FINGERPRINT_BYTES: usize = 8;
 /// nobody gains by finding two of the same.
 pub type Fingerprint = [u8; FINGERPRINT_BYTES];
 
+/// The SHA-256 of some bytes.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = digest::digest(&digest::SHA256, bytes);
+    *digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes")
+}
+
 /// The fingerprint of a certificate (DER).
 pub(crate) fn fingerprint_of(certificate: &[u8]) -> Fingerprint {
-    let digest = digest::digest(&digest::SHA256, certificate);
-    *digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes")
+    *sha256(certificate).first_chunk().expect("SHA-256 has 32 bytes")
 }

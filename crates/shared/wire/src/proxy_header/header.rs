@@ -120,6 +120,8 @@ pub mod kind {
     /// A kind of our own: the connection begins with TLS early data (RFC 8446 section 2.3), which
     /// may be a replay. Four bytes, big-endian: the most bytes of the stream that are early data.
     pub const EARLY_DATA: u8 = 0xe1;
+    /// A kind of our own: the JA4 fingerprint of the client's hello, as text.
+    pub const JA4: u8 = 0xe2;
 }
 
 /// The most bytes a unique id may have (section 2.2.5).

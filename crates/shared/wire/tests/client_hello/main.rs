@@ -3,6 +3,7 @@
 mod build;
 mod captured;
 mod faults;
+mod ja4;
 mod properties;
 
 use wire::client_hello::{ClientHello, Peek};

@@ -145,6 +145,7 @@ fn a_hello_that_stays_closed_is_passed_on_unchanged_however_it_is_cut() {
         ssl: true,
         crc32c: false,
         unique_id: false,
+        ja4: false,
         client_certificate: None,
     };
     let stage = with_front(&Stage::new(SendProxy::V2(tlvs)), Front::Passthrough);

@@ -19,6 +19,7 @@ const TLVS: ProxyTlvs = ProxyTlvs {
     ssl: true,
     crc32c: false,
     unique_id: false,
+    ja4: false,
     client_certificate: None,
 };
 

@@ -152,6 +152,7 @@ fn settings(
     let (server, warnings) = built.unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     Rc::new(Settings {
+        ja4: false,
         accepts_proxy: true,
         passing_sessions: None,
         front: Front::Terminate(Arc::new(server)),

@@ -65,3 +65,26 @@ fn version_2_carries_tls_alpn_checksum_and_the_client_certificate() {
     assert!(ssl.text(0x24).is_some(), "PP2_SUBTYPE_SSL_SIG_ALG");
     assert!(ssl.text(0x25).is_some(), "PP2_SUBTYPE_SSL_KEY_ALG");
 }
+
+/// One client has one fingerprint, whatever it asks for, and another client has another.
+#[test]
+fn servers_and_the_log_are_told_the_fingerprint_of_the_client() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
+    let service = Service::new(&site, &server)
+        .front("ja4 = true")
+        .back("send-proxy = { version = 'v2', ja4 = true }");
+    let lariat = Lariat::start(&service.toml());
+    let fingerprint = |number: usize, options: &[&str]| {
+        drop(s_client(&site, service.address, options));
+        let header = ProxyHeader::read(&server.wait_for_end(number).bytes).unwrap();
+        String::from_utf8(header.tlv(0xe2).expect("the fingerprint").to_vec()).unwrap()
+    };
+    let first = fingerprint(1, &["-servername", "localhost"]);
+    assert_eq!(first, fingerprint(2, &["-servername", "other.example"]));
+    let other = fingerprint(3, &["-servername", "localhost", "-tls1_2", "-alpn", "h2"]);
+    assert!(first.starts_with("t13d") && first.len() == 36, "{first}");
+    assert!(other.starts_with("t12d") && other.contains("h2_"), "{other}");
+    for one in [first, other] {
+        lariat.wait_for_line(&[&format!("\"ja4\":\"{one}\"")]);
+    }
+}

@@ -359,6 +359,7 @@ fn options_of(
                         ssl: true,
                         crc32c: true,
                         unique_id: true,
+                        ja4: false,
                         client_certificate: None,
                     }),
                 },
@@ -416,6 +417,7 @@ fn front_of(kind: &ServiceKind, front: &Address, leaf: &str) -> FrontOptions {
         liveness: Liveness::default(),
         transport: Transport::default(),
         defer_accept: false,
+        ja4: false,
         tls: match kind.front {
             FrontKind::Plain => FrontTls::Plain,
             FrontKind::Passthrough => FrontTls::Passthrough,
