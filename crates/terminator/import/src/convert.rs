@@ -310,6 +310,15 @@ pub(crate) fn address(host: &str, port: &str) -> String {
     }
 }
 
+/// Host and port of `[HOST]:PORT` or `HOST:PORT`; of a text without a colon, it is the port.
+pub(crate) fn split_endpoint(text: &str) -> (String, String) {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => (host, rest.trim_start_matches(':')),
+        None => text.rsplit_once(':').unwrap_or(("", text)),
+    };
+    (host.to_owned(), port.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::source::SourceLine;
 
 /// What became of one option.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct ImportFinding {
     pub place: SourceLine,
     /// The option, with its words where they help to find it; or what a fault is about.
@@ -13,7 +13,7 @@ pub struct ImportFinding {
     pub fate: Fate,
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Fate {
     /// The same is said, by this key; or Lariat does it always, as the words say.
     Mapped(String),
@@ -25,6 +25,14 @@ pub enum Fate {
     Missing(String),
     /// The program itself would refuse it, or it cannot be read: no file is written.
     Fault { why: String, remedy: String },
+}
+
+impl ImportFinding {
+    /// The option's place and its name without words.
+    pub(crate) fn named(&self) -> (SourceLine, String) {
+        let name = self.option.split(' ').next().unwrap_or_default();
+        (self.place.clone(), name.to_owned())
+    }
 }
 
 impl Fate {

@@ -1,5 +1,6 @@
 //! An import on its way: the draft, and what became of each option.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use options::diagnostic::nearest;
@@ -13,6 +14,9 @@ use crate::predecessor::Predecessor;
 use crate::source::{FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
 use crate::toml_text;
 
+/// The finding of an option that another one stands in for.
+const REPLACED: &str = "without effect: another option is used in its place";
+
 /// The table in which keys of services begin.
 const SERVICE: &str = "service.";
 
@@ -23,12 +27,18 @@ pub struct Import {
     words: Vec<PathBuf>,
     pub(crate) draft: Draft,
     pub(crate) findings: Vec<ImportFinding>,
+    /// Options that were read, each of which needs a finding.
+    read: Vec<(SourceLine, String)>,
 }
 
 impl Import {
     pub(crate) fn new(of: Predecessor, words: &[PathBuf]) -> Self {
-        let (draft, findings) = (Draft::default(), Vec::new());
-        Self { of, words: words.to_vec(), draft, findings }
+        let (draft, findings, read) = (Draft::default(), Vec::new(), Vec::new());
+        Self { of, words: words.to_vec(), draft, findings, read }
+    }
+
+    pub(crate) fn is_of(&self, predecessor: Predecessor) -> bool {
+        self.of == predecessor
     }
 
     /// What became of each option, in the order of the files.
@@ -82,10 +92,25 @@ impl Import {
         text + &toml_text::text(&self.draft)
     }
 
+    /// Notes that an option was read, so that it gets a finding in any case.
+    pub(crate) fn expect(&mut self, written: &Statement) {
+        self.read.push((written.place.clone(), written.option.clone()));
+    }
+
     /// Puts findings into the order of the files.
     pub(crate) fn settle(&mut self) {
+        let found: HashSet<_> = self.findings.iter().map(|one| one.named()).collect();
+        let read = std::mem::take(&mut self.read);
+        let missed: Vec<_> = read.into_iter().filter(|one| !found.contains(one)).collect();
+        if !self.is_faulty() {
+            for (place, option) in missed {
+                self.note(&place, &option, Fate::Mapped(REPLACED.to_owned()));
+            }
+        }
+        // What is said of several services is said once.
+        let mut seen = HashSet::new();
+        self.findings.retain(|one| seen.insert(one.clone()));
         self.findings.sort_by(|a, b| a.place.cmp(&b.place));
-        self.findings.dedup();
     }
 
     /// The text of a file; a fault if it cannot be read.
@@ -109,7 +134,10 @@ impl Import {
     /// Notes a file that a key names and that is not on this host.
     pub(crate) fn look_for(&mut self, files: &mut dyn SourceFiles, path: &str, of: &Statement) {
         if !files.exists(Path::new(path)) {
-            let why = format!("`{path}` is not on this host: bring it before `lariat check`");
+            let begins = ", where relative paths begin at the directory of lariat.toml";
+            let begins = if Path::new(path).is_absolute() { "" } else { begins };
+            let why =
+                format!("`{path}` is not on this host: bring it before `lariat check`{begins}");
             self.note(&of.place, &of.option, Fate::Missing(why));
         }
     }
@@ -189,6 +217,13 @@ impl Import {
                 table.set_default(path, value, default.note);
                 self.note(place, &option, fate);
             }
+        }
+    }
+
+    /// An option of the table that the importer's own code has written, with the table's note.
+    pub(crate) fn apply_joined(&mut self, meaning: &Meaning, written: &Statement) {
+        if let Sense::Joined { keys, note } = meaning.sense {
+            self.joined(written, keys, note);
         }
     }
 

@@ -8,7 +8,7 @@
 pub struct Meaning {
     /// Its name in the program's file, or its long flag with dashes where no file has it.
     pub option: &'static str,
-    /// Other names of it, such as flags: `-c`.
+    /// Other names of it, such as short flags: `-c`.
     pub also: &'static [&'static str],
     pub sense: Sense,
 }
@@ -75,9 +75,11 @@ impl Meaning {
         Self { also, ..self }
     }
 
-    /// Whether the option has that name.
+    /// Whether the option has that name, which may be its long flag.
     pub(crate) fn is(&self, name: &str) -> bool {
-        self.option == name || self.also.contains(&name)
+        self.option == name
+            || self.also.contains(&name)
+            || name.strip_prefix("--").is_some_and(|name| self.option == name)
     }
 }
 

@@ -24,7 +24,7 @@ pub trait SourceFiles {
 }
 
 /// A line of a file, or the command line (without a number).
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SourceLine {
     file: Arc<str>,
     /// From 1; 0 = the file as a whole.

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use toml::Value;
+
 use crate::draft::{Draft, DraftKey, DraftTable, DraftValue};
 use crate::source::SourceLine;
 
@@ -22,17 +24,24 @@ pub(crate) fn text(draft: &Draft) -> String {
 /// The keys of a table, those of tables in it under headings of their own.
 fn table(text: &mut String, above: &str, table: &DraftTable) {
     let mut headings: Vec<&str> = table.keys.iter().map(|key| parts(key).0).collect();
-    headings.sort_unstable();
+    headings.sort_unstable_by_key(|heading| (rank(heading), *heading));
     headings.dedup();
     for heading in headings {
         match (above, heading) {
             (_, "") => {}
-            ("", heading) => drop(writeln!(text, "\n[{heading}]")),
-            (above, heading) => drop(writeln!(text, "\n[{above}.{heading}]")),
+            ("", heading) => text.push_str(&format!("\n[{heading}]\n")),
+            (above, heading) => text.push_str(&format!("\n[{above}.{heading}]\n")),
         }
         let within = table.keys.iter().filter(|key| parts(key).0 == heading);
         within.for_each(|key| self::key(text, key));
     }
+}
+
+/// Clients come first, then servers, then the rest.
+fn rank(heading: &str) -> usize {
+    let first = heading.split('.').next().unwrap_or_default();
+    let order = ["", "front", "back"];
+    order.iter().position(|one| *one == first).unwrap_or(order.len())
 }
 
 /// The table of a key, and its name.
@@ -46,7 +55,7 @@ fn key(text: &mut String, key: &DraftKey) {
     }
     let name = parts(key).1;
     match (key.values.as_slice(), key.is_list) {
-        ([one], false) => line(text, &format!("{name} = {}", one.value), one.origin.as_ref()),
+        ([one], false) => single(text, name, one),
         (values, _) if of_one_line(values) => {
             let listed: Vec<_> = values.iter().map(|one| one.value.to_string()).collect();
             let origin = values.first().and_then(|one| one.origin.as_ref());
@@ -59,6 +68,21 @@ fn key(text: &mut String, key: &DraftKey) {
             }
             text.push_str("]\n");
         }
+    }
+}
+
+/// A key with one value; a long list takes a line for each of its elements.
+fn single(text: &mut String, name: &str, one: &DraftValue) {
+    let content = format!("{name} = {}", one.value);
+    match &one.value {
+        Value::Array(elements) if content.len() > COLUMNS => {
+            line(text, &format!("{name} = ["), one.origin.as_ref());
+            for element in elements {
+                text.push_str(&format!("    {element},\n"));
+            }
+            text.push_str("]\n");
+        }
+        _ => line(text, &content, one.origin.as_ref()),
     }
 }
 

@@ -9,19 +9,31 @@ pub(super) const DEFAULTS: &[OldDefault] = &[
         option: "TIMEOUTidle",
         key: "service.timeouts.idle",
         value: "\"12h\"",
-        note: "stunnel ends a connection after 43,200 idle seconds; Lariat would after 5 minutes",
+        note: "it ends a connection after 43,200 idle seconds; Lariat would after 5 minutes",
     },
     OldDefault {
         option: "TIMEOUTconnect",
         key: "service.timeouts.dial",
         value: "\"10s\"",
-        note: "stunnel waits 10 seconds for a connection to a server; Lariat would 3",
+        note: "it waits 10 seconds for a connection to a server; Lariat would 3",
     },
     OldDefault {
         option: "TIMEOUTbusy",
         key: "service.timeouts.handshake",
         value: "\"5m\"",
-        note: "stunnel waits 5 minutes for a handshake; Lariat would 10 seconds",
+        note: "it waits 5 minutes for a handshake; Lariat would 10 seconds",
+    },
+    OldDefault {
+        option: "debug",
+        key: "log.successes-per-second",
+        value: "1000000",
+        note: "it logs each connection; Lariat would 100 of a kind per second and worker",
+    },
+    OldDefault {
+        option: "debug",
+        key: "log.failures-per-second",
+        value: "1000000",
+        note: "it logs each failure; Lariat would 10 of a kind per second and worker",
     },
 ];
 
@@ -30,7 +42,6 @@ const KEY_FILE: &str = "use a certificate and a key in files (PEM)";
 const NO_EXEC: &str = "no programs are started for connections";
 const EXEC_REMEDY: &str =
     "start it by systemd (a socket with Accept=yes) and name its address in `back.servers`";
-const NO_HASHES: &str = "directories of hashed certificates are not read";
 const NO_PSK: &str = "pre-shared keys are not supported";
 const PSK_REMEDY: &str = "client certificates: `front.tls.client-certificates`";
 const NO_OCSP: &str = "no OCSP responder is asked about peers";
@@ -113,9 +124,13 @@ pub(super) const MEANINGS: &[Meaning] = &[
     joined("key", "service.front.tls.certificates.key or service.back.tls.key", ""),
     lacks("CAengine", NO_ENGINE, KEY_FILE),
     joined("CAfile", CLIENT_CA, ""),
-    lacks("CApath", NO_HASHES, "join its files into one, and name that in the key `ca`"),
+    joined("CApath", "service.back.tls.ca", ""),
     joined("CRLfile", "the key `crl` beside `ca`", ""),
-    lacks("CRLpath", NO_HASHES, "join its lists into one file, and name that in the key `crl`"),
+    lacks(
+        "CRLpath",
+        "directories of hashed lists are not read",
+        "join its lists into one file, and name that in the key `crl`",
+    ),
     joined("verify", CLIENT_CA, ""),
     joined("verifyChain", CLIENT_CA, ""),
     joined("verifyPeer", CLIENT_CA, ""),
@@ -148,7 +163,12 @@ pub(super) const MEANINGS: &[Meaning] = &[
         "OpenSSL's security levels do not exist",
         "none is needed: suites and groups have 128 bits or more",
     ),
-    joined("renegotiation", "never", ""),
+    lacks_unless(
+        "renegotiation",
+        &["no"],
+        "TLS is not renegotiated",
+        "none is needed but for old clients",
+    ),
     joined("sessionResume", "the key `resumption`", ""),
     joined("sessionCacheSize", "resumption.session-cache.entries", ""),
     differs(
