@@ -66,9 +66,11 @@ mod terminator {
         mod completion;
         mod examples;
         mod flags;
+        mod import;
         mod reload;
         mod watch;
         mod foreign {
+            mod import_pairs;
             mod schema;
             mod shells;
         }

@@ -15,6 +15,7 @@ mod meaning;
 mod meanings;
 mod nginx;
 mod predecessor;
+mod recognise;
 mod source;
 mod stunnel;
 mod suites;
@@ -27,6 +28,7 @@ pub use finding::{Fate, ImportFinding};
 pub use import::Import;
 pub use meaning::{Conversion, Meaning, OldDefault, Sense};
 pub use predecessor::Predecessor;
+pub use recognise::recognise;
 pub use source::{FILE_BYTES_MAX, SourceFiles, SourceLine};
 
 /// Imports files of one program, or its command line, which begins with a dash.

@@ -151,7 +151,7 @@ fn server(
 ) -> bool {
     let origin = section.find("client").map(|one| one.place.clone());
     write_name(section, import, service, verification);
-    if matches!(verification, Verification::None | Verification::Optional) {
+    if verification == Verification::None {
         service.set("back.tls.verify", "off", origin);
         service.remark("back.tls.verify", UNVERIFIED);
         report(section, import, "service.back.tls.verify", "off: servers are not verified");
