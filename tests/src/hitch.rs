@@ -1,7 +1,7 @@
 //! The program `hitch`, in front of a server.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::{Signal, geteuid};
@@ -14,6 +14,8 @@ use crate::program::Running;
 #[derive(Debug)]
 pub struct Hitch {
     pub address: SocketAddr,
+    /// Its file.
+    pub configuration: PathBuf,
     running: Running,
     _directory: Directory,
 }
@@ -28,12 +30,16 @@ impl Hitch {
 
     /// The same with more settings.
     pub fn start_with(certificate: &Path, server: SocketAddr, settings: &str) -> Self {
+        Self::configured(|address| format!("{}{settings}\n", text(address, certificate, server)))
+    }
+
+    /// By the file for an address.
+    pub fn configured(text: impl FnOnce(SocketAddr) -> String) -> Self {
         let address = free_address();
         let directory = Directory::new();
-        let text = format!("{}{settings}\n", text(address, certificate, server));
-        let file = directory.write("hitch.conf", text);
+        let configuration = directory.write("hitch.conf", text(address));
         let mut command = Command::new("hitch");
-        command.arg("--config").arg(file);
+        command.arg("--config").arg(&configuration);
         let mut running = Running::start(&mut command);
         running.wait_for_listener(address);
         // Another process may have tried the port at that moment.
@@ -42,7 +48,7 @@ impl Hitch {
             let said = running.stdout() + &running.stderr();
             said.contains("online")
         });
-        Self { address, running, _directory: directory }
+        Self { address, configuration, running, _directory: directory }
     }
 }
 

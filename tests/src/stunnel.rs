@@ -1,7 +1,7 @@
-//! The program `stunnel` as a TLS server.
+//! The program `stunnel`.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testkit::directory::Directory;
@@ -12,6 +12,8 @@ use crate::program::Running;
 #[derive(Debug)]
 pub struct Stunnel {
     pub address: SocketAddr,
+    /// Its file.
+    pub configuration: PathBuf,
     _running: Running,
     _directory: Directory,
 }
@@ -20,18 +22,18 @@ impl Stunnel {
     /// Terminates TLS with this certificate (chain and key in one file) for a server, with more
     /// lines of the service.
     pub fn terminate(certificate: &Path, server: &str, lines: &str) -> Self {
+        let certificate = certificate.display();
+        Self::configured(&format!("connect = {server}\ncert = {certificate}\n{lines}\n"))
+    }
+
+    /// By the lines of the service, and of further ones.
+    pub fn configured(lines: &str) -> Self {
         let address = free_address();
         let directory = Directory::new();
-        let file = directory.write(
-            "stunnel.conf",
-            format!(
-                "foreground = yes\npid =\n[test]\naccept = {address}\nconnect = {server}\n\
-                 cert = {}\n{lines}\n",
-                certificate.display()
-            ),
-        );
-        let mut running = Running::start(Command::new("stunnel").arg(file));
+        let text = format!("foreground = yes\npid =\n[test]\naccept = {address}\n{lines}\n");
+        let configuration = directory.write("stunnel.conf", text);
+        let mut running = Running::start(Command::new("stunnel").arg(&configuration));
         running.wait_for_listener(address);
-        Self { address, _running: running, _directory: directory }
+        Self { address, configuration, _running: running, _directory: directory }
     }
 }

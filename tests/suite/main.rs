@@ -67,9 +67,11 @@ mod terminator {
         mod composition;
         mod examples;
         mod flags;
+        mod import;
         mod reload;
         mod watch;
         mod foreign {
+            mod import_pairs;
             mod schema;
             mod shells;
         }

@@ -40,6 +40,7 @@ const CRATES: &[Crate] = &[
     plain("sys", 2),
     plain("session", 2),
     pure("backend", 2),
+    pure("import", 2),
     pure("static-files", 2),
     plain("tls", 3),
     pure("flow", 4),
@@ -75,9 +76,9 @@ const RESTRICTIONS: &[Restriction] = &[
         "telemetry session backend static-files tls flow proxy config daemon xtask",
     ),
     // The product's configuration is read by the program alone.
-    ("config", "daemon xtask"),
+    ("config import", "daemon xtask"),
     // The text of configurations and plans.
-    ("toml toml_edit", "options daemon lab xtask"),
+    ("toml toml_edit", "options import daemon lab xtask"),
     // Async runtimes and their servers: the control side.
     ("tokio hyper hyper-util futures", "daemon"),
     // System calls.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use import::Predecessor;
 use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals};
 
 use crate::exit::Exit;
@@ -66,6 +67,28 @@ pub(crate) enum TerminatorCommand {
     #[command(override_usage = "lariat check FILE [OPTIONS]
        lariat check FLAGS [OPTIONS]    # those of `lariat serve`")]
     Check(ConfigCheck),
+
+    /// Turn a configuration of another program into one of Lariat
+    ///
+    /// Writes TOML whose comments name the line that each value comes from, and reports for each
+    /// option on the standard error whether it is mapped, mapped with a difference, or not mapped,
+    /// and what to do instead. Defaults of the other program are written out where they differ.
+    /// Ends with 6 if something is not mapped; with 2 if the files cannot be read, and then writes
+    /// nothing. Look at the outcome by `lariat check`.
+    #[command(override_usage = "lariat import KIND FILE... [-o lariat.toml]
+       lariat import hitch|stud [-o lariat.toml] -- FLAGS [PEM]...")]
+    #[command(after_help = "For example: lariat import stunnel /etc/stunnel/stunnel.conf")]
+    Import {
+        /// The program whose configuration it is
+        #[arg(value_parser = predecessor())]
+        kind: Predecessor,
+        /// Its files; or after --, the command line of hitch or stud
+        #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
+        files: Vec<PathBuf>,
+        /// Write to this file, which must not be there [default: the standard output]
+        #[arg(short, long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+        output: Option<PathBuf>,
+    },
 
     /// Show connections, handshakes and servers
     ///
@@ -334,6 +357,11 @@ fn explained() -> Vec<String> {
 fn address(text: &str) -> Result<SocketAddr, &'static str> {
     let fault = "no IP address with a port\nhint: for example: 127.0.0.1:9443";
     text.parse().map_err(|_| fault)
+}
+
+fn predecessor() -> impl TypedValueParser<Value = Predecessor> {
+    let words = Predecessor::ALL.map(Predecessor::word);
+    PossibleValuesParser::new(words).try_map(|word| Predecessor::named(&word).ok_or("no program"))
 }
 
 fn change() -> impl TypedValueParser<Value = Change> {

@@ -7,6 +7,7 @@ mod check;
 mod control;
 mod drain;
 mod help;
+mod import;
 mod reload;
 mod running;
 mod serve;
@@ -45,6 +46,9 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Demo { listen, admin } => demo::run(DemoOptions { listen, admin }, console),
         Command::Serve(arguments) => serve::run(arguments.source()?, console),
         Command::Check(options) => check::run(options, console)?,
+        Command::Import { kind, files, output } => {
+            import::run(kind, &files, output.as_deref(), console)
+        }
         Command::Status { socket, json } => status::run(&socket.into(), json, console),
         Command::Reload { socket, strict } => reload::run(&socket.into(), strict, console),
         Command::Upgrade(socket) => upgrade::run(&socket.into(), console),

@@ -42,7 +42,9 @@ impl Exit {
             Self::Refused => {
                 "The running lariat refused: a new configuration, or an upgrade; or it drains."
             }
-            Self::Warned => "It did what it was asked, with warnings (`lariat reload --strict`).",
+            Self::Warned => {
+                "It did what it was asked, with warnings (`lariat reload --strict`, `lariat import`)."
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use config::{Diagnostic, Disk, Settings, Severity, Source};
+use options::diagnostic::{Complaint, Problem, Spot};
 use proxy::plan::{Inspection, Plan};
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::{BuildError, BuildFault, Concern};
@@ -24,10 +25,13 @@ use host::Limit;
 
 pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String> {
     let config = options.config.source()?;
-    let findings = match source(&config) {
+    let mut findings = match source(&config) {
         Ok(source) => Findings::of(&source, options.bind),
         Err(diagnostics) => Findings::of_nothing(diagnostics),
     };
+    if findings.count(Severity::Error) > 0 {
+        findings.recognise(&config);
+    }
     let exit = findings.exit(options.strict);
     if options.json {
         let limits = findings.limits.filter(|_| options.host);
@@ -110,6 +114,22 @@ impl Findings {
         }
         findings.diagnostics.sort_by(|a, b| a.place.cmp(&b.place));
         findings
+    }
+
+    /// Says of another program's file that it is one, in the place of what is wrong with it.
+    fn recognise(&mut self, config: &ConfigSource) {
+        let ConfigSource::File(path) = config else {
+            return;
+        };
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        if let Some(kind) = import::recognise(&text) {
+            let path = path.display().to_string();
+            let message = format!("this is a configuration of {kind}");
+            let problem = Problem::new(message)
+                .hint(format!("lariat import {} {path} -o lariat.toml", kind.word()));
+            let complaint = Complaint::error(Spot::Nowhere, problem);
+            self.diagnostics = vec![complaint.at(Some((&path, "")))];
+        }
     }
 
     fn look_at_host(&mut self, source: &Source, settings: &Settings) {

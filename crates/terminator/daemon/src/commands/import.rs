@@ -1,0 +1,78 @@
+//! `lariat import`: the configuration of another program to one of Lariat.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use import::{FILE_BYTES_MAX, Predecessor, SourceFiles};
+
+use crate::console::{Console, print};
+use crate::exit::Exit;
+
+pub(super) fn run(
+    kind: Predecessor,
+    files: &[PathBuf],
+    output: Option<&Path>,
+    console: Console,
+) -> Exit {
+    let import = import::import(kind, files, &mut HostFiles);
+    console.say(import.report());
+    if import.is_faulty() {
+        console.error("nothing was written\nhint: mend what is marked `error`");
+        return Exit::Usage;
+    }
+    let good = if import.is_partial() { Exit::Warned } else { Exit::Success };
+    let Some(output) = output else {
+        print(import.toml());
+        return good;
+    };
+    let name = output.display();
+    let written = File::create_new(output).and_then(|mut file| {
+        file.write_all(import.toml().as_bytes())?;
+        file.sync_all()
+    });
+    match written {
+        Ok(()) => {
+            console.hint(format_args!("{name} is written: lariat check {name}"));
+            good
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            console.error(format_args!("{name} is there already\nhint: move it, or name another"));
+            Exit::Usage
+        }
+        Err(error) => {
+            console.error(format_args!("cannot write {name}: {error}"));
+            Exit::Failed
+        }
+    }
+}
+
+/// The files of this host.
+struct HostFiles;
+
+impl SourceFiles for HostFiles {
+    fn read(&mut self, path: &Path) -> Result<String, String> {
+        let file = File::open(path).map_err(|error| error.to_string())?;
+        let mut bytes = Vec::new();
+        // One byte more shows that there is more.
+        let most = FILE_BYTES_MAX as u64 + 1;
+        file.take(most).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn list(&mut self, directory: &Path) -> Result<Vec<PathBuf>, String> {
+        let entries = fs::read_dir(directory).map_err(|error| error.to_string())?;
+        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.retain(|path| path.is_file());
+        paths.sort();
+        Ok(paths)
+    }
+
+    fn exists(&mut self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn variable(&mut self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}

@@ -1,0 +1,361 @@
+//! Conversions that all importers share: words of an option to the value of a key.
+
+use std::path::Path;
+
+use toml::Value;
+
+use crate::meaning::Conversion;
+
+/// The value of a key, and what is lost on the way.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Converted {
+    pub(crate) value: Value,
+    pub(crate) difference: Option<String>,
+}
+
+/// A value that the key cannot have: the reason, and what to do instead.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Unfit {
+    pub(crate) why: String,
+    pub(crate) remedy: String,
+}
+
+impl Unfit {
+    pub(crate) fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { why: why.into(), remedy: remedy.into() }
+    }
+}
+
+type Conversions = Result<Converted, Unfit>;
+
+fn alike(value: impl Into<Value>) -> Conversions {
+    Ok(Converted { value: value.into(), difference: None })
+}
+
+fn differing(value: impl Into<Value>, difference: String) -> Conversions {
+    Ok(Converted { value: value.into(), difference: Some(difference) })
+}
+
+/// Least and most of keys, numbers or milliseconds. The table of options has them too, which this
+/// crate does not know; a test of the program compares.
+const RANGES: &[(&str, u64, u64)] = &[
+    ("service.timeouts.handshake", 10, HOUR),
+    ("service.timeouts.dial", 10, HOUR),
+    ("service.timeouts.greeting", 10, HOUR),
+    ("service.timeouts.idle", 10, 365 * DAY),
+    ("service.timeouts.lifetime", SECOND, 365 * DAY),
+    ("service.timeouts.unacknowledged", SECOND, DAY),
+    ("service.front.keepalive", 0, 9 * HOUR),
+    ("service.back.keepalive", 0, 9 * HOUR),
+    ("service.back.resolve", SECOND, DAY),
+    ("service.back.slow-start", 0, DAY),
+    ("service.back.queue.length", 0, 10_000),
+    ("service.back.queue.timeout", 10, HOUR),
+    ("service.back.check.interval", 100, HOUR),
+    ("service.back.check.timeout", 10, HOUR),
+    ("service.back.check.fall", 1, 100),
+    ("service.back.check.rise", 1, 100),
+    ("service.back.passive.failures", 0, 1000),
+    ("service.back.passive.ejection-time", 100, DAY),
+    ("service.back.servers.weight", 1, 256),
+    ("service.back.servers.max-connections", 1, 10_000_000),
+    ("service.limits.connections", 1, 10_000_000),
+    ("limits.connections", 1, 10_000_000),
+    ("workers.threads", 1, 1024),
+    ("workers.backlog", 1, 65_535),
+    ("workers.fast-open", 0, 65_535),
+    ("resumption.session-cache.entries", 1, 100_000_000),
+    ("resumption.session-cache.lifetime", SECOND, DAY),
+    ("resumption.tickets.lifetime", SECOND, 7 * DAY),
+    ("process.drain", 0, DAY),
+];
+
+const SECOND: u64 = 1000;
+const HOUR: u64 = 3600 * SECOND;
+const DAY: u64 = 24 * HOUR;
+
+/// The value of `key` that these words stand for.
+pub(crate) fn convert(key: &str, conversion: Conversion, words: &[String]) -> Conversions {
+    let text = words.join(" ");
+    match conversion {
+        Conversion::Text => alike(text),
+        Conversion::Path | Conversion::Paths => path(&text),
+        Conversion::Number => number(key, &text),
+        Conversion::Switch => match switch(&text) {
+            Some(on) => alike(on),
+            None => Err(Unfit::new(format!("`{text}` is neither on nor off"), "write on or off")),
+        },
+        Conversion::Seconds => time(key, &text, SECOND),
+        Conversion::Milliseconds => time(key, &text, 1),
+        Conversion::Size => match size(&text) {
+            Some(bytes) => alike(format!("{bytes}B")),
+            None => Err(Unfit::new(format!("`{text}` is no size"), "write bytes")),
+        },
+        Conversion::Words => alike(array(split(words))),
+        Conversion::Groups => groups(words),
+        Conversion::Versions => versions(words),
+        Conversion::Choice(choices) => match choices.iter().find(|(theirs, _)| *theirs == text) {
+            Some((_, ours)) => alike(*ours),
+            None => Err(Unfit::new(format!("`{text}` has no equal here"), "see the key's words")),
+        },
+    }
+}
+
+/// A path as it was written. Programs look for relative ones elsewhere.
+fn path(text: &str) -> Conversions {
+    if Path::new(text).is_absolute() || text.starts_with('@') {
+        return alike(text);
+    }
+    let place = "a relative path begins at the directory of lariat.toml";
+    differing(text, format!("`{text}`: {place}"))
+}
+
+/// Whether a switch is on; `None` = it is no switch.
+pub(crate) fn switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "on" | "yes" | "true" | "1" | "enable" | "enabled" => Some(true),
+        "off" | "no" | "false" | "0" | "disable" | "disabled" => Some(false),
+        _ => None,
+    }
+}
+
+fn number(key: &str, text: &str) -> Conversions {
+    let Ok(number) = text.parse::<u64>() else {
+        return Err(Unfit::new(format!("`{text}` is no number"), "write a number"));
+    };
+    let (least, most) = range(key);
+    let fitting = number.clamp(least, most);
+    let value = i64::try_from(fitting).unwrap_or(i64::MAX);
+    if fitting == number {
+        return alike(value);
+    }
+    differing(value, format!("{number} is beyond what the key takes, {least} to {most}"))
+}
+
+fn range(key: &str) -> (u64, u64) {
+    let range = RANGES.iter().find(|(name, ..)| *name == key);
+    range.map_or((0, i64::MAX as u64), |(_, least, most)| (*least, *most))
+}
+
+/// A time as keys write it.
+fn time(key: &str, text: &str, unit: u64) -> Conversions {
+    let Some(time) = milliseconds(text, unit) else {
+        return Err(Unfit::new(format!("`{text}` is no time"), "write it as `30s`"));
+    };
+    let (least, most) = range(key);
+    let fitting = time.clamp(least, most);
+    let value = time_text(fitting);
+    if fitting == time {
+        return alike(value);
+    }
+    let difference = format!(
+        "{} is beyond what the key takes, {} to {}",
+        time_text(time),
+        time_text(least),
+        time_text(most)
+    );
+    differing(value, difference)
+}
+
+/// A time by the words of nginx and HAProxy: `1h30m`, `500ms`, `10`, which counts `unit`s.
+pub(crate) fn milliseconds(text: &str, unit: u64) -> Option<u64> {
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return None;
+    }
+    let mut sum: u64 = 0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+        let (word, tail) = tail.split_at(letters);
+        let number: u64 = number.parse().ok()?;
+        let part = match word {
+            "" => number.checked_mul(unit)?,
+            "us" => number.div_ceil(1000),
+            "ms" => number,
+            "s" => number.checked_mul(SECOND)?,
+            "m" => number.checked_mul(60 * SECOND)?,
+            "h" => number.checked_mul(HOUR)?,
+            "d" => number.checked_mul(DAY)?,
+            "w" => number.checked_mul(7 * DAY)?,
+            "M" => number.checked_mul(30 * DAY)?,
+            "y" => number.checked_mul(365 * DAY)?,
+            _ => return None,
+        };
+        sum = sum.checked_add(part)?;
+        rest = tail.trim_start();
+    }
+    Some(sum)
+}
+
+/// A time as keys write it, in the largest unit that says it whole.
+pub(crate) fn time_text(milliseconds: u64) -> String {
+    let units = [(DAY, "d"), (HOUR, "h"), (60 * SECOND, "m"), (SECOND, "s")];
+    let whole = |(unit, _): &&(u64, &str)| milliseconds > 0 && milliseconds.is_multiple_of(*unit);
+    match units.iter().find(whole) {
+        Some((unit, name)) => format!("{}{name}", milliseconds / unit),
+        None if milliseconds == 0 => "0s".to_owned(),
+        None => format!("{milliseconds}ms"),
+    }
+}
+
+/// A number of bytes, by the suffixes of nginx and HAProxy.
+pub(crate) fn size(text: &str) -> Option<u64> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
+    let (number, suffix) = lower.split_at(digits);
+    let factor: u64 = match suffix {
+        "" | "b" => 1,
+        "k" | "kb" => 1 << 10,
+        "m" | "mb" => 1 << 20,
+        "g" | "gb" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// The parts of words between commas, colons and blanks.
+fn split(words: &[String]) -> impl Iterator<Item = &str> {
+    let parts = words.iter().flat_map(|word| word.split([',', ':', ' ', '\t']));
+    parts.filter(|part| !part.is_empty())
+}
+
+/// A list as the value of a key.
+pub(crate) fn array<T: Into<Value>>(items: impl IntoIterator<Item = T>) -> Value {
+    Value::Array(items.into_iter().map(Into::into).collect())
+}
+
+/// Curves by OpenSSL's and NIST's names, and ours.
+const GROUPS: &[(&str, &str)] = &[
+    ("x25519", "x25519"),
+    ("curve25519", "x25519"),
+    ("prime256v1", "secp256r1"),
+    ("secp256r1", "secp256r1"),
+    ("p-256", "secp256r1"),
+    ("p256", "secp256r1"),
+    ("secp384r1", "secp384r1"),
+    ("p-384", "secp384r1"),
+    ("p384", "secp384r1"),
+    ("x25519mlkem768", "X25519MLKEM768"),
+];
+
+fn groups(words: &[String]) -> Conversions {
+    let mut known: Vec<&str> = Vec::new();
+    let mut others: Vec<&str> = Vec::new();
+    for name in split(words) {
+        let plain = name.trim_start_matches(['?', '*']).to_ascii_lowercase();
+        match GROUPS.iter().find(|(theirs, _)| *theirs == plain) {
+            Some((_, ours)) if known.contains(ours) => {}
+            Some((_, ours)) => known.push(ours),
+            None => others.push(name),
+        }
+    }
+    if known.is_empty() {
+        let why = format!("{} are not supported", others.join(", "));
+        return Err(Unfit::new(why, "leave it out: x25519, secp256r1 and secp384r1 are enabled"));
+    }
+    let value = array(known);
+    if others.is_empty() {
+        return alike(value);
+    }
+    differing(value, format!("without {}, which are not supported", others.join(", ")))
+}
+
+/// Versions of TLS; older ones are not spoken.
+fn versions(words: &[String]) -> Conversions {
+    let mut spoken: Vec<&str> = Vec::new();
+    let mut others: Vec<&str> = Vec::new();
+    for name in split(words) {
+        match version(name) {
+            Some(Some(ours)) if spoken.contains(&ours) => {}
+            Some(Some(ours)) => spoken.push(ours),
+            Some(None) => others.push(name),
+            None => {
+                let remedy = "write TLSv1.2 or TLSv1.3";
+                return Err(Unfit::new(format!("`{name}` is no version of TLS"), remedy));
+            }
+        }
+    }
+    spoken.sort_unstable();
+    if spoken.is_empty() {
+        let why = format!("{}: nothing older than TLS 1.2 is spoken (RFC 8996)", others.join(", "));
+        return Err(Unfit::new(why, "both TLS 1.2 and 1.3 are enabled now; renew old clients"));
+    }
+    let value = array(spoken);
+    if others.is_empty() {
+        return alike(value);
+    }
+    let old = others.join(", ");
+    differing(value, format!("without {old}: nothing older than TLS 1.2 is spoken (RFC 8996)"))
+}
+
+/// Our name of a version, `Some(None)` = an older one, `None` = no version.
+pub(crate) fn version(name: &str) -> Option<Option<&'static str>> {
+    match name.to_ascii_lowercase().as_str() {
+        "tlsv1.2" | "tlsv12" | "tls1.2" | "1.2" => Some(Some("1.2")),
+        "tlsv1.3" | "tlsv13" | "tls1.3" | "1.3" => Some(Some("1.3")),
+        "sslv2" | "sslv3" | "tlsv1" | "tlsv1.0" | "tlsv10" | "tlsv1.1" | "tlsv11" => Some(None),
+        _ => None,
+    }
+}
+
+/// An address with a port as keys write it: all of IPv6 and IPv4 for `*` and for no host.
+pub(crate) fn address(host: &str, port: &str) -> String {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    match host {
+        "" | "*" | "::" => format!("[::]:{port}"),
+        host if host.contains(':') => format!("[{host}]:{port}"),
+        host => format!("{host}:{port}"),
+    }
+}
+
+/// Host and port of `[HOST]:PORT` or `HOST:PORT`; of a text without a colon, it is the port.
+pub(crate) fn split_endpoint(text: &str) -> (String, String) {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => (host, rest.trim_start_matches(':')),
+        None => text.rsplit_once(':').unwrap_or(("", text)),
+    };
+    (host.to_owned(), port.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn converted(key: &str, conversion: Conversion, text: &str) -> Conversions {
+        convert(key, conversion, &[text.to_owned()])
+    }
+
+    #[test]
+    fn times() {
+        let idle = "service.timeouts.idle";
+        assert_eq!(converted(idle, Conversion::Seconds, "43200"), alike("12h"));
+        assert_eq!(converted(idle, Conversion::Milliseconds, "1500"), alike("1500ms"));
+        assert_eq!(converted(idle, Conversion::Seconds, "1h 30m"), alike("90m"));
+        assert!(converted(idle, Conversion::Seconds, "99999999999999999999").is_err());
+        assert!(converted(idle, Conversion::Seconds, "soon").is_err());
+        let clamped = converted("service.timeouts.dial", Conversion::Seconds, "2h").unwrap();
+        assert_eq!(clamped.value, Value::from("1h"));
+        assert!(clamped.difference.is_some());
+    }
+
+    #[test]
+    fn what_is_not_supported_is_named() {
+        let groups = converted("", Conversion::Groups, "X25519:P-256:X448").unwrap();
+        assert_eq!(groups.value, array(["x25519", "secp256r1"]));
+        assert!(groups.difference.unwrap().contains("X448"));
+        let versions = converted("", Conversion::Versions, "TLSv1.3 TLSv1.2 TLSv1.1").unwrap();
+        assert_eq!(versions.value, array(["1.2", "1.3"]));
+        assert!(versions.difference.unwrap().contains("TLSv1.1"));
+        assert!(converted("", Conversion::Versions, "SSLv3").is_err());
+        assert!(converted("", Conversion::Groups, "X448").is_err());
+    }
+
+    #[test]
+    fn addresses() {
+        assert_eq!(address("*", "443"), "[::]:443");
+        assert_eq!(address("[::1]", "443"), "[::1]:443");
+        assert_eq!(address("app", "80"), "app:80");
+    }
+}

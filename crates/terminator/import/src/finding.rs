@@ -1,0 +1,65 @@
+//! Findings: what became of each option, for the report.
+
+use std::fmt;
+
+use crate::source::SourceLine;
+
+/// What became of one option.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct ImportFinding {
+    pub place: SourceLine,
+    /// The option, with its words where they help to find it; or what a fault is about.
+    pub option: String,
+    pub fate: Fate,
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Fate {
+    /// The same is said, by this key; or Lariat does it always, as the words say.
+    Mapped(String),
+    /// A key says it, and something differs.
+    Differs { key: String, difference: String },
+    /// Not said in the imported file.
+    Unmapped { why: String, remedy: String },
+    /// A file that the imported one names is not on this host.
+    Missing(String),
+    /// The program itself would refuse it, or it cannot be read: no file is written.
+    Fault { why: String, remedy: String },
+}
+
+impl ImportFinding {
+    /// The option's place and its name without words.
+    pub(crate) fn named(&self) -> (SourceLine, String) {
+        let name = self.option.split(' ').next().unwrap_or_default();
+        (self.place.clone(), name.to_owned())
+    }
+}
+
+impl Fate {
+    /// The words of the report for it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Mapped(_) => "mapped",
+            Self::Differs { .. } => "mapped with a difference",
+            Self::Unmapped { .. } => "not mapped",
+            Self::Missing(_) => "not found",
+            Self::Fault { .. } => "error",
+        }
+    }
+}
+
+impl fmt::Display for ImportFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, option, fate } = self;
+        write!(f, "{place}: {option}: {}: ", fate.word())?;
+        match fate {
+            Fate::Mapped(words) | Fate::Missing(words) => f.write_str(words),
+            Fate::Differs { key, difference } if key.is_empty() => f.write_str(difference),
+            Fate::Differs { key, difference } => write!(f, "{key}: {difference}"),
+            Fate::Unmapped { why, remedy } | Fate::Fault { why, remedy } => {
+                f.write_str(why)?;
+                if remedy.is_empty() { Ok(()) } else { write!(f, "\n    instead: {remedy}") }
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! An import on its way: the draft, and what became of each option.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use options::diagnostic::nearest;
+use toml::Value;
+
+use crate::convert::{Unfit, convert};
+use crate::draft::{Draft, DraftTable};
+use crate::finding::{Fate, ImportFinding};
+use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
+use crate::predecessor::Predecessor;
+use crate::source::{FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
+use crate::toml_text;
+
+/// The finding of an option that another one stands in for.
+const REPLACED: &str = "without effect: another option is used in its place";
+
+/// The table in which keys of services begin.
+const SERVICE: &str = "service.";
+
+/// What an importer made of the files of a program.
+#[derive(Debug)]
+pub struct Import {
+    of: Predecessor,
+    words: Vec<PathBuf>,
+    pub(crate) draft: Draft,
+    pub(crate) findings: Vec<ImportFinding>,
+    /// Options that were read, each of which needs a finding.
+    read: Vec<(SourceLine, String)>,
+}
+
+impl Import {
+    pub(crate) fn new(of: Predecessor, words: &[PathBuf]) -> Self {
+        let (draft, findings, read) = (Draft::default(), Vec::new(), Vec::new());
+        Self { of, words: words.to_vec(), draft, findings, read }
+    }
+
+    pub(crate) fn is_of(&self, predecessor: Predecessor) -> bool {
+        self.of == predecessor
+    }
+
+    /// What became of each option, in the order of the files.
+    pub fn findings(&self) -> &[ImportFinding] {
+        &self.findings
+    }
+
+    /// Whether something is wrong with the files, so that nothing should be made of them.
+    pub fn is_faulty(&self) -> bool {
+        self.findings.iter().any(|one| matches!(one.fate, Fate::Fault { .. }))
+    }
+
+    /// Whether somebody should look at what is missing.
+    pub fn is_partial(&self) -> bool {
+        let is_missing =
+            |one: &ImportFinding| matches!(one.fate, Fate::Unmapped { .. } | Fate::Missing(_));
+        self.findings.iter().any(is_missing)
+    }
+
+    /// The report: a line for each finding, and their numbers.
+    pub fn report(&self) -> String {
+        let lines: String = self.findings.iter().map(|one| format!("{one}\n")).collect();
+        lines + &self.counts()
+    }
+
+    fn counts(&self) -> String {
+        let count = |word| self.findings.iter().filter(|one| one.fate.word() == word).count();
+        let words = ["mapped", "mapped with a difference", "not mapped", "not found", "error"];
+        let counts = words.map(|word| (count(word), word));
+        let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<_> = counts.map(|(count, word)| format!("{count} {word}")).collect();
+        if counts.is_empty() { "nothing was found".to_owned() } else { counts.join(", ") }
+    }
+
+    /// The configuration as TOML, with the origin of each value, and what is not in it.
+    pub fn toml(&self) -> String {
+        let names: Vec<_> = self.words.iter().map(|word| word.display().to_string()).collect();
+        let mut text = String::new();
+        let head = format!("From `lariat import {} {}`.", self.of.word(), names.join(" "));
+        toml_text::comment(&mut text, &head);
+        toml_text::comment(
+            &mut text,
+            "A comment behind a value names the line that it comes from.",
+        );
+        for finding in &self.findings {
+            if let Fate::Unmapped { why, .. } = &finding.fate {
+                let ImportFinding { place, option, .. } = finding;
+                toml_text::comment(&mut text, &format!("Not mapped: {place}: {option}: {why}"));
+            }
+        }
+        text + &toml_text::text(&self.draft)
+    }
+
+    /// Notes that an option was read, so that it gets a finding in any case.
+    pub(crate) fn expect(&mut self, written: &Statement) {
+        self.read.push((written.place.clone(), written.option.clone()));
+    }
+
+    /// Puts findings into the order of the files.
+    pub(crate) fn settle(&mut self) {
+        let found: HashSet<_> = self.findings.iter().map(|one| one.named()).collect();
+        let read = std::mem::take(&mut self.read);
+        let missed: Vec<_> = read.into_iter().filter(|one| !found.contains(one)).collect();
+        if !self.is_faulty() {
+            for (place, option) in missed {
+                self.note(&place, &option, Fate::Mapped(REPLACED.to_owned()));
+            }
+        }
+        // What is said of several services is said once.
+        let mut seen = HashSet::new();
+        self.findings.retain(|one| seen.insert(one.clone()));
+        self.findings.sort_by(|a, b| a.place.cmp(&b.place));
+    }
+
+    /// The text of a file; a fault if it cannot be read.
+    pub(crate) fn read(
+        &mut self,
+        files: &mut dyn SourceFiles,
+        path: &Path,
+        place: Option<&SourceLine>,
+    ) -> Option<String> {
+        let text = match files.read(path) {
+            Ok(text) if text.len() <= FILE_BYTES_MAX => return Some(text),
+            Ok(_) => "has more than 8 MiB, as no configuration has".to_owned(),
+            Err(fault) => fault,
+        };
+        let name = path.display().to_string();
+        let place = place.cloned().unwrap_or_else(|| SourceLine::outside(&name));
+        self.fault(&place, &name, format!("cannot be read: {text}"), "name a file of the program");
+        None
+    }
+
+    /// Notes a file that a key names and that is not on this host.
+    pub(crate) fn look_for(&mut self, files: &mut dyn SourceFiles, path: &str, of: &Statement) {
+        if !files.exists(Path::new(path)) {
+            let begins = ", where relative paths begin at the directory of lariat.toml";
+            let begins = if Path::new(path).is_absolute() { "" } else { begins };
+            let why =
+                format!("`{path}` is not on this host: bring it before `lariat check`{begins}");
+            self.note(&of.place, &of.option, Fate::Missing(why));
+        }
+    }
+
+    /// Does what the table says of an option. Returns whether the importer's own code must do it,
+    /// and report it.
+    pub(crate) fn apply(
+        &mut self,
+        meaning: &Meaning,
+        written: &Statement,
+        service: &mut DraftTable,
+    ) -> bool {
+        match meaning.sense {
+            Sense::Joined { .. } => return true,
+            Sense::Key { key, conversion, note } => {
+                self.apply_key(key, conversion, note, written, service);
+            }
+            Sense::Always(words) => self.mapped(written, words),
+            Sense::Lacks { harmless, why, remedy } => {
+                let value = written.value();
+                if harmless.iter().any(|one| one.eq_ignore_ascii_case(&value)) {
+                    self.mapped(written, format!("`{value}`, as here"));
+                } else {
+                    self.unmapped(written, Unfit::new(why, remedy));
+                }
+            }
+        }
+        false
+    }
+
+    /// Writes the value of one key.
+    pub(crate) fn apply_key(
+        &mut self,
+        key: &str,
+        conversion: Conversion,
+        note: &str,
+        written: &Statement,
+        service: &mut DraftTable,
+    ) {
+        let converted = match convert(key, conversion, &written.words) {
+            Ok(converted) => converted,
+            Err(unfit) => return self.unmapped(written, unfit),
+        };
+        let (table, path) = match key.strip_prefix(SERVICE) {
+            Some(path) => (service, path),
+            None => (&mut self.draft.process, key),
+        };
+        let origin = written.place.clone();
+        match conversion {
+            Conversion::Paths => table.push(path, converted.value, origin),
+            _ => table.set(path, converted.value, origin),
+        }
+        let notes = [Some(note.to_owned()).filter(|note| !note.is_empty()), converted.difference];
+        let notes: Vec<_> = notes.into_iter().flatten().collect();
+        self.joined(written, key, &notes.join("; "));
+    }
+
+    /// Writes the defaults of the program before into a service that has not got those keys.
+    pub(crate) fn defaults(
+        &mut self,
+        defaults: &[OldDefault],
+        place: &SourceLine,
+        service: &mut DraftTable,
+    ) {
+        for default in defaults {
+            let (table, path) = match default.key.strip_prefix(SERVICE) {
+                Some(path) => (&mut *service, path),
+                None => (&mut self.draft.process, default.key),
+            };
+            let document: Option<toml::Table> = format!("value = {}", default.value).parse().ok();
+            let Some(value) = document.and_then(|mut table| table.remove("value")) else {
+                continue;
+            };
+            if !table.has(path) {
+                let option = format!("{} (a default)", default.option);
+                let fate = Fate::Mapped(format!("{} = {value}: {}", default.key, default.note));
+                table.set_default(path, value, default.note);
+                self.note(place, &option, fate);
+            }
+        }
+    }
+
+    /// An option of the table that the importer's own code has written, with the table's note.
+    pub(crate) fn apply_joined(&mut self, meaning: &Meaning, written: &Statement) {
+        if let Sense::Joined { keys, note } = meaning.sense {
+            self.joined(written, keys, note);
+        }
+    }
+
+    /// An option that the importer's own code has written; with a difference if there is one.
+    pub(crate) fn joined(&mut self, written: &Statement, key: &str, difference: &str) {
+        let key = key.to_owned();
+        let fate = match difference {
+            "" => Fate::Mapped(key),
+            difference => Fate::Differs { key, difference: difference.to_owned() },
+        };
+        self.note(&written.place, &written.option, fate);
+    }
+
+    pub(crate) fn mapped(&mut self, written: &Statement, to: impl Into<String>) {
+        self.note(&written.place, &written.option, Fate::Mapped(to.into()));
+    }
+
+    pub(crate) fn unmapped(&mut self, written: &Statement, unfit: Unfit) {
+        let option = match written.value() {
+            value if value.is_empty() || value.chars().count() > 60 => written.option.clone(),
+            value => format!("{} {value}", written.option),
+        };
+        let Unfit { why, remedy } = unfit;
+        self.note(&written.place, &option, Fate::Unmapped { why, remedy });
+    }
+
+    /// An option that the table does not have.
+    pub(crate) fn unknown(&mut self, written: &Statement, table: &'static [Meaning]) {
+        let names = table.iter().flat_map(|one| std::iter::once(&one.option).chain(one.also));
+        let remedy = match nearest(&written.option, names.copied()) {
+            Some(name) => format!("there is `{name}`"),
+            None => format!("look into {}'s manual for what it does", self.of),
+        };
+        let why = format!("{} has no such option that this program knows", self.of);
+        self.unmapped(written, Unfit::new(why, remedy));
+    }
+
+    pub(crate) fn fault(
+        &mut self,
+        place: &SourceLine,
+        option: &str,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.note(place, option, Fate::Fault { why: why.into(), remedy: remedy.into() });
+    }
+
+    fn note(&mut self, place: &SourceLine, option: &str, fate: Fate) {
+        let (place, option) = (place.clone(), option.to_owned());
+        self.findings.push(ImportFinding { place, option, fate });
+    }
+}
+
+/// A table with these keys, as an element of a list.
+pub(crate) fn inline_table(keys: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+    Value::Table(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}

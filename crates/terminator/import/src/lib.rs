@@ -1,0 +1,50 @@
+//! Configurations of hitch, stud, stunnel, HAProxy and nginx to one of Lariat.
+//!
+//! An importer reads an option, looks its meaning up in the table, and lets the table's conversion
+//! or its own code write keys into a draft. Each option gets a finding: mapped, mapped with a
+//! difference, or not mapped. Opens no file itself: `SourceFiles` reads for it.
+#![forbid(unsafe_code)]
+
+mod convert;
+mod draft;
+mod finding;
+mod haproxy;
+mod hitch;
+mod import;
+mod meaning;
+mod meanings;
+mod nginx;
+mod predecessor;
+mod recognise;
+mod source;
+mod stunnel;
+mod suites;
+mod tls_policy;
+mod toml_text;
+
+use std::path::PathBuf;
+
+pub use finding::{Fate, ImportFinding};
+pub use import::Import;
+pub use meaning::{Conversion, Meaning, OldDefault, Sense};
+pub use predecessor::Predecessor;
+pub use recognise::recognise;
+pub use source::{FILE_BYTES_MAX, SourceFiles, SourceLine};
+
+/// Imports files of one program, or its command line, which begins with a dash.
+pub fn import(of: Predecessor, words: &[PathBuf], files: &mut dyn SourceFiles) -> Import {
+    let mut import = Import::new(of, words);
+    match of {
+        Predecessor::Hitch | Predecessor::Stud => hitch::read(&mut import, words, files),
+        Predecessor::Stunnel => stunnel::read(&mut import, words, files),
+        Predecessor::Haproxy => haproxy::read(&mut import, words, files),
+        Predecessor::Nginx => nginx::read(&mut import, words, files),
+    }
+    import.settle();
+    import
+}
+
+/// The meanings of all options of a program, for its page of the guide.
+pub fn meanings(of: Predecessor) -> &'static [Meaning] {
+    meanings::of(of)
+}

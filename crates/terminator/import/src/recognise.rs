@@ -1,0 +1,120 @@
+//! Which program's file a text is, for who gives it to another command.
+
+use crate::meanings;
+use crate::predecessor::Predecessor;
+
+/// First words of lines in HAProxy's files.
+const HAPROXY: &[&str] = &[
+    "acl",
+    "backend",
+    "balance",
+    "bind",
+    "chroot",
+    "cookie",
+    "daemon",
+    "default-server",
+    "default_backend",
+    "defaults",
+    "errorfile",
+    "frontend",
+    "global",
+    "group",
+    "http-check",
+    "http-request",
+    "http-response",
+    "listen",
+    "log",
+    "maxconn",
+    "mode",
+    "nbthread",
+    "option",
+    "server",
+    "ssl-default-bind-ciphers",
+    "ssl-default-bind-ciphersuites",
+    "ssl-default-bind-options",
+    "stats",
+    "stick",
+    "stick-table",
+    "tcp-request",
+    "timeout",
+    "use_backend",
+    "user",
+];
+
+/// The program whose file a text is, if most of its lines are of one.
+pub fn recognise(text: &str) -> Option<Predecessor> {
+    let lines = text.lines().map(|line| line.trim_start_matches('\u{feff}').trim());
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+    let lines: Vec<_> = lines.take(LINES_MAX).collect();
+    if lines.iter().any(|line| line.starts_with("[[")) {
+        return None;
+    }
+    let count = |of: Predecessor| lines.iter().filter(|line| is_of(of, line)).count();
+    let has_core = |of: Predecessor| {
+        let core: &[&str] = match of {
+            Predecessor::Hitch => &["frontend", "backend", "pem-file", "pem-dir"],
+            Predecessor::Stunnel => &["accept", "connect"],
+            _ => return true,
+        };
+        let names = lines.iter().filter_map(|line| line.split_once('='));
+        names.into_iter().any(|(name, _)| core.contains(&name.trim()))
+    };
+    let kinds =
+        [Predecessor::Haproxy, Predecessor::Nginx, Predecessor::Stunnel, Predecessor::Hitch];
+    let kinds = kinds.into_iter().filter(|kind| has_core(*kind));
+    let most = kinds.map(|kind| (count(kind), kind)).max_by_key(|(count, _)| *count);
+    most.filter(|(count, _)| *count > 0 && count * 2 >= lines.len()).map(|(_, kind)| kind)
+}
+
+/// How many lines are looked at.
+const LINES_MAX: usize = 500;
+
+fn is_of(kind: Predecessor, line: &str) -> bool {
+    let assigned = line.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+    let is_option = |name: &str| {
+        let table = meanings::of(kind).iter();
+        table.clone().any(|one| one.option.eq_ignore_ascii_case(name))
+    };
+    match kind {
+        Predecessor::Haproxy => {
+            let mut words = line.split_whitespace();
+            let first = words.next().unwrap_or_default();
+            let first = if first == "no" { words.next().unwrap_or_default() } else { first };
+            HAPROXY.contains(&first) && words.next() != Some("=") && !line.ends_with([';', '{'])
+        }
+        Predecessor::Nginx => {
+            let has_equals = line.split_whitespace().nth(1) == Some("=");
+            (line.ends_with([';', '{']) || line == "}") && !has_equals
+        }
+        // In the other's file values stand in quotes, or are words of its own.
+        Predecessor::Stunnel => {
+            let is_section = line.starts_with('[') && line.ends_with(']') && assigned.is_none();
+            is_section || assigned.is_some_and(|(name, _)| is_option(name))
+        }
+        Predecessor::Hitch | Predecessor::Stud => {
+            line == "}" || assigned.is_some_and(|(name, _)| is_option(name))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_program_is_known_by_its_file() {
+        for (text, kind) in [
+            ("frontend = \"[*]:443\"\npem-file = \"/a\"\n", Some(Predecessor::Hitch)),
+            ("frontend = {\n host = \"*\"\n}\n", Some(Predecessor::Hitch)),
+            ("; x\n[imaps]\naccept = 993\ncert = /a\n", Some(Predecessor::Stunnel)),
+            ("global\n  maxconn 3\nfrontend a\n  bind :443 ssl\n", Some(Predecessor::Haproxy)),
+            ("stream {\n  server {\n  listen 1 ssl;\n}\n}\n", Some(Predecessor::Nginx)),
+            ("[[service]]\nname = \"a\"\n", None),
+            ("[workers]\nthreads = 3\nthreds = 4\n", None),
+            ("log = \"x\"\nadmin = 3\n", None),
+            ("", None),
+        ] {
+            assert_eq!(recognise(text), kind, "{text}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Files of stunnel: global options, which may be defaults of services, and a section a service.
+
+mod peer;
+mod process;
+mod service;
+mod tls;
+
+use std::path::{Path, PathBuf};
+
+use crate::import::Import;
+use crate::meanings;
+use crate::predecessor::Predecessor;
+use crate::source::{SourceFiles, SourceLine, Statement};
+use process::ProcessOptions;
+use service::Section;
+
+/// All that was read.
+#[derive(Debug, Default)]
+struct StunnelReading {
+    process: ProcessOptions,
+    /// Options of services at the top level: the defaults of all sections.
+    defaults: Vec<Statement>,
+    sections: Vec<Section>,
+    /// Files that are being read, each included by the one before.
+    open: Vec<PathBuf>,
+}
+
+/// Files within files; a service has hardly ever more than two.
+const INCLUDES_MAX: usize = 16;
+
+/// Reads files into a draft.
+pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
+    let mut reading = StunnelReading::default();
+    for path in paths {
+        reading.take_file(import, files, path, None);
+    }
+    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    reading.finish(import, files, &SourceLine::outside(&names.join(" ")));
+}
+
+impl StunnelReading {
+    fn take_file(
+        &mut self,
+        import: &mut Import,
+        files: &mut dyn SourceFiles,
+        path: &Path,
+        from: Option<&SourceLine>,
+    ) {
+        if self.open.iter().any(|open| open == path) || self.open.len() >= INCLUDES_MAX {
+            let place = from.cloned().unwrap_or_else(|| SourceLine::first_of(path));
+            let why = format!("{} includes itself, by others or at once", path.display());
+            return import.fault(&place, "include", why, "take out one of the includes");
+        }
+        let Some(text) = import.read(files, path, from) else {
+            return;
+        };
+        self.open.push(path.to_owned());
+        let first = SourceLine::first_of(path);
+        for (number, line) in (1..).zip(text.lines()) {
+            self.take_line(import, files, line.trim_start_matches('\u{feff}'), first.at(number));
+        }
+        self.open.pop();
+    }
+
+    fn take_line(
+        &mut self,
+        import: &mut Import,
+        files: &mut dyn SourceFiles,
+        line: &str,
+        place: SourceLine,
+    ) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with([';', '#']) {
+            return;
+        }
+        if let Some(name) = line.strip_prefix('[') {
+            match name.strip_suffix(']') {
+                Some(name) => self.sections.push(Section::new(name.trim(), place)),
+                None => import.fault(&place, line, "`[` is not closed", "write `[service]`"),
+            }
+            return;
+        }
+        let Some((option, value)) = line.split_once('=') else {
+            return import.fault(&place, line, "is no option", "write `option = value`");
+        };
+        let (option, words) = (option.trim().to_owned(), vec![value.trim().to_owned()]);
+        let mut written = Statement { place, option, words };
+        let table = meanings::of(Predecessor::Stunnel);
+        let known = table.iter().find(|one| one.option.eq_ignore_ascii_case(&written.option));
+        let Some(meaning) = known else {
+            return import.unknown(&written, table);
+        };
+        meaning.option.clone_into(&mut written.option);
+        import.expect(&written);
+        if meaning.option == "include" {
+            return self.include(import, files, &written);
+        }
+        let section = self.sections.last_mut();
+        if section.is_none() && self.process.take(import, meaning, &written) {
+            return;
+        }
+        match section {
+            Some(section) => section.written.push(written),
+            None => self.defaults.push(written),
+        }
+    }
+
+    fn include(&mut self, import: &mut Import, files: &mut dyn SourceFiles, written: &Statement) {
+        let directory = written.value();
+        match files.list(Path::new(&directory)) {
+            Ok(paths) => {
+                import.mapped(written, "the files in it");
+                for path in paths {
+                    self.take_file(import, files, &path, Some(&written.place));
+                }
+            }
+            Err(fault) => {
+                let why = format!("`{directory}` cannot be listed: {fault}");
+                import.fault(&written.place, "include", why, "name a directory");
+            }
+        }
+    }
+
+    fn finish(self, import: &mut Import, files: &mut dyn SourceFiles, place: &SourceLine) {
+        self.process.finish(import, place);
+        if self.sections.is_empty() && !import.is_faulty() {
+            let why = "has no [service]: inetd would start it for each connection";
+            let remedy = "write `[main]` with accept and connect";
+            return import.fault(place, "inetd mode", why, remedy);
+        }
+        let sections: Vec<_> =
+            self.sections.into_iter().map(|one| one.with(&self.defaults)).collect();
+        for section in &sections {
+            section.write(import, files, &sections, place);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What the other side of TLS must prove, in a section of stunnel's file.
+
+use crate::convert::Unfit;
+use crate::draft::DraftTable;
+use crate::import::Import;
+use crate::meaning::Conversion;
+use crate::source::{SourceFiles, Statement};
+use crate::stunnel::service::Section;
+
+/// How the certificate of the other side is verified.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verification {
+    None,
+    /// A client may have none.
+    Optional,
+    Chain,
+    /// The certificate itself must be in `CAfile`.
+    Peer,
+}
+
+/// Directories that hold the authorities which the host trusts.
+const HOST_AUTHORITIES: &[&str] =
+    &["/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted/pem"];
+
+/// Options that count only where something is verified.
+const OF_VERIFICATION: &[&str] =
+    &["CAfile", "CApath", "CRLfile", "checkEmail", "checkHost", "checkIP", "requireCert"];
+
+/// Writes what the section says of the other side. Returns whether everyone is refused whom stunnel
+/// refuses, without which there is no service.
+pub(super) fn write(
+    section: &Section,
+    import: &mut Import,
+    files: &mut dyn SourceFiles,
+    service: &mut DraftTable,
+) -> bool {
+    let verification = verification(section);
+    for option in ["CAfile", "CRLfile"] {
+        if let Some(written) = section.find(option) {
+            import.look_for(files, &written.value(), written);
+        }
+    }
+    let is_whole = if section.is_client() {
+        server(section, import, service, verification)
+    } else {
+        clients(section, import, service, verification)
+    };
+    if verification == Verification::None {
+        for written in OF_VERIFICATION.iter().filter_map(|option| section.find(option)) {
+            if written.option == "requireCert" && section.is_on("requireCert") {
+                let why = "a certificate that nobody verifies is not asked for";
+                import.unmapped(written, Unfit::new(why, "verifyChain, and `ca`"));
+            } else if !(section.is_client() && ["checkHost", "checkIP"].contains(&&*written.option))
+            {
+                import.mapped(written, "without effect: nothing is verified");
+            }
+        }
+    }
+    is_whole
+}
+
+fn verification(section: &Section) -> Verification {
+    let level = section.find("verify").map(Statement::value);
+    match level.as_deref() {
+        _ if section.is_on("verifyPeer") => Verification::Peer,
+        _ if section.is_on("verifyChain") => Verification::Chain,
+        Some("1") => Verification::Optional,
+        Some("2") => Verification::Chain,
+        Some("3" | "4") => Verification::Peer,
+        _ => Verification::None,
+    }
+}
+
+/// The options that say how much is verified, for the report.
+fn report(section: &Section, import: &mut Import, key: &str, difference: &str) {
+    for option in ["verify", "verifyChain", "verifyPeer"] {
+        if let Some(written) = section.find(option) {
+            import.joined(written, key, difference);
+        }
+    }
+}
+
+/// Clients' certificates, of a service of TLS.
+fn clients(
+    section: &Section,
+    import: &mut Import,
+    service: &mut DraftTable,
+    verification: Verification,
+) -> bool {
+    const TABLE: &str = "service.front.tls.client-certificates";
+    let key = |name: &str| format!("{TABLE}.{name}");
+    let mode = match verification {
+        Verification::None => {
+            report(section, import, &key("mode"), NOT_ASKED);
+            return true;
+        }
+        Verification::Optional => "optional",
+        Verification::Chain | Verification::Peer => "required",
+    };
+    let Some(ca) = section.find("CAfile") else {
+        let why = "clients are verified by CAfile alone here, which is not written";
+        let remedy = "join the files of CApath into one, and name that by CAfile";
+        for option in ["CApath", "verify", "verifyChain", "verifyPeer"] {
+            if let Some(written) = section.find(option) {
+                import.unmapped(written, Unfit::new(why, remedy));
+            }
+        }
+        return false;
+    };
+    let origin = ca.place.clone();
+    service.set("front.tls.client-certificates.mode", mode, origin);
+    import.apply_key(&key("ca"), Conversion::Paths, "", ca, service);
+    let difference = if verification == Verification::Peer { PEER_OF_AUTHORITY } else { "" };
+    report(section, import, &key("mode"), difference);
+    if let Some(written) = section.find("requireCert") {
+        import.joined(written, &key("mode"), "");
+    }
+    if let Some(written) = section.find("CRLfile") {
+        import.apply_key(&key("crl"), Conversion::Paths, "", written, service);
+    }
+    if let Some(written) = section.find("CApath") {
+        let remedy = "join its files into one, and name that in `ca`";
+        import.unmapped(written, Unfit::new("directories of hashes are not read", remedy));
+    }
+    for (option, name) in [("checkHost", "allow.dns"), ("checkEmail", "allow.email")] {
+        for written in section.all(option) {
+            let path = format!("front.tls.client-certificates.{name}");
+            service.push(&path, written.value(), written.place.clone());
+            import.joined(written, &key(name), "");
+        }
+    }
+    for written in section.all("checkIP") {
+        let remedy = "`allow.fingerprint`, or another name in `allow`";
+        import.unmapped(written, Unfit::new("IP addresses of clients are not compared", remedy));
+    }
+    // `CApath` would let in more clients, not fewer.
+    section.find("checkIP").is_none()
+}
+
+const NOT_ASKED: &str = "clients are asked for no certificate";
+
+const PEER_OF_AUTHORITY: &str =
+    "certificates in CAfile count themselves, and one of an authority also what it issued";
+
+/// The server's certificate, of a service of plaintext.
+fn server(
+    section: &Section,
+    import: &mut Import,
+    service: &mut DraftTable,
+    verification: Verification,
+) -> bool {
+    let origin = section.find("client").map(|one| one.place.clone());
+    write_name(section, import, service, verification);
+    if verification == Verification::None {
+        service.set("back.tls.verify", "off", origin);
+        service.remark("back.tls.verify", UNVERIFIED);
+        report(section, import, "service.back.tls.verify", "off: servers are not verified");
+        return true;
+    }
+    let difference = match verification {
+        Verification::Peer => {
+            "the name must fit too; for a certificate of another name: verify = \"off\" and `pins`"
+        }
+        _ if section.find("checkHost").or(section.find("checkIP")).is_some() => "",
+        _ => "the name must fit too, that of the server's address, or `back.tls.name`",
+    };
+    report(section, import, "service.back.tls.verify", difference);
+    if let Some(written) = section.find("CAfile") {
+        import.apply_key("service.back.tls.ca", Conversion::Paths, "", written, service);
+    }
+    let mut is_whole = true;
+    if let Some(written) = section.find("CApath") {
+        let directory = written.value();
+        if HOST_AUTHORITIES.contains(&directory.trim_end_matches('/')) {
+            let words = "the authorities that this host trusts, which is the default of `ca`";
+            import.mapped(written, words);
+        } else {
+            let why = "directories of hashed certificates are not read";
+            let remedy = "join its files into one, and name that in `back.tls.ca`";
+            import.unmapped(written, Unfit::new(why, remedy));
+            // This host's authorities would be trusted in their place.
+            is_whole = section.find("CAfile").is_some();
+        }
+    }
+    if let Some(written) = section.find("CRLfile") {
+        import.apply_key("service.back.tls.crl", Conversion::Paths, "", written, service);
+    }
+    if let Some(written) = section.find("requireCert") {
+        import.mapped(written, "servers always have one");
+    }
+    for written in section.all("checkEmail") {
+        let remedy = "`back.tls.pins`";
+        import.unmapped(written, Unfit::new("mail addresses of servers are not compared", remedy));
+    }
+    is_whole
+}
+
+const UNVERIFIED: &str =
+    "stunnel was not told to verify servers. Take this out, and name the authorities in `ca`.";
+
+/// The one name that is sent as SNI and compared: the first of `checkHost`, `checkIP` and `sni`.
+fn write_name(
+    section: &Section,
+    import: &mut Import,
+    service: &mut DraftTable,
+    verification: Verification,
+) {
+    let checks = verification != Verification::None;
+    let checked = section.all("checkHost").chain(section.all("checkIP"));
+    let names: Vec<_> = checked.chain(section.all("sni")).collect();
+    let key = "service.back.tls.name";
+    let mut chosen: Option<String> = None;
+    for written in names {
+        let value = written.value();
+        match &chosen {
+            _ if value.is_empty() => {
+                let why = "a server name is sent in any case";
+                import.unmapped(written, Unfit::new(why, "none is needed"));
+            }
+            _ if !checks && written.option != "sni" => {
+                import.mapped(written, "without effect: nothing is verified");
+            }
+            None => {
+                service.set("back.tls.name", value.as_str(), written.place.clone());
+                import.joined(written, key, "it is sent and compared");
+                chosen = Some(value);
+            }
+            Some(name) if *name == value => import.joined(written, key, ""),
+            Some(name) => {
+                let why = format!("one name is sent and compared: `{name}`");
+                import.unmapped(written, Unfit::new(why, "a service for each server"));
+            }
+        }
+    }
+}

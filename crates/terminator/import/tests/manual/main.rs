@@ -1,0 +1,201 @@
+//! Every option of each program's manual is mapped or reported, and no input does harm.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use import::{Fate, Import, Predecessor, SourceFiles, import};
+
+/// Files in memory. Those of certificates are there unless their name says otherwise.
+#[derive(Debug, Default)]
+struct Memory(BTreeMap<PathBuf, String>);
+
+impl SourceFiles for Memory {
+    fn read(&mut self, path: &Path) -> Result<String, String> {
+        self.0.get(path).cloned().ok_or_else(|| "no such file".to_owned())
+    }
+
+    fn list(&mut self, directory: &Path) -> Result<Vec<PathBuf>, String> {
+        let within = self.0.keys().filter(|path| path.parent() == Some(directory));
+        Ok(within.cloned().collect())
+    }
+
+    fn exists(&mut self, path: &Path) -> bool {
+        !path.ends_with("missing.pem")
+    }
+
+    fn variable(&mut self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+const FILE: &str = "/etc/old.conf";
+
+fn imported(of: Predecessor, text: &str) -> Import {
+    imported_with(of, text, &[])
+}
+
+fn imported_with(of: Predecessor, text: &str, more: &[(&str, &str)]) -> Import {
+    let files = more.iter().copied().chain([(FILE, text)]);
+    let mut memory = Memory(files.map(|(path, text)| (path.into(), text.to_owned())).collect());
+    import(of, &[FILE.into()], &mut memory)
+}
+
+fn options(list: &str) -> impl Iterator<Item = &str> {
+    list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The outcome is TOML, and the option in that place has a finding of its own.
+fn judge(import: &Import, option: &str, place: &str) {
+    let report = import.report();
+    let of_option = import.findings().iter().filter(|one| {
+        let name = one.option.split(' ').next().unwrap_or_default();
+        name == option && one.place.to_string() == place
+    });
+    let fates: Vec<_> = of_option.map(|one| &one.fate).collect();
+    assert!(!fates.is_empty(), "{option} is dropped:\n{report}");
+    for fate in fates {
+        let (Fate::Mapped(words) | Fate::Unmapped { why: words, .. }) = fate else {
+            continue;
+        };
+        assert!(!words.contains("another option is used"), "{option}: {words}");
+        assert!(!words.contains("no such option"), "{option}: {words}");
+    }
+    let toml = import.toml();
+    assert!(toml.parse::<toml::Table>().is_ok(), "{option}: {toml}");
+}
+
+#[test]
+fn every_option_of_hitch() {
+    for line in options(include_str!("hitch.txt")) {
+        let option = line.split(' ').next().unwrap();
+        let base =
+            "frontend = \"[*]:8443\"\npem-file = \"/etc/site.pem\"\npem-dir = \"/etc/certs\"";
+        let text = format!("{base}\n{line}\n");
+        let import = imported(Predecessor::Hitch, &text);
+        assert!(!import.is_faulty(), "{line}: {}", import.report());
+        judge(&import, option, &format!("{FILE}:4"));
+        judge(&imported(Predecessor::Stud, &text), option, &format!("{FILE}:4"));
+    }
+}
+
+#[test]
+fn every_flag_of_hitch() {
+    for line in options(include_str!("hitch-flags.txt")) {
+        let words = line.split(' ').chain(["/etc/site.pem"]).map(PathBuf::from);
+        let words: Vec<_> = words.collect();
+        let import = import(Predecessor::Stud, &words, &mut Memory::default());
+        assert!(!import.is_faulty(), "{line}: {}", import.report());
+        let flag = line.split([' ', '=']).next().unwrap();
+        judge(&import, flag, "command line");
+    }
+}
+
+#[test]
+fn every_option_of_stunnel() {
+    let server = "accept = 443\nconnect = 80\ncert = /etc/site.pem\n";
+    let client = "client = yes\naccept = 443\nconnect = 80\ncert = /etc/site.pem\n";
+    for line in options(include_str!("stunnel.txt")) {
+        let option = line.split(' ').next().unwrap();
+        let sni = if option == "sni" { "sni = first:example.org" } else { line };
+        let first = format!("[first]\n{server}");
+        for (text, place) in [
+            (format!("{line}\n{first}"), 1),
+            (format!("{first}[second]\n{server}{sni}\n"), 9),
+            (format!("{first}[second]\n{client}{line}\n"), 10),
+        ] {
+            let import = imported(Predecessor::Stunnel, &text);
+            if import.is_faulty() && option == "sni" {
+                continue;
+            }
+            assert!(!import.is_faulty(), "{line}: {}", import.report());
+            let is_default = place == 1 && ["accept", "cert", "key", "client"].contains(&option);
+            if !is_default {
+                judge(&import, option, &format!("{FILE}:{place}"));
+            }
+        }
+    }
+}
+
+/// Files of which each part that was cut off is read.
+const SAMPLES: &[(Predecessor, &str)] = &[
+    (
+        Predecessor::Hitch,
+        "frontend = {\n host = \"::1\"\n port = \"443\"\n pem-file = { cert = \"a\" } }\n\
+         backend = \"[é]:80\" # x\nciphers = \"!A+B:-C:@D\"\nwrite-proxy = on\n",
+    ),
+    (
+        Predecessor::Stunnel,
+        "\u{feff}; x\ninclude = /etc/d\n[é]\naccept = :::443\nconnect = ::1:80\n\
+         cert = a\nsni = b:*.c\nsocket = a:b=c\noptions = -X\nverify = 2\nCAfile = é\n",
+    ),
+];
+
+#[test]
+fn what_is_cut_off_does_no_harm() {
+    for (of, text) in SAMPLES {
+        for end in (0..=text.len()).filter(|end| text.is_char_boundary(*end)) {
+            let import = imported(*of, &text[..end]);
+            let toml = import.toml();
+            assert!(toml.parse::<toml::Table>().is_ok(), "{toml}");
+            assert!(import.report().len() < 20_000);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_no_person_wrote_is_refused() {
+    let long = "x".repeat(import::FILE_BYTES_MAX + 1);
+    for of in Predecessor::ALL {
+        let import = imported(of, &long);
+        assert!(import.is_faulty() && import.report().contains("8 MiB"), "{of}");
+    }
+}
+
+#[test]
+fn unknown_options_are_named_at_once() {
+    let text = "frontend = \"[*]:1\"\nfronted = \"[*]:2\"\npem-file = \"/a\"\nworker = 3\n";
+    let report = imported(Predecessor::Hitch, text).report();
+    assert!(report.contains("/etc/old.conf:2: fronted [*]:2: not mapped"), "{report}");
+    assert!(report.contains("there is `frontend`"), "{report}");
+    assert!(report.contains("/etc/old.conf:4: worker 3: not mapped"), "{report}");
+}
+
+#[test]
+fn includes_that_go_round_are_named() {
+    let text = "include = /etc/d\n[a]\naccept = 1\nconnect = 2\ncert = /a\n";
+    let again = [("/etc/d/a.conf", "include = /etc/d\n")];
+    let import = imported_with(Predecessor::Stunnel, text, &again);
+    assert!(import.is_faulty());
+    assert!(import.report().contains("/etc/d/a.conf:1: include: error"), "{}", import.report());
+}
+
+#[test]
+fn what_contradicts_is_an_error() {
+    let hitch = "pem-file = \"/a\"\nwrite-ip = on\nproxy-proxy = on\n";
+    let import = imported(Predecessor::Hitch, hitch);
+    assert!(import.is_faulty() && import.report().contains("exclude each other"));
+    let hitch = "pem-file = \"/a\"\nclient-verify = required\n";
+    assert!(imported(Predecessor::Hitch, hitch).report().contains("without client-verify-ca"));
+    let stunnel = "[a]\naccept = 1\nconnect = 2\n";
+    assert!(imported(Predecessor::Stunnel, stunnel).report().contains("without a certificate"));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let import = imported(Predecessor::Hitch, "pem-file = \"/etc/missing.pem\"\n");
+    assert!(import.is_partial() && !import.is_faulty());
+    assert!(import.report().contains("old.conf:1: pem-file: not found: `/etc/missing.pem`"));
+    let mut none = Memory::default();
+    let import = import::import(Predecessor::Stunnel, &["/nowhere".into()], &mut none);
+    assert!(import.is_faulty() && import.report().contains("cannot be read: no such file"));
+}
+
+#[test]
+fn the_default_certificate_of_hitch_comes_first() {
+    let text = "pem-file = \"/a.pem\"\npem-file = \"/b.pem\"\npem-dir = \"/etc/d\"\n";
+    let table: toml::Table = imported(Predecessor::Hitch, text).toml().parse().unwrap();
+    let certificates = &table["service"][0]["front"]["tls"]["certificates"];
+    let all: Vec<_> = certificates.as_array().unwrap().iter().map(|one| one.as_str()).collect();
+    assert_eq!(all, [Some("/b.pem"), Some("/a.pem"), Some("/etc/d")]);
+    assert_eq!(table["service"][0]["timeouts"]["idle"].as_str(), Some("365d"));
+}

@@ -1,0 +1,224 @@
+//! hitch and stunnel, and Lariat by an import of their files, answer their clients alike.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+
+use suite::hitch::Hitch;
+use suite::lariat::command;
+use suite::prelude::*;
+use suite::proxy_header::ProxyHeader;
+use suite::stunnel::Stunnel;
+
+/// Lariat with the import of a file, at another address.
+fn imported(kind: &str, file: &Path, address: SocketAddr) -> (Lariat, SocketAddr) {
+    let imported = run(command().args(["import", kind]).arg(file));
+    assert!([0, 6].contains(&imported.code()), "{imported:?}");
+    let own = free_address();
+    let toml = imported.stdout.replace(&address.to_string(), &own.to_string());
+    // The test has tables of its own for the log.
+    let (before, log) = toml.split_once("\n[log]\n").unwrap_or((&toml, ""));
+    let behind = log.find("\n[").map_or("", |end| &log[end..]);
+    (Lariat::start(&format!("{before}{behind}")), own)
+}
+
+/// What `openssl s_client` sees: whether there was a handshake, the version, the certificate's name
+/// and the protocol.
+fn seen(site: &Site, address: SocketAddr, arguments: &[&str]) -> String {
+    let answer = s_client(site, address, arguments);
+    let line = |begin: &str| {
+        let lines = answer.stdout.lines().map(str::trim);
+        lines.filter(|line| line.starts_with(begin)).next_back().unwrap_or_default().to_owned()
+    };
+    // With TLS 1.3 a server refuses a client's certificate after the handshake.
+    let is_refused = answer.stderr.contains("alert");
+    [
+        line("New, TLSv1").split(',').nth(1).unwrap_or_default(),
+        &line("subject="),
+        &line("ALPN protocol"),
+        if is_refused { "refused" } else { "" },
+    ]
+    .join("|")
+}
+
+/// Both answer each kind of client in the same words.
+#[track_caller]
+fn assert_alike(site: &Site, one: SocketAddr, other: SocketAddr, clients: &[&[&str]]) {
+    for client in clients {
+        let answers = [one, other].map(|address| seen(site, address, client));
+        assert_eq!(answers[0], answers[1], "{client:?}");
+    }
+}
+
+/// Two certificates, one file each, and hitch's lines for them.
+fn two_certificates(site: &Site) -> String {
+    site.authority
+        .leaf(&["other.example"])
+        .common_name("other")
+        .issue()
+        .write(&site.directory, "b.pem");
+    site.authority
+        .leaf(&["localhost"])
+        .common_name("local")
+        .issue()
+        .write(&site.directory, "a.pem");
+    let pem = |name| format!("pem-file = {:?}\n", site.path(name));
+    format!("{}{}", pem("a.pem"), pem("b.pem"))
+}
+
+fn hitch(server: &Server, lines: &str) -> Hitch {
+    let (server, root) = (server.address().to_owned(), is_root());
+    let user = if root { "user = \"nobody\"\n" } else { "" };
+    let (host, port) = server.rsplit_once(':').unwrap();
+    Hitch::configured(|address| {
+        format!(
+            "frontend = \"[{}]:{}\"\nbackend = \"[{host}]:{port}\"\nocsp-dir = \"\"\n{user}{lines}",
+            address.ip(),
+            address.port()
+        )
+    })
+}
+
+fn is_root() -> bool {
+    run(Command::new("id").arg("-u")).success().trim() == "0"
+}
+
+#[test]
+fn versions_names_and_protocols_as_by_hitch() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let lines = two_certificates(&site) + "alpn-protos = \"h2, http/1.1\"\n";
+    let hitch = hitch(&server, &lines);
+    let (_lariat, own) = imported("hitch", &hitch.configuration, hitch.address);
+    assert_alike(
+        &site,
+        hitch.address,
+        own,
+        &[
+            &["-tls1_2"],
+            &["-tls1_3"],
+            &["-tls1_1"],
+            &["-servername", "other.example"],
+            &["-servername", "unknown.example"],
+            &["-noservername"],
+            &["-alpn", "http/1.1"],
+            &["-alpn", "http/1.1,h2"],
+            &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"],
+        ],
+    );
+    let unnamed = seen(&site, own, &["-noservername", "-tls1_3", "-alpn", "h2"]);
+    assert!(unnamed.contains("CN = other"), "hitch's last one: {unnamed}");
+    assert!(unnamed.contains("TLSv1.3") && unnamed.contains("h2"), "{unnamed}");
+}
+
+#[test]
+fn unknown_names_as_by_hitch() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let lines = two_certificates(&site) + "sni-nomatch-abort = on\ntls-protos = TLSv1.3\n";
+    let hitch = hitch(&server, &lines);
+    let (_lariat, own) = imported("hitch", &hitch.configuration, hitch.address);
+    let known: &[&str] = &["-servername", "localhost"];
+    let unknown: &[&str] = &["-servername", "unknown.example"];
+    assert_alike(&site, hitch.address, own, &[known, unknown, &["-tls1_2"]]);
+}
+
+#[test]
+fn client_certificates_as_by_hitch() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    site.authority.client("member").write(&site.directory, "member.pem");
+    let ca = site.ca();
+    let lines =
+        two_certificates(&site) + &format!("client-verify = required\nclient-verify-ca = {ca:?}\n");
+    let hitch = hitch(&server, &lines);
+    let (_lariat, own) = imported("hitch", &hitch.configuration, hitch.address);
+    let member = site.path("member.pem").display().to_string();
+    let shown: &[&str] = &["-tls1_2", "-cert", &member, "-key", &member];
+    assert_alike(&site, hitch.address, own, &[shown, &["-tls1_2"]]);
+    assert!(seen(&site, own, &["-tls1_2"]).contains("refused"));
+}
+
+#[test]
+fn the_proxy_header_as_by_hitch() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
+    let lines = two_certificates(&site) + "write-proxy-v2 = on\nalpn-protos = \"h2\"\n";
+    let hitch = hitch(&server, &lines);
+    let (_lariat, own) = imported("hitch", &hitch.configuration, hitch.address);
+    let mut headers = Vec::new();
+    for (number, address) in [hitch.address, own].into_iter().enumerate() {
+        let mut connection = Client::new(&site).connect(address);
+        let client = connection.socket().local_addr().unwrap();
+        connection.send(b"after");
+        connection.end();
+        server.wait_for_end(number + 1);
+        let ended = server.connections();
+        let read = ended.iter().filter_map(|one| ProxyHeader::read(&one.bytes));
+        let is_of_client = |one: &ProxyHeader| one.addresses == Some((client, address));
+        headers.push(read.into_iter().find(is_of_client).expect("a header of this client"));
+    }
+    for header in &headers {
+        assert_eq!((header.version, &header.rest[..]), (2, &b"after"[..]));
+    }
+    let ssl = headers.iter().map(|one| (one.ssl().client, one.ssl().text(0x21)));
+    assert_eq!(ssl.collect::<BTreeSet<_>>().len(), 1, "{headers:?}");
+}
+
+#[test]
+fn names_versions_and_client_certificates_as_by_stunnel() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    two_certificates(&site);
+    site.authority.client("member").write(&site.directory, "member.pem");
+    let path = |name: &str| site.path(name).display().to_string();
+    let server = server.address();
+    let stunnel = Stunnel::configured(&format!(
+        "connect = {server}\ncert = {}\nsslVersionMin = TLSv1.2\n\
+         [second]\nsni = test:other.example\ncert = {}\nconnect = {server}\n\
+         [third]\nsni = test:*.wild.example\ncert = {}\nconnect = {server}\nverifyChain = yes\n\
+         CAfile = {}\n",
+        path("a.pem"),
+        path("b.pem"),
+        path("site.pem"),
+        path("ca.pem"),
+    ));
+    let (_lariat, own) = imported("stunnel", &stunnel.configuration, stunnel.address);
+    let member = path("member.pem");
+    assert_alike(
+        &site,
+        stunnel.address,
+        own,
+        &[
+            &["-tls1_2"],
+            &["-tls1_3"],
+            &["-tls1_1"],
+            &["-servername", "other.example"],
+            &["-noservername"],
+            &["-tls1_2", "-servername", "a.wild.example"],
+            &["-tls1_2", "-servername", "a.wild.example", "-cert", &member, "-key", &member],
+        ],
+    );
+}
+
+#[test]
+fn servers_are_verified_as_by_stunnel() {
+    let (site, _server, service, _behind) = serve(Behaviour::Echo);
+    let other = Site::new();
+    for (ca, is_good) in [(site.ca(), true), (other.ca(), false)] {
+        let stunnel = Stunnel::configured(&format!(
+            "client = yes\nconnect = {}\nCAfile = {}\nverifyChain = yes\ncheckHost = localhost\n",
+            service.address,
+            ca.display()
+        ));
+        let (_lariat, own) = imported("stunnel", &stunnel.configuration, stunnel.address);
+        for address in [stunnel.address, own] {
+            assert_eq!(echoes(address), is_good, "{address} {ca:?}");
+        }
+    }
+}
+
+/// Whether a byte comes back.
+fn echoes(address: SocketAddr) -> bool {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut byte = [0];
+    socket.write_all(b"x").is_ok() && socket.read_exact(&mut byte).is_ok()
+}

@@ -1,0 +1,199 @@
+//! `lariat import`: what it writes can be served, and what it cannot say it reports.
+
+use std::fs;
+use std::path::Path;
+
+use suite::lariat::command;
+use suite::prelude::*;
+
+fn import(kind: &str, file: &Path) -> Finished {
+    run(command().args(["import", kind]).arg(file))
+}
+
+/// Imports a file and checks the outcome, which nothing may be wrong with.
+#[track_caller]
+fn assert_imported(site: &Site, kind: &str, text: &str) -> Finished {
+    let imported = import(kind, &site.write("old.conf", text));
+    assert!([0, 6].contains(&imported.code()), "{imported:?}");
+    let file = site.write("lariat.toml", &imported.stdout);
+    let checked = run(command().arg("check").arg(file));
+    assert_eq!(checked.code(), 0, "{checked:?}\n{}", imported.stdout);
+    imported
+}
+
+/// A site with a second certificate, a folder of certificates, and their names for a file.
+fn site_of_many() -> (Site, impl Fn(&str) -> String) {
+    let site = Site::new();
+    site.leaf(&["other.example"]).write(&site.directory, "other.pem");
+    fs::create_dir(site.path("certs")).unwrap();
+    site.leaf(&["third.example"]).write(&site.directory, "certs/third.pem");
+    let folder = site.path("");
+    let filled = move |text: &str| text.replace("SITE/", &format!("{}/", folder.display()));
+    (site, filled)
+}
+
+#[test]
+fn a_file_of_hitch_can_be_served() {
+    let (site, filled) = site_of_many();
+    let text = filled(
+        "frontend = { host = \"*\" port = \"8443\" }
+frontend = { host = \"127.0.0.1\" port = \"9443\" pem-file = \"SITE/other.pem\"
+  tls-protos = TLSv1.3 client-verify = required client-verify-ca = \"SITE/ca.pem\" }
+backend = \"[127.0.0.1]:6086\"
+pem-file = \"SITE/other.pem\"
+pem-file = \"SITE/site.pem\"
+pem-dir = \"SITE/certs\"
+pem-dir-glob = \"*.pem\"
+alpn-protos = \"h2, http/1.1\"
+tls-protos = TLSv1.1 TLSv1.2 TLSv1.3
+ciphers = \"EECDH+AESGCM:EDH+AESGCM:AES256+EECDH:AES256+EDH\"
+ecdh-curve = \"X25519:prime256v1:X448\"
+write-proxy-v2 = on
+proxy-tlv = off
+sni-nomatch-abort = on
+workers = 2
+backlog = 100
+keepalive = 3600
+backend-connect-timeout = 5
+log-level = 1
+ocsp-dir = \"/var/lib/hitch\"
+",
+    );
+    let imported = assert_imported(&site, "hitch", &text);
+    assert_eq!(imported.code(), 6);
+    imported.assert_stderr(":21: ocsp-dir /var/lib/hitch: not mapped: ");
+    imported.assert_stderr(":10: tls-protos: mapped with a difference: ");
+    assert_has(&imported.stdout, "idle = \"365d\"");
+    assert_has(&imported.stdout, "old.conf:1\n");
+    let first = imported.stdout.find("/site.pem").unwrap();
+    assert!(first < imported.stdout.rfind("/other.pem").unwrap(), "the default comes first");
+}
+
+#[test]
+fn a_command_line_of_stud_can_be_served() {
+    let (site, filled) = site_of_many();
+    let secret = site.write("cluster.key", [7; 32]);
+    let words = "-f [*]:8443 -b [127.0.0.1]:80 -n 2 -C 20000 -U [127.0.0.1]:8888 \
+                 -P [127.0.0.2]:8888 --write-proxy --tls SITE/site.pem";
+    let words = filled(words);
+    let mut command = command();
+    let imported = run(command.args(["import", "stud", "--"]).args(words.split_whitespace()));
+    imported.assert_stderr("-U: mapped with a difference: cluster.peers.listen");
+    let toml = imported.stdout.replace("/etc/lariat/cluster.key", secret.to_str().unwrap());
+    let file = site.write("lariat.toml", toml);
+    let checked = run(suite::lariat::command().arg("check").arg(file));
+    assert_eq!(checked.code(), 0, "{checked:?}");
+}
+
+#[test]
+fn a_file_of_stunnel_can_be_served() {
+    let (site, filled) = site_of_many();
+    let text = filled(
+        "; global options
+pid = /run/stunnel.pid
+debug = 5
+socket = l:TCP_NODELAY=1
+sslVersionMin = TLSv1.2
+options = NO_SSLv3
+cert = SITE/site.pem
+[imaps]
+accept = 993
+connect = 127.0.0.1:143
+[smtp]
+accept = :::2525
+connect = 127.0.0.1:2526
+protocol = smtp
+ciphers = HIGH:!DH:!aNULL
+TIMEOUTidle = 600
+[pop3]
+accept = 127.0.0.1:1995
+connect = 127.0.0.1:110
+connect = 127.0.0.1:111
+verify = 2
+CAfile = SITE/ca.pem
+checkHost = client.example
+[to-database]
+client = yes
+accept = 127.0.0.1:5432
+connect = 127.0.0.1:5433
+protocol = pgsql
+CAfile = SITE/ca.pem
+checkHost = db.internal
+verifyChain = yes
+[web]
+accept = 8443
+connect = 8080
+[other]
+sni = web:other.example
+cert = SITE/other.pem
+connect = 127.0.0.1:8081
+[vpn]
+accept = 2020
+exec = /usr/sbin/pppd
+",
+    );
+    let imported = assert_imported(&site, "stunnel", &text);
+    assert_eq!(imported.code(), 6);
+    imported.assert_stderr(":41: exec /usr/sbin/pppd: not mapped: ");
+    imported.assert_stderr("service [vpn]: not mapped: ");
+    assert_has(&imported.stdout, "idle = \"12h\"");
+    assert!(!imported.stdout.contains("name = \"vpn\""), "{}", imported.stdout);
+}
+
+#[test]
+fn every_fault_is_told_and_nothing_is_written() {
+    let site = Site::new();
+    let file = site.write(
+        "hitch.conf",
+        "pem-file = \"/a\"\nwrite-ip = on\nwrite-proxy-v2 = on\nclient-verify = optional\n",
+    );
+    let output = site.path("lariat.toml");
+    let mut command = command();
+    let answer = run(command.args(["import", "hitch"]).arg(&file).arg("-o").arg(&output));
+    assert_eq!((answer.code(), answer.stdout.as_str()), (2, ""), "{answer:?}");
+    answer.assert_stderr("exclude each other");
+    answer.assert_stderr(":4: client-verify: error: ");
+    assert!(!output.exists());
+    let answer = import("stunnel", Path::new("/nonexistent/stunnel.conf"));
+    assert_eq!(answer.code(), 2);
+    answer.assert_stderr("cannot be read: No such file");
+}
+
+#[test]
+fn no_file_is_written_over() {
+    let site = Site::new();
+    let pem = site.path("site.pem");
+    let text = format!("pem-file = {pem:?}\nocsp-dir = \"\"\nprefer-server-ciphers = on\n");
+    let file = site.write("hitch.conf", text);
+    let output = site.path("new.toml");
+    let again = || {
+        let mut command = command();
+        run(command.args(["import", "hitch"]).arg(&file).arg("-o").arg(&output))
+    };
+    let answer = again();
+    assert_eq!((answer.code(), answer.stdout.as_str()), (0, ""), "{answer:?}");
+    answer.assert_stderr("lariat check ");
+    let written = fs::read_to_string(&output).unwrap();
+    let answer = again();
+    assert_eq!(answer.code(), 2);
+    answer.assert_stderr("is there already");
+    assert_eq!(fs::read_to_string(&output).unwrap(), written);
+}
+
+#[test]
+fn check_names_the_program_whose_file_it_is_given() {
+    let site = Site::new();
+    for (kind, name, text) in [
+        ("hitch", "hitch", "frontend = \"[*]:443\"\npem-file = \"/a\"\n"),
+        ("stunnel", "stunnel", "pid = /run/a\n[imaps]\naccept = 993\nconnect = 143\n"),
+        ("haproxy", "HAProxy", "frontend a\n  bind :443 ssl crt /a\n  default_backend b\n"),
+        ("nginx", "nginx", "stream {\n  server {\n    listen 443 ssl;\n  }\n}\n"),
+    ] {
+        let file = site.write("old.conf", text);
+        let answer = run(command().arg("check").arg(&file));
+        assert_eq!(answer.code(), 2, "{answer:?}");
+        answer.assert_stderr(&format!("this is a configuration of {name}"));
+        answer.assert_stderr(&format!("lariat import {kind} {}", file.display()));
+        assert_eq!(answer.stderr.matches("error: ").count(), 1, "{answer:?}");
+    }
+}
