@@ -67,6 +67,7 @@ mod terminator {
         mod composition;
         mod examples;
         mod flags;
+        mod hitch;
         mod import;
         mod reload;
         mod watch;

@@ -57,6 +57,12 @@ pub fn parent() -> u32 {
     std::os::unix::process::parent_id()
 }
 
+/// Begins a session of its own, without a terminal: setsid(2). Not for the leader of a group.
+pub fn new_session() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
 pub fn host_name() -> String {
     // The kernel's are shorter (`__NEW_UTS_LEN`), and the last byte stays a NUL.
     let mut name = [0_u8; 256];

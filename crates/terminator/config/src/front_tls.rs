@@ -80,10 +80,12 @@ section! {
             .many().default("X25519MLKEM768,x25519,secp256r1,secp384r1").flag("groups")
             .synonyms(GROUP_SYNONYMS).example(r#"groups = ["x25519", "secp256r1"]"#),
         /// The answer to a client that sends no server name, or one that no certificate has: the
-        /// first certificate (`default`), or the alert `unrecognized_name` (`refuse`).
+        /// first certificate (`default`), or the alert `unrecognized_name` (`refuse`). With
+        /// `refuse-named` a client that sends no name gets the first certificate, as from hitch.
         unknown_name: UnknownName = choice![
             "default" => UnknownName::Default,
             "refuse" => UnknownName::Refuse,
+            "refuse-named" => UnknownName::RefuseNamed,
         ].default("default").flag("unknown-name").example(r#"unknown-name = "refuse""#),
         client_certificates: Option<WrittenClientCertificates<'a>>,
         /// Whether sessions are resumed (session ids, tickets and PSKs).

@@ -68,6 +68,19 @@ pub(crate) enum TerminatorCommand {
        lariat check FLAGS [OPTIONS]    # those of `lariat serve`")]
     Check(ConfigCheck),
 
+    /// Serve what hitch's command line or configuration says
+    ///
+    /// Takes the options and the files of hitch 1.8 and of stud as they are: `lariat hitch
+    /// --config=/etc/hitch/hitch.conf`. A program of the name `hitch` that links to this one does
+    /// the same. SIGHUP reads the files again as a transaction. What Lariat does otherwise is said
+    /// at the start; every failure ends with 1.
+    #[command(disable_help_flag = true, override_usage = "lariat hitch [OPTIONS] [PEM]...")]
+    Hitch {
+        /// Options of hitch, and files of certificates
+        #[arg(value_name = "OPTION", trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+
     /// Turn a configuration of another program into one of Lariat
     ///
     /// Writes TOML whose comments name the line that each value comes from, and reports for each

@@ -7,6 +7,7 @@ mod check;
 mod control;
 mod drain;
 mod help;
+mod hitch;
 mod import;
 mod reload;
 mod running;
@@ -45,6 +46,7 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Version => told(format!("lariat {}\n", env!("CARGO_PKG_VERSION"))),
         Command::Demo { listen, admin } => demo::run(DemoOptions { listen, admin }, console),
         Command::Serve(arguments) => serve::run(arguments.source()?, console),
+        Command::Hitch { words } => hitch::run(words, console),
         Command::Check(options) => check::run(options, console)?,
         Command::Import { kind, files, output } => {
             import::run(kind, &files, output.as_deref(), console)

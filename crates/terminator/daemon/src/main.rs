@@ -27,6 +27,8 @@ mod user;
 mod watcher;
 mod worker_process;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use options::command_line::answer_shell;
@@ -34,6 +36,7 @@ use options::command_line::answer_shell;
 use args::TerminatorCommand;
 use console::Console;
 use exit::Exit;
+use reader::ConfigSource;
 
 fn main() -> ExitCode {
     let (arguments, folder) = (std::env::args_os(), std::env::current_dir().ok());
@@ -43,12 +46,18 @@ fn main() -> ExitCode {
     messages::inherit_form();
     messages::never_wait_in_panics();
     let console = Console::to_stderr();
-    let mut arguments = std::env::args_os().skip(1).peekable();
+    let is_hitch =
+        std::env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("hitch"));
+    let hitch = is_hitch.then(|| OsString::from("hitch"));
+    let mut arguments = hitch.into_iter().chain(std::env::args_os().skip(1)).peekable();
     let is_check = arguments.next_if(|first| first == supervisor::CHECK_ARGUMENT);
     let command = args::parse(arguments);
     let ended = command.and_then(|command| match command {
         TerminatorCommand::Serve(arguments) if is_check.is_some() => {
             Ok(commands::check_upgrade(&arguments.source()?))
+        }
+        TerminatorCommand::Hitch { words } if is_check.is_some() => {
+            Ok(commands::check_upgrade(&ConfigSource::Hitch(words)))
         }
         command => commands::run(command, console),
     });

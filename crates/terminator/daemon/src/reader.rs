@@ -10,7 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use config::{Diagnostic, Disk, Files, Loaded, LogOutput, Recorder, Settings, Severity, Source};
+use config::{
+    Diagnostic, Disk, Files, Loaded, LogOutput, Place, Recorder, Settings, Severity, Source,
+};
+use import::{Fate, Import, Predecessor, SourceFiles};
 use serde::{Deserialize, Serialize};
 use sys::beneath::Root;
 use sys::channel::Channel;
@@ -42,6 +45,8 @@ pub(crate) enum ConfigSource {
     File(PathBuf),
     /// Flags of `lariat serve`: name without dashes, and value.
     Flags(Vec<(String, String)>),
+    /// The command line of hitch.
+    Hitch(Vec<String>),
 }
 
 impl ConfigSource {
@@ -49,7 +54,69 @@ impl ConfigSource {
         match self {
             Self::File(path) => Source::read(path, files),
             Self::Flags(flags) => Ok(Source::Flags(flags.clone())),
+            Self::Hitch(words) => of_hitch(words, files),
         }
+    }
+}
+
+/// What hitch's command line, and the files that it names, say.
+pub(crate) fn hitch_import(words: &[String], files: &mut dyn Files) -> Import {
+    // The importer takes a command line for one by its first word.
+    let words = [OPTIONS_FOLLOW.to_owned()].into_iter().chain(words.iter().cloned());
+    let words: Vec<_> = words.map(PathBuf::from).collect();
+    import::import(Predecessor::Hitch, &words, &mut ImportedFiles(files))
+}
+
+/// A switch that is off.
+const OPTIONS_FOLLOW: &str = "--daemon=off";
+
+/// The source that hitch's command line means. Its status socket is beside its pid file, so that
+/// several of them can run on a host.
+fn of_hitch(words: &[String], files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
+    let import = hitch_import(words, files);
+    let faults = import.findings().iter().filter_map(|one| match &one.fate {
+        Fate::Fault { why, remedy } => Some(Diagnostic {
+            severity: Severity::Error,
+            subject: Some(one.option.clone()),
+            message: why.clone(),
+            place: Place::File { path: one.place.to_string(), line: 0, column: 0 },
+            excerpt: None,
+            hint: Some(remedy.clone()),
+        }),
+        _ => None,
+    });
+    let faults: Vec<_> = faults.collect();
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let socket = import.setting("pidfile").map(|path| {
+        let path = format!("{path}.status");
+        format!("\n[admin]\nstatus-socket = {path:?}\n")
+    });
+    let text = import.toml() + &socket.unwrap_or_default();
+    Ok(Source::of_text("lariat hitch", text))
+}
+
+/// The files that an importer reads, by the door of configurations.
+struct ImportedFiles<'f>(&'f mut dyn Files);
+
+impl SourceFiles for ImportedFiles<'_> {
+    fn read(&mut self, path: &Path) -> Result<String, String> {
+        let bytes = self.0.read(path).map_err(|error| error.to_string())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn list(&mut self, directory: &Path) -> Result<Vec<PathBuf>, String> {
+        self.0.list(directory).map_err(|error| error.to_string())
+    }
+
+    /// The reading of the configuration says of each file what is wrong with it.
+    fn exists(&mut self, _: &Path) -> bool {
+        true
+    }
+
+    fn variable(&mut self, name: &str) -> Option<String> {
+        self.0.variable(name)
     }
 }
 

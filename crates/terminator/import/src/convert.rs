@@ -113,8 +113,8 @@ fn path(text: &str) -> Conversions {
 /// Whether a switch is on; `None` = it is no switch.
 pub(crate) fn switch(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
-        "on" | "yes" | "true" | "1" | "enable" | "enabled" => Some(true),
-        "off" | "no" | "false" | "0" | "disable" | "disabled" => Some(false),
+        "on" | "yes" | "y" | "true" | "t" | "1" | "enable" | "enabled" => Some(true),
+        "off" | "no" | "n" | "false" | "f" | "0" | "disable" | "disabled" => Some(false),
         _ => None,
     }
 }

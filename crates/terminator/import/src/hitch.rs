@@ -47,6 +47,11 @@ fn broken(import: &mut Import, (place, why): SyntaxFault) {
     import.fault(&place, "syntax", why, "write it as hitch.conf(5) says: `option = value`");
 }
 
+/// Whether an empty value stands for the default; an address or a file that is empty is a fault.
+fn may_be_empty(option: &str) -> bool {
+    !matches!(option, "frontend" | "backend" | "pem-file" | "pem-dir" | "PEM" | "host" | "port")
+}
+
 impl HitchReading {
     fn take_file(&mut self, import: &mut Import, files: &mut dyn SourceFiles, path: &Path) {
         let Some(text) = import.read(files, path, None) else {
@@ -66,6 +71,11 @@ impl HitchReading {
                 import.unknown(written, meanings::of(Predecessor::Hitch));
                 continue;
             };
+            if written.value().is_empty() && entry.block.is_none() && may_be_empty(meaning.option) {
+                import.mapped(written, "empty: the default");
+                continue;
+            }
+            import.keep_setting(meaning.option, written.value());
             match (meaning.option, entry.block) {
                 // A configuration names no other, so that this is no circle.
                 ("--config", _) => {

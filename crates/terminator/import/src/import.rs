@@ -1,12 +1,12 @@
 //! An import on its way: the draft, and what became of each option.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use options::diagnostic::nearest;
 use toml::Value;
 
-use crate::convert::{Unfit, convert};
+use crate::convert::{Unfit, convert, switch};
 use crate::draft::{Draft, DraftTable};
 use crate::finding::{Fate, ImportFinding};
 use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
@@ -29,12 +29,22 @@ pub struct Import {
     pub(crate) findings: Vec<ImportFinding>,
     /// Options that were read, each of which needs a finding.
     read: Vec<(SourceLine, String)>,
+    /// The last value of each option that stands at the top, by its name in the table.
+    settings: HashMap<&'static str, String>,
+    has_unknown: bool,
 }
 
 impl Import {
     pub(crate) fn new(of: Predecessor, words: &[PathBuf]) -> Self {
-        let (draft, findings, read) = (Draft::default(), Vec::new(), Vec::new());
-        Self { of, words: words.to_vec(), draft, findings, read }
+        Self {
+            of,
+            words: words.to_vec(),
+            draft: Draft::default(),
+            findings: Vec::new(),
+            read: Vec::new(),
+            settings: HashMap::new(),
+            has_unknown: false,
+        }
     }
 
     pub(crate) fn is_of(&self, predecessor: Predecessor) -> bool {
@@ -49,6 +59,25 @@ impl Import {
     /// Whether something is wrong with the files, so that nothing should be made of them.
     pub fn is_faulty(&self) -> bool {
         self.findings.iter().any(|one| matches!(one.fate, Fate::Fault { .. }))
+    }
+
+    /// Whether there is an option that the program does not have, and would refuse.
+    pub fn has_unknown(&self) -> bool {
+        self.has_unknown
+    }
+
+    /// The value of an option of hitch, by its name in the table of meanings, as it was written.
+    pub fn setting(&self, option: &str) -> Option<&str> {
+        self.settings.get(option).map(String::as_str)
+    }
+
+    /// Whether a switch of hitch is on.
+    pub fn is_on(&self, option: &str) -> bool {
+        self.setting(option).and_then(switch) == Some(true)
+    }
+
+    pub(crate) fn keep_setting(&mut self, option: &'static str, value: String) {
+        self.settings.insert(option, value);
     }
 
     /// Whether somebody should look at what is missing.
@@ -179,6 +208,13 @@ impl Import {
     ) {
         let converted = match convert(key, conversion, &written.words) {
             Ok(converted) => converted,
+            // hitch itself refuses it.
+            Err(Unfit { why, remedy })
+                if self.is_of(Predecessor::Hitch)
+                    && matches!(conversion, Conversion::Number | Conversion::Seconds) =>
+            {
+                return self.fault(&written.place, &written.option, why, remedy);
+            }
             Err(unfit) => return self.unmapped(written, unfit),
         };
         let (table, path) = match key.strip_prefix(SERVICE) {
@@ -252,6 +288,7 @@ impl Import {
 
     /// An option that the table does not have.
     pub(crate) fn unknown(&mut self, written: &Statement, table: &'static [Meaning]) {
+        self.has_unknown = true;
         let names = table.iter().flat_map(|one| std::iter::once(&one.option).chain(one.also));
         let remedy = match nearest(&written.option, names.copied()) {
             Some(name) => format!("there is `{name}`"),

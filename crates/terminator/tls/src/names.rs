@@ -109,14 +109,14 @@ impl Index {
         let best = found()
             .find_map(|slots| self.valid(slots, usable, now))
             .or_else(|| found().find_map(|slots| self.last(slots, usable)));
-        match (best, self.unknown) {
-            (Some(number), _) => Ok(number),
-            (None, UnknownName::Default) => self.default_for(usable, now),
-            (None, UnknownName::Refuse) if found().next().is_some() => {
-                Err(NoCertificate::KindUnusable)
+        match (best, self.unknown, name) {
+            (Some(number), ..) => Ok(number),
+            (None, UnknownName::Default, _) | (None, UnknownName::RefuseNamed, None) => {
+                self.default_for(usable, now)
             }
-            (None, UnknownName::Refuse) if name.is_some() => Err(NoCertificate::NameUnknown),
-            (None, UnknownName::Refuse) => Err(NoCertificate::NameMissing),
+            _ if found().next().is_some() => Err(NoCertificate::KindUnusable),
+            (None, _, Some(_)) => Err(NoCertificate::NameUnknown),
+            (None, _, None) => Err(NoCertificate::NameMissing),
         }
     }
 
@@ -129,7 +129,7 @@ impl Index {
             }
         }
         for number in self.any.numbers() {
-            used[number] |= self.unknown == UnknownName::Default;
+            used[number] |= self.unknown != UnknownName::Refuse;
         }
         (0..used.len()).filter(|number| !used[*number]).collect()
     }
@@ -144,7 +144,7 @@ impl Index {
         }
         for kind in KeyKind::ALL {
             let any = self.any_for(Usable::NONE.with(kind), now);
-            if let (Some(number), UnknownName::Default) = (any, self.unknown) {
+            if let Some(number) = any.filter(|_| self.unknown != UnknownName::Refuse) {
                 served[number] = true;
             }
         }

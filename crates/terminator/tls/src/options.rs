@@ -217,6 +217,8 @@ pub enum UnknownName {
     Default,
     /// The alert `unrecognized_name` (RFC 6066).
     Refuse,
+    /// That alert to a client that sends a name, and the first certificate to one that sends none.
+    RefuseNamed,
 }
 
 /// The cipher suites and their order.

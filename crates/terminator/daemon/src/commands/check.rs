@@ -65,10 +65,7 @@ pub(super) fn errors(config: &ConfigSource) -> Option<String> {
 }
 
 fn source(config: &ConfigSource) -> Result<Source, Vec<Diagnostic>> {
-    match config {
-        ConfigSource::File(path) => Source::read(path, &mut Disk),
-        ConfigSource::Flags(flags) => Ok(Source::Flags(flags.clone())),
-    }
+    config.read(&mut Disk)
 }
 
 fn name(config: &ConfigSource) -> String {
@@ -78,6 +75,7 @@ fn name(config: &ConfigSource) -> String {
         }
         ConfigSource::File(path) => path.display().to_string(),
         ConfigSource::Flags(_) => "flags".to_owned(),
+        ConfigSource::Hitch(_) => "hitch's options".to_owned(),
     }
 }
 

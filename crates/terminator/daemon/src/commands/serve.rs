@@ -14,6 +14,15 @@ use crate::reader::ConfigSource;
 use crate::supervisor::{self, Failure, Request, Started};
 
 pub(super) fn run(config: ConfigSource, console: Console) -> Exit {
+    run_and_tell(config, console, tell)
+}
+
+/// The same with a function that is called once all addresses are listened at.
+pub(super) fn run_and_tell(
+    config: ConfigSource,
+    console: Console,
+    mut tell: impl FnMut(&Started),
+) -> Exit {
     messages::suit_reader();
     let mut ended = supervisor::run(Request {
         config: config.clone(),
@@ -72,7 +81,7 @@ fn holder_of_another(address: &Address) -> Option<String> {
     ))
 }
 
-fn tell(started: &Started) {
+pub(super) fn tell(started: &Started) {
     let notice = |text: std::fmt::Arguments<'_>| messages::say(Level::Notice, text);
     for (service, address) in &started.listeners {
         notice(format_args!("service `{service}` listens at {address}"));

@@ -24,6 +24,8 @@ pub(super) struct Scope {
     table: DraftTable,
     suites: WrittenSuites,
     versions: Option<Statement>,
+    /// Whether an option for the versions of TLS was there.
+    has_protocols: bool,
     groups: Option<Statement>,
     /// `pem-file`, in the order of the file: the value of ours, and its line.
     certificates: Vec<DraftValue>,
@@ -58,7 +60,11 @@ impl Scope {
         let written = entry.statement;
         let value = written.value();
         let is_on = switch(&value) == Some(true);
+        self.refuse_second_protocols(import, meaning, &written);
         match meaning.option {
+            "pem-file" if value.is_empty() && entry.block.is_none() => {
+                import.mapped(&written, "empty: no certificate");
+            }
             "pem-file" => self.certificate(import, files, written, entry.block),
             "pem-dir" => {
                 import.look_for(files, &value, &written);
@@ -100,10 +106,10 @@ impl Scope {
             "prefer-server-ciphers" => {
                 import.joined(&written, "", if is_on { "" } else { ORDER });
             }
-            "sni-nomatch-abort" if is_on => {
-                self.table.set("front.tls.unknown-name", "refuse", written.place.clone());
-                let note = "clients that send no name are refused too, which hitch serves";
-                import.joined(&written, "service.front.tls.unknown-name", note);
+            "sni-nomatch-abort" => {
+                let answer = if is_on { "refuse-named" } else { "default" };
+                self.table.set("front.tls.unknown-name", answer, written.place.clone());
+                import.joined(&written, "service.front.tls.unknown-name", "");
             }
             "backend-refresh" if value == "0" => {
                 let note = "names are looked up every 10 seconds; hitch does so once";
@@ -118,6 +124,22 @@ impl Scope {
                 import.mapped(&written, if off { "`off`, as here" } else { "without effect here" });
             }
             _ => {}
+        }
+    }
+
+    /// Of the options for the versions of TLS, hitch takes one.
+    fn refuse_second_protocols(
+        &mut self,
+        import: &mut Import,
+        meaning: &Meaning,
+        written: &Statement,
+    ) {
+        if matches!(meaning.option, "tls-protos" | "ssl" | "tls") {
+            if self.has_protocols {
+                let why = "tls-protos, ssl and tls exclude each other";
+                import.fault(&written.place, &written.option, why, "leave tls-protos alone");
+            }
+            self.has_protocols = true;
         }
     }
 
@@ -138,6 +160,12 @@ impl Scope {
                 "cert" => "chain",
                 "private-key" => "key",
                 "ocsp-resp-file" => "ocsp",
+                "ocsp-verify-staple" | "client-verify" | "client-verify-ca" => {
+                    let why = "one certificate of several has no such rule of its own";
+                    let remedy = "give the certificate a frontend, and so a service, of its own";
+                    import.unmapped(&inner, Unfit::new(why, remedy));
+                    continue;
+                }
                 _ => {
                     import.unknown(&inner, meanings::of(Predecessor::Hitch));
                     continue;
@@ -180,10 +208,13 @@ impl Scope {
                 let origin = Some(of.place.clone());
                 all.push(DraftValue { value: Value::from(path), origin });
             };
+            let listed = files.list(Path::new(&folder)).unwrap_or_default();
             import.joined(directory, key, "");
             match glob {
-                Some((written, glob)) if !["*", "*.pem"].contains(&glob.as_str()) => {
-                    let listed = files.list(Path::new(&folder)).unwrap_or_default();
+                glob if glob.as_ref().is_some_and(|(_, glob)| !EVERY.contains(&glob.as_str()))
+                    || !listed.iter().all(|path| is_read_in_folder(path)) =>
+                {
+                    let (written, glob) = glob.unwrap_or_else(|| (directory, "*".to_owned()));
                     let paths = listed.iter().map(|path| path.display().to_string());
                     let fits = |path: &String| {
                         glob_fits(&glob, path.rsplit('/').next().unwrap_or_default())
@@ -202,6 +233,15 @@ impl Scope {
         }
         all
     }
+}
+
+/// Patterns that every certificate fits.
+const EVERY: [&str; 2] = ["*", "*.pem"];
+
+/// Whether Lariat reads a file of that name in a folder of certificates.
+fn is_read_in_folder(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    ["pem", "crt", "cer", "cert", "rsa", "ecdsa", "key", "ocsp"].contains(&ending)
 }
 
 /// Whether a name fits a pattern of `*` and `?`.

@@ -1,0 +1,158 @@
+//! `lariat hitch`: hitch's command line and configuration, served by Lariat.
+//!
+//! Owns what hitch does that is no setting: its exit codes, going to the background, the file of
+//! `dbg-listen`. What its options mean is the importer's.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use config::Disk;
+use import::{Fate, Import};
+use wire::address::Address;
+
+use super::{check, control, serve};
+use crate::args::StatusSocket;
+use crate::console::{Console, print};
+use crate::exit::Exit;
+use crate::reader::{ConfigSource, hitch_import};
+use crate::supervisor::Started;
+
+const HELP: &str = "\
+Usage: lariat hitch [OPTIONS] [PEM]...
+
+Takes the command line and the configuration files of hitch 1.8, and of stud, as they are, and
+serves what they say. hitch(8) and hitch.conf(5) describe them.
+
+  --config=FILE   Read this configuration
+  --test, -t      Look for faults, and end with 1 if there are any
+  --daemon        Go to the background when all addresses are listened at
+  --version, -V   Print the version
+
+What Lariat does otherwise, and what it refuses, is said at the start. To move on:
+`lariat import hitch FILE -o lariat.toml`.
+";
+
+/// Says to the program, started again, that it is in the background.
+const BACKGROUND: &str = "LARIAT_HITCH_BACKGROUND";
+
+/// From one look at the status socket of the one in the background to the next.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Every failure is 1, as hitch's.
+pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
+    let import = hitch_import(&words, &mut Disk);
+    if import.is_on("--help") {
+        print(HELP);
+        return Exit::Success;
+    }
+    if import.is_on("--version") {
+        print(format_args!("lariat {} (in the place of hitch)\n", env!("CARGO_PKG_VERSION")));
+        return Exit::Success;
+    }
+    if import.is_faulty() || import.has_unknown() {
+        console.say(faults(&import));
+        return Exit::Failed;
+    }
+    let source = ConfigSource::Hitch(words.clone());
+    let is_background = std::env::var_os(BACKGROUND).is_some();
+    if !is_background {
+        differences(&import).for_each(|finding| console.hint(finding));
+    }
+    let ended = if import.is_on("--test") {
+        check::errors(&source).map_or(Ok(()), Err)
+    } else if import.is_on("daemon") && !is_background {
+        go_to_background(source, &import, &words)
+    } else {
+        if is_background && let Err(error) = sys::process::new_session() {
+            console.error(format_args!("cannot begin a session: {error}"));
+        }
+        let hosts = import.setting("dbg-listen").map(PathBuf::from);
+        return one_of_two(serve::run_and_tell(source, console, |started| {
+            serve::tell(started);
+            if let Some(hosts) = &hosts {
+                write_hosts(hosts, started, console);
+            }
+        }));
+    };
+    match ended {
+        Ok(()) => Exit::Success,
+        Err(fault) => {
+            console.error(fault.strip_prefix("error: ").unwrap_or(&fault));
+            Exit::Failed
+        }
+    }
+}
+
+fn one_of_two(exit: Exit) -> Exit {
+    if exit == Exit::Success { exit } else { Exit::Failed }
+}
+
+/// What hitch would refuse too.
+fn faults(import: &Import) -> String {
+    let is_told = |fate: &Fate| matches!(fate, Fate::Fault { .. } | Fate::Unmapped { .. });
+    let told = import.findings().iter().filter(|one| is_told(&one.fate));
+    told.map(|one| format!("{one}\n")).collect()
+}
+
+/// What is otherwise than with hitch, one text for each option.
+fn differences(import: &Import) -> impl Iterator<Item = String> {
+    let own = ["dbg-listen", "daemon"];
+    let findings = import.findings().iter().filter(move |one| {
+        let is_own = own.iter().any(|own| one.option.trim_start_matches('-').starts_with(own));
+        matches!(one.fate, Fate::Unmapped { .. }) && !is_own
+    });
+    findings.map(ToString::to_string)
+}
+
+/// Starts this program again, and waits until that serves or has ended.
+fn go_to_background(source: ConfigSource, import: &Import, words: &[String]) -> Result<(), String> {
+    if let Some(faults) = check::errors(&source) {
+        return Err(faults);
+    }
+    let socket = control::socket(&StatusSocket::Of(source)).map_err(|error| error.to_string())?;
+    let log = import.setting("log-filename").filter(|_| !import.is_on("syslog"));
+    let mut child =
+        start_again(words, log).map_err(|error| format!("cannot start again: {error}"))?;
+    loop {
+        let serves = control::ask(&socket).and_then(|answer| answer.supervisor());
+        if serves.is_ok_and(|supervisor| supervisor.pid() == child.id()) {
+            return Ok(());
+        }
+        let ended = child.try_wait().map_err(|error| error.to_string())?;
+        if let Some(status) = ended {
+            let place = log.map_or_else(String::new, |log| format!("; {log} says why"));
+            return Err(format!("the process in the background ended: {status}{place}"));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn start_again(words: &[String], log: Option<&str>) -> io::Result<Child> {
+    let messages = match log {
+        Some(path) => Stdio::from(OpenOptions::new().append(true).create(true).open(path)?),
+        None => Stdio::null(),
+    };
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("hitch").args(words).env(BACKGROUND, "1");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages).spawn()
+}
+
+/// The file of `dbg-listen`: an address of IPv4 a line that a client can connect to.
+fn write_hosts(path: &Path, started: &Started, console: Console) {
+    let reachable = started.listeners.iter().filter_map(|(_, address)| match address {
+        Address::Ip(address) if address.ip().is_unspecified() => {
+            Some(format!("127.0.0.1:{}\n", address.port()))
+        }
+        Address::Ip(address) if address.is_ipv4() => Some(format!("{address}\n")),
+        _ => None,
+    });
+    let text: String = reachable.collect();
+    let written =
+        File::create(path).and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
+    if let Err(error) = written {
+        console.error(format_args!("cannot write {}: {error}", path.display()));
+    }
+}

@@ -1,0 +1,113 @@
+//! `lariat hitch` in the place of hitch: its command line, background, signals, exit codes.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use suite::lariat::command;
+use suite::prelude::*;
+use suite::process::has_ended;
+use suite::program::process_id;
+
+fn hitch(arguments: &[&str]) -> Command {
+    let mut hitch = command();
+    hitch.arg("hitch").args(arguments);
+    hitch
+}
+
+/// The process whose number a file has; killed at the end if it is still there.
+struct InBackground(Pid);
+
+impl InBackground {
+    fn of_file(path: &Path) -> Self {
+        let text = fs::read_to_string(path).expect("a pid file");
+        Self(process_id(text.trim().parse().expect("a number")))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.0, signal).expect("it runs");
+    }
+}
+
+impl Drop for InBackground {
+    fn drop(&mut self) {
+        if !has_ended(self.0) {
+            _ = kill_process(self.0, Signal::KILL);
+        }
+    }
+}
+
+#[test]
+fn it_goes_to_the_background_reads_its_file_again_and_ends() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (first, second) = (free_address(), free_address());
+    let [other, last] = ["other", "last"].map(|name| {
+        let leaf = site.leaf(&[&format!("{name}.example"), "localhost"]);
+        site.write(format!("{name}.pem"), leaf.pem())
+    });
+    let configuration = site.path("hitch.conf");
+    let configure = |address: std::net::SocketAddr, more: &str| {
+        let text = format!(
+            "frontend = \"[127.0.0.1]:{}\"\nbackend = \"[127.0.0.1]:{}\"\nuser = \"\"\n\
+             pem-file = {other:?}\npem-file = {last:?}\nlog-filename = {:?}\n{more}",
+            address.port(),
+            server.address().rsplit(':').next().unwrap_or_default(),
+            site.path("hitch.log"),
+        );
+        fs::write(&configuration, text).expect("written");
+    };
+    configure(first, "");
+    let file = |name: &str| site.path(name).display().to_string();
+    let flags = [
+        "--daemon".to_owned(),
+        format!("--pidfile={}", file("pid")),
+        format!("--dbg-listen={}", file("hosts")),
+        format!("--config={}", configuration.display()),
+    ];
+    let started = run(hitch(&[]).args(&flags));
+    started.success();
+    let background = InBackground::of_file(&site.path("pid"));
+    assert_eq!(fs::read_to_string(site.path("hosts")).unwrap(), format!("{first}\n"));
+    let hello = |address| curl_tls(&site, address).run().success();
+    assert_eq!(hello(first), "hello");
+    // Without a name the last certificate is served, as by hitch.
+    s_client(&site, first, &["-noservername"]).assert_stdout("subject=CN = last.example");
+
+    let log = || fs::read_to_string(site.path("hitch.log")).unwrap_or_default();
+    configure(second, "backlog = many\n");
+    background.signal(Signal::HUP);
+    until_true("the refusal", || log().contains("`many` is no number"));
+    assert_eq!(hello(first), "hello");
+
+    configure(second, "");
+    background.signal(Signal::HUP);
+    until_true("the new address", || std::net::TcpStream::connect(second).is_ok());
+    assert_eq!(hello(second), "hello");
+
+    background.signal(Signal::TERM);
+    until_true("its end", || has_ended(background.0));
+    assert!(!site.path("pid").exists(), "the pid file goes with it");
+}
+
+#[test]
+fn what_hitch_refuses_ends_with_1() {
+    let site = Site::new();
+    let certificate = site.path("site.pem").display().to_string();
+    let test = |options: &[&str]| run(&mut hitch(&[&["--test"], options].concat()));
+    test(&["--backend=[127.0.0.1]:80", &certificate]).success();
+    for (options, words) in [
+        (&["--obviously-broken=1"][..], "has no such option"),
+        (&["--backlog=a50", &certificate], "`a50` is no number"),
+        (&["/nowhere.pem"], "cannot read /nowhere.pem"),
+    ] {
+        let told = test(options);
+        told.assert_stderr(words);
+        assert_eq!(told.code(), 1, "{told:?}");
+    }
+    // RSA key exchange: said, and served without it.
+    let told = test(&["--ciphers=AES128-SHA:ECDHE-ECDSA-AES128-GCM-SHA256", &certificate]);
+    assert_eq!(told.code(), 0, "{told:?}");
+    assert_eq!(run(&mut hitch(&["--help"])).code(), 0);
+    run(&mut hitch(&["-V"])).assert_stdout("lariat");
+}
