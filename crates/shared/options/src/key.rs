@@ -17,6 +17,8 @@ pub struct Key {
     /// The meaning of the flag without a value, where it may stand so.
     pub alone: Option<&'static str>,
     pub group: &'static str,
+    /// Whether each key in this table is a flag of the same name.
+    pub flags: bool,
     /// Whether a list may be written as one text with commas.
     pub commas: bool,
     /// Keys of the same table, without any of which it has no effect.
@@ -83,6 +85,7 @@ pub const fn key(path: &'static str, kind: Kind) -> Key {
         flag: None,
         alone: None,
         group: "",
+        flags: false,
         commas: false,
         requires: &[],
         excludes: (&[], ""),
@@ -134,11 +137,12 @@ pub const fn utf8(path: &[u8]) -> &str {
     }
 }
 
-/// All keys of a tree of tables, which are so many.
+/// All keys of a tree of tables, which are so many. A heading is none.
 pub const fn count(keys: &[Key]) -> usize {
-    let (mut place, mut sum) = (0, keys.len());
+    let (mut place, mut sum) = (0, 0);
     while place < keys.len() {
-        sum += count(keys[place].children);
+        let own = if keys[place].path.is_empty() { 0 } else { 1 };
+        sum += own + count(keys[place].children);
         place += 1;
     }
     sum
@@ -157,8 +161,11 @@ const fn flatten(keys: &[Key], group: &'static str, all: &mut [Key], mut next: u
     while place < keys.len() {
         let key = keys[place];
         let group = if key.group.is_empty() { group } else { key.group };
-        all[next] = key.group(group);
-        next = flatten(key.children, group, all, next + 1);
+        if !key.path.is_empty() {
+            all[next] = key.group(group);
+            next += 1;
+        }
+        next = flatten(key.children, group, all, next);
         place += 1;
     }
     next
@@ -181,6 +188,12 @@ impl Key {
 
     pub const fn group(mut self, title: &'static str) -> Self {
         self.group = title;
+        self
+    }
+
+    /// Each key in which is a flag of the same name.
+    pub const fn flags(mut self) -> Self {
+        self.flags = true;
         self
     }
 

@@ -12,7 +12,7 @@ use crate::node::Value;
 use crate::quantity;
 use crate::section::{Field, KeyPlace};
 
-/// A key, and how its value is read. `M` is [`One`], [`Maybe`] or [`Many`] values.
+/// A key, and how its value is read. `M` is [`One`], [`Maybe`], [`Many`] or [`Switch`].
 pub struct KeyRow<T: 'static, M> {
     key: Key,
     reader: ValueReader<T>,
@@ -28,15 +28,29 @@ pub struct Maybe;
 /// Mode of a row: the key holds a list, which may be empty where it may be left out.
 pub struct Many;
 
+/// Mode of a row: the key is off unless somebody turns it on.
+pub struct Switch;
+
 enum ValueReader<T: 'static> {
     Function(fn(&Value, &Key) -> Result<T, Problem>),
+    /// Of a text; a problem without a hint is shown with the key's example.
+    Text(fn(&str) -> Result<T, Problem>),
     /// The words of a choice with their meanings, and how a meaning is copied.
     Words(&'static [(&'static str, T)], fn(&T) -> T),
 }
 
+const fn with<T, M>(key: Key, reader: ValueReader<T>) -> KeyRow<T, M> {
+    KeyRow { key, reader, mode: PhantomData }
+}
+
 /// A row whose values are read by a function.
 pub const fn row<T>(kind: Kind, read: fn(&Value, &Key) -> Result<T, Problem>) -> KeyRow<T, One> {
-    KeyRow { key: key("", kind), reader: ValueReader::Function(read), mode: PhantomData }
+    with(key("", kind), ValueReader::Function(read))
+}
+
+/// Text that a function reads; where a problem has no hint, the example is the hint.
+pub const fn parsed_by<T>(kind: Kind, read: fn(&str) -> Result<T, Problem>) -> KeyRow<T, One> {
+    with(key("", kind), ValueReader::Text(read))
 }
 
 /// Free text; the word says what of.
@@ -55,6 +69,10 @@ pub const fn networks() -> KeyRow<String, One> {
 
 pub const fn boolean() -> KeyRow<bool, One> {
     row(Kind::Boolean, read_boolean)
+}
+
+pub const fn switch() -> KeyRow<bool, Switch> {
+    with(key("", Kind::Switch).absent(""), ValueReader::Function(read_boolean))
 }
 
 /// A whole number from `min` to `max`.
@@ -81,11 +99,7 @@ pub const fn choice<T: Clone>(
     words: &'static [&'static str],
     meanings: &'static [(&'static str, T)],
 ) -> KeyRow<T, One> {
-    KeyRow {
-        key: key("", Kind::Choice(words)),
-        reader: ValueReader::Words(meanings, T::clone),
-        mode: PhantomData,
-    }
+    with(key("", Kind::Choice(words)), ValueReader::Words(meanings, T::clone))
 }
 
 /// The words of a table of words and meanings.
@@ -114,17 +128,17 @@ macro_rules! choice {
 impl<T> KeyRow<T, One> {
     /// With no value if nobody writes one; the words say what that means.
     pub const fn absent(self, meaning: &'static str) -> KeyRow<T, Maybe> {
-        KeyRow { key: self.key.absent(meaning), reader: self.reader, mode: PhantomData }
+        with(self.key.absent(meaning), self.reader)
     }
 
     /// With a list, as [`Key::many`].
     pub const fn many(self) -> KeyRow<T, Many> {
-        KeyRow { key: self.key.many(), reader: self.reader, mode: PhantomData }
+        with(self.key.many(), self.reader)
     }
 
     /// With a list, as [`Key::repeated`].
     pub const fn repeated(self) -> KeyRow<T, Many> {
-        KeyRow { key: self.key.repeated(), reader: self.reader, mode: PhantomData }
+        with(self.key.repeated(), self.reader)
     }
 
     pub fn read<'a>(&self, place: KeyPlace<'a>) -> Field<'a, T> {
@@ -151,10 +165,19 @@ impl<T> KeyRow<T, Many> {
     }
 }
 
+impl KeyRow<bool, Switch> {
+    pub fn read<'a>(&self, place: KeyPlace<'a>) -> Field<'a, bool> {
+        let is_written = place.is_written();
+        let read = |value: &Value, key: &Key| self.reader.read(value, key);
+        place.field(if is_written { place.one(read) } else { Some(false) })
+    }
+}
+
 impl<T, M> KeyRow<T, M> {
-    /// The row without the type, at its place in a table of options.
-    pub const fn key(&self, path: &'static str, help: &'static str) -> Key {
-        Key { path, ..self.key }.help(help.trim_ascii_start())
+    /// The row without the type, at its place in that table.
+    pub const fn key(&self, table: &Key, path: &'static str, help: &'static str) -> Key {
+        let flag = if table.flags { Some(path) } else { self.key.flag };
+        Key { path, flag, ..self.key }.help(help.trim_ascii_start())
     }
 
     pub const fn default(mut self, text: &'static str) -> Self {
@@ -177,6 +200,16 @@ impl<T, M> KeyRow<T, M> {
         self
     }
 
+    pub const fn excludes(mut self, keys: &'static [&'static str], why: &'static str) -> Self {
+        self.key = self.key.excludes(keys, why);
+        self
+    }
+
+    pub const fn replaces(mut self, keys: &'static [&'static str]) -> Self {
+        self.key = self.key.replaces(keys);
+        self
+    }
+
     pub const fn synonyms(mut self, words: &'static [(&'static str, &'static str)]) -> Self {
         self.key = self.key.synonyms(words);
         self
@@ -192,6 +225,10 @@ impl<T> ValueReader<T> {
     fn read(&self, value: &Value, key: &Key) -> Result<T, Problem> {
         match self {
             Self::Function(read) => read(value, key),
+            Self::Text(read) => read(as_text(value)?).map_err(|problem| match problem.hint {
+                None => problem.hint(key.for_example()),
+                Some(_) => problem,
+            }),
             Self::Words(meanings, copy) => chosen(value, key, meanings).map(copy),
         }
     }
@@ -229,14 +266,14 @@ fn owned(value: &Value, _: &Key) -> Result<String, Problem> {
     as_text(value).map(str::to_owned)
 }
 
-pub(crate) fn read_boolean(value: &Value, _: &Key) -> Result<bool, Problem> {
+fn read_boolean(value: &Value, _: &Key) -> Result<bool, Problem> {
     match value {
         Value::Boolean(boolean) => Ok(*boolean),
         other => Err(wrong_kind(other, "`true` or `false`")),
     }
 }
 
-pub(crate) fn read_count<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
+fn read_count<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
     let (min, max) = match key.kind {
         Kind::Count(min, max) => (min, max),
         _ => (0, u64::MAX),
@@ -252,7 +289,7 @@ pub(crate) fn read_count<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T,
     in_range(*number, min, max, |number| number.to_string())
 }
 
-pub(crate) fn read_size<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
+fn read_size<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
     let (min, max) = match key.kind {
         Kind::Size(min, max) => (min, max),
         _ => (0, u64::MAX),
@@ -281,7 +318,7 @@ fn in_range<T: TryFrom<u64>>(
     fits.ok_or_else(|| Problem::new(format!("is out of range: {min} to {max}")))
 }
 
-pub(crate) fn read_duration(value: &Value, key: &Key) -> Result<Duration, Problem> {
+fn read_duration(value: &Value, key: &Key) -> Result<Duration, Problem> {
     let (min, max) = match key.kind {
         Kind::Duration(min, max) => (min, max),
         _ => (Duration::ZERO, Duration::MAX),
@@ -322,11 +359,7 @@ fn synonym(key: &Key, text: &str) -> Option<&'static str> {
     Some(ours)
 }
 
-pub(crate) fn chosen<'m, T>(
-    value: &Value,
-    key: &Key,
-    meanings: &'m [(&str, T)],
-) -> Result<&'m T, Problem> {
+fn chosen<'m, T>(value: &Value, key: &Key, meanings: &'m [(&str, T)]) -> Result<&'m T, Problem> {
     let words = meanings.iter().map(|(word, _)| *word);
     let takes = || {
         let known: Vec<_> = words.clone().collect();
