@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use wire::address::Address;
+use wire::proxy_header::{Addresses, HeaderV2, write_v1};
 use wire::starttls::Dialect;
 
 pub use measure::choice::{
@@ -117,6 +118,20 @@ pub struct PlannedTls {
     pub session_ids: bool,
     /// Whether the request of a connection that resumes by PSK goes as early data.
     pub early_data: bool,
+}
+
+/// The bytes of a PROXY header.
+#[must_use]
+pub fn proxy_header(version: ProxyVersion, addresses: Addresses<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match version {
+        ProxyVersion::V1 => write_v1(&addresses, &mut bytes),
+        ProxyVersion::V2 => {
+            let header = HeaderV2 { addresses, ..HeaderV2::default() };
+            header.write(&mut bytes).expect("addresses alone are far below the limit");
+        }
+    }
+    bytes
 }
 
 /// A certificate of ours with its key.

@@ -19,73 +19,33 @@ pub(crate) struct OfferKind {
     pub(crate) name: &'static str,
     versions: Versions,
     groups: &'static [Group],
-    /// The suites and signature schemes, by parts of their names.
-    suites: fn(Suite) -> bool,
-    signatures: fn(Signature) -> bool,
+    /// Suites with this in their names are not offered; none where it is empty.
+    suites_without: &'static str,
+    /// The beginning of the names of the signature schemes that are offered.
+    signatures: &'static str,
 }
 
 /// The groups of browsers, in their order.
 const BROWSER: &[Group] =
     &[Group::X25519MlKem768, Group::X25519, Group::Secp256r1, Group::Secp384r1];
+const CLASSICAL: &[Group] = &[Group::X25519, Group::Secp256r1, Group::Secp384r1];
 
-fn any<T>(_: T) -> bool {
-    true
+const fn offer_kind(
+    name: &'static str,
+    versions: Versions,
+    groups: &'static [Group],
+    (suites_without, signatures): (&'static str, &'static str),
+) -> OfferKind {
+    OfferKind { name, versions, groups, suites_without, signatures }
 }
 
-fn is_rsa(signature: Signature) -> bool {
-    signature.name().starts_with("rsa")
-}
-
-fn is_ecdsa(signature: Signature) -> bool {
-    signature.name().starts_with("ecdsa")
-}
-
-/// A TLS 1.3 suite says nothing of keys.
-fn is_for_rsa(suite: Suite) -> bool {
-    !suite.name().contains("ECDSA")
-}
-
-fn is_for_ecdsa(suite: Suite) -> bool {
-    !suite.name().contains("_RSA_")
-}
-
-/// All of them, in the order of tables.
+/// All of them, in the order of tables. A TLS 1.3 suite says nothing of keys.
 pub(crate) const KINDS: [OfferKind; 5] = [
-    OfferKind {
-        name: "modern",
-        versions: Versions::Both,
-        groups: BROWSER,
-        suites: any,
-        signatures: any,
-    },
-    OfferKind {
-        name: "tls12",
-        versions: Versions::Tls12,
-        groups: &[Group::X25519, Group::Secp256r1, Group::Secp384r1],
-        suites: any,
-        signatures: any,
-    },
-    OfferKind {
-        name: "rsa-only",
-        versions: Versions::Both,
-        groups: BROWSER,
-        suites: is_for_rsa,
-        signatures: is_rsa,
-    },
-    OfferKind {
-        name: "ecdsa-only",
-        versions: Versions::Both,
-        groups: BROWSER,
-        suites: is_for_ecdsa,
-        signatures: is_ecdsa,
-    },
-    OfferKind {
-        name: "post-quantum",
-        versions: Versions::Tls13,
-        groups: &[Group::X25519MlKem768],
-        suites: any,
-        signatures: any,
-    },
+    offer_kind("modern", Versions::Both, BROWSER, ("", "")),
+    offer_kind("tls12", Versions::Tls12, CLASSICAL, ("", "")),
+    offer_kind("rsa-only", Versions::Both, BROWSER, ("ECDSA", "rsa")),
+    offer_kind("ecdsa-only", Versions::Both, BROWSER, ("_RSA_", "ecdsa")),
+    offer_kind("post-quantum", Versions::Tls13, &[Group::X25519MlKem768], ("", "")),
 ];
 
 /// Whether any kind of client offers the suite of this name.
@@ -127,16 +87,15 @@ impl CommonOffer {
 
 impl OfferKind {
     pub(crate) fn offer(&self, common: &CommonOffer) -> PlannedTls {
-        let is_spoken = |suite: Suite| match self.versions {
-            Versions::Both => true,
-            Versions::Tls12 => !suite.is_tls13(),
-            Versions::Tls13 => suite.is_tls13(),
-        };
+        let without = self.suites_without;
         PlannedTls {
             versions: self.versions,
-            suites: chosen(&Suite::ALL, |suite| is_spoken(suite) && (self.suites)(suite)),
+            suites: chosen(&Suite::ALL, |suite| {
+                let is_left_out = !without.is_empty() && suite.name().contains(without);
+                self.versions.have(suite) && !is_left_out
+            }),
             groups: self.groups.to_vec(),
-            signatures: chosen(&Signature::ALL, self.signatures),
+            signatures: chosen(&Signature::ALL, |it| it.name().starts_with(self.signatures)),
             alpn: common.alpn(&[b"h2", b"http/1.1"]),
             ..offer(Handshake::Full, common)
         }
@@ -158,12 +117,8 @@ pub(crate) fn offer(kind: Handshake, common: &CommonOffer) -> PlannedTls {
     PlannedTls {
         versions,
         handshakes: vec![kind],
-        suites: chosen(&Suite::ALL, |suite| match versions {
-            Versions::Both => true,
-            Versions::Tls12 => !suite.is_tls13(),
-            Versions::Tls13 => suite.is_tls13(),
-        }),
-        groups: vec![Group::X25519, Group::Secp256r1, Group::Secp384r1],
+        suites: chosen(&Suite::ALL, |suite| versions.have(suite)),
+        groups: CLASSICAL.to_vec(),
         signatures: Signature::ALL.to_vec(),
         alpn: common.alpn(&[b"http/1.1"]),
         server_name: common.server_name.clone(),

@@ -7,9 +7,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use load::observe::{ObserveFault, TimeLimited};
-use load::plan::ProxyVersion;
+use load::plan::{ProxyVersion, proxy_header};
 use measure::probe::{Trouble, TroubleKind};
-use wire::proxy_header::{Addresses, HeaderV2, write_v1};
+use wire::proxy_header::Addresses;
 use wire::starttls::{Dialect, Dialog, HostNames, Next};
 
 use crate::registry::{UNGREETED, is_answer, told};
@@ -261,18 +261,9 @@ impl ReachedAddress {
     }
 
     fn header(&self, stream: &TcpStream) -> io::Result<Vec<u8>> {
-        let mut header = Vec::new();
         let addresses =
             Addresses::Tcp { source: stream.local_addr()?, destination: stream.peer_addr()? };
-        match self.before.proxy {
-            None => {}
-            Some(ProxyVersion::V1) => write_v1(&addresses, &mut header),
-            Some(ProxyVersion::V2) => {
-                let v2 = HeaderV2 { addresses, ..HeaderV2::default() };
-                v2.write(&mut header).map_err(io::Error::other)?;
-            }
-        }
-        Ok(header)
+        Ok(self.before.proxy.map(|it| proxy_header(it, addresses)).unwrap_or_default())
     }
 
     fn not_connected(&self, error: &io::Error) -> Trouble {

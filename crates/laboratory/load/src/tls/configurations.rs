@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rustls::client::{ClientSessionStore, Resumption, Tls12Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::{
-    ClientConfig, RootCertStore, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
+    CipherSuite, ClientConfig, NamedGroup, RootCertStore, SignatureScheme, SupportedCipherSuite,
+    SupportedProtocolVersion,
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -198,6 +199,23 @@ pub(crate) fn scheme_name(scheme: SignatureScheme) -> String {
     match known {
         Some(known) => known.name().to_owned(),
         None => format!("{:#06x}", u16::from(scheme)),
+    }
+}
+
+/// The standard name: the library sets its own prefix for TLS 1.3.
+pub(crate) fn suite_name(suite: CipherSuite) -> String {
+    let name = suite.as_str().map_or_else(|| format!("{suite:?}"), str::to_owned);
+    match name.strip_prefix("TLS13_") {
+        Some(rest) => format!("TLS_{rest}"),
+        None => name,
+    }
+}
+
+/// The name that flags use.
+pub(crate) fn group_name(group: NamedGroup) -> String {
+    match group {
+        NamedGroup::X25519 => "x25519".to_owned(),
+        other => other.as_str().map_or_else(|| format!("{other:?}"), str::to_owned),
     }
 }
 
