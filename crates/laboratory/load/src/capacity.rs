@@ -73,7 +73,6 @@ impl Finder {
         }
     }
 
-    /// Takes the outcome of a plan.
     pub fn take(&mut self, plan: &LoadPlan, outcome: LoadOutcome) {
         let quantile = self.search.limit.quantile();
         let point = RatePoint {

@@ -49,7 +49,6 @@ struct CallbackNotes {
     certificate_asked: AtomicBool,
 }
 
-/// A stream with a time limit.
 pub trait TimeLimited: Read + Write {
     /// Makes reads and writes fail after this time, or after that which was set before, if that is
     /// shorter.
@@ -85,11 +84,9 @@ pub struct Observed {
     pub hello: Vec<u8>,
     /// The kind of resumption that it offered.
     pub offered: Option<Handshake>,
-    /// Whether a session was resumed.
     pub resumed: bool,
     /// Whether a full handshake had a HelloRetryRequest.
     pub hello_retry: bool,
-    /// Whether the server asked for a certificate.
     pub certificate_asked: bool,
     /// The session id that the server gave (TLS 1.2); empty if none.
     pub session_id: Vec<u8>,

@@ -143,7 +143,6 @@ impl LoadOutcome {
     }
 }
 
-/// The plan as a record holds it.
 fn plan_of_record(plan: &LoadPlan) -> record::RecordedPlan {
     let arrival = match &plan.arrival {
         ArrivalModel::Closed { connections } => record::RecordedArrival::Closed(*connections),

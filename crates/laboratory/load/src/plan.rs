@@ -120,7 +120,6 @@ pub struct PlannedTls {
     pub early_data: bool,
 }
 
-/// The bytes of a PROXY header.
 #[must_use]
 pub fn proxy_header(version: ProxyVersion, addresses: Addresses<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -158,7 +157,6 @@ pub enum Verification {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PlannedRequest {
     pub method: String,
-    /// The path with the query.
     pub path: String,
     /// Further headers, without `Host`, `Connection` and `Content-Length`.
     pub headers: Vec<(String, String)>,

@@ -121,7 +121,6 @@ const KEYS: [KeyRow; 6] = [
     ("Ed25519", true, || FreshKey::Ed25519(Ed25519KeyPair::generate().expect(OURS))),
 ];
 
-/// A fresh key of ours.
 enum FreshKey {
     Rsa(signature::RsaKeyPair),
     Ecdsa(EcdsaKeyPair, &'static signature::EcdsaVerificationAlgorithm),

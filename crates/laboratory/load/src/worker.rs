@@ -490,7 +490,6 @@ impl LoadWorker {
         Some(step)
     }
 
-    /// The transaction of a connection has failed.
     fn fail(&mut self, key: usize, failure: TransactionFailure) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;

@@ -64,7 +64,7 @@ pub(crate) enum HelloAnswer {
 impl RawHello<'_> {
     /// Sends it on a connection of its own and reads the answer. A connection that comes to nothing
     /// is repeated, because it is no answer: a busy host drops some.
-    pub(crate) fn ask(&self, reach: &ReachedAddress) -> Result<HelloAnswer, Trouble> {
+    pub(crate) fn ask(&self, reach: &ReachedAddress<'_>) -> Result<HelloAnswer, Trouble> {
         reach.again(|| ask(reach, &self.wire()))
     }
 
@@ -110,7 +110,7 @@ impl RawHello<'_> {
 }
 
 /// Sends bytes that are a hello and reads the answer.
-pub(crate) fn ask(reach: &ReachedAddress, hello: &[u8]) -> Result<HelloAnswer, Trouble> {
+pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswer, Trouble> {
     let mut wire = reach.open()?;
     let failed = |error: io::Error| reach.broken(&error, "the hello");
     wire.write_all(hello).map_err(failed)?;

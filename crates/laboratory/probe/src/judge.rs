@@ -125,7 +125,7 @@ fn clients(node: &NodeReport, found: &mut PointFinding) {
 /// The reason why the clients of this probe cannot talk to a server, if it is something that they
 /// lack.
 fn beyond_our_clients(node: &NodeReport) -> Option<String> {
-    let spoken = node.versions.iter().filter(|version| version.spoken);
+    let spoken = node.spoken();
     let ours = ["TLSv1.3", "TLSv1.2"];
     if spoken.clone().all(|version| !ours.contains(&version.name.as_str())) {
         let names: Vec<&str> = spoken.map(|version| version.name.as_str()).collect();
@@ -370,8 +370,7 @@ fn differences(report: &ProbeReport, found: &mut PointFinding) {
     for other in nodes {
         let mut differing = Vec::new();
         let spoken = |node: &NodeReport| -> Vec<String> {
-            let spoken = node.versions.iter().filter(|version| version.spoken);
-            spoken.map(|version| version.name.clone()).collect()
+            node.spoken().map(|version| version.name.clone()).collect()
         };
         if spoken(first) != spoken(other) {
             differing.push("versions");

@@ -5,13 +5,12 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use load::observe::{Observed, ObservedConversation, ObservingClient};
-use load::plan::{
-    Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Versions,
-};
+use load::plan::{Group, Handshake, PlannedTls, Signature, Suite, Verification, Versions};
 use measure::probe::{End, Trouble, TroubleKind};
 use wire::starttls::Dialect;
 
 use crate::certificate::CertificateExpectation;
+use crate::options::ProbeOptions;
 use crate::reach::{ReachedAddress, trouble};
 
 /// A kind of client: its name in documents, and what it offers.
@@ -64,29 +63,19 @@ pub(crate) fn has_key(name: &str) -> bool {
     known.iter().any(|kind| name.starts_with(kind))
 }
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CommonOffer {
-    pub(crate) server_name: Option<String>,
-    pub(crate) client_certificate: Option<OwnCertificate>,
-    /// The protocol in which TLS is asked for.
-    pub(crate) starttls: Option<Dialect>,
-}
-
-impl CommonOffer {
-    /// The application protocols of a client that would offer these over HTTP. A PostgreSQL server
-    /// refuses those that are not its own, since version 17; in the others nobody offers any.
-    fn alpn(&self, of_http: &[&[u8]]) -> Vec<Vec<u8>> {
-        let offered: &[&[u8]] = match self.starttls {
-            None => of_http,
-            Some(Dialect::Postgres) => &[b"postgresql"],
-            Some(_) => &[],
-        };
-        offered.iter().map(|name| name.to_vec()).collect()
-    }
+/// The application protocols of a client that would offer these over HTTP. A PostgreSQL server
+/// refuses those that are not its own, since version 17; in the others nobody offers any.
+fn alpn(starttls: Option<Dialect>, of_http: &[&[u8]]) -> Vec<Vec<u8>> {
+    let offered: &[&[u8]] = match starttls {
+        None => of_http,
+        Some(Dialect::Postgres) => &[b"postgresql"],
+        Some(_) => &[],
+    };
+    offered.iter().map(|name| name.to_vec()).collect()
 }
 
 impl OfferKind {
-    pub(crate) fn offer(&self, common: &CommonOffer) -> PlannedTls {
+    pub(crate) fn offer(&self, options: &ProbeOptions) -> PlannedTls {
         let without = self.suites_without;
         PlannedTls {
             versions: self.versions,
@@ -96,8 +85,8 @@ impl OfferKind {
             }),
             groups: self.groups.to_vec(),
             signatures: chosen(&Signature::ALL, |it| it.name().starts_with(self.signatures)),
-            alpn: common.alpn(&[b"h2", b"http/1.1"]),
-            ..offer(Handshake::Full, common)
+            alpn: alpn(options.starttls, &[b"h2", b"http/1.1"]),
+            ..offer(Handshake::Full, options)
         }
     }
 }
@@ -108,7 +97,7 @@ fn chosen<T: Copy>(all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
 
 /// The offer of a client that wants this kind of handshake. It speaks HTTP/1.1, as it may send a
 /// request.
-pub(crate) fn offer(kind: Handshake, common: &CommonOffer) -> PlannedTls {
+pub(crate) fn offer(kind: Handshake, options: &ProbeOptions) -> PlannedTls {
     let versions = match kind {
         Handshake::SessionId | Handshake::Ticket => Versions::Tls12,
         Handshake::Psk => Versions::Tls13,
@@ -120,9 +109,9 @@ pub(crate) fn offer(kind: Handshake, common: &CommonOffer) -> PlannedTls {
         suites: chosen(&Suite::ALL, |suite| versions.have(suite)),
         groups: CLASSICAL.to_vec(),
         signatures: Signature::ALL.to_vec(),
-        alpn: common.alpn(&[b"http/1.1"]),
-        server_name: common.server_name.clone(),
-        client_certificate: common.client_certificate.clone(),
+        alpn: alpn(options.starttls, &[b"http/1.1"]),
+        server_name: options.server_name.clone(),
+        client_certificate: options.client_certificate.clone(),
         verification: Verification::Off,
         tickets: kind != Handshake::SessionId,
         session_ids: true,
@@ -132,15 +121,12 @@ pub(crate) fn offer(kind: Handshake, common: &CommonOffer) -> PlannedTls {
     }
 }
 
-/// How an address is visited.
 pub(crate) struct Visit<'v> {
-    pub(crate) reach: &'v ReachedAddress,
-    pub(crate) common: CommonOffer,
-    pub(crate) expected: CertificateExpectation,
+    pub(crate) reach: &'v ReachedAddress<'v>,
+    pub(crate) options: &'v ProbeOptions,
+    pub(crate) expected: &'v CertificateExpectation,
     /// How often a session is offered.
     pub(crate) attempts: u32,
-    /// Sent where a reply is wanted; empty = none is.
-    pub(crate) request: Vec<u8>,
     /// How long the server's end is waited for. Of a server that did not end, shorter.
     pub(crate) linger: Cell<Duration>,
 }
@@ -158,7 +144,7 @@ impl Visit<'_> {
     /// A connection without a request, to its end.
     pub(crate) fn converse(
         &self,
-        reach: &ReachedAddress,
+        reach: &ReachedAddress<'_>,
         client: &ObservingClient,
     ) -> Result<Observed, Trouble> {
         let conversation =
@@ -174,7 +160,7 @@ impl Visit<'_> {
     /// One in which this is said.
     pub(crate) fn converse_so(
         &self,
-        reach: &ReachedAddress,
+        reach: &ReachedAddress<'_>,
         client: &ObservingClient,
         conversation: ObservedConversation<'_>,
     ) -> Result<Observed, Trouble> {

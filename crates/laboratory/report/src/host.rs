@@ -10,7 +10,6 @@ use crate::document::{
     Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportTable, SectionKind, section,
 };
 
-/// The report as a document of its own.
 pub fn document(report: &HostReport) -> ReportDocument {
     ReportDocument {
         title: report.host.cpu.clone(),
@@ -22,7 +21,6 @@ pub fn document(report: &HostReport) -> ReportDocument {
     }
 }
 
-/// The host in a line.
 pub(crate) fn line(host: &Host) -> String {
     let under = match host.hypervisor.as_deref() {
         Some("unnamed") => " under a hypervisor without a name".to_owned(),
@@ -108,7 +106,6 @@ fn cores(cores: &[Core]) -> Vec<ReportFact> {
     described.collect()
 }
 
-/// CPUs that are threads of one core, if any are.
 fn threads(members: &[&Core]) -> String {
     let cores: BTreeSet<u32> = members.iter().map(|core| core.core).collect();
     if cores.len() == members.len() {

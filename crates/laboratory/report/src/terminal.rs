@@ -24,7 +24,6 @@ impl ReportDocument {
     }
 }
 
-/// How text is to look.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     width: usize,

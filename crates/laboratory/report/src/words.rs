@@ -53,7 +53,6 @@ pub(crate) fn with_units_held(text: &str) -> String {
     held
 }
 
-/// The words in one line.
 pub fn command_line(words: &[String]) -> String {
     parts(words).join(" ")
 }

@@ -142,7 +142,6 @@ impl<'a> Report<'a> {
         Self { file, found: RefCell::default() }
     }
 
-    /// Whether the source is a file.
     pub fn is_file(&self) -> bool {
         self.file.is_some()
     }
@@ -354,7 +353,6 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// The text in the colour of this code.
     pub fn wrap(self, code: &str, text: &str) -> String {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
@@ -376,7 +374,6 @@ impl Paint {
     }
 }
 
-/// The name nearest to what was typed, if any is near.
 pub fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let typed = typed.to_ascii_lowercase();
     names

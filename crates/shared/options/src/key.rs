@@ -97,7 +97,6 @@ pub const fn key(path: &'static str, kind: Kind) -> Key {
     }
 }
 
-/// A key that holds a table.
 pub const fn table(path: &'static str) -> Key {
     key(path, Kind::Table)
 }
@@ -129,7 +128,6 @@ pub const fn path<const LENGTH: usize>(parent: &str, field: &str) -> [u8; LENGTH
     path
 }
 
-/// The text of a path.
 pub const fn utf8(path: &[u8]) -> &str {
     match std::str::from_utf8(path) {
         Ok(text) => text,
@@ -180,14 +178,13 @@ impl Key {
         self
     }
 
-    /// With a list of its kind, an element a flag: they may hold commas.
-    pub const fn repeated(mut self) -> Self {
-        self.many = true;
+    pub const fn group(mut self, title: &'static str) -> Self {
+        self.group = title;
         self
     }
 
-    pub const fn group(mut self, title: &'static str) -> Self {
-        self.group = title;
+    pub const fn flag(mut self, name: &'static str) -> Self {
+        self.flag = Some(name);
         self
     }
 
@@ -203,48 +200,9 @@ impl Key {
         self
     }
 
-    /// With this value if nobody writes one.
-    pub const fn default(mut self, text: &'static str) -> Self {
-        self.default = Default::Text(text);
-        self
-    }
-
     /// With no value if nobody writes one; the words say what that means.
     pub const fn absent(mut self, meaning: &'static str) -> Self {
         self.default = Default::Absent(meaning);
-        self
-    }
-
-    pub const fn flag(mut self, name: &'static str) -> Self {
-        self.flag = Some(name);
-        self
-    }
-
-    /// Whose flag means this if no value follows it.
-    pub const fn alone(mut self, text: &'static str) -> Self {
-        self.alone = Some(text);
-        self
-    }
-
-    /// Without effect unless one of these stands beside it.
-    pub const fn requires(mut self, keys: &'static [&'static str]) -> Self {
-        self.requires = keys;
-        self
-    }
-
-    /// Never beside these, for that reason.
-    pub const fn excludes(mut self, keys: &'static [&'static str], why: &'static str) -> Self {
-        self.excludes = (keys, why);
-        self
-    }
-
-    pub const fn replaces(mut self, keys: &'static [&'static str]) -> Self {
-        self.replaces = keys;
-        self
-    }
-
-    pub const fn synonyms(mut self, words: &'static [(&'static str, &'static str)]) -> Self {
-        self.synonyms = words;
         self
     }
 

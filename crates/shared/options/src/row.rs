@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::diagnostic::{Problem, nearest};
-use crate::key::{Key, Kind, key};
+use crate::key::{Default, Key, Kind, key};
 use crate::node::Value;
 use crate::quantity;
 use crate::section::{Field, KeyPlace};
@@ -89,7 +89,6 @@ pub const fn duration(min: Duration, max: Duration) -> KeyRow<Duration, One> {
     row(Kind::Duration(min, max), read_duration)
 }
 
-/// Text that parses.
 pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, One> {
     row(kind, parse)
 }
@@ -102,7 +101,6 @@ pub const fn choice<T: Clone>(
     with(key("", Kind::Choice(words)), ValueReader::Words(meanings, T::clone))
 }
 
-/// The words of a table of words and meanings.
 pub const fn words<T, const COUNT: usize>(meanings: &[(&'static str, T)]) -> [&'static str; COUNT] {
     let (mut words, mut place) = ([""; COUNT], 0);
     while place < COUNT {
@@ -136,9 +134,9 @@ impl<T> KeyRow<T, One> {
         with(self.key.many(), self.reader)
     }
 
-    /// With a list, as [`Key::repeated`].
+    /// With a list of its kind, an element a flag: they may hold commas.
     pub const fn repeated(self) -> KeyRow<T, Many> {
-        with(self.key.repeated(), self.reader)
+        with(Key { many: true, ..self.key }, self.reader)
     }
 
     pub fn read<'a>(&self, place: KeyPlace<'a>) -> Field<'a, T> {
@@ -180,38 +178,42 @@ impl<T, M> KeyRow<T, M> {
         Key { path, flag, ..self.key }.help(help.trim_ascii_start())
     }
 
+    /// With this value if nobody writes one.
     pub const fn default(mut self, text: &'static str) -> Self {
-        self.key = self.key.default(text);
+        self.key.default = Default::Text(text);
         self
     }
 
     pub const fn flag(mut self, name: &'static str) -> Self {
-        self.key = self.key.flag(name);
+        self.key.flag = Some(name);
         self
     }
 
+    /// Whose flag means this if no value follows it.
     pub const fn alone(mut self, text: &'static str) -> Self {
-        self.key = self.key.alone(text);
+        self.key.alone = Some(text);
         self
     }
 
+    /// Without effect unless one of these stands beside it.
     pub const fn requires(mut self, keys: &'static [&'static str]) -> Self {
-        self.key = self.key.requires(keys);
+        self.key.requires = keys;
         self
     }
 
+    /// Never beside these, for that reason.
     pub const fn excludes(mut self, keys: &'static [&'static str], why: &'static str) -> Self {
-        self.key = self.key.excludes(keys, why);
+        self.key.excludes = (keys, why);
         self
     }
 
     pub const fn replaces(mut self, keys: &'static [&'static str]) -> Self {
-        self.key = self.key.replaces(keys);
+        self.key.replaces = keys;
         self
     }
 
     pub const fn synonyms(mut self, words: &'static [(&'static str, &'static str)]) -> Self {
-        self.key = self.key.synonyms(words);
+        self.key.synonyms = words;
         self
     }
 
@@ -234,7 +236,6 @@ impl<T> ValueReader<T> {
     }
 }
 
-/// The problem of a value of another kind.
 pub fn wrong_kind(value: &Value, wanted: &str) -> Problem {
     Problem::new(format!("is {}, but {wanted} is wanted", value.kind()))
 }

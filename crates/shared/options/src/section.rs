@@ -41,7 +41,6 @@ pub struct Field<'a, T> {
     place: KeyPlace<'a>,
 }
 
-/// A list of tables.
 pub struct Tables<'a, T> {
     pub tables: Vec<T>,
     place: KeyPlace<'a>,
@@ -211,7 +210,6 @@ impl<'a> Section<'a> {
         Self { table, report, key: None, node: Some(root), around: root }
     }
 
-    /// A key of this table.
     pub fn at(&self, key: &'static Key) -> KeyPlace<'a> {
         KeyPlace { section: *self, key }
     }
@@ -238,7 +236,6 @@ impl<'a> Section<'a> {
         Self { node: node.or(self.node), around: node.unwrap_or(self.around), ..*self }
     }
 
-    /// The keys of this table that were written.
     pub fn written_keys(self) -> impl Iterator<Item = KeyPlace<'a>> {
         let keys = self.table.children(self.key.map_or("", |key| key.path));
         let places = keys.map(move |key| self.at(key));

@@ -41,7 +41,6 @@ impl Foreign {
 }
 
 impl Table {
-    /// The key of that path.
     pub fn find(&self, path: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.path == path)
     }
@@ -62,7 +61,6 @@ impl Table {
         Some((foreign, self.find(foreign.now)?))
     }
 
-    /// That there is no such flag, with the one that was meant.
     pub fn unknown_flag(&self, name: &str) -> Problem {
         let dashes = if name.chars().count() == 1 { "-" } else { "--" };
         let problem = Problem::new(format!("there is no flag {dashes}{}", name.escape_debug()));

@@ -34,7 +34,6 @@ pub enum TlsFault {
     Library(String),
 }
 
-/// All configurations of one thread.
 #[derive(Debug)]
 pub(crate) struct Configurations {
     kinds: Vec<(Handshake, Arc<ClientConfig>)>,

@@ -28,7 +28,6 @@ pub(crate) struct Combination<'e> {
     pub(crate) entries: Vec<MeasuredConfiguration<'e>>,
 }
 
-/// A configuration with all its measurements.
 #[derive(Debug)]
 pub(crate) struct MeasuredConfiguration<'e> {
     pub(crate) target: &'e TargetDescription,
@@ -122,7 +121,6 @@ impl<'e> StudyResults<'e> {
     }
 }
 
-/// Whether a configuration stands at these values.
 fn is_at(configuration: &Configuration, scenario: &Scenario, values: &[&RecordedValue]) -> bool {
     let mut pairs = scenario.factors.iter().zip(values);
     pairs.all(|(factor, value)| configuration.values.get(&factor.name) == Some(&value.name))
@@ -161,7 +159,6 @@ impl<'e> Study<'e> {
         format!("e{}-{}", self.number, self.scenario.name)
     }
 
-    /// The main metric, if the scenario has any.
     pub(crate) fn main(&self) -> Option<Metric> {
         self.metrics.first().copied()
     }
@@ -267,13 +264,27 @@ impl MeasuredConfiguration<'_> {
         do_same_work(self.target, other.target)
     }
 
+    /// A metric of this one and of the other in each round in which both have one that is used.
+    pub(crate) fn pairs(
+        &self,
+        base: &MeasuredConfiguration<'_>,
+        metric: Metric,
+        is_used: impl Fn(&Measurement) -> bool,
+    ) -> Vec<(f64, f64)> {
+        let pairs = self.measurements.iter().filter_map(|(repeat, ours)| {
+            let theirs = base.measurements.get(repeat)?;
+            let is_used = is_used(ours) && is_used(theirs);
+            is_used.then_some((metric.of(*ours)?, metric.of(*theirs)?))
+        });
+        pairs.collect()
+    }
+
     /// A metric of each repeat, in the unit of the record.
     pub(crate) fn samples(&self, metric: Metric) -> Vec<f64> {
         let values = self.measurements.values();
         values.filter_map(|measurement| metric.of(*measurement)).collect()
     }
 
-    /// Their spread, if there are any.
     pub(crate) fn spread(&self, metric: Metric) -> Option<Spread> {
         Spread::of(&self.samples(metric))
     }
@@ -299,7 +310,6 @@ impl MeasuredConfiguration<'_> {
     }
 }
 
-/// Whether two targets do the same work.
 pub(crate) fn do_same_work(target: &TargetDescription, other: &TargetDescription) -> bool {
     (&target.serves, &target.scheme) == (&other.serves, &other.scheme)
 }

@@ -233,12 +233,7 @@ fn gain(
 ) -> Cell {
     let is_used =
         |it: &Measurement| is_quiet(it) && !(metric.depends_on_load() && it.noise.is_shared);
-    let pairs = entry.measurements.iter().filter_map(|(repeat, ours)| {
-        let theirs = base.measurements.get(repeat)?;
-        let is_used = is_used(ours) && is_used(theirs);
-        is_used.then_some((metric.of(*ours)?, metric.of(*theirs)?))
-    });
-    let effect = effect_of_pairs(metric, &pairs.collect::<Vec<_>>());
+    let effect = effect_of_pairs(metric, &entry.pairs(base, metric, is_used));
     Cell::maybe(effect.map(|effect| in_cell(&effect, metric)))
 }
 

@@ -36,7 +36,6 @@ pub(crate) struct Bar {
 /// From a bar to the next.
 const STEP: f64 = 24.0;
 
-/// How thick a bar is.
 const THICK: f64 = 14.0;
 
 /// A heading with what is below it.
@@ -53,7 +52,6 @@ impl Bars {
 
 /// The edges that all panels have in common, so that their bars can be compared.
 struct Edges {
-    /// The width of a panel.
     width: f64,
     /// The beginning of bars, and how long the longest may be.
     left: f64,

@@ -75,7 +75,6 @@ pub(crate) fn client_load(record: &LoadRecord) -> Option<String> {
     })
 }
 
-/// A part of a transaction that is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransactionPart {
     pub(crate) name: &'static str,

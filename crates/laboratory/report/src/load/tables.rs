@@ -26,7 +26,6 @@ pub(crate) fn failed_share(counts: measure::record::TransactionCounts) -> Percen
     Percentage { part: counts.failed, whole: counts.attempted }
 }
 
-/// A column of a spread, with its name.
 type SpreadColumn = (&'static str, fn(&Spread) -> f64);
 
 const SPREAD: [SpreadColumn; 4] = [
