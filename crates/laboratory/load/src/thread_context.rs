@@ -133,11 +133,6 @@ impl ThreadContext {
         shown.succeeded.store(succeeded, Relaxed);
     }
 
-    /// Whether the run was stopped.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.common.is_stopped()
-    }
-
     /// This thread has failed: the load ends, and nothing more comes from here.
     pub(crate) fn abort(&self) {
         self.common.stop();

@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use load::observe::records::{self, ALERT, HANDSHAKE, RecordBytesFault, SERVER_HELLO};
 use measure::probe::{Trouble, TroubleKind};
 
-use crate::reach::{ReachedAddress, trouble};
+use crate::reach::{ReachedAddress, malformed, trouble};
 use crate::registry::{SIGNATURES, SUITES_12, name, told};
 
 const CERTIFICATE: u8 = 11;
@@ -131,17 +131,13 @@ pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswe
     }
 }
 
-fn malformed(text: impl Into<String>) -> Trouble {
-    trouble(TroubleKind::Malformed, text)
-}
-
 /// The answer, if all of it is there.
 fn read(received: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
     let (mut rest, mut messages) = (received, Vec::new());
     loop {
         match records::next(rest) {
             Err(RecordBytesFault::NotTls) => return not_tls(received, rest),
-            Err(fault) => return Err(malformed(fault.to_string())),
+            Err(fault) => return Err(malformed(fault)),
             Ok(None) => break,
             Ok(Some((ALERT, &[FATAL, description], _))) => {
                 return Ok(Some(HelloAnswer::Alert(description)));

@@ -13,8 +13,8 @@ use wire::text::is_control;
 
 use crate::certificate::facts;
 use crate::hello::{HelloAnswer, HelloChoice, RawHello};
-use crate::offers::{KINDS, OfferKind, Visit, malformed, offer};
-use crate::reach::trouble;
+use crate::offers::{KINDS, OfferKind, Visit, offer};
+use crate::reach::{malformed, trouble};
 use crate::registry::{GROUPS, RegisteredNumber, SUITES_12, SUITES_13, VERSIONS, name, numbers};
 use crate::resumption::{SessionWay, found};
 
@@ -187,7 +187,7 @@ impl Visit<'_> {
     fn client(&self, kind: &OfferKind) -> ClientReport {
         let mut client = ClientReport { kind: kind.name.to_owned(), ..ClientReport::default() };
         let seen = Observer::new(&kind.offer(self.options))
-            .map_err(|fault| malformed(&fault))
+            .map_err(malformed)
             .and_then(|observer| self.reach.again(|| self.converse(self.reach, &observer)));
         match seen {
             Err(trouble) => client.trouble = Some(trouble),

@@ -1,17 +1,16 @@
 //! The offers of each kind of client, and how an address is visited with one.
 
 use std::cell::Cell;
-use std::fmt::Display;
 use std::time::Duration;
 
 use load::observe::{Observed, ObservedConversation, ObservingClient};
 use load::plan::{Group, Handshake, PlannedTls, Signature, Suite, Verification, Versions};
-use measure::probe::{End, Trouble, TroubleKind};
+use measure::probe::{End, Trouble};
 use wire::starttls::Dialect;
 
 use crate::certificate::CertificateExpectation;
 use crate::options::ProbeOptions;
-use crate::reach::{ReachedAddress, trouble};
+use crate::reach::ReachedAddress;
 
 /// A kind of client: its name in documents, and what it offers.
 pub(crate) struct OfferKind {
@@ -135,10 +134,6 @@ pub(crate) struct Visit<'v> {
 /// it has not come before: tickets take one round trip.
 const LINGER_HANDSHAKES: u32 = 3;
 const LINGER_MIN: Duration = Duration::from_millis(50);
-
-pub(crate) fn malformed(text: &impl Display) -> Trouble {
-    trouble(TroubleKind::Malformed, text.to_string())
-}
 
 impl Visit<'_> {
     /// A connection without a request, to its end.

@@ -2,6 +2,7 @@
 //! together with another.
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -306,6 +307,11 @@ fn is_timeout(error: &io::Error) -> bool {
 
 pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
     Trouble { kind, text: text.into() }
+}
+
+/// An answer that makes no sense.
+pub(crate) fn malformed(text: impl Display) -> Trouble {
+    trouble(TroubleKind::Malformed, text.to_string())
 }
 
 impl TimedStream<'_> {

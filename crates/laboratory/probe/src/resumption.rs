@@ -8,8 +8,8 @@ use measure::probe::{
 
 use crate::hello;
 use crate::hello::HelloAnswer;
-use crate::offers::{Visit, malformed, offer};
-use crate::reach::{ReachedAddress, trouble};
+use crate::offers::{Visit, offer};
+use crate::reach::{ReachedAddress, malformed, trouble};
 
 /// Findings of one kind at one address.
 pub(crate) struct ResumptionFindings {
@@ -115,7 +115,7 @@ struct Attempts<'v> {
 impl Attempts<'_> {
     fn all(&mut self) -> Result<(), Trouble> {
         let tls = offer(handshake(self.kind), self.visit.options);
-        let client = ObservingClient::new(&tls).map_err(|fault| malformed(&fault))?;
+        let client = ObservingClient::new(&tls).map_err(malformed)?;
         for _ in 0..self.visit.attempts {
             if self.kind == Resumes::Psk || !client.has_session() {
                 self.begin(&client)?;
@@ -150,7 +150,7 @@ impl Attempts<'_> {
         if seen.offered != Some(handshake(self.kind)) {
             // Such as a ticket of length 0, or one that has expired at once.
             let text = format!("its {} is not one to offer", noun(self.kind));
-            return Err(trouble(TroubleKind::Malformed, text));
+            return Err(malformed(text));
         }
         self.found.offered += 1;
         if seen.resumed {

@@ -125,11 +125,6 @@ mod tests {
         assert_eq!(shown("762 µs, 1.2 MiB/s; 3 s"), "762~µs, 1.2~MiB/s; 3~s");
         assert_eq!(shown("4 seconds, x s, 5 "), "4 seconds, x s, 5 ");
     }
-}
-
-#[cfg(test)]
-mod shell_tests {
-    use super::*;
 
     fn words(text: &[&str]) -> Vec<String> {
         text.iter().map(|word| (*word).to_owned()).collect()
@@ -149,11 +144,6 @@ mod shell_tests {
         assert_eq!(lines, [r"lariat-lab load --quiet \", "    --rate 500"]);
         assert!(command_lines(&[], 19).is_empty());
     }
-}
-
-#[cfg(test)]
-mod sanitize_tests {
-    use super::*;
 
     #[test]
     fn terminals_get_no_control_characters() {

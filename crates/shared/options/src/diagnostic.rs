@@ -437,12 +437,4 @@ mod tests {
         rendered("a", Spot::File(7..9));
         rendered("ä", Spot::File(1..2));
     }
-
-    #[test]
-    fn nearest_names() {
-        let names = ["listen", "tls", "accept-proxy"];
-        assert_eq!(nearest("lisen", names), Some("listen"));
-        assert_eq!(nearest("TLS", names), Some("tls"));
-        assert_eq!(nearest("qqq", names), None);
-    }
 }

@@ -5,7 +5,7 @@ use sys::process;
 
 use super::files::{Files, content};
 use super::url::Url;
-use super::value::{Kinds, OrNone, unique};
+use super::value::{OrNone, unique};
 use super::written::{WrittenLoad, WrittenTls, is_of_tls};
 use crate::plan::{
     Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Verify, Versions,
@@ -14,10 +14,10 @@ use crate::plan::{
 pub(crate) fn offer(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> PlannedTls {
     let tls = &load.tls;
     let listed = unique(&tls.signatures.elements().concat());
-    let kinds = load.clients.handshake.value.unwrap_or(Kinds::Mixed);
-    let fitting = versions(tls, kinds, &listed);
+    let kind = load.clients.handshake.value.flatten();
+    let fitting = versions(tls, kind, &listed);
     let versions = fitting.unwrap_or(Versions::Both);
-    let handshakes = handshakes(load, kinds, versions);
+    let handshakes = handshakes(load, kind, versions);
     let reach = Reach::of(&handshakes, versions);
     check_resumption(tls, &handshakes, reach);
     let signatures = or_fitting(&listed, &Signature::ALL, |_| true);
@@ -120,7 +120,11 @@ impl Reach {
 
 /// The versions that were asked for; else those that the lists leave, and of them the one that
 /// the kind of handshake needs. `None` = the lists leave none.
-fn versions(tls: &WrittenTls<'_>, kinds: Kinds, signatures: &[Signature]) -> Option<Versions> {
+fn versions(
+    tls: &WrittenTls<'_>,
+    kind: Option<Handshake>,
+    signatures: &[Signature],
+) -> Option<Versions> {
     if let Some(versions) = tls.tls.given() {
         return Some(*versions);
     }
@@ -130,9 +134,9 @@ fn versions(tls: &WrittenTls<'_>, kinds: Kinds, signatures: &[Signature]) -> Opt
         tls13: allow(tls.suites.elements(), Suite::is_tls13) && allow(signatures, signs_in_tls13),
     };
     let left = of_lists.versions()?;
-    Some(match (kinds, left) {
-        (Kinds::Only(Handshake::SessionId | Handshake::Ticket), Versions::Both) => Versions::Tls12,
-        (Kinds::Only(Handshake::Psk), Versions::Both) => Versions::Tls13,
+    Some(match (kind, left) {
+        (Some(Handshake::SessionId | Handshake::Ticket), Versions::Both) => Versions::Tls12,
+        (Some(Handshake::Psk), Versions::Both) => Versions::Tls13,
         _ => left,
     })
 }
@@ -153,14 +157,19 @@ fn signs_in_tls13(signature: Signature) -> bool {
 
 const LEAVE_ONE: &str = "--tickets on, --session-ids on or --tls 1.3";
 
-fn handshakes(load: &WrittenLoad<'_>, kinds: Kinds, versions: Versions) -> Vec<Handshake> {
+/// The one kind that is wanted; without one, full handshakes and every kind of resumption.
+fn handshakes(
+    load: &WrittenLoad<'_>,
+    kind: Option<Handshake>,
+    versions: Versions,
+) -> Vec<Handshake> {
     let reach = Reach::of_versions(versions);
-    match kinds {
-        Kinds::Only(kind) => {
+    match kind {
+        Some(kind) => {
             check_kind(load, kind, reach);
             vec![kind]
         }
-        Kinds::Mixed => {
+        None => {
             let mut kinds = vec![Handshake::Full];
             let may = [
                 (reach.tls12 && load.tls.session_ids.is_on(), Handshake::SessionId),

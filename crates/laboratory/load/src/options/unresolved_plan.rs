@@ -10,7 +10,7 @@ use super::arriving::{Arriving, arriving};
 use super::files::Files;
 use super::limit::Search;
 use super::url::Url;
-use super::value::{Kinds, OrNone, Times, unique};
+use super::value::{OrNone, Times, unique};
 use super::written::WrittenLoad;
 use super::{request, tls};
 use crate::plan::{
@@ -209,7 +209,7 @@ fn check(load: &WrittenLoad<'_>, url: &Url, allowed_cpus: &[u16]) {
 
 /// Whether all handshakes are full, so that no session is resumed.
 fn is_full(load: &WrittenLoad<'_>) -> bool {
-    load.clients.handshake.value == Some(Kinds::Only(Handshake::Full))
+    load.clients.handshake.value == Some(Some(Handshake::Full))
 }
 
 /// Refuses sessions that would never be resumed.
@@ -573,17 +573,6 @@ mod tests {
             let plan = planned(&format!("--handshake mixed {flags}"));
             assert_eq!(plan.tls.unwrap().handshakes, kinds, "{flags}");
         }
-    }
-
-    #[test]
-    fn suites_groups_and_signatures_belong_to_versions() {
-        let tls = planned("--tls 1.2 --signatures rsa").tls.unwrap();
-        assert!(tls.suites.iter().all(|suite| suite.name().contains("_RSA_")));
-        assert_eq!(tls.suites.len(), 3);
-        assert!(!tls.groups.contains(&Group::X25519MlKem768));
-        let ecdsa = planned("--signatures ecdsa").tls.unwrap();
-        assert_eq!(ecdsa.suites.len(), 6);
-        assert_eq!(planned("--tls 1.3").tls.unwrap().suites.len(), 3);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use measure::choice::Handshake;
 use options::{Problem, quantity};
 use sys::socket::Zoned;
 use wire::address::{Address, Endpoint};
@@ -30,25 +29,6 @@ impl Times {
 pub enum OrNone<T> {
     Nothing,
     This(T),
-}
-
-/// The kinds of handshake that are wanted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kinds {
-    Only(Handshake),
-    /// Full and every kind of resumption in turn.
-    Mixed,
-}
-
-impl Kinds {
-    pub const NAMED: &[(&str, Self)] = &[
-        ("full", Self::Only(Handshake::Full)),
-        ("session-id", Self::Only(Handshake::SessionId)),
-        ("ticket", Self::Only(Handshake::Ticket)),
-        ("psk", Self::Only(Handshake::Psk)),
-        ("any", Self::Only(Handshake::Any)),
-        ("mixed", Self::Mixed),
-    ];
 }
 
 /// A rate that rises or falls evenly.

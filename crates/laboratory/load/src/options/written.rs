@@ -14,10 +14,10 @@ use wire::starttls::Dialect;
 
 use super::limit::{self, CapacityLimit};
 use super::url::Url;
-use super::value::{self, Kinds, OrNone, Ramp, Times};
+use super::value::{self, OrNone, Ramp, Times};
 use crate::plan::{
-    ClientSelection, ConnectionEnding, Group, ProxyVersion, Signature, Spacing, Suite, Verify,
-    Versions,
+    ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
+    Verify, Versions,
 };
 
 section! {
@@ -163,8 +163,14 @@ section! {
         /// The kind of handshake. With `session-id` and `ticket` (TLS 1.2) and `psk` (TLS 1.3) the
         /// first handshake of a session is full and all others must resume it. `any` resumes
         /// whatever the server gave. `mixed` gives each client another kind in turn.
-        handshake: Kinds = choice!(of Kinds: Kinds::NAMED).default("full")
-            .example(r#"handshake = "session-id""#),
+        handshake: Option<Handshake> = choice![
+            "full" => Some(Handshake::Full),
+            "session-id" => Some(Handshake::SessionId),
+            "ticket" => Some(Handshake::Ticket),
+            "psk" => Some(Handshake::Psk),
+            "any" => Some(Handshake::Any),
+            "mixed" => None,
+        ].default("full").example(r#"handshake = "session-id""#),
         /// Requests with one session: its handshake is full, the others resume it, then the client
         /// begins anew. With 4, three of four handshakes are resumed.
         requests_per_session: Option<Times> = parsed_by(Kind::Text("N|unlimited"), value::times)

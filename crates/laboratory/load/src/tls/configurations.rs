@@ -225,7 +225,9 @@ fn verifier(
 ) -> Result<PlanVerifier, TlsFault> {
     let check = match &tls.verification {
         Verification::Off => ChainCheck::Off,
-        Verification::These(pem) => ChainCheck::These(certificates(pem)?),
+        Verification::These(pem) => {
+            ChainCheck::These(certificates(pem).map_err(TlsFault::Authority)?)
+        }
         Verification::Signature => ChainCheck::Signature,
         Verification::Authority(pem) => ChainCheck::Chain(chain_verifier(pem, provider)?),
     };
@@ -237,13 +239,12 @@ fn verifier(
     })
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
+/// The certificates of a PEM file, or the fault of the file.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let all = all.map_err(|error| TlsFault::Authority(error.to_string()))?;
-    if all.is_empty() {
-        Err(TlsFault::Authority("there is no certificate in it".to_owned()))
-    } else {
-        Ok(all)
+    match all {
+        Ok(all) if all.is_empty() => Err("there is no certificate in it".to_owned()),
+        all => all.map_err(|error| error.to_string()),
     }
 }
 
@@ -253,7 +254,7 @@ fn chain_verifier(
 ) -> Result<Arc<WebPkiServerVerifier>, TlsFault> {
     let fault = |error: &dyn std::fmt::Display| TlsFault::Authority(error.to_string());
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(pem)? {
+    for certificate in certificates(pem).map_err(TlsFault::Authority)? {
         roots.add(certificate).map_err(|error| fault(&error))?;
     }
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
@@ -264,15 +265,9 @@ fn chain_verifier(
 type CertificateWithKey = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn read_certificate(certificate: &OwnCertificate) -> Result<CertificateWithKey, TlsFault> {
-    let fault = |what: &str, error: &dyn std::fmt::Display| {
-        TlsFault::ClientCertificate(format!("{what}: {error}"))
-    };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate.chain_pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| fault("the chain", &error))?;
-    if chain.is_empty() {
-        return Err(fault("the chain", &"there is no certificate in it"));
-    }
+    let fault = TlsFault::ClientCertificate;
+    let chain = certificates(&certificate.chain_pem);
+    let chain = chain.map_err(|error| fault(format!("the chain: {error}")))?;
     let key = PrivateKeyDer::from_pem_slice(&certificate.key_pem);
-    Ok((chain, key.map_err(|error| fault("the key", &error))?))
+    Ok((chain, key.map_err(|error| fault(format!("the key: {error}")))?))
 }
