@@ -17,6 +17,7 @@ use crate::document::{
     section,
 };
 use crate::host;
+use crate::words::joined;
 
 use comparison::SIGNS;
 use plots::{Palette, courses, plot};
@@ -240,7 +241,7 @@ fn how(experiment: &Experiment, number: usize) -> ReportBlock {
         1 => "Host and targets".to_owned(),
         _ => format!("Host and targets of record {number}"),
     };
-    let cpus = |cpus: &[u16]| cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let cpus = |cpus: &[u16]| joined(cpus.iter().map(u16::to_string), ", ");
     let (server, client) = (cpus(&plan.placement.server), cpus(&plan.placement.client));
     let tool = &plan.tool;
     let facts = vec![

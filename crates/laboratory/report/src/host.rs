@@ -9,6 +9,7 @@ use measure::record::Host;
 use crate::document::{
     Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportTable, SectionKind, section,
 };
+use crate::words::joined;
 
 pub fn document(report: &HostReport) -> ReportDocument {
     ReportDocument {
@@ -113,8 +114,7 @@ fn threads(members: &[&Core]) -> String {
     }
     let core = |number: &u32| {
         let of = members.iter().filter(|core| core.core == *number);
-        let cpus: Vec<_> = of.map(|core| core.cpu.to_string()).collect();
-        cpus.join("+")
+        joined(of.map(|core| core.cpu.to_string()), "+")
     };
     let cores: Vec<_> = cores.iter().map(core).collect();
     format!("; threads of one core: {}", cores.join(" "))
@@ -127,7 +127,7 @@ fn ranges(numbers: &[u16]) -> String {
         [first, .., last] => format!("{first}-{last}"),
         [] => String::new(),
     };
-    ranges.map(range).collect::<Vec<_>>().join(", ")
+    joined(ranges.map(range), ", ")
 }
 
 /// An operation with its algorithm, and on how many bytes.

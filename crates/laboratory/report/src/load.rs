@@ -17,7 +17,7 @@ use crate::document::{
     ReportTable, ReportWarning, SectionKind, Sheet, section,
 };
 use crate::host;
-use crate::words::{listed, titled};
+use crate::words::{joined, listed, titled};
 
 use charts::{along_time, percentiles};
 use reading::{
@@ -443,7 +443,7 @@ fn client(record: &LoadRecord) -> String {
     let cpu = cpu.map(|ns| format!("{} of CPU per transaction", Nanoseconds(ns)));
     let memory = ByteCount(record.client.resident_bytes_max);
     let parts = [cpu, client_load(record), Some(format!("{memory} of memory at most"))];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    joined(parts.into_iter().flatten(), ", ")
 }
 
 fn lag(record: &LoadRecord) -> String {

@@ -12,6 +12,7 @@ use crate::document::{
     Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable, SectionKind,
     section,
 };
+use crate::words::joined;
 
 pub fn document(report: &ProbeReport) -> ReportDocument {
     let hosts = report.hosts.join(", ");
@@ -205,8 +206,7 @@ fn node(node: &NodeReport, now_s: u64) -> ReportBlock {
 }
 
 fn spoken(node: &NodeReport) -> String {
-    let names: Vec<_> = node.spoken().map(|version| version.name.as_str()).collect();
-    names.join(", ")
+    joined(node.spoken().map(|version| version.name.as_str()), ", ")
 }
 
 fn facts(node: &NodeReport) -> Vec<ReportFact> {

@@ -4,7 +4,7 @@ use crate::document::{
     ListItem, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable, ReportWarning,
     SectionKind, TableRow,
 };
-use crate::words::{command_lines, sanitized, with_units_held};
+use crate::words::{command_lines, joined, sanitized, with_units_held};
 
 const GAP: &str = "  ";
 
@@ -19,8 +19,7 @@ impl ReportDocument {
     pub fn text(&self, width: usize, colour: bool) -> String {
         let look = Look { width, colour };
         let parts = self.blocks.iter().map(|block| look.block("", block));
-        let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
-        parts.join("\n")
+        joined(parts.filter(|part| !part.is_empty()), "\n")
     }
 }
 

@@ -20,9 +20,15 @@ pub(crate) fn listed(names: &[String]) -> String {
 }
 
 /// The parts that are not empty, with a separator between them.
-pub(crate) fn joined<S: AsRef<str>>(parts: &[S], separator: &str) -> String {
-    let filled = parts.iter().map(AsRef::as_ref).filter(|part| !part.is_empty());
-    filled.collect::<Vec<_>>().join(separator)
+pub(crate) fn joined<S: AsRef<str>>(parts: impl IntoIterator<Item = S>, separator: &str) -> String {
+    let mut text = String::new();
+    for part in parts.into_iter().filter(|part| !part.as_ref().is_empty()) {
+        if !text.is_empty() {
+            text += separator;
+        }
+        text += part.as_ref();
+    }
+    text
 }
 
 /// Characters that may stand in an id, and in the name of a file on any system: letters, digits and
@@ -32,7 +38,7 @@ pub(crate) fn id_part(text: &str) -> String {
         if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }
     };
     let text: String = text.chars().map(letter).collect();
-    joined(&text.split('-').collect::<Vec<_>>(), "-")
+    joined(text.split('-'), "-")
 }
 
 /// Without a line break between a number and its unit.

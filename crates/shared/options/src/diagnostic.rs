@@ -164,11 +164,6 @@ impl<'a> Report<'a> {
         self.say(Severity::Error, spot, None, problem);
     }
 
-    /// Notes a warning about a key.
-    pub fn warn(&self, spot: &Spot, key: &str, problem: Problem) {
-        self.say(Severity::Warning, spot, Some(key), problem);
-    }
-
     /// Notes something about a key; `None` = the message names what it is about.
     pub fn say(&self, severity: Severity, spot: &Spot, key: Option<&str>, problem: Problem) {
         let subject = match spot {

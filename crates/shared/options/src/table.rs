@@ -134,7 +134,6 @@ impl Table {
         for (index, key) in self.keys.iter().enumerate() {
             let (path, parent) = (key.path, key.parent());
             let earlier = &self.keys[..index];
-            let table = earlier.iter().find(|one| one.path == parent);
             let (excluded, _) = key.excludes;
             let is_sibling = |name: &str| self.children(parent).any(|one| one.name() == name);
             let mut related = [key.requires, excluded, key.replaces].concat();
@@ -143,7 +142,6 @@ impl Table {
             let has_example = !key.example.is_empty();
             for (is_wrong, fault) in [
                 (earlier.iter().any(|one| one.path == path), "stands twice"),
-                (!parent.is_empty() && table.is_none(), "is in no table"),
                 (
                     key.flag.is_some() && earlier.iter().any(|one| one.flag == key.flag),
                     "has a flag of another",

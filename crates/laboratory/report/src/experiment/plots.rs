@@ -173,10 +173,10 @@ fn title(study: &Study<'_>, metric: Metric) -> String {
 
 fn description(study: &Study<'_>, metric: Metric) -> String {
     let medians = study.entries().filter_map(|(combination, entry)| {
-        let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
+        let name = combination.named(entry);
         Some(format!("{name}: {}.", metric.amount(entry.spread(metric)?.median)))
     });
-    medians.collect::<Vec<_>>().join(" ")
+    joined(medians, " ")
 }
 
 fn lines(study: &Study<'_>, main: Metric, palette: Palette<'_>) -> Option<Chart> {
@@ -276,7 +276,7 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     let course = |(combination, entry): (&Combination<'_>, &MeasuredConfiguration<'_>)| {
         let measurement = middle(entry, study.main()?)?;
         let timeline = Timeline::from(measurement).while_attempted();
-        let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
+        let name = combination.named(entry);
         // Without rates that rise, it is about what happened to the server.
         let (what, chart) = match measurement.read_offs {
             Some(_) => ("transactions and response time", along_time(timeline)?),
@@ -306,7 +306,7 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
             let samples = timeline.samples(metric, SAMPLES_MAX).into_iter();
             samples.map(move |sample| (sample.at_s, sample.value * scale))
         };
-        let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
+        let name = combination.named(entry);
         let shape = SeriesShape::Line(palette.dashes(entry.target));
         let line = |name: &str| Series::new(name, palette.colour(entry.target), shape);
         let share = 100.0 / capacity;

@@ -9,6 +9,8 @@ use measure::experiment::{
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
+use crate::words::{joined, titled};
+
 /// A scenario with all its measurements.
 #[derive(Debug)]
 pub(crate) struct Study<'e> {
@@ -163,6 +165,11 @@ impl<'e> Study<'e> {
         self.metrics.first().copied()
     }
 
+    /// A metric's name, with a capital letter.
+    pub(crate) fn titled(&self, metric: Metric) -> String {
+        titled(&metric.title(&self.scenario.operation))
+    }
+
     /// All cells, with the combination that they stand in.
     pub(crate) fn entries(
         &self,
@@ -207,6 +214,11 @@ impl<'e> Combination<'e> {
         self.titles(self.values.len())
     }
 
+    /// A target's name with these titles.
+    pub(crate) fn named(&self, entry: &MeasuredConfiguration<'_>) -> String {
+        joined([entry.target.name.clone(), self.title()], ", ")
+    }
+
     /// The titles of the values of all factors but the last; empty where there is one.
     pub(crate) fn outer_title(&self) -> String {
         self.titles(self.values.len().saturating_sub(1))
@@ -219,7 +231,7 @@ impl<'e> Combination<'e> {
             let is_bare = !value.title.contains(char::is_alphabetic);
             if is_bare { format!("{} {}", factor.title, value.title) } else { value.title.clone() }
         });
-        titles.collect::<Vec<_>>().join(", ")
+        joined(titles, ", ")
     }
 
     /// The names of the values of all factors but the last.
@@ -238,7 +250,7 @@ impl<'e> Combination<'e> {
     /// The names of its values, for ids.
     pub(crate) fn id(&self) -> String {
         let names = self.values.iter().map(|value| value.name.as_str());
-        names.collect::<Vec<_>>().join("-")
+        joined(names, "-")
     }
 
     /// The one that this one is compared with; `None` = it is that one itself.

@@ -90,7 +90,7 @@ impl Edges {
         let name = cut(&bar.name, self.left - 10.0);
         let mut shapes = vec![text("name end", (start - 8.0, baseline), &name)];
         let Some((value, least, greatest)) = bar.value else {
-            let whole = joined(&[&bar.text, &bar.beside], ": ");
+            let whole = joined([&bar.text, &bar.beside], ": ");
             let words = reason(bar, &whole, self.width - self.left);
             let shown = text("tick", (start, baseline), &words);
             shapes.push(shown.child(element("title").text(whole)));

@@ -15,6 +15,7 @@ use super::time_series::{SeriesSample, Timeline, smoothed};
 use crate::figure::{
     Axis, AxisStretch, AxisUnit, Callout, Chart, LOOKS, Panel, Series, SeriesShape,
 };
+use crate::words::joined;
 
 /// As many samples as can be distinguished in a panel.
 pub(crate) const SAMPLES_MAX: usize = 240;
@@ -248,8 +249,7 @@ fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Chart> {
     let nines = curves.iter().map(|curve| curve.nines).fold(NINES_MIN, f64::max);
     let values = curves.iter().flat_map(|curve| &curve.series.points);
     let y = Axis::durations(axis, values.map(|point| point.1));
-    let texts: Vec<&str> = curves.iter().map(|curve| curve.text.as_str()).collect();
-    let description = texts.join(" ");
+    let description = joined(curves.iter().map(|curve| curve.text.as_str()), " ");
     let series: Vec<Series> = curves.into_iter().map(|curve| curve.series).collect();
     if series.iter().all(|series| series.points.is_empty()) {
         return None;
