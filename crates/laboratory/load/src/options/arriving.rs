@@ -30,10 +30,8 @@ const PRECISION_DEFAULT: f64 = 0.05;
 pub(crate) fn arriving(load: &WrittenLoad<'_>) -> Arriving {
     check(load);
     let arrival = &load.arrival;
-    let duration = arrival.duration.given().copied().unwrap_or(match arrival.count.given() {
-        Some(_) => COUNTED_DURATION_MAX,
-        None => DURATION_DEFAULT,
-    });
+    let default = if arrival.count.is_written() { COUNTED_DURATION_MAX } else { DURATION_DEFAULT };
+    let duration = arrival.duration.given().copied().unwrap_or(default);
     let step = arrival.step_duration.given().copied().unwrap_or(STEP_DURATION_DEFAULT);
     let search = load.search.find_capacity.is_on().then(|| search(load, step));
     let rate = arrival.rate.given();

@@ -226,7 +226,7 @@ fn check_sessions(load: &WrittenLoad<'_>) {
         );
     } else if *per_session == 1 {
         key.refuse("a session for one request is never resumed", "2 or more, or --handshake full");
-    } else if !on_connection.value.and_then(Times::bound).is_some_and(|few| few < *per_session) {
+    } else if on_connection.value.and_then(Times::bound).is_none_or(|many| many >= *per_session) {
         on_connection.refuse(
             format!(
                 "all {per_session} requests of a session fit on one connection: none is resumed"

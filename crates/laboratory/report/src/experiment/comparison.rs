@@ -101,10 +101,10 @@ pub(crate) fn compare(
     let found = compare_by(entry, base, metric, |is_used| {
         effect_of_pairs(metric, &entry.pairs(base, metric, is_used))
     });
-    found.map(|found| match entry.does_same_work(base) {
-        true => found,
-        false => Comparison { verdict: ComparisonVerdict::OtherWork, ..found },
-    })
+    if entry.does_same_work(base) {
+        return found;
+    }
+    found.map(|found| Comparison { verdict: ComparisonVerdict::OtherWork, ..found })
 }
 
 /// The same of two runs.

@@ -174,7 +174,7 @@ fn cell(
         return Cell::from(NONE);
     };
     let id = [&study.anchor(), &combination.id(), &entry.target.name, metric.id()];
-    let id = joined(&id, "-").replace(char::is_whitespace, "-");
+    let id = joined(id, "-").replace(char::is_whitespace, "-");
     let mut notes = Vec::new();
     if spread.count > 1 {
         let (least, most) = (metric.number(spread.min), metric.number(spread.max));
