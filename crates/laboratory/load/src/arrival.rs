@@ -247,13 +247,6 @@ mod tests {
     }
 
     #[test]
-    fn an_even_rate_is_evenly_spaced() {
-        let arrival = open(vec![stretch(1.0, 3.0, 3.0)], Spacing::Constant);
-        let found = instants(&arrival, Duration::ZERO, 0, 1);
-        assert_eq!(found, [0, 333_333_333, 666_666_667]);
-    }
-
-    #[test]
     fn the_warm_up_has_the_first_rate() {
         let arrival = open(vec![stretch(1.0, 2.0, 6.0)], Spacing::Constant);
         let found = instants(&arrival, Duration::from_secs(1), 0, 1);
@@ -288,13 +281,6 @@ mod tests {
         assert_eq!(found, [1_000_000_000, 1_500_000_000]);
         let nothing = open(vec![stretch(1.0, 0.0, 0.0)], Spacing::Poisson);
         assert!(instants(&nothing, Duration::ZERO, 0, 1).is_empty());
-    }
-
-    #[test]
-    fn closed_load_has_no_instants() {
-        let closed = ArrivalModel::Closed { connections: 4 };
-        let second = Duration::from_secs(1);
-        assert_eq!(ArrivalSchedule::new(&closed, second, second, 1, 1, (0, 1)).count(), 0);
     }
 
     /// Mean and variance of a Poisson process are both its rate; five standard errors are allowed,
@@ -353,18 +339,6 @@ mod tests {
         let arrival = open(vec![stretch(2.0, 8000.0, 8000.0)], Spacing::Poisson);
         let users = of(&arrival, 4, 0, 1).len() as f64;
         assert!((users - 4000.0).abs() < 5.0 * 4000f64.sqrt(), "{users}");
-    }
-
-    #[test]
-    fn waits_are_exponential() {
-        let mut chance = SplitMix::new(3, 0);
-        let waits: Vec<f64> = (0..100_000).map(|_| chance.exponential()).collect();
-        let longer = |limit: f64| waits.iter().filter(|wait| **wait > limit).count() as f64;
-        for limit in [0.1f64, 1.0, 3.0] {
-            let expected = (-limit).exp() * 1e5;
-            let error = expected.sqrt() * 5.0;
-            assert!((longer(limit) - expected).abs() < error, "{limit}");
-        }
     }
 
     fn rate() -> impl Strategy<Value = f64> {

@@ -34,7 +34,7 @@ impl Finder {
     /// The load to run next; `None` = the search is over.
     #[must_use]
     pub fn next_plan(&self) -> Option<LoadPlan> {
-        let is_stopped = self.whole.ending() == RunEnding::Interrupted;
+        let is_stopped = self.whole.ending == RunEnding::Interrupted;
         if is_stopped || self.points.len() >= RATES_MAX {
             return None;
         }
@@ -73,14 +73,13 @@ impl Finder {
         }
     }
 
-    /// Takes the outcome of a plan.
     pub fn take(&mut self, plan: &LoadPlan, outcome: LoadOutcome) {
         let quantile = self.search.limit.quantile();
         let point = RatePoint {
             offered_per_s: plan.arrival.first_per_s(),
             ..outcome.point_over(self.search.step, quantile)
         };
-        if outcome.ending() == RunEnding::Completed {
+        if outcome.ending == RunEnding::Completed {
             self.points.push(point);
         }
         self.whole.append(outcome, self.search.step, point);

@@ -371,7 +371,8 @@ fn failure(error: &Error, has_spoken: bool) -> TransactionFailure {
     }
 }
 
-fn certificate_failure(fault: &CertificateError) -> TransactionFailure {
+/// The fault of a certificate, of its chain, or of its owner.
+pub(crate) fn certificate_failure(fault: &CertificateError) -> TransactionFailure {
     use CertificateError as Fault;
     match fault {
         Fault::NotValidForName | Fault::NotValidForNameContext { .. } => {

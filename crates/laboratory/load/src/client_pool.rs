@@ -30,7 +30,6 @@ pub(crate) struct ClientPool {
 
 #[derive(Debug)]
 struct Arrivals {
-    /// Requests that each of them makes.
     requests_each: u32,
     /// The kinds of handshake that they want, in turn.
     kinds: Vec<Handshake>,
@@ -48,7 +47,6 @@ pub(crate) struct PooledClient {
     session_requests: u32,
     /// The key of its open connection.
     pub(crate) connection: Option<usize>,
-    /// Requests on that connection so far.
     connection_requests: u32,
     /// Requests that a client that arrived has yet to make.
     left: u32,

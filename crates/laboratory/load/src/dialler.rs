@@ -10,14 +10,14 @@ use std::time::Instant;
 use rustls::SignatureScheme;
 use sys::socket::PeerAddress;
 use wire::address::Address;
-use wire::proxy_header::{Addresses, HeaderV2, write_v1};
+use wire::proxy_header::Addresses;
 use wire::starttls::HostNames;
 
 use crate::channel::ClientChannel;
 use crate::client_pool::ClientPool;
 use crate::connection::{ClientConnection, dial_failure};
 use crate::failure::TransactionFailure;
-use crate::plan::{Handshake, LoadPlan, ProxyVersion};
+use crate::plan::{Handshake, LoadPlan, proxy_header};
 use crate::thread_context::ThreadContext;
 use crate::tls::configurations::{Configurations, TlsFault};
 use crate::transaction::Transaction;
@@ -119,19 +119,8 @@ impl Dialler {
     }
 
     fn preface(&self, fd: &impl AsFd, source: Option<IpAddr>, target: &Address) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let Some(version) = self.plan.proxy_header else {
-            return bytes;
-        };
-        let addresses = ends(fd, source, target);
-        match version {
-            ProxyVersion::V1 => write_v1(&addresses, &mut bytes),
-            ProxyVersion::V2 => {
-                let header = HeaderV2 { addresses, ..HeaderV2::default() };
-                header.write(&mut bytes).expect("addresses alone are far below the limit");
-            }
-        }
-        bytes
+        let version = self.plan.proxy_header;
+        version.map(|it| proxy_header(it, ends(fd, source, target))).unwrap_or_default()
     }
 
     /// The bytes' way for a client's next connection, and what is expected of it.

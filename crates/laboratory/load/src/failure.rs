@@ -64,7 +64,6 @@ failures! {
 }
 
 impl TransactionFailure {
-    /// The name in records.
     #[must_use]
     pub fn name(self) -> Cow<'static, str> {
         match self {

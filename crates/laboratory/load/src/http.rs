@@ -295,46 +295,4 @@ mod reply_tests {
         let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(17);
         assert_eq!(read(&interim, false).0, Err(MalformedReply));
     }
-
-    const REPLIES: &[&str] = &[
-        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nT: x\r\n\r\n",
-        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-        "HTTP/1.0 404 Not Found\r\nConnection: keep-alive\r\n\r\nuntil the end",
-    ];
-
-    /// A reply that is cut at these places.
-    fn cut(bytes: &[u8], lengths: &[usize]) -> (Result<ReplyProgress, MalformedReply>, u16, u64) {
-        let mut reply = ReplyReader::new(false);
-        let mut progress = Ok(ReplyProgress::Partial);
-        let mut rest = bytes;
-        let mut lengths = lengths.iter().copied().chain(std::iter::once(bytes.len()));
-        while !rest.is_empty() && progress.is_ok() {
-            let length = lengths.next().unwrap_or(rest.len()).clamp(1, rest.len());
-            let (piece, more) = rest.split_at(length);
-            progress = reply.take(piece);
-            rest = more;
-        }
-        match progress {
-            // Where a fault is found within a reply depends on the cut; that it is does not.
-            Err(fault) => (Err(fault), 0, 0),
-            progress => (progress, reply.status(), reply.body_bytes()),
-        }
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn altered_replies_read_the_same_however_they_are_cut(
-            which in 0..REPLIES.len(),
-            alterations in proptest::collection::vec((0usize..90, proptest::num::u8::ANY), 0..4),
-            lengths in proptest::collection::vec(1usize..20, 0..20),
-        ) {
-            let mut bytes = REPLIES[which].as_bytes().to_vec();
-            for (at, byte) in alterations {
-                let at = at % bytes.len();
-                bytes[at] = byte;
-            }
-            proptest::prop_assert_eq!(cut(&bytes, &lengths), cut(&bytes, &[]));
-        }
-    }
 }

@@ -12,17 +12,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustls::client::{
-    ClientConnection, ClientSessionStore, ResolvesClientCert, Resumption, Tls12ClientSessionValue,
-    Tls13ClientSessionValue,
-};
+use rustls::client::{ClientConnection, ResolvesClientCert, Tls12ClientSessionValue};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, Error, HandshakeKind, KeyLog, NamedGroup, SignatureScheme};
+use rustls::{ClientConfig, Error, HandshakeKind, KeyLog, SignatureScheme};
 use rustls_pki_types::ServerName;
 
 use crate::plan::{Handshake, PlannedTls};
-use crate::tls::configurations::{TlsFault, configuration, scheme_name, server_name};
+use crate::tls::configurations::{
+    TlsFault, configuration, group_name, scheme_name, server_name, suite_name,
+};
 use crate::tls::offered;
+use crate::tls::sessions::ThreadSessions;
 use crate::tls::verifier::Presented;
 
 use records::Ticket;
@@ -34,7 +34,9 @@ pub use measure::probe::End;
 pub struct ObservingClient {
     config: ClientConfig,
     name: ServerName<'static>,
-    sessions: Arc<SessionKeeper>,
+    sessions: Arc<ThreadSessions>,
+    /// The session of TLS 1.2 that the last connection offered.
+    offered: Mutex<Option<Tls12ClientSessionValue>>,
     seen: Arc<CallbackNotes>,
     presented: Arc<Presented>,
 }
@@ -47,7 +49,6 @@ struct CallbackNotes {
     certificate_asked: AtomicBool,
 }
 
-/// A stream with a time limit.
 pub trait TimeLimited: Read + Write {
     /// Makes reads and writes fail after this time, or after that which was set before, if that is
     /// shorter.
@@ -63,8 +64,6 @@ pub struct ObservedConversation<'a> {
     /// How long more is waited for: after our close_notify, or after the first bytes of a reply.
     pub linger: Duration,
 }
-
-/// How a server ended its stream.
 
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
@@ -85,11 +84,9 @@ pub struct Observed {
     pub hello: Vec<u8>,
     /// The kind of resumption that it offered.
     pub offered: Option<Handshake>,
-    /// Whether a session was resumed.
     pub resumed: bool,
     /// Whether a full handshake had a HelloRetryRequest.
     pub hello_retry: bool,
-    /// Whether the server asked for a certificate.
     pub certificate_asked: bool,
     /// The session id that the server gave (TLS 1.2); empty if none.
     pub session_id: Vec<u8>,
@@ -131,6 +128,9 @@ pub enum ObserveFault {
     Protocol(String),
 }
 
+/// The one client, whose turn it always is.
+const ONLY: usize = 0;
+
 /// Bytes of a handshake after which its server is left: 1 MiB. Chains are a few KiB.
 const HANDSHAKE_BYTES_MAX: usize = 1 << 20;
 /// Application data that is kept: no more is looked at.
@@ -147,7 +147,7 @@ impl ObservingClient {
     /// [`TlsFault`]: what is offered does not fit together, or a file in it cannot be used.
     pub fn new(tls: &PlannedTls) -> Result<Self, TlsFault> {
         let seen = Arc::new(CallbackNotes::default());
-        let sessions = Arc::new(SessionKeeper::default());
+        let sessions = Arc::new(ThreadSessions::new(1));
         let presented = Arc::new(Presented::with_staple());
         let kind = tls.handshakes.first().copied().unwrap_or(Handshake::Full);
         let mut config = configuration(tls, kind, &sessions, &presented)?;
@@ -155,20 +155,20 @@ impl ObservingClient {
         config.client_auth_cert_resolver =
             Arc::new(NotingResolver { inner, seen: Arc::clone(&seen) });
         config.key_log = Arc::clone(&seen) as _;
-        if kind == Handshake::Full {
-            config.resumption = Resumption::disabled();
-        }
-        Ok(Self { config, name: server_name(tls)?, sessions, seen, presented })
+        let offered = Mutex::default();
+        Ok(Self { config, name: server_name(tls)?, sessions, offered, seen, presented })
     }
 
     /// Drops what was given so far.
     pub fn forget(&self) {
-        self.sessions.forget();
+        self.sessions.forget(ONLY);
     }
 
     /// The next connection offers the TLS 1.2 session that the last one offered, once more.
     pub fn offer_again(&self) {
-        self.sessions.offer_again();
+        if let Some(offered) = locked(&self.offered).clone() {
+            self.sessions.keep_tls12(offered);
+        }
     }
 
     /// Whether the server asked for a certificate on the last connection, even if that came to
@@ -179,7 +179,7 @@ impl ObservingClient {
 
     /// Whether there is a session to offer.
     pub fn has_session(&self) -> bool {
-        self.sessions.has_any()
+        self.sessions.has_any(ONLY)
     }
 
     /// Makes a handshake over a stream whose reads and writes fail when its time is over, and goes
@@ -193,6 +193,7 @@ impl ObservingClient {
         conversation: ObservedConversation<'_>,
     ) -> Result<Observed, ObserveFault> {
         *locked(&self.seen.secret) = None;
+        *locked(&self.offered) = self.sessions.tls12();
         self.seen.certificate_asked.store(false, Relaxed);
         let _of_another_connection = (self.presented.take_scheme(), self.presented.take_staple());
         let mut config = self.config.clone();
@@ -213,24 +214,15 @@ impl ObservingClient {
 
     fn observed<S>(&self, talk: TalkInProgress<'_, S>) -> Observed {
         let TalkInProgress { connection, received, sent_hello, mut observed, .. } = talk;
-        let name = |text: &str| text.replace("TLS13_", "TLS_");
         observed.version = match connection.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_3) => "TLSv1.3".to_owned(),
             _ => "TLSv1.2".to_owned(),
         };
         let suite = connection.negotiated_cipher_suite();
-        observed.suite = suite
-            .map_or_else(String::new, |suite| name(suite.suite().as_str().unwrap_or_default()));
+        observed.suite = suite.map(|suite| suite_name(suite.suite())).unwrap_or_default();
         let group = connection.negotiated_key_exchange_group();
-        observed.group = group.map_or_else(String::new, |group| {
-            // The registry has this one in small letters.
-            match group.name().as_str() {
-                Some("X25519") => "x25519".to_owned(),
-                name => name.unwrap_or_default().to_owned(),
-            }
-        });
-        let scheme = self.presented.take_scheme();
-        observed.signature = scheme.map_or_else(String::new, scheme_name);
+        observed.group = group.map(|group| group_name(group.name())).unwrap_or_default();
+        observed.signature = self.presented.take_scheme().map(scheme_name).unwrap_or_default();
         let alpn = connection.alpn_protocol().unwrap_or_default();
         observed.alpn = String::from_utf8_lossy(alpn).into_owned();
         let chain = connection.peer_certificates().unwrap_or_default();
@@ -448,71 +440,5 @@ impl ResolvesClientCert for NotingResolver {
 
     fn has_certs(&self) -> bool {
         self.inner.has_certs()
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct SessionKeeper(Mutex<HeldSessions>);
-
-#[derive(Debug, Default)]
-struct HeldSessions {
-    tls12: Option<Box<Tls12ClientSessionValue>>,
-    tls13: Vec<Tls13ClientSessionValue>,
-    /// The one that was offered last.
-    offered: Option<Box<Tls12ClientSessionValue>>,
-}
-
-impl SessionKeeper {
-    fn lock(&self) -> MutexGuard<'_, HeldSessions> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn forget(&self) {
-        *self.lock() = HeldSessions::default();
-    }
-
-    pub(super) fn has_any(&self) -> bool {
-        let kept = self.lock();
-        kept.tls12.is_some() || !kept.tls13.is_empty()
-    }
-
-    pub(super) fn offer_again(&self) {
-        let mut kept = self.lock();
-        let offered = kept.offered.clone();
-        if offered.is_some() {
-            kept.tls12 = offered;
-        }
-    }
-}
-
-impl ClientSessionStore for SessionKeeper {
-    // The key share is the first group, always: a hint would change it.
-    fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
-
-    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
-        None
-    }
-
-    fn set_tls12_session(&self, _: ServerName<'static>, session: Tls12ClientSessionValue) {
-        self.lock().tls12 = Some(Box::new(session));
-    }
-
-    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        let mut kept = self.lock();
-        let session = kept.tls12.clone();
-        kept.offered.clone_from(&session);
-        session.map(|session| *session)
-    }
-
-    fn remove_tls12_session(&self, _: &ServerName<'static>) {
-        self.lock().tls12 = None;
-    }
-
-    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
-        self.lock().tls13.push(ticket);
-    }
-
-    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.lock().tls13.pop()
     }
 }

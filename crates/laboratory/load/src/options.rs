@@ -1,48 +1,44 @@
 //! The options of a load, and what they mean: one table, which makes the command line, the plan
 //! file, the help and the reference.
 //!
-//! [`asked::Options`] is what was asked for, [`unresolved_plan::UnresolvedPlan`] what it means
-//! without contradictions, and a [`crate::plan::LoadPlan`] is that with an address. Resolves no
-//! name.
+//! [`WrittenLoad`] is a load as it was written, [`UnresolvedPlan`] what it means without
+//! contradictions, and a [`crate::plan::LoadPlan`] is that with an address. Resolves no name.
 
 mod arriving;
-mod asked;
 mod files;
 pub mod limit;
 pub mod reference;
 mod request;
-pub mod rows;
 mod tls;
-pub mod unresolved_plan;
+mod unresolved_plan;
 pub mod url;
 pub mod value;
+pub mod written;
 
-use options::{Node, Report, Section};
+use options::{Node, Report};
 
-pub use asked::Options;
 pub use files::Files;
 pub use limit::{CapacityLimit, Search};
-pub use rows::TABLE;
 pub use unresolved_plan::UnresolvedPlan;
+pub use written::{TABLE, WrittenLoad};
 
-/// What was asked for, and the plan that it comes to. `allowed_cpus` are those that this program
-/// may run on. `None` = something is wrong, and all of it has been reported.
-pub fn read(
-    root: &Node,
+/// A load as it was written, and the plan that it comes to. `allowed_cpus` are those that this
+/// program may run on. `None` = something is wrong, and all of it has been reported.
+pub fn read<'a>(
+    root: &'a Node,
     files: Files<'_>,
     allowed_cpus: &[u16],
-    report: &Report<'_>,
-) -> Option<(Options, UnresolvedPlan)> {
+    report: &'a Report<'a>,
+) -> Option<(WrittenLoad<'a>, UnresolvedPlan)> {
     options::check(root, &TABLE, report);
     let misshapen = report.errors();
-    let top = Section::top(&TABLE, root, report);
-    let options = Options::read(&top)?;
+    let load = WrittenLoad::of_root(root, report);
     // Contradictions of values that were not read would be none.
     if report.errors() > misshapen {
         return None;
     }
-    let plan = options.unresolved(files, allowed_cpus, &top);
-    (report.errors() == 0).then_some((options, plan))
+    let plan = UnresolvedPlan::of(&load, files, allowed_cpus)?;
+    (report.errors() == 0).then_some((load, plan))
 }
 
 /// The arguments of `lariat-lab` that ask for the same, without a plan file.

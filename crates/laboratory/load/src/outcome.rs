@@ -20,12 +20,14 @@ use crate::tally::{LoadTally, StepTally};
 /// The result of a load; by default, one that nothing has been added to.
 #[derive(Debug, Default)]
 pub struct LoadOutcome {
-    pub(crate) ending: RunEnding,
+    pub ending: RunEnding,
     pub(crate) elapsed: Duration,
-    /// From the beginning of the figures.
-    pub(crate) until_last_success: Duration,
-    /// The share of the time that the busiest thread was busy, in the busiest run of a series.
-    pub(crate) busiest: f64,
+    /// From the beginning of the figures until the last success, which may come when nothing is
+    /// begun any more. Zero of none.
+    pub until_last_success: Duration,
+    /// The share of the time that the busiest thread was busy, 0 to 1, in the busiest run of a
+    /// series.
+    pub busiest: f64,
     pub(crate) tally: LoadTally,
     pub(crate) seconds: Vec<Second>,
     pub(crate) steps: Vec<PlanStep>,
@@ -44,11 +46,6 @@ pub struct Frame {
 
 impl LoadOutcome {
     #[must_use]
-    pub fn ending(&self) -> RunEnding {
-        self.ending
-    }
-
-    #[must_use]
     pub fn totals(&self) -> TransactionCounts {
         self.tally.totals
     }
@@ -66,19 +63,6 @@ impl LoadOutcome {
     pub fn ended_in_time(&self) -> u64 {
         let ended = self.tally.steps.iter().map(|step| step.ended);
         ended.sum::<u64>() + self.tally.carried
-    }
-
-    /// From the beginning of the figures until the last success, which may come when nothing is
-    /// begun any more. Zero of none.
-    #[must_use]
-    pub fn until_last_success(&self) -> Duration {
-        self.until_last_success
-    }
-
-    /// The share of the time that the busiest thread was busy, 0 to 1.
-    #[must_use]
-    pub fn busiest(&self) -> f64 {
-        self.busiest
     }
 
     /// The run of one rate as a point; the quantile is a share.
@@ -159,7 +143,6 @@ impl LoadOutcome {
     }
 }
 
-/// The plan as a record holds it.
 fn plan_of_record(plan: &LoadPlan) -> record::RecordedPlan {
     let arrival = match &plan.arrival {
         ArrivalModel::Closed { connections } => record::RecordedArrival::Closed(*connections),

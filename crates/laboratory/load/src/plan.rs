@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use wire::address::Address;
+use wire::proxy_header::{Addresses, HeaderV2, write_v1};
 use wire::starttls::Dialect;
 
 pub use measure::choice::{
@@ -119,6 +120,19 @@ pub struct PlannedTls {
     pub early_data: bool,
 }
 
+#[must_use]
+pub fn proxy_header(version: ProxyVersion, addresses: Addresses<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match version {
+        ProxyVersion::V1 => write_v1(&addresses, &mut bytes),
+        ProxyVersion::V2 => {
+            let header = HeaderV2 { addresses, ..HeaderV2::default() };
+            header.write(&mut bytes).expect("addresses alone are far below the limit");
+        }
+    }
+    bytes
+}
+
 /// A certificate of ours with its key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OwnCertificate {
@@ -143,7 +157,6 @@ pub enum Verification {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PlannedRequest {
     pub method: String,
-    /// The path with the query.
     pub path: String,
     /// Further headers, without `Host`, `Connection` and `Content-Length`.
     pub headers: Vec<(String, String)>,

@@ -18,7 +18,6 @@ pub(crate) struct ThreadRecorder {
     pub(crate) traffic: TrafficBytes,
     /// CPU time that the thread used for the figures.
     pub(crate) cpu: Duration,
-    /// When the last transaction ended.
     pub(crate) last_end: Option<Instant>,
     /// When the last one ended that succeeded.
     pub(crate) last_success: Option<Instant>,
@@ -68,7 +67,6 @@ impl ThreadRecorder {
         }
     }
 
-    /// When the next second is over.
     #[inline]
     pub(crate) fn next_second(&self) -> Instant {
         match self.at_zero {

@@ -34,11 +34,9 @@ pub struct Run {
     seconds: Vec<Second>,
 }
 
-/// The figures of one second.
 #[derive(Clone, Debug)]
 pub struct SecondProgress {
     pub second: Second,
-    /// Failures in it, by reason.
     pub failures: BTreeMap<String, u64>,
 }
 

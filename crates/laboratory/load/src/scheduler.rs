@@ -20,7 +20,6 @@ pub(crate) struct Scheduler {
     clock: RunClock,
 }
 
-/// A transaction that is due.
 pub(crate) struct DueTransaction {
     pub(crate) at: Instant,
     /// The client that begins it; `None` = none is free.
@@ -186,7 +185,6 @@ impl Deadlines {
         }
     }
 
-    /// The instant of the first.
     pub(crate) fn first(&self) -> Option<Instant> {
         self.0.front().map(|deadline| deadline.at)
     }

@@ -121,7 +121,6 @@ const KEYS: [KeyRow; 6] = [
     ("Ed25519", true, || FreshKey::Ed25519(Ed25519KeyPair::generate().expect(OURS))),
 ];
 
-/// A fresh key of ours.
 enum FreshKey {
     Rsa(signature::RsaKeyPair),
     Ecdsa(EcdsaKeyPair, &'static signature::EcdsaVerificationAlgorithm),
@@ -260,19 +259,6 @@ mod tests {
             assert!(pair.public().verify_sig(&MESSAGE, &signature).is_err());
         }
     }
-
-    #[test]
-    fn a_rate_is_of_cpu_time() {
-        let mut done = 0_u64;
-        let per_s = rate(Duration::from_millis(2), || done += 1);
-        assert!(per_s.is_finite() && per_s > 0.0);
-        assert!(done > 1);
-    }
-}
-
-#[cfg(test)]
-mod library_tests {
-    use super::*;
 
     #[test]
     fn libraries_have_versions() {

@@ -11,7 +11,7 @@ use measure::record::{HandshakeCounts, Latencies, Second, TrafficBytes, Transact
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
 use crate::failure::TransactionFailure;
-use crate::tls::configurations::scheme_name;
+use crate::tls::configurations::{group_name, scheme_name, suite_name};
 
 /// The result of a handshake, as the client saw it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -222,23 +222,6 @@ fn row(key: &Negotiated, count: u64) -> HandshakeCounts {
         retried: key.retried,
         early_data_accepted: key.early_data_accepted,
         count,
-    }
-}
-
-/// The standard name: the library sets its own prefix for TLS 1.3.
-fn suite_name(suite: CipherSuite) -> String {
-    let name = suite.as_str().map_or_else(|| format!("{suite:?}"), str::to_owned);
-    match name.strip_prefix("TLS13_") {
-        Some(rest) => format!("TLS_{rest}"),
-        None => name,
-    }
-}
-
-/// The name that flags use.
-fn group_name(group: NamedGroup) -> String {
-    match group {
-        NamedGroup::X25519 => "x25519".to_owned(),
-        other => other.as_str().map_or_else(|| format!("{other:?}"), str::to_owned),
     }
 }
 

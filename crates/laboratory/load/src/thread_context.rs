@@ -16,7 +16,6 @@ use crate::tally::SecondTally;
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadContext {
     pub(crate) index: u16,
-    /// How many threads there are.
     pub(crate) threads: u16,
     /// Wakes this thread when it is to stop.
     pub(crate) waker: Arc<Waker>,
@@ -27,7 +26,6 @@ pub(crate) struct ThreadContext {
 
 #[derive(Debug)]
 pub(crate) struct ThreadReport {
-    /// The number of the thread.
     pub(crate) thread: u16,
     /// The second's number from the beginning of the figures, and what was counted in it; `None` =
     /// there will be none any more.
@@ -133,11 +131,6 @@ impl ThreadContext {
         shown.open.store(open, Relaxed);
         shown.received_bytes.store(received_bytes, Relaxed);
         shown.succeeded.store(succeeded, Relaxed);
-    }
-
-    /// Whether the run was stopped.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.common.is_stopped()
     }
 
     /// This thread has failed: the load ends, and nothing more comes from here.

@@ -145,14 +145,14 @@ impl LoadWorker {
     /// Seconds end, the figures begin, the last transaction has been begun.
     fn look_at_clock(&mut self, now: Instant) {
         self.recorder.set_open(self.slots.len() as u64);
-        if self.rests && !self.context.is_stopped() {
+        if self.rests && !self.context.common.is_stopped() {
             if now < self.clock.zero || self.busy > 0 {
                 return;
             }
             self.rest();
         }
         self.recorder.pass(now);
-        let is_stopped = self.context.is_stopped();
+        let is_stopped = self.context.common.is_stopped();
         let has_begun_all = self.scheduler.is_over(&self.pool);
         let is_past_end = self.clock.is_past_end(now, has_begun_all);
         let is_over = is_stopped || self.context.is_spent() || is_past_end;
@@ -177,7 +177,7 @@ impl LoadWorker {
 
     /// Whether what is under way is to come to its end before the figures begin.
     fn is_settling(&self, now: Instant) -> bool {
-        self.rests && now >= self.clock.zero && !self.context.is_stopped()
+        self.rests && now >= self.clock.zero && !self.context.common.is_stopped()
     }
 
     /// Fails the transactions that were due and have not begun.
@@ -490,7 +490,6 @@ impl LoadWorker {
         Some(step)
     }
 
-    /// The transaction of a connection has failed.
     fn fail(&mut self, key: usize, failure: TransactionFailure) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;

@@ -60,6 +60,17 @@ named! {
     }
 }
 
+impl Versions {
+    /// Whether one of them has that suite.
+    pub fn have(self, suite: Suite) -> bool {
+        match self {
+            Self::Both => true,
+            Self::Tls12 => !suite.is_tls13(),
+            Self::Tls13 => suite.is_tls13(),
+        }
+    }
+}
+
 named! {
     /// The kind of handshake that a client wants of every connection but the first of a session.
     Handshake {

@@ -360,6 +360,18 @@ impl NodeReport {
         self.versions.iter().find(|version| version.name == name)
     }
 
+    /// The versions that it speaks, the newest first.
+    pub fn spoken(&self) -> impl Iterator<Item = &VersionReport> + Clone {
+        self.versions.iter().filter(|version| version.spoken)
+    }
+
+    /// Whether all versions before TLS 1.3 bind a renegotiation to what was before; `None` = it
+    /// speaks none of them.
+    pub fn secure_renegotiation(&self) -> Option<bool> {
+        let known = self.versions.iter().filter_map(|version| version.secure_renegotiation);
+        known.reduce(|all, one| all && one)
+    }
+
     /// Whether it speaks a version.
     pub fn speaks(&self, name: &str) -> bool {
         self.version(name).is_some_and(|version| version.spoken)

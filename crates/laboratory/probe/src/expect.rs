@@ -75,7 +75,6 @@ impl Expectations {
     }
 }
 
-/// Facts of a table, and of the tables in it.
 fn tables(
     node: &Node,
     path: &str,

@@ -9,7 +9,6 @@ use measure::probe::{
 
 use crate::offers::KINDS;
 
-/// The value of a fact.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FactValue {
     /// A word or a name.
@@ -67,8 +66,7 @@ pub fn all() -> Vec<ProbeFact> {
     all.add("faults", "The points that are faults there", |at| points(at, Level::Fault));
     all.add("advice", "The points that could be better", |at| points(at, Level::Advice));
     all.add("versions", "The versions that it speaks", |at| {
-        let spoken = at.node.versions.iter().filter(|version| version.spoken);
-        Some(list(spoken.map(|version| &version.name)))
+        Some(list(at.node.spoken().map(|version| &version.name)))
     });
     all.of_old_versions();
     for (version, name) in [("TLSv1.3", "tls13"), ("TLSv1.2", "tls12")] {
@@ -103,13 +101,11 @@ impl ProbeFacts {
         let help = "Whether all versions before TLS 1.3 bind a renegotiation to what was before \
                     (RFC 5746)";
         self.add("secure-renegotiation", help, |at| {
-            let known = at.node.versions.iter();
-            let known = known.filter_map(|version| version.secure_renegotiation);
-            Some(FactValue::Boolean(known.reduce(|all, one| all && one)?))
+            at.node.secure_renegotiation().map(FactValue::Boolean)
         });
         let help = "Whether some version takes a client's offer to compress";
         self.add("compression", help, |at| {
-            let mut spoken = at.node.versions.iter().filter(|one| one.spoken).peekable();
+            let mut spoken = at.node.spoken().peekable();
             spoken.peek()?;
             Some(FactValue::Boolean(spoken.any(|version| version.compression)))
         });

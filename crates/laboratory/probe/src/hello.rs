@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use load::observe::records::{self, ALERT, HANDSHAKE, RecordBytesFault, SERVER_HELLO};
 use measure::probe::{Trouble, TroubleKind};
 
-use crate::reach::{ReachedAddress, trouble};
+use crate::reach::{ReachedAddress, malformed, trouble};
 use crate::registry::{SIGNATURES, SUITES_12, name, told};
 
 const CERTIFICATE: u8 = 11;
@@ -64,7 +64,7 @@ pub(crate) enum HelloAnswer {
 impl RawHello<'_> {
     /// Sends it on a connection of its own and reads the answer. A connection that comes to nothing
     /// is repeated, because it is no answer: a busy host drops some.
-    pub(crate) fn ask(&self, reach: &ReachedAddress) -> Result<HelloAnswer, Trouble> {
+    pub(crate) fn ask(&self, reach: &ReachedAddress<'_>) -> Result<HelloAnswer, Trouble> {
         reach.again(|| ask(reach, &self.wire()))
     }
 
@@ -110,7 +110,7 @@ impl RawHello<'_> {
 }
 
 /// Sends bytes that are a hello and reads the answer.
-pub(crate) fn ask(reach: &ReachedAddress, hello: &[u8]) -> Result<HelloAnswer, Trouble> {
+pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswer, Trouble> {
     let mut wire = reach.open()?;
     let failed = |error: io::Error| reach.broken(&error, "the hello");
     wire.write_all(hello).map_err(failed)?;
@@ -131,17 +131,13 @@ pub(crate) fn ask(reach: &ReachedAddress, hello: &[u8]) -> Result<HelloAnswer, T
     }
 }
 
-fn malformed(text: impl Into<String>) -> Trouble {
-    trouble(TroubleKind::Malformed, text)
-}
-
 /// The answer, if all of it is there.
 fn read(received: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
     let (mut rest, mut messages) = (received, Vec::new());
     loop {
         match records::next(rest) {
             Err(RecordBytesFault::NotTls) => return not_tls(received, rest),
-            Err(fault) => return Err(malformed(fault.to_string())),
+            Err(fault) => return Err(malformed(fault)),
             Ok(None) => break,
             Ok(Some((ALERT, &[FATAL, description], _))) => {
                 return Ok(Some(HelloAnswer::Alert(description)));

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use load::observe::{ObservedConversation, ObservingClient as Observer};
-use load::plan::Handshake;
+use load::plan::{Handshake, PlannedTls};
 use measure::probe::{
     CertificateReport, ClientCertificateRequest, ClientReport, Exchange, NodeReport, Order,
     Resumes, ResumptionReport, Trouble, TroubleKind, UnknownNameAnswer, VersionReport,
@@ -13,8 +13,8 @@ use wire::text::is_control;
 
 use crate::certificate::facts;
 use crate::hello::{HelloAnswer, HelloChoice, RawHello};
-use crate::offers::{CommonOffer, KINDS, OfferKind, Visit, malformed, offer};
-use crate::reach::trouble;
+use crate::offers::{KINDS, OfferKind, Visit, offer};
+use crate::reach::{malformed, trouble};
 use crate::registry::{GROUPS, RegisteredNumber, SUITES_12, SUITES_13, VERSIONS, name, numbers};
 use crate::resumption::{SessionWay, found};
 
@@ -110,7 +110,7 @@ impl Visit<'_> {
         groups: &[u16],
     ) -> Result<HelloAnswer, Trouble> {
         let hello =
-            RawHello { versions, suites, groups, server_name: self.common.server_name.as_deref() };
+            RawHello { versions, suites, groups, server_name: self.options.server_name.as_deref() };
         hello.ask(self.reach)
     }
 
@@ -164,7 +164,7 @@ impl Visit<'_> {
         let mut spoken = both.filter(|((number, _), version)| version.spoken && *number <= TLS_1_2);
         let ((number, _), _) = spoken.next()?;
         match self.hello(&[*number], &numbers(&SUITES_12), &numbers(&GROUPS)) {
-            Ok(HelloAnswer::Choice(choice)) => facts(&choice.chain, &[], &self.expected),
+            Ok(HelloAnswer::Choice(choice)) => facts(&choice.chain, &[], self.expected),
             _ => None,
         }
     }
@@ -186,13 +186,13 @@ impl Visit<'_> {
 
     fn client(&self, kind: &OfferKind) -> ClientReport {
         let mut client = ClientReport { kind: kind.name.to_owned(), ..ClientReport::default() };
-        let seen = Observer::new(&kind.offer(&self.common))
-            .map_err(|fault| malformed(&fault))
+        let seen = Observer::new(&kind.offer(self.options))
+            .map_err(malformed)
             .and_then(|observer| self.reach.again(|| self.converse(self.reach, &observer)));
         match seen {
             Err(trouble) => client.trouble = Some(trouble),
             Ok(seen) => {
-                client.certificate = facts(&seen.chain, &seen.staple, &self.expected);
+                client.certificate = facts(&seen.chain, &seen.staple, self.expected);
                 client.version = seen.version;
                 client.suite = seen.suite;
                 client.group = seen.group;
@@ -222,8 +222,8 @@ impl Visit<'_> {
     }
 
     fn exchange(&self) -> Option<Exchange> {
-        let client = Observer::new(&offer(Handshake::Full, &self.common)).ok()?;
-        let request = (!self.request.is_empty()).then_some(self.request.as_slice())?;
+        let client = Observer::new(&offer(Handshake::Full, self.options)).ok()?;
+        let request = Some(self.options.request.as_slice()).filter(|it| !it.is_empty())?;
         let conversation =
             ObservedConversation { request: Some(request), early: None, linger: self.linger.get() };
         let seen = self.converse_so(self.reach, &client, conversation).ok()?;
@@ -240,8 +240,8 @@ impl Visit<'_> {
     /// A client without a certificate tells whether one is required, since it is refused: in
     /// TLS 1.3 after its own end of the handshake.
     fn client_certificate(&self) -> Option<ClientCertificateRequest> {
-        let without = CommonOffer { client_certificate: None, ..self.common.clone() };
-        let client = Observer::new(&offer(Handshake::Full, &without)).ok()?;
+        let full = offer(Handshake::Full, self.options);
+        let client = Observer::new(&PlannedTls { client_certificate: None, ..full }).ok()?;
         let is_refused = match self.converse(self.reach, &client) {
             Ok(seen) => seen.alert.is_some(),
             // It may have come to nothing before one could be asked for.
@@ -252,7 +252,7 @@ impl Visit<'_> {
         Some(ClientCertificateRequest {
             asked,
             required: asked && is_refused,
-            shown: self.common.client_certificate.is_some(),
+            shown: self.options.client_certificate.is_some(),
             asked_at_resumption: None,
         })
     }

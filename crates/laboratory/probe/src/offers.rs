@@ -1,91 +1,49 @@
 //! The offers of each kind of client, and how an address is visited with one.
 
 use std::cell::Cell;
-use std::fmt::Display;
 use std::time::Duration;
 
 use load::observe::{Observed, ObservedConversation, ObservingClient};
-use load::plan::{
-    Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Versions,
-};
-use measure::probe::{End, Trouble, TroubleKind};
+use load::plan::{Group, Handshake, PlannedTls, Signature, Suite, Verification, Versions};
+use measure::probe::{End, Trouble};
 use wire::starttls::Dialect;
 
 use crate::certificate::CertificateExpectation;
-use crate::reach::{ReachedAddress, trouble};
+use crate::options::ProbeOptions;
+use crate::reach::ReachedAddress;
 
 /// A kind of client: its name in documents, and what it offers.
 pub(crate) struct OfferKind {
     pub(crate) name: &'static str,
     versions: Versions,
     groups: &'static [Group],
-    /// The suites and signature schemes, by parts of their names.
-    suites: fn(Suite) -> bool,
-    signatures: fn(Signature) -> bool,
+    /// Suites with this in their names are not offered; none where it is empty.
+    suites_without: &'static str,
+    /// The beginning of the names of the signature schemes that are offered.
+    signatures: &'static str,
 }
 
 /// The groups of browsers, in their order.
 const BROWSER: &[Group] =
     &[Group::X25519MlKem768, Group::X25519, Group::Secp256r1, Group::Secp384r1];
+const CLASSICAL: &[Group] = &[Group::X25519, Group::Secp256r1, Group::Secp384r1];
 
-fn any<T>(_: T) -> bool {
-    true
+const fn offer_kind(
+    name: &'static str,
+    versions: Versions,
+    groups: &'static [Group],
+    (suites_without, signatures): (&'static str, &'static str),
+) -> OfferKind {
+    OfferKind { name, versions, groups, suites_without, signatures }
 }
 
-fn is_rsa(signature: Signature) -> bool {
-    signature.name().starts_with("rsa")
-}
-
-fn is_ecdsa(signature: Signature) -> bool {
-    signature.name().starts_with("ecdsa")
-}
-
-/// A TLS 1.3 suite says nothing of keys.
-fn is_for_rsa(suite: Suite) -> bool {
-    !suite.name().contains("ECDSA")
-}
-
-fn is_for_ecdsa(suite: Suite) -> bool {
-    !suite.name().contains("_RSA_")
-}
-
-/// All of them, in the order of tables.
+/// All of them, in the order of tables. A TLS 1.3 suite says nothing of keys.
 pub(crate) const KINDS: [OfferKind; 5] = [
-    OfferKind {
-        name: "modern",
-        versions: Versions::Both,
-        groups: BROWSER,
-        suites: any,
-        signatures: any,
-    },
-    OfferKind {
-        name: "tls12",
-        versions: Versions::Tls12,
-        groups: &[Group::X25519, Group::Secp256r1, Group::Secp384r1],
-        suites: any,
-        signatures: any,
-    },
-    OfferKind {
-        name: "rsa-only",
-        versions: Versions::Both,
-        groups: BROWSER,
-        suites: is_for_rsa,
-        signatures: is_rsa,
-    },
-    OfferKind {
-        name: "ecdsa-only",
-        versions: Versions::Both,
-        groups: BROWSER,
-        suites: is_for_ecdsa,
-        signatures: is_ecdsa,
-    },
-    OfferKind {
-        name: "post-quantum",
-        versions: Versions::Tls13,
-        groups: &[Group::X25519MlKem768],
-        suites: any,
-        signatures: any,
-    },
+    offer_kind("modern", Versions::Both, BROWSER, ("", "")),
+    offer_kind("tls12", Versions::Tls12, CLASSICAL, ("", "")),
+    offer_kind("rsa-only", Versions::Both, BROWSER, ("ECDSA", "rsa")),
+    offer_kind("ecdsa-only", Versions::Both, BROWSER, ("_RSA_", "ecdsa")),
+    offer_kind("post-quantum", Versions::Tls13, &[Group::X25519MlKem768], ("", "")),
 ];
 
 /// Whether any kind of client offers the suite of this name.
@@ -104,41 +62,30 @@ pub(crate) fn has_key(name: &str) -> bool {
     known.iter().any(|kind| name.starts_with(kind))
 }
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CommonOffer {
-    pub(crate) server_name: Option<String>,
-    pub(crate) client_certificate: Option<OwnCertificate>,
-    /// The protocol in which TLS is asked for.
-    pub(crate) starttls: Option<Dialect>,
-}
-
-impl CommonOffer {
-    /// The application protocols of a client that would offer these over HTTP. A PostgreSQL server
-    /// refuses those that are not its own, since version 17; in the others nobody offers any.
-    fn alpn(&self, of_http: &[&[u8]]) -> Vec<Vec<u8>> {
-        let offered: &[&[u8]] = match self.starttls {
-            None => of_http,
-            Some(Dialect::Postgres) => &[b"postgresql"],
-            Some(_) => &[],
-        };
-        offered.iter().map(|name| name.to_vec()).collect()
-    }
+/// The application protocols of a client that would offer these over HTTP. A PostgreSQL server
+/// refuses those that are not its own, since version 17; in the others nobody offers any.
+fn alpn(starttls: Option<Dialect>, of_http: &[&[u8]]) -> Vec<Vec<u8>> {
+    let offered: &[&[u8]] = match starttls {
+        None => of_http,
+        Some(Dialect::Postgres) => &[b"postgresql"],
+        Some(_) => &[],
+    };
+    offered.iter().map(|name| name.to_vec()).collect()
 }
 
 impl OfferKind {
-    pub(crate) fn offer(&self, common: &CommonOffer) -> PlannedTls {
-        let is_spoken = |suite: Suite| match self.versions {
-            Versions::Both => true,
-            Versions::Tls12 => !suite.is_tls13(),
-            Versions::Tls13 => suite.is_tls13(),
-        };
+    pub(crate) fn offer(&self, options: &ProbeOptions) -> PlannedTls {
+        let without = self.suites_without;
         PlannedTls {
             versions: self.versions,
-            suites: chosen(&Suite::ALL, |suite| is_spoken(suite) && (self.suites)(suite)),
+            suites: chosen(&Suite::ALL, |suite| {
+                let is_left_out = !without.is_empty() && suite.name().contains(without);
+                self.versions.have(suite) && !is_left_out
+            }),
             groups: self.groups.to_vec(),
-            signatures: chosen(&Signature::ALL, self.signatures),
-            alpn: common.alpn(&[b"h2", b"http/1.1"]),
-            ..offer(Handshake::Full, common)
+            signatures: chosen(&Signature::ALL, |it| it.name().starts_with(self.signatures)),
+            alpn: alpn(options.starttls, &[b"h2", b"http/1.1"]),
+            ..offer(Handshake::Full, options)
         }
     }
 }
@@ -149,7 +96,7 @@ fn chosen<T: Copy>(all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
 
 /// The offer of a client that wants this kind of handshake. It speaks HTTP/1.1, as it may send a
 /// request.
-pub(crate) fn offer(kind: Handshake, common: &CommonOffer) -> PlannedTls {
+pub(crate) fn offer(kind: Handshake, options: &ProbeOptions) -> PlannedTls {
     let versions = match kind {
         Handshake::SessionId | Handshake::Ticket => Versions::Tls12,
         Handshake::Psk => Versions::Tls13,
@@ -158,16 +105,12 @@ pub(crate) fn offer(kind: Handshake, common: &CommonOffer) -> PlannedTls {
     PlannedTls {
         versions,
         handshakes: vec![kind],
-        suites: chosen(&Suite::ALL, |suite| match versions {
-            Versions::Both => true,
-            Versions::Tls12 => !suite.is_tls13(),
-            Versions::Tls13 => suite.is_tls13(),
-        }),
-        groups: vec![Group::X25519, Group::Secp256r1, Group::Secp384r1],
+        suites: chosen(&Suite::ALL, |suite| versions.have(suite)),
+        groups: CLASSICAL.to_vec(),
         signatures: Signature::ALL.to_vec(),
-        alpn: common.alpn(&[b"http/1.1"]),
-        server_name: common.server_name.clone(),
-        client_certificate: common.client_certificate.clone(),
+        alpn: alpn(options.starttls, &[b"http/1.1"]),
+        server_name: options.server_name.clone(),
+        client_certificate: options.client_certificate.clone(),
         verification: Verification::Off,
         tickets: kind != Handshake::SessionId,
         session_ids: true,
@@ -177,15 +120,12 @@ pub(crate) fn offer(kind: Handshake, common: &CommonOffer) -> PlannedTls {
     }
 }
 
-/// How an address is visited.
 pub(crate) struct Visit<'v> {
-    pub(crate) reach: &'v ReachedAddress,
-    pub(crate) common: CommonOffer,
-    pub(crate) expected: CertificateExpectation,
+    pub(crate) reach: &'v ReachedAddress<'v>,
+    pub(crate) options: &'v ProbeOptions,
+    pub(crate) expected: &'v CertificateExpectation,
     /// How often a session is offered.
     pub(crate) attempts: u32,
-    /// Sent where a reply is wanted; empty = none is.
-    pub(crate) request: Vec<u8>,
     /// How long the server's end is waited for. Of a server that did not end, shorter.
     pub(crate) linger: Cell<Duration>,
 }
@@ -195,15 +135,11 @@ pub(crate) struct Visit<'v> {
 const LINGER_HANDSHAKES: u32 = 3;
 const LINGER_MIN: Duration = Duration::from_millis(50);
 
-pub(crate) fn malformed(text: &impl Display) -> Trouble {
-    trouble(TroubleKind::Malformed, text.to_string())
-}
-
 impl Visit<'_> {
     /// A connection without a request, to its end.
     pub(crate) fn converse(
         &self,
-        reach: &ReachedAddress,
+        reach: &ReachedAddress<'_>,
         client: &ObservingClient,
     ) -> Result<Observed, Trouble> {
         let conversation =
@@ -219,7 +155,7 @@ impl Visit<'_> {
     /// One in which this is said.
     pub(crate) fn converse_so(
         &self,
-        reach: &ReachedAddress,
+        reach: &ReachedAddress<'_>,
         client: &ObservingClient,
         conversation: ObservedConversation<'_>,
     ) -> Result<Observed, Trouble> {

@@ -2,16 +2,18 @@
 //! together with another.
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use load::observe::{ObserveFault, TimeLimited};
-use load::plan::ProxyVersion;
+use load::plan::proxy_header;
 use measure::probe::{Trouble, TroubleKind};
-use wire::proxy_header::{Addresses, HeaderV2, write_v1};
-use wire::starttls::{Dialect, Dialog, HostNames, Next};
+use wire::proxy_header::Addresses;
+use wire::starttls::{Dialect, Dialog, Next};
 
+use crate::options::ProbeOptions;
 use crate::registry::{UNGREETED, is_answer, told};
 
 /// After this many connections that ran out of time, an address is left alone: what is found out
@@ -22,26 +24,14 @@ const TIMEOUTS_MAX: u32 = 3;
 /// host dropped must not be taken for a refusal.
 const TRIES: u32 = 3;
 
-/// How long is waited at the most.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct WaitLimits {
-    pub connection: Duration,
-    /// In addition where TLS is asked for, and servers may greet after a pause.
-    pub greeting: Duration,
-    pub address: Duration,
-}
-
 /// An address, and what is said there before TLS.
 #[derive(Debug)]
-pub(crate) struct ReachedAddress {
+pub(crate) struct ReachedAddress<'o> {
     pub(crate) address: SocketAddr,
-    before: BeforeTls,
-    /// The time of one connection from its beginning to its end.
-    pub(crate) timeout: Duration,
+    options: &'o ProbeOptions,
     /// Additional time for the server's greeting, where it may be late; none after one that never
     /// came.
     greeting: Cell<Duration>,
-    max_time: Duration,
     spent: Cell<Duration>,
     timeouts: Cell<u32>,
     /// Whether a connection was not tried.
@@ -65,22 +55,6 @@ impl Drop for Spending<'_> {
     }
 }
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BeforeTls {
-    pub(crate) proxy: Option<ProxyVersion>,
-    pub(crate) starttls: Option<Dialect>,
-    /// The name that the server goes by, where a dialect tells it one.
-    pub(crate) server_name: Option<String>,
-    /// The name that servers of mail are told.
-    pub(crate) ehlo_name: String,
-}
-
-impl BeforeTls {
-    fn names(&self) -> HostNames<'_> {
-        HostNames { own: &self.ehlo_name, server: self.server_name.as_deref() }
-    }
-}
-
 /// A connection whose reads and writes fail when its time is over.
 #[derive(Debug)]
 pub(crate) struct TimedStream<'r> {
@@ -92,14 +66,12 @@ pub(crate) struct TimedStream<'r> {
 /// Less is no time for a connection, and the kernel takes 0 for ever.
 const TIME_MIN: Duration = Duration::from_millis(1);
 
-impl ReachedAddress {
-    pub(crate) fn new(address: SocketAddr, before: BeforeTls, limits: WaitLimits) -> Self {
+impl<'o> ReachedAddress<'o> {
+    pub(crate) fn new(address: SocketAddr, options: &'o ProbeOptions) -> Self {
         Self {
             address,
-            before,
-            timeout: limits.connection,
-            greeting: Cell::new(limits.greeting),
-            max_time: limits.address,
+            options,
+            greeting: Cell::new(options.limits.greeting),
             spent: Cell::default(),
             timeouts: Cell::new(0),
             is_left_alone: Cell::new(false),
@@ -111,7 +83,7 @@ impl ReachedAddress {
     /// The time left for all further connections. That of the one in progress is not yet
     /// subtracted.
     fn left(&self) -> Duration {
-        self.max_time.saturating_sub(self.spent.get())
+        self.options.limits.address.saturating_sub(self.spent.get())
     }
 
     /// The reason why no further connection is tried; `None` = one is.
@@ -119,7 +91,7 @@ impl ReachedAddress {
         if self.timeouts.get() >= TIMEOUTS_MAX {
             return Some(format!("{TIMEOUTS_MAX} connections before ran out of time"));
         }
-        let seconds = self.max_time.as_secs_f64();
+        let seconds = self.options.limits.address.as_secs_f64();
         let is_over = self.left() < TIME_MIN;
         is_over.then(|| format!("its connections took the {seconds} s of --max-time"))
     }
@@ -171,7 +143,7 @@ impl ReachedAddress {
             self.is_left_alone.set(true);
             return Err(trouble(TroubleKind::Timeout, format!("not tried: {why}")));
         }
-        let limit = self.timeout.min(self.left());
+        let limit = self.options.limits.connection.min(self.left());
         let spending = Spending { begun: Instant::now(), spent: &self.spent };
         let stream = TcpStream::connect_timeout(&self.address, limit);
         let stream = stream.map_err(|error| self.not_connected(&error))?;
@@ -196,7 +168,7 @@ impl ReachedAddress {
     pub(crate) fn named_by_asking(&self) -> Option<(Dialect, &'static str)> {
         let answers = |dialect| -> Option<bool> {
             let mut wire = self.connect().ok()?;
-            let mut dialog = Dialog::asking(dialect, self.before.names());
+            let mut dialog = Dialog::asking(dialect, self.options.names());
             let asked = dialog.server_connected().to_server;
             wire.write_all(&asked).ok()?;
             let mut chunk = [0; 512];
@@ -209,19 +181,19 @@ impl ReachedAddress {
             };
             Some(is_answer(dialect, chunk.get(..count)?))
         };
-        let is_silent = self.before.starttls.is_none();
+        let is_silent = self.options.starttls.is_none();
         let mut known = UNGREETED.into_iter().filter(|_| is_silent);
         known.find(|(dialect, _)| answers(*dialect) == Some(true))
     }
 
     /// The dialog of a protocol that begins in plaintext, up to the server's consent.
     fn ask_for_tls(&self, wire: &mut TimedStream<'_>) -> Result<(), Trouble> {
-        let Some(dialect) = self.before.starttls else {
+        let Some(dialect) = self.options.starttls else {
             return Ok(());
         };
         let doing = format!("STARTTLS ({})", dialect.name());
         let failed = |error: io::Error| self.broken(&error, &doing);
-        let mut dialog = Dialog::asking(dialect, self.before.names());
+        let mut dialog = Dialog::asking(dialect, self.options.names());
         let mut step = dialog.server_connected();
         let (begun, limit) = (Instant::now(), wire.until);
         if dialect.greets_late() {
@@ -261,18 +233,9 @@ impl ReachedAddress {
     }
 
     fn header(&self, stream: &TcpStream) -> io::Result<Vec<u8>> {
-        let mut header = Vec::new();
         let addresses =
             Addresses::Tcp { source: stream.local_addr()?, destination: stream.peer_addr()? };
-        match self.before.proxy {
-            None => {}
-            Some(ProxyVersion::V1) => write_v1(&addresses, &mut header),
-            Some(ProxyVersion::V2) => {
-                let v2 = HeaderV2 { addresses, ..HeaderV2::default() };
-                v2.write(&mut header).map_err(io::Error::other)?;
-            }
-        }
-        Ok(header)
+        Ok(self.options.proxy.map(|it| proxy_header(it, addresses)).unwrap_or_default())
     }
 
     fn not_connected(&self, error: &io::Error) -> Trouble {
@@ -300,7 +263,7 @@ impl ReachedAddress {
 
     fn not_greeted(&self, doing: &str) -> Trouble {
         let mut trouble = self.timed_out(doing);
-        if self.before.starttls.is_some_and(Dialect::greets_late) {
+        if self.options.starttls.is_some_and(Dialect::greets_late) {
             let more = self.greeting.take().as_secs_f64();
             trouble.text += &format!(", and {more} s more for a greeting,");
         }
@@ -316,9 +279,10 @@ impl ReachedAddress {
 
     /// The time that the connection in progress had.
     fn within(&self) -> String {
-        let (timeout, all) = (self.timeout.as_secs_f64(), self.max_time.as_secs_f64());
+        let limits = self.options.limits;
+        let (timeout, all) = (limits.connection.as_secs_f64(), limits.address.as_secs_f64());
         let left = self.left();
-        if left < self.timeout {
+        if left < limits.connection {
             let left = left.as_secs_f64();
             return format!("within {left:.3} s, what was left of the {all} s of --max-time");
         }
@@ -343,6 +307,11 @@ fn is_timeout(error: &io::Error) -> bool {
 
 pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
     Trouble { kind, text: text.into() }
+}
+
+/// An answer that makes no sense.
+pub(crate) fn malformed(text: impl Display) -> Trouble {
+    trouble(TroubleKind::Malformed, text.to_string())
 }
 
 impl TimedStream<'_> {

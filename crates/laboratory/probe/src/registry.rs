@@ -142,13 +142,11 @@ pub(crate) const SIGNATURES: [u16; 14] = [
     0x0203, 0x0201,
 ];
 
-/// The name of a number, or the number in hexadecimal.
 pub(crate) fn name(known: &[RegisteredNumber], number: u16) -> String {
     let found = known.iter().find(|(one, _)| *one == number);
     found.map_or_else(|| format!("{number:#06x}"), |(_, name)| (*name).to_owned())
 }
 
-/// The numbers of a list.
 pub(crate) fn numbers(known: &[RegisteredNumber]) -> Vec<u16> {
     known.iter().map(|(number, _)| *number).collect()
 }

@@ -8,8 +8,8 @@ use measure::probe::{
 
 use crate::hello;
 use crate::hello::HelloAnswer;
-use crate::offers::{Visit, malformed, offer};
-use crate::reach::{ReachedAddress, trouble};
+use crate::offers::{Visit, offer};
+use crate::reach::{ReachedAddress, malformed, trouble};
 
 /// Findings of one kind at one address.
 pub(crate) struct ResumptionFindings {
@@ -61,7 +61,7 @@ pub(crate) struct SessionWay {
 /// offered again and again; one of TLS 1.3 only once, as clients should (RFC 8446, appendix C.4).
 pub(crate) fn found(
     visit: &Visit<'_>,
-    to: &ReachedAddress,
+    to: &ReachedAddress<'_>,
     kind: Resumes,
     way: SessionWay,
 ) -> ResumptionFindings {
@@ -102,7 +102,7 @@ pub(crate) fn found(
 
 struct Attempts<'v> {
     visit: &'v Visit<'v>,
-    to: &'v ReachedAddress,
+    to: &'v ReachedAddress<'v>,
     kind: Resumes,
     /// The first full handshake, and the last resumed one.
     first: Option<Observed>,
@@ -114,8 +114,8 @@ struct Attempts<'v> {
 
 impl Attempts<'_> {
     fn all(&mut self) -> Result<(), Trouble> {
-        let tls = offer(handshake(self.kind), &self.visit.common);
-        let client = ObservingClient::new(&tls).map_err(|fault| malformed(&fault))?;
+        let tls = offer(handshake(self.kind), self.visit.options);
+        let client = ObservingClient::new(&tls).map_err(malformed)?;
         for _ in 0..self.visit.attempts {
             if self.kind == Resumes::Psk || !client.has_session() {
                 self.begin(&client)?;
@@ -150,7 +150,7 @@ impl Attempts<'_> {
         if seen.offered != Some(handshake(self.kind)) {
             // Such as a ticket of length 0, or one that has expired at once.
             let text = format!("its {} is not one to offer", noun(self.kind));
-            return Err(trouble(TroubleKind::Malformed, text));
+            return Err(malformed(text));
         }
         self.found.offered += 1;
         if seen.resumed {
@@ -205,12 +205,12 @@ impl Attempts<'_> {
 
     fn takes_early_data(&self) -> bool {
         let attempt = || -> Option<bool> {
-            let tls = offer(Handshake::Psk, &self.visit.common);
+            let tls = offer(Handshake::Psk, self.visit.options);
             let client = ObservingClient::new(&tls).ok()?;
             self.visit.converse(self.visit.reach, &client).ok()?;
             let conversation = ObservedConversation {
-                request: Some(&self.visit.request),
-                early: Some(&self.visit.request),
+                request: Some(&self.visit.options.request),
+                early: Some(&self.visit.options.request),
                 linger: self.visit.linger.get(),
             };
             let seen = self.visit.converse_so(self.to, &client, conversation).ok()?;

@@ -16,7 +16,6 @@ pub struct ReportDocument {
     pub(crate) footer: String,
 }
 
-/// A part of a report.
 #[derive(Clone, Debug)]
 pub(crate) enum ReportBlock {
     /// The sentence that a report begins with.
@@ -45,7 +44,6 @@ pub(crate) struct ReportSection {
     pub(crate) blocks: Vec<ReportBlock>,
 }
 
-/// The kind of a section, and where it is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum SectionKind {
     Article,
@@ -81,7 +79,6 @@ pub(crate) struct ReportFact {
     pub(crate) hint: Option<String>,
 }
 
-/// An entry of a list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListItem {
     /// The anchor that the head leads to; none if empty.
@@ -108,7 +105,6 @@ pub(crate) struct ReportTable {
     pub(crate) prefix: String,
 }
 
-/// A column of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct TableColumn {
     pub(crate) head: String,
@@ -116,7 +112,6 @@ pub(crate) struct TableColumn {
     pub(crate) is_left: bool,
 }
 
-/// A row of a table.
 #[derive(Clone, Debug)]
 pub(crate) enum TableRow {
     /// It heads those that follow.
@@ -125,7 +120,6 @@ pub(crate) enum TableRow {
     Cells(Vec<Cell>),
 }
 
-/// A cell of a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) text: String,
@@ -149,7 +143,6 @@ pub(crate) struct Figure {
 /// Data for other programs: plain numbers in the units that the heads name.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet {
-    /// The name of its file.
     pub(crate) name: String,
     pub(crate) heads: Vec<&'static str>,
     pub(crate) rows: Vec<Vec<String>>,
@@ -178,12 +171,12 @@ impl From<ReportSection> for ReportBlock {
     }
 }
 
-/// A section of these blocks, if there are any.
 pub(crate) fn section(
     kind: SectionKind,
-    title: &str,
-    blocks: Vec<ReportBlock>,
+    title: impl Into<String>,
+    blocks: impl IntoIterator<Item = ReportBlock>,
 ) -> Option<ReportBlock> {
+    let blocks: Vec<ReportBlock> = blocks.into_iter().collect();
     (!blocks.is_empty()).then(|| ReportSection::new(kind, title, blocks).into())
 }
 
@@ -241,7 +234,6 @@ impl ReportTable {
         }
     }
 
-    /// As a block, if there is anything in it.
     pub(crate) fn block(self) -> Option<ReportBlock> {
         (!self.rows.is_empty()).then_some(ReportBlock::Table(self))
     }
@@ -275,7 +267,7 @@ impl Figure {
     pub(crate) fn row<P: Into<Plot>>(figures: Vec<(String, String, P)>) -> Option<ReportBlock> {
         let figures = figures.into_iter();
         let figures = figures.map(|(id, title, plot)| Self::titled(id, title, plot.into()));
-        section(SectionKind::Beside("beside"), "", figures.collect())
+        section(SectionKind::Beside("beside"), "", figures)
     }
 
     fn titled(id: String, title: String, plot: Plot) -> ReportBlock {
@@ -295,9 +287,7 @@ impl ReportDocument {
         let files = self.files.iter();
         files.map(|(name, plot)| (name.clone(), plot.document())).collect()
     }
-}
 
-impl ReportDocument {
     /// All sheets as files: name without ending, and CSV.
     pub fn sheets(&self) -> Vec<(String, String)> {
         let sheets = self.sheets.iter().map(|sheet| {

@@ -17,6 +17,7 @@ use crate::document::{
     section,
 };
 use crate::host;
+use crate::words::joined;
 
 use comparison::SIGNS;
 use plots::{Palette, courses, plot};
@@ -113,7 +114,7 @@ fn first_screen(
     let picture = [Figure::block("finding", picture)];
     let rest = [ReportBlock::Facts(facts), ReportBlock::Command(plan.command.clone())];
     let blocks = picture.into_iter().chain(further).chain(rest);
-    section(SectionKind::Page, "", blocks.collect())
+    section(SectionKind::Page, "", blocks)
 }
 
 fn title(experiments: &[(&str, &Experiment)]) -> String {
@@ -145,7 +146,6 @@ fn footer(experiments: &[(&str, &Experiment)]) -> String {
 fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> ReportBlock {
     let scenario = study.scenario;
     let page = |blocks| section(SectionKind::Page, "", blocks);
-    let terminal = |blocks| section(SectionKind::Terminal, "", blocks);
     let source = |text: String| ReportFact::new("source", text);
     let sources = scenario.sources.iter();
     let sources = sources.map(|it| source(format!("{}, {}", it.title, it.table)));
@@ -161,7 +161,7 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> ReportBlo
     /// Tables of this many metrics are not folded.
     const OPEN_MAX: usize = 2;
     let shown = tables.by_ref().take(OPEN_MAX).collect();
-    let further = section(SectionKind::Details, "Further metrics", tables.collect());
+    let further = section(SectionKind::Details, "Further metrics", tables);
     let gains = tables::gains(study).map(|gains| gains.map(ReportBlock::Table));
     let [by_target, list] = gains.map_or([None, None], |gains| gains.map(Some));
     let blocks = [
@@ -169,11 +169,11 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> ReportBlo
         drawn,
         (!facts.is_empty()).then_some(ReportBlock::Facts(facts)),
         (!warnings.is_empty()).then_some(ReportBlock::Warnings(warnings)),
-        terminal(tables::summary(study, WIDTH).block().into_iter().collect()),
+        section(SectionKind::Terminal, "", tables::summary(study, WIDTH).block()),
         page(shown),
         further,
-        page(by_target.into_iter().collect()),
-        terminal(list.into_iter().collect()),
+        section(SectionKind::Page, "", by_target),
+        section(SectionKind::Terminal, "", list),
         spreads(study),
         page(vec![ReportBlock::Paragraph(SIGNS.to_owned())]),
         replay(study, palette),
@@ -193,7 +193,7 @@ fn spreads(study: &Study<'_>) -> Option<ReportBlock> {
     }
     let table = tables::spreads(study, study.main()?).block();
     let title = "The main metric as ministat(1) prints it";
-    section(SectionKind::Details, title, table.into_iter().collect())
+    section(SectionKind::Details, title, table)
 }
 
 fn course(study: &Study<'_>) -> Option<ReportBlock> {
@@ -202,7 +202,7 @@ fn course(study: &Study<'_>) -> Option<ReportBlock> {
         .map(|(index, (name, chart))| (format!("{}-course-{index}", study.anchor()), name, chart));
     let drawn = Figure::row(drawn.collect());
     let title = "The course of the load: the repeat in the middle";
-    section(SectionKind::Page, title, drawn.into_iter().collect())
+    section(SectionKind::Page, title, drawn)
 }
 
 /// The service of all targets over time, as an animation that is a picture until it is started.
@@ -211,7 +211,7 @@ fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<ReportBlock> {
     let id = format!("{}-replay", study.anchor());
     let drawn = section(SectionKind::Replay, "", vec![Figure::block(&id, chart)]);
     let title = "All targets over time: the repeat in the middle of each";
-    section(SectionKind::Page, title, drawn.into_iter().collect())
+    section(SectionKind::Page, title, drawn)
 }
 
 fn published(scenario: &Scenario) -> Option<ReportBlock> {
@@ -220,8 +220,8 @@ fn published(scenario: &Scenario) -> Option<ReportBlock> {
         let blocks = tables::published(it).block().into_iter().chain(note);
         ReportSection::new(SectionKind::Page, "", blocks.collect()).into()
     });
-    let tables = section(SectionKind::Beside("published"), "", tables.collect());
-    section(SectionKind::Page, "What the source measured", tables.into_iter().collect())
+    let tables = section(SectionKind::Beside("published"), "", tables);
+    section(SectionKind::Page, "What the source measured", tables)
 }
 
 fn commands(scenario: &Scenario) -> Option<ReportBlock> {
@@ -231,7 +231,7 @@ fn commands(scenario: &Scenario) -> Option<ReportBlock> {
         ReportSection::new(SectionKind::Page, &it.key, vec![command]).into()
     });
     let title = "The commands that load such servers";
-    section(SectionKind::Details, title, commands.collect())
+    section(SectionKind::Details, title, commands)
 }
 
 /// How an experiment was made: targets, host, placement, the command that repeats it.
@@ -241,7 +241,7 @@ fn how(experiment: &Experiment, number: usize) -> ReportBlock {
         1 => "Host and targets".to_owned(),
         _ => format!("Host and targets of record {number}"),
     };
-    let cpus = |cpus: &[u16]| cpus.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let cpus = |cpus: &[u16]| joined(cpus.iter().map(u16::to_string), ", ");
     let (server, client) = (cpus(&plan.placement.server), cpus(&plan.placement.client));
     let tool = &plan.tool;
     let facts = vec![
@@ -265,7 +265,7 @@ fn how(experiment: &Experiment, number: usize) -> ReportBlock {
         section(SectionKind::Page, "", vec![targets_table]),
         Some(ReportBlock::Facts(facts)),
         Some(ReportBlock::Command(plan.command.clone())),
-        section(SectionKind::Page, "", host.into_iter().collect()),
+        section(SectionKind::Page, "", host),
     ];
     let blocks = blocks.into_iter().flatten().collect();
     ReportSection::new(SectionKind::Article, title, blocks).at(format!("e{number}")).into()

@@ -9,8 +9,8 @@ use measure::record::Host;
 use crate::document::{
     Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportTable, SectionKind, section,
 };
+use crate::words::joined;
 
-/// The report as a document of its own.
 pub fn document(report: &HostReport) -> ReportDocument {
     ReportDocument {
         title: report.host.cpu.clone(),
@@ -22,7 +22,6 @@ pub fn document(report: &HostReport) -> ReportDocument {
     }
 }
 
-/// The host in a line.
 pub(crate) fn line(host: &Host) -> String {
     let under = match host.hypervisor.as_deref() {
         Some("unnamed") => " under a hypervisor without a name".to_owned(),
@@ -108,7 +107,6 @@ fn cores(cores: &[Core]) -> Vec<ReportFact> {
     described.collect()
 }
 
-/// CPUs that are threads of one core, if any are.
 fn threads(members: &[&Core]) -> String {
     let cores: BTreeSet<u32> = members.iter().map(|core| core.core).collect();
     if cores.len() == members.len() {
@@ -116,8 +114,7 @@ fn threads(members: &[&Core]) -> String {
     }
     let core = |number: &u32| {
         let of = members.iter().filter(|core| core.core == *number);
-        let cpus: Vec<_> = of.map(|core| core.cpu.to_string()).collect();
-        cpus.join("+")
+        joined(of.map(|core| core.cpu.to_string()), "+")
     };
     let cores: Vec<_> = cores.iter().map(core).collect();
     format!("; threads of one core: {}", cores.join(" "))
@@ -130,7 +127,7 @@ fn ranges(numbers: &[u16]) -> String {
         [first, .., last] => format!("{first}-{last}"),
         [] => String::new(),
     };
-    ranges.map(range).collect::<Vec<_>>().join(", ")
+    joined(ranges.map(range), ", ")
 }
 
 /// An operation with its algorithm, and on how many bytes.

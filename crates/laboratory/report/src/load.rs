@@ -17,7 +17,7 @@ use crate::document::{
     ReportTable, ReportWarning, SectionKind, Sheet, section,
 };
 use crate::host;
-use crate::words::{listed, titled};
+use crate::words::{joined, listed, titled};
 
 use charts::{along_time, percentiles};
 use reading::{
@@ -58,7 +58,6 @@ fn sheets(record: &LoadRecord) -> [Sheet; 3] {
     [tables::second_sheet(record), tables::latency_sheet(record), tables::step_sheet(record)]
 }
 
-/// All figures that a record has, with their names.
 fn figures(record: &LoadRecord) -> Vec<(&'static str, crate::figure::Chart)> {
     let time = along_time(record.into()).map(|it| ("time", it));
     let parts = PARTS.iter();
@@ -98,7 +97,7 @@ fn several(records: &[&LoadRecord], document: &mut ReportDocument) {
         ReportBlock::Items(items.collect()),
         ReportBlock::Table(tables::side_by_side(records)),
     ];
-    let repeats = tables::repeats(records).block().into_iter().collect();
+    let repeats = tables::repeats(records).block();
     let blocks = [
         (!records.is_empty()).then(|| ReportSection::new(SectionKind::Card, "Runs", runs).into()),
         section(SectionKind::Card, "Repeated", repeats),
@@ -134,11 +133,11 @@ fn run(record: &LoadRecord, number: usize) -> Vec<ReportBlock> {
     let prefix = format!("r{number}-");
     let table = |table: ReportTable| table.prefixed(&prefix).block();
     let card = |title: &str, blocks: Vec<Option<ReportBlock>>| {
-        section(SectionKind::Card, title, blocks.into_iter().flatten().collect())
+        section(SectionKind::Card, title, blocks.into_iter().flatten())
     };
     /// Rows of the table of seconds: more are not read.
     const SECONDS_MAX: usize = 600;
-    let seconds = table(tables::seconds(record, SECONDS_MAX)).into_iter().collect();
+    let seconds = table(tables::seconds(record, SECONDS_MAX));
     let seconds = section(SectionKind::Details, "Seconds as a table", seconds);
     let time = vec![over_time(record, &prefix), table(tables::spreads(record)), seconds];
     let latencies = vec![by_percentile(record, &prefix), table(tables::latencies(record))];
@@ -385,8 +384,7 @@ fn how(record: &LoadRecord) -> Vec<ReportBlock> {
     for (name, value) in reading::rows(&record.plan) {
         settings.row([name.into(), value.into()]);
     }
-    let settings =
-        section(SectionKind::Details, "All settings", settings.block().into_iter().collect());
+    let settings = section(SectionKind::Details, "All settings", settings.block());
     let blocks = [ReportBlock::Facts(facts), ReportBlock::Command(record.command.clone())];
     blocks.into_iter().chain(settings).collect()
 }
@@ -445,7 +443,7 @@ fn client(record: &LoadRecord) -> String {
     let cpu = cpu.map(|ns| format!("{} of CPU per transaction", Nanoseconds(ns)));
     let memory = ByteCount(record.client.resident_bytes_max);
     let parts = [cpu, client_load(record), Some(format!("{memory} of memory at most"))];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    joined(parts.into_iter().flatten(), ", ")
 }
 
 fn lag(record: &LoadRecord) -> String {

@@ -2,7 +2,6 @@
 
 use crate::words::{sanitized, with_units_held};
 
-/// An element with its attributes and what is in it.
 #[derive(Clone, Debug)]
 pub(crate) struct MarkupElement {
     name: &'static str,

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use measure::probe::{
     CertificateReport, ChainState, ClientReport, Level, NodeReport, Order, PointVerdict,
-    ProbeReport, Resumes, TicketReport,
+    ProbeReport, Resumes,
 };
 use measure::quantity::Nanoseconds;
 
 use crate::document::{
     Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable, SectionKind,
+    section,
 };
+use crate::words::joined;
 
 pub fn document(report: &ProbeReport) -> ReportDocument {
     let hosts = report.hosts.join(", ");
@@ -25,28 +27,14 @@ pub fn document(report: &ProbeReport) -> ReportDocument {
 
 /// Many sites, a row each, and what is to be said of each.
 pub fn survey(reports: &[ProbeReport]) -> ReportDocument {
-    let heads = [
-        "<site",
-        "<versions",
-        "<suite",
-        "<group",
-        "<key",
-        "<id",
-        "<ticket",
-        "<PSK",
-        "<staple",
-        "faults",
-    ];
+    let heads = "<site <versions <suite <group <key <id <ticket <PSK <staple faults".split(' ');
     let mut table = ReportTable::new("What a browser gets, and what is resumed", heads);
     for report in reports {
         table.row(survey_row(report));
     }
     let mut blocks =
         vec![ReportBlock::Headline(format!("TLS of {}", counted(reports.len(), "site")))];
-    blocks.extend(table.block().map(|table| {
-        let block: ReportBlock = ReportSection::new(SectionKind::Card, "Sites", vec![table]).into();
-        block
-    }));
+    blocks.extend(section(SectionKind::Card, "Sites", table.block()));
     for report in reports.iter().filter(|one| !one.verdicts.is_empty()) {
         let site = report.hosts.join(", ");
         let of_site = ReportBlock::Facts(points_seen(report));
@@ -94,7 +82,6 @@ fn ratio(resumed: u32, offered: u32) -> String {
     if offered == 0 { "no".to_owned() } else { format!("{resumed}/{offered}") }
 }
 
-/// How many points of that level were found.
 fn points(report: &ProbeReport, level: Level) -> usize {
     let of_level = report.verdicts.iter().filter(|one| one.level == level);
     let names: BTreeSet<&str> = of_level.map(|one| one.point.as_str()).collect();
@@ -144,7 +131,6 @@ fn title(verdict: &PointVerdict) -> String {
     format!("{}: {}", verdict.level.name(), verdict.point)
 }
 
-/// The points of one site of many.
 fn points_seen(report: &ProbeReport) -> Vec<ReportFact> {
     let seen = |one: &PointVerdict| ReportFact::new(title(one), seen(one, report.nodes.len()));
     report.verdicts.iter().map(seen).collect()
@@ -205,8 +191,7 @@ fn grids(report: &ProbeReport) -> Option<ReportBlock> {
             table.row(row.into_iter().map(Cell::from));
         }
     }
-    let table = table.block()?;
-    Some(ReportSection::new(SectionKind::Card, "Resumption", vec![table]).into())
+    section(SectionKind::Card, "Resumption", table.block())
 }
 
 fn node(node: &NodeReport, now_s: u64) -> ReportBlock {
@@ -221,14 +206,12 @@ fn node(node: &NodeReport, now_s: u64) -> ReportBlock {
 }
 
 fn spoken(node: &NodeReport) -> String {
-    let spoken = node.versions.iter().filter(|version| version.spoken);
-    let names: Vec<_> = spoken.map(|version| version.name.as_str()).collect();
-    names.join(", ")
+    joined(node.spoken().map(|version| version.name.as_str()), ", ")
 }
 
 fn facts(node: &NodeReport) -> Vec<ReportFact> {
     let mut facts = vec![ReportFact::new("versions", spoken(node))];
-    for version in node.versions.iter().filter(|version| version.spoken) {
+    for version in node.spoken() {
         let order = match version.order {
             Some(Order::Server) => " (in the server's order)",
             Some(Order::Client) => " (in the client's order)",
@@ -293,9 +276,7 @@ fn client_certificate(node: &NodeReport) -> Option<ReportFact> {
 /// Facts that TLS 1.3 has by itself, and older versions by extensions.
 fn of_old_versions(node: &NodeReport) -> Vec<ReportFact> {
     let mut facts = Vec::new();
-    let versions = node.versions.iter();
-    let known = versions.filter_map(|version| version.secure_renegotiation);
-    if let Some(is_secure) = known.reduce(|all, one| all && one) {
+    if let Some(is_secure) = node.secure_renegotiation() {
         let said = if is_secure { "secure" } else { "not secure" };
         facts.push(ReportFact::new("renegotiation", said));
     }
@@ -329,7 +310,6 @@ fn negotiated(client: &ClientReport) -> String {
     format!("{}{retry}", parts.join(", "))
 }
 
-/// Seconds in a day.
 const DAY_S: u64 = 86400;
 
 fn of_certificate(one: &CertificateReport, now_s: u64) -> Vec<ReportFact> {
@@ -374,29 +354,20 @@ fn tickets(node: &NodeReport) -> ReportTable {
         Some(false) => "no",
         None => NONE,
     };
-    for TicketReport {
-        kind,
-        count,
-        lifetime_s,
-        bytes,
-        single_use,
-        early_data_max,
-        early_data_accepted,
-    } in &node.tickets
-    {
-        let early = match early_data_accepted {
-            Some(true) => format!("{early_data_max} bytes"),
+    for ticket in &node.tickets {
+        let early = match ticket.early_data_accepted {
+            Some(true) => format!("{} bytes", ticket.early_data_max),
             Some(false) => "offered, refused".to_owned(),
             None => "no".to_owned(),
         };
-        let lifetime = lifetime_s.map(|seconds| format!("{seconds} s"));
+        let lifetime = ticket.lifetime_s.map(|seconds| format!("{seconds} s"));
         table.row([
-            Cell::from(kind.name()),
-            Cell::from(count),
+            ticket.kind.name().into(),
+            ticket.count.into(),
             Cell::maybe(lifetime),
-            Cell::from(bytes),
-            Cell::from(yes(*single_use)),
-            Cell::from(early),
+            ticket.bytes.into(),
+            yes(ticket.single_use).into(),
+            early.into(),
         ]);
     }
     table
@@ -409,9 +380,9 @@ fn times(node: &NodeReport) -> ReportTable {
         let median = Nanoseconds(time.median_us as f64 * 1000.0);
         table.row([
             Cell::from(&time.kind),
-            Cell::from(time.count),
-            Cell::from(median),
-            Cell::from(time.round_trips),
+            time.count.into(),
+            median.into(),
+            time.round_trips.into(),
         ]);
     }
     table

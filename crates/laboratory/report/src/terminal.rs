@@ -4,7 +4,7 @@ use crate::document::{
     ListItem, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable, ReportWarning,
     SectionKind, TableRow,
 };
-use crate::words::{command_lines, sanitized};
+use crate::words::{command_lines, joined, sanitized, with_units_held};
 
 const GAP: &str = "  ";
 
@@ -19,12 +19,10 @@ impl ReportDocument {
     pub fn text(&self, width: usize, colour: bool) -> String {
         let look = Look { width, colour };
         let parts = self.blocks.iter().map(|block| look.block("", block));
-        let parts: Vec<String> = parts.filter(|part| !part.is_empty()).collect();
-        parts.join("\n")
+        joined(parts.filter(|part| !part.is_empty()), "\n")
     }
 }
 
-/// How text is to look.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     width: usize,
@@ -260,39 +258,19 @@ fn length(text: &str) -> usize {
 /// from its unit.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in words(text) {
-        let word = word.as_str();
+    for word in with_units_held(text).split(' ').filter(|word| !word.is_empty()) {
+        let word = word.replace('\u{a0}', " ");
         let line = lines.last_mut().expect("it begins with one");
         if line.is_empty() {
-            line.push_str(word);
-        } else if length(line) + 1 + length(word) <= width {
+            *line = word;
+        } else if length(line) + 1 + length(&word) <= width {
             line.push(' ');
-            line.push_str(word);
+            line.push_str(&word);
         } else {
-            lines.push(word.to_owned());
+            lines.push(word);
         }
     }
     lines
-}
-
-fn words(text: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        match words.last_mut() {
-            Some(number) if is_unit(word) && number.ends_with(|c: char| c.is_ascii_digit()) => {
-                number.push(' ');
-                number.push_str(word);
-            }
-            _ => words.push(word.to_owned()),
-        }
-    }
-    words
-}
-
-fn is_unit(word: &str) -> bool {
-    const UNITS: [&str; 10] = ["ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "%"];
-    let bare = word.trim_end_matches([',', ';', '.', ')']);
-    UNITS.contains(&bare.trim_end_matches("/s"))
 }
 
 #[cfg(test)]

@@ -20,9 +20,15 @@ pub(crate) fn listed(names: &[String]) -> String {
 }
 
 /// The parts that are not empty, with a separator between them.
-pub(crate) fn joined<S: AsRef<str>>(parts: &[S], separator: &str) -> String {
-    let filled = parts.iter().map(AsRef::as_ref).filter(|part| !part.is_empty());
-    filled.collect::<Vec<_>>().join(separator)
+pub(crate) fn joined<S: AsRef<str>>(parts: impl IntoIterator<Item = S>, separator: &str) -> String {
+    let mut text = String::new();
+    for part in parts.into_iter().filter(|part| !part.as_ref().is_empty()) {
+        if !text.is_empty() {
+            text += separator;
+        }
+        text += part.as_ref();
+    }
+    text
 }
 
 /// Characters that may stand in an id, and in the name of a file on any system: letters, digits and
@@ -32,7 +38,7 @@ pub(crate) fn id_part(text: &str) -> String {
         if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }
     };
     let text: String = text.chars().map(letter).collect();
-    joined(&text.split('-').collect::<Vec<_>>(), "-")
+    joined(text.split('-'), "-")
 }
 
 /// Without a line break between a number and its unit.
@@ -53,7 +59,6 @@ pub(crate) fn with_units_held(text: &str) -> String {
     held
 }
 
-/// The words in one line.
 pub fn command_line(words: &[String]) -> String {
     parts(words).join(" ")
 }
@@ -126,11 +131,6 @@ mod tests {
         assert_eq!(shown("762 µs, 1.2 MiB/s; 3 s"), "762~µs, 1.2~MiB/s; 3~s");
         assert_eq!(shown("4 seconds, x s, 5 "), "4 seconds, x s, 5 ");
     }
-}
-
-#[cfg(test)]
-mod shell_tests {
-    use super::*;
 
     fn words(text: &[&str]) -> Vec<String> {
         text.iter().map(|word| (*word).to_owned()).collect()
@@ -150,11 +150,6 @@ mod shell_tests {
         assert_eq!(lines, [r"lariat-lab load --quiet \", "    --rate 500"]);
         assert!(command_lines(&[], 19).is_empty());
     }
-}
-
-#[cfg(test)]
-mod sanitize_tests {
-    use super::*;
 
     #[test]
     fn terminals_get_no_control_characters() {

@@ -276,7 +276,6 @@ fn write_page(
 /// The variable by which the script of a shell asks this program for proposals.
 const VARIABLE: &str = "LARIAT_COMPLETE";
 
-/// The shells for which there are scripts.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 const COMPLETERS: Shells<'static> = Shells(&[&Bash, &Zsh, &Fish]);

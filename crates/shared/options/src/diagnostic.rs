@@ -178,7 +178,6 @@ impl<'a> Report<'a> {
         (Spot::File(range.start - start..range.end - start), file)
     }
 
-    /// Whether the source is a file.
     pub fn is_file(&self) -> bool {
         self.file.is_some()
     }
@@ -200,11 +199,6 @@ impl<'a> Report<'a> {
     /// Notes an error whose message names what it is about.
     pub fn error_here(&self, spot: &Spot, problem: Problem) {
         self.say(Severity::Error, spot, None, problem);
-    }
-
-    /// Notes a warning about a key.
-    pub fn warn(&self, spot: &Spot, key: &str, problem: Problem) {
-        self.say(Severity::Warning, spot, Some(key), problem);
     }
 
     /// Notes something about a key; `None` = the message names what it is about.
@@ -395,7 +389,6 @@ pub struct Paint {
 }
 
 impl Paint {
-    /// The text in the colour of this code.
     pub fn wrap(self, code: &str, text: &str) -> String {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
@@ -417,7 +410,6 @@ impl Paint {
     }
 }
 
-/// The name nearest to what was typed, if any is near.
 pub fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let typed = typed.to_ascii_lowercase();
     names

@@ -214,28 +214,28 @@ fn open<'n>(node: &'n mut Node, key: &Key, spot: &Spot) -> &'n mut Node {
 }
 
 #[cfg(test)]
+#[expect(dead_code, reason = "the table alone is looked at")]
 mod tests {
     use super::*;
-    use crate::key::key;
-    use crate::{check, document};
+    use crate::key::table;
+    use crate::row::{count, switch, text};
+    use crate::{check, document, section};
 
-    const TABLE: Table = Table {
-        keys: &[
-            key("rate", Kind::Text("R")).flag("rate").absent("").excludes(&["steps"], "one way"),
-            key("steps", Kind::Text("R")).flag("steps").absent("").many(),
-            key("ramp", Kind::Text("R")).flag("ramp").absent("").replaces(&["time"]),
-            key("time", Kind::Count(1, 9)).flag("time").absent(""),
-            key("spacing", Kind::Text("WORD"))
-                .flag("spacing")
-                .absent("")
-                .requires(&["rate", "ramp"]),
-            key("header", Kind::Text("TEXT")).flag("header").absent("").repeated(),
-            key("quiet", Kind::Switch).flag("quiet").absent("").excludes(&["time"], "so"),
-        ],
-        foreign: &[],
-        later: &[],
-        help: "",
-    };
+    section! {
+        table("").flags();
+        /// Keys that stand beside each other, or do not.
+        struct Rows<'a> {
+            rate: Option<String> = text("R").absent("").excludes(&["steps"], "one way"),
+            steps: Vec<String> = text("R").many().absent(""),
+            ramp: Option<String> = text("R").absent("").replaces(&["time"]),
+            time: Option<u8> = count(1, 9).absent(""),
+            spacing: Option<String> = text("WORD").absent("").requires(&["rate", "ramp"]),
+            header: Vec<String> = text("TEXT").repeated().absent(""),
+            quiet: bool = switch().excludes(&["time"], "so"),
+        }
+    }
+
+    const TABLE: Table = Table { keys: Rows::CHILDREN, foreign: &[], later: &[], help: "" };
 
     fn of_file(text: &str, report: &Report<'_>) -> Node {
         retyped(document::parse(text, report).unwrap(), &TABLE)

@@ -17,6 +17,8 @@ pub struct Key {
     /// The meaning of the flag without a value, where it may stand so.
     pub alone: Option<&'static str>,
     pub group: &'static str,
+    /// Whether each key in this table is a flag of the same name.
+    pub flags: bool,
     /// Whether a list may be written as one text with commas.
     pub commas: bool,
     /// Keys of the same table, without any of which it has no effect.
@@ -85,6 +87,7 @@ pub const fn key(path: &'static str, kind: Kind) -> Key {
         flag: None,
         alone: None,
         group: "",
+        flags: false,
         commas: false,
         requires: &[],
         excludes: (&[], ""),
@@ -97,7 +100,6 @@ pub const fn key(path: &'static str, kind: Kind) -> Key {
     }
 }
 
-/// A key that holds a table.
 pub const fn table(path: &'static str) -> Key {
     key(path, Kind::Table)
 }
@@ -129,7 +131,6 @@ pub const fn path<const LENGTH: usize>(parent: &str, field: &str) -> [u8; LENGTH
     path
 }
 
-/// The text of a path.
 pub const fn utf8(path: &[u8]) -> &str {
     match std::str::from_utf8(path) {
         Ok(text) => text,
@@ -137,11 +138,12 @@ pub const fn utf8(path: &[u8]) -> &str {
     }
 }
 
-/// All keys of a tree of tables, which are so many.
+/// All keys of a tree of tables, which are so many. A heading is none.
 pub const fn count(keys: &[Key]) -> usize {
-    let (mut place, mut sum) = (0, keys.len());
+    let (mut place, mut sum) = (0, 0);
     while place < keys.len() {
-        sum += count(keys[place].children);
+        let own = if keys[place].path.is_empty() { 0 } else { 1 };
+        sum += own + count(keys[place].children);
         place += 1;
     }
     sum
@@ -160,8 +162,11 @@ const fn flatten(keys: &[Key], group: &'static str, all: &mut [Key], mut next: u
     while place < keys.len() {
         let key = keys[place];
         let group = if key.group.is_empty() { group } else { key.group };
-        all[next] = key.group(group);
-        next = flatten(key.children, group, all, next + 1);
+        if !key.path.is_empty() {
+            all[next] = key.group(group);
+            next += 1;
+        }
+        next = flatten(key.children, group, all, next);
         place += 1;
     }
     next
@@ -176,14 +181,19 @@ impl Key {
         self
     }
 
-    /// With a list of its kind, an element a flag: they may hold commas.
-    pub const fn repeated(mut self) -> Self {
-        self.many = true;
+    pub const fn group(mut self, title: &'static str) -> Self {
+        self.group = title;
         self
     }
 
-    pub const fn group(mut self, title: &'static str) -> Self {
-        self.group = title;
+    pub const fn flag(mut self, name: &'static str) -> Self {
+        self.flag = Some(name);
+        self
+    }
+
+    /// Each key in which is a flag of the same name.
+    pub const fn flags(mut self) -> Self {
+        self.flags = true;
         self
     }
 
@@ -193,48 +203,9 @@ impl Key {
         self
     }
 
-    /// With this value if nobody writes one.
-    pub const fn default(mut self, text: &'static str) -> Self {
-        self.default = Default::Text(text);
-        self
-    }
-
     /// With no value if nobody writes one; the words say what that means.
     pub const fn absent(mut self, meaning: &'static str) -> Self {
         self.default = Default::Absent(meaning);
-        self
-    }
-
-    pub const fn flag(mut self, name: &'static str) -> Self {
-        self.flag = Some(name);
-        self
-    }
-
-    /// Whose flag means this if no value follows it.
-    pub const fn alone(mut self, text: &'static str) -> Self {
-        self.alone = Some(text);
-        self
-    }
-
-    /// Without effect unless one of these stands beside it.
-    pub const fn requires(mut self, keys: &'static [&'static str]) -> Self {
-        self.requires = keys;
-        self
-    }
-
-    /// Never beside these, for that reason.
-    pub const fn excludes(mut self, keys: &'static [&'static str], why: &'static str) -> Self {
-        self.excludes = (keys, why);
-        self
-    }
-
-    pub const fn replaces(mut self, keys: &'static [&'static str]) -> Self {
-        self.replaces = keys;
-        self
-    }
-
-    pub const fn synonyms(mut self, words: &'static [(&'static str, &'static str)]) -> Self {
-        self.synonyms = words;
         self
     }
 

@@ -9,7 +9,6 @@ pub mod diagnostic;
 pub mod document;
 pub mod flags;
 pub mod key;
-mod named;
 pub mod node;
 pub mod quantity;
 pub mod reference;

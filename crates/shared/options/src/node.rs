@@ -62,7 +62,6 @@ impl Node {
         is_changed
     }
 
-    /// A value at that place.
     pub fn new(value: Value, spot: Spot) -> Self {
         Self { value, spot }
     }

@@ -119,18 +119,10 @@ mod tests {
         }
         assert_eq!(duration("1.5 s"), Some(Duration::from_millis(1500)));
         assert_eq!(duration("80µs"), Some(Duration::from_micros(80)));
-        for text in [
-            "",
-            "10",
-            "s",
-            "-1s",
-            "1.2.3s",
-            "1 year",
-            "1e3s",
-            "nans",
-            "99999999999999999999s",
-            "18446744073709551615d",
-        ] {
+        let long = ["99999999999999999999s", "18446744073709551615d"];
+        for text in
+            ["", "10", "s", "-1s", "1.2.3s", "1 year", "1e3s", "nans"].into_iter().chain(long)
+        {
             assert_eq!(duration(text), None, "{text}");
         }
     }

@@ -47,7 +47,6 @@ impl Table {
         self.keys.iter().filter(is_end).collect()
     }
 
-    /// The entry of a key, for a terminal.
     pub fn entry_text(&self, key: &Key) -> String {
         let facts = self.facts(key).into_iter();
         let facts: String = facts.map(|fact| format!("  {fact}\n")).collect();

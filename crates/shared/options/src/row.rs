@@ -7,12 +7,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::diagnostic::{Problem, nearest};
-use crate::key::{Key, Kind, key};
+use crate::key::{Default, Key, Kind, key};
 use crate::node::Value;
 use crate::quantity;
 use crate::section::{Field, KeyPlace};
 
-/// A key, and how its value is read. `M` is [`One`], [`Maybe`] or [`Many`] values.
+/// A key, and how its value is read. `M` is [`One`], [`Maybe`], [`Many`] or [`Switch`].
 pub struct KeyRow<T: 'static, M> {
     key: Key,
     reader: ValueReader<T>,
@@ -28,15 +28,29 @@ pub struct Maybe;
 /// Mode of a row: the key holds a list, which may be empty where it may be left out.
 pub struct Many;
 
+/// Mode of a row: the key is off unless somebody turns it on.
+pub struct Switch;
+
 enum ValueReader<T: 'static> {
     Function(fn(&Value, &Key) -> Result<T, Problem>),
+    /// Of a text; a problem without a hint is shown with the key's example.
+    Text(fn(&str) -> Result<T, Problem>),
     /// The words of a choice with their meanings, and how a meaning is copied.
     Words(&'static [(&'static str, T)], fn(&T) -> T),
 }
 
+const fn with<T, M>(key: Key, reader: ValueReader<T>) -> KeyRow<T, M> {
+    KeyRow { key, reader, mode: PhantomData }
+}
+
 /// A row whose values are read by a function.
 pub const fn row<T>(kind: Kind, read: fn(&Value, &Key) -> Result<T, Problem>) -> KeyRow<T, One> {
-    KeyRow { key: key("", kind), reader: ValueReader::Function(read), mode: PhantomData }
+    with(key("", kind), ValueReader::Function(read))
+}
+
+/// Text that a function reads; where a problem has no hint, the example is the hint.
+pub const fn parsed_by<T>(kind: Kind, read: fn(&str) -> Result<T, Problem>) -> KeyRow<T, One> {
+    with(key("", kind), ValueReader::Text(read))
 }
 
 /// Free text; the word says what of.
@@ -57,6 +71,10 @@ pub const fn boolean() -> KeyRow<bool, One> {
     row(Kind::Boolean, read_boolean)
 }
 
+pub const fn switch() -> KeyRow<bool, Switch> {
+    with(key("", Kind::Switch).absent(""), ValueReader::Function(read_boolean))
+}
+
 /// A whole number from `min` to `max`.
 pub const fn count<T: TryFrom<u64>>(min: u64, max: u64) -> KeyRow<T, One> {
     row(Kind::Count(min, max), read_count)
@@ -71,7 +89,6 @@ pub const fn duration(min: Duration, max: Duration) -> KeyRow<Duration, One> {
     row(Kind::Duration(min, max), read_duration)
 }
 
-/// Text that parses.
 pub const fn parsed<T: FromStr<Err: Display>>(kind: Kind) -> KeyRow<T, One> {
     row(kind, parse)
 }
@@ -81,14 +98,9 @@ pub const fn choice<T: Clone>(
     words: &'static [&'static str],
     meanings: &'static [(&'static str, T)],
 ) -> KeyRow<T, One> {
-    KeyRow {
-        key: key("", Kind::Choice(words)),
-        reader: ValueReader::Words(meanings, T::clone),
-        mode: PhantomData,
-    }
+    with(key("", Kind::Choice(words)), ValueReader::Words(meanings, T::clone))
 }
 
-/// The words of a table of words and meanings.
 pub const fn words<T, const COUNT: usize>(meanings: &[(&'static str, T)]) -> [&'static str; COUNT] {
     let (mut words, mut place) = ([""; COUNT], 0);
     while place < COUNT {
@@ -114,17 +126,17 @@ macro_rules! choice {
 impl<T> KeyRow<T, One> {
     /// With no value if nobody writes one; the words say what that means.
     pub const fn absent(self, meaning: &'static str) -> KeyRow<T, Maybe> {
-        KeyRow { key: self.key.absent(meaning), reader: self.reader, mode: PhantomData }
+        with(self.key.absent(meaning), self.reader)
     }
 
     /// With a list, as [`Key::many`].
     pub const fn many(self) -> KeyRow<T, Many> {
-        KeyRow { key: self.key.many(), reader: self.reader, mode: PhantomData }
+        with(self.key.many(), self.reader)
     }
 
-    /// With a list, as [`Key::repeated`].
+    /// With a list of its kind, an element a flag: they may hold commas.
     pub const fn repeated(self) -> KeyRow<T, Many> {
-        KeyRow { key: self.key.repeated(), reader: self.reader, mode: PhantomData }
+        with(Key { many: true, ..self.key }, self.reader)
     }
 
     pub fn read<'a>(&self, place: KeyPlace<'a>) -> Field<'a, T> {
@@ -151,34 +163,57 @@ impl<T> KeyRow<T, Many> {
     }
 }
 
+impl KeyRow<bool, Switch> {
+    pub fn read<'a>(&self, place: KeyPlace<'a>) -> Field<'a, bool> {
+        let is_written = place.is_written();
+        let read = |value: &Value, key: &Key| self.reader.read(value, key);
+        place.field(if is_written { place.one(read) } else { Some(false) })
+    }
+}
+
 impl<T, M> KeyRow<T, M> {
-    /// The row without the type, at its place in a table of options.
-    pub const fn key(&self, path: &'static str, help: &'static str) -> Key {
-        Key { path, ..self.key }.help(help.trim_ascii_start())
+    /// The row without the type, at its place in that table.
+    pub const fn key(&self, table: &Key, path: &'static str, help: &'static str) -> Key {
+        let flag = if table.flags { Some(path) } else { self.key.flag };
+        Key { path, flag, ..self.key }.help(help.trim_ascii_start())
     }
 
+    /// With this value if nobody writes one.
     pub const fn default(mut self, text: &'static str) -> Self {
-        self.key = self.key.default(text);
+        self.key.default = Default::Text(text);
         self
     }
 
     pub const fn flag(mut self, name: &'static str) -> Self {
-        self.key = self.key.flag(name);
+        self.key.flag = Some(name);
         self
     }
 
+    /// Whose flag means this if no value follows it.
     pub const fn alone(mut self, text: &'static str) -> Self {
-        self.key = self.key.alone(text);
+        self.key.alone = Some(text);
         self
     }
 
+    /// Without effect unless one of these stands beside it.
     pub const fn requires(mut self, keys: &'static [&'static str]) -> Self {
-        self.key = self.key.requires(keys);
+        self.key.requires = keys;
+        self
+    }
+
+    /// Never beside these, for that reason.
+    pub const fn excludes(mut self, keys: &'static [&'static str], why: &'static str) -> Self {
+        self.key.excludes = (keys, why);
+        self
+    }
+
+    pub const fn replaces(mut self, keys: &'static [&'static str]) -> Self {
+        self.key.replaces = keys;
         self
     }
 
     pub const fn synonyms(mut self, words: &'static [(&'static str, &'static str)]) -> Self {
-        self.key = self.key.synonyms(words);
+        self.key.synonyms = words;
         self
     }
 
@@ -192,12 +227,15 @@ impl<T> ValueReader<T> {
     fn read(&self, value: &Value, key: &Key) -> Result<T, Problem> {
         match self {
             Self::Function(read) => read(value, key),
+            Self::Text(read) => read(as_text(value)?).map_err(|problem| match problem.hint {
+                None => problem.hint(key.for_example()),
+                Some(_) => problem,
+            }),
             Self::Words(meanings, copy) => chosen(value, key, meanings).map(copy),
         }
     }
 }
 
-/// The problem of a value of another kind.
 pub fn wrong_kind(value: &Value, wanted: &str) -> Problem {
     Problem::new(format!("is {}, but {wanted} is wanted", value.kind()))
 }
@@ -229,14 +267,14 @@ fn owned(value: &Value, _: &Key) -> Result<String, Problem> {
     as_text(value).map(str::to_owned)
 }
 
-pub(crate) fn read_boolean(value: &Value, _: &Key) -> Result<bool, Problem> {
+fn read_boolean(value: &Value, _: &Key) -> Result<bool, Problem> {
     match value {
         Value::Boolean(boolean) => Ok(*boolean),
         other => Err(wrong_kind(other, "`true` or `false`")),
     }
 }
 
-pub(crate) fn read_count<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
+fn read_count<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
     let (min, max) = match key.kind {
         Kind::Count(min, max) => (min, max),
         _ => (0, u64::MAX),
@@ -252,7 +290,7 @@ pub(crate) fn read_count<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T,
     in_range(*number, min, max, |number| number.to_string())
 }
 
-pub(crate) fn read_size<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
+fn read_size<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
     let (min, max) = match key.kind {
         Kind::Size(min, max) => (min, max),
         _ => (0, u64::MAX),
@@ -281,7 +319,7 @@ fn in_range<T: TryFrom<u64>>(
     fits.ok_or_else(|| Problem::new(format!("is out of range: {min} to {max}")))
 }
 
-pub(crate) fn read_duration(value: &Value, key: &Key) -> Result<Duration, Problem> {
+fn read_duration(value: &Value, key: &Key) -> Result<Duration, Problem> {
     let (min, max) = match key.kind {
         Kind::Duration(min, max) => (min, max),
         _ => (Duration::ZERO, Duration::MAX),
@@ -322,11 +360,7 @@ fn synonym(key: &Key, text: &str) -> Option<&'static str> {
     Some(ours)
 }
 
-pub(crate) fn chosen<'m, T>(
-    value: &Value,
-    key: &Key,
-    meanings: &'m [(&str, T)],
-) -> Result<&'m T, Problem> {
+fn chosen<'m, T>(value: &Value, key: &Key, meanings: &'m [(&str, T)]) -> Result<&'m T, Problem> {
     let words = meanings.iter().map(|(word, _)| *word);
     let takes = || {
         let known: Vec<_> = words.clone().collect();

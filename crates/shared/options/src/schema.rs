@@ -128,20 +128,26 @@ fn description(key: &Key) -> String {
 }
 
 #[cfg(test)]
+#[expect(dead_code, reason = "the table alone is looked at")]
 mod tests {
     use super::*;
-    use crate::key::{key, table};
+    use crate::key::{flattened, table};
+    use crate::row::{count, path};
+    use crate::{Nested, section};
 
-    const TABLE: Table = Table {
-        keys: &[
-            table("a").many().shorthand("b").help("Tables."),
-            key("a.b", Kind::Count(1, 9)).help("A number."),
-            key("a.c", Kind::Path).many().absent("none").requires(&["b"]).help("Paths."),
-        ],
-        foreign: &[],
-        later: &[],
-        help: "",
-    };
+    section! {
+        table("a").many().shorthand("b");
+        /// Tables.
+        struct Rows<'a> {
+            /// A number.
+            b: u8 = count(1, 9),
+            /// Paths.
+            c: Vec<String> = path().many().absent("none").requires(&["b"]),
+        }
+    }
+
+    const TABLE: Table =
+        Table { keys: &flattened::<3>(&[Rows::KEY], ""), foreign: &[], later: &[], help: "" };
 
     #[test]
     fn a_value_alone_stands_for_a_list_or_a_table() {

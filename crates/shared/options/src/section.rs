@@ -41,7 +41,6 @@ pub struct Field<'a, T> {
     place: KeyPlace<'a>,
 }
 
-/// A list of tables.
 pub struct Tables<'a, T> {
     pub tables: Vec<T>,
     place: KeyPlace<'a>,
@@ -52,6 +51,27 @@ impl<'a, T> Deref for Field<'a, T> {
 
     fn deref(&self) -> &KeyPlace<'a> {
         &self.place
+    }
+}
+
+impl<T> Field<'_, Option<T>> {
+    /// The value that somebody wrote, if it could be read.
+    pub fn given(&self) -> Option<&T> {
+        self.value.as_ref()?.as_ref()
+    }
+}
+
+impl<T> Field<'_, Vec<T>> {
+    /// The elements that somebody wrote, if they could be read.
+    pub fn elements(&self) -> &[T] {
+        self.value.as_deref().unwrap_or_default()
+    }
+}
+
+impl Field<'_, bool> {
+    /// Whether it is true, by default or because somebody wrote it.
+    pub fn is_on(&self) -> bool {
+        self.value == Some(true)
     }
 }
 
@@ -117,6 +137,7 @@ impl<'a, T: Nested<'a>> Nested<'a> for Tables<'a, T> {
 /// A struct whose fields are the keys of a table: type, row, and the documentation as doc comment.
 ///
 /// A field without a row holds a table: the struct of one, an `Option` of it, or [`Tables`] of it.
+/// A struct whose table has no path is a heading: its keys are of the table around it.
 #[macro_export]
 macro_rules! section {
     (
@@ -135,7 +156,7 @@ macro_rules! section {
         }
 
         impl<$life> $name<$life> {
-            const PATH: &'static str = $table.path;
+            const TABLE: $crate::key::Key = $table;
             const CHILDREN: &'static [$crate::key::Key] =
                 &[$($crate::section!(@key $name $field $type, ($($doc),*) $(, $row)?)),*];
         }
@@ -161,14 +182,14 @@ macro_rules! section {
     (@type $life:lifetime $type:ty, $row:expr) => { $crate::section::Field<$life, $type> };
     (@type $life:lifetime $type:ty) => { $type };
     (@key $name:ident $field:ident $type:ty, ($($doc:literal),*), $row:expr) => {{
-        const PARENT: &str = <$name<'static>>::PATH;
+        const TABLE: $crate::key::Key = <$name<'static>>::TABLE;
         const FIELD: &str = stringify!($field);
-        const LENGTH: usize = $crate::key::path_length(PARENT, FIELD);
-        const PATH: [u8; LENGTH] = $crate::key::path(PARENT, FIELD);
+        const LENGTH: usize = $crate::key::path_length(TABLE.path, FIELD);
+        const PATH: [u8; LENGTH] = $crate::key::path(TABLE.path, FIELD);
         let row = $row;
         // The field says the type that the row reads.
         let _ = |place| -> $crate::section::Field<'static, $type> { row.read(place) };
-        row.key($crate::key::utf8(&PATH), concat!($($doc),*))
+        row.key(&TABLE, $crate::key::utf8(&PATH), concat!($($doc),*))
     }};
     (@key $name:ident $field:ident $type:ty, ()) => {
         <$type as $crate::section::Nested>::KEY
@@ -189,7 +210,6 @@ impl<'a> Section<'a> {
         Self { table, report, key: None, node: Some(root), around: root }
     }
 
-    /// A key of this table.
     pub fn at(&self, key: &'static Key) -> KeyPlace<'a> {
         KeyPlace { section: *self, key }
     }
@@ -216,7 +236,6 @@ impl<'a> Section<'a> {
         Self { node: node.or(self.node), around: node.unwrap_or(self.around), ..*self }
     }
 
-    /// The keys of this table that were written.
     pub fn written_keys(self) -> impl Iterator<Item = KeyPlace<'a>> {
         let keys = self.table.children(self.key.map_or("", |key| key.path));
         let places = keys.map(move |key| self.at(key));
@@ -273,8 +292,12 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> KeyPlace<'a> {
-    /// The table that the key holds; one that was left out holds defaults only.
+    /// The table that the key holds; one that was left out holds defaults only. Keys under a
+    /// heading stand in the table around them.
     pub fn table(&self) -> Section<'a> {
+        if self.key.path.is_empty() {
+            return self.section;
+        }
         let node = self.section.written(self.key);
         Section {
             key: Some(self.key),
@@ -301,6 +324,13 @@ impl<'a> KeyPlace<'a> {
     /// Reports an error with its remedy.
     pub fn refuse(&self, message: impl Into<String>, hint: impl Into<String>) {
         self.error(Problem::new(message).hint(hint));
+    }
+
+    /// The same if it is so.
+    pub fn refuse_if(&self, is_so: bool, message: impl Into<String>, hint: impl Into<String>) {
+        if is_so {
+            self.refuse(message, hint);
+        }
     }
 
     /// Reports a warning with its remedy.

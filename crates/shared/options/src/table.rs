@@ -41,7 +41,6 @@ impl Foreign {
 }
 
 impl Table {
-    /// The key of that path.
     pub fn find(&self, path: &str) -> Option<&'static Key> {
         self.keys.iter().find(|key| key.path == path)
     }
@@ -64,7 +63,6 @@ impl Table {
         Some((foreign, self.find(foreign.now)?))
     }
 
-    /// That there is no such flag, with the one that was meant.
     pub fn unknown_flag(&self, name: &str) -> Problem {
         let dashes = if name.chars().count() == 1 { "-" } else { "--" };
         let problem = Problem::new(format!("there is no flag {dashes}{}", name.escape_debug()));
@@ -138,7 +136,6 @@ impl Table {
         for (index, key) in self.keys.iter().enumerate() {
             let (path, parent) = (key.path, key.parent());
             let earlier = &self.keys[..index];
-            let table = earlier.iter().find(|one| one.path == parent);
             let (excluded, _) = key.excludes;
             let is_sibling = |name: &str| self.children(parent).any(|one| one.name() == name);
             let mut related = [key.requires, excluded, key.replaces].concat();
@@ -147,7 +144,6 @@ impl Table {
             let has_example = !key.example.is_empty();
             for (is_wrong, fault) in [
                 (earlier.iter().any(|one| one.path == path), "stands twice"),
-                (!parent.is_empty() && table.is_none(), "is in no table"),
                 (
                     key.flag.is_some() && earlier.iter().any(|one| one.flag == key.flag),
                     "has a flag of another",

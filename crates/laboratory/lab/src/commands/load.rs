@@ -18,7 +18,7 @@ use measure::quantity::{Nanoseconds, RoundedCount};
 use measure::record::{CapacitySearch, LoadRecord, RunWarning, Second};
 use options::command_line::{FlagTable, TableFlags};
 use options::flags::overlaid;
-use options::{Problem, Report, Section};
+use options::{Problem, Report};
 use wire::address::{Address, Endpoint};
 
 use crate::console::{Console, print, stdout_colour};
@@ -145,35 +145,39 @@ fn prepare(
         }
     }
     let read = load::options::read(&root, &read, &sys::cpu::allowed_cpus(), &report);
-    let Some((options, draft)) = read else {
+    let Some((written, draft)) = read else {
         return Err(refuse(report));
     };
     let now = SystemTime::now();
-    let start_at = options.start_at_s.map(|at| UNIX_EPOCH + Duration::from_secs(at));
+    let start_at = &written.run.start_at;
+    let start_at = start_at.given().map(|at| UNIX_EPOCH + Duration::from_secs(*at));
     if let Some(at) = start_at {
         let ahead = at.duration_since(now).ok();
         if ahead.is_none_or(|ahead| ahead > START_AHEAD_MAX) {
             let (at, now) = (RecordDate::of(at), RecordDate::of(now));
             let problem = Problem::new(format!("{at} is not within the day that follows {now}"));
-            Section::top(&TABLE, &root, &report)
-                .error("start-at", problem.hint("a time in UTC that is yet to come"));
+            written.run.start_at.error(problem.hint("a time in UTC that is yet to come"));
             return Err(refuse(report));
         }
     }
     let started = RecordDate::of(start_at.unwrap_or(now));
-    let destination = Destination::open(options.record.as_ref(), started).map_err(|fault| {
+    let destination = Destination::open(written.run.record.given(), started).map_err(|fault| {
         fault.report("record", console);
         Exit::Usage
     })?;
-    let (search, planned) = (draft.search(), draft.planned());
+    let (source, quiet) = (written.target.source, written.run.quiet.is_on());
+    let (search, planned) = (draft.search, draft.planned);
     let addresses = resolved(&draft, console)?;
-    let plan = draft.plan(addresses).map_err(|problem| {
-        Section::top(&TABLE, &root, &report).error("source", problem);
-        refuse(report)
-    })?;
+    let plan = match draft.plan(addresses) {
+        Ok(plan) => plan,
+        Err(problem) => {
+            source.error(problem);
+            return Err(refuse(report));
+        }
+    };
     Ok(Prepared {
         command: [vec!["lariat-lab".to_owned()], load::options::command(&root)].concat(),
-        quiet: options.quiet,
+        quiet,
         plan,
         search,
         planned,
@@ -202,7 +206,7 @@ fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<Vec<Address>, Ex
             Err(Exit::Address)
         }
     };
-    draft.endpoints().iter().map(one).collect()
+    draft.endpoints.iter().map(one).collect()
 }
 
 fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {

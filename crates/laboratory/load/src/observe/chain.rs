@@ -7,10 +7,12 @@ use aws_lc_rs::digest;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::aws_lc_rs as library;
-use rustls::{CertificateError, Error, RootCertStore};
+use rustls::{Error, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use crate::channel::certificate_failure;
+use crate::failure::TransactionFailure;
 use crate::tls::verifier::bounded;
 
 #[derive(Clone, Debug)]
@@ -68,16 +70,12 @@ impl TrustedRoots {
         // The name is looked at after all else, so that one that nobody has tells of the rest.
         let name = ServerName::try_from("name.invalid").expect("it is a host name");
         let at = UnixTime::since_unix_epoch(Duration::from_secs(at_s));
-        use CertificateError as Wrong;
         match self.verifier.verify_server_cert(leaf, &above, &name, &[], at) {
             Ok(_) => Path::Trusted,
-            Err(Error::InvalidCertificate(wrong)) => match wrong {
-                Wrong::NotValidForName | Wrong::NotValidForNameContext { .. } => Path::Trusted,
-                Wrong::UnknownIssuer => Path::UnknownIssuer,
-                Wrong::Expired
-                | Wrong::ExpiredContext { .. }
-                | Wrong::NotValidYet
-                | Wrong::NotValidYetContext { .. } => Path::NotInTime,
+            Err(Error::InvalidCertificate(wrong)) => match certificate_failure(&wrong) {
+                TransactionFailure::CertificateName => Path::Trusted,
+                TransactionFailure::CertificateIssuer => Path::UnknownIssuer,
+                TransactionFailure::CertificateTime => Path::NotInTime,
                 _ => Path::Broken,
             },
             Err(_) => Path::Broken,

@@ -200,7 +200,6 @@ fn ticket13(body: &[u8]) -> Option<Ticket> {
 /// The extension (RFC 8446, section 4.2.10).
 const EARLY_DATA: u16 = 42;
 
-/// The keys of one direction.
 struct DirectionKeys {
     key: LessSafeKey,
     iv: [u8; 12],

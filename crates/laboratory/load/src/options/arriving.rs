@@ -2,18 +2,14 @@
 
 use std::time::Duration;
 
-use options::Section;
-
-use super::asked::Options;
 use super::limit::Search;
 use super::value::Ramp;
-use crate::plan::Stretch;
+use super::written::WrittenLoad;
+use crate::plan::{ArrivalModel, Spacing, Stretch};
 
 /// How load arrives; the connections of closed load depend on the threads and come later.
-#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Arriving {
-    /// Stretches of open load; `None` = closed.
-    pub(crate) stretches: Option<Vec<Stretch>>,
+    pub(crate) model: ArrivalModel,
     pub(crate) duration: Duration,
     pub(crate) search: Option<Search>,
 }
@@ -31,53 +27,52 @@ const STEP_DURATION_MIN: Duration = Duration::from_secs(1);
 const PRECISION_DEFAULT: f64 = 0.05;
 
 /// How load arrives, with every contradiction noted.
-pub(crate) fn arriving(options: &Options, top: &Section<'_>) -> Arriving {
-    check(options, top);
-    let duration = options.duration.unwrap_or(match options.count {
-        Some(_) => COUNTED_DURATION_MAX,
-        None => DURATION_DEFAULT,
-    });
-    let of = |stretches: Vec<Stretch>| Arriving {
-        duration: stretches.iter().map(|stretch| stretch.length).sum(),
-        stretches: Some(stretches),
-        search: None,
+pub(crate) fn arriving(load: &WrittenLoad<'_>) -> Arriving {
+    check(load);
+    let arrival = &load.arrival;
+    let default = if arrival.count.is_written() { COUNTED_DURATION_MAX } else { DURATION_DEFAULT };
+    let duration = arrival.duration.given().copied().unwrap_or(default);
+    let step = arrival.step_duration.given().copied().unwrap_or(STEP_DURATION_DEFAULT);
+    let search = load.search.find_capacity.is_on().then(|| search(load, step));
+    let rate = arrival.rate.given();
+    let stretches = match (search, arrival.ramp.given(), arrival.steps.elements()) {
+        (Some(search), ..) => vec![even(search.first_per_s, step)],
+        (None, Some(ramp), _) => ramp_stretches(load, *ramp),
+        (None, None, []) => rate.map(|rate| even(*rate, duration)).into_iter().collect(),
+        (None, None, rates) => rates.iter().map(|rate| even(*rate, step)).collect(),
     };
-    let step = options.step_duration.unwrap_or(STEP_DURATION_DEFAULT);
-    if options.find_capacity {
-        let search = search(options, step);
-        return Arriving { search: Some(search), ..of(vec![even(search.first_per_s, step)]) };
+    if stretches.is_empty() {
+        return Arriving { model: ArrivalModel::Closed { connections: 0 }, duration, search };
     }
-    if let Some(ramp) = options.ramp {
-        return of(ramp_stretches(ramp, options.duration, top));
+    Arriving {
+        duration: stretches.iter().map(|stretch| stretch.length).sum(),
+        model: ArrivalModel::Open {
+            stretches,
+            spacing: arrival.spacing.given().copied().unwrap_or(Spacing::Constant),
+            session_arrivals: arrival.session_arrivals.is_on(),
+        },
+        search,
     }
-    if !options.steps_per_s.is_empty() {
-        let steps = options.steps_per_s.iter();
-        return of(steps.map(|rate| even(*rate, step)).collect());
-    }
-    if let Some(rate_per_s) = options.rate_per_s {
-        return of(vec![even(rate_per_s, duration)]);
-    }
-    Arriving { stretches: None, duration, search: None }
 }
 
 fn even(rate_per_s: f64, length: Duration) -> Stretch {
     Stretch { length, from_per_s: rate_per_s, to_per_s: rate_per_s }
 }
 
-fn search(options: &Options, step: Duration) -> Search {
+fn search(load: &WrittenLoad<'_>, step: Duration) -> Search {
     Search {
-        limit: options.limit.unwrap_or_default(),
-        precision: options.precision.unwrap_or(PRECISION_DEFAULT),
-        first_per_s: options.rate_per_s.unwrap_or(FIRST_RATE_PER_S),
+        limit: load.search.limit.given().copied().unwrap_or_default(),
+        precision: load.search.precision.given().copied().unwrap_or(PRECISION_DEFAULT),
+        first_per_s: load.arrival.rate.given().copied().unwrap_or(FIRST_RATE_PER_S),
         step,
     }
 }
 
-fn ramp_stretches(ramp: Ramp, duration: Option<Duration>, top: &Section<'_>) -> Vec<Stretch> {
-    let rest = duration.map(|duration| duration.checked_sub(ramp.time));
-    top.refuse_if(
+fn ramp_stretches(load: &WrittenLoad<'_>, ramp: Ramp) -> Vec<Stretch> {
+    let duration = &load.arrival.duration;
+    let rest = duration.given().map(|duration| duration.checked_sub(ramp.time));
+    duration.refuse_if(
         rest == Some(None),
-        "duration",
         "ends before the ramp does",
         "a longer --duration, a shorter ramp, or no --duration",
     );
@@ -90,18 +85,17 @@ fn ramp_stretches(ramp: Ramp, duration: Option<Duration>, top: &Section<'_>) -> 
 }
 
 /// Refuses what the way in which load arrives has no place for, beyond what the table excludes.
-fn check(options: &Options, top: &Section<'_>) {
-    let is_short = |time: Duration| time < STEP_DURATION_MIN;
-    top.refuse_if(
-        options.find_capacity && options.step_duration.is_some_and(is_short),
-        "step-duration",
+fn check(load: &WrittenLoad<'_>) {
+    let arrival = &load.arrival;
+    let is_short = arrival.step_duration.given().is_some_and(|time| *time < STEP_DURATION_MIN);
+    arrival.step_duration.refuse_if(
+        load.search.find_capacity.is_on() && is_short,
         "is too short to tell a rate by",
         "a second or more",
     );
-    let from_nothing = options.ramp.is_some_and(|ramp| ramp.from_per_s == 0.0);
-    top.refuse_if(
-        from_nothing && !options.warm_up.is_zero(),
-        "warm-up",
+    let from_nothing = arrival.ramp.given().is_some_and(|ramp| ramp.from_per_s == 0.0);
+    arrival.warm_up.refuse_if(
+        from_nothing && arrival.warm_up.value != Some(Duration::ZERO),
         "runs at the first rate, and the ramp begins with none",
         "a ramp from 1 or more, or no --warm-up",
     );

@@ -2,19 +2,13 @@
 
 use std::path::Path;
 
-use options::Section;
+use options::Field;
 
 /// Reads a file that an option names, or says why it cannot.
 pub type Files<'f> = &'f dyn Fn(&Path) -> Result<Vec<u8>, String>;
 
-/// What a named file holds; that it cannot be read is reported.
-pub(crate) fn content(
-    name: &str,
-    path: &Path,
-    files: Files<'_>,
-    top: &Section<'_>,
-) -> Option<Vec<u8>> {
-    let read = files(path);
-    let told = read.map_err(|why| top.refuse(name, why, "a file that we may read"));
-    told.ok()
+/// What the file of an option holds, if one is named; that it cannot be read is reported.
+pub(crate) fn content(path: &Field<'_, Option<String>>, files: Files<'_>) -> Option<Vec<u8>> {
+    let read = files(Path::new(path.given()?));
+    read.map_err(|why| path.refuse(why, "a file that we may read")).ok()
 }

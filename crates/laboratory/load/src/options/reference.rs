@@ -1,6 +1,6 @@
 //! The reference of all options, as Markdown.
 
-use super::rows::TABLE;
+use super::written::TABLE;
 
 const PREFACE: &str = "\
 <!-- Made by `cargo xtask generate` from the table of options. Do not edit. -->

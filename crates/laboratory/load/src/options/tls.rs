@@ -1,83 +1,80 @@
 //! What of TLS is offered: kinds, versions, suites, groups and signatures that fit together.
 
-use options::Section;
+use options::Field;
 use sys::process;
 
-use super::asked::Options;
 use super::files::{Files, content};
-use super::rows::{TABLE, is_of_tls};
 use super::url::Url;
-use super::value::{Kinds, OrNone};
+use super::value::{OrNone, unique};
+use super::written::{WrittenLoad, WrittenTls, is_of_tls};
 use crate::plan::{
     Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Verify, Versions,
 };
 
-pub(crate) fn offer(
-    options: &Options,
-    url: &Url,
-    files: Files<'_>,
-    top: &Section<'_>,
-) -> PlannedTls {
-    let fitting = versions(options);
+pub(crate) fn offer(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> PlannedTls {
+    let tls = &load.tls;
+    let listed = unique(&tls.signatures.elements().concat());
+    let kind = load.clients.handshake.value.flatten();
+    let fitting = versions(tls, kind, &listed);
     let versions = fitting.unwrap_or(Versions::Both);
-    let handshakes = handshakes(options, versions, top);
+    let handshakes = handshakes(load, kind, versions);
     let reach = Reach::of(&handshakes, versions);
-    check_resumption(options, &handshakes, reach, top);
-    let signatures = or_fitting(&options.signatures, &Signature::ALL, |_| true);
+    check_resumption(tls, &handshakes, reach);
+    let signatures = or_fitting(&listed, &Signature::ALL, |_| true);
     match fitting {
-        Some(_) => check_lists(options, reach, &signatures, top),
+        Some(_) => check_lists(tls, reach, &signatures),
         // What each of the lists lacks would only confuse.
-        None => refuse_lists(options, top),
+        None => refuse_lists(tls),
     }
-    let verification = verification(options, files, top);
+    let verification = verification(tls, files);
     let checked = matches!(verification, Verification::Authority(_));
     PlannedTls {
-        starttls: options.starttls,
-        ehlo_name: top.text_if_written("ehlo-name").flatten().unwrap_or_else(process::own_name),
+        starttls: tls.starttls.given().copied(),
+        ehlo_name: tls.ehlo_name.given().cloned().unwrap_or_else(process::own_name),
         versions,
         handshakes,
-        suites: or_fitting(&options.suites, &Suite::ALL, |suite| {
+        suites: or_fitting(tls.suites.elements(), &Suite::ALL, |suite| {
             reach.has(suite) && can_be_signed(suite, &signatures)
         }),
-        groups: or_fitting(&options.groups, &Group::ALL, |group| {
+        groups: or_fitting(tls.groups.elements(), &Group::ALL, |group| {
             reach.tls13 || !is_tls13_alone(group)
         }),
         signatures,
-        alpn: alpn(options, top),
-        server_name: server_name(options, url, checked, top),
-        client_certificate: client_certificate(options, files, top),
+        alpn: alpn(load),
+        server_name: server_name(tls, url, checked),
+        client_certificate: client_certificate(tls, files),
         verification,
-        tickets: options.tickets,
-        session_ids: options.session_ids,
-        early_data: options.early_data,
+        tickets: tls.tickets.is_on(),
+        session_ids: tls.session_ids.is_on(),
+        early_data: tls.early_data.is_on(),
     }
 }
 
 /// What was listed; else all that fits.
-fn or_fitting<T: Copy>(listed: &[T], all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
+fn or_fitting<T: Copy + PartialEq>(listed: &[T], all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
     if listed.is_empty() {
         all.iter().copied().filter(|one| fits(*one)).collect()
     } else {
-        listed.to_vec()
+        unique(listed)
     }
 }
 
 /// One word for lists that leave no version.
-fn refuse_lists(options: &Options, top: &Section<'_>) {
-    let about = if options.suites.is_empty() { "groups" } else { "suites" };
-    top.refuse(
-        about,
-        "suites, groups and signatures together fit no version of TLS",
-        "name some of one version in all of these lists",
-    );
+fn refuse_lists(tls: &WrittenTls<'_>) {
+    let why = "suites, groups and signatures together fit no version of TLS";
+    let hint = "name some of one version in all of these lists";
+    if tls.suites.elements().is_empty() {
+        tls.groups.refuse(why, hint);
+    } else {
+        tls.suites.refuse(why, hint);
+    }
 }
 
 /// Refuses what only TLS has a place for.
-pub(crate) fn refuse(top: &Section<'_>) {
-    let of_tls = TABLE.keys.iter().filter(|key| is_of_tls(key));
-    for key in of_tls.filter(|key| top.has(key.path)) {
-        top.refuse(key.path, "http:// speaks no TLS", "write https://, or leave it out");
-    }
+pub(crate) fn refuse(load: &WrittenLoad<'_>) {
+    let of_tls = load.at.table().written_keys().filter(|place| is_of_tls(place.key));
+    of_tls
+        .for_each(|place| place.refuse("http:// speaks no TLS", "write https://, or leave it out"));
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -123,20 +120,23 @@ impl Reach {
 
 /// The versions that were asked for; else those that the lists leave, and of them the one that
 /// the kind of handshake needs. `None` = the lists leave none.
-fn versions(options: &Options) -> Option<Versions> {
-    if options.versions.is_some() {
-        return options.versions;
+fn versions(
+    tls: &WrittenTls<'_>,
+    kind: Option<Handshake>,
+    signatures: &[Signature],
+) -> Option<Versions> {
+    if let Some(versions) = tls.tls.given() {
+        return Some(*versions);
     }
     let of_lists = Reach {
-        tls12: allow(&options.suites, |suite| !suite.is_tls13())
-            && allow(&options.groups, |group| !is_tls13_alone(group)),
-        tls13: allow(&options.suites, Suite::is_tls13)
-            && allow(&options.signatures, signs_in_tls13),
+        tls12: allow(tls.suites.elements(), |suite| !suite.is_tls13())
+            && allow(tls.groups.elements(), |group| !is_tls13_alone(group)),
+        tls13: allow(tls.suites.elements(), Suite::is_tls13) && allow(signatures, signs_in_tls13),
     };
     let left = of_lists.versions()?;
-    Some(match (options.kinds, left) {
-        (Kinds::Only(Handshake::SessionId | Handshake::Ticket), Versions::Both) => Versions::Tls12,
-        (Kinds::Only(Handshake::Psk), Versions::Both) => Versions::Tls13,
+    Some(match (kind, left) {
+        (Some(Handshake::SessionId | Handshake::Ticket), Versions::Both) => Versions::Tls12,
+        (Some(Handshake::Psk), Versions::Both) => Versions::Tls13,
         _ => left,
     })
 }
@@ -157,24 +157,28 @@ fn signs_in_tls13(signature: Signature) -> bool {
 
 const LEAVE_ONE: &str = "--tickets on, --session-ids on or --tls 1.3";
 
-fn handshakes(options: &Options, versions: Versions, top: &Section<'_>) -> Vec<Handshake> {
+/// The one kind that is wanted; without one, full handshakes and every kind of resumption.
+fn handshakes(
+    load: &WrittenLoad<'_>,
+    kind: Option<Handshake>,
+    versions: Versions,
+) -> Vec<Handshake> {
     let reach = Reach::of_versions(versions);
-    match options.kinds {
-        Kinds::Only(kind) => {
-            check_kind(options, kind, reach, top);
+    match kind {
+        Some(kind) => {
+            check_kind(load, kind, reach);
             vec![kind]
         }
-        Kinds::Mixed => {
+        None => {
             let mut kinds = vec![Handshake::Full];
             let may = [
-                (reach.tls12 && options.session_ids, Handshake::SessionId),
-                (reach.tls12 && options.tickets, Handshake::Ticket),
+                (reach.tls12 && load.tls.session_ids.is_on(), Handshake::SessionId),
+                (reach.tls12 && load.tls.tickets.is_on(), Handshake::Ticket),
                 (reach.tls13, Handshake::Psk),
             ];
             kinds.extend(may.iter().filter(|(may, _)| *may).map(|(_, kind)| kind));
-            top.refuse_if(
+            load.clients.handshake.refuse_if(
                 kinds.len() == 1,
-                "handshake",
                 "no kind of resumption is left to mix with full handshakes",
                 LEAVE_ONE,
             );
@@ -183,99 +187,95 @@ fn handshakes(options: &Options, versions: Versions, top: &Section<'_>) -> Vec<H
     }
 }
 
-fn check_kind(options: &Options, kind: Handshake, reach: Reach, top: &Section<'_>) {
+fn check_kind(load: &WrittenLoad<'_>, kind: Handshake, reach: Reach) {
     const TLS12: &str = "--tls 1.2; or --handshake psk, which is TLS 1.3's resumption";
     const TLS13: &str =
         "--tls 1.3; or --handshake ticket or session-id, which are TLS 1.2's resumptions";
-    let cause = match options.versions {
+    let (tls, key) = (&load.tls, &load.clients.handshake);
+    let cause = match tls.tls.given() {
         Some(_) => "which --tls does not offer",
         None => "which the lists of --suites, --groups and --signatures do not allow",
     };
-    let none = !reach.tls13 && !options.tickets && !options.session_ids;
+    let none = !reach.tls13 && !tls.tickets.is_on() && !tls.session_ids.is_on();
     let (is_offered, resumption, hint) = match kind {
         Handshake::Full => return,
         Handshake::Any => {
             let why = "any kind may be resumed, but --tickets and --session-ids leave none";
-            return top.refuse_if(none, "handshake", why, LEAVE_ONE);
+            return key.refuse_if(none, why, LEAVE_ONE);
         }
         Handshake::SessionId => (reach.tls12, "session id is of TLS 1.2", TLS12),
         Handshake::Ticket => (reach.tls12, "ticket is of TLS 1.2", TLS12),
         Handshake::Psk => (reach.tls13, "PSK is of TLS 1.3", TLS13),
     };
     let why = format!("resumption by {resumption}, {cause}");
-    top.refuse_if(!is_offered, "handshake", why, hint);
+    key.refuse_if(!is_offered, why, hint);
 }
 
 /// Settings that would lull, or leave nothing to resume.
-fn check_resumption(options: &Options, kinds: &[Handshake], reach: Reach, top: &Section<'_>) {
-    for (name, is_on, kind) in [
-        ("tickets", options.tickets, Handshake::Ticket),
-        ("session-ids", options.session_ids, Handshake::SessionId),
-    ] {
+fn check_resumption(tls: &WrittenTls<'_>, kinds: &[Handshake], reach: Reach) {
+    let check = |key: &Field<'_, bool>, kind: Handshake| {
         let is_needed = kinds == [kind];
-        let remedy = format!("--{name} on, or another --handshake");
-        let why = format!("off leaves nothing to resume by --handshake {}", kind.name());
-        top.refuse_if(!is_on && is_needed, name, why, remedy);
-        top.refuse_if(
-            !is_on && !is_needed && !reach.tls12,
-            name,
+        key.refuse_if(
+            !key.is_on() && is_needed,
+            format!("off leaves nothing to resume by --handshake {}", kind.name()),
+            format!("--{} on, or another --handshake", key.key.path),
+        );
+        key.refuse_if(
+            !key.is_on() && !is_needed && !reach.tls12,
             "is about TLS 1.2, which is not offered; TLS 1.3 resumes by PSK alone",
             "--handshake full resumes nothing",
         );
-    }
+    };
+    check(&tls.tickets, Handshake::Ticket);
+    check(&tls.session_ids, Handshake::SessionId);
     let by_psk = |kind: &Handshake| match kind {
         Handshake::Psk => true,
         Handshake::Any => reach.tls13,
         _ => false,
     };
-    top.refuse_if(
-        options.early_data && !kinds.iter().any(by_psk),
-        "early-data",
+    tls.early_data.refuse_if(
+        tls.early_data.is_on() && !kinds.iter().any(by_psk),
         "only a connection that resumes by PSK can send it (RFC 8446, section 2.3)",
         "--handshake psk",
     );
 }
 
 /// Lists whose elements have no use, or that lack what a version needs.
-fn check_lists(options: &Options, reach: Reach, signatures: &[Signature], top: &Section<'_>) {
-    top.refuse_if(
+fn check_lists(tls: &WrittenTls<'_>, reach: Reach, signatures: &[Signature]) {
+    let (suites, groups) = (tls.suites.elements(), tls.groups.elements());
+    tls.signatures.refuse_if(
         reach.tls13 && !allow(signatures, signs_in_tls13),
-        "signatures",
         "no scheme is of TLS 1.3: PKCS#1 v1.5 signs no handshake there (RFC 8446, section 4.2.3)",
         "add rsa_pss_rsae_sha256, or offer --tls 1.2 alone",
     );
-    for suite in &options.suites {
+    for suite in suites {
         let name = suite.name();
         let version = if suite.is_tls13() { "1.3" } else { "1.2" };
-        top.refuse_if(
+        tls.suites.refuse_if(
             !reach.has(*suite),
-            "suites",
             format!("{name} is of TLS {version}, which is not offered"),
             format!("leave it out, or offer --tls {version}"),
         );
-        top.refuse_if(
+        tls.suites.refuse_if(
             !can_be_signed(*suite, signatures),
-            "suites",
             format!("{name} needs a signature of its kind, and --signatures has none"),
             "leave it out, or add such a signature",
         );
     }
     for (is_reached, tls13, version) in [(reach.tls12, false, "1.2"), (reach.tls13, true, "1.3")] {
-        top.refuse_if(
-            is_reached && !allow(&options.suites, |suite| suite.is_tls13() == tls13),
-            "suites",
+        tls.suites.refuse_if(
+            is_reached && !allow(suites, |suite| suite.is_tls13() == tls13),
             format!("TLS {version} is offered, but no suite of it"),
             format!("add one, or do not offer TLS {version}"),
         );
     }
-    let hybrid = options.groups.iter().find(|group| is_tls13_alone(**group));
+    let hybrid = groups.iter().find(|group| is_tls13_alone(**group));
     if let Some(hybrid) = hybrid.filter(|_| !reach.tls13) {
         let why = format!("{} is of TLS 1.3, which is not offered", hybrid.name());
-        top.refuse("groups", why, "leave it out, or offer --tls 1.3");
+        tls.groups.refuse(why, "leave it out, or offer --tls 1.3");
     } else {
-        top.refuse_if(
-            reach.tls12 && !allow(&options.groups, |group| !is_tls13_alone(group)),
-            "groups",
+        tls.groups.refuse_if(
+            reach.tls12 && !allow(groups, |group| !is_tls13_alone(group)),
             "TLS 1.2 is offered, but no group of it",
             "add x25519, or offer --tls 1.3 alone",
         );
@@ -294,24 +294,23 @@ fn can_be_signed(suite: Suite, signatures: &[Signature]) -> bool {
     }
 }
 
-fn alpn(options: &Options, top: &Section<'_>) -> Vec<Vec<u8>> {
-    top.refuse_if(
-        !options.no_request && options.alpn.iter().any(|protocol| protocol == b"h2"),
-        "alpn",
+fn alpn(load: &WrittenLoad<'_>) -> Vec<Vec<u8>> {
+    let alpn = unique(load.tls.alpn.elements());
+    load.tls.alpn.refuse_if(
+        !load.request.no_request.is_on() && alpn.iter().any(|protocol| protocol == b"h2"),
         "h2 would be agreed on, and requests are HTTP/1.1",
         "--alpn http/1.1, or --no-request",
     );
-    options.alpn.clone()
+    alpn
 }
 
 /// What is sent, and what a certificate is checked for: an address is checked, but never sent.
-fn server_name(options: &Options, url: &Url, checked: bool, top: &Section<'_>) -> Option<String> {
+fn server_name(tls: &WrittenTls<'_>, url: &Url, checked: bool) -> Option<String> {
     let address = || url.host_address().filter(|_| checked);
-    match &options.server_name {
+    match tls.server_name.given() {
         Some(OrNone::This(name)) => Some(name.clone()),
         Some(OrNone::Nothing) if checked && address().is_none() => {
-            top.refuse(
-                "server-name",
+            tls.server_name.refuse(
                 "none leaves no name that the certificate could be checked for",
                 "a name, or --verify signature",
             );
@@ -330,42 +329,35 @@ const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 const PRIVATE_KEY: &[u8] = b"PRIVATE KEY-----";
 const ENCRYPTED_KEY: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
 
-fn client_certificate(
-    options: &Options,
-    files: Files<'_>,
-    top: &Section<'_>,
-) -> Option<OwnCertificate> {
-    let chain = options.client_certificate.as_ref()?;
-    let chain_pem = content("client-certificate", chain, files, top)?;
-    let (key_name, key_pem) = match &options.client_key {
-        Some(key) => ("client-key", content("client-key", key, files, top)?),
-        None => ("client-certificate", chain_pem.clone()),
+fn client_certificate(tls: &WrittenTls<'_>, files: Files<'_>) -> Option<OwnCertificate> {
+    let chain_pem = content(&tls.client_certificate, files)?;
+    let (key, key_pem) = match tls.client_key.given() {
+        Some(_) => (&tls.client_key, content(&tls.client_key, files)?),
+        None => (&tls.client_certificate, chain_pem.clone()),
     };
-    top.refuse_if(
+    tls.client_certificate.refuse_if(
         !holds(&chain_pem, CERTIFICATE),
-        "client-certificate",
         "the file holds no certificate as PEM",
         "a PEM file with the chain, leaf first",
     );
     if holds(&key_pem, ENCRYPTED_KEY) {
-        top.refuse(key_name, "the key is encrypted", "`openssl pkey` writes it without");
+        key.refuse("the key is encrypted", "`openssl pkey` writes it without");
     } else if !holds(&key_pem, PRIVATE_KEY) {
-        top.refuse(key_name, "the file holds no private key as PEM", "--client-key PATH names it");
+        key.refuse("the file holds no private key as PEM", "--client-key PATH names it");
     }
     Some(OwnCertificate { chain_pem, key_pem })
 }
 
-fn verification(options: &Options, files: Files<'_>, top: &Section<'_>) -> Verification {
+fn verification(tls: &WrittenTls<'_>, files: Files<'_>) -> Verification {
     let wrong = |why: &str, hint: &str| {
-        top.refuse("verify", why, hint);
+        tls.verify.refuse(why, hint);
         Verification::Off
     };
-    match (options.verify, &options.ca) {
-        (Some(Verify::Full) | None, Some(ca)) => {
-            let ca_pem = content("ca", ca, files, top);
-            top.refuse_if(
+    match (tls.verify.given(), tls.ca.given()) {
+        (Some(Verify::Full) | None, Some(_)) => {
+            let ca_pem = content(&tls.ca, files);
+            tls.ca.refuse_if(
                 ca_pem.as_ref().is_some_and(|pem| !holds(pem, CERTIFICATE)),
-                "ca",
                 "the file holds no certificate as PEM",
                 "a PEM file with the certificates of authorities",
             );

@@ -3,186 +3,309 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use options::{Problem, Section};
+use options::{KeyPlace, Problem};
 use wire::address::{Address, Endpoint};
 
-use super::arriving::Arriving;
-use super::asked::Options;
+use super::arriving::{Arriving, arriving};
 use super::files::Files;
 use super::limit::Search;
-use super::value::{Kinds, OrNone, Times};
-use super::{arriving, request, tls};
+use super::url::Url;
+use super::value::{OrNone, Times, unique};
+use super::written::WrittenLoad;
+use super::{request, tls};
 use crate::plan::{
-    ArrivalModel, ClientSelection, Clients, Handshake, LoadPlan, PlannedRequest, PlannedTarget,
-    PlannedTls, Threads,
+    ArrivalModel, ClientSelection, Clients, Handshake, LoadPlan, PlannedTarget, Threads,
 };
 
 /// A plan without contradictions, before names are resolved.
 #[derive(Clone, Debug)]
 pub struct UnresolvedPlan {
-    asked: Options,
-    endpoints: Vec<Endpoint>,
-    tls: Option<PlannedTls>,
-    request: Option<PlannedRequest>,
-    arriving: Arriving,
+    /// Where connections go; names are to be resolved.
+    pub endpoints: Vec<Endpoint>,
+    /// The search for capacity, if one was asked for. The plan is then that of the first rate.
+    pub search: Option<Search>,
+    /// How long it will take, the warm-up not included; `None` = until a count is reached.
+    pub planned: Option<Duration>,
+    /// The plan without addresses, and without what depends on them: threads, clients and
+    /// connections.
+    plan: LoadPlan,
+    threads: Option<u16>,
+    clients: Option<u32>,
+    connections: Option<u32>,
+    cpus: Option<OrNone<Vec<u16>>>,
     allowed_cpus: Vec<u16>,
 }
 
 const CONNECTIONS_DEFAULT: u32 = 50;
 const OPEN_CLIENTS_DEFAULT: u32 = 1000;
 
-impl Options {
-    /// Holds everything against everything else; contradictions are reported.
-    pub(crate) fn unresolved(
-        &self,
+impl UnresolvedPlan {
+    /// Holds everything against everything else; contradictions are reported. `None` = a value
+    /// could not be read.
+    pub(crate) fn of(
+        load: &WrittenLoad<'_>,
         files: Files<'_>,
         allowed_cpus: &[u16],
-        top: &Section<'_>,
-    ) -> UnresolvedPlan {
-        let url = &self.url;
-        let tls = url.tls.then(|| tls::offer(self, url, files, top));
-        if tls.is_none() {
-            tls::refuse(top);
-        }
-        check_sessions(self, top);
-        check_session_arrivals(self, top);
-        check_clients(self, top);
-        check_cpus(self, allowed_cpus, top);
-        check_move(self, top);
-        let mut endpoints = self.connect.clone();
-        if endpoints.is_empty() {
-            endpoints.push(url.endpoint.clone());
-        }
-        let known = endpoints.iter().filter_map(|endpoint| match endpoint {
-            Endpoint::Address(address) => Some(address),
-            Endpoint::Name { .. } | Endpoint::Service { .. } => None,
-        });
-        if let Err(problem) = check_families(&self.sources, known) {
-            top.error("source", problem);
-        }
-        UnresolvedPlan {
-            endpoints,
-            tls,
-            request: request::request(self, url, files, top),
-            arriving: arriving::arriving(self, top),
+    ) -> Option<Self> {
+        let url = load.target.url.value.as_ref()?;
+        check(load, url, allowed_cpus);
+        let Arriving { model, duration, search } = arriving(load);
+        let count_max = load.arrival.count.given().copied();
+        let is_timed = count_max.is_none()
+            || load.arrival.duration.is_written()
+            || matches!(&model, ArrivalModel::Open { stretches, .. } if stretches.len() > 1);
+        let plan = plan(load, url, files, (model, duration))?;
+        Some(Self {
+            endpoints: match unique(load.target.connect.elements()) {
+                none if none.is_empty() => vec![url.endpoint.clone()],
+                endpoints => endpoints,
+            },
+            search,
+            planned: (is_timed && search.is_none()).then_some(duration),
+            plan,
+            threads: load.run.threads.value?,
+            clients: load.clients.clients.value?,
+            connections: load.arrival.connections.value?,
+            cpus: load.run.cpus.given().cloned(),
             allowed_cpus: allowed_cpus.to_vec(),
-            asked: self.clone(),
+        })
+    }
+
+    /// The whole plan, with the addresses of the endpoints.
+    ///
+    /// # Errors
+    /// The option `source` names addresses that cannot reach these.
+    pub fn plan(self, addresses: Vec<Address>) -> Result<LoadPlan, Problem> {
+        check_families(&self.plan.sources, &addresses)?;
+        let threads = self.thread_count(&addresses);
+        let mut plan = self.plan;
+        let default = match &mut plan.arrival {
+            ArrivalModel::Closed { connections } => {
+                let default = CONNECTIONS_DEFAULT.max(threads.into());
+                let most = self.clients.unwrap_or(u32::MAX);
+                *connections = self.connections.unwrap_or_else(|| default.min(most));
+                *connections
+            }
+            ArrivalModel::Open { .. } => OPEN_CLIENTS_DEFAULT.max(threads.into()),
+        };
+        plan.clients.count = self.clients.unwrap_or(default);
+        plan.target.addresses = addresses;
+        plan.threads =
+            Threads { count: threads, cpus: pinned(self.cpus, &self.allowed_cpus, threads) };
+        Ok(plan)
+    }
+
+    /// A target on this host needs CPUs of its own.
+    fn thread_count(&self, targets: &[Address]) -> u16 {
+        if let Some(threads) = self.threads {
+            return threads;
+        }
+        let all = self.allowed_cpus.len();
+        let is_here = |target: &Address| match target {
+            Address::Unix(_) | Address::Inherited(_) => true,
+            Address::Ip(address) => address.ip().to_canonical().is_loopback(),
+        };
+        let count = match &self.cpus {
+            Some(OrNone::This(cpus)) => cpus.len(),
+            _ if targets.iter().any(is_here) => all / 2,
+            _ => all,
+        };
+        let client_pool = self.clients.into_iter().chain(self.connections).min();
+        let most = client_pool.unwrap_or(u32::MAX).min(u16::MAX.into());
+        u16::try_from(count).unwrap_or(u16::MAX).clamp(1, u16::try_from(most).unwrap_or(u16::MAX))
+    }
+}
+
+fn pinned(cpus: Option<OrNone<Vec<u16>>>, allowed: &[u16], threads: u16) -> Vec<u16> {
+    match cpus {
+        Some(OrNone::Nothing) => Vec::new(),
+        Some(OrNone::This(cpus)) => cpus,
+        None => {
+            let first = allowed.len().saturating_sub(threads.into());
+            allowed[first..].to_vec()
         }
     }
+}
+
+/// The plan without addresses, and without what depends on them.
+fn plan(
+    load: &WrittenLoad<'_>,
+    url: &Url,
+    files: Files<'_>,
+    (arrival, duration): (ArrivalModel, Duration),
+) -> Option<LoadPlan> {
+    let (clients, target) = (&load.clients, &load.target);
+    let tls = url.tls.then(|| tls::offer(load, url, files));
+    let timeout = load.arrival.timeout.value?;
+    let greeting = load.tls.starttls.given().is_some_and(|dialect| dialect.greets_late());
+    let has_one_kind = tls.as_ref().is_none_or(|tls| tls.handshakes.len() == 1);
+    Some(LoadPlan {
+        target: PlannedTarget {
+            url: url.text.clone(),
+            addresses: Vec::new(),
+            moves_sessions: target.move_sessions.is_on(),
+            authority: url.authority.clone(),
+        },
+        sources: unique(target.source.elements()),
+        proxy_header: target.send_proxy.value?,
+        tls,
+        request: request::request(load, url, files),
+        ending: clients.close.value?,
+        clients: Clients {
+            count: 0,
+            requests_per_session: clients.requests_per_session.value?.and_then(Times::bound),
+            requests_per_connection: clients.requests_per_connection.value?.bound(),
+            think: clients.think_time.value?,
+            selection: selection(load, &arrival, has_one_kind),
+        },
+        arrival,
+        warm_up: load.arrival.warm_up.value?,
+        rests: false,
+        is_background: false,
+        duration,
+        count_max: load.arrival.count.value?,
+        timeout: match load.tls.greeting_timeout.value {
+            Some(time) if greeting => timeout + time,
+            _ => timeout,
+        },
+        threads: Threads { count: 0, cpus: Vec::new() },
+        seed: load.run.seed.value?,
+    })
+}
+
+/// Open load without a number of clients has more than it needs, so that none is wanting: not
+/// all are to begin sessions. Where kinds are mixed, each client has one, and all take part.
+fn selection(
+    load: &WrittenLoad<'_>,
+    arrival: &ArrivalModel,
+    has_one_kind: bool,
+) -> ClientSelection {
+    let is_open_by_request = matches!(arrival, ArrivalModel::Open { session_arrivals: false, .. });
+    let few_suffice = !load.clients.clients.is_written() && is_open_by_request && has_one_kind;
+    let default = if few_suffice { ClientSelection::Fewest } else { ClientSelection::RoundRobin };
+    load.clients.client_selection.given().copied().unwrap_or(default)
+}
+
+/// Refuses what contradicts, beyond TLS, requests and arrival.
+fn check(load: &WrittenLoad<'_>, url: &Url, allowed_cpus: &[u16]) {
+    if !url.tls {
+        tls::refuse(load);
+    }
+    check_sessions(load);
+    check_session_arrivals(load);
+    check_clients(load);
+    check_cpus(load, allowed_cpus);
+    check_move(load);
+    let written = load.target.connect.elements();
+    let endpoints = if written.is_empty() { std::slice::from_ref(&url.endpoint) } else { written };
+    let known = endpoints.iter().filter_map(|endpoint| match endpoint {
+        Endpoint::Address(address) => Some(address),
+        Endpoint::Name { .. } | Endpoint::Service { .. } => None,
+    });
+    if let Err(problem) = check_families(load.target.source.elements(), known) {
+        load.target.source.error(problem);
+    }
+}
+
+/// Whether all handshakes are full, so that no session is resumed.
+fn is_full(load: &WrittenLoad<'_>) -> bool {
+    load.clients.handshake.value == Some(Some(Handshake::Full))
 }
 
 /// Refuses sessions that would never be resumed.
-fn check_sessions(options: &Options, top: &Section<'_>) {
-    let Some(Times::Count(per_session)) = options.requests_per_session else {
+fn check_sessions(load: &WrittenLoad<'_>) {
+    let (key, on_connection) =
+        (&load.clients.requests_per_session, &load.clients.requests_per_connection);
+    let Some(Times::Count(per_session)) = key.given() else {
         return;
     };
-    if options.kinds == Kinds::Only(Handshake::Full) {
-        top.refuse(
-            "requests-per-session",
+    if is_full(load) {
+        key.refuse(
             "full handshakes resume no session",
             "--handshake session-id, ticket, psk, any or mixed",
         );
-        return;
-    }
-    if per_session == 1 {
-        top.refuse(
-            "requests-per-session",
-            "a session for one request is never resumed",
-            "2 or more, or --handshake full",
+    } else if *per_session == 1 {
+        key.refuse("a session for one request is never resumed", "2 or more, or --handshake full");
+    } else if on_connection.value.and_then(Times::bound).is_none_or(|many| many >= *per_session) {
+        on_connection.refuse(
+            format!(
+                "all {per_session} requests of a session fit on one connection: none is resumed"
+            ),
+            "fewer than --requests-per-session",
         );
-        return;
     }
-    let on_one_connection = match options.requests_per_connection {
-        Times::Unlimited => true,
-        Times::Count(per_connection) => per_connection >= per_session,
-    };
-    top.refuse_if(
-        on_one_connection,
-        "requests-per-connection",
-        format!("all {per_session} requests of a session fit on one connection: none is resumed"),
-        "fewer than --requests-per-session",
-    );
 }
 
 /// Refuses arriving clients that would never leave, and settings without effect on them.
-fn check_session_arrivals(options: &Options, top: &Section<'_>) {
-    if !options.session_arrivals {
+fn check_session_arrivals(load: &WrittenLoad<'_>) {
+    if !load.arrival.session_arrivals.is_on() {
         return;
     }
-    let resumes = options.kinds != Kinds::Only(Handshake::Full);
-    let (about, times) = if resumes {
-        ("requests-per-session", options.requests_per_session)
+    let clients = &load.clients;
+    let (about, times): (&KeyPlace<'_>, _) = if is_full(load) {
+        (&clients.requests_per_connection, clients.requests_per_connection.value)
     } else {
-        ("requests-per-connection", Some(options.requests_per_connection))
+        (&clients.requests_per_session, clients.requests_per_session.given().copied())
     };
     let bound = times.and_then(Times::bound);
-    top.refuse_if(
+    about.refuse_if(
         bound.is_none(),
-        about,
         "is unlimited: a client that arrives would never leave",
         "a number: the requests that each arriving client makes",
     );
-    top.refuse_if(
-        bound == Some(1) && !options.think.is_zero(),
-        "think-time",
+    clients.think_time.refuse_if(
+        bound == Some(1) && clients.think_time.value != Some(Duration::ZERO),
         "a client that makes one request has nothing to think about",
         "more requests per client, by --requests-per-session or --requests-per-connection",
     );
 }
 
 /// Refuses too few clients for what is to be under way, and too few for the threads.
-fn check_clients(options: &Options, top: &Section<'_>) {
-    let threads = options.threads.map(u32::from);
-    let too_few = |few: Option<u32>, many: Option<u32>| few < many && few.is_some();
-    top.refuse_if(
-        too_few(options.clients, options.connections),
-        "clients",
+fn check_clients(load: &WrittenLoad<'_>) {
+    let threads = load.run.threads.given().copied().map(u32::from);
+    let (clients, connections) = (&load.clients.clients, &load.arrival.connections);
+    let too_few = |few: Option<&u32>, many: Option<u32>| few < many.as_ref() && few.is_some();
+    clients.refuse_if(
+        too_few(clients.given(), connections.given().copied()),
         "fewer clients than --connections, and each does one thing at a time",
         "as many clients as connections, or more",
     );
-    top.refuse_if(
-        too_few(options.clients, threads),
-        "clients",
+    clients.refuse_if(
+        too_few(clients.given(), threads),
         "fewer clients than --threads, and each belongs to one thread",
         "more clients, or fewer threads",
     );
-    top.refuse_if(
-        too_few(options.connections, threads),
-        "connections",
+    connections.refuse_if(
+        too_few(connections.given(), threads),
         "fewer connections than --threads: some would have nothing to do",
         "more connections, or fewer threads",
     );
 }
 
-fn check_cpus(options: &Options, allowed: &[u16], top: &Section<'_>) {
-    let Some(OrNone::This(cpus)) = &options.cpus else {
+fn check_cpus(load: &WrittenLoad<'_>, allowed: &[u16]) {
+    let Some(OrNone::This(cpus)) = load.run.cpus.given() else {
         return;
     };
     let denied = cpus.iter().filter(|cpu| !allowed.contains(cpu));
     let denied: Vec<_> = denied.map(u16::to_string).collect();
     let names: Vec<_> = allowed.iter().map(u16::to_string).collect();
-    top.refuse_if(
+    load.run.cpus.refuse_if(
         !denied.is_empty(),
-        "cpus",
         format!("we may not run on CPU {}", denied.join(", ")),
         format!("those for us are {}", names.join(",")),
     );
 }
 
 /// Refuses a move without another server, or without sessions.
-fn check_move(options: &Options, top: &Section<'_>) {
-    if !options.move_sessions {
-        return;
-    }
-    top.refuse_if(
-        options.connect.len() < 2,
-        "move-sessions",
+fn check_move(load: &WrittenLoad<'_>) {
+    let key = &load.target.move_sessions;
+    key.refuse_if(
+        key.is_on() && load.target.connect.elements().len() < 2,
         "there is one address: a session has no other server to go to",
         "two addresses or more for --connect",
     );
-    top.refuse_if(
-        options.kinds == Kinds::Only(Handshake::Full),
-        "move-sessions",
+    key.refuse_if(
+        key.is_on() && is_full(load),
         "full handshakes resume no session",
         "--handshake any, session-id, ticket, psk or mixed",
     );
@@ -207,141 +330,6 @@ fn check_family(sources: &[IpAddr], target: &Address) -> Result<(), Problem> {
             "{source} cannot reach {target}: one is IPv4, the other IPv6"
         ))
         .hint("addresses of the target's family")),
-    }
-}
-
-impl UnresolvedPlan {
-    /// Where connections go; names are to be resolved.
-    #[must_use]
-    pub fn endpoints(&self) -> &[Endpoint] {
-        &self.endpoints
-    }
-
-    /// The search for capacity, if one was asked for. The plan is then that of the first rate.
-    #[must_use]
-    pub fn search(&self) -> Option<Search> {
-        self.arriving.search
-    }
-
-    /// How long it will take, the warm-up not included; `None` = until a count is reached.
-    #[must_use]
-    pub fn planned(&self) -> Option<Duration> {
-        let Arriving { stretches, duration, search } = &self.arriving;
-        let is_timed = self.asked.count.is_none()
-            || self.asked.duration.is_some()
-            || stretches.as_ref().is_some_and(|all| all.len() > 1);
-        (is_timed && search.is_none()).then_some(*duration)
-    }
-
-    /// The whole plan, with the addresses of [`Self::endpoints`].
-    ///
-    /// # Errors
-    /// The option `source` names addresses that cannot reach these.
-    pub fn plan(self, addresses: Vec<Address>) -> Result<LoadPlan, Problem> {
-        check_families(&self.asked.sources, &addresses)?;
-        let threads = self.thread_count(&addresses);
-        let connections = self.connection_count(threads);
-        let clients = self.client_count(threads, connections);
-        let selection = self.selection();
-        let asked = self.asked;
-        Ok(LoadPlan {
-            target: PlannedTarget {
-                url: asked.url.text,
-                addresses,
-                moves_sessions: asked.move_sessions,
-                authority: asked.url.authority,
-            },
-            sources: asked.sources,
-            proxy_header: asked.send_proxy,
-            tls: self.tls,
-            request: self.request,
-            ending: asked.ending,
-            clients: Clients {
-                count: clients,
-                requests_per_session: asked.requests_per_session.and_then(Times::bound),
-                requests_per_connection: asked.requests_per_connection.bound(),
-                think: asked.think,
-                selection,
-            },
-            arrival: match self.arriving.stretches {
-                None => ArrivalModel::Closed { connections },
-                Some(stretches) => ArrivalModel::Open {
-                    stretches,
-                    spacing: asked.spacing,
-                    session_arrivals: asked.session_arrivals,
-                },
-            },
-            warm_up: asked.warm_up,
-            rests: false,
-            is_background: false,
-            duration: self.arriving.duration,
-            count_max: asked.count,
-            timeout: match asked.starttls {
-                Some(dialect) if dialect.greets_late() => asked.timeout + asked.greeting_timeout,
-                _ => asked.timeout,
-            },
-            threads: Threads {
-                count: threads,
-                cpus: pinned(asked.cpus, &self.allowed_cpus, threads),
-            },
-            seed: asked.seed,
-        })
-    }
-
-    /// A target on this host needs CPUs of its own.
-    fn thread_count(&self, targets: &[Address]) -> u16 {
-        if let Some(threads) = self.asked.threads {
-            return threads;
-        }
-        let all = self.allowed_cpus.len();
-        let is_here = |target: &Address| match target {
-            Address::Unix(_) | Address::Inherited(_) => true,
-            Address::Ip(address) => address.ip().to_canonical().is_loopback(),
-        };
-        let count = match &self.asked.cpus {
-            Some(OrNone::This(cpus)) => cpus.len(),
-            _ if targets.iter().any(is_here) => all / 2,
-            _ => all,
-        };
-        let client_pool = self.asked.clients.into_iter().chain(self.asked.connections).min();
-        let most = client_pool.unwrap_or(u32::MAX).min(u16::MAX.into());
-        u16::try_from(count).unwrap_or(u16::MAX).clamp(1, u16::try_from(most).unwrap_or(u16::MAX))
-    }
-
-    fn connection_count(&self, threads: u16) -> u32 {
-        let default = CONNECTIONS_DEFAULT.max(threads.into());
-        let most = self.asked.clients.unwrap_or(u32::MAX);
-        self.asked.connections.unwrap_or_else(|| default.min(most))
-    }
-
-    /// Open load without a number of clients has more than it needs, so that none is wanting: not
-    /// all are to begin sessions. Where kinds are mixed, each client has one, and all take part.
-    fn selection(&self) -> ClientSelection {
-        let has_one_kind = self.tls.as_ref().is_none_or(|tls| tls.handshakes.len() == 1);
-        let is_open_by_request = self.arriving.stretches.is_some() && !self.asked.session_arrivals;
-        let few_suffice = self.asked.clients.is_none() && is_open_by_request && has_one_kind;
-        let default =
-            if few_suffice { ClientSelection::Fewest } else { ClientSelection::RoundRobin };
-        self.asked.selection.unwrap_or(default)
-    }
-
-    fn client_count(&self, threads: u16, connections: u32) -> u32 {
-        let default = match self.arriving.stretches {
-            None => connections,
-            Some(_) => OPEN_CLIENTS_DEFAULT.max(threads.into()),
-        };
-        self.asked.clients.unwrap_or(default)
-    }
-}
-
-fn pinned(cpus: Option<OrNone<Vec<u16>>>, allowed: &[u16], threads: u16) -> Vec<u16> {
-    match cpus {
-        Some(OrNone::Nothing) => Vec::new(),
-        Some(OrNone::This(cpus)) => cpus,
-        None => {
-            let first = allowed.len().saturating_sub(threads.into());
-            allowed[first..].to_vec()
-        }
     }
 }
 
@@ -379,6 +367,7 @@ mod tests {
         let report = Report::new(None);
         let root = flags::parse(given, &TABLE, &report);
         let read = crate::options::read(&root, &file, &[0, 1, 2, 3], &report);
+        let draft = read.map(|(_, draft)| draft);
         let complaints = report.into_complaints().into_iter();
         let subjects = complaints.filter_map(|one| {
             let Problem { message, hint } = one.problem;
@@ -388,7 +377,7 @@ mod tests {
         });
         let mut subjects: Vec<_> = subjects.collect();
         subjects.sort_unstable();
-        read.map(|(_, draft)| (root, draft)).ok_or(subjects)
+        draft.map(|draft| (root, draft)).ok_or(subjects)
     }
 
     const HTTPS: &str = "https://127.0.0.1:8443/1k";
@@ -544,7 +533,7 @@ mod tests {
             let given = given.into_iter().skip(usize::from(key.path == "url"));
             let report = Report::new(None);
             let root = flags::parse(given, &TABLE, &report);
-            assert!(Options::read(&Section::top(&TABLE, &root, &report)).is_some());
+            let _ = WrittenLoad::of_root(&root, &report);
             assert_eq!(report.errors(), 0, "{}: {example}", key.path);
         }
     }
@@ -584,17 +573,6 @@ mod tests {
             let plan = planned(&format!("--handshake mixed {flags}"));
             assert_eq!(plan.tls.unwrap().handshakes, kinds, "{flags}");
         }
-    }
-
-    #[test]
-    fn suites_groups_and_signatures_belong_to_versions() {
-        let tls = planned("--tls 1.2 --signatures rsa").tls.unwrap();
-        assert!(tls.suites.iter().all(|suite| suite.name().contains("_RSA_")));
-        assert_eq!(tls.suites.len(), 3);
-        assert!(!tls.groups.contains(&Group::X25519MlKem768));
-        let ecdsa = planned("--signatures ecdsa").tls.unwrap();
-        assert_eq!(ecdsa.suites.len(), 6);
-        assert_eq!(planned("--tls 1.3").tls.unwrap().suites.len(), 3);
     }
 
     #[test]
@@ -659,12 +637,12 @@ mod tests {
     #[test]
     fn a_search_is_told_apart() {
         let (_, draft) = drafted("--find-capacity --rate 40 --limit p99<20ms").unwrap();
-        let search = draft.search().unwrap();
+        let search = draft.search.unwrap();
         assert_eq!((search.first_per_s, search.precision), (40.0, 0.05));
         assert_eq!(search.limit.quantile(), 0.99);
-        assert_eq!((search.step, draft.planned()), (Duration::from_secs(5), None));
-        assert_eq!(drafted("--count 5").unwrap().1.planned(), None);
-        let timed = drafted(HTTPS).unwrap().1.planned();
+        assert_eq!((search.step, draft.planned), (Duration::from_secs(5), None));
+        assert_eq!(drafted("--count 5").unwrap().1.planned, None);
+        let timed = drafted(HTTPS).unwrap().1.planned;
         assert_eq!(timed, Some(Duration::from_secs(10)));
     }
 

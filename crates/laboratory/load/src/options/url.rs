@@ -164,27 +164,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_asked_for_is_refused() {
-        for text in [
-            "",
-            "localhost",
-            "127.0.0.1:8443",
-            "ftp://h/",
-            "https://",
-            "https:///p",
-            "https://:443/",
-            "https://h:/",
-            "https://h:0/",
-            "https://h:70000/",
-            "https://::1/",
-            "https://u:p@h/",
-            "https://h/#top",
-            "https://h/a b",
-            "https://h/a\r\nX: y",
-            "https://h/ä",
-            "https://häst/",
-            "https://*:443/",
-            "https://unix:/run/a",
-        ] {
+        let texts = "localhost 127.0.0.1:8443 ftp://h/ https:// https:///p https://:443/ https://h:/ \
+            https://h:0/ https://h:70000/ https://::1/ https://u:p@h/ https://h/#top \
+            https://h/ä https://häst/ https://*:443/ https://unix:/run/a";
+        let odd = ["", "https://h/a b", "https://h/a\r\nX: y"];
+        for text in texts.split(' ').chain(odd) {
             assert!(text.parse::<Url>().is_err(), "{text}");
         }
     }

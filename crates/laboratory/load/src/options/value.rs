@@ -1,8 +1,8 @@
 //! Values as people type them: rates, names, shares. Pure text to values.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use measure::choice::{Handshake, Signature};
 use options::{Problem, quantity};
 use sys::socket::Zoned;
 use wire::address::{Address, Endpoint};
@@ -29,14 +29,6 @@ impl Times {
 pub enum OrNone<T> {
     Nothing,
     This(T),
-}
-
-/// The kinds of handshake that are wanted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kinds {
-    Only(Handshake),
-    /// Full and every kind of resumption in turn.
-    Mixed,
 }
 
 /// A rate that rises or falls evenly.
@@ -153,14 +145,20 @@ pub(crate) fn moment(text: &str) -> Read<u64> {
     moment.map_or_else(|| not(text, "a time as in 2026-12-01T09:30:00Z"), Ok)
 }
 
-/// Signature schemes by their words: one, or all of a kind of key.
-pub(crate) fn signatures() -> Vec<(&'static str, Vec<Signature>)> {
-    let of = |kind: &'static str| {
-        let all = Signature::ALL.iter().copied();
-        (kind, all.filter(|one| one.name().starts_with(kind)).collect())
-    };
-    let each = Signature::NAMED.iter().map(|(name, one)| (*name, vec![*one]));
-    [of("rsa"), of("ecdsa")].into_iter().chain(each).collect()
+/// A list without repetition.
+pub(crate) fn unique<T: Clone + PartialEq>(list: &[T]) -> Vec<T> {
+    let mut all = Vec::new();
+    for one in list {
+        if !all.contains(one) {
+            all.push(one.clone());
+        }
+    }
+    all
+}
+
+/// A place for the record, or `none`.
+pub(crate) fn record(text: &str) -> Read<OrNone<PathBuf>> {
+    Ok(if text == "none" { OrNone::Nothing } else { OrNone::This(text.into()) })
 }
 
 /// An application protocol; a length of one byte bounds it (RFC 7301, section 3.1).
@@ -281,9 +279,6 @@ mod tests {
 
     #[test]
     fn names_of_tls() {
-        let all = signatures();
-        let of = |word| all.iter().find(|(known, _)| *known == word).unwrap().1.len();
-        assert_eq!((of("ecdsa"), of("rsa"), of("ed25519")), (3, 6, 1));
         assert_eq!(server_name("A.example"), Ok(OrNone::This("a.example".to_owned())));
         refuses(server_name, &["", "::1", "192.0.2.1", "a b"]);
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rustls::client::{ClientSessionStore, Resumption, Tls12Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::{
-    ClientConfig, RootCertStore, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
+    CipherSuite, ClientConfig, NamedGroup, RootCertStore, SignatureScheme, SupportedCipherSuite,
+    SupportedProtocolVersion,
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -33,7 +34,6 @@ pub enum TlsFault {
     Library(String),
 }
 
-/// All configurations of one thread.
 #[derive(Debug)]
 pub(crate) struct Configurations {
     kinds: Vec<(Handshake, Arc<ClientConfig>)>,
@@ -201,6 +201,23 @@ pub(crate) fn scheme_name(scheme: SignatureScheme) -> String {
     }
 }
 
+/// The standard name: the library sets its own prefix for TLS 1.3.
+pub(crate) fn suite_name(suite: CipherSuite) -> String {
+    let name = suite.as_str().map_or_else(|| format!("{suite:?}"), str::to_owned);
+    match name.strip_prefix("TLS13_") {
+        Some(rest) => format!("TLS_{rest}"),
+        None => name,
+    }
+}
+
+/// The name that flags use.
+pub(crate) fn group_name(group: NamedGroup) -> String {
+    match group {
+        NamedGroup::X25519 => "x25519".to_owned(),
+        other => other.as_str().map_or_else(|| format!("{other:?}"), str::to_owned),
+    }
+}
+
 fn verifier(
     tls: &PlannedTls,
     provider: &Arc<CryptoProvider>,
@@ -208,7 +225,9 @@ fn verifier(
 ) -> Result<PlanVerifier, TlsFault> {
     let check = match &tls.verification {
         Verification::Off => ChainCheck::Off,
-        Verification::These(pem) => ChainCheck::These(certificates(pem)?),
+        Verification::These(pem) => {
+            ChainCheck::These(certificates(pem).map_err(TlsFault::Authority)?)
+        }
         Verification::Signature => ChainCheck::Signature,
         Verification::Authority(pem) => ChainCheck::Chain(chain_verifier(pem, provider)?),
     };
@@ -220,13 +239,12 @@ fn verifier(
     })
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
+/// The certificates of a PEM file, or the fault of the file.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let all = all.map_err(|error| TlsFault::Authority(error.to_string()))?;
-    if all.is_empty() {
-        Err(TlsFault::Authority("there is no certificate in it".to_owned()))
-    } else {
-        Ok(all)
+    match all {
+        Ok(all) if all.is_empty() => Err("there is no certificate in it".to_owned()),
+        all => all.map_err(|error| error.to_string()),
     }
 }
 
@@ -236,7 +254,7 @@ fn chain_verifier(
 ) -> Result<Arc<WebPkiServerVerifier>, TlsFault> {
     let fault = |error: &dyn std::fmt::Display| TlsFault::Authority(error.to_string());
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(pem)? {
+    for certificate in certificates(pem).map_err(TlsFault::Authority)? {
         roots.add(certificate).map_err(|error| fault(&error))?;
     }
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
@@ -247,15 +265,9 @@ fn chain_verifier(
 type CertificateWithKey = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn read_certificate(certificate: &OwnCertificate) -> Result<CertificateWithKey, TlsFault> {
-    let fault = |what: &str, error: &dyn std::fmt::Display| {
-        TlsFault::ClientCertificate(format!("{what}: {error}"))
-    };
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&certificate.chain_pem)
-        .collect::<Result<_, _>>()
-        .map_err(|error| fault("the chain", &error))?;
-    if chain.is_empty() {
-        return Err(fault("the chain", &"there is no certificate in it"));
-    }
+    let fault = TlsFault::ClientCertificate;
+    let chain = certificates(&certificate.chain_pem);
+    let chain = chain.map_err(|error| fault(format!("the chain: {error}")))?;
     let key = PrivateKeyDer::from_pem_slice(&certificate.key_pem);
-    Ok((chain, key.map_err(|error| fault("the key", &error))?))
+    Ok((chain, key.map_err(|error| fault(format!("the key: {error}")))?))
 }

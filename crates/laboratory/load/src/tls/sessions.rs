@@ -56,6 +56,15 @@ impl ThreadSessions {
         }
     }
 
+    /// The session of TLS 1.2 of the client whose turn it is.
+    pub(crate) fn tls12(&self) -> Option<Tls12ClientSessionValue> {
+        self.with(|kept| kept.tls12.as_deref().cloned()).flatten()
+    }
+
+    pub(crate) fn keep_tls12(&self, session: Tls12ClientSessionValue) {
+        self.with(|kept| kept.tls12 = Some(Box::new(session)));
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<KeptSession>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -74,11 +83,11 @@ impl ClientSessionStore for ThreadSessions {
     }
 
     fn set_tls12_session(&self, _: ServerName<'static>, session: Tls12ClientSessionValue) {
-        self.with(|kept| kept.tls12 = Some(Box::new(session)));
+        self.keep_tls12(session);
     }
 
     fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        self.with(|kept| kept.tls12.as_deref().cloned()).flatten()
+        self.tls12()
     }
 
     fn remove_tls12_session(&self, _: &ServerName<'static>) {

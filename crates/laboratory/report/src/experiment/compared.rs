@@ -22,7 +22,6 @@ use crate::figure::{Axis, AxisUnit, Chart, Panel, Series, SeriesShape};
 use crate::host;
 use crate::words::{id_part, listed};
 
-/// A scenario that both have.
 struct ScenarioPair<'e> {
     a: Study<'e>,
     b: Study<'e>,
@@ -57,7 +56,7 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
         ],
         ..ReportDocument::default()
     };
-    let differing = differing.block().into_iter().collect();
+    let differing = differing.block();
     document.blocks.extend(section(SectionKind::Card, "In what they differ", differing));
     for pair in &pairs {
         let id = format!("c-{}", pair.name());

@@ -98,25 +98,13 @@ pub(crate) fn compare(
     base: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
-    let pairs = |is_used: fn(&Measurement) -> bool| {
-        let pairs = entry.measurements.iter().filter_map(move |(repeat, ours)| {
-            let theirs = base.measurements.get(repeat)?;
-            let is_used = is_used(ours) && is_used(theirs);
-            is_used.then_some((metric.of(*ours)?, metric.of(*theirs)?))
-        });
-        pairs.collect::<Vec<_>>()
-    };
-    // What is too noisy to be judged is shown nevertheless.
-    let quiet = pairs(is_quiet);
-    let is_judged = !quiet.is_empty();
-    let pairs = if is_judged { quiet } else { pairs(|_| true) };
-    let effect = effect_of_pairs(metric, &pairs)?;
-    let verdict = if !entry.does_same_work(base) {
-        ComparisonVerdict::OtherWork
-    } else {
-        verdict([entry, base], metric, &effect, is_judged)
-    };
-    Some(Comparison { metric, effect, verdict })
+    let found = compare_by(entry, base, metric, |is_used| {
+        effect_of_pairs(metric, &entry.pairs(base, metric, is_used))
+    });
+    if entry.does_same_work(base) {
+        return found;
+    }
+    found.map(|found| Comparison { verdict: ComparisonVerdict::OtherWork, ..found })
 }
 
 /// The same of two runs.
@@ -125,20 +113,26 @@ pub(crate) fn compare_runs(
     base: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
-    let found = |is_used: fn(&Measurement) -> bool| {
+    compare_by(entry, base, metric, |is_used| {
         let samples = |entry: &MeasuredConfiguration<'_>| -> Vec<f64> {
             let used = entry.measurements.values().filter(|it| is_used(it));
             used.filter_map(|it| metric.of(*it)).collect()
         };
         effect_of_samples(metric, &samples(entry), &samples(base))
-    };
-    let quiet = found(is_quiet);
-    let effect = quiet.or_else(|| found(|_| true))?;
-    Some(Comparison {
-        metric,
-        effect,
-        verdict: verdict([entry, base], metric, &effect, quiet.is_some()),
     })
+}
+
+/// By the effect of quiet measurements; what is too noisy to be judged is shown nevertheless.
+fn compare_by(
+    entry: &MeasuredConfiguration<'_>,
+    base: &MeasuredConfiguration<'_>,
+    metric: Metric,
+    of: impl Fn(fn(&Measurement) -> bool) -> Option<Effect>,
+) -> Option<Comparison> {
+    let quiet = of(is_quiet);
+    let effect = quiet.or_else(|| of(|_| true))?;
+    let verdict = verdict([entry, base], metric, &effect, quiet.is_some());
+    Some(Comparison { metric, effect, verdict })
 }
 
 fn verdict(
@@ -161,7 +155,6 @@ fn verdict(
 }
 
 impl ComparisonVerdict {
-    /// Whether it is counted in a ranking.
     pub(crate) fn is_counted(self) -> bool {
         matches!(self, Self::Better | Self::NoDifference | Self::Worse)
     }

@@ -7,15 +7,14 @@ use measure::statistics::Spread;
 use super::comparison::compare;
 use super::study::{Combination, MeasuredConfiguration, Study};
 use super::tables::heading;
-use crate::figure::{Axis, AxisUnit, Bar, BarPanel, Bars, Chart, Panel, Plot, Series, SeriesShape};
+use crate::figure::{
+    Axis, AxisUnit, Bar, BarPanel, Bars, Chart, LOOKS, Panel, Plot, Series, SeriesShape,
+};
 use crate::load::charts::{SAMPLES_MAX, along_time, handshakes_along_time};
 use crate::load::time_series::Timeline;
 use crate::words::{id_part, joined, titled};
 
 /// The looks of targets by their place in the record: each has the same everywhere.
-const COLOURS: [&str; 7] = ["blue", "teal", "amber", "violet", "rose", "grey", "ink"];
-const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Palette<'e>(pub(crate) &'e [TargetDescription]);
 
@@ -27,12 +26,11 @@ impl Palette<'_> {
 
     /// The name of a target's colour.
     pub(crate) fn colour(self, target: &TargetDescription) -> &'static str {
-        COLOURS[self.place(target) % COLOURS.len()]
+        LOOKS.0[self.place(target) % LOOKS.0.len()]
     }
 
-    /// The dashes of its lines.
     pub(crate) fn dashes(self, target: &TargetDescription) -> &'static str {
-        DASHES[self.place(target) % DASHES.len()]
+        LOOKS.1[self.place(target) % LOOKS.1.len()]
     }
 }
 
@@ -175,10 +173,10 @@ fn title(study: &Study<'_>, metric: Metric) -> String {
 
 fn description(study: &Study<'_>, metric: Metric) -> String {
     let medians = study.entries().filter_map(|(combination, entry)| {
-        let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
+        let name = combination.named(entry);
         Some(format!("{name}: {}.", metric.amount(entry.spread(metric)?.median)))
     });
-    medians.collect::<Vec<_>>().join(" ")
+    joined(medians, " ")
 }
 
 fn lines(study: &Study<'_>, main: Metric, palette: Palette<'_>) -> Option<Chart> {
@@ -250,9 +248,8 @@ fn line(
     let scaled = |value: f64| metric.scaled(value);
     let colour = palette.colour(target);
     let bands = runs(spreads).into_iter().map(|run| {
-        let forth = run.iter().map(|(x, spread)| (*x, scaled(spread.max)));
-        let back = run.iter().rev().map(|(x, spread)| (*x, scaled(spread.min)));
-        Series::new("", colour, SeriesShape::Band).of(forth.chain(back))
+        let edges = run.iter().map(|(x, spread)| (*x, scaled(spread.min), scaled(spread.max)));
+        Series::band(colour, &edges.collect::<Vec<_>>())
     });
     let points = spreads.iter().enumerate().map(|(place, spread)| {
         let median = spread.map_or(f64::NAN, |it| scaled(it.median));
@@ -279,15 +276,14 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     let course = |(combination, entry): (&Combination<'_>, &MeasuredConfiguration<'_>)| {
         let measurement = middle(entry, study.main()?)?;
         let timeline = Timeline::from(measurement).while_attempted();
-        let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
+        let name = combination.named(entry);
         // Without rates that rise, it is about what happened to the server.
         let (what, chart) = match measurement.read_offs {
             Some(_) => ("transactions and response time", along_time(timeline)?),
             None => ("handshakes", handshakes_along_time(timeline)?),
         };
-        let chart =
-            Chart { title: format!("{name}: {what} over time"), columns: Vec::new(), ..chart };
-        Some((name, chart))
+        let title = format!("{name}: {what} over time");
+        Some((name, Chart { title, columns: Vec::new(), ..chart }))
     };
     study.entries().filter_map(course).collect()
 }
@@ -310,7 +306,7 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
             let samples = timeline.samples(metric, SAMPLES_MAX).into_iter();
             samples.map(move |sample| (sample.at_s, sample.value * scale))
         };
-        let name = joined(&[entry.target.name.clone(), combination.title()], ", ");
+        let name = combination.named(entry);
         let shape = SeriesShape::Line(palette.dashes(entry.target));
         let line = |name: &str| Series::new(name, palette.colour(entry.target), shape);
         let share = 100.0 / capacity;

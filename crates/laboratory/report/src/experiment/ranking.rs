@@ -145,7 +145,7 @@ impl Ranking {
                 "" => String::new(),
                 why => format!(" ({why})"),
             };
-            let what = joined(&[combination.title(), what], ": ") + &why;
+            let what = joined([combination.title(), what], ": ") + &why;
             self.lacks.push((study.scenario.name.clone(), what));
         }
     }
@@ -226,7 +226,7 @@ impl Ranking {
             1 => "a target is worse in 1".to_owned(),
             _ => format!("targets are worse in {worse}"),
         };
-        let finding = joined(&[targets, same, worse], "; ") + ".";
+        let finding = joined([targets, same, worse], "; ") + ".";
         let counted = format!(
             "A comparison is a scenario's main metric in one configuration; differences hold for \
              all of them together at 95 %, by Holm's method (1979).{alone}{unjudged}"
@@ -270,7 +270,7 @@ impl Ranking {
             listed(&names)
         );
         let others = self.other_work.iter().map(|(name, why)| format!("{name} {why}"));
-        let others = others.collect::<Vec<_>>().join("; ");
+        let others = joined(others, "; ");
         let others = format!("targets that do other work: {others}");
         let texts = [(all > 0, limited), (!self.other_work.is_empty(), others)];
         let texts = texts.into_iter().filter(|(is_there, _)| *is_there);
@@ -347,7 +347,7 @@ impl RankingLine {
     fn words(&self) -> String {
         let titles = self.found.iter().map(|(title, _)| title.as_str());
         if self.verdict == ComparisonVerdict::NoDifference {
-            return titles.collect::<Vec<_>>().join("; ");
+            return joined(titles, "; ");
         }
         let is_ratio = |(_, it): &(String, Comparison)| it.effect.scale == EffectScale::Ratio;
         if self.verdict == ComparisonVerdict::Worse
@@ -361,9 +361,8 @@ impl RankingLine {
             let (least, most) = (digits(least), digits(most));
             return format!("{least}× to {most}× in {count} configurations");
         }
-        let part =
-            |(title, it): &(String, Comparison)| joined(&[title.clone(), it.in_full()], ": ");
-        self.found.iter().map(part).collect::<Vec<_>>().join("; ")
+        let part = |(title, it): &(String, Comparison)| joined([title.clone(), it.in_full()], ": ");
+        joined(self.found.iter().map(part), "; ")
     }
 }
 

@@ -9,6 +9,8 @@ use measure::experiment::{
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
+use crate::words::{joined, titled};
+
 /// A scenario with all its measurements.
 #[derive(Debug)]
 pub(crate) struct Study<'e> {
@@ -28,7 +30,6 @@ pub(crate) struct Combination<'e> {
     pub(crate) entries: Vec<MeasuredConfiguration<'e>>,
 }
 
-/// A configuration with all its measurements.
 #[derive(Debug)]
 pub(crate) struct MeasuredConfiguration<'e> {
     pub(crate) target: &'e TargetDescription,
@@ -122,7 +123,6 @@ impl<'e> StudyResults<'e> {
     }
 }
 
-/// Whether a configuration stands at these values.
 fn is_at(configuration: &Configuration, scenario: &Scenario, values: &[&RecordedValue]) -> bool {
     let mut pairs = scenario.factors.iter().zip(values);
     pairs.all(|(factor, value)| configuration.values.get(&factor.name) == Some(&value.name))
@@ -161,9 +161,13 @@ impl<'e> Study<'e> {
         format!("e{}-{}", self.number, self.scenario.name)
     }
 
-    /// The main metric, if the scenario has any.
     pub(crate) fn main(&self) -> Option<Metric> {
         self.metrics.first().copied()
+    }
+
+    /// A metric's name, with a capital letter.
+    pub(crate) fn titled(&self, metric: Metric) -> String {
+        titled(&metric.title(&self.scenario.operation))
     }
 
     /// All cells, with the combination that they stand in.
@@ -210,6 +214,11 @@ impl<'e> Combination<'e> {
         self.titles(self.values.len())
     }
 
+    /// A target's name with these titles.
+    pub(crate) fn named(&self, entry: &MeasuredConfiguration<'_>) -> String {
+        joined([entry.target.name.clone(), self.title()], ", ")
+    }
+
     /// The titles of the values of all factors but the last; empty where there is one.
     pub(crate) fn outer_title(&self) -> String {
         self.titles(self.values.len().saturating_sub(1))
@@ -222,7 +231,7 @@ impl<'e> Combination<'e> {
             let is_bare = !value.title.contains(char::is_alphabetic);
             if is_bare { format!("{} {}", factor.title, value.title) } else { value.title.clone() }
         });
-        titles.collect::<Vec<_>>().join(", ")
+        joined(titles, ", ")
     }
 
     /// The names of the values of all factors but the last.
@@ -241,7 +250,7 @@ impl<'e> Combination<'e> {
     /// The names of its values, for ids.
     pub(crate) fn id(&self) -> String {
         let names = self.values.iter().map(|value| value.name.as_str());
-        names.collect::<Vec<_>>().join("-")
+        joined(names, "-")
     }
 
     /// The one that this one is compared with; `None` = it is that one itself.
@@ -267,13 +276,27 @@ impl MeasuredConfiguration<'_> {
         do_same_work(self.target, other.target)
     }
 
+    /// A metric of this one and of the other in each round in which both have one that is used.
+    pub(crate) fn pairs(
+        &self,
+        base: &MeasuredConfiguration<'_>,
+        metric: Metric,
+        is_used: impl Fn(&Measurement) -> bool,
+    ) -> Vec<(f64, f64)> {
+        let pairs = self.measurements.iter().filter_map(|(repeat, ours)| {
+            let theirs = base.measurements.get(repeat)?;
+            let is_used = is_used(ours) && is_used(theirs);
+            is_used.then_some((metric.of(*ours)?, metric.of(*theirs)?))
+        });
+        pairs.collect()
+    }
+
     /// A metric of each repeat, in the unit of the record.
     pub(crate) fn samples(&self, metric: Metric) -> Vec<f64> {
         let values = self.measurements.values();
         values.filter_map(|measurement| metric.of(*measurement)).collect()
     }
 
-    /// Their spread, if there are any.
     pub(crate) fn spread(&self, metric: Metric) -> Option<Spread> {
         Spread::of(&self.samples(metric))
     }
@@ -299,7 +322,6 @@ impl MeasuredConfiguration<'_> {
     }
 }
 
-/// Whether two targets do the same work.
 pub(crate) fn do_same_work(target: &TargetDescription, other: &TargetDescription) -> bool {
     (&target.serves, &target.scheme) == (&other.serves, &other.scheme)
 }

@@ -11,7 +11,7 @@ use measure::statistics::Spread;
 use super::comparison::{compare, digits, effect_of_pairs, in_cell, is_quiet};
 use super::study::{Combination, Gap, MeasuredConfiguration, Study, base};
 use crate::document::{Cell, NONE, ReportTable, Sheet, number};
-use crate::words::{joined, titled};
+use crate::words::joined;
 
 /// A row per configuration: the medians of its metrics, and the main one against that of the target
 /// that it is compared with. For a terminal: as many metrics as leave room for the comparison.
@@ -94,13 +94,13 @@ fn fitting(study: &Study<'_>, width: usize, bases: &[&str]) -> Vec<Metric> {
 }
 
 fn words(gap: &Gap) -> String {
-    joined(&[gap.kind, &gap.why], ": ")
+    joined([gap.kind, &gap.why], ": ")
 }
 
 /// The head of a metric's column: its name with its unit.
 pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
     let better = if metric.is_less_better() { "less" } else { "more" };
-    let title = titled(&metric.title(&study.scenario.operation));
+    let title = study.titled(metric);
     format!("{title}, {} ({better} is better)", metric.unit().name())
 }
 
@@ -111,10 +111,8 @@ pub(crate) fn full(study: &Study<'_>) -> Vec<ReportTable> {
         let metrics = study.metrics.iter();
         return metrics.map(|metric| by_value(study, *metric)).collect();
     }
-    let heads = study.metrics.iter().map(|metric| {
-        let title = titled(&metric.title(&study.scenario.operation));
-        format!("{title}, {}", metric.unit().name())
-    });
+    let metrics = study.metrics.iter();
+    let heads = metrics.map(|it| format!("{}, {}", study.titled(*it), it.unit().name()));
     let caption =
         "Medians of repeats, least to greatest; ratio to the first row with its 95 % interval";
     let mut table = ReportTable::new(caption, ["<".to_owned()].into_iter().chain(heads));
@@ -176,7 +174,7 @@ fn cell(
         return Cell::from(NONE);
     };
     let id = [&study.anchor(), &combination.id(), &entry.target.name, metric.id()];
-    let id = joined(&id, "-").replace(char::is_whitespace, "-");
+    let id = joined(id, "-").replace(char::is_whitespace, "-");
     let mut notes = Vec::new();
     if spread.count > 1 {
         let (least, most) = (metric.number(spread.min), metric.number(spread.max));
@@ -195,7 +193,7 @@ fn cell(
 pub(crate) fn gains(study: &Study<'_>) -> Option<[ReportTable; 2]> {
     let (metric, first) = (study.main()?, *study.last_values().first()?);
     let how = if metric.is_share() { "less" } else { "as a multiple of" };
-    let title = titled(&metric.title(&study.scenario.operation));
+    let title = study.titled(metric);
     let caption =
         format!("{title} {how} that at {}, by round, with its 95 % interval", first.title);
     let mut rows: Vec<(&Combination<'_>, Vec<Cell>)> = Vec::new();
@@ -233,12 +231,7 @@ fn gain(
 ) -> Cell {
     let is_used =
         |it: &Measurement| is_quiet(it) && !(metric.depends_on_load() && it.noise.is_shared);
-    let pairs = entry.measurements.iter().filter_map(|(repeat, ours)| {
-        let theirs = base.measurements.get(repeat)?;
-        let is_used = is_used(ours) && is_used(theirs);
-        is_used.then_some((metric.of(*ours)?, metric.of(*theirs)?))
-    });
-    let effect = effect_of_pairs(metric, &pairs.collect::<Vec<_>>());
+    let effect = effect_of_pairs(metric, &entry.pairs(base, metric, is_used));
     Cell::maybe(effect.map(|effect| in_cell(&effect, metric)))
 }
 
@@ -269,7 +262,7 @@ pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> ReportTable {
     };
     let caption = format!(
         "{}, {unit}, as ministat(1) prints it; differences from {} by Student's t",
-        titled(&metric.title(&study.scenario.operation)),
+        study.titled(metric),
         study.targets.first().map_or("", |target| target.name.as_str()),
     );
     let mut table = ReportTable::new(caption, heads);
@@ -324,7 +317,7 @@ fn difference(effect: &Effect, metric: Metric) -> String {
 
 /// A table of the source, as it printed it.
 pub(crate) fn published(published: &Published) -> ReportTable {
-    let caption = joined(&[&published.title, &published.unit], ", ");
+    let caption = joined([&published.title, &published.unit], ", ");
     let columns = published.columns.iter().enumerate();
     let heads = columns.map(|(index, head)| match index {
         0 => format!("<{head}"),
@@ -400,7 +393,7 @@ fn configuration(
         effect(|it| Some(it.interval?.0)),
         effect(|it| Some(it.interval?.1)),
         found.map_or("", |it| it.verdict.id()).to_owned(),
-        gap.map_or_else(String::new, |gap| joined(&[gap.kind, &gap.why], ": ")),
+        gap.as_ref().map(words).unwrap_or_default(),
     ];
     names(study, combination, entry).into_iter().chain(fields).collect()
 }

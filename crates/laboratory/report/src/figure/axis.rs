@@ -358,12 +358,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn steps_are_one_two_or_five() {
-        assert_eq!(nice_step(10.0, 5), 2.0);
-        assert_eq!(nice_step(60.0, 4), 20.0);
-        assert_eq!(nice_step(0.7, 5), 0.2);
-        assert_eq!(multiples(0.25, 0.3, 1.0), [0.5, 0.75, 1.0]);
-    }
 }

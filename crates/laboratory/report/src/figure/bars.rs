@@ -36,7 +36,6 @@ pub(crate) struct Bar {
 /// From a bar to the next.
 const STEP: f64 = 24.0;
 
-/// How thick a bar is.
 const THICK: f64 = 14.0;
 
 /// A heading with what is below it.
@@ -53,7 +52,6 @@ impl Bars {
 
 /// The edges that all panels have in common, so that their bars can be compared.
 struct Edges {
-    /// The width of a panel.
     width: f64,
     /// The beginning of bars, and how long the longest may be.
     left: f64,
@@ -92,7 +90,7 @@ impl Edges {
         let name = cut(&bar.name, self.left - 10.0);
         let mut shapes = vec![text("name end", (start - 8.0, baseline), &name)];
         let Some((value, least, greatest)) = bar.value else {
-            let whole = joined(&[&bar.text, &bar.beside], ": ");
+            let whole = joined([&bar.text, &bar.beside], ": ");
             let words = reason(bar, &whole, self.width - self.left);
             let shown = text("tick", (start, baseline), &words);
             shapes.push(shown.child(element("title").text(whole)));

@@ -37,7 +37,19 @@ pub(crate) struct Series {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// How a series is drawn.
+#[derive(Clone, Debug)]
+pub(crate) struct AxisStretch {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) text: String,
+}
+
+/// The colours and dashes of series that have no look of their own, in turn.
+pub(crate) const LOOKS: ([&str; 7], [&str; 5]) = (
+    ["blue", "teal", "amber", "violet", "rose", "grey", "ink"],
+    ["", "8 3", "3 3", "9 3 2 3", "14 3"],
+);
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SeriesShape {
     /// A line with these dashes (empty: whole).
@@ -58,18 +70,17 @@ pub(crate) struct Callout {
     pub(crate) text: String,
 }
 
-/// A stretch of the axis below.
-#[derive(Clone, Debug)]
-pub(crate) struct AxisStretch {
-    pub(crate) from: f64,
-    pub(crate) to: f64,
-    pub(crate) text: String,
-}
-
 impl Series {
     /// A series without points yet.
     pub(crate) fn new(name: &str, colour: &'static str, shape: SeriesShape) -> Self {
         Self { name: name.to_owned(), colour, shape, points: Vec::new() }
+    }
+
+    /// The surface between the least and the greatest of each place: `x`, least, greatest.
+    pub(crate) fn band(colour: &'static str, edges: &[(f64, f64, f64)]) -> Self {
+        let forth = edges.iter().map(|(x, _, greatest)| (*x, *greatest));
+        let back = edges.iter().rev().map(|(x, least, _)| (*x, *least));
+        Self::new("", colour, SeriesShape::Band).of(forth.chain(back))
     }
 
     pub(crate) fn of(self, points: impl IntoIterator<Item = (f64, f64)>) -> Self {

@@ -102,8 +102,7 @@ pub(crate) fn all(chart: &Chart, panel: &Panel) -> (Vec<MarkupElement>, f64) {
     shapes.extend(panel.series.iter().flat_map(|series| draw.series(series)));
     shapes.extend(draw.callouts(&panel.callouts));
     shapes.extend(foot(chart, layout));
-    let columns = chart.columns.iter();
-    shapes.extend(columns.filter_map(|it| draw.column(it)));
+    shapes.extend(chart.columns.iter().filter_map(|it| draw.column(it)));
     (shapes, layout.bottom + FOOT)
 }
 

@@ -12,7 +12,10 @@ use measure::record::{LoadRecord, Second};
 use super::capacity::{Reached, points, read_offs};
 use super::reading::TransactionPart;
 use super::time_series::{SeriesSample, Timeline, smoothed};
-use crate::figure::{Axis, AxisStretch, AxisUnit, Callout, Chart, Panel, Series, SeriesShape};
+use crate::figure::{
+    Axis, AxisStretch, AxisUnit, Callout, Chart, LOOKS, Panel, Series, SeriesShape,
+};
+use crate::words::joined;
 
 /// As many samples as can be distinguished in a panel.
 pub(crate) const SAMPLES_MAX: usize = 240;
@@ -127,9 +130,8 @@ fn band(line: &RoughLine) -> Vec<Series> {
     }
     let runs = line.samples.split(|sample| !sample.value.is_finite());
     let surfaces = runs.filter(|run| run.len() > 1).map(|run| {
-        let forth = run.iter().map(|sample| (sample.at_s, sample.greatest));
-        let back = run.iter().rev().map(|sample| (sample.at_s, sample.least));
-        Series::new("", line.colour, SeriesShape::Band).of(forth.chain(back))
+        let edges = run.iter().map(|sample| (sample.at_s, sample.least, sample.greatest));
+        Series::band(line.colour, &edges.collect::<Vec<_>>())
     });
     surfaces.collect()
 }
@@ -190,11 +192,8 @@ fn look(kind: Kind) -> (&'static str, &'static str) {
 
 /// The response times of several records over each other.
 pub(crate) fn compared(records: &[(&str, &LoadRecord)]) -> Option<Chart> {
-    const COLOURS: [&str; 7] = ["blue", "teal", "amber", "violet", "rose", "grey", "ink"];
-    const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
-    let curves = records.iter().enumerate().map(|(index, (name, record))| {
-        let colour = COLOURS[index % COLOURS.len()];
-        let dashes = DASHES[index % DASHES.len()];
+    let looks = LOOKS.0.iter().cycle().zip(LOOKS.1.iter().cycle());
+    let curves = records.iter().zip(looks).map(|((name, record), (colour, dashes))| {
         Curve::new(name, colour, dashes, &record.total_latency())
     });
     curve_figure("Response time", "response", curves.collect())
@@ -250,8 +249,7 @@ fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Chart> {
     let nines = curves.iter().map(|curve| curve.nines).fold(NINES_MIN, f64::max);
     let values = curves.iter().flat_map(|curve| &curve.series.points);
     let y = Axis::durations(axis, values.map(|point| point.1));
-    let texts: Vec<&str> = curves.iter().map(|curve| curve.text.as_str()).collect();
-    let description = texts.join(" ");
+    let description = joined(curves.iter().map(|curve| curve.text.as_str()), " ");
     let series: Vec<Series> = curves.into_iter().map(|curve| curve.series).collect();
     if series.iter().all(|series| series.points.is_empty()) {
         return None;

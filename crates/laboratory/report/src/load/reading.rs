@@ -13,6 +13,8 @@ use measure::record::{
 };
 use measure::statistics::Spread;
 
+use crate::words::joined;
+
 /// The metrics of a run that have a spread over its seconds; the first ones are the main ones.
 pub(crate) const METRICS: [Metric; 5] = [
     Metric::Rate,
@@ -75,7 +77,6 @@ pub(crate) fn client_load(record: &LoadRecord) -> Option<String> {
     })
 }
 
-/// A part of a transaction that is measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransactionPart {
     pub(crate) name: &'static str,
@@ -263,5 +264,5 @@ fn or_unlimited(bound: Option<u32>) -> String {
 }
 
 fn list<T>(values: &[T], text: impl Fn(&T) -> String) -> String {
-    values.iter().map(text).collect::<Vec<_>>().join(", ")
+    joined(values.iter().map(text), ", ")
 }

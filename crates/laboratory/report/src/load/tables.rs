@@ -10,7 +10,7 @@ use super::capacity::{Reached, read_offs};
 use super::reading::{CARDS, METRICS, PARTS, conditions, cpu_per_transaction_ns, resumed, spread};
 use super::time_series::Timeline;
 use crate::document::{Cell, NONE, ReportTable, Sheet, number};
-use crate::words::{id_part, titled};
+use crate::words::{id_part, joined, titled};
 
 /// For people, as the head of a row.
 pub(crate) fn title(metric: Metric) -> String {
@@ -26,7 +26,6 @@ pub(crate) fn failed_share(counts: measure::record::TransactionCounts) -> Percen
     Percentage { part: counts.failed, whole: counts.attempted }
 }
 
-/// A column of a spread, with its name.
 type SpreadColumn = (&'static str, fn(&Spread) -> f64);
 
 const SPREAD: [SpreadColumn; 4] = [
@@ -353,8 +352,7 @@ pub(crate) fn repeats(records: &[&LoadRecord]) -> ReportTable {
         if runs.len() < 2 || runs[0] != index {
             continue;
         }
-        let numbers: Vec<String> = runs.iter().map(|run| (run + 1).to_string()).collect();
-        let mut label = numbers.join(", ");
+        let mut label = joined(runs.iter().map(|run| (run + 1).to_string()), ", ");
         for metric in &METRICS[..CARDS] {
             let samples = runs.iter().filter_map(|run| metric.of(records[*run]));
             let Some(spread) = Spread::of(&samples.collect::<Vec<_>>()) else {

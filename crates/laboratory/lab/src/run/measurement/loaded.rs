@@ -59,7 +59,7 @@ pub(crate) fn run(
     }
     let (outcome, at_load, happened) = finish(run, plan, watched.server, event);
     let outcome = outcome?;
-    if outcome.ending() == RunEnding::Interrupted && cancel.is_requested() {
+    if outcome.ending == RunEnding::Interrupted && cancel.is_requested() {
         return Err(MeasurementFailure::Cancelled);
     }
     let after = watched.usage_at_rest();
@@ -74,10 +74,10 @@ pub(crate) fn run(
         before.forget_ended(&after);
     }
     let used = after.since(&before)?;
-    let (busiest, carried) = (outcome.busiest(), outcome.carried());
+    let (busiest, carried) = (outcome.busiest, outcome.carried());
     let ended_in_time = outcome.ended_in_time();
     // What was begun in time and ended later was worked at until then.
-    let elapsed = plan.duration.max(outcome.until_last_success());
+    let elapsed = plan.duration.max(outcome.until_last_success);
     Ok(LoadResult {
         elapsed,
         record: outcome.record(plan, frame(), None),

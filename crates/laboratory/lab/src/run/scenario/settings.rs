@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use load::options::TABLE;
-use load::options::rows::is_of_tls;
+use load::options::written::is_of_tls;
 use load::plan::LoadPlan;
 use measure::choice::Kind;
 use measure::experiment::Configuration;

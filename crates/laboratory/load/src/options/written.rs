@@ -1,0 +1,390 @@
+//! A load as it is written: a key is a flag of `lariat-lab load` and a key of its plan files, with
+//! the same name. Its field states it, and everything that knows keys is made from the fields.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::slice;
+use std::str::FromStr;
+use std::time::Duration;
+
+use options::row::{boolean, count, duration, parsed_by, path, size, switch, text};
+use options::{Foreign, Key, Kind, Nested, Node, Report, Section, Table, choice, section, table};
+use wire::address::Endpoint;
+use wire::starttls::Dialect;
+
+use super::limit::{self, CapacityLimit};
+use super::url::Url;
+use super::value::{self, OrNone, Ramp, Times};
+use crate::plan::{
+    ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
+    Verify, Versions,
+};
+
+section! {
+    table("");
+    /// A load as it was written.
+    pub struct WrittenLoad<'a> {
+        target: WrittenTarget<'a>,
+        clients: WrittenClients<'a>,
+        request: WrittenRequest<'a>,
+        tls: WrittenTls<'a>,
+        arrival: WrittenArrival<'a>,
+        search: WrittenSearch<'a>,
+        run: WrittenRun<'a>,
+    }
+}
+
+impl<'a> WrittenLoad<'a> {
+    /// Reads all keys of a tree; reports the values that do not fit.
+    pub(crate) fn of_root(root: &'a Node, report: &'a Report<'a>) -> Self {
+        let top = Section::top(&TABLE, root, report);
+        Self::of(top.at(const { &WrittenLoad::KEY }), top)
+    }
+}
+
+const KEYS: &[Key] = WrittenLoad::KEY.children;
+
+/// Every option, in the order of the reference.
+pub static TABLE: Table = Table {
+    keys: &options::key::flattened::<{ options::key::count(KEYS) }>(KEYS, ""),
+    foreign: FOREIGN,
+    later: &[],
+    help: "lariat-lab load --help",
+};
+
+/// Flags of curl, wrk, h2load, ab, vegeta and hey.
+const FOREIGN: &[Foreign] = &[
+    Foreign { value: "off", ..Foreign::new("k", "curl", "verify") },
+    Foreign { value: "off", ..Foreign::new("insecure", "curl", "verify") },
+    Foreign::new("cacert", "curl", "ca"),
+    Foreign::new("cert", "curl", "client-certificate"),
+    Foreign::new("E", "curl", "client-certificate"),
+    Foreign::new("H", "curl and wrk", "header"),
+    Foreign::new("X", "curl", "method"),
+    Foreign::new("request", "curl", "method"),
+    Foreign::new("data", "curl", "body"),
+    Foreign::new("ciphers", "curl", "suites"),
+    Foreign::new("curves", "curl", "groups"),
+    Foreign::new("resolve", "curl", "connect"),
+    Foreign::new("connect-to", "curl", "connect"),
+    Foreign::new("c", "wrk, h2load and ab", "connections"),
+    Foreign::new("t", "wrk and h2load", "threads"),
+    Foreign::new("d", "wrk", "duration"),
+    Foreign::new("D", "h2load", "duration"),
+    Foreign::new("z", "hey", "duration"),
+    Foreign::new("R", "wrk2", "rate"),
+    Foreign::new("n", "h2load and ab", "count"),
+    Foreign::new("requests", "h2load", "count"),
+    Foreign::new("warm-up-time", "h2load", "warm-up"),
+    Foreign::new("npn-list", "h2load", "alpn"),
+    Foreign::new("alpn-list", "h2load", "alpn"),
+    Foreign::new("workers", "vegeta", "clients"),
+    Foreign::new("max-workers", "vegeta", "clients"),
+    Foreign::new("root-certs", "vegeta", "ca"),
+    Foreign::new("sni", "h2load", "server-name"),
+    Foreign::new("servername", "openssl", "server-name"),
+];
+
+/// Whether a key says something about TLS, so that `http://` has no place for it.
+#[must_use]
+pub fn is_of_tls(key: &Key) -> bool {
+    key.group == "TLS" || ["handshake", "requests-per-session"].contains(&key.path)
+}
+
+/// The shortest time of a key that must not be zero.
+const SHORTEST: Duration = Duration::from_nanos(1);
+
+/// Longer ones are slips: a week.
+const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+
+/// Clients and connections have their tables in memory, and a host has as many ports as this for
+/// one address and server.
+const CLIENTS_MAX: u64 = 1_000_000;
+
+/// Any of these makes open load.
+const OPEN: &[&str] = &["rate", "ramp", "steps", "find-capacity"];
+const ONE_WAY: &str = "load arrives in one way";
+
+const ECDSA: &[Signature] = &[Signature::EcdsaP256, Signature::EcdsaP384, Signature::EcdsaP521];
+const RSA: &[Signature] = &[
+    Signature::RsaPss256,
+    Signature::RsaPss384,
+    Signature::RsaPss512,
+    Signature::RsaPkcs256,
+    Signature::RsaPkcs384,
+    Signature::RsaPkcs512,
+];
+
+/// Words for all signature schemes of a kind of key, and the schemes by their names.
+const SIGNATURES: [(&str, &[Signature]); Signature::NAMED.len() + 2] = {
+    let mut words = [("rsa", RSA); Signature::NAMED.len() + 2];
+    words[1] = ("ecdsa", ECDSA);
+    let mut place = 0;
+    while place < Signature::NAMED.len() {
+        let (word, scheme) = &Signature::NAMED[place];
+        words[place + 2] = (*word, slice::from_ref(scheme));
+        place += 1;
+    }
+    words
+};
+
+section! {
+    table("").group("Server").flags();
+    /// The server that is loaded.
+    pub struct WrittenTarget<'a> {
+        /// The server, and what to ask it for. `https://` speaks TLS and `http://` does not; the
+        /// port is 443 or 80 unless it is written; IPv6 addresses stand in brackets. On the command
+        /// line it stands alone, without its flag.
+        url: Url = parsed_by(Kind::Text("URL"), Url::from_str)
+            .example(r#"url = "https://127.0.0.1:8443/1k""#),
+        /// Where connections go, if not to the URL's host: `HOST:PORT` or `unix:PATH`. The `Host`
+        /// header and the server name remain those of the URL. Of several addresses, each client
+        /// has one, in turn.
+        connect: Vec<Endpoint> = parsed_by(Kind::Endpoint, value::endpoint).many()
+            .absent("the URL's host and port")
+            .example(r#"connect = ["10.0.0.3:443", "10.0.0.4:443"]"#),
+        /// Each new connection of a client goes to the next address of --connect, so that a session
+        /// is offered to another server than the one that gave it.
+        move_sessions: bool = switch().example("move-sessions = true"),
+        /// Our own addresses, taken in turn. Each has some 28,000 ports of its own, so more of them
+        /// allow more connections a minute.
+        source: Vec<IpAddr> = parsed_by(Kind::Text("ADDRESS"), value::source).many()
+            .absent("the kernel chooses").example(r#"source = ["127.0.0.2", "127.0.0.3"]"#),
+        /// Send a PROXY header of that version before anything else.
+        send_proxy: Option<ProxyVersion> = choice!(of ProxyVersion: ProxyVersion::NAMED)
+            .absent("no header").example(r#"send-proxy = "v2""#),
+    }
+}
+
+section! {
+    table("").group("Clients").flags();
+    /// The clients, and their sessions and connections.
+    pub struct WrittenClients<'a> {
+        /// The kind of handshake. With `session-id` and `ticket` (TLS 1.2) and `psk` (TLS 1.3) the
+        /// first handshake of a session is full and all others must resume it. `any` resumes
+        /// whatever the server gave. `mixed` gives each client another kind in turn.
+        handshake: Option<Handshake> = choice![
+            "full" => Some(Handshake::Full),
+            "session-id" => Some(Handshake::SessionId),
+            "ticket" => Some(Handshake::Ticket),
+            "psk" => Some(Handshake::Psk),
+            "any" => Some(Handshake::Any),
+            "mixed" => None,
+        ].default("full").example(r#"handshake = "session-id""#),
+        /// Requests with one session: its handshake is full, the others resume it, then the client
+        /// begins anew. With 4, three of four handshakes are resumed.
+        requests_per_session: Option<Times> = parsed_by(Kind::Text("N|unlimited"), value::times)
+            .absent("unlimited, where sessions are resumed").example("requests-per-session = 4"),
+        /// Requests on one connection before the client closes it: more than 1 keeps connections
+        /// alive, `unlimited` for as long as the server does.
+        requests_per_connection: Times = parsed_by(Kind::Text("N|unlimited"), value::times)
+            .default("1").example("requests-per-connection = 100"),
+        /// How many clients there are, or, with --session-arrivals, how many there can be at once.
+        /// Each has its own sessions and does one thing at a time; in open load a transaction that
+        /// finds no client free has failed.
+        clients: Option<u32> = count(1, CLIENTS_MAX)
+            .absent("as many as --connections; 1000 in open load").example("clients = 10000"),
+        /// Which of the free clients is next: the one that has been free the longest, so that all
+        /// take part, or one that has made a request before, so that as few take part as the load
+        /// needs.
+        client_selection: Option<ClientSelection> =
+            choice!(of ClientSelection: ClientSelection::NAMED)
+            .excludes(&["session-arrivals"], "every client is new there")
+            .absent("round-robin; fewest in open load with one kind of handshake and no --clients")
+            .example(r#"client-selection = "fewest""#),
+        /// How long a client rests between two transactions.
+        think_time: Duration = duration(Duration::ZERO, LONGEST).default("0s")
+            .example(r#"think-time = "200ms""#),
+        /// How connections end: with close_notify and FIN, or with RST at once, which leaves no
+        /// port in TIME_WAIT. One that is to bring a session still ends properly.
+        close: ConnectionEnding = choice!(of ConnectionEnding: ConnectionEnding::NAMED)
+            .default("notify").example(r#"close = "reset""#),
+    }
+}
+
+section! {
+    table("").group("Requests").flags();
+    /// The request on a connection.
+    pub struct WrittenRequest<'a> {
+        /// The method of requests.
+        method: Option<String> = parsed_by(Kind::Text("METHOD"), value::method)
+            .absent("GET; POST with a body").example(r#"method = "HEAD""#),
+        /// A further header of requests. The record of the run will hold it.
+        header: Vec<(String, String)> = parsed_by(Kind::Text("'NAME: VALUE'"), value::header)
+            .repeated().absent("").example(r#"header = ["Accept: text/html"]"#),
+        /// The body of requests.
+        body: Option<String> = text("TEXT").absent("").example(r#"body = "a=1""#),
+        /// A file that holds the body of requests.
+        body_file: Option<String> = path().absent("").excludes(&["body"], "a request has one body")
+            .example(r#"body-file = "order.json""#),
+        /// Ask for an object of that size: `/?size=N`, as `lariat-lab origin` and httpterm serve
+        /// it. It stands instead of a path in the URL.
+        size: Option<usize> = size(0, 1 << 50).absent("what the URL's path gives")
+            .example(r#"size = "64k""#),
+        /// Ask for nothing: a transaction is a connection and its handshake.
+        no_request: bool = switch()
+            .excludes(
+                &["method", "header", "body", "body-file", "size", "early-data"],
+                "nothing is asked for",
+            )
+            .example("no-request = true"),
+    }
+}
+
+section! {
+    table("").group("TLS").flags();
+    /// The TLS that is offered.
+    pub struct WrittenTls<'a> {
+        /// Ask for TLS in this protocol, which begins in plaintext. Nothing further of the protocol
+        /// is spoken: a transaction is a connection, the request for TLS and the handshake.
+        starttls: Option<Dialect> = choice!(of Dialect: Dialect::ALL).requires(&["no-request"])
+            .absent("TLS begins at once").example(r#"starttls = "smtp""#),
+        /// The name that servers of smtp and lmtp are told.
+        ehlo_name: Option<String> = text("NAME").requires(&["starttls"])
+            .absent("this host's, fully qualified; else its address, as `[192.0.2.1]`")
+            .example(r#"ehlo-name = "mx.example.org""#),
+        /// Time that a server of mail, news or files has to greet, in addition to --timeout: many
+        /// wait for some seconds.
+        greeting_timeout: Duration = duration(SHORTEST, LONGEST).default("30s")
+            .example(r#"greeting-timeout = "5m""#),
+        /// The versions that are offered.
+        tls: Option<Versions> = choice!(of Versions: Versions::NAMED)
+            .absent("both, or what --handshake, --suites and --groups leave")
+            .example(r#"tls = "1.3""#),
+        /// Cipher suites by their standard names, the preferred one first.
+        suites: Vec<Suite> = choice!(of Suite: Suite::NAMED).many()
+            .absent("all of the versions offered")
+            .example(r#"suites = ["TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256"]"#),
+        /// Key exchange groups; the first has the key share. `X25519MLKEM768`, the post-quantum
+        /// hybrid, is of TLS 1.3 alone; named first, it is what is used.
+        groups: Vec<Group> = choice!(of Group: Group::NAMED).many()
+            .absent("x25519,secp256r1,secp384r1,X25519MLKEM768")
+            .example(r#"groups = ["X25519MLKEM768", "x25519"]"#),
+        /// Signature schemes by their standard names, the preferred one first; `rsa` and `ecdsa`
+        /// are all of their kind, so that a client without the other can be played.
+        signatures: Vec<&'static [Signature]> = choice!(of &[Signature]: &SIGNATURES).many()
+            .absent("all").example(r#"signatures = ["ecdsa"]"#),
+        /// Application protocols that are offered. Requests are always HTTP/1.1.
+        alpn: Vec<Vec<u8>> = parsed_by(Kind::Text("PROTOCOL"), value::protocol).many()
+            .absent("none").example(r#"alpn = ["http/1.1"]"#),
+        /// The name in SNI, which the certificate is checked for too.
+        server_name: Option<OrNone<String>> = parsed_by(Kind::Text("NAME|none"), value::server_name)
+            .absent("the URL's host, unless it is an IP address")
+            .example(r#"server-name = "www.example.org""#),
+        /// The certificate that is shown if the server asks: its chain and key in one PEM file.
+        client_certificate: Option<String> = path().absent("")
+            .example(r#"client-certificate = "client.pem""#),
+        /// The key of --client-certificate as PEM, not encrypted.
+        client_key: Option<String> = path().requires(&["client-certificate"])
+            .absent("it is in the certificate's file").example(r#"client-key = "client.key""#),
+        /// How the server's certificate is judged: `off` is the cheapest for us; `signature` checks
+        /// that the server has the key; `full` checks names, times and --ca as well.
+        verify: Option<Verify> = choice!(of Verify: Verify::NAMED).absent("off; full with --ca")
+            .example(r#"verify = "signature""#),
+        /// Certificates as PEM that the server's must be issued by. It means --verify full.
+        ca: Option<String> = path().absent("").example(r#"ca = "ca.pem""#),
+        /// Whether TLS 1.2 tickets (RFC 5077) are asked for and used.
+        tickets: bool = boolean().default("on").example("tickets = false"),
+        /// Whether TLS 1.2 session ids are kept and offered.
+        session_ids: bool = boolean().default("on").example("session-ids = false"),
+        /// Send the first request of a connection that resumes by PSK as early data (0-RTT).
+        early_data: bool = switch().example("early-data = true"),
+    }
+}
+
+section! {
+    table("").group("How load arrives").flags();
+    /// How load arrives, and for how long.
+    pub struct WrittenArrival<'a> {
+        /// Closed load: this number of transactions is in progress at any moment; when one ends,
+        /// the next begins. A slow server slows it down.
+        connections: Option<u32> = count(1, CLIENTS_MAX)
+            .excludes(OPEN, "this is closed load, and that is open load")
+            .absent("50, but at least one per thread").example("connections = 200"),
+        /// Open load: this number of transactions per second, whatever the server does. Latency
+        /// counts from the planned instant; what could not begin has failed.
+        rate: Option<f64> = parsed_by(Kind::Text("R"), value::some_rate).absent("")
+            .excludes(&["ramp", "steps"], ONE_WAY).example("rate = 500"),
+        /// Open load whose rate goes evenly from one value to another. A longer --duration goes on
+        /// with the last.
+        ramp: Option<Ramp> = parsed_by(Kind::Text("FROM:TO:TIME"), value::ramp).absent("")
+            .excludes(&["find-capacity"], ONE_WAY).replaces(&["duration"])
+            .example(r#"ramp = "100:2000:60s""#),
+        /// Open load at one rate after the other, each for --step-duration.
+        steps: Vec<f64> = parsed_by(Kind::Text("R"), value::some_rate).many().absent("")
+            .excludes(&["ramp", "find-capacity"], ONE_WAY).example("steps = [500, 1000, 2000]"),
+        /// How long each of --steps lasts, and each rate that --find-capacity tries.
+        step_duration: Option<Duration> = duration(SHORTEST, LONGEST)
+            .requires(&["steps", "find-capacity"]).absent("5s").example(r#"step-duration = "20s""#),
+        /// How the planned instants of open load lie: evenly, or by chance as independent users
+        /// come.
+        spacing: Option<Spacing> = choice!(of Spacing: Spacing::NAMED).requires(OPEN)
+            .absent("constant").example(r#"spacing = "poisson""#),
+        /// In open load, each planned instant brings a new client without a session. It makes
+        /// --requests-per-session requests (--requests-per-connection, where no session is
+        /// resumed), each when the one before it has succeeded and --think-time has passed. A
+        /// client whose request fails gives up. Rates stay those of requests.
+        session_arrivals: bool = switch().requires(OPEN)
+            .example("session-arrivals = true"),
+        /// For how long transactions are begun, the warm-up not included.
+        duration: Option<Duration> = duration(SHORTEST, LONGEST)
+            .excludes(&["steps", "find-capacity"], "--step-duration says how long each rate lasts",)
+            .absent("10s; that of the ramp or the steps; with --count, an hour")
+            .example(r#"duration = "60s""#),
+        /// The most transactions to make, the warm-up not included.
+        count: Option<u64> = count(1, u64::MAX)
+            .excludes(&["find-capacity"], "a search tries each rate for a time")
+            .absent("as many as the duration allows").example("count = 100000"),
+        /// Load before the figures begin, in open load at the first rate.
+        warm_up: Duration = duration(Duration::ZERO, LONGEST).default("0s")
+            .example(r#"warm-up = "3s""#),
+        /// A transaction that takes longer than this since it began has failed.
+        timeout: Duration = duration(SHORTEST, LONGEST).default("5s").example(r#"timeout = "1s""#),
+    }
+}
+
+section! {
+    table("").group("Search for capacity").flags();
+    /// The search for the greatest rate that keeps a limit.
+    pub struct WrittenSearch<'a> {
+        /// Search the greatest rate that keeps --limit. Open load doubles its rate until the limit
+        /// breaks, then halves the interval; --rate is the first rate [default: 100].
+        find_capacity: bool = switch().example("find-capacity = true"),
+        /// What a rate must keep: bounds of the mean response time, of one percentile (`p50`,
+        /// `p99`, `p99.9`) and of the error rate, which is below 0.1 % unless it is named.
+        limit: Option<CapacityLimit> = parsed_by(Kind::Text("BOUNDS"), limit::parse)
+            .requires(&["find-capacity"]).absent("mean<100ms,error-rate<0.1%")
+            .example(r#"limit = "p99<50ms,error-rate<0.01%""#),
+        /// The search ends when what kept the limit and what broke it are so close.
+        precision: Option<f64> = parsed_by(Kind::Text("PERCENT"), value::percentage)
+            .requires(&["find-capacity"]).absent("5%").example(r#"precision = "2%""#),
+    }
+}
+
+section! {
+    table("").group("Run").flags();
+    /// The run itself.
+    pub struct WrittenRun<'a> {
+        /// When the load begins, as RFC 3339 in UTC, a day from now at the latest. Several hosts
+        /// whose clocks agree begin together; `lariat-lab report --merge` makes one run of their
+        /// records.
+        start_at: Option<u64> = parsed_by(Kind::Text("TIME"), value::moment).absent("at once")
+            .example(r#"start-at = "2026-12-01T09:30:00Z""#),
+        /// Threads that make the load.
+        threads: Option<u16> = count(1, 1024)
+            .absent("as many as there are CPUs for us; half of that if the target is this host")
+            .example("threads = 2"),
+        /// The CPUs that threads are pinned to, in turn.
+        cpus: Option<OrNone<Vec<u16>>> = parsed_by(Kind::Text("LIST|none"), value::cpus)
+            .absent("the last of those for us").example(r#"cpus = "0,2-3""#),
+        /// Chance repeats itself with the same number.
+        seed: u64 = count(0, u64::MAX).default("1").example("seed = 7"),
+        /// Where the record of the run is written, a JSON document for `lariat-lab report`. `-` is
+        /// the standard output, in place of the summary; `none` writes nothing.
+        record: Option<OrNone<PathBuf>> = parsed_by(Kind::Path, value::record)
+            .absent("lariat-load-DATE-TIME.json in the working directory")
+            .example(r#"record = "out.json""#),
+        /// Say nothing while it runs.
+        quiet: bool = switch().example("quiet = true"),
+    }
+}

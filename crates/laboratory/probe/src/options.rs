@@ -1,0 +1,52 @@
+//! The subject of a probe, and what is said and shown there.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use load::plan::{OwnCertificate, ProxyVersion};
+use wire::starttls::{Dialect, HostNames};
+
+#[derive(Clone, Debug)]
+pub struct ProbeOptions {
+    pub hosts: Vec<String>,
+    pub addresses: Vec<SocketAddr>,
+    /// Hosts that have no address, with the reason.
+    pub unresolved: Vec<(String, String)>,
+    /// The name in SNI; `None` = no SNI.
+    pub server_name: Option<String>,
+    /// The name or address that certificates should be for.
+    pub expected_name: Option<String>,
+    /// A PROXY header before anything else.
+    pub proxy: Option<ProxyVersion>,
+    /// The dialect in which TLS is asked for; `None` = TLS begins at once.
+    pub starttls: Option<Dialect>,
+    /// The name that servers of mail are told before they are asked.
+    pub ehlo_name: String,
+    /// Sent if the server asks for it.
+    pub client_certificate: Option<OwnCertificate>,
+    /// Trusted roots as PEM; `None` = chains are not checked.
+    pub roots_pem: Option<Vec<u8>>,
+    /// The request that gets a reply; empty = none.
+    pub request: Vec<u8>,
+    pub limits: WaitLimits,
+    /// How often a session is offered at the same address.
+    pub attempts: u32,
+    /// Now, in seconds of Unix time.
+    pub now_s: u64,
+}
+
+/// How long is waited at the most.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct WaitLimits {
+    pub connection: Duration,
+    /// In addition where TLS is asked for, and servers may greet after a pause.
+    pub greeting: Duration,
+    pub address: Duration,
+}
+
+impl ProbeOptions {
+    /// The names that a dialog before TLS tells.
+    pub(crate) fn names(&self) -> HostNames<'_> {
+        HostNames { own: &self.ehlo_name, server: self.server_name.as_deref() }
+    }
+}
