@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use load::arrival::SplitMix;
 use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent};
 use measure::metric::Metric;
 
@@ -317,23 +318,11 @@ pub(crate) fn now() -> String {
     RecordDate::of(SystemTime::now()).to_string()
 }
 
-/// A source of chance that repeats itself with the same seed: SplitMix64 (Steele, Lea, Flood 2014).
-struct ShuffleChance(u64);
-
-impl ShuffleChance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn shuffle<T>(&mut self, list: &mut [T]) {
-        for last in (1..list.len()).rev() {
-            // The bias of the remainder is below one in 10¹⁵.
-            let other = (self.next() % (last as u64 + 1)) as usize;
-            list.swap(last, other);
-        }
+fn shuffle<T>(chance: &mut SplitMix, list: &mut [T]) {
+    for last in (1..list.len()).rev() {
+        // The bias of the remainder is below one in 10¹⁵.
+        let other = (chance.draw() % (last as u64 + 1)) as usize;
+        list.swap(last, other);
     }
 }
 
@@ -345,15 +334,15 @@ pub(crate) fn round(
     repeat: u32,
 ) -> Vec<usize> {
     let own = seed ^ ((scenario as u64) << 32) ^ u64::from(repeat);
-    let mut chance = ShuffleChance(own);
+    let mut chance = SplitMix { state: own };
     let mut choices: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (place, planned) in configurations.iter().enumerate() {
         choices.entry(&planned.values).or_default().push(place);
     }
     let mut choices: Vec<_> = choices.into_values().collect();
-    chance.shuffle(&mut choices);
+    shuffle(&mut chance, &mut choices);
     for targets in &mut choices {
-        chance.shuffle(targets);
+        shuffle(&mut chance, targets);
     }
     choices.concat()
 }

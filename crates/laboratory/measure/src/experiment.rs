@@ -5,15 +5,17 @@
 //! file ends. The first line is [`RunEvent::Began`]. Times on the clock are UTC (RFC 3339),
 //! durations nanoseconds.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::ReadOffs;
+use crate::histogram::Histogram;
 use crate::host::HostReport;
-use crate::metric::{Metric, MetricResults, handshakes};
+use crate::metric::Metric;
 use crate::record::{
-    BackgroundResult, HandshakeCounts, LoadRecordFault, PlanStep, RunWarning, Second, Tool,
+    BackgroundResult, HandshakeCounts, LoadRecord, LoadRecordFault, PlanStep, RunWarning, Second, Tool,
     TrafficBytes, TransactionCounts,
 };
 
@@ -461,42 +463,47 @@ impl FailedRepeat {
     }
 }
 
-impl From<&Measurement> for MetricResults {
-    fn from(it: &Measurement) -> Self {
-        let response = it.response;
-        let more = it.resident_bytes_loaded.saturating_sub(it.resident_bytes_before);
+/// The results of a load, of which no server was watched.
+impl From<&LoadRecord> for Cow<'_, Measurement> {
+    fn from(record: &LoadRecord) -> Self {
+        Self::Owned(Measurement {
+            elapsed_ns: record.elapsed_ns,
+            operations: record.totals.succeeded,
+            counts: record.totals,
+            traffic: record.traffic,
+            response: DurationSummary::from(&record.total_latency()),
+            read_offs: record.capacity.as_ref().map(|capacity| capacity.read_offs),
+            seconds: record.seconds.clone(),
+            ..Measurement::default()
+        })
+    }
+}
+
+impl<'m> From<&'m Measurement> for Cow<'m, Measurement> {
+    fn from(measurement: &'m Measurement) -> Self {
+        Self::Borrowed(measurement)
+    }
+}
+
+impl From<&Histogram> for DurationSummary {
+    fn from(all: &Histogram) -> Self {
         Self {
-            elapsed_ns: it.elapsed_ns,
-            operations: it.operations,
-            counts: it.counts,
-            body_bytes: it.traffic.body_bytes,
-            response_ns: (response.count > 0).then_some([
-                response.mean_ns as f64,
-                response.p50_ns as f64,
-                response.p99_ns as f64,
-                response.p999_ns as f64,
-            ]),
-            p95_ns: Some(response.p95_ns),
-            background: it.background,
-            server_cpu_ns: Some(it.server_cpu_ns),
-            server_switches: it.server_switches,
-            capacity_per_s: it.capacity_per_s,
-            goodput_per_s: it.goodput_per_s,
-            connection_bytes: Some((more, it.open_connections)),
-            read_offs: it.read_offs,
-            handshakes: handshakes(&it.seconds),
-            client_cpu_ns: Some(it.client_cpu_ns),
-            client_bytes: Some(it.client_resident_bytes_max),
-            start_ns: Some(it.start_ns),
-            start_bytes: Some(it.resident_bytes_before),
-            session_bytes: Some((more, it.full_handshakes)),
-            reload: it.reload.map(|reload| (reload.took_ns, reload.resident_bytes_max)),
+            count: all.count(),
+            mean_ns: all.mean_ns() as u64,
+            p50_ns: all.quantile_ns(0.5),
+            p90_ns: all.quantile_ns(0.9),
+            p95_ns: all.quantile_ns(0.95),
+            p99_ns: all.quantile_ns(0.99),
+            p999_ns: all.quantile_ns(0.999),
+            max_ns: all.max_ns(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn plan() -> RunEvent {
@@ -561,5 +568,24 @@ mod tests {
         assert!(matches!(fault(old), LoadRecordFault::Format(0)));
         let damaged = text(&[plan()]) + "{\"event\":\"measured\"}\n";
         assert!(matches!(fault(&damaged), LoadRecordFault::DamagedLine(2, _)));
+    }
+
+    #[test]
+    fn durations_are_those_of_the_histogram() {
+        let mut histogram = Histogram::default();
+        for ms in 1..=1000 {
+            histogram.record(Duration::from_millis(ms));
+        }
+        let told = DurationSummary::from(&histogram);
+        let close = |ns: u64, ms: f64| assert!((ns as f64 / 1e6 / ms - 1.0).abs() < 2e-3, "{ns}");
+        assert_eq!(told.count, 1000);
+        close(told.mean_ns, 500.5);
+        close(told.p50_ns, 500.0);
+        close(told.p90_ns, 900.0);
+        close(told.p95_ns, 950.0);
+        close(told.p99_ns, 990.0);
+        close(told.p999_ns, 999.0);
+        close(told.max_ns, 1000.0);
+        assert_eq!(DurationSummary::from(&Histogram::default()), DurationSummary::default());
     }
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use load::plan::{ArrivalModel, LoadPlan, Verification};
 use measure::choice::Kind;
-use measure::experiment::{Measurement, Noise, Placement, Reload};
+use measure::experiment::{DurationSummary, Measurement, Noise, Placement, Reload};
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
 use measure::record::{RunWarning, Second, TrafficBytes};
@@ -322,7 +322,7 @@ impl Session<'_, '_> {
             offered_per_s: results::offered_per_s(plan),
             operations,
             client_cpu_ns: record.client.cpu_ns,
-            response: results::durations(&record.total_latency()),
+            response: DurationSummary::from(&record.total_latency()),
             handshake: results::handshake_durations(&record),
             seconds: results::seconds(plan, &record, self.subject.planned.lose_node.is_some()),
             read_offs: results::read_offs(plan, &record),
