@@ -12,7 +12,7 @@ const PAGE: &str = "docs/glossary.md";
 /// Files in which replaced words have to be written: in the glossary, in the history, and where old
 /// names are reported with their new ones.
 const EXEMPT: &[&str] =
-    &[PAGE, "CHANGELOG.md", "crates/laboratory/lab/src/usage.rs", "docs/reference/status.md"];
+    &[PAGE, "CHANGELOG.md", "crates/laboratory/lab/src/fault.rs", "docs/reference/status.md"];
 
 /// Files that have not been gone through yet. This list only shrinks.
 const PENDING: &[&str] = &[];

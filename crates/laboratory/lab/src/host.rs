@@ -13,11 +13,11 @@ use std::thread;
 use std::time::Duration;
 
 use load::speed::{self, SpeedRows};
-use measure::host::{HostFact, HostReport, Speed};
+use measure::host::{HostReport, Speed};
 use measure::record::Host;
 use sys::cpu::{allowed_cpus, pin_current_thread};
 
-use text::{read, value, with_remedy};
+use text::{read, value};
 
 /// How long keys and ciphers are measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,7 +62,7 @@ pub(crate) fn report(timing: Option<SpeedTiming>) -> HostReport {
         speeds = our_speeds(timing, cpu);
         match openssl::measure(timing.rows, timing.openssl_seconds(), cpu) {
             Ok(rows) => speeds.extend(rows),
-            Err(fault) => surroundings.push(unmeasured(&fault)),
+            Err(unmeasured) => surroundings.push(unmeasured),
         }
     }
     HostReport {
@@ -86,18 +86,6 @@ fn our_speeds(timing: SpeedTiming, cpu: u16) -> Vec<Speed> {
         speed::measure(timing.rows, timing.each)
     };
     thread::spawn(measure).join().unwrap_or_default()
-}
-
-fn unmeasured(fault: &openssl::OpensslFault) -> HostFact {
-    let remedy = match fault {
-        openssl::OpensslFault::Missing => Some("`apt-get install openssl`, to compare with it"),
-        openssl::OpensslFault::Unusable(_) => {
-            Some("`openssl version` must run, and TMPDIR name a folder with room")
-        }
-        openssl::OpensslFault::Foreign(_) => None,
-    };
-    let value = format!("not measured: {fault}");
-    with_remedy("system's OpenSSL", value, remedy.map(str::to_owned))
 }
 
 /// The facts of this host, now.

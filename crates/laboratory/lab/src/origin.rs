@@ -9,7 +9,7 @@ mod connection;
 mod request;
 mod worker;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -23,6 +23,9 @@ use sys::socket::{self, ListenOptions, PeerAddress, Transport};
 use sys::wake::Waker;
 use sys::{cpu, limit};
 use wire::address::{Address, UnixName};
+
+use crate::exit::Exit;
+use crate::fault::LabFault;
 
 use worker::OriginWorker;
 
@@ -39,16 +42,6 @@ pub(crate) struct OriginOptions {
     pub(crate) idle_timeout: Duration,
     /// Called when the kernel gives no more sockets.
     pub(crate) warn: fn(&io::Error),
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OriginFault {
-    #[error("cannot listen at {address}: {error}")]
-    Listen { address: Address, error: io::Error },
-    #[error("cannot run on CPU {cpu}: {error}")]
-    Cpu { cpu: u16, error: io::Error },
-    #[error("the kernel refused: {0}")]
-    Kernel(#[from] io::Error),
 }
 
 /// Connections that the kernel keeps for us: whole populations of clients come at once.
@@ -71,7 +64,7 @@ struct OriginShared {
 
 impl BoundOrigin {
     /// Listens. From now on SIGINT and SIGTERM end [`Self::serve`] instead of the process.
-    pub(crate) fn open(options: OriginOptions) -> Result<Self, OriginFault> {
+    pub(crate) fn open(options: OriginOptions) -> Result<Self, LabFault> {
         // Before the first thread, so that none takes them.
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
         // If it cannot be raised, `warn` is called when it is reached.
@@ -83,9 +76,7 @@ impl BoundOrigin {
             signals,
         };
         for address in origin.options.listen.clone() {
-            if let Err(error) = origin.listen(&address) {
-                return Err(OriginFault::Listen { address, error });
-            }
+            origin.listen(&address).map_err(|error| not_listening(&address, &error))?;
         }
         Ok(origin)
     }
@@ -130,7 +121,7 @@ impl BoundOrigin {
     }
 
     /// Serves until a signal, and says what was done.
-    pub(crate) fn serve(mut self) -> Result<Totals, OriginFault> {
+    pub(crate) fn serve(mut self) -> Result<Totals, LabFault> {
         let shared =
             Arc::new(OriginShared { ended: Waker::new()?, failed: AtomicBool::new(false) });
         let end = Arc::new(Waker::new()?);
@@ -173,12 +164,25 @@ impl BoundOrigin {
     }
 }
 
+fn not_listening(address: &Address, error: &io::Error) -> LabFault {
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => {
+            "another program has it (`ss -ltnp` says which); port 0 takes a free one"
+        }
+        ErrorKind::PermissionDenied => "ports below 1024 and other users' folders need root",
+        ErrorKind::AddrNotAvailable => "the address must be one of this host (`ip address`)",
+        _ => "--listen takes ADDRESS:PORT, --unix a path in a folder that is there",
+    };
+    let message = format!("cannot listen at {address}: {error}");
+    LabFault::new(message, hint).with(Exit::Address)
+}
+
 /// The CPU of a thread.
 fn pick(cpus: &[u16], index: usize) -> Option<u16> {
     cpus.get(index.checked_rem(cpus.len())?).copied()
 }
 
-type OriginThread = JoinHandle<Result<Totals, OriginFault>>;
+type OriginThread = JoinHandle<Result<Totals, LabFault>>;
 
 fn start(
     index: usize,
@@ -197,15 +201,18 @@ fn start(
     thread::Builder::new().name(format!("origin-{index}")).spawn(serve)
 }
 
-fn pin(cpu: Option<u16>) -> Result<(), OriginFault> {
+fn pin(cpu: Option<u16>) -> Result<(), LabFault> {
     match cpu {
-        Some(cpu) => cpu::pin_current_thread(cpu).map_err(|error| OriginFault::Cpu { cpu, error }),
+        Some(cpu) => cpu::pin_current_thread(cpu).map_err(|error| {
+            let hint = "--cpus takes CPUs that this process may use, or none";
+            LabFault::new(format_args!("cannot run on CPU {cpu}: {error}"), hint)
+        }),
         None => Ok(()),
     }
 }
 
 /// The sum of all threads, or why one of them failed.
-fn sum(threads: Vec<OriginThread>) -> Result<Totals, OriginFault> {
+fn sum(threads: Vec<OriginThread>) -> Result<Totals, LabFault> {
     let mut sum = Totals::default();
     let mut fault = None;
     for thread in threads {

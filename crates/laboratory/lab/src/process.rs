@@ -98,11 +98,12 @@ impl GuardedChild {
     /// The errors of [`Self::start`], and [`ChildFault::Endless`].
     pub(crate) fn run(
         command: &[OsString],
+        cpus: &[u16],
         folder: &Path,
+        output: &Path,
         longest: Duration,
     ) -> Result<String, ChildFault> {
-        let output = folder.join("said");
-        let mut child = Self::start(command, &[], folder, &output)?;
+        let mut child = Self::start(command, cpus, folder, output)?;
         let begun = Instant::now();
         while child.ended().is_none() {
             if begun.elapsed() > longest {

@@ -24,12 +24,13 @@ use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent};
 use measure::metric::Metric;
 
 use crate::console::Console;
+use crate::fault::LabFault;
 use crate::load::destination::RecordDate;
 use crate::targets::certificates::TargetCertificates;
 use crate::targets::form::TestTarget;
 use crate::targets::program::TargetProgram;
 
-use journal::{Journal, JournalFault, RunProgress};
+use journal::{Journal, RunProgress};
 use measurement::failure::{Cancel, MeasurementFailure};
 use measurement::{Bench, MeasuredSubject};
 use needs::{Means, ResolvedTarget};
@@ -61,14 +62,6 @@ pub(crate) struct RunTally {
     /// Configurations with fewer measurements than were planned.
     pub(crate) lacking: usize,
     pub(crate) is_complete: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RunFault {
-    #[error(transparent)]
-    Journal(#[from] JournalFault),
-    #[error("{0}")]
-    Ground(String),
 }
 
 /// Repeats that the record holds already, by scenario and configuration.
@@ -121,16 +114,16 @@ impl ExperimentRun<'_> {
     /// Makes and records all measurements that the record lacks.
     ///
     /// # Errors
-    /// [`RunFault`]; what was measured until then is in the record.
+    /// The record cannot be written, or a part of the run cannot be made; what was measured until then is in the record.
     pub(crate) fn run(
         &self,
         journal: &mut Journal,
         past: RecordedPast,
-    ) -> Result<RunTally, RunFault> {
-        let ground = |fault: &dyn std::fmt::Display| RunFault::Ground(fault.to_string());
-        let certificates = TargetCertificates::new(self.folder).map_err(|fault| ground(&fault))?;
+    ) -> Result<RunTally, LabFault> {
+        let certificates = TargetCertificates::new(self.folder);
+        let certificates = certificates.map_err(|fault| LabFault::failed(fault, ""))?;
         let bench = Bench::start(&certificates, self.folder, &self.plan.placement);
-        let bench = bench.map_err(|failure| ground(&failure.why()))?;
+        let bench = bench.map_err(|failure| LabFault::failed(failure.why(), ""))?;
         let (count, time) = self.remaining(&past);
         let mut running = RunInProgress {
             run: self,
@@ -204,7 +197,7 @@ struct RunInProgress<'r, 'a, 'b> {
 
 impl RunInProgress<'_, '_, '_> {
     /// Reports and records once what this host has too little for.
-    fn record_unsupported(&mut self, expanded: &Expanded) -> Result<(), RunFault> {
+    fn record_unsupported(&mut self, expanded: &Expanded) -> Result<(), LabFault> {
         let ExperimentRun { console, means, .. } = *self.run;
         let mut wanted = expanded.supported();
         if let Some(planned) = wanted.find(|planned| means.must_share(planned)) {
@@ -233,7 +226,7 @@ impl RunInProgress<'_, '_, '_> {
     }
 
     /// Whether it came to the end of the scenario.
-    fn measure_all(&mut self, index: usize, expanded: &Expanded) -> Result<bool, RunFault> {
+    fn measure_all(&mut self, index: usize, expanded: &Expanded) -> Result<bool, LabFault> {
         let run = self.run;
         let open: Vec<_> = run.open(expanded).collect();
         let configurations: Vec<_> = open.iter().map(|planned| &planned.configuration).collect();
@@ -254,7 +247,7 @@ impl RunInProgress<'_, '_, '_> {
         planned: &Planned,
         repeat: u32,
         metrics: &[Metric],
-    ) -> Result<bool, RunFault> {
+    ) -> Result<bool, LabFault> {
         let Some((target, program)) = self.run.program_of(&planned.server) else {
             return Ok(true);
         };
@@ -299,7 +292,7 @@ impl RunInProgress<'_, '_, '_> {
         repeat: u32,
         kind: FailureKind,
         why: &str,
-    ) -> Result<(), RunFault> {
+    ) -> Result<(), LabFault> {
         let failure = experiment::FailedRepeat {
             scenario: planned.scenario.clone(),
             configuration: planned.configuration.key.clone(),
@@ -309,7 +302,7 @@ impl RunInProgress<'_, '_, '_> {
             why: why.to_owned(),
         };
         self.past.add(&failure.scenario, &failure.configuration, repeat, false);
-        Ok(self.journal.append(&RunEvent::Failed(failure))?)
+        self.journal.append(&RunEvent::Failed(failure))
     }
 }
 

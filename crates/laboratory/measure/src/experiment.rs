@@ -15,8 +15,8 @@ use crate::histogram::Histogram;
 use crate::host::HostReport;
 use crate::metric::Metric;
 use crate::record::{
-    BackgroundResult, HandshakeCounts, LoadRecord, LoadRecordFault, PlanStep, RunWarning, Second, Tool,
-    TrafficBytes, TransactionCounts,
+    BackgroundResult, HandshakeCounts, LoadRecord, LoadRecordFault, PlanStep, RunWarning, Second,
+    Tool, TrafficBytes, TransactionCounts,
 };
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.

@@ -7,9 +7,9 @@ use clap::Args;
 use super::values::{Speeds, value};
 use crate::console::{Console, print, stdout_colour};
 use crate::exit::Exit;
+use crate::fault::LabFault;
 use crate::host;
 use crate::host::SpeedTiming;
-use crate::usage::UsageError;
 
 /// Show what this host has for TLS, and how fast its keys and ciphers are
 ///
@@ -39,7 +39,7 @@ const WIDTH: usize = 80;
 const SECONDS_MAX: f64 = 60.0;
 const SECONDS_MIN: f64 = 0.01;
 
-pub(super) fn run(arguments: HostArguments, console: Console) -> Result<Exit, UsageError> {
+pub(super) fn run(arguments: HostArguments, console: Console) -> Result<Exit, LabFault> {
     let timing = timing(&arguments)?;
     if let Some(timing) = timing {
         let seconds = timing.total().as_secs_f64().ceil();
@@ -55,11 +55,11 @@ pub(super) fn run(arguments: HostArguments, console: Console) -> Result<Exit, Us
     })
 }
 
-fn timing(arguments: &HostArguments) -> Result<Option<SpeedTiming>, UsageError> {
+fn timing(arguments: &HostArguments) -> Result<Option<SpeedTiming>, LabFault> {
     let Some(rows) = arguments.speeds.rows() else {
         return match arguments.seconds {
             None => Ok(None),
-            Some(_) => Err(UsageError::new(
+            Some(_) => Err(LabFault::new(
                 "--seconds says how long speeds are measured, --speeds none that none are",
                 "leave one of them out",
             )),

@@ -10,10 +10,10 @@ use measure::host::HostReport;
 use options::command_line::proposals_and_paths;
 
 use super::values::{BuildArguments, CpuList, Pair, SOME_TIME, Speeds, cpu_list, pair, time};
+use crate::fault::LabFault;
 use crate::run::needs::Seating;
 use crate::run::scenario;
 use crate::run::scenario::expansion::ScenarioOverrides;
-use crate::usage::UsageError;
 
 /// Measure servers side by side, and record the results
 ///
@@ -193,11 +193,11 @@ impl RunArguments {
     }
 
     /// The arguments by which a record was begun, from the words of its command.
-    pub(super) fn of_command(command: &[String]) -> Result<Self, UsageError> {
+    pub(super) fn of_command(command: &[String]) -> Result<Self, LabFault> {
         let read = Self::try_parse_from(command.iter().skip(1));
         read.map_err(|error| {
             let hint = "another version of lariat-lab began the record: begin anew";
-            UsageError::new(error.to_string(), hint)
+            LabFault::new(error.to_string(), hint)
         })
     }
 }

@@ -14,9 +14,9 @@ use super::probe::{ProbeConduct, addresses, endpoint, get, give, host_of, json_l
 use super::values::ProbeOutput;
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::fault::LabFault;
 use crate::load::PlanFile;
 use crate::pages::check_page;
-use crate::usage::UsageError;
 
 /// Probe a list of sites, and show what they negotiate and resume
 ///
@@ -49,7 +49,7 @@ const ATTEMPTS: u32 = 4;
 const SITES_MAX: usize = 1000;
 
 /// Probes all of them and prints.
-pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, UsageError> {
+pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, LabFault> {
     check_page(arguments.output.output.as_deref(), &[])?;
     let conduct = arguments.conduct;
     let sites = sites(&arguments.file, conduct.limits(GREETING_TIMEOUT), conduct.roots()?)?;
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, 
     console.say(format_args!("{count} sites probed"));
     let document = || report::probe::survey(&reports);
     let lines = || reports.iter().map(json_line).collect();
-    Ok(give(&arguments.output, document, lines, console))
+    give(&arguments.output, document, lines, console)
 }
 
 /// The sites of a file, looked up.
@@ -66,9 +66,9 @@ fn sites(
     path: &Path,
     limits: WaitLimits,
     roots_pem: Option<Vec<u8>>,
-) -> Result<Vec<ProbeOptions>, UsageError> {
+) -> Result<Vec<ProbeOptions>, LabFault> {
     let hint = "a list has a HOST or HOST:PORT per line";
-    let file = PlanFile::open(path).map_err(|text| UsageError::new(text, hint))?;
+    let file = PlanFile::open(path).map_err(|text| LabFault::new(text, hint))?;
     let mut sites = Vec::new();
     for (index, line) in file.text.lines().enumerate() {
         let host = line.split('#').next().unwrap_or_default().trim();
@@ -78,7 +78,7 @@ fn sites(
         let place = format!("{}:{}", file.path, index + 1);
         let endpoint = endpoint(host);
         let endpoint =
-            endpoint.map_err(|error| UsageError::new(format!("{place}: {error}"), hint))?;
+            endpoint.map_err(|error| LabFault::new(format!("{place}: {error}"), hint))?;
         let hosts = vec![host.to_owned()];
         let (mut addresses, unresolved) = addresses(&hosts, std::slice::from_ref(&endpoint));
         addresses.truncate(ADDRESSES_MAX);
@@ -101,9 +101,9 @@ fn sites(
         });
     }
     match sites.len() {
-        0 => Err(UsageError::new(format!("{} names no site", file.path), hint)),
+        0 => Err(LabFault::new(format!("{} names no site", file.path), hint)),
         1..=SITES_MAX => Ok(sites),
-        many => Err(UsageError::new(
+        many => Err(LabFault::new(
             format!("{} names {many} sites, more than {SITES_MAX}", file.path),
             "divide the list",
         )),

@@ -8,9 +8,10 @@ use measure::experiment::Placement;
 use measure::host::Core;
 
 use super::scenario::settings::{ConfigurationSettings, LoadClient, Planned};
+use crate::fault::LabFault;
 use crate::targets::form::{Serves, TestTarget};
 use crate::targets::program;
-use crate::targets::program::{Builds, MissingProgram, TargetProgram};
+use crate::targets::program::{Builds, TargetProgram};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means {
@@ -76,7 +77,7 @@ fn files(settings: &ConfigurationSettings) -> u64 {
 #[derive(Debug)]
 pub(crate) struct ResolvedTarget {
     pub(crate) target: TestTarget,
-    pub(crate) program: Result<TargetProgram, MissingProgram>,
+    pub(crate) program: Result<TargetProgram, LabFault>,
     /// The program's words about its version; looked at by [`ResolvedTarget::probe`].
     version: Vec<String>,
 }
@@ -103,7 +104,7 @@ impl ResolvedTarget {
             program: program.map_or_else(String::new, last_name),
             version: self.version.clone(),
             from: program.map_or_else(String::new, |program| program.from.to_string()),
-            missing: self.program.as_ref().err().map(ToString::to_string),
+            missing: self.program.as_ref().err().map(|missing| missing.message.clone()),
             serves: match self.target.form.serves {
                 Serves::Origin => "origin".to_owned(),
                 Serves::Itself | Serves::Files => "itself".to_owned(),
@@ -125,18 +126,17 @@ pub(crate) struct Seating {
     pub(crate) client: Option<Vec<u16>>,
 }
 
-/// A CPU that we may not use.
-#[derive(Debug, Eq, PartialEq, thiserror::Error)]
-#[error("this process may not use CPU {0}")]
-pub(crate) struct DeniedCpu(pub(crate) u16);
-
 /// Places everybody. `cores` are the CPUs that we may use; where there is only one, all share it.
-pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, DeniedCpu> {
+pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, LabFault> {
     let asked = [&seating.server, &seating.client];
     let mut asked = asked.into_iter().flatten().flatten();
     let is_ours = |cpu: &&u16| cores.iter().any(|core| core.cpu == **cpu);
     if let Some(denied) = asked.find(|cpu| !is_ours(cpu)) {
-        return Err(DeniedCpu(*denied));
+        let allowed: Vec<_> = cores.iter().map(|core| core.cpu.to_string()).collect();
+        return Err(LabFault::new(
+            format_args!("this process may not use CPU {denied}"),
+            format_args!("it may use {}", allowed.join(",")),
+        ));
     }
     let (server, client) = halves(cores);
     let rest = |taken: &[u16]| -> Vec<u16> {
@@ -195,7 +195,7 @@ mod placement_tests {
         all.collect()
     }
 
-    fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> Result<[Vec<u16>; 2], DeniedCpu> {
+    fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> Result<[Vec<u16>; 2], LabFault> {
         let some = |cpus: &[u16]| (!cpus.is_empty()).then(|| cpus.to_vec());
         let seating = Seating { server: some(server), client: some(client) };
         place(&seating, cores).map(|placement| [placement.server, placement.client])
@@ -216,6 +216,6 @@ mod placement_tests {
         assert_eq!(placed(&[3], &[], &four).unwrap(), [vec![3], vec![0, 1, 2]]);
         assert_eq!(placed(&[], &[0], &four).unwrap(), [vec![1, 2, 3], vec![0]]);
         assert_eq!(placed(&[1], &[1], &four).unwrap(), [vec![1], vec![1]]);
-        assert_eq!(placed(&[0], &[7], &four), Err(DeniedCpu(7)));
+        assert!(placed(&[0], &[7], &four).unwrap_err().message.ends_with("CPU 7"));
     }
 }

@@ -141,37 +141,27 @@ pub(crate) struct Least {
     least: i64,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FormFault {
-    #[error("{0}")]
-    Malformed(Box<toml::de::Error>),
-    #[error("`{0}` in `when` is nothing that a server is asked for; there are {known}",
-        known = spec_fields().join(", "))]
-    UnknownField(String),
-    #[error("there is no template for `{0}` beside target.toml")]
-    NoTemplate(String),
-    #[error("`start` is empty")]
-    NoStart,
-}
-
 impl TestTarget {
+    /// Reads a form, or says what is wrong with it.
     pub(crate) fn parse(
         name: &str,
         text: &str,
         templates: BTreeMap<String, String>,
-    ) -> Result<Self, FormFault> {
-        let form: TargetForm =
-            toml::from_str(text).map_err(|error| FormFault::Malformed(Box::new(error)))?;
+    ) -> Result<Self, String> {
+        let form: TargetForm = toml::from_str(text).map_err(|error| error.to_string())?;
         let known = spec_fields();
         let mut conditions = form.unsupported.iter().flat_map(|entry| entry.when.keys());
         if let Some(unknown) = conditions.find(|field| !known.contains(field)) {
-            return Err(FormFault::UnknownField(unknown.clone()));
+            return Err(format!(
+                "`{unknown}` in `when` is nothing that a server is asked for; there are {}",
+                known.join(", ")
+            ));
         }
         if let Some(missing) = form.files.iter().find(|&file| !templates.contains_key(file)) {
-            return Err(FormFault::NoTemplate(missing.clone()));
+            return Err(format!("there is no template for `{missing}` beside target.toml"));
         }
         if form.start.is_empty() {
-            return Err(FormFault::NoStart);
+            return Err("`start` is empty".to_owned());
         }
         Ok(Self { name: name.to_owned(), form, templates })
     }
@@ -448,12 +438,12 @@ mod tests {
     const HEAD: &str = "title = \"x\"\nprogram = \"x\"\nserves = \"origin\"\nscheme = \"https\"\n\
                         version = [[\"x\"]]\nstart = [\"x\"]\n";
 
-    fn target(rest: &str) -> Result<TestTarget, FormFault> {
+    fn target(rest: &str) -> Result<TestTarget, String> {
         TestTarget::parse("x", &format!("{HEAD}{rest}"), BTreeMap::new())
     }
 
     fn fault(rest: &str) -> String {
-        target(rest).unwrap_err().to_string()
+        target(rest).unwrap_err()
     }
 
     #[test]

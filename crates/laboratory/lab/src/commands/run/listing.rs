@@ -7,11 +7,11 @@ use std::time::Duration;
 use measure::experiment::{ExperimentPlan, Placement, TargetDescription};
 use measure::host::HostReport;
 
+use crate::fault::{LabFault, unknown};
 use crate::run::journal::minutes;
 use crate::run::needs::ResolvedTarget;
 use crate::run::scenario::expansion::Expanded;
 use crate::run::scenario::form::ScenarioForm;
-use crate::usage::{UsageError, unknown};
 
 /// All scenarios, with their time in both modes.
 pub(super) fn list(quick: &[Expanded], full: &[Expanded]) -> String {
@@ -65,7 +65,7 @@ pub(super) fn plan(
             let missing = target.and_then(|one| one.program.as_ref().err());
             let what = match (&configuration.unsupported, missing) {
                 (Some(why), _) => format!("unsupported: {why}"),
-                (None, Some(missing)) => format!("takes no part: {missing}"),
+                (None, Some(missing)) => format!("takes no part: {}", missing.message),
                 (None, None) => report::command_line(&configuration.command),
             };
             let key = configuration.key.trim_start_matches("target=");
@@ -84,7 +84,7 @@ fn numbers(cpus: &[u16]) -> String {
 pub(super) fn check_only<'f>(
     only: &BTreeMap<String, Vec<String>>,
     forms: impl Iterator<Item = &'f ScenarioForm> + Clone,
-) -> Result<(), UsageError> {
+) -> Result<(), LabFault> {
     let factors = || forms.clone().flat_map(|form| &form.file.factor);
     for (name, values) in only.iter().filter(|(name, _)| *name != "target") {
         let mut known: Vec<_> = factors().map(|factor| factor.name.as_str()).collect();

@@ -15,9 +15,9 @@ use super::settings::{
     Call, CapacityPlan, ConfigurationSettings, Expect, LaunchSettings, LoadClient, Loading,
     OfferedLoad, Planned, ProgramLoad,
 };
+use crate::fault::did_you_mean;
 use crate::targets::form::{Scheme, ServerSpec, Serves, TargetFront, TargetRole, TestTarget};
 use crate::targets::templates;
-use crate::usage::did_you_mean;
 
 /// A target that may take part.
 #[derive(Clone, Copy, Debug)]

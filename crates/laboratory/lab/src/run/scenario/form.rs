@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer};
 use toml::de::{DeTable, DeValue};
 
 use super::settings::{ConfigurationSettings, Expect, OfferedLoad, RESERVED};
+use crate::fault::did_you_mean;
 use crate::targets::form::ServerSpec;
-use crate::usage::did_you_mean;
 
 /// The hint where no better one is known.
 const REFERENCE: &str = "docs/guide/lab.md describes the file of a scenario";
