@@ -151,7 +151,7 @@ impl ExperimentRun<'_> {
         let is_open = |planned: &&Planned| {
             let has = |name| self.program_of(name).is_some();
             has(&planned.server)
-                && planned.client.program().is_none_or(has)
+                && planned.load.program.as_deref().is_none_or(has)
                 && planned.origin.as_deref().is_none_or(has)
                 && self.means.lack(planned).is_none()
         };
@@ -255,7 +255,7 @@ impl RunInProgress<'_, '_, '_> {
         if done.repeats.contains(&repeat) || done.failures >= FAILURES_MAX {
             return Ok(true);
         }
-        let client = planned.client.program();
+        let client = planned.load.program.as_deref();
         let subject = MeasuredSubject {
             planned,
             target,

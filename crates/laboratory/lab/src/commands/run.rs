@@ -102,7 +102,7 @@ fn resolve(
     let configurations = || expanded.iter().flat_map(|one| &one.configurations);
     let helpers = configurations().flat_map(|planned| {
         let origin = planned.origin.as_deref();
-        [Some(&*planned.server), planned.client.program(), origin]
+        [Some(&*planned.server), planned.load.program.as_deref(), origin]
     });
     let tested = configurations().map(|planned| &*planned.configuration.target);
     for name in tested.chain(helpers.flatten()) {

@@ -157,14 +157,7 @@ fn chosen<'p>(all: &'p [TestTarget], words: &[String]) -> Result<Vec<&'p TestTar
     for word in words {
         let scenario = scenarios.iter().find(|scenario| scenario.name == *word);
         match scenario.and_then(|scenario| scenario.form().ok()) {
-            Some(form) => {
-                let file = form.file;
-                let helpers = [file.client, file.against, file.tls_origin];
-                let values = file.factor.into_iter().flat_map(|factor| factor.value);
-                let of_values = values.flat_map(|value| [value.client, value.against]);
-                let helpers = helpers.into_iter().chain(of_values).flatten();
-                wanted.extend(file.targets.into_iter().chain(helpers));
-            }
+            Some(form) => wanted.extend(form.target_names().cloned()),
             None if names.clone().any(|name| name == word) => wanted.push(word.clone()),
             None => return Err(unknown("target or scenario", word, names)),
         }

@@ -11,7 +11,6 @@ mod results;
 mod usage;
 mod verdict;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -21,11 +20,9 @@ use measure::choice::Kind;
 use measure::experiment::{DurationSummary, Measurement, Noise, Placement, Reload};
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
-use measure::record::{RunWarning, Second, TrafficBytes};
+use measure::record::{LoadRecord, RunWarning, Second, TrafficBytes};
 
-use super::scenario::settings::{
-    Call, ConfigurationSettings, LaunchSettings, LoadClient, Loading, Planned, ProgramLoad,
-};
+use super::scenario::settings::{Call, ConfigurationSettings, LaunchSettings, Planned};
 use crate::load::destination::RecordDate;
 use crate::targets::certificates::{TargetCertificates, site_name};
 use crate::targets::form::TestTarget;
@@ -152,9 +149,9 @@ impl<'a> Bench<'a> {
             cpus,
             cancel,
         };
-        let measured = match &planned.client {
-            LoadClient::Load(loading) => session.load(loading),
-            LoadClient::Program(load) => session.call(load),
+        let measured = match planned.load.program {
+            None => session.load(),
+            Some(_) => session.call(),
         };
         // If the server has ended, that is why the rest failed.
         if let Some(how) = server.ended() {
@@ -183,11 +180,12 @@ struct Session<'s, 'a> {
 
 impl Session<'_, '_> {
     /// Measures by a load of ours.
-    fn load(&mut self, loading: &Loading) -> Result<Measurement, MeasurementFailure> {
-        let planned = self.subject.planned;
-        let settings = loading.settings.clone();
-        let first = match &loading.capacity {
-            None => self.plan(&settings, planned.duration)?,
+    fn load(&mut self) -> Result<Measurement, MeasurementFailure> {
+        let Planned { load, launch, .. } = self.subject.planned;
+        let settings = load.settings.clone();
+        let capacity = load.capacity.as_ref();
+        let first = match capacity {
+            None => self.plan(&settings, launch.duration)?,
             Some(capacity) => self.plan(&capacity.settings, capacity.duration)?,
         };
         loaded::probe(&first, self.cancel)?;
@@ -195,16 +193,15 @@ impl Session<'_, '_> {
         self.watched.usage_at_rest()?;
         let resident_bytes_before = self.resident_bytes()?;
         self.fill(&settings)?;
-        let capacity = loading.capacity.as_ref();
         let found = capacity.map(|_| self.capacity(&first)).transpose()?;
         let plan = match capacity.zip(found) {
             None => first,
             Some((plan, found)) => {
-                let offered = settings.offering(plan.offered, found.per_s, planned.duration);
-                self.plan(&offered, planned.duration)?
+                let offered = settings.offering(plan.offered, found.per_s, launch.duration);
+                self.plan(&offered, launch.duration)?
             }
         };
-        let background = loading.background.as_ref();
+        let background = load.background.as_ref();
         let start = |it| BackgroundLoad::start(self.plan(it, BACKGROUND_MAX)?, self.cancel);
         let background = background.map(start).transpose()?;
         self.watched.background = background.as_ref().map(BackgroundLoad::stopper);
@@ -217,7 +214,7 @@ impl Session<'_, '_> {
         self.watched.background = None;
         self.judge(&plan, &loaded)?;
         self.judge_origin()?;
-        let goodput_per_s = loaded.ended_in_time as f64 / planned.duration.as_secs_f64();
+        let goodput_per_s = loaded.ended_in_time as f64 / launch.duration.as_secs_f64();
         let mut measurement = self.measurement(loaded, &plan);
         measurement.capacity_per_s = found.map(|found| found.per_s);
         measurement.goodput_per_s = found.map(|_| goodput_per_s);
@@ -229,14 +226,11 @@ impl Session<'_, '_> {
     }
 
     fn launch(&self, duration: Duration) -> LaunchSettings {
-        let planned = self.subject.planned;
         LaunchSettings {
-            is_tls: planned.is_tls,
-            is_of_files: planned.is_of_files,
             address: self.server.address(),
             cpus: self.cpus.client.clone(),
-            warm_up: planned.warm_up,
             duration,
+            ..self.subject.planned.launch.clone()
         }
     }
 
@@ -289,13 +283,9 @@ impl Session<'_, '_> {
     }
 
     fn judge(&self, plan: &LoadPlan, loaded: &LoadResult) -> Result<(), MeasurementFailure> {
-        let record = &loaded.record;
         let evidence = Evidence {
-            handshakes: &record.handshakes,
-            seconds: &record.seconds,
-            totals: record.totals,
-            failures: &record.failures,
-            is_tls: self.subject.planned.is_tls,
+            record: &loaded.record,
+            is_tls: self.subject.planned.launch.is_tls,
             is_closed: matches!(plan.arrival, ArrivalModel::Closed { .. }),
         };
         verdict::judge(&self.subject.planned.expect, evidence)
@@ -374,7 +364,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn call(&self, load: &ProgramLoad) -> Result<Measurement, MeasurementFailure> {
+    fn call(&self) -> Result<Measurement, MeasurementFailure> {
         let planned = self.subject.planned;
         let missing = || MeasurementFailure::Failed("no program makes the load".to_owned());
         let (client, program) = self.subject.client.ok_or_else(missing)?;
@@ -386,7 +376,7 @@ impl Session<'_, '_> {
             authorities: &self.bench.certificates.authorities()?,
             spec: &planned.spec,
         };
-        let values = load.values(call, &self.launch(planned.duration));
+        let values = planned.load.values(call, &self.launch(planned.launch.duration));
         let before = self.watched.usage_at_rest()?;
         let resident_bytes_before = self.resident_bytes()?;
         let look = || self.watched.server.resident_bytes().unwrap_or(0);
@@ -404,7 +394,7 @@ impl Session<'_, '_> {
     /// The server's log, if it was asked for one.
     fn requests(&self) -> Result<Option<LoggedRequests>, MeasurementFailure> {
         let planned = self.subject.planned;
-        if !planned.spec.request_log || !planned.is_tls {
+        if !planned.spec.request_log || !planned.launch.is_tls {
             return Ok(None);
         }
         requests::read(self.server.folder(), &planned.spec).map(Some)
@@ -439,14 +429,13 @@ impl Session<'_, '_> {
             rows.map(|row| row.count).sum()
         };
         let second = Second { full: count(true), resumed: count(false), ..Second::default() };
-        let evidence = Evidence {
-            handshakes: &requests.handshakes,
-            seconds: &[second],
+        let record = LoadRecord {
+            handshakes: requests.handshakes.clone(),
+            seconds: vec![second],
             totals: results::counts(counted),
-            failures: &BTreeMap::new(),
-            is_tls: planned.is_tls,
-            is_closed: true,
+            ..LoadRecord::default()
         };
+        let evidence = Evidence { record: &record, is_tls: planned.launch.is_tls, is_closed: true };
         verdict::judge(&planned.expect, evidence)
     }
 

@@ -7,7 +7,7 @@ use measure::experiment;
 use measure::experiment::Placement;
 use measure::host::Core;
 
-use super::scenario::settings::{ConfigurationSettings, LoadClient, Planned};
+use super::scenario::settings::{ConfigurationSettings, Planned};
 use crate::fault::LabFault;
 use crate::targets::form::{Serves, TestTarget};
 use crate::targets::program;
@@ -46,10 +46,10 @@ impl Means {
                     .to_owned(),
             ));
         }
-        let LoadClient::Load(loading) = &planned.client else {
+        if planned.load.program.is_some() {
             return None;
-        };
-        let files = files(&loading.settings) + FILES_SPARE;
+        }
+        let files = files(&planned.load.settings) + FILES_SPARE;
         (files > self.files).then(|| {
             (
                 format!("it wants {files} open files, and the limit is {}", self.files),

@@ -85,7 +85,7 @@ pub(super) fn check_only<'f>(
     only: &BTreeMap<String, Vec<String>>,
     forms: impl Iterator<Item = &'f ScenarioForm> + Clone,
 ) -> Result<(), LabFault> {
-    let factors = || forms.clone().flat_map(|form| &form.file.factor);
+    let factors = || forms.clone().flat_map(|form| &form.factor);
     for (name, values) in only.iter().filter(|(name, _)| *name != "target") {
         let mut known: Vec<_> = factors().map(|factor| factor.name.as_str()).collect();
         known.push("target");
