@@ -16,8 +16,7 @@ use tls::resumption::{BareSessions, Resumption, ResumptionOptions, SessionMemory
 
 const BLOCKS: usize = 16;
 const BLOCK_WORDS: usize = 32;
-/// What a block costs with its share of the index: what this many bytes cost decides the number of
-/// blocks.
+/// The cost of a block with its share of the index, which decides the number of blocks.
 const BLOCK_COST_BYTES: usize = 320;
 
 /// Fewer than there are blocks, so that both limits bite.
@@ -134,7 +133,7 @@ impl Play {
         after
     }
 
-    /// What is found under an id was once stored under it.
+    /// A session that is found under an id was once stored under it.
     fn check(&self, id: u8) {
         if let Ok(session) = self.process.stored(&[id]) {
             let stored = self.stored.get(&id);
@@ -157,8 +156,8 @@ impl Play {
     }
 }
 
-/// What the TLS library writes of a client without a certificate, more or less: an ALPN protocol
-/// makes it as long as is wanted.
+/// A session as the TLS library writes it of a client without a certificate, more or less: an ALPN
+/// protocol makes it as long as is wanted.
 fn session(length: usize, content: u8) -> Vec<u8> {
     let mut session = vec![0, 3, 3, 0x13, 1, 1, 7, 0, 0];
     session.resize(session.len() + length, content);

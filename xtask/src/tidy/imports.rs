@@ -38,7 +38,7 @@ const CRATES: &[Crate] = &[
     pure("options", 1),
     pure("telemetry", 1),
     plain("sys", 2),
-    plain("session", 2),
+    pure("session", 2),
     pure("backend", 2),
     pure("static-files", 2),
     plain("tls", 3),

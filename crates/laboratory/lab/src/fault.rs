@@ -43,7 +43,7 @@ impl From<io::Error> for LabFault {
     }
 }
 
-/// Nothing if it has been reported.
+/// The message and the remedy; nothing if they have been reported.
 impl fmt::Display for LabFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.message.as_str() {

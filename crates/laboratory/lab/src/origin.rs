@@ -53,7 +53,7 @@ pub(crate) struct BoundOrigin {
     signals: Signals,
     listeners: Vec<Vec<(Arc<OwnedFd>, bool)>>,
     /// Addresses that it listens at, with the ports that the kernel chose.
-    addresses: Vec<Address>,
+    pub(crate) addresses: Vec<Address>,
 }
 
 struct OriginShared {
@@ -115,24 +115,15 @@ impl BoundOrigin {
         Ok(())
     }
 
-    /// Addresses that it listens at, with the ports that the kernel chose.
-    pub(crate) fn addresses(&self) -> &[Address] {
-        &self.addresses
-    }
-
     /// Serves until a signal, and says what was done.
     pub(crate) fn serve(mut self) -> Result<Totals, LabFault> {
         let shared =
             Arc::new(OriginShared { ended: Waker::new()?, failed: AtomicBool::new(false) });
-        let end = Arc::new(Waker::new()?);
+        let end = Waker::new()?;
         let mut threads = Vec::new();
         for (index, listeners) in self.listeners.drain(..).enumerate() {
-            let worker = worker::OriginWorkerOptions {
-                listeners,
-                end: end.clone(),
-                idle_timeout: self.options.idle_timeout,
-            };
-            let worker = OriginWorker::new(worker, self.options.warn)?;
+            let OriginOptions { idle_timeout, warn, .. } = self.options;
+            let worker = OriginWorker::new(listeners, &end, idle_timeout, warn)?;
             let cpu = pick(&self.options.cpus, index);
             threads.push(start(index, cpu, worker, shared.clone())?);
         }

@@ -152,13 +152,9 @@ impl GuardedChild {
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
-
-    /// Ends it, and waits until it and all that descend from it are gone.
-    pub(crate) fn stop(self) {
-        drop(self);
-    }
 }
 
+/// Ends it, and waits until it and all that descend from it are gone.
 impl Drop for GuardedChild {
     fn drop(&mut self) {
         drop(self.hold.take());
@@ -210,11 +206,11 @@ const FAULT_WORDS: [&str; 9] =
 pub(crate) const COMMAND: &str = "guard";
 
 /// First words of what a guard says on its standard output, a line each.
-pub(crate) const STARTED: &str = "started ";
+const STARTED: &str = "started ";
 /// The program could not be started; why.
-pub(crate) const REFUSED: &str = "refused ";
+const REFUSED: &str = "refused ";
 /// The program ended by itself; how.
-pub(crate) const ENDED: &str = "ended ";
+const ENDED: &str = "ended ";
 enum GuardEvent {
     /// The pipe to the process that started us is closed.
     Released,

@@ -220,7 +220,7 @@ pub struct TransactionCounts {
     pub failed: u64,
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandshakeCounts {
     pub kind: Kind,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::values::{Speeds, value};
-use crate::console::{Console, print, stdout_colour};
+use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
 use crate::fault::LabFault;
 use crate::host;
@@ -31,9 +31,6 @@ pub(super) struct HostArguments {
     #[arg(long)]
     json: bool,
 }
-
-/// Characters in a line of text.
-const WIDTH: usize = 80;
 
 /// A minute for each row is more than enough.
 const SECONDS_MAX: f64 = 60.0;

@@ -21,7 +21,7 @@ use options::flags::overlaid;
 use options::{Problem, Report, Section};
 use wire::address::{Address, Endpoint};
 
-use crate::console::{Console, print, stdout_colour};
+use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
 use crate::fault::LabFault;
 use crate::host;
@@ -339,8 +339,6 @@ fn refused(fault: &LoadStartFault) -> LabFault {
     LabFault::new(fault, hint).with(exit)
 }
 
-const SUMMARY_WIDTH: usize = 80;
-
 fn hand_over(
     record: &LoadRecord,
     destination: Destination,
@@ -349,7 +347,7 @@ fn hand_over(
     let takes_output = destination.is_output();
     let written = destination.write(&record.to_json());
     let report = report::load::document(&[("", record)]);
-    let summary = |colour| report.text(SUMMARY_WIDTH, colour);
+    let summary = |colour| report.text(WIDTH, colour);
     let told = if takes_output {
         console.say(summary(console.colour()));
         Exit::Success

@@ -55,7 +55,7 @@ pub(super) fn run(arguments: OriginArguments, console: Console) -> Result<Exit, 
     let quiet = arguments.quiet;
     let origin = BoundOrigin::open(options(arguments)?)?;
     if !quiet {
-        for address in origin.addresses() {
+        for address in &origin.addresses {
             console.say(format_args!("listening on {}", url(address)));
         }
     }

@@ -23,7 +23,7 @@ use wire::text::line;
 
 use super::values::{ProbeOutput, choice, time, value};
 
-use crate::console::{Console, print, stdout_colour};
+use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
 use crate::fault::LabFault;
 use crate::load::{PlanFile, ResolvedAddress, read, resolve};
@@ -122,16 +122,13 @@ impl ProbeConduct {
     }
 }
 
-/// Characters in a line of text.
-const WIDTH: usize = 80;
-
 /// Every pair of addresses is tried: eight have 56 pairs.
 const ADDRESSES_MAX: usize = 8;
 const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 const MAX_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Where Debian, Alpine and Arch, and where Fedora and SUSE keep the system's roots.
+/// Places of the system's roots: in Debian, Alpine and Arch, and in Fedora and SUSE.
 const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",

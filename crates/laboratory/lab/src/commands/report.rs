@@ -11,7 +11,7 @@ use measure::merge::merged;
 use report::ReportDocument;
 use report::experiment::CardSubject;
 
-use crate::console::{Console, print, stdout_colour};
+use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
 use crate::fault::LabFault;
 use crate::load::destination::{Destination, RecordDate};
@@ -78,9 +78,6 @@ pub(super) struct Sinks {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) csv: Option<PathBuf>,
 }
-
-/// Characters in a line of tables.
-const WIDTH: usize = 80;
 
 /// Makes what was asked for.
 pub(super) fn run(arguments: ReportArguments, console: Console) -> Result<Exit, LabFault> {

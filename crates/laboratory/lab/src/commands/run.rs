@@ -63,7 +63,7 @@ pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, LabFa
     begin(prepared, &request, words, console)
 }
 
-/// What lies ready before the first server starts.
+/// All that lies ready before the first server starts.
 struct Prepared {
     resolved: Vec<ResolvedTarget>,
     expanded: Vec<Expanded>,
@@ -76,7 +76,7 @@ fn prepare(request: &RunArguments, console: Console) -> Result<Prepared, LabFaul
     let targets = targets(request)?;
     let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref())?;
     let host = host::report(None);
-    let placement = needs::place(&request.seating(), &host.cores)?;
+    let placement = needs::place(request.cpus(), &host.cores)?;
     let programs = programs(&request.builds, &targets)?;
     let builds = with_root(Builds { programs, ..Builds::default() }, &request.builds)?;
     let expanded = expand(&listed, &targets, &builds, request, &host, console)?;
@@ -183,7 +183,7 @@ fn begin(
     carry_out(&prepared, &plan, journal, RecordedPast::default(), request, &ground)
 }
 
-/// What every run needs: a folder, and a listener for signals.
+/// The needs of every run: a folder, and a listener for signals.
 struct Ground {
     scratch: Scratch,
     interrupt: Interrupt,
@@ -195,7 +195,7 @@ impl Ground {
         let interrupt = Interrupt::new(console, ENDING)?;
         let mut scratch = Scratch::new()?;
         if request.keep {
-            scratch.keep();
+            scratch.is_kept = true;
             let path = scratch.path().display();
             console.say(format_args!("configurations and keys are kept in {path}"));
         }

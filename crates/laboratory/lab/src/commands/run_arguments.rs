@@ -11,7 +11,6 @@ use options::command_line::proposals_and_paths;
 
 use super::values::{BuildArguments, CpuList, Pair, SOME_TIME, Speeds, cpu_list, pair, time};
 use crate::fault::LabFault;
-use crate::run::needs::Seating;
 use crate::run::scenario;
 use crate::run::scenario::expansion::ScenarioOverrides;
 
@@ -99,7 +98,7 @@ pub(super) struct RunArguments {
 }
 
 /// Arguments of new runs: one that is resumed goes by its record.
-const OF_NEW_RUNS: [&str; 19] = [
+const OF_NEW_RUNS: [&str; 15] = [
     "scenarios",
     "list",
     "dry_run",
@@ -109,11 +108,7 @@ const OF_NEW_RUNS: [&str; 19] = [
     "only",
     "repeats",
     "duration",
-    "program",
-    "target_folder",
-    "suite",
-    "root",
-    "root_folder",
+    "BuildArguments",
     "server_cpus",
     "client_cpus",
     "speeds",
@@ -173,9 +168,10 @@ impl RunArguments {
         only
     }
 
-    pub(super) fn seating(&self) -> Seating {
-        let cpus = |list: &Option<CpuList>| list.clone().map(|CpuList(cpus)| cpus);
-        Seating { server: cpus(&self.server_cpus), client: cpus(&self.client_cpus) }
+    /// The CPUs of servers, and those of the load.
+    pub(super) fn cpus(&self) -> [Option<&[u16]>; 2] {
+        [&self.server_cpus, &self.client_cpus]
+            .map(|list| list.as_ref().map(|CpuList(cpus)| cpus.as_slice()))
     }
 
     /// The keys and ciphers that are measured first, if any.
@@ -218,7 +214,7 @@ mod tests {
         assert_eq!(arguments.scenarios, ["keys", "./mine.toml"]);
         assert_eq!(arguments.only()["key"], ["p256", "rsa2048"]);
         assert_eq!(arguments.targets(), ["lariat", "plain", "lariat"]);
-        assert_eq!(arguments.seating().server, Some(vec![0, 2, 3]));
+        assert_eq!(arguments.cpus(), [Some(&[0, 2, 3][..]), None]);
         assert_eq!((arguments.repeats, arguments.seed), (Some(2), Some(9)));
         assert_eq!((arguments.mode_name(), arguments.speeds()), ("own", None));
         assert!(arguments.keep && arguments.quiet && arguments.full);

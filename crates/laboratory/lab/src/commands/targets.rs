@@ -198,7 +198,7 @@ fn look<'p>(target: &'p TestTarget, builds: &Builds) -> Row<'p> {
     Row { target, found }
 }
 
-/// What there is in roots, by their packages: nothing of it is run.
+/// Targets that are in roots, by their packages: none of them is run.
 fn tables_of_roots(targets: &[&TestTarget], builds: &Builds) -> String {
     let mut text = String::new();
     for root in root::list(&builds.roots) {

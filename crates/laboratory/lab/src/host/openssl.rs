@@ -22,7 +22,7 @@ const PROGRAM: &str = "openssl";
 /// Beyond the seconds of its rows: making keys, and a CPU that others want, too.
 const PATIENCE: u32 = 4;
 
-/// Why there are no rows, with the remedy where there is one.
+/// The reason why there are no rows, with the remedy where there is one.
 fn unmeasured(why: impl Display, remedy: Option<&str>) -> HostFact {
     let value = format!("not measured: {why}");
     with_remedy("system's OpenSSL", value, remedy.map(str::to_owned))

@@ -80,10 +80,7 @@ impl OriginReply {
                 },
                 ..Self::refusal(404, "No such size. / shows what there is.\n")
             },
-            QueryFault::Size => Self::refusal(400, "size: digits, then k, m or g if you like.\n"),
-            QueryFault::Time => Self::refusal(400, "time: milliseconds, up to 600000.\n"),
-            QueryFault::Code => Self::refusal(400, "code: a status from 200 to 599.\n"),
-            QueryFault::Switch => Self::refusal(400, "close and chunked: 0 or 1.\n"),
+            QueryFault::Field(text) => Self::refusal(400, text),
         }
     }
 
@@ -314,23 +311,12 @@ impl ChunkEnd {
     /// The line of a chunk of that many bytes, fewer than [`CHUNK_BYTES`].
     fn new(bytes: u64) -> Self {
         let mut end = Self { text: [0; 6], length: 0 };
-        if bytes == 0 {
-            return end;
+        if bytes > 0 {
+            let mut rest = &mut end.text[..];
+            write!(rest, "{bytes:x}\r\n").expect("four digits at most");
+            end.length = 6 - rest.len() as u8;
         }
-        for shift in [12, 8, 4, 0] {
-            let digit = (bytes >> shift & 15) as u32;
-            if end.length > 0 || digit > 0 {
-                end.push(char::from_digit(digit, 16).expect("four bits are a digit") as u8);
-            }
-        }
-        end.push(b'\r');
-        end.push(b'\n');
         end
-    }
-
-    fn push(&mut self, byte: u8) {
-        self.text[usize::from(self.length)] = byte;
-        self.length += 1;
     }
 
     fn line(&self) -> &[u8] {

@@ -71,14 +71,14 @@ pub(super) enum OriginContent {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum QueryFault {
     Unknown,
-    Size,
-    /// `time` is no number of milliseconds up to [`DELAY_MS_MAX`].
-    Time,
-    /// `code` is no final status.
-    Code,
-    /// `close` or `chunked` is neither 0 nor 1.
-    Switch,
+    /// A field is malformed; the line that says what it may be.
+    Field(&'static str),
 }
+
+const SIZE: QueryFault = QueryFault::Field("size: digits, then k, m or g if you like.\n");
+const TIME: QueryFault = QueryFault::Field("time: milliseconds, up to 600000.\n");
+const CODE: QueryFault = QueryFault::Field("code: a status from 200 to 599.\n");
+const SWITCH: QueryFault = QueryFault::Field("close and chunked: 0 or 1.\n");
 
 /// Ten minutes: longer than any client waits.
 const DELAY_MS_MAX: u64 = 600_000;
@@ -112,13 +112,11 @@ impl Query {
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), QueryFault> {
         match name {
-            "size" => {
-                self.content = OriginContent::Pattern(parse_size(value).ok_or(QueryFault::Size)?)
-            }
-            "time" => self.delay = parse_delay(value).ok_or(QueryFault::Time)?,
-            "code" => self.code = parse_code(value).ok_or(QueryFault::Code)?,
-            "close" => self.close = parse_switch(value).ok_or(QueryFault::Switch)?,
-            "chunked" => self.chunked = parse_switch(value).ok_or(QueryFault::Switch)?,
+            "size" => self.content = OriginContent::Pattern(parse_size(value).ok_or(SIZE)?),
+            "time" => self.delay = parse_delay(value).ok_or(TIME)?,
+            "code" => self.code = parse_code(value).ok_or(CODE)?,
+            "close" => self.close = parse_switch(value).ok_or(SWITCH)?,
+            "chunked" => self.chunked = parse_switch(value).ok_or(SWITCH)?,
             _ => {}
         }
         Ok(())
@@ -253,12 +251,12 @@ mod query_tests {
         }
         assert_eq!(size("/99999999999999999999"), Err(QueryFault::Unknown));
         assert_eq!(size("/18446744073709551615g"), Err(QueryFault::Unknown));
-        assert_eq!(size("/?size=x"), Err(QueryFault::Size));
-        assert_eq!(size("/?size="), Err(QueryFault::Size));
-        assert_eq!(size("/?time=600001"), Err(QueryFault::Time));
-        assert_eq!(size("/?code=199"), Err(QueryFault::Code));
-        assert_eq!(size("/?code=600"), Err(QueryFault::Code));
-        assert_eq!(size("/?close=yes"), Err(QueryFault::Switch));
-        assert_eq!(size("/?chunked"), Err(QueryFault::Switch));
+        assert_eq!(size("/?size=x"), Err(SIZE));
+        assert_eq!(size("/?size="), Err(SIZE));
+        assert_eq!(size("/?time=600001"), Err(TIME));
+        assert_eq!(size("/?code=199"), Err(CODE));
+        assert_eq!(size("/?code=600"), Err(CODE));
+        assert_eq!(size("/?close=yes"), Err(SWITCH));
+        assert_eq!(size("/?chunked"), Err(SWITCH));
     }
 }

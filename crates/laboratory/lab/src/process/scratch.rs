@@ -16,7 +16,8 @@ fn is_plain(path: &Path) -> bool {
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
-    is_kept: bool,
+    /// Whether it stays, for people to look at.
+    pub(crate) is_kept: bool,
 }
 
 impl Scratch {
@@ -64,11 +65,6 @@ impl Scratch {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Leaves it there, for people to look at.
-    pub(crate) fn keep(&mut self) {
-        self.is_kept = true;
-    }
 }
 
 impl Drop for Scratch {
@@ -99,7 +95,7 @@ mod tests {
         assert_ne!(kept.path(), other.path());
         fs::write(other.path().join("file"), "x").unwrap();
         let (path, gone) = (kept.path().to_owned(), other.path().to_owned());
-        kept.keep();
+        kept.is_kept = true;
         drop((kept, other));
         assert!(path.is_dir() && !gone.exists());
         fs::remove_dir(path).unwrap();

@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
         cancel: &dyn Cancel,
     ) -> Result<Measurement, MeasurementFailure> {
         let cpus = CpuAssignment::of(self.placement, subject.planned.spec.workers);
-        if self.origin.has_ended() || self.origin.cpus() != cpus.client {
+        if self.origin.has_ended() || self.origin.cpus != cpus.client {
             self.origin = RunningOrigin::start(&cpus.client, self.folder)?;
         }
         // Our own work must not use the server's CPUs.
@@ -115,7 +115,7 @@ impl<'a> Bench<'a> {
             cpus: &cpus.server,
             client_cpus: &cpus.client,
             folder: self.folder,
-            origin: Some(self.origin.address()),
+            origin: Some(self.origin.address),
             certificates: self.certificates,
             is_cancelled: &|| cancel.is_requested(),
         };
@@ -129,7 +129,7 @@ impl<'a> Bench<'a> {
             }
         };
         let place = ServerPlace {
-            origin: origin.as_ref().map(TargetServer::address).or(place.origin),
+            origin: origin.as_ref().map(|server| server.address).or(place.origin),
             ..place
         };
         let begun = RecordDate::of(SystemTime::now());
@@ -189,7 +189,7 @@ impl Session<'_, '_> {
             Some(capacity) => self.plan(&capacity.settings, capacity.duration)?,
         };
         loaded::probe(&first, self.cancel)?;
-        let start_ns = nanoseconds(self.server.age());
+        let start_ns = nanoseconds(self.server.begun.elapsed());
         self.watched.usage_at_rest()?;
         let resident_bytes_before = self.resident_bytes()?;
         self.fill(&settings)?;
@@ -227,7 +227,7 @@ impl Session<'_, '_> {
 
     fn launch(&self, duration: Duration) -> LaunchSettings {
         LaunchSettings {
-            address: self.server.address(),
+            address: self.server.address,
             cpus: self.cpus.client.clone(),
             duration,
             ..self.subject.planned.launch.clone()
@@ -295,7 +295,7 @@ impl Session<'_, '_> {
     fn judge_origin(&self) -> Result<(), MeasurementFailure> {
         match (self.origin, self.subject.planned.expect.origin_resumed) {
             (Some(origin), Some(wanted)) => {
-                let requests = requests::read(origin.folder(), &self.subject.planned.spec)?;
+                let requests = requests::read(&origin.folder, &self.subject.planned.spec)?;
                 verdict::judge_origin(wanted, &requests.handshakes)
             }
             _ => Ok(()),
@@ -316,7 +316,7 @@ impl Session<'_, '_> {
             handshake: results::handshake_durations(&record),
             seconds: results::seconds(plan, &record, self.subject.planned.lose_node.is_some()),
             read_offs: results::read_offs(plan, &record),
-            full_handshakes: self.subject.planned.fill + results::full_handshakes(&record),
+            full_handshakes: self.subject.planned.fill + record.handshakes_of(Kind::Full),
             counts: record.totals,
             failures: record.failures,
             traffic: record.traffic,
@@ -372,7 +372,7 @@ impl Session<'_, '_> {
         let call = Call {
             program: &program.path,
             folder: &folder,
-            address: &self.server.address().to_string(),
+            address: &self.server.address.to_string(),
             authorities: &self.bench.certificates.authorities()?,
             spec: &planned.spec,
         };
@@ -397,7 +397,7 @@ impl Session<'_, '_> {
         if !planned.spec.request_log || !planned.launch.is_tls {
             return Ok(None);
         }
-        requests::read(self.server.folder(), &planned.spec).map(Some)
+        requests::read(&self.server.folder, &planned.spec).map(Some)
     }
 
     /// The body must be complete, and the server must have logged as many requests as the program
@@ -423,18 +423,14 @@ impl Session<'_, '_> {
         if !(claimed..=claimed + connections + 1).contains(&seen) {
             return void(format!("it counted {claimed} requests, the server {seen}"));
         }
-        let count = |is_full| {
-            let rows = requests.handshakes.iter();
-            let rows = rows.filter(move |row| (row.kind == Kind::Full) == is_full);
-            rows.map(|row| row.count).sum()
-        };
-        let second = Second { full: count(true), resumed: count(false), ..Second::default() };
-        let record = LoadRecord {
+        let mut record = LoadRecord {
             handshakes: requests.handshakes.clone(),
-            seconds: vec![second],
             totals: results::counts(counted),
             ..LoadRecord::default()
         };
+        let all: u64 = requests.handshakes.iter().map(|row| row.count).sum();
+        let full = record.handshakes_of(Kind::Full);
+        record.seconds = vec![Second { full, resumed: all - full, ..Second::default() }];
         let evidence = Evidence { record: &record, is_tls: planned.launch.is_tls, is_closed: true };
         verdict::judge(&planned.expect, evidence)
     }
@@ -482,7 +478,7 @@ impl Session<'_, '_> {
 
     fn command(&self, name: &'static str, words: &[String]) -> EventCommand {
         let (program, cpus) = (&self.subject.program.path, &self.cpus.client);
-        EventCommand::new(name, words, program, self.server.folder(), cpus)
+        EventCommand::new(name, words, program, &self.server.folder, cpus)
     }
 
     /// The death of a node, if the scenario wants it.

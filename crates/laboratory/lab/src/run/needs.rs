@@ -119,16 +119,10 @@ fn last_name(program: &TargetProgram) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// The CPUs that the user asked for; `None` = the rest, or half.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Seating {
-    pub(crate) server: Option<Vec<u16>>,
-    pub(crate) client: Option<Vec<u16>>,
-}
-
-/// Places everybody. `cores` are the CPUs that we may use; where there is only one, all share it.
-pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, LabFault> {
-    let asked = [&seating.server, &seating.client];
+/// Places everybody, the server and the client on the CPUs that the user asked for; `None` = the
+/// rest, or half. `cores` are the CPUs that we may use; where there is only one, all share it.
+pub(crate) fn place(asked: [Option<&[u16]>; 2], cores: &[Core]) -> Result<Placement, LabFault> {
+    let [server_asked, client_asked] = asked;
     let mut asked = asked.into_iter().flatten().flatten();
     let is_ours = |cpu: &&u16| cores.iter().any(|core| core.cpu == **cpu);
     if let Some(denied) = asked.find(|cpu| !is_ours(cpu)) {
@@ -144,13 +138,13 @@ pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, LabF
         let left: Vec<_> = left.filter(|cpu| !taken.contains(cpu)).collect();
         if left.is_empty() { taken.to_vec() } else { left }
     };
-    let chosen = |own: &Option<Vec<u16>>, other: &Option<Vec<u16>>, half: Vec<u16>| {
-        let rest = || other.as_ref().map_or(half, |taken| rest(taken));
-        own.clone().unwrap_or_else(rest)
+    let chosen = |own: Option<&[u16]>, other: Option<&[u16]>, half: Vec<u16>| match own {
+        Some(own) => own.to_vec(),
+        None => other.map_or(half, rest),
     };
     Ok(Placement {
-        server: chosen(&seating.server, &seating.client, server),
-        client: chosen(&seating.client, &seating.server, client),
+        server: chosen(server_asked, client_asked, server),
+        client: chosen(client_asked, server_asked, client),
     })
 }
 
@@ -196,9 +190,8 @@ mod placement_tests {
     }
 
     fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> Result<[Vec<u16>; 2], LabFault> {
-        let some = |cpus: &[u16]| (!cpus.is_empty()).then(|| cpus.to_vec());
-        let seating = Seating { server: some(server), client: some(client) };
-        place(&seating, cores).map(|placement| [placement.server, placement.client])
+        let asked = [server, client].map(|cpus| Some(cpus).filter(|cpus| !cpus.is_empty()));
+        place(asked, cores).map(|placement| [placement.server, placement.client])
     }
 
     #[test]

@@ -188,7 +188,8 @@ impl TestTarget {
         let holds = |entry: &&Unsupported| {
             let mut conditions = entry.when.iter();
             (entry.any_build || !is_given)
-                && conditions.all(|(field, condition)| condition.holds(&fields[field.as_str()]))
+                && conditions
+                    .all(|(field, condition)| condition.holds(&fields[&field.replace('-', "_")]))
         };
         let entry = self.form.unsupported.iter().find(holds)?;
         Some(entry.why.trim().to_owned())
@@ -215,12 +216,12 @@ fn fields_of(spec: &ServerSpec) -> toml::Table {
 }
 
 fn spec_fields() -> Vec<String> {
-    fields_of(&ServerSpec::default()).keys().cloned().collect()
+    fields_of(&ServerSpec::default()).keys().map(|field| field.replace('_', "-")).collect()
 }
 
 /// A server as a configuration asks for it. Every name is one that a template may use.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[serde(deny_unknown_fields, rename_all(deserialize = "kebab-case"), default)]
 pub(crate) struct ServerSpec {
     /// Threads or processes that take connections, each on a CPU of its own.
     pub(crate) workers: u16,
@@ -229,6 +230,7 @@ pub(crate) struct ServerSpec {
     pub(crate) back_tls: bool,
     /// The certificates to be served, one of each kind.
     pub(crate) certificates: Vec<ServerKeyKind>,
+    /// Versions of TLS, in ascending order.
     pub(crate) versions: Vec<TargetTlsVersion>,
     /// Cipher suites by their standard names, the preferred first; empty: the target's own choice.
     pub(crate) suites: Vec<String>,

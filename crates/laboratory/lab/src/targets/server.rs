@@ -31,9 +31,10 @@ pub(crate) struct ServerPlace<'a> {
 /// A running server; it is ended on drop.
 #[derive(Debug)]
 pub(crate) struct TargetServer {
-    address: SocketAddr,
-    folder: PathBuf,
-    begun: Instant,
+    pub(crate) address: SocketAddr,
+    pub(crate) folder: PathBuf,
+    /// When its process was started.
+    pub(crate) begun: Instant,
     child: GuardedChild,
     /// The clients' end of a tunnel.
     near: Option<GuardedChild>,
@@ -122,19 +123,6 @@ impl TargetServer {
         }
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// How long ago its process was started.
-    pub(crate) fn age(&self) -> Duration {
-        self.begun.elapsed()
-    }
-
     pub(crate) fn tree(&self) -> ProcessTree {
         self.child.tree()
     }
@@ -156,8 +144,7 @@ impl TargetServer {
 
     /// Ends it, and waits until all its processes are gone.
     pub(crate) fn stop(self) {
-        self.near.into_iter().for_each(GuardedChild::stop);
-        self.child.stop();
+        drop((self.near, self.child));
     }
 }
 

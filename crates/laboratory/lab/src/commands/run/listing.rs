@@ -1,4 +1,4 @@
-//! Which scenarios there are, what a run would do, and whether a resumed run is still the same.
+//! The scenarios that there are, what a run would do, and whether a resumed run is still the same.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -43,7 +43,7 @@ fn time(expanded: &Expanded) -> Duration {
     supported.map(|it| it.estimate() * it.repeats).sum()
 }
 
-/// What a run would do: its configurations with the command that makes the same load.
+/// The plan of a run: its configurations with the command that makes the same load.
 pub(super) fn plan(
     expanded: &[Expanded],
     resolved: &[ResolvedTarget],
@@ -102,7 +102,7 @@ pub(super) fn check_only<'f>(
     Ok(())
 }
 
-/// What differs from when a record was begun, so that it cannot be taken up.
+/// The difference from when a record was begun, so that it cannot be taken up.
 pub(super) fn changed(
     plan: &ExperimentPlan,
     expanded: &[Expanded],

@@ -32,8 +32,8 @@ const IDLE_TIMEOUT: &str = "3600s";
 #[derive(Debug)]
 pub(crate) struct RunningOrigin {
     child: GuardedChild,
-    address: SocketAddr,
-    cpus: Vec<u16>,
+    pub(crate) address: SocketAddr,
+    pub(crate) cpus: Vec<u16>,
 }
 
 impl RunningOrigin {
@@ -52,14 +52,6 @@ impl RunningOrigin {
         let mut child = GuardedChild::start(&words, cpus, folder, &output)?;
         let address = wait_until_serving(&mut child)?;
         Ok(Self { child, address, cpus: cpus.to_vec() })
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    pub(crate) fn cpus(&self) -> &[u16] {
-        &self.cpus
     }
 
     pub(crate) fn tree(&self) -> ProcessTree {

@@ -69,11 +69,8 @@ fn parse(log: &str, spec: &ServerSpec) -> Option<LoggedRequests> {
             version: version.to_owned(),
             suite: suite.to_owned(),
             group: (group != "-").then(|| group.to_ascii_lowercase()),
-            signature: None,
-            alpn: None,
-            retried: false,
-            early_data_accepted: None,
             count,
+            ..HandshakeCounts::default()
         });
     requests.handshakes = handshakes.collect();
     Some(requests)

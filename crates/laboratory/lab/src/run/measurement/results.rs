@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use load::plan::{ArrivalModel, LoadPlan, Stretch};
 use measure::capacity::{RatePoint, ReadOffs};
-use measure::choice::Kind;
 use measure::experiment::DurationSummary;
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
@@ -46,12 +45,6 @@ pub(crate) fn called(seen: &Histogram, counted: OutputNumbers) -> DurationSummar
         None => seen,
         Some(p95) => DurationSummary { p95_ns: nanoseconds(p95), ..seen },
     }
-}
-
-pub(crate) fn full_handshakes(record: &LoadRecord) -> u64 {
-    let rows = record.handshakes.iter();
-    let full = rows.filter(|row| row.kind == Kind::Full);
-    full.map(|row| row.count).sum()
 }
 
 /// Second by second, where the rate changes or something happens to the server; else nothing.

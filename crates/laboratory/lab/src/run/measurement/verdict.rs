@@ -189,10 +189,8 @@ mod tests {
             suite: suite.to_owned(),
             group: Some("x25519".to_owned()),
             signature: signature.map(str::to_owned),
-            alpn: None,
-            retried: false,
-            early_data_accepted: None,
             count,
+            ..HandshakeCounts::default()
         }
     }
 

@@ -310,6 +310,7 @@ impl<'f> Expansion<'f> {
             table.extend(value.server.clone());
         }
         let mut spec: ServerSpec = table.try_into().expect("each part was read as a spec");
+        spec.versions.sort_unstable();
         if spec.objects.is_empty() {
             let loads = [Some(&load.settings), load.background.as_ref()].into_iter().flatten();
             let sizes = loads.filter_map(|load| quantity::size(&load.text("size")?));
