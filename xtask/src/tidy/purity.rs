@@ -15,7 +15,7 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
         if name != UNSAFE {
             violations.extend(forbids_unsafe(source));
         }
-        if imports::find(name).is_some_and(|one| one.pure) && !source.is_test() {
+        if imports::find(name).is_some_and(|one| one.pure) && source.is_in_src() {
             violations.extend(no_effects(source));
         }
         violations.extend(honest_tests(source));

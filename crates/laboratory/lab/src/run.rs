@@ -114,7 +114,8 @@ impl ExperimentRun<'_> {
     /// Makes and records all measurements that the record lacks.
     ///
     /// # Errors
-    /// The record cannot be written, or a part of the run cannot be made; what was measured until then is in the record.
+    /// The record cannot be written, or certificates or the origin cannot be made; what was
+    /// measured until then is in the record.
     pub(crate) fn run(
         &self,
         journal: &mut Journal,

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::{DurationSummary, Measurement};
+use crate::measurement::{DurationSummary, Measurement};
 use crate::quantity::{ByteCount, Nanoseconds, RoundedCount};
 use crate::record::Second;
 

@@ -68,8 +68,8 @@ struct OriginSlot {
 }
 
 impl OriginWorker {
-    /// Watches the listeners, each of which other workers may have too. `end` is woken when it is to
-    /// end.
+    /// Watches the listeners, each with whether other workers have it too. `end` is woken when it
+    /// is to end.
     pub(super) fn new(
         listeners: Vec<(Arc<OwnedFd>, bool)>,
         end: &Waker,

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fmt};
+use std::{env, fmt, io};
 
 use super::form::{TargetForm, TestTarget};
 use super::root;
 use super::root::PackageRoot;
 use crate::fault::LabFault;
-use crate::process::{ChildFault, GuardedChild};
+use crate::process::GuardedChild;
 
 #[derive(Clone, Debug)]
 pub(crate) struct TargetProgram {
@@ -156,7 +156,7 @@ pub(crate) fn version_lines(
     target: &TestTarget,
     program: &TargetProgram,
     folder: &Path,
-) -> Result<Vec<String>, ChildFault> {
+) -> io::Result<Vec<String>> {
     let mut lines: Vec<String> = Vec::new();
     for command in &target.form.version {
         let path = program.path.to_string_lossy();

@@ -1,5 +1,6 @@
 //! From a spec to a target's configuration: the values that its templates may use.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -102,14 +103,6 @@ pub(crate) struct ClientValues<'a> {
     pub(crate) tls: TemplateTls<'a>,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("the template `{name}` of {target} is wrong: {error:#}")]
-pub(crate) struct TemplateFault {
-    target: String,
-    name: String,
-    error: minijinja::Error,
-}
-
 impl From<SocketAddr> for TemplateEndpoint {
     fn from(address: SocketAddr) -> Self {
         Self { address, host: address.ip(), port: address.port() }
@@ -164,7 +157,7 @@ pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
 pub(crate) fn files(
     target: &TestTarget,
     values: &impl Serialize,
-) -> Result<Vec<(String, String)>, TemplateFault> {
+) -> io::Result<Vec<(String, String)>> {
     let render = |name: &String| {
         let text = render(target, name, &target.templates[name], values)?;
         let own = name.rsplit('/').next().unwrap_or(name);
@@ -181,7 +174,7 @@ pub(crate) fn command(
     target: &TestTarget,
     words: &[String],
     values: &impl Serialize,
-) -> Result<Vec<String>, TemplateFault> {
+) -> io::Result<Vec<String>> {
     let words = words.iter();
     let words = words.map(|word| render(target, "command", word, values));
     let words: Vec<_> = words.collect::<Result<_, _>>()?;
@@ -195,7 +188,7 @@ fn render(
     name: &str,
     template: &str,
     values: &impl Serialize,
-) -> Result<String, TemplateFault> {
+) -> io::Result<String> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let mut syntax = SyntaxConfig::builder();
@@ -203,10 +196,9 @@ fn render(
     syntax.keep_trailing_newline(true);
     environment.set_syntax(syntax.build().expect("these are the usual delimiters"));
     let rendered = environment.render_named_str(name, template, Serde(values));
-    rendered.map_err(|error| TemplateFault {
-        target: target.name.clone(),
-        name: name.to_owned(),
-        error,
+    rendered.map_err(|error| {
+        let target = &target.name;
+        io::Error::other(format!("the template `{name}` of {target} is wrong: {error:#}"))
     })
 }
 

@@ -6,13 +6,13 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{fs, thread};
+use std::{fs, io, thread};
 
 use measure::choice::Kind;
 use measure::record::HandshakeCounts;
 
 use super::failure::{Cancel, MeasurementFailure};
-use crate::process::{ChildFault, GuardedChild, first_lines};
+use crate::process::{GuardedChild, first_lines};
 use crate::targets::form::OutputNumbers;
 use crate::targets::form::{ServerSpec, TestTarget};
 use crate::targets::server::REQUEST_LOG;
@@ -114,7 +114,7 @@ impl EventCommand {
         Self { name, words: words.collect(), cpus: cpus.to_owned(), folder: folder.to_owned() }
     }
 
-    pub(super) fn start(&self) -> Result<GuardedChild, ChildFault> {
+    pub(super) fn start(&self) -> io::Result<GuardedChild> {
         let output = self.folder.join(format!("{}.output", self.name));
         GuardedChild::start(&self.words, &self.cpus, &self.folder, &output)
     }
