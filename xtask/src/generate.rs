@@ -150,11 +150,4 @@ mod tests {
         let page = format!("# {0}\n\n{item}\n\n    {0}\n", words(30));
         assert_eq!(wrapped(&text), page);
     }
-
-    #[test]
-    fn the_first_difference_is_named() {
-        assert_eq!(first_difference("a\nb", "a\nb"), None);
-        assert_eq!(first_difference("a\nb", "a\nc"), Some(2));
-        assert_eq!(first_difference("a", "a\nb"), Some(2));
-    }
 }

@@ -92,14 +92,3 @@ pub(crate) fn unknown<'n>(
         did_you_mean(name, known.clone(), "").unwrap_or_else(|| format!("there are {}", all())),
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_has_its_remedy() {
-        let error = LabFault::new("no", "yes");
-        assert_eq!(error.to_string(), "no\nhint: yes");
-    }
-}

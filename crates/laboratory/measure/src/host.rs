@@ -89,24 +89,3 @@ impl HostReport {
         serde_json::to_string(self).expect("names are strings, and no number is an error")
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_report_is_read_as_it_was_written() {
-        let report = HostReport {
-            speeds: vec![Speed {
-                library: "x 1".to_owned(),
-                operation: "seal".to_owned(),
-                algorithm: "AES-128-GCM".to_owned(),
-                size_bytes: Some(64),
-                per_s: 1.5,
-            }],
-            ..HostReport::default()
-        };
-        let text = report.to_json();
-        assert_eq!(serde_json::from_str::<HostReport>(&text).unwrap(), report);
-    }
-}

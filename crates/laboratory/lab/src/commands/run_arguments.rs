@@ -237,12 +237,4 @@ mod tests {
             assert!(fault.contains(remedy), "{line}: {fault}");
         }
     }
-
-    #[test]
-    fn a_command_is_read_again() {
-        let words = ["lariat-lab", "run", "keys", "--seed", "3"].map(str::to_owned);
-        let arguments = RunArguments::of_command(&words).unwrap();
-        assert_eq!(arguments.scenarios, ["keys"]);
-        assert_eq!(arguments.seed, Some(3));
-    }
 }

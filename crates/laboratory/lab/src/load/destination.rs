@@ -219,20 +219,6 @@ mod tests {
         assert_eq!(folder.names(), ["a.json"]);
         folder.open("a.json").unwrap().write("{\"format\": 1}").unwrap();
     }
-
-    #[test]
-    fn only_records_are_replaced() {
-        let folder = TestFolder::new("foreign");
-        fs::write(folder.0.join("key.pem"), "-----BEGIN").unwrap();
-        let fault = |name| folder.open(name).unwrap_err().message;
-        assert!(fault("key.pem").contains("is no record of a load"));
-        assert!(fault("none/a.json").contains("cannot be written"));
-        assert!(fault(".").contains("is a directory"));
-        let null = OrNone::This(PathBuf::from("/dev/null"));
-        let now = RecordDate::of(UNIX_EPOCH);
-        let device = Destination::open("record", Some(&null), now).unwrap();
-        assert_eq!(device.write("{}").unwrap(), None);
-    }
 }
 
 #[cfg(test)]

@@ -370,34 +370,6 @@ mod tests {
     }
 
     #[test]
-    fn bodies_end_as_the_client_can_see() {
-        let (text, body) = head("GET /1k?chunked=1 HTTP/1.1\nHost: a");
-        assert!(text.contains("Transfer-Encoding: chunked\r\n"), "{text}");
-        assert!(!text.contains("Content-Length"), "{text}");
-        assert_eq!(body, 1024);
-        let (text, _) = head("GET /1k?chunked=1 HTTP/1.0\nConnection: keep-alive");
-        assert_eq!(text, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
-        let (text, body) = head("GET /1k?code=204 HTTP/1.1\nHost: a");
-        assert_eq!(text, "HTTP/1.1 204 No Content\r\n\r\n");
-        assert_eq!(body, 0);
-        let (text, _) = head("GET /1?code=299 HTTP/1.1\nHost: a");
-        assert!(text.starts_with("HTTP/1.1 299 \r\n"), "{text}");
-    }
-
-    #[test]
-    fn connections_go_on_or_end_and_it_is_said() {
-        let persistence = |lines: &str| answer(lines).persistence;
-        assert_eq!(persistence("GET /1 HTTP/1.1\nHost: a"), Persistence::Keep);
-        let close = "GET /1?close=1 HTTP/1.1\nHost: a";
-        assert_eq!(persistence(close), Persistence::Close);
-        assert!(head(close).0.contains("Connection: close\r\n"));
-        assert_eq!(persistence("GET /1 HTTP/1.0"), Persistence::Close);
-        let kept = "GET /1 HTTP/1.0\nConnection: keep-alive";
-        assert_eq!(persistence(kept), Persistence::KeepSaid);
-        assert!(head(kept).0.contains("Connection: keep-alive\r\n"));
-    }
-
-    #[test]
     fn refusals_say_why_and_end_the_connection() {
         for (lines, code) in [
             ("GET /?size=x HTTP/1.1\nHost: a", 400),
@@ -463,16 +435,6 @@ mod download_tests {
 
     const SIZES: [usize; 10] =
         [0, 1, 15, 16, 250, 4096, 65_535, 65_536, 65_537, 3 * 65_536 + 0xabc];
-
-    #[test]
-    fn each_byte_tells_its_place() {
-        for bytes in SIZES {
-            for taken in [1000, 65_540, usize::MAX] {
-                let all = sent(Download::plain(bytes as u64), taken);
-                assert_eq!(all, body(bytes), "{bytes}");
-            }
-        }
-    }
 
     #[test]
     fn chunks_are_framed_wherever_a_write_ends() {

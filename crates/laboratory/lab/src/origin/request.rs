@@ -210,33 +210,6 @@ mod query_tests {
     }
 
     #[test]
-    fn a_path_is_a_size() {
-        assert_eq!(size("/0"), Ok(0));
-        assert_eq!(size("/512"), Ok(512));
-        assert_eq!(size("/1k"), Ok(1024));
-        assert_eq!(size("/64K"), Ok(65_536));
-        assert_eq!(size("/1m"), Ok(1 << 20));
-        assert_eq!(size("/10g"), Ok(10 << 30));
-        assert_eq!(size("/1k?n=7"), Ok(1024), "a number for the client's own use");
-        assert_eq!(size("http://127.0.0.1:8000/1k"), Ok(1024));
-        assert_eq!(size("http://origin?size=3"), Ok(3));
-    }
-
-    #[test]
-    fn a_query_says_the_rest() {
-        let query = Query::parse("/?size=64k&time=20&close=1&chunked=1&code=503").unwrap();
-        let wanted = Query {
-            content: OriginContent::Pattern(65_536),
-            delay: Duration::from_millis(20),
-            close: true,
-            chunked: true,
-            code: 503,
-        };
-        assert_eq!(query, wanted);
-        assert_eq!(size("/1k?size=2"), Ok(2), "the query has the last word");
-    }
-
-    #[test]
     fn the_root_alone_is_for_people() {
         for target in ["/", "http://origin", "/?time=5"] {
             let query = Query::parse(target).unwrap();

@@ -159,20 +159,6 @@ fn named(name: &str, known: &[ListedScenario]) -> Result<ListedScenario, LabFaul
 mod catalogue_tests {
     use super::*;
 
-    fn chosen(asked: &[&str]) -> Result<Vec<String>, LabFault> {
-        let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
-        let chosen = choose(&asked, None)?;
-        Ok(chosen.into_iter().map(|one| one.name).collect())
-    }
-
-    #[test]
-    fn ours_are_scenarios() {
-        for listed in list(None).unwrap() {
-            let form = listed.form();
-            form.unwrap_or_else(|wrong| panic!("{}: {wrong:?}", listed.name));
-        }
-    }
-
     #[test]
     fn every_file_of_the_repository_is_carried() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scenarios");
@@ -184,18 +170,5 @@ mod catalogue_tests {
         let names =
             |list: &[ListedScenario]| list.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&found), names(&carried));
-    }
-
-    #[test]
-    fn slips_have_remedies() {
-        assert_eq!(chosen(&["keys", "cores"]).unwrap(), ["keys", "cores"]);
-        assert_eq!(chosen(&["all"]).unwrap().len(), SCENARIOS.len());
-        let fault = chosen(&["chipers"]).unwrap_err();
-        assert_eq!(fault.message, "there is no scenario `chipers`");
-        assert_eq!(fault.hint, "did you mean `ciphers`?");
-        let fault = chosen(&["all", "keys"]).unwrap_err();
-        assert_eq!(fault.message, "two scenarios are named `keys`");
-        let fault = chosen(&["./nowhere.toml"]).unwrap_err();
-        assert!(fault.to_string().contains("cannot read ./nowhere.toml"));
     }
 }

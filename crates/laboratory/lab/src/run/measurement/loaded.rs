@@ -401,12 +401,4 @@ mod tests {
         };
         assert!(why.starts_with("nothing succeeded: status-503 1: "), "{why}");
     }
-
-    #[test]
-    fn a_cancelled_load_ends() {
-        let idle = Idle::new();
-        let plan = plan(server(OK), &[("duration", "1h")]);
-        let failure = run(&plan, &idle.watched(), None, &Hand::new(true)).unwrap_err();
-        assert_eq!(failure, MeasurementFailure::Cancelled);
-    }
 }

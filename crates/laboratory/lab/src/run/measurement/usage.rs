@@ -227,10 +227,4 @@ mod machine_tests {
         close(all.stolen(), 40.0 / 830.0);
         close(MachineTime::default().foreign(TICK), 0.0);
     }
-
-    #[test]
-    fn this_machine_counts() {
-        let cpus = sys::cpu::allowed_cpus().into_iter().collect();
-        assert!(MachineTime::now(&cpus).unwrap().all > Duration::ZERO);
-    }
 }
