@@ -7,10 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// The widest line of a page, in characters.
 const LINE_CHARACTERS_MAX: usize = 110;
 
-/// A page and its text.
 struct GeneratedPage {
     path: &'static str,
     text: String,

@@ -77,7 +77,6 @@ impl Term {
     }
 }
 
-/// Violations in text that people read.
 fn in_prose(path: &str, text: &str, terms: &[Term]) -> Vec<Violation> {
     let mut joined = String::new();
     let mut starts = Vec::new();
@@ -134,7 +133,6 @@ fn declared<'a>(names: &[&'a str]) -> Option<&'a str> {
     pairs.next().map(|(_, name)| *name)
 }
 
-/// Whether a name has the words of a phrase.
 fn is_named(name: &str, phrase: &str) -> bool {
     let name = name.to_lowercase();
     let spellings = [name.replace(['_', '-'], " "), name.replace('_', "-"), name];

@@ -8,7 +8,6 @@ use toml::{Table, Value};
 
 use super::tree::{Violation, WorkTree};
 
-/// A package of the workspace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crate {
     pub(super) name: &'static str,
@@ -86,7 +85,6 @@ const RESTRICTIONS: &[Restriction] = &[
     ("anyhow eyre", "daemon lab xtask"),
 ];
 
-/// The crate of that name.
 pub(super) fn find(name: &str) -> Option<&'static Crate> {
     CRATES.iter().find(|one| one.name == name)
 }

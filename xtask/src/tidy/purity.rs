@@ -4,7 +4,6 @@
 use super::imports;
 use super::tree::{RustSource, Violation, WorkTree};
 
-/// The only crate with `unsafe`.
 const UNSAFE: &str = "sys";
 
 pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {

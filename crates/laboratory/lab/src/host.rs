@@ -1,5 +1,9 @@
 //! The host of a load, as far as figures depend on it.
 //!
+//! `cpu` describes the cores and what they make cheap, `surroundings` other work and network
+//! cards, `abilities` what the kernel can do and its limits; `openssl` measures the system's
+//! library beside ours, and `text` reads files of the kernel.
+//!
 //! Reads the kernel's own texts and tries what it can do; what cannot be read is unknown and fails
 //! no run.
 
@@ -88,7 +92,6 @@ fn our_speeds(timing: SpeedTiming, cpu: u16) -> Vec<Speed> {
     thread::spawn(measure).join().unwrap_or_default()
 }
 
-/// The facts of this host, now.
 pub(crate) fn facts() -> Host {
     let cpu = read("/proc/cpuinfo");
     let kernel = [read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease")];

@@ -1,5 +1,8 @@
 //! The origin: a plain HTTP/1.1 server of replies by size, delay and status.
 //!
+//! `worker` is the event loop of a thread, `connection` one client, `request` reads what a client
+//! asks for, and `answer` makes the reply.
+//!
 //! Owns its sockets and threads. It stands behind a TLS terminator under load, so it must cost
 //! less than what it stands behind: epoll by hand, a thread a core, no memory for an idle client,
 //! one read and one write a request. It speaks no TLS.
@@ -168,7 +171,6 @@ fn not_listening(address: &Address, error: &io::Error) -> LabFault {
     LabFault::new(message, hint).with(Exit::Address)
 }
 
-/// The CPU of a thread.
 fn pick(cpus: &[u16], index: usize) -> Option<u16> {
     cpus.get(index.checked_rem(cpus.len())?).copied()
 }

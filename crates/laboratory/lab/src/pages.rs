@@ -78,7 +78,6 @@ pub(crate) fn write_files(
     Ok(())
 }
 
-/// Writes a page or a card.
 pub(crate) fn write_page(page: &Path, text: &str, console: Console) -> Result<(), LabFault> {
     write(page, text)?;
     let size = ByteCount(text.len() as u64);

@@ -40,7 +40,6 @@ use scenario::settings::Planned;
 /// A configuration is given up after this number of failures in a row.
 const FAILURES_MAX: u32 = 2;
 
-/// All that a run goes by.
 pub(crate) struct ExperimentRun<'a> {
     pub(crate) plan: &'a experiment::ExperimentPlan,
     pub(crate) scenarios: &'a [Expanded],
@@ -54,7 +53,6 @@ pub(crate) struct ExperimentRun<'a> {
     pub(crate) is_quiet: bool,
 }
 
-/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunTally {
     /// Configurations with a measurement or more.

@@ -25,11 +25,9 @@ pub enum RunEvent {
     Began(Box<ExperimentPlan>),
     /// The run was resumed after it had been stopped.
     Resumed(RunMoment),
-    /// A configuration was measured once.
     Measured(Box<Measurement>),
     /// A configuration could not be measured, or its measurement is void.
     Failed(FailedRepeat),
-    /// It came to its end.
     Ended(Ended),
 }
 
@@ -55,7 +53,6 @@ pub struct Ended {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentPlan {
-    /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
     pub tool: Tool,
     /// The command line that repeats it, a word an entry.
@@ -164,7 +161,6 @@ pub struct Factor {
     pub values: Vec<RecordedValue>,
 }
 
-/// A value of a factor.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedValue {
@@ -174,7 +170,6 @@ pub struct RecordedValue {
     pub number: Option<f64>,
 }
 
-/// A table of a source.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -196,7 +191,6 @@ pub struct Configuration {
     /// `target=lariat suite=aes-128`: names it in events and flags.
     pub key: String,
     pub target: String,
-    /// The value of each factor.
     pub values: BTreeMap<String, String>,
     /// The command line that loads a server like that, with ADDRESS where it listens.
     pub command: Vec<String>,
@@ -257,7 +251,6 @@ enum FirstEvent {
 }
 
 impl RunEvent {
-    /// The line, without its end.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
     }

@@ -26,12 +26,10 @@ pub struct HostReport {
     pub speeds: Vec<Speed>,
 }
 
-/// A feature of a CPU.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
     pub name: String,
-    /// Whether the CPU has it.
     pub is_there: bool,
     pub use_for: String,
 }
@@ -48,7 +46,6 @@ pub struct Core {
     pub cache: u32,
 }
 
-/// A fact with a name.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostFact {

@@ -12,7 +12,6 @@ use crate::record::{
     TransactionCounts,
 };
 
-/// One run of one configuration.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measurement {
@@ -33,8 +32,8 @@ pub struct Measurement {
     pub counts: TransactionCounts,
     pub failures: BTreeMap<String, u64>,
     /// Operations of the server in that time, by which its CPU time is divided; see
-    /// [`Scenario::operation`]. Of open load, these are also transactions of the warm-up that ended
-    /// when it was over.
+    /// [`crate::experiment::Scenario::operation`]. Of open load, these are also transactions of the
+    /// warm-up that ended when it was over.
     pub operations: u64,
     /// CPU time of all processes of the server, from the end of the warm-up until they rest.
     pub server_cpu_ns: u64,
@@ -49,7 +48,6 @@ pub struct Measurement {
     pub resident_bytes_before: u64,
     /// The same near the end of the load, its connections still open.
     pub resident_bytes_loaded: u64,
-    /// Connections that were open then.
     pub open_connections: u64,
     /// From the start of the server's process to the first reply; 0 where that was not measured.
     #[serde(default)]
@@ -70,7 +68,6 @@ pub struct Measurement {
     pub response: DurationSummary,
     /// Handshakes of those that had one.
     pub handshake: DurationSummary,
-    /// Bytes.
     pub traffic: TrafficBytes,
     pub handshakes: Vec<HandshakeCounts>,
     /// Second by second, where the rate changes; else empty.

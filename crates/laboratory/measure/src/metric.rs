@@ -13,13 +13,9 @@ use crate::record::Second;
 /// In which values are shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MetricUnit {
-    /// Events.
     Count,
-    /// Events per second.
     PerSecond,
-    /// Nanoseconds, shown in microseconds.
     Microseconds,
-    /// Nanoseconds, shown in milliseconds.
     Milliseconds,
     /// Bytes per second, shown in MiB/s.
     MebibytesPerSecond,
@@ -240,12 +236,10 @@ impl Metric {
         self.row().names[2]
     }
 
-    /// In which it is shown.
     pub fn unit(self) -> MetricUnit {
         self.row().unit
     }
 
-    /// Whether a smaller value is the better one.
     pub fn is_less_better(self) -> bool {
         self.row().is_less_better
     }
@@ -288,7 +282,6 @@ impl Metric {
         }
     }
 
-    /// The same with its unit.
     pub fn amount(self, value: f64) -> String {
         let unit = self.unit().name();
         let gap = if matches!(unit, "" | "/s") { "" } else { " " };
@@ -329,7 +322,6 @@ impl MetricUnit {
         }
     }
 
-    /// That of differences.
     pub fn of_differences(self) -> &'static str {
         match self {
             Self::Percent => "points",

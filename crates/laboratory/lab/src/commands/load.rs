@@ -81,7 +81,6 @@ pub(super) fn completed(command: clap::Command) -> clap::Command {
     command.mut_arg("url", |url| url.hide(true)).mut_arg("quiet", |quiet| quiet.short('q'))
 }
 
-/// Makes a load, and reports its result.
 pub(super) fn run(arguments: LoadArguments, console: Console) -> Result<Exit, LabFault> {
     let (plan, url) = (arguments.plan, arguments.url);
     let mut flags = arguments.flags.typed;
@@ -177,7 +176,6 @@ fn prepare(
     })
 }
 
-/// The addresses of all endpoints.
 fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<Vec<Address>, LabFault> {
     let one = |endpoint: &Endpoint| match resolve(endpoint) {
         Ok(resolved) => {

@@ -106,11 +106,12 @@ pub(super) fn run(arguments: ReportArguments, console: Console) -> Result<Exit, 
 
 /// One claim as a picture, or why there is none.
 fn card(records: &Records, arguments: &ReportArguments) -> Result<String, LabFault> {
-    let Records::Experiments(named) = records else {
-        return Err(no_single_experiment());
-    };
-    let [(_, experiment)] = &named[..] else {
-        return Err(no_single_experiment());
+    let experiment = match records {
+        Records::Experiments(named) if named.len() == 1 => &named[0].1,
+        _ => {
+            let hint = "`lariat-lab run` writes such a record";
+            return Err(LabFault::new("--card is of one experiment", hint));
+        }
     };
     let subject = CardSubject {
         scenario: arguments.scenario.as_deref(),
@@ -121,10 +122,6 @@ fn card(records: &Records, arguments: &ReportArguments) -> Result<String, LabFau
         let [seen, hint] = [refusal.seen, refusal.hint].map(|text| tame(&text));
         LabFault::new(format_args!("no card: {seen}"), hint)
     })
-}
-
-fn no_single_experiment() -> LabFault {
-    LabFault::new("--card is of one experiment", "`lariat-lab run` writes such a record")
 }
 
 /// The sum of all records, which is written.

@@ -168,7 +168,6 @@ fn list(request: &RunArguments, console: Console) -> Result<Exit, LabFault> {
     Ok(print(listing::list(&of_mode(false)?, &of_mode(true)?)))
 }
 
-/// A run of its own.
 fn begin(
     mut prepared: Prepared,
     request: &RunArguments,

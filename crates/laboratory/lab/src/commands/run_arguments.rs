@@ -98,7 +98,7 @@ pub(super) struct RunArguments {
 }
 
 /// Arguments of new runs: one that is resumed goes by its record.
-const OF_NEW_RUNS: [&str; 15] = [
+const OF_NEW_RUNS: [&str; 19] = [
     "scenarios",
     "list",
     "dry_run",
@@ -108,7 +108,11 @@ const OF_NEW_RUNS: [&str; 15] = [
     "only",
     "repeats",
     "duration",
-    "BuildArguments",
+    "program",
+    "target_folder",
+    "suite",
+    "root",
+    "root_folder",
     "server_cpus",
     "client_cpus",
     "speeds",
@@ -152,7 +156,6 @@ impl RunArguments {
         }
     }
 
-    /// The targets that it names.
     pub(super) fn targets(&self) -> Vec<String> {
         let NameList(mut names) = self.targets.clone().unwrap_or_default();
         names.extend(self.only().remove("target").unwrap_or_default());

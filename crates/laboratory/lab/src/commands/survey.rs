@@ -1,6 +1,6 @@
 //! `lariat-lab survey`: its arguments and messages.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -111,10 +111,10 @@ fn sites(
 }
 
 /// Sites that share an address come one after the other.
-fn groups(sites: &[ProbeOptions]) -> Vec<Vec<usize>> {
+fn groups<'s>(sites: impl Iterator<Item = &'s Vec<SocketAddr>>) -> Vec<Vec<usize>> {
     let mut groups: Vec<(Vec<IpAddr>, Vec<usize>)> = Vec::new();
-    for (index, site) in sites.iter().enumerate() {
-        let mut hosts: Vec<IpAddr> = site.addresses.iter().map(|one| one.ip()).collect();
+    for (index, addresses) in sites.enumerate() {
+        let mut hosts: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
         let mut members = Vec::new();
         groups.retain_mut(|(known, others)| {
             let shares = known.iter().any(|host| hosts.contains(host));
@@ -130,9 +130,8 @@ fn groups(sites: &[ProbeOptions]) -> Vec<Vec<usize>> {
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
-/// The reports in the order of the list.
 fn survey(sites: Vec<ProbeOptions>, at_once: usize) -> Vec<ProbeReport> {
-    let waiting = Mutex::new(groups(&sites));
+    let waiting = Mutex::new(groups(sites.iter().map(|site| &site.addresses)));
     let done = Mutex::new(Vec::new());
     let lock = |reports: &Mutex<Vec<(usize, ProbeReport)>>, one| {
         let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,32 +163,13 @@ mod tests {
 
     #[test]
     fn one_host_is_visited_by_one_at_a_time() {
-        let site = |addresses: &[&str]| ProbeOptions {
-            hosts: Vec::new(),
-            addresses: addresses.iter().map(|one| one.parse().unwrap()).collect(),
-            unresolved: Vec::new(),
-            server_name: None,
-            expected_name: None,
-            proxy: None,
-            starttls: None,
-            ehlo_name: String::new(),
-            client_certificate: None,
-            roots_pem: None,
-            request: Vec::new(),
-            limits: WaitLimits {
-                connection: Duration::ZERO,
-                greeting: Duration::ZERO,
-                address: Duration::ZERO,
-            },
-            attempts: 1,
-            now_s: 0,
-        };
         let sites = [
-            site(&["127.0.0.1:1"]),
-            site(&["127.0.0.2:1"]),
-            site(&["127.0.0.3:1"]),
-            site(&["127.0.0.2:2", "127.0.0.1:2"]),
+            vec!["127.0.0.1:1"],
+            vec!["127.0.0.2:1"],
+            vec!["127.0.0.3:1"],
+            vec!["127.0.0.2:2", "127.0.0.1:2"],
         ];
-        assert_eq!(groups(&sites), [vec![2], vec![0, 1, 3]]);
+        let sites = sites.map(|all| all.iter().map(|one| one.parse().unwrap()).collect());
+        assert_eq!(groups(sites.iter()), [vec![2], vec![0, 1, 3]]);
     }
 }

@@ -12,7 +12,6 @@ use sys::limit::{Limit, descriptors, locked_memory};
 
 use super::text::{fact, non_empty, number, read, value, with_remedy};
 
-/// The name of kernel TLS.
 const KTLS: &str = "kTLS";
 
 pub(super) fn all() -> Vec<Ability> {

@@ -14,7 +14,6 @@ use crate::fault::LabFault;
 
 #[derive(Debug)]
 pub(crate) struct Destination {
-    /// The flag that names it.
     flag: &'static str,
     kind: DestinationKind,
 }
@@ -80,7 +79,6 @@ impl Destination {
         Ok(place(DestinationKind::File(partial)))
     }
 
-    /// Writes the record; the path if it is a file.
     pub(crate) fn write(self, record: &str) -> Result<Option<PathBuf>, LabFault> {
         let (path, written) = match self.kind {
             DestinationKind::Nowhere => return Ok(None),
@@ -181,7 +179,6 @@ mod tests {
     use super::*;
     use std::time::UNIX_EPOCH;
 
-    /// A folder of its own for a test, removed with it.
     struct TestFolder(PathBuf);
 
     impl TestFolder {

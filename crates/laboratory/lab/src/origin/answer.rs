@@ -42,7 +42,6 @@ pub(super) enum Persistence {
 }
 
 impl OriginReply {
-    /// The reply to a request.
     pub(super) fn to(request: &OriginRequest) -> Self {
         let query = match (request.method, request.query) {
             (OriginMethod::Other, _) => {
@@ -187,13 +186,11 @@ fn reason(code: u16) -> &'static str {
 /// A prime: no power of two, so no buffer's size, is a multiple of it.
 const PERIOD: usize = 251;
 
-/// Data bytes of a chunk.
 const CHUNK_BYTES: u64 = 1 << 16;
 
 /// The line before the data of a full chunk.
 const CHUNK_LINE: &[u8] = b"10000\r\n";
 
-/// A full chunk with its framing.
 const FRAME_BYTES: u64 = CHUNK_LINE.len() as u64 + CHUNK_BYTES + 2;
 
 /// From anywhere in its first period there is a whole chunk.
@@ -240,7 +237,6 @@ struct ChunkEnd {
 pub(super) const SLICES_MAX: usize = 16;
 
 impl Download {
-    /// A body of that many bytes.
     pub(super) fn plain(bytes: u64) -> Self {
         Self { sent_bytes: 0, form: DownloadForm::Plain { bytes } }
     }
@@ -255,7 +251,6 @@ impl Download {
         self.sent_bytes += bytes;
     }
 
-    /// Whether all of it was sent.
     pub(super) fn is_done(&self) -> bool {
         self.piece_at(self.sent_bytes).is_empty()
     }

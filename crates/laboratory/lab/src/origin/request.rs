@@ -7,7 +7,6 @@ use wire::http::{ContentEnd, HeadFault, RequestHead};
 /// The longest head; common servers allow 8 to 32 KiB.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// A request without its content.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct OriginRequest {
     pub(super) method: OriginMethod,
@@ -21,7 +20,6 @@ pub(super) struct OriginRequest {
     pub(super) expects_continue: bool,
 }
 
-/// The work that a method asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum OriginMethod {
     /// GET, POST and PUT: the reply has a body.
@@ -51,7 +49,6 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<(usize, OriginRequest)>, Head
     }))
 }
 
-/// The reply that is wanted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Query {
     pub(super) content: OriginContent,

@@ -29,7 +29,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// host take megabytes at once, and a hundred downloads would fill a tenth of a second.
 const TURN: Duration = Duration::from_millis(1);
 
-/// The token of the waker.
 const WAKER: u64 = u64::MAX;
 
 /// The bit that listeners' tokens have and connections' have not.

@@ -15,7 +15,6 @@ const SETTLED_MAX: Duration = Duration::from_micros(100);
 /// A tree that has not settled after this never will: something spins.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
 
-/// A process and all that descend from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessTree {
     root: u32,

@@ -1,5 +1,9 @@
 //! Measures a configuration once: the server is started, loaded, watched, judged, and ended.
 //!
+//! `loaded` makes a load of ours, `requests` that of another program; `usage` reads what processes
+//! used meanwhile, `verdict` judges, `results` makes parts of the record, and `failure` says why
+//! there is none. `origin` is the test server behind all.
+//!
 //! Owns what all configurations of a run share: the origin behind the servers. Knows neither the
 //! order of configurations nor the record.
 
@@ -179,7 +183,6 @@ struct Session<'s, 'a> {
 }
 
 impl Session<'_, '_> {
-    /// Measures by a load of ours.
     fn load(&mut self) -> Result<Measurement, MeasurementFailure> {
         let Planned { load, launch, .. } = self.subject.planned;
         let settings = load.settings.clone();

@@ -83,7 +83,6 @@ pub(crate) struct ResolvedTarget {
 }
 
 impl ResolvedTarget {
-    /// Looks for the program of a target.
     pub(crate) fn find(target: TestTarget, builds: &Builds) -> Self {
         Self { program: builds.find(&target), target, version: Vec::new() }
     }

@@ -1,4 +1,7 @@
 //! Scenarios: questions as data, and the configurations that they come to.
+//!
+//! `form` reads the file of one, `expansion` makes configurations of it with its targets, and
+//! `settings` is a configuration as it is measured.
 
 pub(crate) mod expansion;
 pub(crate) mod form;

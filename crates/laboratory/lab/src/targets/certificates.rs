@@ -32,7 +32,6 @@ pub(crate) struct TargetCertificates {
     sites: RefCell<BTreeMap<u32, PathBuf>>,
 }
 
-/// A certificate's files, all PEM.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TargetCertificateFiles {
     pub(crate) kind: ServerKeyKind,
@@ -138,7 +137,6 @@ impl TargetCertificates {
     }
 }
 
-/// The name in a certificate of many.
 pub(crate) fn site_name(site: u32) -> String {
     format!("site-{site}.localhost")
 }

@@ -125,7 +125,6 @@ pub(crate) struct Unsupported {
     pub(crate) any_build: bool,
 }
 
-/// A condition for a field of a [`ServerSpec`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Condition {
@@ -228,7 +227,6 @@ pub(crate) struct ServerSpec {
     pub(crate) front: TargetFront,
     /// Whether it speaks TLS to the origin behind it, and verifies it.
     pub(crate) back_tls: bool,
-    /// The certificates to be served, one of each kind.
     pub(crate) certificates: Vec<ServerKeyKind>,
     /// Versions of TLS, in ascending order.
     pub(crate) versions: Vec<TargetTlsVersion>,
@@ -249,7 +247,6 @@ pub(crate) struct ServerSpec {
     pub(crate) session_cache: u64,
     /// In place of `certificates`: their number, each with a key and a name of its own.
     pub(crate) sites: u32,
-    /// Whether it logs each request, to check its clients.
     pub(crate) request_log: bool,
     /// Nodes of a farm behind a balancer; 0: the server stands alone.
     pub(crate) nodes: u16,

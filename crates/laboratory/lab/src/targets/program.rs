@@ -23,7 +23,6 @@ pub(crate) struct TargetProgram {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Builds {
-    /// Programs of targets by name.
     pub(crate) programs: BTreeMap<String, PathBuf>,
     /// The root that packaged programs run in, if that is not this host's own system.
     pub(crate) root: Option<PackageRoot>,

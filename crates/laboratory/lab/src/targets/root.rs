@@ -17,7 +17,6 @@ pub(crate) struct PackageRoot {
     pub(crate) path: PathBuf,
 }
 
-/// The folder of all roots.
 pub(crate) fn folder(chosen: Option<PathBuf>) -> Result<PathBuf, LabFault> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let cache = || {
@@ -40,7 +39,6 @@ pub(crate) fn list(folder: &Path) -> Vec<PackageRoot> {
     names.iter().filter_map(|name| of_suite(name, folder).ok()).collect()
 }
 
-/// The root of a suite.
 pub(crate) fn of_suite(suite: &str, folder: &Path) -> Result<PackageRoot, LabFault> {
     let path = place(suite, folder)?;
     if !path.join("usr").is_dir() {

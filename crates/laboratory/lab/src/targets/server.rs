@@ -245,7 +245,6 @@ fn bring_back_strays(tree: ProcessTree, cpus: &[u16]) -> io::Result<()> {
     Ok(())
 }
 
-/// A free address on loopback.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

@@ -18,7 +18,6 @@ pub(crate) struct Values<'a> {
     pub(crate) program: &'a Path,
     /// Whether the user gave it, instead of a package.
     pub(crate) is_given: bool,
-    /// Whether it will be started by root.
     pub(crate) is_root: bool,
     /// An existing folder of its own, its working directory.
     pub(crate) folder: &'a Path,

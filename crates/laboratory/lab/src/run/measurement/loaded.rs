@@ -17,7 +17,6 @@ use crate::process::tree::ProcessTree;
 /// How long before the end of the load memory is read; at most a tenth of the load.
 const BEFORE_END_MAX: Duration = Duration::from_millis(100);
 
-/// The result of a load.
 #[derive(Debug)]
 pub(crate) struct LoadResult {
     pub(crate) record: LoadRecord,

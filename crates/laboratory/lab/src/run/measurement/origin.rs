@@ -58,7 +58,6 @@ impl RunningOrigin {
         self.child.tree()
     }
 
-    /// Whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.ended().is_some()
     }

@@ -19,7 +19,6 @@ use crate::targets::server::REQUEST_LOG;
 use crate::targets::templates;
 use crate::targets::templates::ClientValues;
 
-/// All requests of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LoggedRequests {
     pub(crate) succeeded: u64,

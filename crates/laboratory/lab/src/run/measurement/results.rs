@@ -20,7 +20,6 @@ pub(crate) fn handshake_durations(record: &LoadRecord) -> DurationSummary {
     DurationSummary::from(&sum)
 }
 
-/// The rate of open load, if it is one.
 pub(crate) fn offered_per_s(plan: &LoadPlan) -> Option<f64> {
     match &plan.arrival {
         ArrivalModel::Open { stretches, .. } if !changes(stretches) => {
@@ -95,7 +94,6 @@ fn point(second: &Second) -> RatePoint {
 /// CPUs that work for this share of the time have nothing left.
 const BUSY_MIN: f64 = 0.9;
 
-/// The measured capacity of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct MeasuredCapacity {
     /// Transactions that succeeded a second.

@@ -33,7 +33,6 @@ pub(crate) struct TimedReading {
     /// Processes of ours that have ended.
     ended: Duration,
     machine: MachineTime,
-    /// Bytes received in the background.
     background: Option<(u64, u64)>,
     at: Instant,
 }

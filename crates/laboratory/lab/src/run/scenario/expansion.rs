@@ -49,7 +49,6 @@ pub(crate) struct Expanded {
 }
 
 impl Expanded {
-    /// Configurations that their targets support.
     pub(crate) fn supported(&self) -> impl Iterator<Item = &Planned> {
         let all = self.configurations.iter();
         all.filter(|planned| planned.configuration.unsupported.is_none())

@@ -63,7 +63,6 @@ pub(crate) struct ScenarioForm<S = toml::Table> {
     pub(crate) factor: Vec<FactorForm<S>>,
 }
 
-/// The load that measures the capacity of a target.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CapacityLoad {
@@ -156,7 +155,6 @@ fn any_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 }
 
 impl ScenarioForm {
-    /// The names of all targets that the file has.
     pub(crate) fn target_names(&self) -> impl Iterator<Item = &String> {
         let values = self.factor.iter().flat_map(|factor| &factor.value);
         let of_values = values.flat_map(|value| {

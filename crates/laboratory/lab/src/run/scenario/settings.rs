@@ -117,7 +117,6 @@ impl ConfigurationSettings {
         }
     }
 
-    /// The text typed for a setting.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         Some(self.0.get(name)?.texts().join(","))
     }
@@ -170,7 +169,6 @@ impl ConfigurationSettings {
     }
 }
 
-/// A time as the table reads it.
 pub(crate) fn typed(time: Duration) -> String {
     format!("{}ms", time.as_millis())
 }
@@ -195,7 +193,6 @@ pub(crate) struct Expect {
     pub(crate) error_rate: Option<ShareBounds>,
 }
 
-/// Bounds of a share, 0 to 1.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShareBounds {
@@ -210,7 +207,6 @@ fn whole() -> f64 {
 }
 
 impl ShareBounds {
-    /// Whether a share lies within.
     pub(crate) fn holds(self, share: f64) -> bool {
         (self.least..=self.most).contains(&share)
     }
@@ -272,7 +268,6 @@ impl Planned {
     }
 }
 
-/// The load of a configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedLoad {
     /// The load's settings, without those that the runner gives.
