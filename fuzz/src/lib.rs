@@ -1,7 +1,16 @@
-//! Bytes on their way between two sides, and what a script does to the TLS records in them.
+//! Bytes on their way between two sides, and what a script does to the TLS records in them; and a
+//! connection that they come to.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use flow::buffer::Pool;
+use flow::connection::Flow;
+use flow::events::{Action, Event};
+use flow::facts::{Facts, Route};
+use flow::options::{Front, SendProxy, ServerTls, Settings, Timeouts};
 
 const HEADER_BYTES: usize = 5;
 
@@ -21,7 +30,7 @@ const INTRUDERS: [&[u8]; 10] = [
 
 pub const DISTURBANCES: u8 = 6;
 
-/// What one side has sent and the other has not received.
+/// Bytes that one side has sent and the other has not received.
 #[derive(Default)]
 pub struct Wire(pub VecDeque<u8>);
 
@@ -78,5 +87,84 @@ impl Wire {
     /// Puts a record before all that is on its way.
     pub fn put(&mut self, record: &[u8]) {
         record.iter().rev().for_each(|byte| self.0.push_front(*byte));
+    }
+}
+
+/// The place to cut an input at: its end says, since what follows what is read is not part of it.
+pub fn cut_of(bytes: &[u8]) -> usize {
+    let place = bytes.last_chunk().map_or(0, |two| usize::from(u16::from_le_bytes(*two)));
+    place.min(bytes.len())
+}
+
+/// The settings of a service that terminates TLS, or originates it.
+pub fn settings(front: Front, back_tls: Option<ServerTls>) -> Rc<Settings> {
+    Rc::new(Settings {
+        front,
+        send_proxy: SendProxy::Off,
+        accepts_proxy: false,
+        passing_sessions: None,
+        back_tls,
+        starttls: None,
+        timeouts: Timeouts {
+            handshake: Duration::from_secs(10),
+            dial: Duration::from_secs(3),
+            greeting: Duration::from_secs(30),
+            idle: Duration::from_secs(60),
+            lifetime: None,
+        },
+        offload: None,
+    })
+}
+
+/// A connection under test, with a time of its own.
+pub struct Subject {
+    pub flow: Flow,
+    pub pool: Pool,
+    pub now: Instant,
+    /// Bytes that are on their way to it from the side that speaks TLS.
+    pub wire: Wire,
+    closes: usize,
+}
+
+impl Subject {
+    pub fn new(settings: &Rc<Settings>) -> Self {
+        let now = Instant::now();
+        let route = Route { source: None, destination: None };
+        Self {
+            flow: Flow::new(Rc::clone(settings), false, Facts::new(1, route, now)),
+            pool: Pool::new(),
+            now,
+            wire: Wire::default(),
+            closes: 0,
+        }
+    }
+
+    pub fn handle(&mut self, event: Event) {
+        self.flow.handle(event, self.now, &mut self.pool);
+    }
+
+    /// The next action that is not the same for all.
+    pub fn next_action(&mut self) -> Option<Action> {
+        loop {
+            match self.flow.poll_action()? {
+                Action::Admit => self.handle(Event::Admitted),
+                Action::Close => self.closes += 1,
+                action => return Some(action),
+            }
+        }
+    }
+
+    /// The client leaves, if nothing else has ended the connection.
+    pub fn leave(&mut self) {
+        if !self.flow.is_over() {
+            self.handle(Event::FrontFailed);
+        }
+    }
+
+    pub fn assert_over(&self) {
+        assert!(self.flow.is_over());
+        assert!(self.flow.ending().is_some(), "an end has a reason");
+        assert_eq!(self.pool.in_use(), 0, "every buffer has gone back");
+        assert_eq!(self.closes, 1);
     }
 }

@@ -8,14 +8,12 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use flow::buffer::Pool;
-use flow::connection::Flow;
 use flow::events::{Action, Event, Received};
-use flow::facts::{Ending, Facts, Route};
-use flow::options::{Front, SendProxy, ServerTls, Settings, Timeouts};
-use fuzz::{DISTURBANCES, Wire};
+use flow::facts::Ending;
+use flow::options::{Front, ServerTls, Settings};
+use fuzz::{DISTURBANCES, Subject, settings};
 use libfuzzer_sys::fuzz_target;
 use telemetry::outcome::Reason;
 use testkit::authority::Authority;
@@ -69,7 +67,7 @@ fuzz_target!(|bytes: &[u8]| {
     });
 });
 
-/// What all runs share; making keys is slow.
+/// Keys and certificates that all runs share, because making them is slow.
 struct Stage {
     client: ClientOptions,
     /// In both versions, easy to please and not.
@@ -112,70 +110,43 @@ impl Stage {
     fn settings(&self) -> Rc<Settings> {
         let order = SuiteOrder::default();
         let built = Client::build(&self.client, "web", &[None], &order);
-        Rc::new(Settings {
-            front: Front::Plain,
-            send_proxy: SendProxy::Off,
-            accepts_proxy: false,
-            passing_sessions: None,
-            back_tls: Some(ServerTls {
-                client: Arc::new(built.expect("a client").0),
-                header_inside: false,
-            }),
-            starttls: None,
-            timeouts: Timeouts {
-                handshake: Duration::from_secs(10),
-                dial: Duration::from_secs(3),
-                greeting: Duration::from_secs(30),
-                idle: Duration::from_secs(60),
-                lifetime: None,
-            },
-            offload: None,
-        })
+        let client = Arc::new(built.expect("a client").0);
+        settings(Front::Plain, Some(ServerTls { client, header_inside: false }))
     }
 }
 
 struct Play<'c> {
-    flow: Flow,
-    pool: Pool,
-    now: Instant,
+    subject: Subject,
     choice: &'c TlsServerChoice,
     /// The server that is connected, unless the script is what it says.
     server: Option<TlsServer>,
     servers: usize,
     is_server_broken: bool,
-    to_flow: Wire,
     sent: usize,
     got_by_server: Vec<u8>,
     got_by_client: Vec<u8>,
-    closes: usize,
 }
 
 const OF_CLIENT: u8 = 7;
 
 impl<'c> Play<'c> {
     fn new(settings: &Rc<Settings>, choice: &'c TlsServerChoice) -> Self {
-        let now = Instant::now();
-        let route = Route { source: None, destination: None };
         let mut play = Self {
-            flow: Flow::new(Rc::clone(settings), false, Facts::new(1, route, now)),
-            pool: Pool::new(),
-            now,
+            subject: Subject::new(settings),
             choice,
             server: None,
             servers: 0,
             is_server_broken: false,
-            to_flow: Wire::default(),
             sent: 0,
             got_by_server: Vec::new(),
             got_by_client: Vec::new(),
-            closes: 0,
         };
         play.act();
         play
     }
 
     fn handle(&mut self, event: Event) {
-        self.flow.handle(event, self.now, &mut self.pool);
+        self.subject.handle(event);
     }
 
     fn perform(&mut self, script: &[u8]) {
@@ -187,13 +158,13 @@ impl<'c> Play<'c> {
                 1 => self.exchange(number),
                 2 => self.send(number % 5000),
                 3 => self.hear_client(),
-                4 => self.now += Duration::from_millis(number as u64),
+                4 => self.subject.now += Duration::from_millis(number as u64),
                 5 => self.update_keys(),
-                6 => self.to_flow.put(MESSAGES[number % MESSAGES.len()]),
+                6 => self.subject.wire.put(MESSAGES[number % MESSAGES.len()]),
                 7 => self.end_server(number),
                 action => {
                     self.fetch();
-                    self.to_flow.disturb((action - 8) % DISTURBANCES, a, b);
+                    self.subject.wire.disturb((action - 8) % DISTURBANCES, a, b);
                 }
             }
             self.act();
@@ -205,25 +176,25 @@ impl<'c> Play<'c> {
     fn hear_from_server(&mut self, script: &[u8]) {
         self.server = None;
         for piece in script.chunks(1000) {
-            self.to_flow.0.extend(piece);
+            self.subject.wire.0.extend(piece);
             self.exchange(usize::MAX);
             self.act();
         }
         self.assert_own_bytes();
     }
 
-    /// What is on its way comes through, both ways, until nothing more happens.
+    /// All that is on its way comes through, both ways, until nothing more happens.
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let before = (self.got_by_client.len(), self.got_by_server.len());
-            let waiting = self.to_flow.0.len();
+            let waiting = self.subject.wire.0.len();
             self.exchange(usize::MAX);
             self.act();
             self.hear_client();
             self.act();
             let after = (self.got_by_client.len(), self.got_by_server.len());
-            let is_quiet = self.flow.back_pending().concat().is_empty() && !self.fetch();
-            if before == after && waiting == self.to_flow.0.len() && is_quiet {
+            let is_quiet = self.subject.flow.back_pending().concat().is_empty() && !self.fetch();
+            if before == after && waiting == self.subject.wire.0.len() && is_quiet {
                 return;
             }
         }
@@ -233,13 +204,13 @@ impl<'c> Play<'c> {
     fn fetch(&mut self) -> bool {
         let wire = self.server.as_mut().map(TlsServer::take_wire);
         let wire = wire.unwrap_or_default();
-        self.to_flow.0.extend(&wire);
+        self.subject.wire.0.extend(&wire);
         !wire.is_empty()
     }
 
     /// The server hears what there is, and so many of its bytes come.
     fn exchange(&mut self, most: usize) {
-        let pending = self.flow.back_pending().concat();
+        let pending = self.subject.flow.back_pending().concat();
         if !pending.is_empty() {
             self.handle(Event::BackSent(pending.len()));
             if let Some(server) = self.server.as_mut().filter(|_| !self.is_server_broken) {
@@ -252,11 +223,11 @@ impl<'c> Play<'c> {
             }
         }
         self.fetch();
-        let Some(mut pieces) = self.flow.back_room(&mut self.pool) else {
+        let Some(mut pieces) = self.subject.flow.back_room(&mut self.subject.pool) else {
             return;
         };
         let room = pieces.next().expect("there is room");
-        let count = self.to_flow.deliver(room, most);
+        let count = self.subject.wire.deliver(room, most);
         drop(pieces);
         self.handle(Event::BackReceived(match count {
             0 => Received::Nothing,
@@ -266,7 +237,7 @@ impl<'c> Play<'c> {
 
     /// The client hears what there is.
     fn hear_client(&mut self) {
-        let bytes = self.flow.front_pending().to_vec();
+        let bytes = self.subject.flow.front_pending().to_vec();
         if !bytes.is_empty() {
             self.got_by_client.extend(&bytes);
             self.handle(Event::FrontSent(bytes.len()));
@@ -274,7 +245,7 @@ impl<'c> Play<'c> {
     }
 
     fn send(&mut self, count: usize) {
-        let Some(room) = self.flow.front_room(&mut self.pool) else {
+        let Some(room) = self.subject.flow.front_room(&mut self.subject.pool) else {
             return;
         };
         let count = count.min(room.len());
@@ -308,20 +279,18 @@ impl<'c> Play<'c> {
     }
 
     fn act(&mut self) {
-        while let Some(action) = self.flow.poll_action() {
+        while let Some(action) = self.subject.next_action() {
             match action {
-                Action::Admit => self.handle(Event::Admitted),
                 Action::Dial | Action::Redial => self.connect(),
                 Action::CloseBack => self.server = None,
-                Action::Close => self.closes += 1,
                 _ => {}
             }
         }
     }
 
     fn connect(&mut self) {
-        let fault = self.flow.take_back_fault(&mut self.pool);
-        self.to_flow.0.clear();
+        let fault = self.subject.flow.take_back_fault(&mut self.subject.pool);
+        self.subject.wire.0.clear();
         self.servers += 1;
         if self.servers > SERVERS_MAX {
             self.server = None;
@@ -345,13 +314,8 @@ impl<'c> Play<'c> {
     /// Whatever happened, the client's leaving ends it.
     fn finish(&mut self) {
         self.assert_own_bytes();
-        if !self.flow.is_over() {
-            self.handle(Event::FrontFailed);
-        }
+        self.subject.leave();
         self.act();
-        assert!(self.flow.is_over());
-        assert!(self.flow.ending().is_some(), "an end has a reason");
-        assert_eq!(self.pool.in_use(), 0, "every buffer has gone back");
-        assert_eq!(self.closes, 1);
+        self.subject.assert_over();
     }
 }

@@ -92,7 +92,7 @@ fn leads(signer: Signer, links: &[Link]) -> bool {
     reached.contains(&(0, 0))
 }
 
-/// What all runs share; making keys is slow.
+/// Keys and certificates that all runs share, because making them is slow.
 struct Stage {
     verifier: BareVerifier,
     leaves: Vec<Vec<u8>>,

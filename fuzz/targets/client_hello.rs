@@ -1,24 +1,20 @@
 //! Any bytes as a connection's first: no panic, and the same answer however they arrive.
 #![no_main]
 
+use fuzz::cut_of;
 use libfuzzer_sys::fuzz_target;
 use wire::client_hello::{ClientHello, HelloFault, Peek, read};
 
 fuzz_target!(|bytes: &[u8]| {
     let whole = read(bytes);
-    let cut = last_two(bytes).min(bytes.len());
-    check_prefix(read(bytes.get(..cut).unwrap_or(bytes)), &whole);
+    let cut = cut_of(bytes);
+    check_prefix(read(&bytes[..cut]), &whole);
     if let Ok(Peek::Hello(hello)) = whole {
         assert!(hello.wire_bytes() <= bytes.len());
         ask_everything(&hello);
         check_cut_in_two(&hello, cut);
     }
 });
-
-/// Where to cut: the end of the input says, since what follows a hello is not part of it.
-fn last_two(bytes: &[u8]) -> usize {
-    bytes.last_chunk().map_or(0, |two| u16::from_le_bytes(*two).into())
-}
 
 fn check_prefix(prefix: Result<Peek<'_>, HelloFault>, whole: &Result<Peek<'_>, HelloFault>) {
     match (prefix, whole) {

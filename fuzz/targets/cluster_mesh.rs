@@ -17,7 +17,7 @@ use wire::cluster::{
 };
 use zeroize::Zeroizing;
 
-/// What was said is authentic: the fuzzer has the secret.
+/// A cipher by which all is authentic: the fuzzer has the secret.
 #[derive(Debug)]
 struct Clear;
 
@@ -40,7 +40,7 @@ impl DatagramCipher for Clear {
     }
 }
 
-/// Has each session whose key begins with an even byte, longer than a datagram.
+/// A cache that has each session whose key begins with an even byte, longer than a datagram.
 struct Sessions(Cell<usize>);
 
 impl LocalSessions for Sessions {

@@ -37,7 +37,7 @@ fn source(text: &str) -> Source {
     Source::Flags(text.lines().map(flag).collect())
 }
 
-/// What a configuration may name; all else is missing.
+/// Files that a configuration may name; all else is missing.
 fn files() -> Recording {
     let mut files = Recording::default();
     for name in ["site.pem", "site.crt", "site.key", "site.ocsp", "clients.pem", "clients.crl"] {

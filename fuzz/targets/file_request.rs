@@ -18,10 +18,10 @@ use wire::http::{ContentEnd, ResponseHead};
 /// Lengths of files; the last is longer than any.
 const LENGTHS: [u64; 5] = [0, 1, 10, 5000, u64::MAX];
 
-/// What may come between two responses, and is taken for the end of the former.
+/// Bytes that may come between two responses, and is taken for the end of the former.
 const INVITATION: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// What a response, as it went out, was made of.
+/// The parts of a response as it went out.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Response {
     status: u16,
@@ -173,7 +173,7 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
 }
 
-/// What is at a path, by its bytes. Nothing is asked for that could be outside of the root.
+/// The finding at a path, by its bytes. Nothing is asked for that could be outside of the root.
 fn found_at(path: &[u8]) -> Found {
     assert!(path.len() < HEAD_BYTES_MAX);
     if path != b"." {

@@ -7,14 +7,11 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use flow::buffer::Pool;
-use flow::connection::Flow;
 use flow::events::{Action, Event, Received};
-use flow::facts::{Facts, Route};
-use flow::options::{Front, SendProxy, Settings, Timeouts};
-use fuzz::{DISTURBANCES, Wire};
+use flow::options::{Front, Settings};
+use fuzz::{DISTURBANCES, Subject};
 use libfuzzer_sys::fuzz_target;
 use testkit::authority::Authority;
 use testkit::client::{Client, ClientChoice};
@@ -61,45 +58,35 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 struct Play {
-    flow: Flow,
-    pool: Pool,
-    now: Instant,
+    subject: Subject,
     client: Client,
-    /// What the client has put into its stream.
+    /// Bytes that the client has put into its stream.
     sent: Vec<u8>,
     /// How much of it is early data, which may be refused.
     early: usize,
-    to_flow: Wire,
     got_by_client: Vec<u8>,
     is_client_broken: bool,
     is_connected: bool,
     reply: usize,
     got_by_server: Vec<u8>,
-    closes: usize,
 }
 
 impl Play {
     fn handle(&mut self, event: Event) {
-        self.flow.handle(event, self.now, &mut self.pool);
+        self.subject.handle(event);
     }
 
     fn new(settings: &Rc<Settings>, choice: &ClientChoice) -> Self {
-        let now = Instant::now();
-        let route = Route { source: None, destination: None };
         Self {
-            flow: Flow::new(Rc::clone(settings), false, Facts::new(1, route, now)),
-            pool: Pool::new(),
-            now,
+            subject: Subject::new(settings),
             client: choice.connect("localhost"),
             sent: Vec::new(),
             early: 0,
-            to_flow: Wire::default(),
             got_by_client: Vec::new(),
             is_client_broken: false,
             is_connected: false,
             reply: 0,
             got_by_server: Vec::new(),
-            closes: 0,
         }
     }
 
@@ -113,7 +100,7 @@ impl Play {
                 2..=6 => self.disturb(action - 2, a, b),
                 7 => self.send(number % 5000),
                 8 => self.say(number),
-                9 => self.now += Duration::from_millis(number as u64),
+                9 => self.subject.now += Duration::from_millis(number as u64),
                 10 => self.disturb(DISTURBANCES - 1, a, b),
                 _ => self.update_keys(),
             }
@@ -122,19 +109,19 @@ impl Play {
         }
     }
 
-    /// What is on its way comes through, both ways, until nothing more happens.
+    /// All that is on its way comes through, both ways, until nothing more happens.
     fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let before = (self.got_by_client.len(), self.got_by_server.len());
             self.client_wants();
-            let waiting = self.to_flow.0.len();
+            let waiting = self.subject.wire.0.len();
             self.deliver(usize::MAX);
             self.act();
             self.say(usize::MAX);
             self.act();
             let after = (self.got_by_client.len(), self.got_by_server.len());
-            let is_quiet = self.flow.front_pending().is_empty() && !self.client_wants();
-            if before == after && waiting == self.to_flow.0.len() && is_quiet {
+            let is_quiet = self.subject.flow.front_pending().is_empty() && !self.client_wants();
+            if before == after && waiting == self.subject.wire.0.len() && is_quiet {
                 return;
             }
         }
@@ -142,21 +129,21 @@ impl Play {
 
     fn client_wants(&mut self) -> bool {
         let wire = self.client.take_wire();
-        self.to_flow.0.extend(&wire);
+        self.subject.wire.0.extend(&wire);
         !wire.is_empty()
     }
 
     fn disturb(&mut self, action: u8, a: u8, b: u8) {
         self.client_wants();
-        self.to_flow.disturb(action, a, b);
+        self.subject.wire.disturb(action, a, b);
     }
 
     fn deliver(&mut self, most: usize) {
         self.client_wants();
-        let Some(room) = self.flow.front_room(&mut self.pool) else {
+        let Some(room) = self.subject.flow.front_room(&mut self.subject.pool) else {
             return;
         };
-        match self.to_flow.deliver(room, most) {
+        match self.subject.wire.deliver(room, most) {
             0 => self.handle(Event::FrontReceived(Received::Nothing)),
             count => self.handle(Event::FrontReceived(Received::Bytes(count))),
         }
@@ -165,7 +152,7 @@ impl Play {
     /// The server says something, and the client hears what there is.
     fn say(&mut self, most: usize) {
         self.relay(most);
-        let bytes = self.flow.front_pending().to_vec();
+        let bytes = self.subject.flow.front_pending().to_vec();
         if bytes.is_empty() {
             return;
         }
@@ -180,14 +167,14 @@ impl Play {
         if !self.is_connected {
             return;
         }
-        let [first, second] = self.flow.back_pending();
+        let [first, second] = self.subject.flow.back_pending();
         let bytes = [first, second].concat();
         if !bytes.is_empty() {
             self.got_by_server.extend(&bytes);
             self.handle(Event::BackSent(bytes.len()));
         }
         let wanted = most.min(REPLY.len() - self.reply);
-        let Some(pieces) = self.flow.back_room(&mut self.pool) else {
+        let Some(pieces) = self.subject.flow.back_room(&mut self.subject.pool) else {
             return;
         };
         let mut count = 0;
@@ -204,15 +191,13 @@ impl Play {
     }
 
     fn act(&mut self) {
-        while let Some(action) = self.flow.poll_action() {
+        while let Some(action) = self.subject.next_action() {
             match action {
-                Action::Admit => self.handle(Event::Admitted),
                 Action::Dial | Action::Redial => {
                     self.is_connected = true;
                     self.handle(Event::BackConnected);
                 }
                 Action::CloseBack => self.is_connected = false,
-                Action::Close => self.closes += 1,
                 _ => {}
             }
         }
@@ -241,14 +226,9 @@ impl Play {
     /// Whatever happened, the client's leaving ends it.
     fn finish(&mut self) {
         self.assert_own_bytes();
-        if !self.flow.is_over() {
-            self.handle(Event::FrontFailed);
-        }
+        self.subject.leave();
         self.act();
-        assert!(self.flow.is_over());
-        assert!(self.flow.ending().is_some(), "an end has a reason");
-        assert_eq!(self.pool.in_use(), 0, "every buffer has gone back");
-        assert_eq!(self.closes, 1);
+        self.subject.assert_over();
     }
 }
 
@@ -267,20 +247,5 @@ fn settings(pem: &str) -> Rc<Settings> {
         ..ServerOptions::new(vec![CertificateSource::whole("localhost.pem", pem.as_bytes())])
     };
     let built = Server::build(&options, "web", &resumption, &SuiteOrder::default());
-    Rc::new(Settings {
-        front: Front::Terminate(Arc::new(built.expect("a server").0)),
-        send_proxy: SendProxy::Off,
-        accepts_proxy: false,
-        passing_sessions: None,
-        back_tls: None,
-        starttls: None,
-        timeouts: Timeouts {
-            handshake: Duration::from_secs(10),
-            dial: Duration::from_secs(3),
-            greeting: Duration::from_secs(30),
-            idle: Duration::from_secs(60),
-            lifetime: None,
-        },
-        offload: None,
-    })
+    fuzz::settings(Front::Terminate(Arc::new(built.expect("a server").0)), None)
 }

@@ -5,8 +5,8 @@
 use libfuzzer_sys::fuzz_target;
 use wire::starttls::{Dialect, Dialog, HostNames, Next, Output, PasswordTask, Policy, Sides};
 
-/// What a dialog says by itself for one piece, at the most: refusals of all lines in it are counted
-/// by their bytes.
+/// Bytes that a dialog says by itself for one piece, at the most: refusals of all lines in it are
+/// counted by their bytes.
 const OWN_BYTES_MAX: usize = 4096;
 
 /// The longest refusal for the shortest command: one of a line end alone.
@@ -61,7 +61,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// What goes out for a step and for those that it asks for; `None` = the dialog is over.
+/// Bytes that go out for a step and for those that it asks for; `None` = the dialog is over.
 fn follow(
     dialog: &mut Dialog,
     step: impl FnOnce(&mut Dialog) -> Output,

@@ -19,7 +19,7 @@ mod text;
 use document::StatusDocument;
 use text::render_status_text;
 
-/// Of text for each byte of the document: a row of a table has wide columns.
+/// Bytes of text for each byte of the document: a row of a table has wide columns.
 const GROWTH_MAX: usize = 100;
 
 fn assert_printable(text: &str) {

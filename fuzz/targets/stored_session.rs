@@ -16,8 +16,7 @@ use tls::resumption::{BareSessions, Resumption, ResumptionOptions, SessionMemory
 
 const BLOCKS: usize = 16;
 const BLOCK_WORDS: usize = 32;
-/// What a block costs with its share of the index: what this many bytes cost decides the number of
-/// blocks.
+/// The cost of a block with its share of the index, which decides the number of blocks.
 const BLOCK_COST_BYTES: usize = 320;
 
 /// Fewer than there are blocks, so that both limits bite.
@@ -44,17 +43,18 @@ fuzz_target!(|bytes: &[u8]| {
     let mut play = Play::begin();
     let mut rest = bytes;
     while let Some(([action, a, b, c], after)) = rest.split_first_chunk() {
-        rest = match action % 8 {
-            0 | 1 => play.store(*a, *b, *c, after),
-            2 => play.write(*a, *b, after),
-            3 => play.mark(*a, *b, *c, after),
-            4 => play.flip(*a, *b, *c, after),
-            5 => play.copy_block(*a, *b, after),
-            6 => play.look_up(*a, after),
-            _ => play.succeed(after),
-        };
+        rest = after;
+        match action % 8 {
+            0 | 1 => play.store(*a, *b, *c),
+            2 => play.write(*a, *b, &mut rest),
+            3 => play.mark(*a, *b, *c, &mut rest),
+            4 => play.flip(*a, *b, *c),
+            5 => play.copy_block(*a, *b),
+            6 => play.check(*a),
+            _ => play.succeed(),
+        }
     }
-    play.succeed(&[]);
+    play.succeed();
     (0..=u8::MAX).for_each(|id| play.check(id));
     play.check_still_works();
 });
@@ -76,65 +76,55 @@ impl Play {
     }
 
     /// A session of up to 1,024 bytes that the library would take.
-    fn store<'b>(&mut self, id: u8, length: u8, content: u8, after: &'b [u8]) -> &'b [u8] {
+    fn store(&mut self, id: u8, length: u8, content: u8) {
         let session = session(usize::from(length) * 4, content);
         if self.process.store(&[id], &session) {
             self.stored.entry(id).or_default().push(session);
         }
-        after
     }
 
     /// Eight bytes of the input to a word.
-    fn write<'b>(&mut self, block: u8, word: u8, after: &'b [u8]) -> &'b [u8] {
-        let Some((value, after)) = after.split_first_chunk() else {
-            return after;
-        };
-        self.word(block, word).store(u64::from_le_bytes(*value), Relaxed);
-        after
+    fn write(&mut self, block: u8, word: u8, input: &mut &[u8]) {
+        if let Some((value, after)) = input.split_first_chunk() {
+            *input = after;
+            self.word(block, word).store(u64::from_le_bytes(*value), Relaxed);
+        }
     }
 
     /// A word as the first one of a block is.
-    fn mark<'b>(&mut self, block: u8, mark: u8, next: u8, after: &'b [u8]) -> &'b [u8] {
-        let (length, after) = match after.split_first_chunk() {
-            Some((length, after)) => (u16::from_le_bytes(*length), after),
-            None => (0, after),
-        };
+    fn mark(&mut self, block: u8, mark: u8, next: u8, input: &mut &[u8]) {
+        let mut length = 0;
+        if let Some((given, after)) = input.split_first_chunk() {
+            *input = after;
+            length = u16::from_le_bytes(*given);
+        }
         let mark = MARKS[usize::from(mark) % MARKS.len()];
         let state = mark | u64::from(length) << 16 | u64::from(next) << 32;
         self.word(block, 0).store(state, Relaxed);
-        after
     }
 
-    fn flip<'b>(&mut self, block: u8, word: u8, bit: u8, after: &'b [u8]) -> &'b [u8] {
+    fn flip(&mut self, block: u8, word: u8, bit: u8) {
         self.word(block, word).fetch_xor(1 << (bit % 64), Relaxed);
-        after
     }
 
     /// A block comes to another place, as it is or as it was.
-    fn copy_block<'b>(&mut self, from: u8, to: u8, after: &'b [u8]) -> &'b [u8] {
+    fn copy_block(&mut self, from: u8, to: u8) {
         let words = 0..BLOCK_WORDS as u8;
         for (word, copied) in words.clone().zip(&self.copy) {
             self.word(to, word).store(*copied, Relaxed);
         }
         self.copy = words.map(|word| self.word(from, word).load(Relaxed)).collect();
-        after
-    }
-
-    fn look_up<'b>(&mut self, id: u8, after: &'b [u8]) -> &'b [u8] {
-        self.check(id);
-        after
     }
 
     /// The process dies, and another one takes over.
-    fn succeed<'b>(&mut self, after: &'b [u8]) -> &'b [u8] {
+    fn succeed(&mut self) {
         if self.process_number < PROCESSES_MAX {
             self.process_number += 1;
             self.process = process(&self.words, self.zero, self.process_number);
         }
-        after
     }
 
-    /// What is found under an id was once stored under it.
+    /// A session that is found under an id was once stored under it.
     fn check(&self, id: u8) {
         if let Ok(session) = self.process.stored(&[id]) {
             let stored = self.stored.get(&id);
@@ -157,8 +147,8 @@ impl Play {
     }
 }
 
-/// What the TLS library writes of a client without a certificate, more or less: an ALPN protocol
-/// makes it as long as is wanted.
+/// A session as the TLS library writes it of a client without a certificate, more or less: an ALPN
+/// protocol makes it as long as is wanted.
 fn session(length: usize, content: u8) -> Vec<u8> {
     let mut session = vec![0, 3, 3, 0x13, 1, 1, 7, 0, 0];
     session.resize(session.len() + length, content);

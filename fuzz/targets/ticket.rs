@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use tls::resumption::{BareSessions, Resumption, ResumptionMiss, ResumptionOptions};
 
-/// What the TLS library writes of a client without a certificate, more or less.
+/// A session as the TLS library writes it of a client without a certificate, more or less.
 const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 1, 7, 0, 0, 0];
 
 /// The layout that every ticket of ours begins with: its format and its key's name.
@@ -58,8 +58,8 @@ fn check_ours_begun(rest: &[u8]) {
     assert_eq!(HOSTS.ours.open_ticket(&ticket), Err(ResumptionMiss::Altered));
 }
 
-/// What we sealed is what the library gets, and no other service or host, if it is a session at
-/// all.
+/// A session that we sealed, if it is one at all, is what the library gets, and no other service or
+/// host.
 fn check_sealed(session: &[u8]) {
     let Some(ticket) = HOSTS.ours.seal_ticket(session) else {
         return;

@@ -7,10 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// The widest line of a page, in characters.
 const LINE_CHARACTERS_MAX: usize = 110;
 
-/// A page and its text.
 struct GeneratedPage {
     path: &'static str,
     text: String,
@@ -149,12 +147,5 @@ mod tests {
         let item = format!("- {}\n  {}", words(21), words(9));
         let page = format!("# {0}\n\n{item}\n\n    {0}\n", words(30));
         assert_eq!(wrapped(&text), page);
-    }
-
-    #[test]
-    fn the_first_difference_is_named() {
-        assert_eq!(first_difference("a\nb", "a\nb"), None);
-        assert_eq!(first_difference("a\nb", "a\nc"), Some(2));
-        assert_eq!(first_difference("a", "a\nb"), Some(2));
     }
 }

@@ -17,7 +17,7 @@ cargo xtask dist [--target TRIPLE] [--version VERSION] [--no-build] [--verify]
                                 programs of the last time, --verify builds again and compares
 cargo xtask generate [--check]  write the generated pages, or compare them with the files
 cargo xtask site                the pages of docs as a site in target/site/book, by mdBook
-cargo xtask supply              licences, sources and bans of deny.toml, without network
+cargo xtask supply              licences and sources of deny.toml, without network
 cargo xtask tidy                the rules that no compiler checks";
 
 fn main() -> Result<()> {

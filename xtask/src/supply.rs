@@ -1,9 +1,9 @@
-//! `cargo xtask supply`: the rules of deny.toml about licences, sources and banned crates.
+//! `cargo xtask supply`: the rules of deny.toml about licences and sources.
 //!
-//! The same file is read by `cargo deny`, which also knows advisories; this needs no network and
-//! no tool to install.
+//! The same file is read by `cargo deny`, which also knows advisories and banned crates; this needs
+//! no network and no tool to install. Crates that only some of ours may name are restricted by
+//! `cargo xtask tidy`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,6 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         violations.extend(licence(package, &strings(&rules, "licenses", "allow")));
         violations.extend(source(package, &strings(&rules, "sources", "allow-registry")));
     }
-    violations.extend(bans(&metadata, &rules));
     for breach in &violations {
         eprintln!("{breach}");
     }
@@ -80,44 +79,6 @@ fn source(package: &Json, allowed: &[String]) -> Option<String> {
     (!known).then(|| format!("{}: from {source}", name(package)))
 }
 
-/// `bans.deny`: only the wrappers may depend on the crate. Only what is really built counts,
-/// so the graph is that of the resolver.
-fn bans(metadata: &Json, rules: &Table) -> Vec<String> {
-    let denied = rules.get("bans").and_then(|bans| bans.get("deny")?.as_array());
-    let bans: BTreeMap<&str, Vec<&str>> = denied.into_iter().flatten().filter_map(ban).collect();
-    let names: BTreeMap<&str, &str> = array(&metadata["packages"])
-        .filter_map(|package| Some((package["id"].as_str()?, name(package))))
-        .collect();
-    let named = |id: &Json| names.get(id.as_str()?).copied();
-    let mut violations = Vec::new();
-    for node in array(&metadata["resolve"]["nodes"]) {
-        for dependency in array(&node["deps"]).filter(|dependency| is_built(dependency)) {
-            let (Some(from), Some(to)) = (named(&node["id"]), named(&dependency["pkg"])) else {
-                continue;
-            };
-            if bans.get(to).is_some_and(|open| !open.contains(&from)) {
-                violations.push(format!("{from} depends on {to}"));
-            }
-        }
-    }
-    violations
-}
-
-/// Whether anything but tests needs it.
-fn is_built(dependency: &Json) -> bool {
-    array(&dependency["dep_kinds"]).any(|kind| kind["kind"] != "dev")
-}
-
-fn array(value: &Json) -> impl Iterator<Item = &Json> {
-    value.as_array().into_iter().flatten()
-}
-
-fn ban(entry: &Value) -> Option<(&str, Vec<&str>)> {
-    let wrappers = entry.get("wrappers").and_then(Value::as_array);
-    let wrappers = wrappers.into_iter().flatten().filter_map(Value::as_str).collect();
-    Some((entry.get("crate")?.as_str()?, wrappers))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -143,22 +104,6 @@ mod tests {
         ] {
             assert_eq!(is_allowed(expression, &allowed), is, "{expression}");
         }
-    }
-
-    #[test]
-    fn bans_hold_for_all_but_wrappers_and_tests() {
-        let rules: Table = "[bans]\ndeny = [{ crate = 'a', wrappers = ['w'] }]".parse().unwrap();
-        let node = |name: &str, kind: Option<&str>| {
-            let dependency = json!({ "pkg": "id a", "dep_kinds": [{ "kind": kind }] });
-            json!({ "id": format!("id {name}"), "deps": [dependency] })
-        };
-        let package = |name: &str| json!({ "id": format!("id {name}"), "name": name });
-        let packages = ["a", "w", "x", "y"].map(package);
-        let metadata = json!({
-            "packages": packages,
-            "resolve": { "nodes": [node("w", None), node("x", None), node("y", Some("dev"))] },
-        });
-        assert_eq!(bans(&metadata, &rules), ["x depends on a"]);
     }
 
     #[test]

@@ -48,7 +48,6 @@ impl Dist {
         }
     }
 
-    /// The version with that of the packaging.
     pub(super) fn debian_version(&self) -> String {
         format!("{}-1", self.version)
     }
@@ -87,7 +86,6 @@ impl Dist {
         Some((variable, value))
     }
 
-    /// The folder of the programs that were built.
     pub(super) fn programs(&self) -> PathBuf {
         self.root.join("target").join(&self.triple).join("dist")
     }
@@ -143,7 +141,6 @@ pub(super) fn path(path: &Path) -> Result<&str> {
     path.to_str().context("paths are UTF-8")
 }
 
-/// Runs a command to its end.
 pub(super) fn run_all(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| missing(&name))?;

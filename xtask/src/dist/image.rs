@@ -113,7 +113,6 @@ fn labels(dist: &Dist) -> Json {
     })
 }
 
-/// The files of the image.
 fn fill(dist: &Dist, root: &Path) -> Result<()> {
     let machine = dist.triple.split('-').next().unwrap_or_default();
     let libraries = format!("usr/lib/{machine}-linux-gnu");

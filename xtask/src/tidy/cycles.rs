@@ -174,13 +174,6 @@ mod tests {
     }
 
     #[test]
-    fn files_are_modules() {
-        assert_eq!(module_of_file("lib.rs"), Vec::<String>::new());
-        assert_eq!(module_of_file("a/b.rs"), ["a", "b"]);
-        assert_eq!(module_of_file("a/mod.rs"), ["a"]);
-    }
-
-    #[test]
     fn only_cycles_are_found() {
         for (count, files) in [
             (0, &[("a.rs", "use crate::b::B;"), ("b.rs", "use crate::c;"), ("c.rs", "")][..]),

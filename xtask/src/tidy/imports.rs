@@ -8,7 +8,6 @@ use toml::{Table, Value};
 
 use super::tree::{Violation, WorkTree};
 
-/// A package of the workspace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Crate {
     pub(super) name: &'static str,
@@ -38,7 +37,7 @@ const CRATES: &[Crate] = &[
     pure("options", 1),
     pure("telemetry", 1),
     plain("sys", 2),
-    plain("session", 2),
+    pure("session", 2),
     pure("backend", 2),
     pure("import", 2),
     pure("static-files", 2),
@@ -87,7 +86,6 @@ const RESTRICTIONS: &[Restriction] = &[
     ("anyhow eyre", "daemon lab xtask"),
 ];
 
-/// The crate of that name.
 pub(super) fn find(name: &str) -> Option<&'static Crate> {
     CRATES.iter().find(|one| one.name == name)
 }

@@ -4,7 +4,6 @@
 use super::imports;
 use super::tree::{RustSource, Violation, WorkTree};
 
-/// The only crate with `unsafe`.
 const UNSAFE: &str = "sys";
 
 pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
@@ -15,7 +14,7 @@ pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
         if name != UNSAFE {
             violations.extend(forbids_unsafe(source));
         }
-        if imports::find(name).is_some_and(|one| one.pure) && !source.is_test() {
+        if imports::find(name).is_some_and(|one| one.pure) && source.is_in_src() {
             violations.extend(no_effects(source));
         }
         violations.extend(honest_tests(source));
@@ -54,13 +53,14 @@ const EFFECTS: &[&str] = &[
     "eprintln!",
 ];
 
-fn no_effects(source: &RustSource) -> Vec<Violation> {
-    let mut violations = Vec::new();
-    for effect in EFFECTS {
-        let rule = format!("{effect} in a pure crate");
-        violations.extend(find(source, source.code_lines(), |line| line.contains(effect), &rule));
-    }
-    violations
+fn no_effects(source: &RustSource) -> impl Iterator<Item = Violation> {
+    let lines = (1..).zip(source.code_lines());
+    lines.flat_map(move |(number, line)| {
+        let found = EFFECTS.iter().filter(|effect| line.contains(**effect));
+        found.map(move |effect| {
+            Violation::at(&source.path, number, format!("{effect} in a pure crate"))
+        })
+    })
 }
 
 /// The only file of the tests that may sleep: it waits for other programs.
@@ -114,16 +114,6 @@ fn binds_fixed_port(line: &str) -> bool {
         let port = literal.and_then(|address| address.rsplit_once(':')).map(|(_, port)| port);
         port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port != 0))
     })
-}
-
-fn find<'a>(
-    source: &RustSource,
-    lines: impl Iterator<Item = &'a str>,
-    broken: impl Fn(&str) -> bool,
-    rule: &str,
-) -> Vec<Violation> {
-    let lines = (1..).zip(lines).filter(|(_, line)| broken(line));
-    lines.map(|(number, _)| Violation::at(&source.path, number, rule)).collect()
 }
 
 #[cfg(test)]

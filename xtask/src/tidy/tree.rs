@@ -26,7 +26,6 @@ pub(super) struct TextFile {
     pub(super) text: String,
 }
 
-/// A file of Rust.
 #[derive(Debug)]
 pub(super) struct RustSource {
     pub(super) path: String,
@@ -51,7 +50,6 @@ impl Violation {
         Self { place: place.into(), rule: rule.into() }
     }
 
-    /// In a line, from 1.
     pub(super) fn at(path: &str, line: usize, rule: impl Into<String>) -> Self {
         Self::new(format!("{path}:{line}"), rule)
     }
@@ -180,7 +178,6 @@ impl RustSource {
             && !within.contains("/tests")
     }
 
-    /// Whether all of it is tests.
     pub(super) fn is_test(&self) -> bool {
         let package = self.package();
         let within = self.path.get(package.len() + 1..).unwrap_or_default();

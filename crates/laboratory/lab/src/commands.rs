@@ -1,7 +1,9 @@
 //! The commands by their names.
 //!
-//! Each takes its own arguments and returns how the program ends; what it says goes through
-//! `Console`, its data to the standard output.
+//! A file each: `load`, `probe` and `survey`, `origin`, `targets`, `host`, `run` (with its
+//! arguments in `run_arguments`), `report` and `compare`; `values` has what several take. Each
+//! takes its own arguments and returns how the program ends; what it says goes through `Console`,
+//! its data to the standard output.
 
 mod compare;
 mod host;
@@ -24,8 +26,8 @@ use options::command_line::{SHELLS, help, manual_page, outcome, proposals, scrip
 
 use crate::console::{Console, print};
 use crate::exit::Exit;
+use crate::fault::{LabFault, unknown};
 use crate::process;
-use crate::usage::{UsageError, unknown};
 
 /// Load TLS servers, probe them, measure them, and compare them
 #[derive(Debug, Parser)]
@@ -104,13 +106,16 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, console: Consol
         process::run(arguments.into_iter().skip(1));
         return Exit::Success;
     }
-    let ended = parse(arguments).and_then(|command| match command {
-        Ok(command) => dispatch(command, console).map_err(|error| error.to_string()),
-        Err(text) => Ok(print(text)),
-    });
-    ended.unwrap_or_else(|fault| {
-        console.error(fault);
-        Exit::Usage
+    let ended = match parse(arguments) {
+        Ok(Ok(command)) => {
+            dispatch(command, console).map_err(|fault| (fault.to_string(), fault.exit))
+        }
+        Ok(Err(text)) => Ok(print(text)),
+        Err(text) => Err((text, Exit::Usage)),
+    };
+    ended.unwrap_or_else(|(text, exit)| {
+        console.error(text);
+        exit
     })
 }
 
@@ -132,7 +137,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Result<LaboratoryCommand, String>, 
     }
 }
 
-fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, UsageError> {
+fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, LabFault> {
     match chosen {
         LaboratoryCommand::Load(arguments) => load::run(arguments, console),
         LaboratoryCommand::Probe(arguments) => probe::run(arguments, console),
@@ -155,7 +160,7 @@ fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, UsageEr
     }
 }
 
-fn explained(name: Option<&str>) -> Result<String, UsageError> {
+fn explained(name: Option<&str>) -> Result<String, LabFault> {
     help(&mut command(), name).ok_or_else(|| {
         let names = command_names();
         let names = names.iter().map(String::as_str);

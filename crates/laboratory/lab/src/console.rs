@@ -9,6 +9,9 @@ use wire::text::lines;
 
 use crate::exit::Exit;
 
+/// Characters in a line of text.
+pub(crate) const WIDTH: usize = 80;
+
 /// Prints messages, with colours if they are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {

@@ -6,6 +6,7 @@
 mod commands;
 mod console;
 mod exit;
+mod fault;
 mod host;
 mod interrupt;
 pub(crate) mod load;
@@ -14,7 +15,6 @@ mod pages;
 pub(crate) mod process;
 mod run;
 pub(crate) mod targets;
-mod usage;
 
 use std::process::ExitCode;
 

@@ -1,5 +1,8 @@
 //! The origin: a plain HTTP/1.1 server of replies by size, delay and status.
 //!
+//! `worker` is the event loop of a thread, `connection` one client, `request` reads what a client
+//! asks for, and `answer` makes the reply.
+//!
 //! Owns its sockets and threads. It stands behind a TLS terminator under load, so it must cost
 //! less than what it stands behind: epoll by hand, a thread a core, no memory for an idle client,
 //! one read and one write a request. It speaks no TLS.
@@ -9,7 +12,7 @@ mod connection;
 mod request;
 mod worker;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -23,6 +26,9 @@ use sys::socket::{self, ListenOptions, PeerAddress, Transport};
 use sys::wake::Waker;
 use sys::{cpu, limit};
 use wire::address::{Address, UnixName};
+
+use crate::exit::Exit;
+use crate::fault::LabFault;
 
 use worker::OriginWorker;
 
@@ -41,16 +47,6 @@ pub(crate) struct OriginOptions {
     pub(crate) warn: fn(&io::Error),
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OriginFault {
-    #[error("cannot listen at {address}: {error}")]
-    Listen { address: Address, error: io::Error },
-    #[error("cannot run on CPU {cpu}: {error}")]
-    Cpu { cpu: u16, error: io::Error },
-    #[error("the kernel refused: {0}")]
-    Kernel(#[from] io::Error),
-}
-
 /// Connections that the kernel keeps for us: whole populations of clients come at once.
 const BACKLOG: u32 = 4096;
 
@@ -60,7 +56,7 @@ pub(crate) struct BoundOrigin {
     signals: Signals,
     listeners: Vec<Vec<(Arc<OwnedFd>, bool)>>,
     /// Addresses that it listens at, with the ports that the kernel chose.
-    addresses: Vec<Address>,
+    pub(crate) addresses: Vec<Address>,
 }
 
 struct OriginShared {
@@ -71,7 +67,7 @@ struct OriginShared {
 
 impl BoundOrigin {
     /// Listens. From now on SIGINT and SIGTERM end [`Self::serve`] instead of the process.
-    pub(crate) fn open(options: OriginOptions) -> Result<Self, OriginFault> {
+    pub(crate) fn open(options: OriginOptions) -> Result<Self, LabFault> {
         // Before the first thread, so that none takes them.
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
         // If it cannot be raised, `warn` is called when it is reached.
@@ -83,9 +79,7 @@ impl BoundOrigin {
             signals,
         };
         for address in origin.options.listen.clone() {
-            if let Err(error) = origin.listen(&address) {
-                return Err(OriginFault::Listen { address, error });
-            }
+            origin.listen(&address).map_err(|error| not_listening(&address, &error))?;
         }
         Ok(origin)
     }
@@ -124,24 +118,15 @@ impl BoundOrigin {
         Ok(())
     }
 
-    /// Addresses that it listens at, with the ports that the kernel chose.
-    pub(crate) fn addresses(&self) -> &[Address] {
-        &self.addresses
-    }
-
     /// Serves until a signal, and says what was done.
-    pub(crate) fn serve(mut self) -> Result<Totals, OriginFault> {
+    pub(crate) fn serve(mut self) -> Result<Totals, LabFault> {
         let shared =
             Arc::new(OriginShared { ended: Waker::new()?, failed: AtomicBool::new(false) });
-        let end = Arc::new(Waker::new()?);
+        let end = Waker::new()?;
         let mut threads = Vec::new();
         for (index, listeners) in self.listeners.drain(..).enumerate() {
-            let worker = worker::OriginWorkerOptions {
-                listeners,
-                end: end.clone(),
-                idle_timeout: self.options.idle_timeout,
-            };
-            let worker = OriginWorker::new(worker, self.options.warn)?;
+            let OriginOptions { idle_timeout, warn, .. } = self.options;
+            let worker = OriginWorker::new(listeners, &end, idle_timeout, warn)?;
             let cpu = pick(&self.options.cpus, index);
             threads.push(start(index, cpu, worker, shared.clone())?);
         }
@@ -173,12 +158,24 @@ impl BoundOrigin {
     }
 }
 
-/// The CPU of a thread.
+fn not_listening(address: &Address, error: &io::Error) -> LabFault {
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => {
+            "another program has it (`ss -ltnp` says which); port 0 takes a free one"
+        }
+        ErrorKind::PermissionDenied => "ports below 1024 and other users' folders need root",
+        ErrorKind::AddrNotAvailable => "the address must be one of this host (`ip address`)",
+        _ => "--listen takes ADDRESS:PORT, --unix a path in a folder that is there",
+    };
+    let message = format!("cannot listen at {address}: {error}");
+    LabFault::new(message, hint).with(Exit::Address)
+}
+
 fn pick(cpus: &[u16], index: usize) -> Option<u16> {
     cpus.get(index.checked_rem(cpus.len())?).copied()
 }
 
-type OriginThread = JoinHandle<Result<Totals, OriginFault>>;
+type OriginThread = JoinHandle<Result<Totals, LabFault>>;
 
 fn start(
     index: usize,
@@ -197,15 +194,18 @@ fn start(
     thread::Builder::new().name(format!("origin-{index}")).spawn(serve)
 }
 
-fn pin(cpu: Option<u16>) -> Result<(), OriginFault> {
+fn pin(cpu: Option<u16>) -> Result<(), LabFault> {
     match cpu {
-        Some(cpu) => cpu::pin_current_thread(cpu).map_err(|error| OriginFault::Cpu { cpu, error }),
+        Some(cpu) => cpu::pin_current_thread(cpu).map_err(|error| {
+            let hint = "--cpus takes CPUs that this process may use, or none";
+            LabFault::new(format_args!("cannot run on CPU {cpu}: {error}"), hint)
+        }),
         None => Ok(()),
     }
 }
 
 /// The sum of all threads, or why one of them failed.
-fn sum(threads: Vec<OriginThread>) -> Result<Totals, OriginFault> {
+fn sum(threads: Vec<OriginThread>) -> Result<Totals, LabFault> {
     let mut sum = Totals::default();
     let mut fault = None;
     for thread in threads {

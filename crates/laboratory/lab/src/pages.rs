@@ -4,10 +4,10 @@
 //! belongs to the crate `measure`, how a page looks to `report`.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::{fmt, fs};
 
 use flate2::read::MultiGzDecoder;
 use measure::experiment::{self, Experiment};
@@ -16,17 +16,16 @@ use measure::record::{self, LoadRecord, LoadRecordFault};
 use wire::text::is_control;
 
 use crate::console::Console;
-use crate::exit::Exit;
-use crate::usage::UsageError;
+use crate::fault::LabFault;
 
 /// Refuses what cannot be meant as the name of a page.
-pub(crate) fn check_page(page: Option<&Path>, records: &[PathBuf]) -> Result<(), UsageError> {
+pub(crate) fn check_page(page: Option<&Path>, records: &[PathBuf]) -> Result<(), LabFault> {
     let hint = "-o takes a path that ends in .html; figures and data have flags of their own";
     check_name(page, ("page", &["html", "htm"]), hint, records)
 }
 
 /// Refuses what cannot be meant as the name of a card.
-pub(crate) fn check_card(card: Option<&Path>, records: &[PathBuf]) -> Result<(), UsageError> {
+pub(crate) fn check_card(card: Option<&Path>, records: &[PathBuf]) -> Result<(), LabFault> {
     let hint = "--card takes a path that ends in .svg";
     check_name(card, ("card", &["svg"]), hint, records)
 }
@@ -36,17 +35,17 @@ fn check_name(
     (what, endings): (&str, &[&str]),
     hint: &str,
     records: &[PathBuf],
-) -> Result<(), UsageError> {
+) -> Result<(), LabFault> {
     let Some(page) = page else {
         return Ok(());
     };
     let ending = page.extension().unwrap_or_default().to_ascii_lowercase();
     if !endings.iter().any(|it| ending == *it) {
         let seen = format!("`{}` is no name of a {what}", shown(page));
-        return Err(UsageError::new(seen, hint));
+        return Err(LabFault::new(seen, hint));
     }
     if records.iter().any(|record| is_same_file(record, page)) {
-        return Err(UsageError::new(
+        return Err(LabFault::new(
             format!("`{}` is one of the records", shown(page)),
             format!("give the {what} another name: a record is not overwritten"),
         ));
@@ -61,25 +60,6 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// A file or directory that could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write `{}`: {fault}\nhint: is there room, and may you write there?", shown(.path))]
-pub(crate) struct WriteFault {
-    path: PathBuf,
-    fault: io::Error,
-}
-
-/// How the program ends that has written; why it could not is said.
-pub(crate) fn ended(written: Result<(), WriteFault>, console: Console) -> Exit {
-    match written {
-        Ok(()) => Exit::Success,
-        Err(fault) => {
-            console.error(fault);
-            Exit::Failed
-        }
-    }
-}
-
 /// Names without their ending, and texts.
 pub(crate) type Texts = Vec<(String, String)>;
 
@@ -89,9 +69,8 @@ pub(crate) fn write_files(
     ending: &str,
     texts: &Texts,
     console: Console,
-) -> Result<(), WriteFault> {
-    fs::create_dir_all(directory)
-        .map_err(|fault| WriteFault { path: directory.to_owned(), fault })?;
+) -> Result<(), LabFault> {
+    fs::create_dir_all(directory).map_err(|error| unwritten(directory, &error))?;
     for (name, text) in texts {
         write(&directory.join(format!("{name}.{ending}")), text)?;
     }
@@ -99,16 +78,20 @@ pub(crate) fn write_files(
     Ok(())
 }
 
-/// Writes a page or a card.
-pub(crate) fn write_page(page: &Path, text: &str, console: Console) -> Result<(), WriteFault> {
+pub(crate) fn write_page(page: &Path, text: &str, console: Console) -> Result<(), LabFault> {
     write(page, text)?;
     let size = ByteCount(text.len() as u64);
     console.say(format_args!("wrote {}, {size}", shown(page)));
     Ok(())
 }
 
-fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), WriteFault> {
-    fs::write(path, bytes).map_err(|fault| WriteFault { path: path.to_owned(), fault })
+fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), LabFault> {
+    fs::write(path, bytes).map_err(|error| unwritten(path, &error))
+}
+
+fn unwritten(path: &Path, error: &io::Error) -> LabFault {
+    let message = format!("cannot write `{}`: {error}", shown(path));
+    LabFault::failed(message, "is there room, and may you write there?")
 }
 
 /// Larger files are no records: ten hours of load make some ten megabytes.
@@ -117,51 +100,34 @@ const RECORD_BYTES_MAX: u64 = 256 << 20;
 /// The first bytes of a compressed file (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Records of one kind, in the order in which they were named.
-#[derive(Debug)]
-pub(crate) struct NamedRecords<T> {
-    pub(crate) names: Vec<String>,
-    pub(crate) records: Vec<T>,
-}
-
+/// Records by their names, in the order in which they were named.
 #[derive(Debug)]
 pub(crate) enum Records {
-    Loads(NamedRecords<LoadRecord>),
-    Experiments(NamedRecords<Experiment>),
+    Loads(Vec<(String, LoadRecord)>),
+    Experiments(Vec<(String, Experiment)>),
     /// Some of each; how many.
     Mixed(usize, usize),
 }
 
-impl<T> NamedRecords<T> {
-    fn new() -> Self {
-        Self { names: Vec::new(), records: Vec::new() }
-    }
-
-    fn push(&mut self, name: String, record: T) {
-        self.names.push(name);
-        self.records.push(record);
-    }
-
-    pub(crate) fn list(&self) -> Vec<(&str, &T)> {
-        let names = self.names.iter().map(String::as_str);
-        names.zip(&self.records).collect()
-    }
+/// The same as the crate `report` takes it.
+pub(crate) fn listed<T>(named: &[(String, T)]) -> Vec<(&str, &T)> {
+    named.iter().map(|(name, record)| (name.as_str(), record)).collect()
 }
 
 /// The records that can be read, in their order; the others are reported.
 pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
     let mut names = BTreeSet::new();
-    let (mut loads, mut experiments) = (NamedRecords::new(), NamedRecords::new());
+    let (mut loads, mut experiments) = (Vec::new(), Vec::new());
     for path in paths {
-        match open(path) {
-            Ok(OpenedRecord::Load(record)) => loads.push(free_name(path, &mut names), *record),
+        match read(path).and_then(|text| parse(&text)) {
+            Ok(OpenedRecord::Load(record)) => loads.push((free_name(path, &mut names), *record)),
             Ok(OpenedRecord::Experiment(record)) => {
-                experiments.push(free_name(path, &mut names), *record);
+                experiments.push((free_name(path, &mut names), *record));
             }
-            Err(fault) => console.error(Unread { path, fault }),
+            Err(fault) => console.error(unread(path, &fault)),
         }
     }
-    match (loads.records.len(), experiments.records.len()) {
+    match (loads.len(), experiments.len()) {
         (_, 0) => Records::Loads(loads),
         (0, _) => Records::Experiments(experiments),
         (loads, experiments) => Records::Mixed(loads, experiments),
@@ -171,8 +137,8 @@ pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
 impl Records {
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Loads(named) => named.records.len(),
-            Self::Experiments(named) => named.records.len(),
+            Self::Loads(named) => named.len(),
+            Self::Experiments(named) => named.len(),
             Self::Mixed(loads, experiments) => loads + experiments,
         }
     }
@@ -184,8 +150,25 @@ enum OpenedRecord {
     Experiment(Box<Experiment>),
 }
 
-fn open(path: &Path) -> Result<OpenedRecord, ReadFault> {
-    let mut bytes = Vec::new();
+const FOREIGN: &str = "records are the files that `--record PATH` of `lariat-lab load` and of \
+                       `lariat-lab run` write";
+
+fn read(path: &Path) -> Result<String, LabFault> {
+    let bytes = read_bytes(path).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::IsADirectory => "name the records in it: lariat-lab report DIR/*.json",
+            _ => FOREIGN,
+        };
+        LabFault::new(error, hint)
+    })?;
+    if bytes.len() as u64 > RECORD_BYTES_MAX {
+        let message = format!("it is larger than {}", ByteCount(RECORD_BYTES_MAX));
+        return Err(LabFault::new(message, FOREIGN));
+    }
+    String::from_utf8(bytes).map_err(|_| LabFault::new("it is no text", FOREIGN))
+}
+
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let source: Box<dyn Read> =
         if path.as_os_str() == "-" { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
     let mut source = BufReader::new(source);
@@ -194,23 +177,41 @@ fn open(path: &Path) -> Result<OpenedRecord, ReadFault> {
     } else {
         Box::new(source)
     };
+    let mut bytes = Vec::new();
     source.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > RECORD_BYTES_MAX {
-        return Err(ReadFault::Large);
-    }
-    parse(&String::from_utf8(bytes).map_err(|_| ReadFault::Binary)?)
+    Ok(bytes)
 }
 
-fn parse(text: &str) -> Result<OpenedRecord, ReadFault> {
+fn parse(text: &str) -> Result<OpenedRecord, LabFault> {
     match Experiment::parse(text) {
         Ok(experiment) => Ok(OpenedRecord::Experiment(Box::new(experiment))),
         Err(LoadRecordFault::Foreign(_)) => {
             let record = LoadRecord::parse(text);
-            let fault = |fault| ReadFault::Record(fault, record::FORMAT);
-            Ok(OpenedRecord::Load(Box::new(record.map_err(fault)?)))
+            let record = record.map_err(|fault| unparsed(&fault, record::FORMAT))?;
+            Ok(OpenedRecord::Load(Box::new(record)))
         }
-        Err(fault) => Err(ReadFault::Record(fault, experiment::FORMAT)),
+        Err(fault) => Err(unparsed(&fault, experiment::FORMAT)),
     }
+}
+
+fn unparsed(fault: &LoadRecordFault, ours: u32) -> LabFault {
+    let hint = match fault {
+        LoadRecordFault::Foreign(_) => FOREIGN,
+        LoadRecordFault::Format(format) if *format > ours => {
+            "a newer lariat-lab wrote it: use that one, or a later one"
+        }
+        LoadRecordFault::Format(_) => {
+            "an older lariat-lab wrote it: use that one, or measure again with this one"
+        }
+        LoadRecordFault::Damaged(_) => {
+            "it was cut off or edited; the `command` in it repeats the load"
+        }
+        LoadRecordFault::DamagedLine(..) => {
+            "it was edited, or another build of this version wrote it; the `command` in its first \
+             line repeats the experiment"
+        }
+    };
+    LabFault::new(fault, hint)
 }
 
 /// The file's name without its endings, and a number if there was one of that name.
@@ -231,64 +232,10 @@ fn free_name(path: &Path, names: &mut BTreeSet<String>) -> String {
     name
 }
 
-#[derive(Debug, thiserror::Error)]
-enum ReadFault {
-    #[error("{0}")]
-    File(#[from] io::Error),
-    #[error("it is larger than {}", ByteCount(RECORD_BYTES_MAX))]
-    Large,
-    #[error("it is no text")]
-    Binary,
-    #[error("{0}")]
-    Record(LoadRecordFault, u32),
-}
-
-impl ReadFault {
-    fn hint(&self) -> &'static str {
-        match self {
-            Self::File(error) if error.kind() == io::ErrorKind::IsADirectory => {
-                "name the records in it: lariat-lab report DIR/*.json"
-            }
-            Self::File(_)
-            | Self::Large
-            | Self::Binary
-            | Self::Record(LoadRecordFault::Foreign(_), _) => {
-                "records are the files that `--record PATH` of `lariat-lab load` and of \
-                 `lariat-lab run` write"
-            }
-            Self::Record(LoadRecordFault::Format(format), ours) => age(*format, *ours),
-            Self::Record(LoadRecordFault::Damaged(_), _) => {
-                "it was cut off or edited; the `command` in it repeats the load"
-            }
-            Self::Record(LoadRecordFault::DamagedLine(..), _) => {
-                "it was edited, or another build of this version wrote it; the `command` in its \
-                 first line repeats the experiment"
-            }
-        }
-    }
-}
-
-fn age(format: u32, ours: u32) -> &'static str {
-    if format > ours {
-        "a newer lariat-lab wrote it: use that one, or a later one"
-    } else {
-        "an older lariat-lab wrote it: use that one, or measure again with this one"
-    }
-}
-
-/// A record that could not be read.
-struct Unread<'a> {
-    path: &'a Path,
-    fault: ReadFault,
-}
-
-impl fmt::Display for Unread<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The text may repeat words of the file.
-        let fault = tame(&self.fault.to_string());
-        writeln!(f, "cannot read `{}`: {fault}", shown(self.path))?;
-        write!(f, "hint: {}", self.fault.hint())
-    }
+/// The fault of a record that could not be read. It may repeat words of the file.
+fn unread(path: &Path, fault: &LabFault) -> LabFault {
+    let message = format!("cannot read `{}`: {}", shown(path), tame(&fault.message));
+    LabFault::new(message, &fault.hint)
 }
 
 pub(crate) fn shown(path: &Path) -> String {
@@ -318,8 +265,7 @@ mod records_tests {
     fn faults_name_the_file_and_the_remedy() {
         let fault = |text: &str| {
             let fault = parse(text).unwrap_err();
-            let path = Path::new("x\u{1b}.json");
-            Unread { path, fault }.to_string()
+            unread(Path::new("x\u{1b}.json"), &fault).to_string()
         };
         assert!(fault("GIF89a").contains("cannot read `x\u{fffd}.json`: this is no record"));
         assert!(fault("{\"format\":3}").contains("a damaged record"));
@@ -333,11 +279,9 @@ mod records_tests {
     fn experiments_are_told_by_their_first_line() {
         let fault = |format: u32| {
             let line = format!("{{\"event\":\"began\",\"format\":{format}}}\n");
-            let fault = parse(&line).unwrap_err();
-            (matches!(fault, ReadFault::Record(_, experiment::FORMAT)), fault.hint())
+            parse(&line).unwrap_err().hint
         };
-        assert!(fault(900).0 && fault(900).1.contains("newer"));
-        assert!(fault(2).0 && fault(2).1.contains("older"));
-        assert!(fault(3).0 && fault(3).1.contains("edited"));
+        assert!(fault(900).contains("newer") && fault(2).contains("older"));
+        assert!(fault(3).contains("in its first line repeats the experiment"));
     }
 }

@@ -46,16 +46,6 @@ pub(crate) struct GuardedChild {
     end: Option<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ChildFault {
-    #[error("{0}")]
-    Ours(#[from] io::Error),
-    #[error("{program} cannot be started: {why}")]
-    Refused { program: String, why: String },
-    #[error("{program} has not ended after {seconds} s")]
-    Endless { program: String, seconds: u64 },
-}
-
 impl GuardedChild {
     /// Starts a command, which begins with its program, on these CPUs (all that we have, if there
     /// are none) in a folder, and lets it write to a file.
@@ -64,7 +54,7 @@ impl GuardedChild {
         cpus: &[u16],
         folder: &Path,
         output: &Path,
-    ) -> Result<Self, ChildFault> {
+    ) -> io::Result<Self> {
         // The file that we are, even if it has been replaced since.
         let mut guard = Command::new("/proc/self/exe")
             .arg0("lariat-lab")
@@ -86,8 +76,8 @@ impl GuardedChild {
             let _ = guard.wait();
             let program = program_of(command);
             let why = line.strip_prefix(REFUSED).unwrap_or(&line);
-            let why = why.trim().to_owned();
-            return Err(ChildFault::Refused { program, why });
+            let why = format!("{program} cannot be started: {}", why.trim());
+            return Err(io::Error::other(why));
         };
         Ok(Self { guard, hold, reports, id, output: output.to_owned(), end: None })
     }
@@ -95,20 +85,21 @@ impl GuardedChild {
     /// Runs a command to its end and returns its output and errors.
     ///
     /// # Errors
-    /// The errors of [`Self::start`], and [`ChildFault::Endless`].
+    /// The errors of [`Self::start`], and that it has not ended after `longest`.
     pub(crate) fn run(
         command: &[OsString],
+        cpus: &[u16],
         folder: &Path,
+        output: &Path,
         longest: Duration,
-    ) -> Result<String, ChildFault> {
-        let output = folder.join("said");
-        let mut child = Self::start(command, &[], folder, &output)?;
+    ) -> io::Result<String> {
+        let mut child = Self::start(command, cpus, folder, output)?;
         let begun = Instant::now();
         while child.ended().is_none() {
             if begun.elapsed() > longest {
                 let program = program_of(command);
-                let seconds = longest.as_secs();
-                return Err(ChildFault::Endless { program, seconds });
+                let why = format!("{program} has not ended after {} s", longest.as_secs());
+                return Err(io::Error::other(why));
             }
             thread::sleep(PAUSE);
         }
@@ -151,13 +142,9 @@ impl GuardedChild {
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
-
-    /// Ends it, and waits until it and all that descend from it are gone.
-    pub(crate) fn stop(self) {
-        drop(self);
-    }
 }
 
+/// Ends it, and waits until it and all that descend from it are gone.
 impl Drop for GuardedChild {
     fn drop(&mut self) {
         drop(self.hold.take());
@@ -209,11 +196,11 @@ const FAULT_WORDS: [&str; 9] =
 pub(crate) const COMMAND: &str = "guard";
 
 /// First words of what a guard says on its standard output, a line each.
-pub(crate) const STARTED: &str = "started ";
+const STARTED: &str = "started ";
 /// The program could not be started; why.
-pub(crate) const REFUSED: &str = "refused ";
+const REFUSED: &str = "refused ";
 /// The program ended by itself; how.
-pub(crate) const ENDED: &str = "ended ";
+const ENDED: &str = "ended ";
 enum GuardEvent {
     /// The pipe to the process that started us is closed.
     Released,

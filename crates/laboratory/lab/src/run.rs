@@ -19,16 +19,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use load::arrival::SplitMix;
 use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent};
 use measure::metric::Metric;
 
 use crate::console::Console;
+use crate::fault::LabFault;
 use crate::load::destination::RecordDate;
 use crate::targets::certificates::TargetCertificates;
 use crate::targets::form::TestTarget;
 use crate::targets::program::TargetProgram;
 
-use journal::{Journal, JournalFault, RunProgress};
+use journal::{Journal, RunProgress};
 use measurement::failure::{Cancel, MeasurementFailure};
 use measurement::{Bench, MeasuredSubject};
 use needs::{Means, ResolvedTarget};
@@ -38,7 +40,6 @@ use scenario::settings::Planned;
 /// A configuration is given up after this number of failures in a row.
 const FAILURES_MAX: u32 = 2;
 
-/// All that a run goes by.
 pub(crate) struct ExperimentRun<'a> {
     pub(crate) plan: &'a experiment::ExperimentPlan,
     pub(crate) scenarios: &'a [Expanded],
@@ -52,7 +53,6 @@ pub(crate) struct ExperimentRun<'a> {
     pub(crate) is_quiet: bool,
 }
 
-/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunTally {
     /// Configurations with a measurement or more.
@@ -60,14 +60,6 @@ pub(crate) struct RunTally {
     /// Configurations with fewer measurements than were planned.
     pub(crate) lacking: usize,
     pub(crate) is_complete: bool,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RunFault {
-    #[error(transparent)]
-    Journal(#[from] JournalFault),
-    #[error("{0}")]
-    Ground(String),
 }
 
 /// Repeats that the record holds already, by scenario and configuration.
@@ -120,16 +112,17 @@ impl ExperimentRun<'_> {
     /// Makes and records all measurements that the record lacks.
     ///
     /// # Errors
-    /// [`RunFault`]; what was measured until then is in the record.
+    /// The record cannot be written, or certificates or the origin cannot be made; what was
+    /// measured until then is in the record.
     pub(crate) fn run(
         &self,
         journal: &mut Journal,
         past: RecordedPast,
-    ) -> Result<RunTally, RunFault> {
-        let ground = |fault: &dyn std::fmt::Display| RunFault::Ground(fault.to_string());
-        let certificates = TargetCertificates::new(self.folder).map_err(|fault| ground(&fault))?;
+    ) -> Result<RunTally, LabFault> {
+        let certificates = TargetCertificates::new(self.folder);
+        let certificates = certificates.map_err(|fault| LabFault::failed(fault, ""))?;
         let bench = Bench::start(&certificates, self.folder, &self.plan.placement);
-        let bench = bench.map_err(|failure| ground(&failure.why()))?;
+        let bench = bench.map_err(|failure| LabFault::failed(failure.why(), ""))?;
         let (count, time) = self.remaining(&past);
         let mut running = RunInProgress {
             run: self,
@@ -157,7 +150,7 @@ impl ExperimentRun<'_> {
         let is_open = |planned: &&Planned| {
             let has = |name| self.program_of(name).is_some();
             has(&planned.server)
-                && planned.client.program().is_none_or(has)
+                && planned.load.program.as_deref().is_none_or(has)
                 && planned.origin.as_deref().is_none_or(has)
                 && self.means.lack(planned).is_none()
         };
@@ -203,7 +196,7 @@ struct RunInProgress<'r, 'a, 'b> {
 
 impl RunInProgress<'_, '_, '_> {
     /// Reports and records once what this host has too little for.
-    fn record_unsupported(&mut self, expanded: &Expanded) -> Result<(), RunFault> {
+    fn record_unsupported(&mut self, expanded: &Expanded) -> Result<(), LabFault> {
         let ExperimentRun { console, means, .. } = *self.run;
         let mut wanted = expanded.supported();
         if let Some(planned) = wanted.find(|planned| means.must_share(planned)) {
@@ -232,7 +225,7 @@ impl RunInProgress<'_, '_, '_> {
     }
 
     /// Whether it came to the end of the scenario.
-    fn measure_all(&mut self, index: usize, expanded: &Expanded) -> Result<bool, RunFault> {
+    fn measure_all(&mut self, index: usize, expanded: &Expanded) -> Result<bool, LabFault> {
         let run = self.run;
         let open: Vec<_> = run.open(expanded).collect();
         let configurations: Vec<_> = open.iter().map(|planned| &planned.configuration).collect();
@@ -253,7 +246,7 @@ impl RunInProgress<'_, '_, '_> {
         planned: &Planned,
         repeat: u32,
         metrics: &[Metric],
-    ) -> Result<bool, RunFault> {
+    ) -> Result<bool, LabFault> {
         let Some((target, program)) = self.run.program_of(&planned.server) else {
             return Ok(true);
         };
@@ -261,7 +254,7 @@ impl RunInProgress<'_, '_, '_> {
         if done.repeats.contains(&repeat) || done.failures >= FAILURES_MAX {
             return Ok(true);
         }
-        let client = planned.client.program();
+        let client = planned.load.program.as_deref();
         let subject = MeasuredSubject {
             planned,
             target,
@@ -298,7 +291,7 @@ impl RunInProgress<'_, '_, '_> {
         repeat: u32,
         kind: FailureKind,
         why: &str,
-    ) -> Result<(), RunFault> {
+    ) -> Result<(), LabFault> {
         let failure = experiment::FailedRepeat {
             scenario: planned.scenario.clone(),
             configuration: planned.configuration.key.clone(),
@@ -308,7 +301,7 @@ impl RunInProgress<'_, '_, '_> {
             why: why.to_owned(),
         };
         self.past.add(&failure.scenario, &failure.configuration, repeat, false);
-        Ok(self.journal.append(&RunEvent::Failed(failure))?)
+        self.journal.append(&RunEvent::Failed(failure))
     }
 }
 
@@ -317,23 +310,11 @@ pub(crate) fn now() -> String {
     RecordDate::of(SystemTime::now()).to_string()
 }
 
-/// A source of chance that repeats itself with the same seed: SplitMix64 (Steele, Lea, Flood 2014).
-struct ShuffleChance(u64);
-
-impl ShuffleChance {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn shuffle<T>(&mut self, list: &mut [T]) {
-        for last in (1..list.len()).rev() {
-            // The bias of the remainder is below one in 10¹⁵.
-            let other = (self.next() % (last as u64 + 1)) as usize;
-            list.swap(last, other);
-        }
+fn shuffle<T>(chance: &mut SplitMix, list: &mut [T]) {
+    for last in (1..list.len()).rev() {
+        // The bias of the remainder is below one in 10¹⁵.
+        let other = (chance.draw() % (last as u64 + 1)) as usize;
+        list.swap(last, other);
     }
 }
 
@@ -345,15 +326,15 @@ pub(crate) fn round(
     repeat: u32,
 ) -> Vec<usize> {
     let own = seed ^ ((scenario as u64) << 32) ^ u64::from(repeat);
-    let mut chance = ShuffleChance(own);
+    let mut chance = SplitMix { state: own };
     let mut choices: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (place, planned) in configurations.iter().enumerate() {
         choices.entry(&planned.values).or_default().push(place);
     }
     let mut choices: Vec<_> = choices.into_values().collect();
-    chance.shuffle(&mut choices);
+    shuffle(&mut chance, &mut choices);
     for targets in &mut choices {
-        chance.shuffle(targets);
+        shuffle(&mut chance, targets);
     }
     choices.concat()
 }
@@ -387,15 +368,6 @@ mod order_tests {
             let of = |place: usize| &configurations[place].values;
             assert!(three.iter().all(|place| of(*place) == of(three[0])));
         }
-    }
-
-    #[test]
-    fn chance_repeats_itself_and_differs_by_round() {
-        let configurations = configurations();
-        let all: Vec<_> = configurations.iter().collect();
-        assert_eq!(round(&all, 7, 1, 2), round(&all, 7, 1, 2));
-        let others = [round(&all, 8, 1, 2), round(&all, 7, 1, 3), round(&all, 7, 2, 2)];
-        assert!(others.iter().any(|other| *other != round(&all, 7, 1, 2)));
     }
 
     #[test]

@@ -15,10 +15,13 @@ pub(crate) mod server;
 pub(crate) mod templates;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use form::{FormFault, TestTarget};
+use crate::fault::LabFault;
+
+use form::TestTarget;
 
 /// The files of `targets/NAME`, `target.toml` first, as they were when this program was built.
 macro_rules! embedded {
@@ -73,17 +76,9 @@ const TARGETS: [Embedded; 28] = embedded! {
     "go-mysql": "main.go", "run.sh";
 };
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TargetsFault {
-    #[error("{} cannot be read: {error}", path.display())]
-    Unreadable { path: PathBuf, error: io::Error },
-    #[error("{}: {fault}", path.display())]
-    Wrong { path: PathBuf, fault: FormFault },
-}
-
 /// All targets, each once, ours first. Those of the folder come last, and one that has the name of
 /// an embedded one replaces it.
-pub(crate) fn load_all(folder: Option<&Path>) -> Result<Vec<TestTarget>, TargetsFault> {
+pub(crate) fn load_all(folder: Option<&Path>) -> Result<Vec<TestTarget>, LabFault> {
     let mut targets = embedded_targets();
     for own in folder.map(read_folder).transpose()?.unwrap_or_default() {
         match targets.iter_mut().find(|target| target.name == own.name) {
@@ -106,7 +101,7 @@ fn embedded_targets() -> Vec<TestTarget> {
         .collect()
 }
 
-fn read_folder(folder: &Path) -> Result<Vec<TestTarget>, TargetsFault> {
+fn read_folder(folder: &Path) -> Result<Vec<TestTarget>, LabFault> {
     let mut folders = entries(folder)?;
     folders.retain(|path| path.join(FORM).is_file());
     folders.iter().map(|path| read_target(path)).collect()
@@ -114,7 +109,7 @@ fn read_folder(folder: &Path) -> Result<Vec<TestTarget>, TargetsFault> {
 
 const FORM: &str = "target.toml";
 
-fn read_target(folder: &Path) -> Result<TestTarget, TargetsFault> {
+fn read_target(folder: &Path) -> Result<TestTarget, LabFault> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let mut templates = BTreeMap::new();
     for path in entries(folder)? {
@@ -132,10 +127,11 @@ fn read_target(folder: &Path) -> Result<TestTarget, TargetsFault> {
     for file in names.filter(|file| file.starts_with("../")) {
         templates.insert(file.to_owned(), read(&folder.join(file))?);
     }
-    TestTarget::parse(&name, &text, templates).map_err(|fault| TargetsFault::Wrong { path, fault })
+    let target = TestTarget::parse(&name, &text, templates);
+    target.map_err(|why| wrong(format_args!("{}: {why}", path.display())))
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, TargetsFault> {
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, LabFault> {
     let list = || -> io::Result<Vec<_>> {
         let entries = fs::read_dir(folder)?;
         entries.map(|entry| Ok(entry?.path())).collect()
@@ -145,12 +141,17 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, TargetsFault> {
     Ok(paths)
 }
 
-fn read(path: &Path) -> Result<String, TargetsFault> {
+fn read(path: &Path) -> Result<String, LabFault> {
     fs::read_to_string(path).map_err(unreadable(path))
 }
 
-fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> TargetsFault {
-    move |error| TargetsFault::Unreadable { path: path.to_owned(), error }
+fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> LabFault {
+    move |error| wrong(format_args!("{} cannot be read: {error}", path.display()))
+}
+
+fn wrong(message: impl Display) -> LabFault {
+    let hint = "--target-folder names a folder with a folder for each target, as targets/ is one";
+    LabFault::new(message, hint)
 }
 
 #[cfg(test)]

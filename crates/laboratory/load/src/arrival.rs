@@ -185,20 +185,22 @@ impl Leg {
 /// Numbers by chance that repeat themselves: SplitMix64 (Steele, Lea and Flood, 2014). Not for
 /// secrets.
 #[derive(Clone, Debug)]
-struct SplitMix {
-    state: u64,
+pub struct SplitMix {
+    /// The seed, until a number was drawn.
+    pub state: u64,
 }
 
 impl SplitMix {
     /// Another sequence for each thread of each seed.
     fn new(seed: u64, thread: u16) -> Self {
         let mut seeded = Self { state: seed };
-        let first = seeded.next();
+        let first = seeded.draw();
         let mut own = Self { state: first ^ u64::from(thread).wrapping_mul(0xd134_2543_de82_ef95) };
-        Self { state: own.next() }
+        Self { state: own.draw() }
     }
 
-    fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -208,7 +210,7 @@ impl SplitMix {
 
     /// Above 0, up to 1.
     fn share(&mut self) -> f64 {
-        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
+        ((self.draw() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
     /// The wait for an event that happens once in a unit of time.

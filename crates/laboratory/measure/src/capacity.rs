@@ -14,7 +14,6 @@ use crate::quantity::Nanoseconds;
 pub struct RatePoint {
     /// Transactions that were planned per second.
     pub offered_per_s: f64,
-    /// Transactions that succeeded per second.
     pub succeeded_per_s: f64,
     /// Failed transactions to attempted ones, 0 to 1.
     pub error_rate: f64,

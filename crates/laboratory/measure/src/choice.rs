@@ -22,10 +22,8 @@ macro_rules! named {
             /// All of them, in the order of preference.
             pub const ALL: [Self; Self::NAMES.len()] = [$(Self::$value,)+];
 
-            /// The words, in that order.
             pub const NAMES: &[&str] = &[$($text,)+];
 
-            /// Each with its word.
             pub const NAMED: &[(&str, Self)] = &[$(($text, Self::$value),)+];
 
             /// The word in flags and files; of TLS, the standard name.
@@ -39,21 +37,15 @@ macro_rules! named {
 pub(crate) use named;
 
 named! {
-    /// A version of the PROXY protocol.
     ProxyVersion {
-        /// Text.
         V1 = "v1",
-        /// Binary.
         V2 = "v2",
     }
 }
 
 named! {
-    /// Versions that are offered.
     Versions {
-        /// TLS 1.2 alone.
         Tls12 = "1.2",
-        /// TLS 1.3 alone.
         Tls13 = "1.3",
         /// Both: the server chooses.
         Both = "both",
@@ -74,7 +66,6 @@ impl Versions {
 named! {
     /// The kind of handshake that a client wants of every connection but the first of a session.
     Handshake {
-        /// Full; nothing is offered.
         Full = "full",
         /// Resumed by session id; only TLS 1.2 is offered, and no ticket.
         SessionId = "session-id",
@@ -88,25 +79,16 @@ named! {
 }
 
 named! {
-    /// A cipher suite. In today's browsers' order: AES-128 first.
+    /// A cipher suite, those of TLS 1.3 first. In today's browsers' order: AES-128 first.
     Suite {
-        /// TLS 1.3.
         Aes128Gcm13 = "TLS_AES_128_GCM_SHA256",
-        /// TLS 1.3.
         Aes256Gcm13 = "TLS_AES_256_GCM_SHA384",
-        /// TLS 1.3.
         ChaCha20Poly130513 = "TLS_CHACHA20_POLY1305_SHA256",
-        /// TLS 1.2.
         EcdsaAes128Gcm = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        /// TLS 1.2.
         RsaAes128Gcm = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-        /// TLS 1.2.
         EcdsaAes256Gcm = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-        /// TLS 1.2.
         RsaAes256Gcm = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-        /// TLS 1.2.
         EcdsaChaCha20Poly1305 = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        /// TLS 1.2.
         RsaChaCha20Poly1305 = "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
     }
 }
@@ -123,9 +105,7 @@ named! {
     Group {
         /// RFC 7748.
         X25519 = "x25519",
-        /// NIST P-256.
         Secp256r1 = "secp256r1",
-        /// NIST P-384.
         Secp384r1 = "secp384r1",
         /// The post-quantum hybrid of X25519 and ML-KEM-768; TLS 1.3 only.
         X25519MlKem768 = "X25519MLKEM768",
@@ -135,25 +115,16 @@ named! {
 named! {
     /// A signature scheme (RFC 8446, section 4.2.3).
     Signature {
-        /// ECDSA with P-256.
         EcdsaP256 = "ecdsa_secp256r1_sha256",
-        /// ECDSA with P-384.
         EcdsaP384 = "ecdsa_secp384r1_sha384",
-        /// ECDSA with P-521.
         EcdsaP521 = "ecdsa_secp521r1_sha512",
-        /// Ed25519.
         Ed25519 = "ed25519",
-        /// RSA-PSS with SHA-256.
         RsaPss256 = "rsa_pss_rsae_sha256",
-        /// RSA-PSS with SHA-384.
         RsaPss384 = "rsa_pss_rsae_sha384",
-        /// RSA-PSS with SHA-512.
         RsaPss512 = "rsa_pss_rsae_sha512",
         /// RSA PKCS#1 v1.5 with SHA-256; in TLS 1.3 for certificates only.
         RsaPkcs256 = "rsa_pkcs1_sha256",
-        /// RSA PKCS#1 v1.5 with SHA-384; in TLS 1.3 for certificates only.
         RsaPkcs384 = "rsa_pkcs1_sha384",
-        /// RSA PKCS#1 v1.5 with SHA-512; in TLS 1.3 for certificates only.
         RsaPkcs512 = "rsa_pkcs1_sha512",
     }
 }
@@ -220,12 +191,10 @@ named! {
 }
 
 impl Kind {
-    /// Whether a session was resumed.
     pub fn is_resumption(self) -> bool {
         matches!(self, Self::SessionId | Self::Ticket | Self::Psk)
     }
 
-    /// Whether there was a handshake.
     pub fn is_handshake(self) -> bool {
         !matches!(self, Self::Kept | Self::Plain)
     }

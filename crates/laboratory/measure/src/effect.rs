@@ -23,7 +23,6 @@ pub enum EffectScale {
 /// One figure compared with another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// The scale of `value` and `interval`.
     pub scale: EffectScale,
     /// The geometric mean of ratios, or the mean of differences.
     pub value: f64,

@@ -9,13 +9,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::capacity::ReadOffs;
 use crate::host::HostReport;
-use crate::metric::{Metric, MetricResults, handshakes};
-use crate::record::{
-    BackgroundResult, HandshakeCounts, LoadRecordFault, PlanStep, RunWarning, Second, Tool,
-    TrafficBytes, TransactionCounts,
-};
+use crate::measurement::RepeatKey;
+pub use crate::measurement::{DurationSummary, Measurement, Noise, Reload};
+use crate::metric::Metric;
+use crate::record::{LoadRecordFault, Tool};
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
 pub const FORMAT: u32 = 3;
@@ -27,11 +25,9 @@ pub enum RunEvent {
     Began(Box<ExperimentPlan>),
     /// The run was resumed after it had been stopped.
     Resumed(RunMoment),
-    /// A configuration was measured once.
     Measured(Box<Measurement>),
     /// A configuration could not be measured, or its measurement is void.
     Failed(FailedRepeat),
-    /// It came to its end.
     Ended(Ended),
 }
 
@@ -57,7 +53,6 @@ pub struct Ended {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentPlan {
-    /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
     pub tool: Tool,
     /// The command line that repeats it, a word an entry.
@@ -166,7 +161,6 @@ pub struct Factor {
     pub values: Vec<RecordedValue>,
 }
 
-/// A value of a factor.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedValue {
@@ -176,7 +170,6 @@ pub struct RecordedValue {
     pub number: Option<f64>,
 }
 
-/// A table of a source.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -198,128 +191,11 @@ pub struct Configuration {
     /// `target=lariat suite=aes-128`: names it in events and flags.
     pub key: String,
     pub target: String,
-    /// The value of each factor.
     pub values: BTreeMap<String, String>,
     /// The command line that loads a server like that, with ADDRESS where it listens.
     pub command: Vec<String>,
     /// The reason why it is not tried, if the target does not support it.
     pub unsupported: Option<String>,
-}
-
-/// One run of one configuration.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Measurement {
-    pub scenario: String,
-    pub configuration: String,
-    pub repeat: u32,
-    pub at: String,
-    /// How long was measured: from the end of the warm-up until nothing is begun any more, and on
-    /// until the last success.
-    pub elapsed_ns: u64,
-    /// The offered rate per second, in open load at one rate.
-    pub offered_per_s: Option<f64>,
-    /// The server's capacity per second, where the load is a multiple of it.
-    pub capacity_per_s: Option<f64>,
-    /// Successes per second of that load, until nothing was begun any more.
-    #[serde(default)]
-    pub goodput_per_s: Option<f64>,
-    pub counts: TransactionCounts,
-    pub failures: BTreeMap<String, u64>,
-    /// Operations of the server in that time, by which its CPU time is divided; see
-    /// [`Scenario::operation`]. Of open load, these are also transactions of the warm-up that ended
-    /// when it was over.
-    pub operations: u64,
-    /// CPU time of all processes of the server, from the end of the warm-up until they rest.
-    pub server_cpu_ns: u64,
-    /// How often their threads went to sleep in that time; none in older records.
-    #[serde(default)]
-    pub server_switches: Option<u64>,
-    /// CPU time of what made the load.
-    pub client_cpu_ns: u64,
-    /// CPU time of the origin behind the server; 0 where there is none.
-    pub origin_cpu_ns: u64,
-    /// Resident memory of all processes of the server before the load.
-    pub resident_bytes_before: u64,
-    /// The same near the end of the load, its connections still open.
-    pub resident_bytes_loaded: u64,
-    /// Connections that were open then.
-    pub open_connections: u64,
-    /// From the start of the server's process to the first reply; 0 where that was not measured.
-    #[serde(default)]
-    pub start_ns: u64,
-    /// Full handshakes from `resident_bytes_before` on: each may have stored a session.
-    #[serde(default)]
-    pub full_handshakes: u64,
-    /// Resident memory of the program that made the load, at its most; 0 where that was this one.
-    #[serde(default)]
-    pub client_resident_bytes_max: u64,
-    /// The costs of a reload of the configuration, where one was asked for.
-    #[serde(default)]
-    pub reload: Option<Reload>,
-    /// The result of the load in the background, where there was one.
-    #[serde(default)]
-    pub background: Option<BackgroundResult>,
-    /// Response times of those that succeeded.
-    pub response: DurationSummary,
-    /// Handshakes of those that had one.
-    pub handshake: DurationSummary,
-    /// Bytes.
-    pub traffic: TrafficBytes,
-    pub handshakes: Vec<HandshakeCounts>,
-    /// Second by second, where the rate changes; else empty.
-    pub seconds: Vec<Second>,
-    /// Rate by rate, where there are several.
-    pub steps: Vec<PlanStep>,
-    pub read_offs: Option<ReadOffs>,
-    pub noise: Noise,
-    /// Reasons why the metrics may be those of the client instead of the server.
-    pub warnings: Vec<RunWarning>,
-}
-
-/// The costs of a reload of a server's configuration.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reload {
-    /// Until the command that asks for it had ended.
-    pub took_ns: u64,
-    /// Resident memory of all processes of the server at its most, until half a second later.
-    pub resident_bytes_max: u64,
-    /// The same when the server rests again.
-    pub resident_bytes_after: u64,
-}
-
-/// The summary of many durations, in nanoseconds. All are 0 where there are none.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct DurationSummary {
-    pub count: u64,
-    pub mean_ns: u64,
-    pub p50_ns: u64,
-    pub p90_ns: u64,
-    /// The 95th; 0 in records that did not have it yet.
-    #[serde(default)]
-    pub p95_ns: u64,
-    pub p99_ns: u64,
-    pub p999_ns: u64,
-    pub max_ns: u64,
-}
-
-/// Other work on the machine during a measurement.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct Noise {
-    /// CPU time that went neither to the server nor the client nor the origin, to all CPU time
-    /// that there was, 0 to 1.
-    pub foreign: f64,
-    /// CPU time that the hypervisor gave to others, to all there was, 0 to 1.
-    pub stolen: f64,
-    /// The share of the time that the server's CPUs were working for it, 0 to 1.
-    pub server_busy: f64,
-    /// The same of the busiest thread of the client.
-    pub client_busy: f64,
-    /// Whether server and client had to share CPUs.
-    pub is_shared: bool,
 }
 
 /// A repeat of a configuration that has no measurement.
@@ -375,7 +251,6 @@ enum FirstEvent {
 }
 
 impl RunEvent {
-    /// The line, without its end.
     pub fn to_line(&self) -> String {
         serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
     }
@@ -446,52 +321,9 @@ impl Experiment {
     }
 }
 
-/// The subject of a measurement or failure: scenario, configuration, repeat.
-type RepeatKey<'a> = (&'a str, &'a str, u32);
-
-impl Measurement {
-    fn key(&self) -> RepeatKey<'_> {
-        (&self.scenario, &self.configuration, self.repeat)
-    }
-}
-
 impl FailedRepeat {
     fn key(&self) -> RepeatKey<'_> {
         (&self.scenario, &self.configuration, self.repeat)
-    }
-}
-
-impl From<&Measurement> for MetricResults {
-    fn from(it: &Measurement) -> Self {
-        let response = it.response;
-        let more = it.resident_bytes_loaded.saturating_sub(it.resident_bytes_before);
-        Self {
-            elapsed_ns: it.elapsed_ns,
-            operations: it.operations,
-            counts: it.counts,
-            body_bytes: it.traffic.body_bytes,
-            response_ns: (response.count > 0).then_some([
-                response.mean_ns as f64,
-                response.p50_ns as f64,
-                response.p99_ns as f64,
-                response.p999_ns as f64,
-            ]),
-            p95_ns: Some(response.p95_ns),
-            background: it.background,
-            server_cpu_ns: Some(it.server_cpu_ns),
-            server_switches: it.server_switches,
-            capacity_per_s: it.capacity_per_s,
-            goodput_per_s: it.goodput_per_s,
-            connection_bytes: Some((more, it.open_connections)),
-            read_offs: it.read_offs,
-            handshakes: handshakes(&it.seconds),
-            client_cpu_ns: Some(it.client_cpu_ns),
-            client_bytes: Some(it.client_resident_bytes_max),
-            start_ns: Some(it.start_ns),
-            start_bytes: Some(it.resident_bytes_before),
-            session_bytes: Some((more, it.full_handshakes)),
-            reload: it.reload.map(|reload| (reload.took_ns, reload.resident_bytes_max)),
-        }
     }
 }
 

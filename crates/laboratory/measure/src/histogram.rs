@@ -152,13 +152,4 @@ mod tests {
         assert!(again.buckets().eq(histogram.buckets()));
         serde_json::from_str::<Histogram>("[[99999999999999, 1]]").unwrap_err();
     }
-
-    #[test]
-    fn sums_are_of_both() {
-        let mut sum = of([10]);
-        sum.add(&of([1_000_000, 20]));
-        assert_eq!(sum.count(), 3);
-        close(sum.max_ns() as f64, 1e9);
-        assert!(!sum.is_empty() && of([]).is_empty());
-    }
 }

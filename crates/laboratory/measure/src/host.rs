@@ -26,12 +26,10 @@ pub struct HostReport {
     pub speeds: Vec<Speed>,
 }
 
-/// A feature of a CPU.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
     pub name: String,
-    /// Whether the CPU has it.
     pub is_there: bool,
     pub use_for: String,
 }
@@ -48,7 +46,6 @@ pub struct Core {
     pub cache: u32,
 }
 
-/// A fact with a name.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostFact {
@@ -87,26 +84,5 @@ pub struct Speed {
 impl HostReport {
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("names are strings, and no number is an error")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_report_is_read_as_it_was_written() {
-        let report = HostReport {
-            speeds: vec![Speed {
-                library: "x 1".to_owned(),
-                operation: "seal".to_owned(),
-                algorithm: "AES-128-GCM".to_owned(),
-                size_bytes: Some(64),
-                per_s: 1.5,
-            }],
-            ..HostReport::default()
-        };
-        let text = report.to_json();
-        assert_eq!(serde_json::from_str::<HostReport>(&text).unwrap(), report);
     }
 }

@@ -11,6 +11,7 @@ pub mod effect;
 pub mod experiment;
 pub mod histogram;
 pub mod host;
+pub mod measurement;
 pub mod merge;
 pub mod metric;
 pub mod probe;

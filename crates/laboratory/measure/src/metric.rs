@@ -2,22 +2,20 @@
 //!
 //! One table for runs of load and for experiments: a report asks here for names, units and values.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
-use crate::capacity::ReadOffs;
+use crate::measurement::{DurationSummary, Measurement};
 use crate::quantity::{ByteCount, Nanoseconds, RoundedCount};
-use crate::record::{BackgroundResult, LoadRecord, Second, TransactionCounts};
+use crate::record::Second;
 
 /// In which values are shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MetricUnit {
-    /// Events.
     Count,
-    /// Events per second.
     PerSecond,
-    /// Nanoseconds, shown in microseconds.
     Microseconds,
-    /// Nanoseconds, shown in milliseconds.
     Milliseconds,
     /// Bytes per second, shown in MiB/s.
     MebibytesPerSecond,
@@ -30,65 +28,8 @@ pub enum MetricUnit {
     Percent,
 }
 
-/// Results that metrics are read of.
-#[derive(Clone, Debug, Default)]
-pub struct MetricResults {
-    pub(crate) elapsed_ns: u64,
-    pub(crate) operations: u64,
-    pub(crate) counts: TransactionCounts,
-    pub(crate) body_bytes: u64,
-    /// Mean, median, 99th and 99.9th percentile of the response time, if anything succeeded.
-    pub(crate) response_ns: Option<[f64; 4]>,
-    /// The 95th, where it is known.
-    pub(crate) p95_ns: Option<u64>,
-    pub(crate) background: Option<BackgroundResult>,
-    pub(crate) server_cpu_ns: Option<u64>,
-    pub(crate) server_switches: Option<u64>,
-    pub(crate) capacity_per_s: Option<f64>,
-    pub(crate) goodput_per_s: Option<f64>,
-    /// Resident memory that the load added to the server, and the connections that were open.
-    pub(crate) connection_bytes: Option<(u64, u64)>,
-    pub(crate) read_offs: Option<ReadOffs>,
-    /// Handshakes, full and resumed, where they are known second by second.
-    pub(crate) handshakes: Option<[u64; 2]>,
-    pub(crate) client_cpu_ns: Option<u64>,
-    pub(crate) client_bytes: Option<u64>,
-    pub(crate) start_ns: Option<u64>,
-    pub(crate) start_bytes: Option<u64>,
-    /// Resident memory that the load added to the server, and the sessions that it stored.
-    pub(crate) session_bytes: Option<(u64, u64)>,
-    /// Nanoseconds that a reload took, and the server's memory at its most.
-    pub(crate) reload: Option<(u64, u64)>,
-}
-
-impl From<&LoadRecord> for MetricResults {
-    fn from(record: &LoadRecord) -> Self {
-        let total = record.total_latency();
-        Self {
-            elapsed_ns: record.elapsed_ns,
-            operations: record.totals.succeeded,
-            counts: record.totals,
-            body_bytes: record.traffic.body_bytes,
-            response_ns: (!total.is_empty()).then(|| {
-                let of = |share| total.quantile_ns(share) as f64;
-                [total.mean_ns(), of(0.5), of(0.99), of(0.999)]
-            }),
-            p95_ns: Some(total.quantile_ns(0.95)),
-            read_offs: record.capacity.as_ref().map(|capacity| capacity.read_offs),
-            handshakes: handshakes(&record.seconds),
-            ..Self::default()
-        }
-    }
-}
-
-impl MetricResults {
-    fn per_second(&self, count: u64) -> Option<f64> {
-        ratio(count as f64, self.elapsed_ns as f64 / 1e9)
-    }
-}
-
 /// Full ones and resumed ones in these seconds; `None` where there was none.
-pub(crate) fn handshakes(seconds: &[Second]) -> Option<[u64; 2]> {
+fn handshakes(seconds: &[Second]) -> Option<[u64; 2]> {
     let sum = |of: fn(&Second) -> u64| seconds.iter().map(of).fold(0, u64::saturating_add);
     let both = [sum(|second| second.full), sum(|second| second.resumed)];
     (both != [0, 0]).then_some(both)
@@ -99,15 +40,28 @@ fn ratio(above: f64, below: f64) -> Option<f64> {
 }
 
 /// A zero was not measured.
-fn measured(value: Option<u64>) -> Option<f64> {
-    value.filter(|value| *value > 0).map(|value| value as f64)
+fn measured(value: u64) -> Option<f64> {
+    (value > 0).then_some(value as f64)
+}
+
+fn per_second(it: &Measurement, count: u64) -> Option<f64> {
+    ratio(count as f64, it.elapsed_ns as f64 / 1e9)
+}
+
+fn response(it: &Measurement, of: fn(&DurationSummary) -> u64) -> Option<f64> {
+    (it.response.count > 0).then(|| of(&it.response) as f64)
+}
+
+/// Resident memory that the load added to the server, in bytes.
+fn memory_added(it: &Measurement) -> f64 {
+    it.resident_bytes_loaded.saturating_sub(it.resident_bytes_before) as f64
 }
 
 struct MetricRow {
     names: [&'static str; 3],
     unit: MetricUnit,
     is_less_better: bool,
-    of: fn(&MetricResults) -> Option<f64>,
+    of: fn(&Measurement) -> Option<f64>,
 }
 
 const LESS: bool = true;
@@ -148,34 +102,34 @@ metrics! {
         |it| it.read_offs?.peak_per_s;
     /// CPU time of the server per operation, in nanoseconds.
     ServerCpu: ["server-cpu", "server CPU per {}", "CPU"], Microseconds, LESS,
-        |it| ratio(it.server_cpu_ns? as f64, it.operations as f64);
+        |it| ratio(it.server_cpu_ns as f64, it.operations as f64);
     /// How often threads of the server went to sleep, per operation.
     ServerSwitches: ["server-switches", "switches per {}", "switches"], Count, LESS,
         |it| ratio(it.server_switches? as f64, it.operations as f64);
     /// Operations per second: what succeeded.
     Rate: ["rate", "succeeded per second", "rate"], PerSecond, MORE,
-        |it| it.per_second(it.operations);
+        |it| per_second(it, it.operations);
     /// Bytes of bodies per second.
     Bandwidth: ["bandwidth", "bandwidth", "bandwidth"], MebibytesPerSecond, MORE,
-        |it| it.per_second(it.body_bytes);
+        |it| per_second(it, it.traffic.body_bytes);
     /// CPU time of the server per GiB of bodies, in nanoseconds.
     ServerCpuPerGib: ["server-cpu-per-gib", "server CPU per GiB", "CPU"], Milliseconds, LESS,
-        |it| ratio(it.server_cpu_ns? as f64, it.body_bytes as f64 / GIB);
+        |it| ratio(it.server_cpu_ns as f64, it.traffic.body_bytes as f64 / GIB);
     /// Mean response time, in nanoseconds.
     MeanResponse: ["mean-response", "mean response", "mean"], Milliseconds, LESS,
-        |it| Some(it.response_ns?[0]);
+        |it| response(it, |all| all.mean_ns);
     /// Median response time, in nanoseconds.
     P50Response: ["p50-response", "median response", "p50"], Milliseconds, LESS,
-        |it| Some(it.response_ns?[1]);
+        |it| response(it, |all| all.p50_ns);
     /// The 95th percentile of the response time, in nanoseconds.
     P95Response: ["p95-response", "p95 response", "p95"], Milliseconds, LESS,
-        |it| measured(it.p95_ns);
+        |it| measured(it.response.p95_ns);
     /// The 99th percentile of the response time, in nanoseconds.
     P99Response: ["p99-response", "p99 response", "p99"], Milliseconds, LESS,
-        |it| Some(it.response_ns?[2]);
+        |it| response(it, |all| all.p99_ns);
     /// The 99.9th percentile of the response time, in nanoseconds.
     P999Response: ["p99.9-response", "p99.9 response", "p99.9"], Milliseconds, LESS,
-        |it| Some(it.response_ns?[3]);
+        |it| response(it, |all| all.p999_ns);
     /// Bytes per second that clients in the background received.
     BackgroundBandwidth: ["background-bandwidth", "bandwidth in the background", "background"],
         MebibytesPerSecond, MORE,
@@ -187,7 +141,7 @@ metrics! {
             it.background?.elapsed_ns as f64 / 1e9);
     /// CPU time of the server to the time measured; of two CPUs in full use, 2.
     ServerBusy: ["server-busy", "server CPUs in use", "CPU"], Percent, LESS,
-        |it| ratio(it.server_cpu_ns? as f64, it.elapsed_ns as f64);
+        |it| ratio(it.server_cpu_ns as f64, it.elapsed_ns as f64);
     /// Failed transactions to attempted ones, 0 to 1.
     ErrorRate: ["error-rate", "error rate", "errors"], Percent, LESS,
         |it| ratio(it.counts.failed as f64, it.counts.attempted as f64);
@@ -196,43 +150,43 @@ metrics! {
         |it| ratio(it.goodput_per_s?, it.capacity_per_s?);
     /// Resident memory of the server per open connection, in bytes.
     ConnectionMemory: ["connection-memory", "memory per connection", "memory"], Kibibytes, LESS,
-        |it| it.connection_bytes.and_then(|(more, open)| ratio(more as f64, open as f64));
+        |it| ratio(memory_added(it), it.open_connections as f64);
     /// Transactions that were due, per second.
     AttemptedRate: ["attempted-rate", "attempted per second", "attempted"], PerSecond, MORE,
-        |it| it.per_second(it.counts.attempted);
+        |it| per_second(it, it.counts.attempted);
     /// Transactions that failed, per second.
     FailedRate: ["failed-rate", "failed per second", "failed"], PerSecond, LESS,
-        |it| it.per_second(it.counts.failed);
+        |it| per_second(it, it.counts.failed);
     /// Handshakes that resumed a session to all, 0 to 1.
     Resumed: ["resumed", "handshakes that resumed", "resumed"], Percent, MORE,
         |it| {
-            let [full, resumed] = it.handshakes?;
+            let [full, resumed] = handshakes(&it.seconds)?;
             ratio(resumed as f64, (full + resumed) as f64)
         };
     /// Full handshakes per second.
     FullHandshakes: ["full-handshakes", "full handshakes per second", "full"], PerSecond, LESS,
-        |it| it.per_second(it.handshakes?[0]);
+        |it| per_second(it, handshakes(&it.seconds)?[0]);
     /// CPU time of the client per operation, in nanoseconds.
     ClientCpu: ["client-cpu", "client CPU per {}", "CPU"], Microseconds, LESS,
-        |it| ratio(it.client_cpu_ns? as f64, it.operations as f64);
+        |it| ratio(it.client_cpu_ns as f64, it.operations as f64);
     /// Resident memory of the client at its most, in bytes.
     ClientMemory: ["client-memory", "client memory at its most", "memory"], Mebibytes, LESS,
-        |it| measured(it.client_bytes);
+        |it| measured(it.client_resident_bytes_max);
     /// From the start of the server's process to the first reply, in nanoseconds.
     StartTime: ["start-time", "start to first reply", "start"], Milliseconds, LESS,
         |it| measured(it.start_ns);
     /// Resident memory of the server before the load, in bytes.
     StartMemory: ["start-memory", "memory after the start", "memory"], Mebibytes, LESS,
-        |it| measured(it.start_bytes);
+        |it| measured(it.resident_bytes_before);
     /// Resident memory of the server per session that it stored, in bytes.
     SessionMemory: ["session-memory", "memory per session", "memory"], Bytes, LESS,
-        |it| it.session_bytes.and_then(|(more, count)| ratio(more as f64, count as f64));
+        |it| ratio(memory_added(it), it.full_handshakes as f64);
     /// How long a reload of the configuration takes, in nanoseconds.
     ReloadTime: ["reload-time", "time of a reload", "reload"], Milliseconds, LESS,
-        |it| Some(it.reload?.0 as f64);
+        |it| Some(it.reload?.took_ns as f64);
     /// Resident memory of the server at its most while it reloads, in bytes.
     ReloadMemory: ["reload-memory", "memory in a reload at its most", "reload memory"],
-        Mebibytes, LESS, |it| Some(it.reload?.1 as f64);
+        Mebibytes, LESS, |it| Some(it.reload?.resident_bytes_max as f64);
 }
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -242,9 +196,9 @@ impl Metric {
         &TABLE[self as usize]
     }
 
-    /// The metric of a run or measurement, in the unit of the record; `None` where it has no such
+    /// The metric of a load or measurement, in the unit of the record; `None` where it has no such
     /// result.
-    pub fn of(self, results: impl Into<MetricResults>) -> Option<f64> {
+    pub fn of<'m>(self, results: impl Into<Cow<'m, Measurement>>) -> Option<f64> {
         (self.row().of)(&results.into()).filter(|value| value.is_finite())
     }
 
@@ -282,12 +236,10 @@ impl Metric {
         self.row().names[2]
     }
 
-    /// In which it is shown.
     pub fn unit(self) -> MetricUnit {
         self.row().unit
     }
 
-    /// Whether a smaller value is the better one.
     pub fn is_less_better(self) -> bool {
         self.row().is_less_better
     }
@@ -330,7 +282,6 @@ impl Metric {
         }
     }
 
-    /// The same with its unit.
     pub fn amount(self, value: f64) -> String {
         let unit = self.unit().name();
         let gap = if matches!(unit, "" | "/s") { "" } else { " " };
@@ -371,7 +322,6 @@ impl MetricUnit {
         }
     }
 
-    /// That of differences.
     pub fn of_differences(self) -> &'static str {
         match self {
             Self::Percent => "points",
@@ -400,10 +350,10 @@ mod tests {
     fn handshakes_are_counted_of_seconds_that_are_known() {
         let second = |full, resumed| Second { full, resumed, ..Second::default() };
         let of = |metric: Metric, seconds: &[Second]| {
-            metric.of(MetricResults {
+            metric.of(&Measurement {
                 elapsed_ns: 2_000_000_000,
-                handshakes: handshakes(seconds),
-                ..MetricResults::default()
+                seconds: seconds.to_vec(),
+                ..Measurement::default()
             })
         };
         let seconds = [second(30, 0), second(10, 120)];

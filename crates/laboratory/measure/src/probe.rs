@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::choice::named;
 
-/// The form of this document.
 pub const FORMAT: u32 = 1;
 
 /// All addresses of one probe, and what is thought of them.
@@ -49,7 +48,6 @@ pub struct NodeReport {
     pub unknown_name: Option<UnknownNameAnswer>,
     /// A connection with a request, to its end.
     pub exchange: Option<Exchange>,
-    /// Whether a certificate is asked of clients.
     pub client_certificate: Option<ClientCertificateRequest>,
     /// Findings about tickets by the handshakes that were made, by kind.
     pub tickets: Vec<TicketReport>,
@@ -80,14 +78,11 @@ pub enum TroubleKind {
     NoStarttls,
     /// It was silent, or too slow.
     Timeout,
-    /// It closed or reset the connection.
     Closed,
     Malformed,
-    /// It refused by an alert.
     Refused,
 }
 
-/// A version, and whether it is spoken.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct VersionReport {
@@ -129,7 +124,6 @@ pub struct ClientReport {
     pub trouble: Option<Trouble>,
     pub version: String,
     pub suite: String,
-    /// The group of the key exchange.
     pub group: String,
     /// Whether the server asked for another hello first (RFC 8446, section 4.1.4): one more round
     /// trip.
@@ -142,7 +136,6 @@ pub struct ClientReport {
     pub certificate: Option<CertificateReport>,
 }
 
-/// A certificate with its chain.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateReport {
@@ -185,7 +178,6 @@ pub struct CertificateReport {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChainState {
-    /// It leads to a root that is trusted.
     Trusted,
     /// The certificate is its own issuer.
     SelfSigned,
@@ -230,7 +222,6 @@ pub struct UnknownNameAnswer {
 pub struct Exchange {
     /// The first line of the reply; empty = none.
     pub reply: String,
-    /// Bytes of application data.
     pub bytes: u64,
     /// Bytes of application data in each record, the first ones.
     pub records: Vec<u32>,
@@ -250,7 +241,6 @@ named! {
     }
 }
 
-/// Whether a certificate is asked of clients.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientCertificateRequest {
@@ -276,7 +266,6 @@ named! {
 }
 
 impl Resumes {
-    /// The version that has it.
     pub fn version(self) -> &'static str {
         match self {
             Self::Psk => "TLSv1.3",
@@ -293,7 +282,6 @@ pub struct TicketReport {
     pub count: u32,
     /// The lifetime hint of the last of them.
     pub lifetime_s: Option<u32>,
-    /// Bytes of the last of them.
     pub bytes: u32,
     /// Whether one that was used is refused; `None` = none was resumed.
     pub single_use: Option<bool>,
@@ -311,9 +299,7 @@ pub struct ResumptionReport {
     /// The node that the sessions began at: an index into the nodes.
     pub from: usize,
     pub to: usize,
-    /// How often one was offered.
     pub offered: u32,
-    /// How often it was resumed.
     pub resumed: u32,
     /// The reason why none was offered, or what broke the last attempt.
     pub trouble: Option<Trouble>,
@@ -336,7 +322,6 @@ pub struct PointVerdict {
     /// The point, by its name in the list of points.
     pub point: String,
     pub level: Level,
-    /// The addresses that it is about.
     pub nodes: Vec<String>,
     pub seen: String,
     pub why: String,
@@ -350,7 +335,6 @@ named! {
         Fault = "fault",
         /// It works, and could be better.
         Advice = "advice",
-        /// It is as it should be.
         Good = "good",
     }
 }

@@ -21,7 +21,6 @@ pub const FORMAT: u32 = 3;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadRecord {
-    /// [`FORMAT`] of the program that wrote it.
     pub format: u32,
     pub tool: Tool,
     /// The command line that repeats it, a word an entry.
@@ -31,7 +30,6 @@ pub struct LoadRecord {
     pub started: String,
     pub host: Host,
     pub target: RecordedTarget,
-    /// How it came to its end.
     pub ending: RunEnding,
     /// From the first planned instant to the end of the load, warm-up not included.
     pub elapsed_ns: u64,
@@ -42,13 +40,10 @@ pub struct LoadRecord {
     pub failures: BTreeMap<String, u64>,
     /// Handshakes that the client finished, of the warm-up too, by outcome.
     pub handshakes: Vec<HandshakeCounts>,
-    /// Bytes on the wire and bodies.
     pub traffic: TrafficBytes,
     /// How long it took, by kind.
     pub latencies: BTreeMap<Kind, Latencies>,
-    /// Second by second.
     pub seconds: Vec<Second>,
-    /// Rate by rate, where the plan has several.
     pub steps: Vec<PlanStep>,
     /// The search and its finding, if a search was asked for.
     pub capacity: Option<CapacitySearch>,
@@ -72,41 +67,33 @@ pub struct Tool {
 pub struct RecordedPlan {
     /// Our own addresses, taken in turn; none where the kernel chose.
     pub sources: Vec<IpAddr>,
-    /// The version of the PROXY header that was sent first.
     pub proxy_header: Option<ProxyVersion>,
     /// Whether each new connection of a client went to the next address, with its session.
     #[serde(default)]
     pub move_sessions: bool,
-    /// How TLS was spoken, if it was.
     pub tls: Option<RecordedTls>,
     /// The request; `None` = none, the handshake was all.
     pub request: Option<RecordedRequest>,
     pub ending: ConnectionEnding,
     pub arrival: RecordedArrival,
-    /// How the instants of open load lie.
     pub spacing: Option<Spacing>,
     /// Clients with sessions of their own.
     pub clients: u32,
-    /// The order in which free clients are taken.
     pub client_selection: ClientSelection,
     /// Requests with one session; `None` = as long as the server resumes it.
     pub requests_per_session: Option<u32>,
     /// Requests on one connection; `None` = as many as the server allows.
     pub requests_per_connection: Option<u32>,
-    /// How long a client rests between two transactions.
     pub think_time_ns: u64,
     /// Requests of each user who arrives with a session of its own to begin; `None` where requests
     /// arrive by themselves.
     pub requests_per_arrival: Option<u32>,
     /// How long transactions are begun.
     pub duration_ns: u64,
-    /// The greatest number of transactions.
     pub count_max: Option<u64>,
     /// How long transactions are begun before that.
     pub warm_up_ns: u64,
-    /// How long a transaction may take.
     pub timeout_ns: u64,
-    /// Threads that make the load.
     pub threads: u16,
     /// The CPUs that they are pinned to, in turn; none = they are not.
     pub cpus: Vec<u16>,
@@ -126,15 +113,12 @@ pub struct RecordedTls {
     pub suites: Vec<Suite>,
     /// Groups that were offered; the first had the key share.
     pub groups: Vec<Group>,
-    /// Signature schemes that were offered.
     pub signatures: Vec<Signature>,
-    /// Application protocols that were offered.
     pub alpn: Vec<String>,
     /// The name in SNI, and the one that the certificate was checked for.
     pub server_name: Option<String>,
     /// Whether a certificate was shown if the server asked.
     pub client_certificate: bool,
-    /// How the server's certificate was judged.
     pub verify: Verify,
     /// Whether TLS 1.2 tickets were asked for and used.
     pub tickets: bool,
@@ -149,7 +133,6 @@ pub struct RecordedTls {
 pub struct RecordedRequest {
     pub method: String,
     pub path: String,
-    /// Names and values of further headers.
     pub headers: Vec<(String, String)>,
     pub body_bytes: u64,
 }
@@ -163,13 +146,10 @@ pub enum RecordedArrival {
     Open(Vec<PlannedRate>),
 }
 
-/// A rate that goes evenly from one value to another.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedRate {
-    /// Transactions per second at the beginning.
     pub from_per_s: f64,
-    /// Transactions per second at the end.
     pub to_per_s: f64,
     pub length_ns: u64,
 }
@@ -178,13 +158,9 @@ pub struct PlannedRate {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// The CPU by its own name.
     pub cpu: String,
-    /// CPUs that the program may use.
     pub cpus: u32,
-    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Name and release of the kernel.
     pub kernel: String,
     /// The hypervisor that the CPU admits to, if any.
     pub hypervisor: Option<String>,
@@ -220,12 +196,11 @@ pub struct TransactionCounts {
     pub failed: u64,
 }
 
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandshakeCounts {
     pub kind: Kind,
     pub version: String,
-    /// The suite by its standard name.
     pub suite: String,
     /// The group of the key exchange; none where no keys were exchanged.
     pub group: Option<String>,
@@ -239,7 +214,6 @@ pub struct HandshakeCounts {
     pub count: u64,
 }
 
-/// Bytes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficBytes {
@@ -271,7 +245,6 @@ pub struct Second {
     pub attempted: u64,
     pub succeeded: u64,
     pub failed: u64,
-    /// Handshakes that resumed a session.
     pub resumed: u64,
     pub full: u64,
     /// Mean response time of those that succeeded; 0 if none did.
@@ -279,11 +252,9 @@ pub struct Second {
     pub median_ns: u64,
     pub p99_ns: u64,
     pub max_ns: u64,
-    /// Open connections at its end.
     pub open: u64,
 }
 
-/// The result of a load in the background.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackgroundResult {
@@ -294,7 +265,6 @@ pub struct BackgroundResult {
     pub elapsed_ns: u64,
 }
 
-/// A part of the plan with one rate.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanStep {
@@ -329,13 +299,10 @@ pub struct ClientUsage {
     pub threads: Vec<LoadThread>,
 }
 
-/// A thread that makes load.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadThread {
-    /// The CPU that it was pinned to.
     pub cpu: Option<u16>,
-    /// CPU time that it used.
     pub cpu_ns: u64,
     /// How long after its planned instant each transaction began.
     pub lag: Histogram,
@@ -389,8 +356,6 @@ impl RecordedArrival {
 }
 
 impl LoadRecord {
-    /// Reads a document.
-    ///
     /// # Errors
     /// [`LoadRecordFault`].
     pub fn parse(text: &str) -> Result<Self, LoadRecordFault> {

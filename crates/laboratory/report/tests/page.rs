@@ -56,7 +56,7 @@ fn the_page_has_the_record_s_numbers() {
     assert_eq!(value(&page, "r1-succeeded"), totals.succeeded as f64);
     assert_eq!(value(&page, "r1-failed"), totals.failed as f64);
     assert_eq!(value(&page, "r1-rate"), totals.succeeded as f64 / 120.0);
-    assert_eq!(value(&page, "r1-mean-response"), record.total_latency().mean_ns());
+    assert_eq!(value(&page, "r1-mean-response"), record.total_latency().mean_ns().trunc());
     let resumed = record.handshakes_of(Kind::SessionId);
     let full = record.handshakes_of(Kind::Full);
     assert_eq!(value(&page, "r1-handshakes-session-id"), resumed as f64);

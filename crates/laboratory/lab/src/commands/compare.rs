@@ -11,8 +11,8 @@ use report::ReportDocument;
 use super::report::{Sinks, write_all};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::pages::{Records, check_page, ended, open_all};
-use crate::usage::UsageError;
+use crate::fault::LabFault;
+use crate::pages::{Records, check_page, listed, open_all};
 
 /// Compare what changed from one record to another
 ///
@@ -38,19 +38,19 @@ pub(super) struct CompareArguments {
 }
 
 /// Makes what was asked for.
-pub(super) fn run(arguments: CompareArguments, console: Console) -> Result<Exit, UsageError> {
+pub(super) fn run(arguments: CompareArguments, console: Console) -> Result<Exit, LabFault> {
     check_records(&arguments)?;
     let records = open_all(&arguments.records, console);
     if records.len() < 2 {
-        return Ok(Exit::Usage);
+        return Err(LabFault::reported(Exit::Usage));
     }
     let sinks = Sinks { output: arguments.output, svg: arguments.svg, csv: None };
     // Of the figures of loads, the one that compares them.
-    let written = write_all(&sinks, &compared(&records)?, "compar", console);
-    Ok(ended(written, console))
+    write_all(&sinks, &compared(&records)?, "compar", console)?;
+    Ok(Exit::Success)
 }
 
-fn check_records(arguments: &CompareArguments) -> Result<(), UsageError> {
+fn check_records(arguments: &CompareArguments) -> Result<(), LabFault> {
     let records = &arguments.records;
     let message = match records.len() {
         0 => "no record is named".to_owned(),
@@ -58,28 +58,28 @@ fn check_records(arguments: &CompareArguments) -> Result<(), UsageError> {
         2 => return check_page(arguments.output.as_deref(), records),
         many => format!("{many} records are named"),
     };
-    Err(UsageError::new(
+    Err(LabFault::new(
         message,
         "name two: what was, and what it is compared with; more of them side by side: \
          lariat-lab report RECORD…",
     ))
 }
 
-fn compared(records: &Records) -> Result<ReportDocument, UsageError> {
+fn compared(records: &Records) -> Result<ReportDocument, LabFault> {
     match records {
-        Records::Loads(named) => Ok(report::load::document(&named.list())),
-        Records::Experiments(named) => experiments(&named.list()),
-        Records::Mixed(..) => Err(UsageError::new(
+        Records::Loads(named) => Ok(report::load::document(&listed(named))),
+        Records::Experiments(named) => experiments(&listed(named)),
+        Records::Mixed(..) => Err(LabFault::new(
             "one record is of a load, the other of an experiment",
             "compare two of a kind: they have no metric in common",
         )),
     }
 }
 
-fn experiments(records: &[(&str, &Experiment)]) -> Result<ReportDocument, UsageError> {
+fn experiments(records: &[(&str, &Experiment)]) -> Result<ReportDocument, LabFault> {
     let (a, b) = (records[0], records[1]);
     if report::experiment::configurations_in_common(a.1, b.1) == 0 {
-        return Err(UsageError::new(
+        return Err(LabFault::new(
             "the two experiments have no configuration in common that was measured in both",
             "run the same scenarios with the same targets: the first line of a record has its \
              `command`",

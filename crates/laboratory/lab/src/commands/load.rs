@@ -21,15 +21,15 @@ use options::flags::overlaid;
 use options::{Problem, Report};
 use wire::address::{Address, Endpoint};
 
-use crate::console::{Console, print, stdout_colour};
+use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
+use crate::fault::LabFault;
 use crate::host;
 use crate::interrupt::Interrupt;
 use crate::load::destination::{Destination, RecordDate};
 use crate::load::live::LiveLine;
 use crate::load::{PlanFile, read, resolve};
 use crate::run::measurement::failure::Cancel;
-use crate::usage::UsageError;
 
 /// Load a TLS server, and count what succeeded and how long it took
 ///
@@ -81,20 +81,17 @@ pub(super) fn completed(command: clap::Command) -> clap::Command {
     command.mut_arg("url", |url| url.hide(true)).mut_arg("quiet", |quiet| quiet.short('q'))
 }
 
-/// Makes a load, and reports its result.
-pub(super) fn run(arguments: LoadArguments, console: Console) -> Result<Exit, UsageError> {
+pub(super) fn run(arguments: LoadArguments, console: Console) -> Result<Exit, LabFault> {
     let (plan, url) = (arguments.plan, arguments.url);
     let mut flags = arguments.flags.typed;
     flags.extend(url.map(|url| ("url", url)));
     if plan.is_none() && flags.is_empty() {
-        return Err(UsageError::new(
+        return Err(LabFault::new(
             "there is neither a URL nor a plan",
             "for example: lariat-lab load https://127.0.0.1:8443/",
         ));
     }
-    let prepared = prepare(plan.as_deref(), &flags, console);
-    let ended = prepared.and_then(|prepared| carry_out(prepared, console));
-    Ok(ended.unwrap_or_else(|exit| exit))
+    carry_out(prepare(plan.as_deref(), &flags, console)?, console)
 }
 
 /// Printed at the first signal.
@@ -123,17 +120,16 @@ fn prepare(
     plan: Option<&Path>,
     flags: &[(&'static str, String)],
     console: Console,
-) -> Result<Prepared, Exit> {
+) -> Result<Prepared, LabFault> {
     let file = plan.map(PlanFile::open).transpose();
     let file = file.map_err(|reason| {
-        console.error(format_args!("the plan cannot be had: {reason}"));
-        console.hint("--plan names a TOML file; `lariat-lab load --help` describes it");
-        Exit::Usage
+        let hint = "--plan names a TOML file; `lariat-lab load --help` describes it";
+        LabFault::new(format_args!("the plan cannot be had: {reason}"), hint)
     })?;
     let place = file.as_ref().map(|file| (&*file.path, &*file.text));
     let refuse = |report: Report<'_>| {
         console.tell(report.into_complaints(), place);
-        Exit::Usage
+        LabFault::reported(Exit::Usage)
     };
     let report = Report::new(place);
     let typed = flags.iter().map(|(name, text)| (*name, text.as_str()));
@@ -161,10 +157,7 @@ fn prepare(
         }
     }
     let started = RecordDate::of(start_at.unwrap_or(now));
-    let destination = Destination::open(written.run.record.given(), started).map_err(|fault| {
-        fault.report("record", console);
-        Exit::Usage
-    })?;
+    let destination = Destination::open("record", written.run.record.given(), started)?;
     let (source, quiet) = (written.target.source, written.run.quiet.is_on());
     let (search, planned) = (draft.search, draft.planned);
     let addresses = resolved(&draft, console)?;
@@ -187,8 +180,7 @@ fn prepare(
     })
 }
 
-/// The addresses of all endpoints.
-fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<Vec<Address>, Exit> {
+fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<Vec<Address>, LabFault> {
     let one = |endpoint: &Endpoint| match resolve(endpoint) {
         Ok(resolved) => {
             if let Some(other) = resolved.others.first() {
@@ -199,25 +191,16 @@ fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<Vec<Address>, Ex
             Ok(resolved.address)
         }
         Err(reason) => {
-            console.fail(
-                format_args!("{endpoint} cannot be resolved: {reason}"),
-                "--connect ADDRESS:PORT goes there without asking for the name",
-            );
-            Err(Exit::Address)
+            let message = format!("{endpoint} cannot be resolved: {reason}");
+            let hint = "--connect ADDRESS:PORT goes there without asking for the name";
+            Err(LabFault::new(message, hint).with(Exit::Address))
         }
     };
     draft.endpoints.iter().map(one).collect()
 }
 
-fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, Exit> {
-    let failed = |error: std::io::Error| {
-        console.fail(
-            format_args!("the kernel refused: {error}"),
-            "look at the limits of this process (`ulimit -a`)",
-        );
-        Exit::Failed
-    };
-    let interrupt = Interrupt::new(console, ENDING).map_err(failed)?;
+fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, LabFault> {
+    let interrupt = Interrupt::new(console, ENDING)?;
     // Without it, few clients fit; the others fail with a reason of their own.
     let _ = sys::limit::raise_open_files();
     let watch = Watch {
@@ -266,21 +249,21 @@ struct Watch {
 
 impl Watch {
     /// Waits for the moment of the beginning; a signal ends that.
-    fn wait_until(&self, at: SystemTime) -> Result<(), Exit> {
+    fn wait_until(&self, at: SystemTime) -> Result<(), LabFault> {
         if !self.quiet {
             let at = RecordDate::of(at);
             self.console.say(format_args!("Waiting until {at}."));
         }
         while let Ok(left) = at.duration_since(SystemTime::now()) {
             if self.interrupt.is_requested() {
-                return Err(Exit::Failed);
+                return Err(LabFault::reported(Exit::Failed));
             }
             thread::sleep(left.min(WAIT_STEP));
         }
         Ok(())
     }
 
-    fn one(&self, plan: &LoadPlan, planned: Option<Duration>) -> Result<LoadOutcome, Exit> {
+    fn one(&self, plan: &LoadPlan, planned: Option<Duration>) -> Result<LoadOutcome, LabFault> {
         if !self.quiet {
             self.console.say(self.line.header(plan));
         }
@@ -292,7 +275,7 @@ impl Watch {
         &self,
         plan: &LoadPlan,
         search: Search,
-    ) -> Result<(LoadOutcome, CapacitySearch), Exit> {
+    ) -> Result<(LoadOutcome, CapacitySearch), LabFault> {
         if !self.quiet {
             let Search { limit, step, .. } = search;
             let step = Nanoseconds(step.as_nanos() as f64);
@@ -312,31 +295,13 @@ impl Watch {
         Ok(finder.finish())
     }
 
-    fn begin(&self, plan: LoadPlan) -> Result<Run, Exit> {
-        let run = run::start(plan).map_err(|fault| self.refused(&fault))?;
+    fn begin(&self, plan: LoadPlan) -> Result<Run, LabFault> {
+        let run = run::start(plan).map_err(|fault| refused(&fault))?;
         self.interrupt.watch(run.stopper());
         Ok(run)
     }
 
-    fn refused(&self, fault: &LoadStartFault) -> Exit {
-        self.console.error(fault);
-        match fault {
-            LoadStartFault::Tls(_) => {
-                self.console.hint("look at the files and names that the plan names");
-                Exit::Usage
-            }
-            LoadStartFault::Source(..) => {
-                self.console.hint("`ip address` lists the addresses of this host");
-                Exit::Address
-            }
-            LoadStartFault::Kernel(_) => {
-                self.console.hint("look at the limits of this process (`ulimit -a`)");
-                Exit::Failed
-            }
-        }
-    }
-
-    fn follow(&self, mut run: Run, planned: Option<Duration>) -> Result<LoadOutcome, Exit> {
+    fn follow(&self, mut run: Run, planned: Option<Duration>) -> Result<LoadOutcome, LabFault> {
         let none = BTreeMap::new();
         while let Some(progress) = run.next_second() {
             if self.quiet {
@@ -357,51 +322,49 @@ impl Watch {
             self.console.say(line);
         }
         run.finish().map_err(|error| {
-            self.console.fail(
-                format_args!("a thread of the load ended early: {error}"),
-                "--cpus none, if it is about a CPU; else `ulimit -a`",
-            );
-            Exit::Failed
+            let message = format!("a thread of the load ended early: {error}");
+            LabFault::failed(message, "--cpus none, if it is about a CPU; else `ulimit -a`")
         })
     }
 }
 
-const SUMMARY_WIDTH: usize = 80;
+fn refused(fault: &LoadStartFault) -> LabFault {
+    let (hint, exit) = match fault {
+        LoadStartFault::Tls(_) => ("look at the files and names that the plan names", Exit::Usage),
+        LoadStartFault::Source(..) => {
+            ("`ip address` lists the addresses of this host", Exit::Address)
+        }
+        LoadStartFault::Kernel(_) => {
+            ("look at the limits of this process (`ulimit -a`)", Exit::Failed)
+        }
+    };
+    LabFault::new(fault, hint).with(exit)
+}
 
 fn hand_over(
     record: &LoadRecord,
     destination: Destination,
     console: Console,
-) -> Result<Exit, Exit> {
+) -> Result<Exit, LabFault> {
     let takes_output = destination.is_output();
     let written = destination.write(&record.to_json());
     let report = report::load::document(&[("", record)]);
-    let summary = |colour| report.text(SUMMARY_WIDTH, colour);
+    let summary = |colour| report.text(WIDTH, colour);
     let told = if takes_output {
         console.say(summary(console.colour()));
         Exit::Success
     } else {
         print(summary(stdout_colour()))
     };
-    match written {
-        Ok(path) => tell_written(path, console),
-        Err(fault) => {
-            fault.report("record", console);
-            return Err(Exit::Failed);
-        }
-    }
-    match told {
-        Exit::Success => Ok(exit_of(record)),
-        failed => Err(failed),
-    }
-}
-
-fn tell_written(path: Option<PathBuf>, console: Console) {
-    if let Some(path) = path {
+    if let Some(path) = written? {
         let path = path.display();
         console.say(format_args!("The record is {path}; a page of it makes"));
         console.say(format_args!("  lariat-lab report {path} -o page.html"));
     }
+    Ok(match told {
+        Exit::Success => exit_of(record),
+        failed => failed,
+    })
 }
 
 /// Failures are a measurement, unless there is nothing else.

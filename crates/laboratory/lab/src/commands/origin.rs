@@ -1,7 +1,7 @@
 //! `lariat-lab origin`: its arguments and messages.
 
 use std::ffi::OsString;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use wire::address::{Address, UnixName};
 use super::values::{CpuList, SOME_TIME, cpu_list, time, value};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::origin::{BoundOrigin, OriginFault, OriginOptions, Totals, url};
-use crate::usage::UsageError;
+use crate::fault::LabFault;
+use crate::origin::{BoundOrigin, OriginOptions, Totals, url};
 
 /// Serve objects of any size, as plain HTTP
 ///
@@ -51,26 +51,11 @@ const LISTEN_DEFAULT: &str = "127.0.0.1:8000";
 /// More threads than this are a slip.
 const THREADS_MAX: i64 = 1024;
 
-pub(super) fn run(arguments: OriginArguments, console: Console) -> Result<Exit, UsageError> {
-    let is_quiet = arguments.quiet;
-    let served = serve(options(arguments)?, is_quiet, console);
-    Ok(served.map_or_else(
-        |fault| {
-            console.fail(&fault, remedy(&fault));
-            match fault {
-                OriginFault::Listen { .. } => Exit::Address,
-                OriginFault::Cpu { .. } => Exit::Usage,
-                OriginFault::Kernel(_) => Exit::Failed,
-            }
-        },
-        |()| Exit::Success,
-    ))
-}
-
-fn serve(options: OriginOptions, quiet: bool, console: Console) -> Result<(), OriginFault> {
-    let origin = BoundOrigin::open(options)?;
+pub(super) fn run(arguments: OriginArguments, console: Console) -> Result<Exit, LabFault> {
+    let quiet = arguments.quiet;
+    let origin = BoundOrigin::open(options(arguments)?)?;
     if !quiet {
-        for address in origin.addresses() {
+        for address in &origin.addresses {
             console.say(format_args!("listening on {}", url(address)));
         }
     }
@@ -78,7 +63,7 @@ fn serve(options: OriginOptions, quiet: bool, console: Console) -> Result<(), Or
     if !quiet {
         console.say(summary(&totals));
     }
-    Ok(())
+    Ok(Exit::Success)
 }
 
 fn summary(totals: &Totals) -> String {
@@ -88,21 +73,6 @@ fn summary(totals: &Totals) -> String {
         RoundedCount(totals.connections as f64),
         ByteCount(totals.sent_bytes),
     )
-}
-
-fn remedy(fault: &OriginFault) -> &'static str {
-    match fault {
-        OriginFault::Listen { error, .. } => match error.kind() {
-            ErrorKind::AddrInUse => {
-                "another program has it (`ss -ltnp` says which); port 0 takes a free one"
-            }
-            ErrorKind::PermissionDenied => "ports below 1024 and other users' folders need root",
-            ErrorKind::AddrNotAvailable => "the address must be one of this host (`ip address`)",
-            _ => "--listen takes ADDRESS:PORT, --unix a path in a folder that is there",
-        },
-        OriginFault::Cpu { .. } => "--cpus takes CPUs that this process may use, or none",
-        OriginFault::Kernel(_) => "look at the limits of this process (`ulimit -a`)",
-    }
 }
 
 /// Called by the first worker that can accept no connection.
@@ -115,7 +85,7 @@ fn warn(error: &io::Error) {
     });
 }
 
-fn options(arguments: OriginArguments) -> Result<OriginOptions, UsageError> {
+fn options(arguments: OriginArguments) -> Result<OriginOptions, LabFault> {
     let mut listen = arguments.listen;
     listen.extend(arguments.unix);
     if listen.is_empty() {
@@ -125,7 +95,7 @@ fn options(arguments: OriginArguments) -> Result<OriginOptions, UsageError> {
     let allowed = allowed_cpus();
     if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
         let message = format!("--cpus: this process may not use CPU {cpu}");
-        return Err(UsageError::new(message, format!("it may use {allowed:?}")));
+        return Err(LabFault::new(message, format!("it may use {allowed:?}")));
     }
     let usual = if cpus.is_empty() { allowed.len() } else { cpus.len() };
     Ok(OriginOptions {
@@ -197,16 +167,5 @@ mod tests {
         let last = allowed_cpus().pop().unwrap();
         let pinned = parsed(&format!("--cpus {last}")).unwrap();
         assert_eq!((pinned.threads, pinned.cpus), (1, vec![last]));
-    }
-
-    #[test]
-    fn slips_have_remedies() {
-        let fault = |line: &str| parsed(line).unwrap_err();
-        assert!(fault("--listen 8000").contains("has no port"));
-        assert!(fault("--threads 0").contains("0 is not in 1..=1024"));
-        assert!(fault("--cpus 3-1").contains("not CPUs or none"));
-        assert!(fault("--idle-timeout 60").contains("not a time with its unit"));
-        assert!(fault("--idle-timeout 0s").contains("not a time"));
-        assert!(fault("--cpus 1023").contains("may not use CPU 1023"));
     }
 }

@@ -23,11 +23,11 @@ use wire::text::line;
 
 use super::values::{ProbeOutput, choice, time, value};
 
-use crate::console::{Console, print, stdout_colour};
+use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
+use crate::fault::LabFault;
 use crate::load::{PlanFile, ResolvedAddress, read, resolve};
-use crate::pages::{check_page, ended, write_page};
-use crate::usage::UsageError;
+use crate::pages::{check_page, write_page};
 
 /// Find out how TLS endpoints are configured, and what to change
 ///
@@ -108,7 +108,7 @@ impl ProbeConduct {
     }
 
     /// The roots that are named, or those of the system.
-    pub(super) fn roots(&self) -> Result<Option<Vec<u8>>, UsageError> {
+    pub(super) fn roots(&self) -> Result<Option<Vec<u8>>, LabFault> {
         let Some(path) = &self.ca else {
             let mut places = SYSTEM_ROOTS.iter().map(Path::new);
             return Ok(places.find_map(|path| read(path).ok()));
@@ -116,14 +116,11 @@ impl ProbeConduct {
         let pem = file("ca", path)?;
         if TrustedRoots::read(&pem).is_none() {
             let text = format!("{} holds no certificate", path.display());
-            return Err(UsageError::new(text, "--ca names a file of PEM with the roots"));
+            return Err(LabFault::new(text, "--ca names a file of PEM with the roots"));
         }
         Ok(Some(pem))
     }
 }
-
-/// Characters in a line of text.
-const WIDTH: usize = 80;
 
 /// Every pair of addresses is tried: eight have 56 pairs.
 const ADDRESSES_MAX: usize = 8;
@@ -131,29 +128,24 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(10);
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 const MAX_TIME_MAX: Duration = Duration::from_secs(3600);
 
-/// Where Debian, Alpine and Arch, and where Fedora and SUSE keep the system's roots.
+/// Places of the system's roots: in Debian, Alpine and Arch, and in Fedora and SUSE.
 const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
 ];
 
-pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, UsageError> {
+pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, LabFault> {
     if arguments.facts {
         return Ok(print(facts_listed()));
     }
     if arguments.hosts.is_empty() {
         let hint = "for example: lariat-lab probe www.example.com:443";
-        return Err(UsageError::new("no host is named", hint));
+        return Err(LabFault::new("no host is named", hint));
     }
     check_page(arguments.output.output.as_deref(), &[])?;
-    let expectations = match &arguments.expect {
-        None => None,
-        Some(path) => match expectations(path, console)? {
-            None => return Ok(Exit::Usage),
-            some => some,
-        },
-    };
+    let expected = arguments.expect.as_deref().map(|path| expectations(path, console));
+    let expectations = expected.transpose()?;
     let output = arguments.output.clone();
     let options = options(arguments)?;
     if options.addresses.is_empty() {
@@ -168,7 +160,7 @@ pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, U
         }
     });
     let document = || report::probe::document(&report);
-    let given = give(&output, document, || json_line(&report), console);
+    let given = give(&output, document, || json_line(&report), console)?;
     Ok(match expectations.map(|all| all.unmet(&report)) {
         Some(unmet) if !unmet.is_empty() => tell_unmet(&unmet, console),
         _ => given,
@@ -181,12 +173,15 @@ pub(super) fn give(
     document: impl FnOnce() -> ReportDocument,
     json: impl FnOnce() -> String,
     console: Console,
-) -> Exit {
-    match &output.output {
-        Some(page) => ended(write_page(page, &document().html(), console), console),
+) -> Result<Exit, LabFault> {
+    Ok(match &output.output {
+        Some(page) => {
+            write_page(page, &document().html(), console)?;
+            Exit::Success
+        }
         None if output.json => print(json()),
         None => print(document().text(WIDTH, stdout_colour())),
-    }
+    })
 }
 
 /// A report on a line. What servers wrote is escaped where a terminal would obey it.
@@ -205,25 +200,23 @@ fn facts_listed() -> String {
     facts.chain([between]).chain(points).collect()
 }
 
-/// `None` = something is wrong with the file, which has been said.
-fn expectations(path: &Path, console: Console) -> Result<Option<Expectations>, UsageError> {
+fn expectations(path: &Path, console: Console) -> Result<Expectations, LabFault> {
     let hint = "--expect names a TOML file; `lariat-lab probe --facts` lists what it may say";
-    let file = PlanFile::open(path).map_err(|text| UsageError::new(text, hint))?;
+    let file = PlanFile::open(path).map_err(|text| LabFault::new(text, hint))?;
     let source = (file.path.as_str(), file.text.as_str());
     let report = Report::new(Some(source));
     let read = Expectations::read(&file.text, &report);
-    console_tell(report, source, console);
-    if read.as_ref().is_some_and(Expectations::is_empty) {
-        // What a script has emptied by mistake must not pass.
-        return Err(UsageError::new(format!("{} expects nothing", file.path), hint));
-    }
-    Ok(read)
-}
-
-fn console_tell(report: Report<'_>, file: (&str, &str), console: Console) {
     let complaints = report.into_complaints();
     if !complaints.is_empty() {
-        console.tell(complaints, Some(file));
+        console.tell(complaints, Some(source));
+    }
+    match read {
+        // What a script has emptied by mistake must not pass.
+        Some(read) if read.is_empty() => {
+            Err(LabFault::new(format_args!("{} expects nothing", file.path), hint))
+        }
+        Some(read) => Ok(read),
+        None => Err(LabFault::reported(Exit::Usage)),
     }
 }
 
@@ -238,7 +231,7 @@ fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
 }
 
 /// Reads flags and files, and looks up names.
-fn options(arguments: ProbeArguments) -> Result<ProbeOptions, UsageError> {
+fn options(arguments: ProbeArguments) -> Result<ProbeOptions, LabFault> {
     let hosts = arguments.hosts;
     let endpoints = hosts.iter().map(|host| endpoint(host));
     let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
@@ -248,7 +241,7 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, UsageError> {
         (arguments.connect, Vec::new())
     };
     if addresses.len() > ADDRESSES_MAX {
-        return Err(UsageError::new(
+        return Err(LabFault::new(
             format!("{} addresses are more than {ADDRESSES_MAX}", addresses.len()),
             "name some of them by --connect",
         ));
@@ -291,7 +284,7 @@ pub(super) fn now_s() -> u64 {
 }
 
 /// `HOST`, `HOST:PORT`, `[V6]:PORT`, a bare IPv6 address; or the URL of a page there.
-pub(super) fn endpoint(text: &str) -> Result<Endpoint, UsageError> {
+pub(super) fn endpoint(text: &str) -> Result<Endpoint, LabFault> {
     let of_url = text.strip_prefix("https://");
     let text = of_url.map_or(text, |url| url.split('/').next().unwrap_or_default());
     let host = text.split('%').next().unwrap_or_default();
@@ -307,14 +300,14 @@ pub(super) fn endpoint(text: &str) -> Result<Endpoint, UsageError> {
     let shown = text.escape_debug();
     match parsed {
         Ok(Zoned(Endpoint::Address(Address::Unix(_)))) => {
-            Err(UsageError::new(format!("`{shown}` is a Unix socket"), hint))
+            Err(LabFault::new(format!("`{shown}` is a Unix socket"), hint))
         }
         Ok(Zoned(Endpoint::Service { .. })) => {
             let message = format!("`{shown}` stands for several servers");
-            Err(UsageError::new(message, hint))
+            Err(LabFault::new(message, hint))
         }
         Ok(Zoned(endpoint)) => Ok(endpoint),
-        Err(error) => Err(UsageError::new(format!("`{shown}` {error}"), hint)),
+        Err(error) => Err(LabFault::new(format!("`{shown}` {error}"), hint)),
     }
 }
 
@@ -382,12 +375,12 @@ fn request_path(text: &str) -> Option<OrNone<String>> {
     }
 }
 
-fn file(flag: &str, path: &Path) -> Result<Vec<u8>, UsageError> {
+fn file(flag: &str, path: &Path) -> Result<Vec<u8>, LabFault> {
     let hint = format!("--{flag} names a file of PEM that we may read");
-    read(path).map_err(|text| UsageError::new(text, hint))
+    read(path).map_err(|text| LabFault::new(text, hint))
 }
 
-fn client_certificate(path: &Path) -> Result<OwnCertificate, UsageError> {
+fn client_certificate(path: &Path) -> Result<OwnCertificate, LabFault> {
     let pem = file("client-certificate", path)?;
     Ok(OwnCertificate { chain_pem: pem.clone(), key_pem: pem })
 }

@@ -8,18 +8,16 @@ use std::time::SystemTime;
 use clap::{Args, ValueHint};
 use load::options::value::OrNone;
 use measure::merge::merged;
-use measure::record::LoadRecord;
 use report::ReportDocument;
-use report::experiment::{CardRefusal, CardSubject};
+use report::experiment::CardSubject;
 
-use crate::console::{Console, print, stdout_colour};
+use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
+use crate::fault::LabFault;
 use crate::load::destination::{Destination, RecordDate};
 use crate::pages::{
-    NamedRecords, Records, WriteFault, check_card, check_page, ended, open_all, tame, write_files,
-    write_page,
+    Records, check_card, check_page, listed, open_all, tame, write_files, write_page,
 };
-use crate::usage::UsageError;
 
 /// Make tables, figures and a page from records of loads or experiments
 ///
@@ -81,61 +79,38 @@ pub(super) struct Sinks {
     pub(super) csv: Option<PathBuf>,
 }
 
-/// Characters in a line of tables.
-const WIDTH: usize = 80;
-
 /// Makes what was asked for.
-pub(super) fn run(arguments: ReportArguments, console: Console) -> Result<Exit, UsageError> {
+pub(super) fn run(arguments: ReportArguments, console: Console) -> Result<Exit, LabFault> {
     check(&arguments)?;
     let paths = &arguments.records;
-    let records = of_one_kind(open_all(paths, console))?;
+    let mut records = of_one_kind(open_all(paths, console))?;
     if records.len() == 0 {
-        return Ok(Exit::Usage);
+        return Err(LabFault::reported(Exit::Usage));
     }
-    let records = match (records, &arguments.merge) {
-        (records, None) => records,
-        (Records::Experiments(_) | Records::Mixed(..), Some(_)) => {
-            return Err(UsageError::new(
-                "--merge is of loads, and these records are of experiments",
-                "leave it out: experiments are reported side by side",
-            ));
-        }
-        (Records::Loads(named), Some(_)) if named.records.len() < paths.len() => {
-            return Ok(Exit::Partial);
-        }
-        (Records::Loads(named), Some(path)) => match merge(&named, path, console)? {
-            Ok(sum) => Records::Loads(sum),
-            Err(exit) => return Ok(exit),
-        },
-    };
+    if let Some(path) = &arguments.merge {
+        records = merge(&records, paths.len(), path)?;
+    }
     if let Some(path) = &arguments.card {
-        return card(&records, &arguments, path, console);
+        write_page(path, &card(&records, &arguments)?, console)?;
+        return Ok(Exit::Success);
     }
     let report = match &records {
-        Records::Loads(named) => report::load::document(&named.list()),
-        Records::Experiments(named) => report::experiment::document(&named.list()),
+        Records::Loads(named) => report::load::document(&listed(named)),
+        Records::Experiments(named) => report::experiment::document(&listed(named)),
         Records::Mixed(..) => ReportDocument::default(),
     };
+    write_all(&arguments.sinks, &report, "", console)?;
     let is_whole = records.len() == paths.len() || arguments.merge.is_some();
-    let written = write_all(&arguments.sinks, &report, "", console);
-    Ok(match ended(written, console) {
-        Exit::Success if !is_whole => Exit::Partial,
-        exit => exit,
-    })
+    Ok(if is_whole { Exit::Success } else { Exit::Partial })
 }
 
 /// One claim as a picture, or why there is none.
-fn card(
-    records: &Records,
-    arguments: &ReportArguments,
-    path: &Path,
-    console: Console,
-) -> Result<Exit, UsageError> {
+fn card(records: &Records, arguments: &ReportArguments) -> Result<String, LabFault> {
     let experiment = match records {
-        Records::Experiments(named) if named.records.len() == 1 => &named.records[0],
+        Records::Experiments(named) if named.len() == 1 => &named[0].1,
         _ => {
             let hint = "`lariat-lab run` writes such a record";
-            return Err(UsageError::new("--card is of one experiment", hint));
+            return Err(LabFault::new("--card is of one experiment", hint));
         }
     };
     let subject = CardSubject {
@@ -143,43 +118,43 @@ fn card(
         context: arguments.context.as_deref(),
     };
     // Names in a refusal are the record's.
-    let refused = |refusal: CardRefusal| {
+    report::experiment::card(experiment, subject).map_err(|refusal| {
         let [seen, hint] = [refusal.seen, refusal.hint].map(|text| tame(&text));
-        UsageError::new(format!("no card: {seen}"), hint)
-    };
-    let svg = report::experiment::card(experiment, subject).map_err(refused)?;
-    Ok(ended(write_page(path, &svg, console), console))
+        LabFault::new(format_args!("no card: {seen}"), hint)
+    })
 }
 
-/// The sum of records, which is written; or how the program ends.
-fn merge(
-    named: &NamedRecords<LoadRecord>,
-    path: &Path,
-    console: Console,
-) -> Result<Result<NamedRecords<LoadRecord>, Exit>, UsageError> {
-    let parts: Vec<_> = named.records.iter().collect();
+/// The sum of all records, which is written.
+fn merge(records: &Records, count: usize, path: &Path) -> Result<Records, LabFault> {
+    let Records::Loads(named) = records else {
+        return Err(LabFault::new(
+            "--merge is of loads, and these records are of experiments",
+            "leave it out: experiments are reported side by side",
+        ));
+    };
+    if named.len() < count {
+        return Err(LabFault::reported(Exit::Partial));
+    }
+    let parts: Vec<_> = named.iter().map(|(_, record)| record).collect();
     let sum = merged(&parts).map_err(|fault| {
         let hint = "begin the same load on all hosts with --start-at, and name all their records";
         // It may repeat words of the records.
         let fault = tame(&fault.to_string());
-        UsageError::new(format!("these records are not of one load: {fault}"), hint)
+        LabFault::new(format_args!("these records are not of one load: {fault}"), hint)
     })?;
     let target = OrNone::This(path.to_owned());
     let now = RecordDate::of(SystemTime::now());
-    let written =
-        Destination::open(Some(&target), now).and_then(|place| place.write(&sum.to_json()));
-    if let Err(fault) = written {
-        fault.report("merge", console);
-        return Ok(Err(Exit::Failed));
-    }
-    Ok(Ok(NamedRecords { names: vec!["sum".to_owned()], records: vec![sum] }))
+    let place = Destination::open("merge", Some(&target), now);
+    let written = place.and_then(|place| place.write(&sum.to_json()));
+    written.map_err(|fault| fault.with(Exit::Failed))?;
+    Ok(Records::Loads(vec![("sum".to_owned(), sum)]))
 }
 
 /// Refuses what cannot be meant, before anything is read.
-fn check(arguments: &ReportArguments) -> Result<(), UsageError> {
+fn check(arguments: &ReportArguments) -> Result<(), LabFault> {
     let records = &arguments.records;
     if records.is_empty() {
-        return Err(UsageError::new(
+        return Err(LabFault::new(
             "no record is named",
             "`lariat-lab load` and `lariat-lab run` write one each; then: lariat-lab report RECORD",
         ));
@@ -189,9 +164,9 @@ fn check(arguments: &ReportArguments) -> Result<(), UsageError> {
 }
 
 /// Refuses records of two kinds.
-fn of_one_kind(records: Records) -> Result<Records, UsageError> {
+fn of_one_kind(records: Records) -> Result<Records, LabFault> {
     match records {
-        Records::Mixed(loads, experiments) => Err(UsageError::new(
+        Records::Mixed(loads, experiments) => Err(LabFault::new(
             format!("{loads} of these records are of loads and {experiments} of experiments"),
             "report each kind by itself: they have no metric in common",
         )),
@@ -205,7 +180,7 @@ pub(super) fn write_all(
     report: &ReportDocument,
     figures: &str,
     console: Console,
-) -> Result<(), WriteFault> {
+) -> Result<(), LabFault> {
     if let Some(directory) = &sinks.svg {
         let mut all = report.figures();
         all.retain(|(name, _)| name.starts_with(figures));
@@ -225,17 +200,16 @@ pub(super) fn write_all(
 
 #[cfg(test)]
 mod tests {
+    use measure::record::LoadRecord;
+
     use super::*;
     use crate::commands::values::parsed;
 
     #[test]
     fn records_do_not_speak_to_the_terminal() {
         let started = |text: &str| LoadRecord { started: text.to_owned(), ..LoadRecord::default() };
-        let named = NamedRecords {
-            names: Vec::new(),
-            records: vec![started("\u{1b}[2J"), started("later")],
-        };
-        let merged = merge(&named, Path::new("sum.json"), Console::to_stderr());
+        let named = ["\u{1b}[2J", "later"].map(|text| (String::new(), started(text)));
+        let merged = merge(&Records::Loads(named.into()), 2, Path::new("sum.json"));
         let said = merged.unwrap_err().to_string();
         assert!(said.contains("later") && !said.contains('\u{1b}'), "{said}");
     }

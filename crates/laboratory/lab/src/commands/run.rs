@@ -15,14 +15,15 @@ use measure::record::Tool;
 use options::Complaint;
 
 use super::run_arguments::RunArguments;
-use super::targets::{check_name, programs, report_fault, with_root};
+use super::targets::{check_name, programs, with_root};
 use crate::console::{Console, print};
 use crate::exit::Exit;
+use crate::fault::LabFault;
 use crate::host::SpeedTiming;
 use crate::interrupt::Interrupt;
 use crate::load::destination::RecordDate;
 use crate::process::scratch::Scratch;
-use crate::run::journal::{Journal, JournalFault};
+use crate::run::journal::Journal;
 use crate::run::measurement::failure::Cancel;
 use crate::run::needs::{Means, ResolvedTarget};
 use crate::run::scenario::expansion::{Contender, Expanded};
@@ -30,7 +31,6 @@ use crate::run::scenario::{ListedScenario, expansion};
 use crate::run::{ExperimentRun, RecordedPast, RunTally, needs, now, scenario as scenarios};
 use crate::targets::form::TestTarget;
 use crate::targets::program::Builds;
-use crate::usage::UsageError;
 use crate::{host, targets};
 
 /// Between two checks for a signal.
@@ -40,31 +40,30 @@ const PAUSE: Duration = Duration::from_millis(20);
 const ENDING: &str = "Ending; what was measured is in the record.";
 
 /// Runs scenarios, lists them, or prints what it would do.
-pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, UsageError> {
+pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, LabFault> {
     let words = std::env::args_os().skip(2);
     let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(path) = &request.resume {
-        return Ok(resume(path, &request, words, console));
+        return resume(path, &request, words, console);
     }
     if request.list {
         return list(&request, console);
     }
     if request.scenarios.is_empty() {
-        return Err(UsageError::new(
+        return Err(LabFault::new(
             "there is no scenario",
             "for example: lariat-lab run implementations; `lariat-lab run --list` lists them",
         ));
     }
-    match prepare(&request, console) {
-        Err(exit) => exit,
-        Ok(prepared) if request.dry_run => {
-            Ok(print(listing::plan(&prepared.expanded, &prepared.resolved, &prepared.placement)))
-        }
-        Ok(prepared) => Ok(begin(prepared, &request, words, console)),
+    let prepared = prepare(&request, console)?;
+    if request.dry_run {
+        let Prepared { resolved, expanded, placement, .. } = &prepared;
+        return Ok(print(listing::plan(expanded, resolved, placement)));
     }
+    begin(prepared, &request, words, console)
 }
 
-/// What lies ready before the first server starts.
+/// All that lies ready before the first server starts.
 struct Prepared {
     resolved: Vec<ResolvedTarget>,
     expanded: Vec<Expanded>,
@@ -72,37 +71,24 @@ struct Prepared {
     host: HostReport,
 }
 
-/// Reported already, or still to be reported.
-type Refused = Result<Exit, UsageError>;
-
 /// Everything that can be wrong about what was asked.
-fn prepare(request: &RunArguments, console: Console) -> Result<Prepared, Refused> {
-    let targets = targets(request, console)?;
-    let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref());
-    let listed = listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
+fn prepare(request: &RunArguments, console: Console) -> Result<Prepared, LabFault> {
+    let targets = targets(request)?;
+    let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref())?;
     let host = host::report(None);
-    let placement = needs::place(&request.seating(), &host.cores).map_err(|denied| {
-        let allowed: Vec<_> = host.cores.iter().map(|core| core.cpu.to_string()).collect();
-        Err(UsageError::new(denied.to_string(), format!("it may use {}", allowed.join(","))))
-    })?;
-    let builds = builds(request, &targets).map_err(Err)?;
+    let placement = needs::place(request.cpus(), &host.cores)?;
+    let programs = programs(&request.builds, &targets)?;
+    let builds = with_root(Builds { programs, ..Builds::default() }, &request.builds)?;
     let expanded = expand(&listed, &targets, &builds, request, &host, console)?;
     Ok(Prepared { resolved: resolve(targets, &expanded, &builds)?, expanded, placement, host })
 }
 
-fn targets(request: &RunArguments, console: Console) -> Result<Vec<TestTarget>, Refused> {
-    let targets = targets::load_all(request.builds.target_folder.as_deref());
-    let targets = targets.map_err(|fault| Ok(report_fault(&fault, console)))?;
+fn targets(request: &RunArguments) -> Result<Vec<TestTarget>, LabFault> {
+    let targets = targets::load_all(request.builds.target_folder.as_deref())?;
     for name in request.targets() {
-        check_name(&name, &targets).map_err(Err)?;
+        check_name(&name, &targets)?;
     }
     Ok(targets)
-}
-
-fn builds(request: &RunArguments, targets: &[TestTarget]) -> Result<Builds, UsageError> {
-    let programs = programs(&request.builds, targets)?;
-    let builds = Builds { programs, ..Builds::default() };
-    with_root(builds, &request.builds)
 }
 
 /// The programs of those targets that take part; after them, of what they load or are loaded by.
@@ -110,13 +96,13 @@ fn resolve(
     targets: Vec<TestTarget>,
     expanded: &[Expanded],
     builds: &Builds,
-) -> Result<Vec<ResolvedTarget>, Refused> {
+) -> Result<Vec<ResolvedTarget>, LabFault> {
     let mut resolved: Vec<ResolvedTarget> = Vec::new();
     let mut others = targets;
     let configurations = || expanded.iter().flat_map(|one| &one.configurations);
     let helpers = configurations().flat_map(|planned| {
         let origin = planned.origin.as_deref();
-        [Some(&*planned.server), planned.client.program(), origin]
+        [Some(&*planned.server), planned.load.program.as_deref(), origin]
     });
     let tested = configurations().map(|planned| &*planned.configuration.target);
     for name in tested.chain(helpers.flatten()) {
@@ -127,10 +113,10 @@ fn resolve(
     }
     let mut programs = resolved.iter().filter_map(|one| one.program.as_ref().ok());
     if !sys::process::is_root() && programs.any(|program| program.root.is_some()) {
-        return Err(Err(UsageError::new(
+        return Err(LabFault::new(
             "programs of another suite run by chroot, which needs root",
             "sudo lariat-lab run …",
-        )));
+        ));
     }
     Ok(resolved)
 }
@@ -143,7 +129,7 @@ fn expand(
     request: &RunArguments,
     host: &HostReport,
     console: Console,
-) -> Result<Vec<Expanded>, Refused> {
+) -> Result<Vec<Expanded>, LabFault> {
     let asked = request.asked(host);
     let contenders =
         targets.iter().map(|target| Contender { target, is_given: builds.is_other(target) });
@@ -160,7 +146,7 @@ fn expand(
             Err(wrong) => report(one, wrong),
         }
     }
-    listing::check_only(&asked.only, forms.iter().map(|(_, form)| form)).map_err(Err)?;
+    listing::check_only(&asked.only, forms.iter().map(|(_, form)| form))?;
     let mut expanded = Vec::new();
     for (one, form) in &forms {
         match expansion::expand(&one.name, form, &contenders, &asked) {
@@ -168,49 +154,35 @@ fn expand(
             Err(wrong) => report(one, wrong),
         }
     }
-    if is_wrong { Err(Ok(Exit::Usage)) } else { Ok(expanded) }
+    if is_wrong { Err(LabFault::reported(Exit::Usage)) } else { Ok(expanded) }
 }
 
-fn list(request: &RunArguments, console: Console) -> Result<Exit, UsageError> {
-    let prepared = || {
-        let listed = scenarios::list(request.scenario_folder.as_deref());
-        let listed =
-            listed.map_err(|fault| Err(UsageError::new(fault.to_string(), fault.hint())))?;
-        let targets = targets(request, console)?;
-        let host = HostReport::default();
-        let of_mode = |full| {
-            let mode = RunArguments::of_mode(full);
-            expand(&listed, &targets, &Builds::default(), &mode, &host, console)
-        };
-        Ok((of_mode(false)?, of_mode(true)?))
+fn list(request: &RunArguments, console: Console) -> Result<Exit, LabFault> {
+    let listed = scenarios::list(request.scenario_folder.as_deref())?;
+    let targets = targets(request)?;
+    let host = HostReport::default();
+    let of_mode = |full| {
+        let mode = RunArguments::of_mode(full);
+        expand(&listed, &targets, &Builds::default(), &mode, &host, console)
     };
-    match prepared() {
-        Err(refused) => refused,
-        Ok((quick, full)) => Ok(print(listing::list(&quick, &full))),
-    }
+    Ok(print(listing::list(&of_mode(false)?, &of_mode(true)?)))
 }
 
-/// A run of its own.
 fn begin(
     mut prepared: Prepared,
     request: &RunArguments,
     words: Vec<String>,
     console: Console,
-) -> Exit {
+) -> Result<Exit, LabFault> {
     let date = RecordDate::of(SystemTime::now());
-    let begun = Ground::new(request, console).and_then(|ground| {
-        let journal = Journal::create(request.record.as_deref(), date);
-        let mut journal = journal.map_err(|fault| refuse(&fault, console))?;
-        let plan = plan(&mut prepared, request, words, date, &ground);
-        let first = RunEvent::Began(Box::new(plan.clone()));
-        let written = journal.append(&first);
-        written.map_err(|fault| refuse(&fault, console))?;
-        carry_out(&prepared, &plan, journal, RecordedPast::default(), request, &ground)
-    });
-    begun.unwrap_or_else(|exit| exit)
+    let ground = Ground::new(request, console)?;
+    let mut journal = Journal::create(request.record.as_deref(), date)?;
+    let plan = plan(&mut prepared, request, words, date, &ground);
+    journal.append(&RunEvent::Began(Box::new(plan.clone())))?;
+    carry_out(&prepared, &plan, journal, RecordedPast::default(), request, &ground)
 }
 
-/// What every run needs: a folder, and a listener for signals.
+/// The needs of every run: a folder, and a listener for signals.
 struct Ground {
     scratch: Scratch,
     interrupt: Interrupt,
@@ -218,35 +190,17 @@ struct Ground {
 }
 
 impl Ground {
-    fn new(request: &RunArguments, console: Console) -> Result<Self, Exit> {
-        let failed = |error: std::io::Error| {
-            console.fail(
-                format_args!("the host refuses: {error}"),
-                "look at the limits (`ulimit -a`)",
-            );
-            Exit::Failed
-        };
-        let interrupt = Interrupt::new(console, ENDING).map_err(failed)?;
-        let mut scratch = Scratch::new().map_err(|fault| {
-            console.fail(&fault, fault.hint());
-            Exit::Failed
-        })?;
+    fn new(request: &RunArguments, console: Console) -> Result<Self, LabFault> {
+        let interrupt = Interrupt::new(console, ENDING)?;
+        let mut scratch = Scratch::new()?;
         if request.keep {
-            scratch.keep();
+            scratch.is_kept = true;
             let path = scratch.path().display();
             console.say(format_args!("configurations and keys are kept in {path}"));
         }
         // Without it, few connections fit; configurations that want more say so.
         let _ = sys::limit::raise_open_files();
         Ok(Self { scratch, interrupt, console })
-    }
-}
-
-fn refuse(fault: &JournalFault, console: Console) -> Exit {
-    console.fail(fault, fault.hint());
-    match fault {
-        JournalFault::Refused { .. } => Exit::Failed,
-        _ => Exit::Usage,
     }
 }
 
@@ -330,50 +284,38 @@ fn recorded(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::TargetDes
 }
 
 /// A run that was stopped, from where it stopped.
-fn resume(path: &Path, request: &RunArguments, words: Vec<String>, console: Console) -> Exit {
-    let resumed = Ground::new(request, console).and_then(|ground| {
-        let (record, mut journal) =
-            Journal::resume(path).map_err(|fault| refuse(&fault, console))?;
-        let first = RunArguments::of_command(&record.plan.command).map_err(|error| {
-            console.error(error);
-            Exit::Usage
-        })?;
-        let prepared = prepare(&first, console);
-        let mut prepared = prepared.map_err(|refused| {
-            refused.unwrap_or_else(|error| {
-                console.error(error);
-                Exit::Usage
-            })
-        })?;
-        let targets = recorded(&mut prepared, ground.scratch.path());
-        if let Some(change) =
-            listing::changed(&record.plan, &prepared.expanded, &targets, &prepared.host)
-        {
-            console.fail(
-                format_args!("{}: {change}", path.display()),
-                "what was read before and after could not be compared: begin anew",
-            );
-            return Err(Exit::Usage);
-        }
-        let is_complete = record.ended.as_ref().is_some_and(|ended| ended.is_complete);
-        let has_failed =
-            record.failures.iter().any(|failure| failure.kind != FailureKind::Unsupported);
-        if is_complete && !has_failed {
-            console.say(format_args!("{} has come to its end already", path.display()));
-            return Ok(Exit::Success);
-        }
-        let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
-        command.extend(words);
-        let moment = RunEvent::Resumed(RunMoment { at: now(), command });
-        let written = journal.append(&moment);
-        written.map_err(|fault| refuse(&fault, console))?;
-        if is_complete {
-            console.say("it has come to its end; what failed is measured again");
-        }
-        let past = RecordedPast::of(&record, !is_complete);
-        carry_out(&prepared, &record.plan, journal, past, request, &ground)
-    });
-    resumed.unwrap_or_else(|exit| exit)
+fn resume(
+    path: &Path,
+    request: &RunArguments,
+    words: Vec<String>,
+    console: Console,
+) -> Result<Exit, LabFault> {
+    let ground = Ground::new(request, console)?;
+    let (record, mut journal) = Journal::resume(path)?;
+    let mut prepared = prepare(&RunArguments::of_command(&record.plan.command)?, console)?;
+    let targets = recorded(&mut prepared, ground.scratch.path());
+    if let Some(change) =
+        listing::changed(&record.plan, &prepared.expanded, &targets, &prepared.host)
+    {
+        return Err(LabFault::new(
+            format_args!("{}: {change}", path.display()),
+            "what was read before and after could not be compared: begin anew",
+        ));
+    }
+    let is_complete = record.ended.as_ref().is_some_and(|ended| ended.is_complete);
+    let has_failed = record.failures.iter().any(|failure| failure.kind != FailureKind::Unsupported);
+    if is_complete && !has_failed {
+        console.say(format_args!("{} has come to its end already", path.display()));
+        return Ok(Exit::Success);
+    }
+    let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
+    command.extend(words);
+    journal.append(&RunEvent::Resumed(RunMoment { at: now(), command }))?;
+    if is_complete {
+        console.say("it has come to its end; what failed is measured again");
+    }
+    let past = RecordedPast::of(&record, !is_complete);
+    carry_out(&prepared, &record.plan, journal, past, request, &ground)
 }
 
 fn carry_out(
@@ -383,7 +325,7 @@ fn carry_out(
     past: RecordedPast,
     request: &RunArguments,
     ground: &Ground,
-) -> Result<Exit, Exit> {
+) -> Result<Exit, LabFault> {
     let console = ground.console;
     report_missing(plan, &prepared.resolved, console);
     let run = ExperimentRun {
@@ -397,13 +339,11 @@ fn carry_out(
         is_quiet: request.quiet,
     };
     let tally = run.run(&mut journal, past).map_err(|fault| {
-        console.fail(
-            &fault,
-            format_args!("--resume {} takes it up when that is mended", journal.path().display()),
-        );
-        Exit::Failed
+        let path = journal.path().display();
+        let hint = format!("--resume {path} takes it up when that is mended");
+        LabFault { hint, ..fault }
     })?;
-    Ok(conclude(tally, &journal, request, console))
+    conclude(tally, &journal, request, console)
 }
 
 /// Targets that take no part, and the remedy.
@@ -415,38 +355,40 @@ fn report_missing(
     for target in &plan.targets {
         let one = resolved.iter().find(|one| one.target.name == target.name);
         if let Some(Err(missing)) = one.map(|one| &one.program) {
-            console.warn(format_args!("{} takes no part: {missing}", target.name));
-            console.hint(missing.hint());
+            console.warn(format_args!("{} takes no part: {}", target.name, missing.message));
+            console.hint(&missing.hint);
         }
     }
 }
 
-fn conclude(tally: RunTally, journal: &Journal, request: &RunArguments, console: Console) -> Exit {
+fn conclude(
+    tally: RunTally,
+    journal: &Journal,
+    request: &RunArguments,
+    console: Console,
+) -> Result<Exit, LabFault> {
     let path = journal.path().display().to_string();
     if !tally.is_complete {
         console.say(format_args!("stopped; the record is {path}"));
         console.hint(format_args!("lariat-lab run --resume {path} takes it up"));
-        return Exit::Partial;
+        return Ok(Exit::Partial);
     }
     if !request.quiet {
         console.say(format_args!("the record is {path}"));
         console.hint(format_args!("lariat-lab report {path} -o page.html makes a page of it"));
     }
     match tally {
-        RunTally { measured: 0, .. } => {
-            console.fail(
-                "no configuration was measured",
-                "the reasons stand above, and in the record",
-            );
-            Exit::Failed
-        }
-        RunTally { lacking: 0, .. } => Exit::Success,
+        RunTally { measured: 0, .. } => Err(LabFault::failed(
+            "no configuration was measured",
+            "the reasons stand above, and in the record",
+        )),
+        RunTally { lacking: 0, .. } => Ok(Exit::Success),
         RunTally { lacking, .. } => {
             console.warn(format_args!(
                 "{lacking} configurations have fewer measurements than planned"
             ));
             console.hint("the reasons stand above, and in the record");
-            Exit::Partial
+            Ok(Exit::Partial)
         }
     }
 }

@@ -10,10 +10,9 @@ use measure::host::HostReport;
 use options::command_line::proposals_and_paths;
 
 use super::values::{BuildArguments, CpuList, Pair, SOME_TIME, Speeds, cpu_list, pair, time};
-use crate::run::needs::Seating;
+use crate::fault::LabFault;
 use crate::run::scenario;
 use crate::run::scenario::expansion::ScenarioOverrides;
-use crate::usage::UsageError;
 
 /// Measure servers side by side, and record the results
 ///
@@ -157,7 +156,6 @@ impl RunArguments {
         }
     }
 
-    /// The targets that it names.
     pub(super) fn targets(&self) -> Vec<String> {
         let NameList(mut names) = self.targets.clone().unwrap_or_default();
         names.extend(self.only().remove("target").unwrap_or_default());
@@ -173,9 +171,10 @@ impl RunArguments {
         only
     }
 
-    pub(super) fn seating(&self) -> Seating {
-        let cpus = |list: &Option<CpuList>| list.clone().map(|CpuList(cpus)| cpus);
-        Seating { server: cpus(&self.server_cpus), client: cpus(&self.client_cpus) }
+    /// The CPUs of servers, and those of the load.
+    pub(super) fn cpus(&self) -> [Option<&[u16]>; 2] {
+        [&self.server_cpus, &self.client_cpus]
+            .map(|list| list.as_ref().map(|CpuList(cpus)| cpus.as_slice()))
     }
 
     /// The keys and ciphers that are measured first, if any.
@@ -193,11 +192,11 @@ impl RunArguments {
     }
 
     /// The arguments by which a record was begun, from the words of its command.
-    pub(super) fn of_command(command: &[String]) -> Result<Self, UsageError> {
+    pub(super) fn of_command(command: &[String]) -> Result<Self, LabFault> {
         let read = Self::try_parse_from(command.iter().skip(1));
         read.map_err(|error| {
             let hint = "another version of lariat-lab began the record: begin anew";
-            UsageError::new(error.to_string(), hint)
+            LabFault::new(error.to_string(), hint)
         })
     }
 }
@@ -218,7 +217,7 @@ mod tests {
         assert_eq!(arguments.scenarios, ["keys", "./mine.toml"]);
         assert_eq!(arguments.only()["key"], ["p256", "rsa2048"]);
         assert_eq!(arguments.targets(), ["lariat", "plain", "lariat"]);
-        assert_eq!(arguments.seating().server, Some(vec![0, 2, 3]));
+        assert_eq!(arguments.cpus(), [Some(&[0, 2, 3][..]), None]);
         assert_eq!((arguments.repeats, arguments.seed), (Some(2), Some(9)));
         assert_eq!((arguments.mode_name(), arguments.speeds()), ("own", None));
         assert!(arguments.keep && arguments.quiet && arguments.full);
@@ -240,13 +239,5 @@ mod tests {
             let fault = read::<RunArguments>(line).unwrap_err();
             assert!(fault.contains(remedy), "{line}: {fault}");
         }
-    }
-
-    #[test]
-    fn a_command_is_read_again() {
-        let words = ["lariat-lab", "run", "keys", "--seed", "3"].map(str::to_owned);
-        let arguments = RunArguments::of_command(&words).unwrap();
-        assert_eq!(arguments.scenarios, ["keys"]);
-        assert_eq!(arguments.seed, Some(3));
     }
 }

@@ -1,6 +1,6 @@
 //! `lariat-lab survey`: its arguments and messages.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -14,9 +14,9 @@ use super::probe::{ProbeConduct, addresses, endpoint, get, give, host_of, json_l
 use super::values::ProbeOutput;
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::fault::LabFault;
 use crate::load::PlanFile;
 use crate::pages::check_page;
-use crate::usage::UsageError;
 
 /// Probe a list of sites, and show what they negotiate and resume
 ///
@@ -49,7 +49,7 @@ const ATTEMPTS: u32 = 4;
 const SITES_MAX: usize = 1000;
 
 /// Probes all of them and prints.
-pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, UsageError> {
+pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, LabFault> {
     check_page(arguments.output.output.as_deref(), &[])?;
     let conduct = arguments.conduct;
     let sites = sites(&arguments.file, conduct.limits(GREETING_TIMEOUT), conduct.roots()?)?;
@@ -58,7 +58,7 @@ pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, 
     console.say(format_args!("{count} sites probed"));
     let document = || report::probe::survey(&reports);
     let lines = || reports.iter().map(json_line).collect();
-    Ok(give(&arguments.output, document, lines, console))
+    give(&arguments.output, document, lines, console)
 }
 
 /// The sites of a file, looked up.
@@ -66,9 +66,9 @@ fn sites(
     path: &Path,
     limits: WaitLimits,
     roots_pem: Option<Vec<u8>>,
-) -> Result<Vec<ProbeOptions>, UsageError> {
+) -> Result<Vec<ProbeOptions>, LabFault> {
     let hint = "a list has a HOST or HOST:PORT per line";
-    let file = PlanFile::open(path).map_err(|text| UsageError::new(text, hint))?;
+    let file = PlanFile::open(path).map_err(|text| LabFault::new(text, hint))?;
     let mut sites = Vec::new();
     for (index, line) in file.text.lines().enumerate() {
         let host = line.split('#').next().unwrap_or_default().trim();
@@ -78,7 +78,7 @@ fn sites(
         let place = format!("{}:{}", file.path, index + 1);
         let endpoint = endpoint(host);
         let endpoint =
-            endpoint.map_err(|error| UsageError::new(format!("{place}: {error}"), hint))?;
+            endpoint.map_err(|error| LabFault::new(format!("{place}: {error}"), hint))?;
         let hosts = vec![host.to_owned()];
         let (mut addresses, unresolved) = addresses(&hosts, std::slice::from_ref(&endpoint));
         addresses.truncate(ADDRESSES_MAX);
@@ -101,9 +101,9 @@ fn sites(
         });
     }
     match sites.len() {
-        0 => Err(UsageError::new(format!("{} names no site", file.path), hint)),
+        0 => Err(LabFault::new(format!("{} names no site", file.path), hint)),
         1..=SITES_MAX => Ok(sites),
-        many => Err(UsageError::new(
+        many => Err(LabFault::new(
             format!("{} names {many} sites, more than {SITES_MAX}", file.path),
             "divide the list",
         )),
@@ -111,10 +111,10 @@ fn sites(
 }
 
 /// Sites that share an address come one after the other.
-fn groups(sites: &[ProbeOptions]) -> Vec<Vec<usize>> {
+fn groups<'s>(sites: impl Iterator<Item = &'s Vec<SocketAddr>>) -> Vec<Vec<usize>> {
     let mut groups: Vec<(Vec<IpAddr>, Vec<usize>)> = Vec::new();
-    for (index, site) in sites.iter().enumerate() {
-        let mut hosts: Vec<IpAddr> = site.addresses.iter().map(|one| one.ip()).collect();
+    for (index, addresses) in sites.enumerate() {
+        let mut hosts: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
         let mut members = Vec::new();
         groups.retain_mut(|(known, others)| {
             let shares = known.iter().any(|host| hosts.contains(host));
@@ -130,9 +130,8 @@ fn groups(sites: &[ProbeOptions]) -> Vec<Vec<usize>> {
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
-/// The reports in the order of the list.
 fn survey(sites: Vec<ProbeOptions>, at_once: usize) -> Vec<ProbeReport> {
-    let waiting = Mutex::new(groups(&sites));
+    let waiting = Mutex::new(groups(sites.iter().map(|site| &site.addresses)));
     let done = Mutex::new(Vec::new());
     let lock = |reports: &Mutex<Vec<(usize, ProbeReport)>>, one| {
         let mut reports = reports.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,32 +163,13 @@ mod tests {
 
     #[test]
     fn one_host_is_visited_by_one_at_a_time() {
-        let site = |addresses: &[&str]| ProbeOptions {
-            hosts: Vec::new(),
-            addresses: addresses.iter().map(|one| one.parse().unwrap()).collect(),
-            unresolved: Vec::new(),
-            server_name: None,
-            expected_name: None,
-            proxy: None,
-            starttls: None,
-            ehlo_name: String::new(),
-            client_certificate: None,
-            roots_pem: None,
-            request: Vec::new(),
-            limits: WaitLimits {
-                connection: Duration::ZERO,
-                greeting: Duration::ZERO,
-                address: Duration::ZERO,
-            },
-            attempts: 1,
-            now_s: 0,
-        };
         let sites = [
-            site(&["127.0.0.1:1"]),
-            site(&["127.0.0.2:1"]),
-            site(&["127.0.0.3:1"]),
-            site(&["127.0.0.2:2", "127.0.0.1:2"]),
+            vec!["127.0.0.1:1"],
+            vec!["127.0.0.2:1"],
+            vec!["127.0.0.3:1"],
+            vec!["127.0.0.2:2", "127.0.0.1:2"],
         ];
-        assert_eq!(groups(&sites), [vec![2], vec![0, 1, 3]]);
+        let sites = sites.map(|all| all.iter().map(|one| one.parse().unwrap()).collect());
+        assert_eq!(groups(sites.iter()), [vec![2], vec![0, 1, 3]]);
     }
 }

@@ -1,6 +1,6 @@
 //! `lariat-lab targets`: which programs can be put under test here, and how the others are had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use options::command_line::proposals;
 use super::values::BuildArguments;
 use crate::console::{Console, print};
 use crate::exit::Exit;
+use crate::fault::{LabFault, unknown};
 use crate::process::scratch::Scratch;
 use crate::run::scenario as scenarios;
 use crate::targets;
 use crate::targets::form::TestTarget;
-use crate::targets::program::{Builds, MissingProgram, TargetProgram};
-use crate::targets::root::{PackageRoot, RootFault};
-use crate::targets::{TargetsFault, program, root};
-use crate::usage::{UsageError, unknown};
+use crate::targets::program::{Builds, TargetProgram};
+use crate::targets::root::PackageRoot;
+use crate::targets::{program, root};
 
 /// List and install the programs that can be measured
 ///
@@ -56,27 +56,22 @@ fn names() -> Vec<String> {
 
 struct Row<'p> {
     target: &'p TestTarget,
-    found: Result<(TargetProgram, Vec<String>), MissingProgram>,
+    found: Result<(TargetProgram, Vec<String>), LabFault>,
 }
 
 /// Lists every target, those that are named or those of a scenario, and installs what is missing if
 /// it is asked to.
-pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit, UsageError> {
-    let all = match targets::load_all(arguments.builds.target_folder.as_deref()) {
-        Ok(targets) => targets,
-        Err(fault) => return Ok(report_fault(&fault, console)),
-    };
+pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit, LabFault> {
+    let all = targets::load_all(arguments.builds.target_folder.as_deref())?;
     let installs = arguments.install;
     let builds = Builds { programs: programs(&arguments.builds, &all)?, ..Builds::default() };
     let chosen = chosen(&all, &arguments.words)?;
-    if let Some(suite) = arguments.builds.suite.as_deref().filter(|_| installs)
-        && !make_root(suite, &arguments, &chosen, &builds, console)?
-    {
-        return Ok(Exit::Failed);
+    if let Some(suite) = arguments.builds.suite.as_deref().filter(|_| installs) {
+        make_root(suite, &arguments, &chosen, &builds, console)?;
     }
     let builds = with_root(builds, &arguments.builds)?;
-    if installs && builds.root.is_none() && !install_missing(&chosen, &builds, console) {
-        return Ok(Exit::Failed);
+    if installs && builds.root.is_none() {
+        install_missing(&chosen, &builds, console)?;
     }
     let rows: Vec<_> = chosen.iter().map(|target| look(target, &builds)).collect();
     let mut text = table(&rows);
@@ -85,7 +80,7 @@ pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit,
     }
     let exit = print(text);
     let missing = rows.iter().filter_map(|row| row.found.as_ref().err());
-    let hints: std::collections::BTreeSet<_> = missing.map(MissingProgram::hint).collect();
+    let hints: BTreeSet<_> = missing.map(|missing| missing.hint.as_str()).collect();
     for hint in &hints {
         console.hint(hint);
     }
@@ -96,7 +91,7 @@ pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit,
 pub(super) fn programs(
     arguments: &BuildArguments,
     all: &[TestTarget],
-) -> Result<BTreeMap<String, PathBuf>, UsageError> {
+) -> Result<BTreeMap<String, PathBuf>, LabFault> {
     let named = arguments.program.iter().map(|(name, path)| {
         check_name(name, all)?;
         Ok((name.clone(), PathBuf::from(path)))
@@ -104,7 +99,7 @@ pub(super) fn programs(
     named.collect()
 }
 
-pub(super) fn check_name(name: &str, all: &[TestTarget]) -> Result<(), UsageError> {
+pub(super) fn check_name(name: &str, all: &[TestTarget]) -> Result<(), LabFault> {
     let names = all.iter().map(|target| target.name.as_str());
     if names.clone().any(|known| known == name) {
         Ok(())
@@ -114,63 +109,45 @@ pub(super) fn check_name(name: &str, all: &[TestTarget]) -> Result<(), UsageErro
 }
 
 /// The builds, with the root that was chosen.
-pub(super) fn with_root(builds: Builds, arguments: &BuildArguments) -> Result<Builds, UsageError> {
+pub(super) fn with_root(builds: Builds, arguments: &BuildArguments) -> Result<Builds, LabFault> {
     let roots = roots(arguments)?;
     let root = match (&arguments.suite, &arguments.root) {
         (Some(suite), _) => Some(root::of_suite(suite, &roots)),
         (None, Some(path)) => Some(root::at(path)),
         (None, None) => None,
     };
-    Ok(Builds { root: root.transpose().map_err(refused)?, roots, ..builds })
+    Ok(Builds { root: root.transpose()?, roots, ..builds })
 }
 
-fn roots(arguments: &BuildArguments) -> Result<PathBuf, UsageError> {
-    root::folder(arguments.root_folder.clone()).map_err(refused)
+fn roots(arguments: &BuildArguments) -> Result<PathBuf, LabFault> {
+    root::folder(arguments.root_folder.clone())
 }
 
-fn refused(fault: RootFault) -> UsageError {
-    UsageError::new(fault.to_string(), fault.hint())
-}
-
-/// Whether the root of the suite is there, made if it lacked any of these targets.
+/// Makes the root of the suite if it lacks any of these targets.
 fn make_root(
     suite: &str,
     arguments: &TargetsArguments,
     chosen: &[&TestTarget],
     builds: &Builds,
     console: Console,
-) -> Result<bool, UsageError> {
+) -> Result<(), LabFault> {
     let folder = roots(&arguments.builds)?;
+    root::place(suite, &folder)?;
     let is_whole = |root: PackageRoot| {
         let builds = Builds { root: Some(root), ..builds.clone() };
         chosen.iter().all(|target| builds.find(target).is_ok())
     };
-    match root::of_suite(suite, &folder) {
-        Ok(ref root) if is_whole(root.clone()) => return Ok(true),
-        Err(fault @ RootFault::Name(_)) => return Err(refused(fault)),
-        _ => {}
+    if root::of_suite(suite, &folder).is_ok_and(is_whole) {
+        return Ok(());
     }
-    let mut packages: Vec<_> = chosen.iter().flat_map(|one| one.form.packages.clone()).collect();
-    packages.push("openssl".to_owned());
-    packages.sort();
-    packages.dedup();
+    let packages = chosen.iter().flat_map(|one| &one.form.packages).map(String::as_str);
+    let packages: BTreeSet<_> = packages.chain(["openssl"]).collect();
+    let packages: Vec<_> = packages.into_iter().collect();
     console.say(format_args!("making a root of {suite} with {}", packages.join(", ")));
-    let made = root::make(suite, &folder, &packages, &arguments.apt_option);
-    if let Err(fault) = &made {
-        console.fail(fault, fault.hint());
-    }
-    Ok(made.is_ok())
+    root::make(suite, &folder, &packages, &arguments.apt_option)
 }
 
-pub(super) fn report_fault(fault: &TargetsFault, console: Console) -> Exit {
-    console.fail(
-        fault,
-        "--target-folder names a folder with a folder for each target, as targets/ is one",
-    );
-    Exit::Usage
-}
-
-fn chosen<'p>(all: &'p [TestTarget], words: &[String]) -> Result<Vec<&'p TestTarget>, UsageError> {
+fn chosen<'p>(all: &'p [TestTarget], words: &[String]) -> Result<Vec<&'p TestTarget>, LabFault> {
     if words.is_empty() {
         return Ok(all.iter().collect());
     }
@@ -180,14 +157,7 @@ fn chosen<'p>(all: &'p [TestTarget], words: &[String]) -> Result<Vec<&'p TestTar
     for word in words {
         let scenario = scenarios.iter().find(|scenario| scenario.name == *word);
         match scenario.and_then(|scenario| scenario.form().ok()) {
-            Some(form) => {
-                let file = form.file;
-                let helpers = [file.client, file.against, file.tls_origin];
-                let values = file.factor.into_iter().flat_map(|factor| factor.value);
-                let of_values = values.flat_map(|value| [value.client, value.against]);
-                let helpers = helpers.into_iter().chain(of_values).flatten();
-                wanted.extend(file.targets.into_iter().chain(helpers));
-            }
+            Some(form) => wanted.extend(form.target_names().cloned()),
             None if names.clone().any(|name| name == word) => wanted.push(word.clone()),
             None => return Err(unknown("target or scenario", word, names)),
         }
@@ -196,26 +166,23 @@ fn chosen<'p>(all: &'p [TestTarget], words: &[String]) -> Result<Vec<&'p TestTar
     Ok(all.iter().filter(is_wanted).collect())
 }
 
-fn install_missing(targets: &[&TestTarget], builds: &Builds, console: Console) -> bool {
+fn install_missing(
+    targets: &[&TestTarget],
+    builds: &Builds,
+    console: Console,
+) -> Result<(), LabFault> {
     let missing = targets.iter().filter(|target| {
         !builds.programs.contains_key(&target.name) && builds.find(target).is_err()
     });
-    let mut packages: Vec<_> = missing.flat_map(|target| target.form.packages.clone()).collect();
-    packages.sort();
-    packages.dedup();
+    let packages: BTreeSet<_> = missing.flat_map(|target| &target.form.packages).collect();
+    let packages: Vec<_> = packages.into_iter().map(String::as_str).collect();
     if packages.is_empty() {
-        return true;
+        return Ok(());
     }
     console.say(format_args!("installing {}", packages.join(", ")));
-    match root::install(&packages) {
-        Ok(()) => true,
-        Err(fault) => {
-            console.error(&fault);
-            let list = packages.join(" ");
-            console.hint(format_args!("as root: apt-get install {list}"));
-            false
-        }
-    }
+    root::install(packages.iter().copied()).map_err(|fault| {
+        LabFault::failed(fault, format_args!("as root: apt-get install {}", packages.join(" ")))
+    })
 }
 
 fn look<'p>(target: &'p TestTarget, builds: &Builds) -> Row<'p> {
@@ -231,7 +198,7 @@ fn look<'p>(target: &'p TestTarget, builds: &Builds) -> Row<'p> {
     Row { target, found }
 }
 
-/// What there is in roots, by their packages: nothing of it is run.
+/// Targets that are in roots, by their packages: none of them is run.
 fn tables_of_roots(targets: &[&TestTarget], builds: &Builds) -> String {
     let mut text = String::new();
     for root in root::list(&builds.roots) {
@@ -250,7 +217,7 @@ fn tables_of_roots(targets: &[&TestTarget], builds: &Builds) -> String {
 fn versions(target: &TestTarget, program: &TargetProgram) -> Vec<String> {
     let scratch = match Scratch::new() {
         Ok(scratch) => scratch,
-        Err(fault) => return vec![fault.to_string()],
+        Err(fault) => return vec![fault.message],
     };
     let said = program::version_lines(target, program, scratch.path());
     said.unwrap_or_else(|fault| vec![fault.to_string()])
@@ -273,7 +240,7 @@ fn table(rows: &[Row<'_>]) -> String {
                     line("", version);
                 }
             }
-            Err(missing) => line("", &missing.to_string()),
+            Err(missing) => line("", &missing.message),
         }
     }
     text

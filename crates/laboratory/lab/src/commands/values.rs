@@ -95,7 +95,6 @@ pub(super) fn time(
     value(read, wanted, example)
 }
 
-/// The shortest time that is one.
 pub(super) const SOME_TIME: Duration = Duration::from_nanos(1);
 
 pub(super) fn cpu_list(text: &str) -> Result<CpuList, String> {

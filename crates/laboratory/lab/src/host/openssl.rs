@@ -4,38 +4,36 @@
 //! It counts user time of its CPU; each row takes whole seconds.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-use std::{env, io, process, thread};
+use std::time::Duration;
+use std::{env, io, process};
 
 use load::speed::{SEAL_BYTES, SpeedRows};
-use measure::host::Speed;
+use measure::host::{HostFact, Speed};
 
+use super::text::with_remedy;
 use crate::process::{GuardedChild, first_lines};
 
 const PROGRAM: &str = "openssl";
 
-/// Between two checks whether it has ended.
-const PAUSE: Duration = Duration::from_millis(20);
-
 /// Beyond the seconds of its rows: making keys, and a CPU that others want, too.
 const PATIENCE: u32 = 4;
 
-#[derive(Debug, thiserror::Error)]
-pub(super) enum OpensslFault {
-    #[error("there is no program `openssl`")]
-    Missing,
-    #[error("`openssl` cannot be run: {0}")]
-    Unusable(String),
-    #[error("`openssl speed` said nothing that we know: {0}")]
-    Foreign(String),
+/// The reason why there are no rows, with the remedy where there is one.
+fn unmeasured(why: impl Display, remedy: Option<&str>) -> HostFact {
+    let value = format!("not measured: {why}");
+    with_remedy("system's OpenSSL", value, remedy.map(str::to_owned))
 }
 
 /// Rows of `openssl speed`, each for `seconds`, on that CPU.
-pub(super) fn measure(rows: SpeedRows, seconds: u32, cpu: u16) -> Result<Vec<Speed>, OpensslFault> {
-    let program = located().ok_or(OpensslFault::Missing)?;
+pub(super) fn measure(rows: SpeedRows, seconds: u32, cpu: u16) -> Result<Vec<Speed>, HostFact> {
+    let program = located().ok_or_else(|| {
+        let remedy = "`apt-get install openssl`, to compare with it";
+        unmeasured("there is no program `openssl`", Some(remedy))
+    })?;
     let run = |words: &[&str], rows: u32| {
         run(&program, words, cpu, Duration::from_secs(u64::from(seconds * rows)))
     };
@@ -48,7 +46,9 @@ pub(super) fn measure(rows: SpeedRows, seconds: u32, cpu: u16) -> Result<Vec<Spe
     let said = run(&words, 2 * keys.len() as u32)?;
     let mut speeds = of_keys(&said, &library);
     if speeds.is_empty() {
-        return Err(OpensslFault::Foreign(first_lines(&said)));
+        let said = first_lines(&said);
+        let why = format_args!("`openssl speed` said nothing that we know: {said}");
+        return Err(unmeasured(why, None));
     }
     for (name, cipher) in CIPHERS {
         for size in sizes(rows) {
@@ -105,28 +105,18 @@ fn located() -> Option<PathBuf> {
     files.into_iter().find(|file| file.is_file())
 }
 
-fn run(
-    program: &Path,
-    words: &[&str],
-    cpu: u16,
-    seconds: Duration,
-) -> Result<String, OpensslFault> {
-    let unusable = |error: &dyn ToString| OpensslFault::Unusable(error.to_string());
+fn run(program: &Path, words: &[&str], cpu: u16, seconds: Duration) -> Result<String, HostFact> {
+    let unusable = |error: &dyn Display| {
+        let remedy = "`openssl version` must run, and TMPDIR name a folder with room";
+        unmeasured(format_args!("`openssl` cannot be run: {error}"), Some(remedy))
+    };
     let file = nameless().map_err(|error| unusable(&error))?;
     let output = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let words = words.iter().map(OsString::from);
     let words: Vec<OsString> = [program.into()].into_iter().chain(words).collect();
-    let child = GuardedChild::start(&words, &[cpu], Path::new("/"), &output);
-    let mut child = child.map_err(|error| unusable(&error))?;
     let longest = seconds * PATIENCE + Duration::from_secs(30);
-    let begun = Instant::now();
-    while child.ended().is_none() {
-        if begun.elapsed() > longest {
-            return Err(unusable(&format_args!("no end after {} s", longest.as_secs())));
-        }
-        thread::sleep(PAUSE);
-    }
-    Ok(child.output())
+    let said = GuardedChild::run(&words, &[cpu], Path::new("/"), &output, longest);
+    said.map_err(|error| unusable(&error))
 }
 
 /// A file without a name, which goes however we end.
@@ -241,13 +231,6 @@ mod tests {
     fn bytes_become_operations() {
         let said = "+DT:AES-128-GCM:1:64\n+H:64\n+F:25:AES-128-GCM:640000.00\n";
         assert_eq!(of_cipher(said, 64), Some(10_000.0));
-    }
-
-    #[test]
-    fn a_library_has_its_version() {
-        let said = "OpenSSL 3.0.19 27 Jan 2026 (Library: OpenSSL 3.0.19 27 Jan 2026)\n";
-        assert_eq!(library(said), "OpenSSL 3.0.19");
-        assert_eq!(library(""), "");
     }
 
     #[test]

@@ -305,14 +305,6 @@ mod tests {
         assert!(turbo_fact(true, "x").remedy.is_some());
         assert_eq!(turbo_fact(false, "x").value, "off");
     }
-
-    #[test]
-    fn this_host_has_surroundings() {
-        let names: Vec<_> = all().into_iter().map(|fact| fact.name).collect();
-        for name in ["container", "CPU quota", "frequency governor"] {
-            assert!(names.iter().any(|known| known == name), "{names:?}");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use measure::host::HostFact;
 
-/// A fact without a remedy.
 pub(crate) fn fact(name: &str, value: impl Into<String>) -> HostFact {
     with_remedy(name, value, None)
 }

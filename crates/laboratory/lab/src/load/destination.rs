@@ -9,10 +9,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use load::options::value::OrNone;
 use wire::date::civil_from_days;
 
-use crate::console::Console;
+use crate::exit::Exit;
+use crate::fault::LabFault;
 
 #[derive(Debug)]
-pub(crate) enum Destination {
+pub(crate) struct Destination {
+    flag: &'static str,
+    kind: DestinationKind,
+}
+
+#[derive(Debug)]
+enum DestinationKind {
     Nowhere,
     Output,
     /// Into this file, when it is whole.
@@ -23,7 +30,7 @@ pub(crate) enum Destination {
 
 /// A file that is written under another name, and gets its own when it is whole.
 #[derive(Debug)]
-pub(crate) struct Partial {
+struct Partial {
     path: PathBuf,
     partial: PathBuf,
     /// Nobody chose the name: it gives way to files that have it, such as the record of a load
@@ -31,80 +38,68 @@ pub(crate) struct Partial {
     gives_way: bool,
 }
 
-#[derive(Debug)]
-pub(crate) enum DestinationFault {
-    /// The file is there, and is not one of ours to replace.
-    Foreign(PathBuf),
-    Refused(PathBuf, io::Error),
+/// A place that holds something else than a record.
+fn foreign(flag: &str, path: &Path) -> LabFault {
+    let message = format!("{} is there, and is no record of a load", path.display());
+    LabFault::new(message, format_args!("--{flag} names another file"))
 }
 
-impl DestinationFault {
-    /// Reports it; `flag` is the one that names the file.
-    pub(crate) fn report(&self, flag: &str, console: Console) {
-        match self {
-            Self::Foreign(path) => {
-                console.fail(
-                    format_args!("{} is there, and is no record of a load", path.display()),
-                    format_args!("--{flag} names another file"),
-                );
-            }
-            Self::Refused(path, error) => {
-                let path = path.display();
-                console.fail(
-                    format_args!("the record cannot be written to {path}: {error}"),
-                    format_args!("--{flag} names a file in a folder that we may write to"),
-                );
-            }
-        }
-    }
+fn refused(flag: &str, path: &Path, error: &io::Error) -> LabFault {
+    let message = format!("the record cannot be written to {}: {error}", path.display());
+    LabFault::new(message, format_args!("--{flag} names a file in a folder that we may write to"))
 }
 
 impl Destination {
-    /// Looks whether a record can be written there. `now` names the file if nobody else does.
+    /// Looks whether a record can be written there. `flag` is the one that names the file; `now`
+    /// does if nobody else does.
     pub(crate) fn open(
+        flag: &'static str,
         asked: Option<&OrNone<PathBuf>>,
         now: RecordDate,
-    ) -> Result<Self, DestinationFault> {
+    ) -> Result<Self, LabFault> {
+        let place = |kind| Self { flag, kind };
         let path = match asked {
-            Some(OrNone::Nothing) => return Ok(Self::Nowhere),
-            Some(OrNone::This(path)) if path == Path::new("-") => return Ok(Self::Output),
+            Some(OrNone::Nothing) => return Ok(place(DestinationKind::Nowhere)),
+            Some(OrNone::This(path)) if path == Path::new("-") => {
+                return Ok(place(DestinationKind::Output));
+            }
             Some(OrNone::This(path)) => path.clone(),
             None => PathBuf::from(format!("lariat-load-{}.json", now.compact())),
         };
         match fs::metadata(&path) {
             Ok(facts) if facts.is_dir() => {
-                let error = io::Error::from(io::ErrorKind::IsADirectory);
-                return Err(DestinationFault::Refused(path, error));
+                return Err(refused(flag, &path, &io::ErrorKind::IsADirectory.into()));
             }
-            Ok(facts) if !facts.is_file() => return Ok(Self::Device(path)),
-            Ok(_) if !is_record(&path) => return Err(DestinationFault::Foreign(path)),
+            Ok(facts) if !facts.is_file() => return Ok(place(DestinationKind::Device(path))),
+            Ok(_) if !is_record(&path) => return Err(foreign(flag, &path)),
             _ => {}
         }
-        Partial::look(&path, asked.is_none())
-            .map(Self::File)
-            .map_err(|error| DestinationFault::Refused(path, error))
+        let partial = Partial::look(&path, asked.is_none());
+        let partial = partial.map_err(|error| refused(flag, &path, &error))?;
+        Ok(place(DestinationKind::File(partial)))
     }
 
-    /// Writes the record; the path if it is a file.
-    pub(crate) fn write(self, record: &str) -> Result<Option<PathBuf>, DestinationFault> {
-        match self {
-            Self::Nowhere => Ok(None),
-            Self::Output => {
-                let written = writeln!(io::stdout(), "{record}");
-                written.map_err(|error| DestinationFault::Refused(PathBuf::from("-"), error))?;
-                Ok(None)
+    pub(crate) fn write(self, record: &str) -> Result<Option<PathBuf>, LabFault> {
+        let (path, written) = match self.kind {
+            DestinationKind::Nowhere => return Ok(None),
+            DestinationKind::Output => {
+                ("-".into(), writeln!(io::stdout(), "{record}").map(|()| None))
             }
-            Self::Device(path) => match fs::write(&path, format!("{record}\n")) {
-                Ok(()) => Ok(None),
-                Err(error) => Err(DestinationFault::Refused(path, error)),
-            },
-            Self::File(partial) => partial.write(record).map(Some),
-        }
+            DestinationKind::Device(path) => {
+                let written = fs::write(&path, format!("{record}\n"));
+                (path, written.map(|()| None))
+            }
+            DestinationKind::File(partial) => {
+                let written = partial.write(record);
+                (partial.path, written.map(Some))
+            }
+        };
+        written.map_err(|error| refused(self.flag, &path, &error).with(Exit::Failed))
     }
 
     /// Whether the record takes the standard output.
     pub(crate) fn is_output(&self) -> bool {
-        matches!(self, Self::Output)
+        matches!(self.kind, DestinationKind::Output)
     }
 }
 
@@ -127,14 +122,13 @@ impl Partial {
         Ok(Self { path: path.to_path_buf(), partial, gives_way })
     }
 
-    fn write(self, record: &str) -> Result<PathBuf, DestinationFault> {
+    fn write(&self, record: &str) -> io::Result<PathBuf> {
         let written = fs::write(&self.partial, format!("{record}\n"))
             .and_then(|()| self.name())
             .and_then(|path| fs::rename(&self.partial, &path).map(|()| path));
-        written.map_err(|error| {
+        written.inspect_err(|_| {
             // It may not even have been made; what is left of it is no record.
             let _ = fs::remove_file(&self.partial);
-            DestinationFault::Refused(self.path, error)
         })
     }
 
@@ -185,7 +179,6 @@ mod tests {
     use super::*;
     use std::time::UNIX_EPOCH;
 
-    /// A folder of its own for a test, removed with it.
     struct TestFolder(PathBuf);
 
     impl TestFolder {
@@ -196,9 +189,9 @@ mod tests {
             Self(path)
         }
 
-        fn open(&self, name: &str) -> Result<Destination, DestinationFault> {
+        fn open(&self, name: &str) -> Result<Destination, LabFault> {
             let path = OrNone::This(self.0.join(name));
-            Destination::open(Some(&path), RecordDate::of(UNIX_EPOCH))
+            Destination::open("record", Some(&path), RecordDate::of(UNIX_EPOCH))
         }
 
         fn names(&self) -> Vec<String> {
@@ -222,18 +215,6 @@ mod tests {
         assert_eq!(fs::read_to_string(path.unwrap()).unwrap(), "{\"format\":1}\n");
         assert_eq!(folder.names(), ["a.json"]);
         folder.open("a.json").unwrap().write("{\"format\": 1}").unwrap();
-    }
-
-    #[test]
-    fn only_records_are_replaced() {
-        let folder = TestFolder::new("foreign");
-        fs::write(folder.0.join("key.pem"), "-----BEGIN").unwrap();
-        assert!(matches!(folder.open("key.pem"), Err(DestinationFault::Foreign(_))));
-        assert!(matches!(folder.open("none/a.json"), Err(DestinationFault::Refused(..))));
-        assert!(matches!(folder.open("."), Err(DestinationFault::Refused(..))));
-        let null = OrNone::This(PathBuf::from("/dev/null"));
-        let device = Destination::open(Some(&null), RecordDate::of(UNIX_EPOCH)).unwrap();
-        assert_eq!(device.write("{}").unwrap(), None);
     }
 }
 

@@ -29,24 +29,17 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// host take megabytes at once, and a hundred downloads would fill a tenth of a second.
 const TURN: Duration = Duration::from_millis(1);
 
-/// The token of the waker.
 const WAKER: u64 = u64::MAX;
 
 /// The bit that listeners' tokens have and connections' have not.
 const LISTENER: u64 = 1 << 63;
 
-pub(super) struct OriginWorkerOptions {
-    /// Each of them, and whether other workers have it too.
-    pub(super) listeners: Vec<(Arc<OwnedFd>, bool)>,
-    /// Woken when it is to end.
-    pub(super) end: Arc<Waker>,
-    /// Clients that ask for nothing, or take nothing, are given up after this.
-    pub(super) idle_timeout: Duration,
-}
-
 pub(super) struct OriginWorker {
     epoll: Epoll,
-    options: OriginWorkerOptions,
+    /// Each of them, and whether other workers have it too.
+    listeners: Vec<(Arc<OwnedFd>, bool)>,
+    /// Clients that ask for nothing, or take nothing, are given up after this.
+    idle_timeout: Duration,
     slots: Slab<OriginSlot>,
     /// Counts connections, so that what was meant for one does not reach its successor.
     generation: u32,
@@ -74,15 +67,22 @@ struct OriginSlot {
 }
 
 impl OriginWorker {
-    /// Watches the listeners. `warn` is called once if the kernel gives no more sockets.
-    pub(super) fn new(options: OriginWorkerOptions, warn: fn(&io::Error)) -> io::Result<Self> {
+    /// Watches the listeners, each with whether other workers have it too. `end` is woken when it
+    /// is to end.
+    pub(super) fn new(
+        listeners: Vec<(Arc<OwnedFd>, bool)>,
+        end: &Waker,
+        idle_timeout: Duration,
+        warn: fn(&io::Error),
+    ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        epoll.add(&*options.end, WAKER, Interest::READ)?;
+        epoll.add(end, WAKER, Interest::READ)?;
         let now = Instant::now();
         let worker = Self {
             epoll,
             sweep_at: now,
-            options,
+            listeners,
+            idle_timeout,
             slots: Slab::new(),
             generation: 0,
             again: VecDeque::new(),
@@ -98,7 +98,7 @@ impl OriginWorker {
     }
 
     fn watch_listeners(&self) -> io::Result<()> {
-        for (token, (listener, is_shared)) in (LISTENER..).zip(&self.options.listeners) {
+        for (token, (listener, is_shared)) in (LISTENER..).zip(&self.listeners) {
             let interest = if *is_shared { Interest::ACCEPT_SHARED } else { Interest::READ };
             self.epoll.add(&**listener, token, interest)?;
         }
@@ -141,7 +141,7 @@ impl OriginWorker {
     fn accept(&mut self, token: u64) -> io::Result<()> {
         let index = (token & !LISTENER) as usize;
         for _ in 0..ACCEPTS_MAX {
-            match socket::accept(&*self.options.listeners[index].0) {
+            match socket::accept(&*self.listeners[index].0) {
                 Ok((socket, _)) => self.arrivals.push(socket),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
@@ -193,7 +193,7 @@ impl OriginWorker {
     fn pause(&mut self, error: &io::Error) -> io::Result<()> {
         (self.warn)(error);
         if self.paused_until.is_none() {
-            for (listener, _) in &self.options.listeners {
+            for (listener, _) in &self.listeners {
                 self.epoll.remove(&**listener)?;
             }
         }
@@ -298,13 +298,13 @@ impl OriginWorker {
             return;
         }
         self.sweep_at = self.now + self.sweep_interval();
-        let (now, idle_timeout) = (self.now, self.options.idle_timeout);
+        let (now, idle_timeout) = (self.now, self.idle_timeout);
         self.slots.retain(|_, slot| !slot.connection.is_overdue(now, idle_timeout));
     }
 
     /// The idle are given up within an eighth of their time, and looking costs nothing.
     fn sweep_interval(&self) -> Duration {
-        let eighth = self.options.idle_timeout / 8;
+        let eighth = self.idle_timeout / 8;
         eighth.clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 }

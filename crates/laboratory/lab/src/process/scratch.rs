@@ -4,24 +4,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io, process};
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ScratchFault {
-    #[error("`{}` has a blank or another character that servers' configurations give a meaning", .0.display())]
-    Unnameable(PathBuf),
-    #[error("there is no room of our own in {}: {error}", parent.display())]
-    Refused { parent: PathBuf, error: io::Error },
-}
-
-impl ScratchFault {
-    pub(crate) fn hint(&self) -> &'static str {
-        match self {
-            Self::Unnameable(_) => {
-                "TMPDIR names another folder, by letters, digits and `/ . _ - + @ : = , %`"
-            }
-            Self::Refused { .. } => "TMPDIR names a folder with room that we may write to",
-        }
-    }
-}
+use crate::fault::LabFault;
 
 /// Whether a path needs no quotes in the configuration of any server.
 fn is_plain(path: &Path) -> bool {
@@ -33,24 +16,35 @@ fn is_plain(path: &Path) -> bool {
 #[derive(Debug)]
 pub(crate) struct Scratch {
     path: PathBuf,
-    is_kept: bool,
+    /// Whether it stays, for people to look at.
+    pub(crate) is_kept: bool,
 }
 
 impl Scratch {
     /// A new one in `$TMPDIR`, or `/tmp`. Others may pass through it, as servers do that become
     /// another user, and not look into it.
-    pub(crate) fn new() -> Result<Self, ScratchFault> {
+    pub(crate) fn new() -> Result<Self, LabFault> {
         let parent = env::temp_dir();
-        // Programs find their files from folders of their own.
-        let parent = match std::path::absolute(&parent) {
-            Ok(absolute) => absolute,
-            Err(error) => return Err(ScratchFault::Refused { parent, error }),
+        let refused = |error: io::Error| {
+            let parent = parent.display();
+            LabFault::failed(
+                format_args!("there is no room of our own in {parent}: {error}"),
+                "TMPDIR names a folder with room that we may write to",
+            )
         };
-        if is_plain(&parent) {
-            Self::new_in(&parent).map_err(|error| ScratchFault::Refused { parent, error })
-        } else {
-            Err(ScratchFault::Unnameable(parent))
+        // Programs find their files from folders of their own.
+        let absolute = std::path::absolute(&parent).map_err(refused)?;
+        if is_plain(&absolute) {
+            return Self::new_in(&absolute).map_err(refused);
         }
+        let shown = absolute.display();
+        Err(LabFault::failed(
+            format_args!(
+                "`{shown}` has a blank or another character that servers' configurations give a \
+                 meaning"
+            ),
+            "TMPDIR names another folder, by letters, digits and `/ . _ - + @ : = , %`",
+        ))
     }
 
     fn new_in(parent: &Path) -> io::Result<Self> {
@@ -70,11 +64,6 @@ impl Scratch {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Leaves it there, for people to look at.
-    pub(crate) fn keep(&mut self) {
-        self.is_kept = true;
     }
 }
 
@@ -106,7 +95,7 @@ mod tests {
         assert_ne!(kept.path(), other.path());
         fs::write(other.path().join("file"), "x").unwrap();
         let (path, gone) = (kept.path().to_owned(), other.path().to_owned());
-        kept.keep();
+        kept.is_kept = true;
         drop((kept, other));
         assert!(path.is_dir() && !gone.exists());
         fs::remove_dir(path).unwrap();

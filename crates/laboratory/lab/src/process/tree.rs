@@ -15,7 +15,6 @@ const SETTLED_MAX: Duration = Duration::from_micros(100);
 /// A tree that has not settled after this never will: something spins.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
 
-/// A process and all that descend from it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessTree {
     root: u32,
@@ -25,26 +24,17 @@ pub(crate) struct ProcessTree {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CpuReading(BTreeMap<u32, Duration>);
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TreeFault {
-    /// A process ended, and its use is lost: the sum would be too small.
-    #[error("process {0} of the server ended while it was measured")]
-    Lost(u32),
-    #[error("process {0} does not come to rest")]
-    Restless(u32),
-    #[error("the kernel does not tell what processes there are: {0}")]
-    Kernel(#[from] io::Error),
-}
-
 impl CpuReading {
     /// CPU time used since `before`.
     ///
     /// # Errors
     /// A process has ended in between.
-    pub(crate) fn since(&self, before: &Self) -> Result<Duration, TreeFault> {
+    pub(crate) fn since(&self, before: &Self) -> io::Result<Duration> {
         let lost = before.0.keys().find(|id| !self.0.contains_key(id));
         match lost {
-            Some(&id) => Err(TreeFault::Lost(id)),
+            Some(id) => Err(io::Error::other(format!(
+                "process {id} of the server ended while it was measured"
+            ))),
             None => Ok(self.total().saturating_sub(before.total())),
         }
     }
@@ -100,7 +90,7 @@ impl ProcessTree {
     ///
     /// # Errors
     /// It does not come to rest within 20 seconds.
-    pub(crate) fn cpu_at_rest(self) -> Result<CpuReading, TreeFault> {
+    pub(crate) fn cpu_at_rest(self) -> io::Result<CpuReading> {
         let begun = Instant::now();
         let mut last = self.cpu()?;
         loop {
@@ -110,7 +100,8 @@ impl ProcessTree {
                 return Ok(now);
             }
             if begun.elapsed() > SETTLE_MAX {
-                return Err(TreeFault::Restless(self.root));
+                let why = format!("process {} does not come to rest", self.root);
+                return Err(io::Error::other(why));
             }
             last = now;
         }
@@ -198,7 +189,7 @@ mod tests {
         let after = CpuReading(BTreeMap::from([(1, ms(9)), (2, ms(8)), (3, ms(2))]));
         assert_eq!(after.since(&before).unwrap(), ms(7));
         let lost = before.since(&after).unwrap_err();
-        assert!(matches!(lost, TreeFault::Lost(3)), "{lost}");
+        assert!(lost.to_string().starts_with("process 3 "), "{lost}");
     }
 
     #[test]
@@ -213,6 +204,6 @@ mod tests {
         child.wait().unwrap();
         assert!(!tree.members().unwrap().contains(&child.id()));
         let lost = tree.cpu().unwrap().since(&before).unwrap_err();
-        assert!(matches!(lost, TreeFault::Lost(_)), "{lost}");
+        assert!(lost.to_string().ends_with("ended while it was measured"), "{lost}");
     }
 }

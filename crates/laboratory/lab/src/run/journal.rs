@@ -12,6 +12,7 @@ use measure::record::LoadRecordFault;
 use super::measurement::failure::MeasurementFailure;
 use super::scenario::settings::Planned;
 use crate::console::Console;
+use crate::fault::LabFault;
 use crate::load::destination::RecordDate;
 
 /// An open record, which no other run writes meanwhile.
@@ -21,62 +22,54 @@ pub(crate) struct Journal {
     path: PathBuf,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum JournalFault {
-    #[error("{} is there already", .0.display())]
-    Taken(PathBuf),
-    #[error("there is no record {}", .0.display())]
-    Absent(PathBuf),
-    #[error("another run writes to {}", .0.display())]
-    Busy(PathBuf),
-    #[error("{}: {error}", path.display())]
-    Refused { path: PathBuf, error: io::Error },
-    #[error("{}: {fault}", path.display())]
-    Unreadable { path: PathBuf, fault: LoadRecordFault },
-}
-
 impl Journal {
     /// Creates one: there, or, if no path was given, in the working directory under a free name.
-    pub(crate) fn create(path: Option<&Path>, now: RecordDate) -> Result<Self, JournalFault> {
-        if let Some(path) = path {
-            return Self::create_at(path.to_owned());
-        }
+    pub(crate) fn create(path: Option<&Path>, now: RecordDate) -> Result<Self, LabFault> {
+        let create = |path: &Path| OpenOptions::new().append(true).create_new(true).open(path);
         let stem = format!("lariat-run-{}", now.compact());
-        for number in 2_u32.. {
-            let path = match number {
-                2 => PathBuf::from(format!("{stem}.jsonl")),
-                _ => PathBuf::from(format!("{stem}-{}.jsonl", number - 1)),
-            };
-            match Self::create_at(path) {
-                Err(JournalFault::Taken(_)) => {}
-                made => return made,
+        let mut number = 1;
+        let mut place = path.map_or_else(|| format!("{stem}.jsonl").into(), Path::to_owned);
+        loop {
+            match create(&place) {
+                Ok(file) => return locked(file, place),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(refused(&place, &error));
+                }
+                Err(_) if path.is_some() => return Err(taken(&place)),
+                Err(_) => {}
             }
-        }
-        Err(JournalFault::Taken(stem.into()))
-    }
-
-    fn create_at(path: PathBuf) -> Result<Self, JournalFault> {
-        let made = OpenOptions::new().append(true).create_new(true).open(&path);
-        match made {
-            Ok(file) => locked(file, path),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(JournalFault::Taken(path))
-            }
-            Err(error) => Err(JournalFault::Refused { path, error }),
+            number += 1;
+            place = format!("{stem}-{number}.jsonl").into();
         }
     }
 
     /// Opens one to go on with it, and returns what it holds. An unfinished line is removed.
-    pub(crate) fn resume(path: &Path) -> Result<(Experiment, Self), JournalFault> {
+    pub(crate) fn resume(path: &Path) -> Result<(Experiment, Self), LabFault> {
+        let shown = path.display();
         let refused = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => JournalFault::Absent(path.to_owned()),
-            _ => JournalFault::Refused { path: path.to_owned(), error },
+            io::ErrorKind::NotFound => LabFault::new(
+                format_args!("there is no record {shown}"),
+                "--resume names the record of a run that was stopped",
+            ),
+            _ => refused(path, &error),
         };
         let file = OpenOptions::new().read(true).append(true).open(path);
         let mut journal = locked(file.map_err(refused)?, path.to_owned())?;
         let text = io::read_to_string(&journal.file).map_err(refused)?;
-        let experiment = Experiment::parse(&text)
-            .map_err(|fault| JournalFault::Unreadable { path: path.to_owned(), fault })?;
+        let experiment = Experiment::parse(&text).map_err(|fault| {
+            let hint = match fault {
+                LoadRecordFault::Foreign(_) => {
+                    "--resume names a record that `lariat-lab run` has begun"
+                }
+                LoadRecordFault::Format(_) => {
+                    "take it up with the build that began it, or begin anew"
+                }
+                LoadRecordFault::Damaged(_) | LoadRecordFault::DamagedLine(..) => {
+                    "take away the damaged line, or begin anew"
+                }
+            };
+            LabFault::new(format_args!("{shown}: {fault}"), hint)
+        })?;
         let whole = text.rfind('\n').map_or(0, |end| end as u64 + 1);
         journal.file.set_len(whole).map_err(refused)?;
         journal.file.seek(SeekFrom::End(0)).map_err(refused)?;
@@ -86,8 +79,8 @@ impl Journal {
     /// Adds a line. If that fails half-way, the half is removed, and the file if it is empty then.
     ///
     /// # Errors
-    /// [`JournalFault::Refused`]: a full disk, for one.
-    pub(crate) fn append(&mut self, event: &RunEvent) -> Result<(), JournalFault> {
+    /// The kernel refused it: a full disk, for one.
+    pub(crate) fn append(&mut self, event: &RunEvent) -> Result<(), LabFault> {
         let before = self.file.metadata().map(|facts| facts.len());
         let written = self.file.write_all(format!("{}\n", event.to_line()).as_bytes());
         written.map_err(|error| {
@@ -97,7 +90,7 @@ impl Journal {
                 Ok(length) => self.file.set_len(length),
                 Err(_) => Ok(()),
             };
-            JournalFault::Refused { path: self.path.clone(), error }
+            refused(&self.path, &error)
         })
     }
 
@@ -106,40 +99,31 @@ impl Journal {
     }
 }
 
-fn locked(file: File, path: PathBuf) -> Result<Journal, JournalFault> {
+fn locked(file: File, path: PathBuf) -> Result<Journal, LabFault> {
     match sys::file::lock(&file) {
         Ok(true) => Ok(Journal { file, path }),
-        Ok(false) => Err(JournalFault::Busy(path)),
-        Err(error) => Err(JournalFault::Refused { path, error }),
+        Ok(false) => Err(LabFault::new(
+            format_args!("another run writes to {}", path.display()),
+            "wait until it has ended, or begin a record of your own",
+        )),
+        Err(error) => Err(refused(&path, &error)),
     }
 }
 
-impl JournalFault {
-    pub(crate) fn hint(&self) -> String {
-        match self {
-            Self::Taken(path) => format!(
-                "--resume {} takes it up, if it is a record of a run; else --record names another \
-                 file",
-                path.display()
-            ),
-            Self::Absent(_) => "--resume names the record of a run that was stopped".to_owned(),
-            Self::Busy(_) => "wait until it has ended, or begin a record of your own".to_owned(),
-            Self::Refused { .. } => {
-                "--record names a file in a folder with room that we may write to".to_owned()
-            }
-            Self::Unreadable { fault, .. } => match fault {
-                LoadRecordFault::Foreign(_) => {
-                    "--resume names a record that `lariat-lab run` has begun".to_owned()
-                }
-                LoadRecordFault::Format(_) => {
-                    "take it up with the build that began it, or begin anew".to_owned()
-                }
-                LoadRecordFault::Damaged(_) | LoadRecordFault::DamagedLine(..) => {
-                    "take away the damaged line, or begin anew".to_owned()
-                }
-            },
-        }
-    }
+fn taken(path: &Path) -> LabFault {
+    let path = path.display();
+    LabFault::new(
+        format_args!("{path} is there already"),
+        format_args!(
+            "--resume {path} takes it up, if it is a record of a run; else --record names another \
+             file"
+        ),
+    )
+}
+
+fn refused(path: &Path, error: &io::Error) -> LabFault {
+    let message = format!("{}: {error}", path.display());
+    LabFault::failed(message, "--record names a file in a folder with room that we may write to")
 }
 
 /// How far a run has come.

@@ -1,5 +1,9 @@
 //! Measures a configuration once: the server is started, loaded, watched, judged, and ended.
 //!
+//! `loaded` makes a load of ours, `requests` that of another program; `usage` reads what processes
+//! used meanwhile, `verdict` judges, `results` makes parts of the record, and `failure` says why
+//! there is none. `origin` is the test server behind all.
+//!
 //! Owns what all configurations of a run share: the origin behind the servers. Knows neither the
 //! order of configurations nor the record.
 
@@ -11,21 +15,18 @@ mod results;
 mod usage;
 mod verdict;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use load::plan::{ArrivalModel, LoadPlan, Verification};
 use measure::choice::Kind;
-use measure::experiment::{Measurement, Noise, Placement, Reload};
+use measure::experiment::{DurationSummary, Measurement, Noise, Placement, Reload};
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
-use measure::record::{RunWarning, Second, TrafficBytes};
+use measure::record::{LoadRecord, RunWarning, Second, TrafficBytes};
 
-use super::scenario::settings::{
-    Call, ConfigurationSettings, LaunchSettings, LoadClient, Loading, Planned, ProgramLoad,
-};
+use super::scenario::settings::{Call, ConfigurationSettings, LaunchSettings, Planned};
 use crate::load::destination::RecordDate;
 use crate::targets::certificates::{TargetCertificates, site_name};
 use crate::targets::form::TestTarget;
@@ -96,7 +97,7 @@ impl<'a> Bench<'a> {
         cancel: &dyn Cancel,
     ) -> Result<Measurement, MeasurementFailure> {
         let cpus = CpuAssignment::of(self.placement, subject.planned.spec.workers);
-        if self.origin.has_ended() || self.origin.cpus() != cpus.client {
+        if self.origin.has_ended() || self.origin.cpus != cpus.client {
             self.origin = RunningOrigin::start(&cpus.client, self.folder)?;
         }
         // Our own work must not use the server's CPUs.
@@ -118,7 +119,7 @@ impl<'a> Bench<'a> {
             cpus: &cpus.server,
             client_cpus: &cpus.client,
             folder: self.folder,
-            origin: Some(self.origin.address()),
+            origin: Some(self.origin.address),
             certificates: self.certificates,
             is_cancelled: &|| cancel.is_requested(),
         };
@@ -132,7 +133,7 @@ impl<'a> Bench<'a> {
             }
         };
         let place = ServerPlace {
-            origin: origin.as_ref().map(TargetServer::address).or(place.origin),
+            origin: origin.as_ref().map(|server| server.address).or(place.origin),
             ..place
         };
         let begun = RecordDate::of(SystemTime::now());
@@ -152,9 +153,9 @@ impl<'a> Bench<'a> {
             cpus,
             cancel,
         };
-        let measured = match &planned.client {
-            LoadClient::Load(loading) => session.load(loading),
-            LoadClient::Program(load) => session.call(load),
+        let measured = match planned.load.program {
+            None => session.load(),
+            Some(_) => session.call(),
         };
         // If the server has ended, that is why the rest failed.
         if let Some(how) = server.ended() {
@@ -182,29 +183,28 @@ struct Session<'s, 'a> {
 }
 
 impl Session<'_, '_> {
-    /// Measures by a load of ours.
-    fn load(&mut self, loading: &Loading) -> Result<Measurement, MeasurementFailure> {
-        let planned = self.subject.planned;
-        let settings = loading.settings.clone();
-        let first = match &loading.capacity {
-            None => self.plan(&settings, planned.duration)?,
+    fn load(&mut self) -> Result<Measurement, MeasurementFailure> {
+        let Planned { load, launch, .. } = self.subject.planned;
+        let settings = load.settings.clone();
+        let capacity = load.capacity.as_ref();
+        let first = match capacity {
+            None => self.plan(&settings, launch.duration)?,
             Some(capacity) => self.plan(&capacity.settings, capacity.duration)?,
         };
         loaded::probe(&first, self.cancel)?;
-        let start_ns = nanoseconds(self.server.age());
+        let start_ns = nanoseconds(self.server.begun.elapsed());
         self.watched.usage_at_rest()?;
         let resident_bytes_before = self.resident_bytes()?;
         self.fill(&settings)?;
-        let capacity = loading.capacity.as_ref();
         let found = capacity.map(|_| self.capacity(&first)).transpose()?;
         let plan = match capacity.zip(found) {
             None => first,
             Some((plan, found)) => {
-                let offered = settings.offering(plan.offered, found.per_s, planned.duration);
-                self.plan(&offered, planned.duration)?
+                let offered = settings.offering(plan.offered, found.per_s, launch.duration);
+                self.plan(&offered, launch.duration)?
             }
         };
-        let background = loading.background.as_ref();
+        let background = load.background.as_ref();
         let start = |it| BackgroundLoad::start(self.plan(it, BACKGROUND_MAX)?, self.cancel);
         let background = background.map(start).transpose()?;
         self.watched.background = background.as_ref().map(BackgroundLoad::stopper);
@@ -217,7 +217,7 @@ impl Session<'_, '_> {
         self.watched.background = None;
         self.judge(&plan, &loaded)?;
         self.judge_origin()?;
-        let goodput_per_s = loaded.ended_in_time as f64 / planned.duration.as_secs_f64();
+        let goodput_per_s = loaded.ended_in_time as f64 / launch.duration.as_secs_f64();
         let mut measurement = self.measurement(loaded, &plan);
         measurement.capacity_per_s = found.map(|found| found.per_s);
         measurement.goodput_per_s = found.map(|_| goodput_per_s);
@@ -229,14 +229,11 @@ impl Session<'_, '_> {
     }
 
     fn launch(&self, duration: Duration) -> LaunchSettings {
-        let planned = self.subject.planned;
         LaunchSettings {
-            is_tls: planned.is_tls,
-            is_of_files: planned.is_of_files,
-            address: self.server.address(),
+            address: self.server.address,
             cpus: self.cpus.client.clone(),
-            warm_up: planned.warm_up,
             duration,
+            ..self.subject.planned.launch.clone()
         }
     }
 
@@ -289,13 +286,9 @@ impl Session<'_, '_> {
     }
 
     fn judge(&self, plan: &LoadPlan, loaded: &LoadResult) -> Result<(), MeasurementFailure> {
-        let record = &loaded.record;
         let evidence = Evidence {
-            handshakes: &record.handshakes,
-            seconds: &record.seconds,
-            totals: record.totals,
-            failures: &record.failures,
-            is_tls: self.subject.planned.is_tls,
+            record: &loaded.record,
+            is_tls: self.subject.planned.launch.is_tls,
             is_closed: matches!(plan.arrival, ArrivalModel::Closed { .. }),
         };
         verdict::judge(&self.subject.planned.expect, evidence)
@@ -305,7 +298,7 @@ impl Session<'_, '_> {
     fn judge_origin(&self) -> Result<(), MeasurementFailure> {
         match (self.origin, self.subject.planned.expect.origin_resumed) {
             (Some(origin), Some(wanted)) => {
-                let requests = requests::read(origin.folder(), &self.subject.planned.spec)?;
+                let requests = requests::read(&origin.folder, &self.subject.planned.spec)?;
                 verdict::judge_origin(wanted, &requests.handshakes)
             }
             _ => Ok(()),
@@ -322,11 +315,11 @@ impl Session<'_, '_> {
             offered_per_s: results::offered_per_s(plan),
             operations,
             client_cpu_ns: record.client.cpu_ns,
-            response: results::durations(&record.total_latency()),
+            response: DurationSummary::from(&record.total_latency()),
             handshake: results::handshake_durations(&record),
             seconds: results::seconds(plan, &record, self.subject.planned.lose_node.is_some()),
             read_offs: results::read_offs(plan, &record),
-            full_handshakes: self.subject.planned.fill + results::full_handshakes(&record),
+            full_handshakes: self.subject.planned.fill + record.handshakes_of(Kind::Full),
             counts: record.totals,
             failures: record.failures,
             traffic: record.traffic,
@@ -374,7 +367,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn call(&self, load: &ProgramLoad) -> Result<Measurement, MeasurementFailure> {
+    fn call(&self) -> Result<Measurement, MeasurementFailure> {
         let planned = self.subject.planned;
         let missing = || MeasurementFailure::Failed("no program makes the load".to_owned());
         let (client, program) = self.subject.client.ok_or_else(missing)?;
@@ -382,11 +375,11 @@ impl Session<'_, '_> {
         let call = Call {
             program: &program.path,
             folder: &folder,
-            address: &self.server.address().to_string(),
+            address: &self.server.address.to_string(),
             authorities: &self.bench.certificates.authorities()?,
             spec: &planned.spec,
         };
-        let values = load.values(call, &self.launch(planned.duration));
+        let values = planned.load.values(call, &self.launch(planned.launch.duration));
         let before = self.watched.usage_at_rest()?;
         let resident_bytes_before = self.resident_bytes()?;
         let look = || self.watched.server.resident_bytes().unwrap_or(0);
@@ -404,10 +397,10 @@ impl Session<'_, '_> {
     /// The server's log, if it was asked for one.
     fn requests(&self) -> Result<Option<LoggedRequests>, MeasurementFailure> {
         let planned = self.subject.planned;
-        if !planned.spec.request_log || !planned.is_tls {
+        if !planned.spec.request_log || !planned.launch.is_tls {
             return Ok(None);
         }
-        requests::read(self.server.folder(), &planned.spec).map(Some)
+        requests::read(&self.server.folder, &planned.spec).map(Some)
     }
 
     /// The body must be complete, and the server must have logged as many requests as the program
@@ -433,20 +426,15 @@ impl Session<'_, '_> {
         if !(claimed..=claimed + connections + 1).contains(&seen) {
             return void(format!("it counted {claimed} requests, the server {seen}"));
         }
-        let count = |is_full| {
-            let rows = requests.handshakes.iter();
-            let rows = rows.filter(move |row| (row.kind == Kind::Full) == is_full);
-            rows.map(|row| row.count).sum()
-        };
-        let second = Second { full: count(true), resumed: count(false), ..Second::default() };
-        let evidence = Evidence {
-            handshakes: &requests.handshakes,
-            seconds: &[second],
+        let mut record = LoadRecord {
+            handshakes: requests.handshakes.clone(),
             totals: results::counts(counted),
-            failures: &BTreeMap::new(),
-            is_tls: planned.is_tls,
-            is_closed: true,
+            ..LoadRecord::default()
         };
+        let all: u64 = requests.handshakes.iter().map(|row| row.count).sum();
+        let full = record.handshakes_of(Kind::Full);
+        record.seconds = vec![Second { full, resumed: all - full, ..Second::default() }];
+        let evidence = Evidence { record: &record, is_tls: planned.launch.is_tls, is_closed: true };
         verdict::judge(&planned.expect, evidence)
     }
 
@@ -493,7 +481,7 @@ impl Session<'_, '_> {
 
     fn command(&self, name: &'static str, words: &[String]) -> EventCommand {
         let (program, cpus) = (&self.subject.program.path, &self.cpus.client);
-        EventCommand::new(name, words, program, self.server.folder(), cpus)
+        EventCommand::new(name, words, program, &self.server.folder, cpus)
     }
 
     /// The death of a node, if the scenario wants it.

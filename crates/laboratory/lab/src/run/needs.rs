@@ -7,10 +7,11 @@ use measure::experiment;
 use measure::experiment::Placement;
 use measure::host::Core;
 
-use super::scenario::settings::{ConfigurationSettings, LoadClient, Planned};
+use super::scenario::settings::{ConfigurationSettings, Planned};
+use crate::fault::LabFault;
 use crate::targets::form::{Serves, TestTarget};
 use crate::targets::program;
-use crate::targets::program::{Builds, MissingProgram, TargetProgram};
+use crate::targets::program::{Builds, TargetProgram};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means {
@@ -45,10 +46,10 @@ impl Means {
                     .to_owned(),
             ));
         }
-        let LoadClient::Load(loading) = &planned.client else {
+        if planned.load.program.is_some() {
             return None;
-        };
-        let files = files(&loading.settings) + FILES_SPARE;
+        }
+        let files = files(&planned.load.settings) + FILES_SPARE;
         (files > self.files).then(|| {
             (
                 format!("it wants {files} open files, and the limit is {}", self.files),
@@ -76,13 +77,12 @@ fn files(settings: &ConfigurationSettings) -> u64 {
 #[derive(Debug)]
 pub(crate) struct ResolvedTarget {
     pub(crate) target: TestTarget,
-    pub(crate) program: Result<TargetProgram, MissingProgram>,
+    pub(crate) program: Result<TargetProgram, LabFault>,
     /// The program's words about its version; looked at by [`ResolvedTarget::probe`].
     version: Vec<String>,
 }
 
 impl ResolvedTarget {
-    /// Looks for the program of a target.
     pub(crate) fn find(target: TestTarget, builds: &Builds) -> Self {
         Self { program: builds.find(&target), target, version: Vec::new() }
     }
@@ -103,7 +103,7 @@ impl ResolvedTarget {
             program: program.map_or_else(String::new, last_name),
             version: self.version.clone(),
             from: program.map_or_else(String::new, |program| program.from.to_string()),
-            missing: self.program.as_ref().err().map(ToString::to_string),
+            missing: self.program.as_ref().err().map(|missing| missing.message.clone()),
             serves: match self.target.form.serves {
                 Serves::Origin => "origin".to_owned(),
                 Serves::Itself | Serves::Files => "itself".to_owned(),
@@ -118,25 +118,18 @@ fn last_name(program: &TargetProgram) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// The CPUs that the user asked for; `None` = the rest, or half.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Seating {
-    pub(crate) server: Option<Vec<u16>>,
-    pub(crate) client: Option<Vec<u16>>,
-}
-
-/// A CPU that we may not use.
-#[derive(Debug, Eq, PartialEq, thiserror::Error)]
-#[error("this process may not use CPU {0}")]
-pub(crate) struct DeniedCpu(pub(crate) u16);
-
-/// Places everybody. `cores` are the CPUs that we may use; where there is only one, all share it.
-pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, DeniedCpu> {
-    let asked = [&seating.server, &seating.client];
+/// Places everybody, the server and the client on the CPUs that the user asked for; `None` = the
+/// rest, or half. `cores` are the CPUs that we may use; where there is only one, all share it.
+pub(crate) fn place(asked: [Option<&[u16]>; 2], cores: &[Core]) -> Result<Placement, LabFault> {
+    let [server_asked, client_asked] = asked;
     let mut asked = asked.into_iter().flatten().flatten();
     let is_ours = |cpu: &&u16| cores.iter().any(|core| core.cpu == **cpu);
     if let Some(denied) = asked.find(|cpu| !is_ours(cpu)) {
-        return Err(DeniedCpu(*denied));
+        let allowed: Vec<_> = cores.iter().map(|core| core.cpu.to_string()).collect();
+        return Err(LabFault::new(
+            format_args!("this process may not use CPU {denied}"),
+            format_args!("it may use {}", allowed.join(",")),
+        ));
     }
     let (server, client) = halves(cores);
     let rest = |taken: &[u16]| -> Vec<u16> {
@@ -144,13 +137,13 @@ pub(crate) fn place(seating: &Seating, cores: &[Core]) -> Result<Placement, Deni
         let left: Vec<_> = left.filter(|cpu| !taken.contains(cpu)).collect();
         if left.is_empty() { taken.to_vec() } else { left }
     };
-    let chosen = |own: &Option<Vec<u16>>, other: &Option<Vec<u16>>, half: Vec<u16>| {
-        let rest = || other.as_ref().map_or(half, |taken| rest(taken));
-        own.clone().unwrap_or_else(rest)
+    let chosen = |own: Option<&[u16]>, other: Option<&[u16]>, half: Vec<u16>| match own {
+        Some(own) => own.to_vec(),
+        None => other.map_or(half, rest),
     };
     Ok(Placement {
-        server: chosen(&seating.server, &seating.client, server),
-        client: chosen(&seating.client, &seating.server, client),
+        server: chosen(server_asked, client_asked, server),
+        client: chosen(client_asked, server_asked, client),
     })
 }
 
@@ -195,10 +188,9 @@ mod placement_tests {
         all.collect()
     }
 
-    fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> Result<[Vec<u16>; 2], DeniedCpu> {
-        let some = |cpus: &[u16]| (!cpus.is_empty()).then(|| cpus.to_vec());
-        let seating = Seating { server: some(server), client: some(client) };
-        place(&seating, cores).map(|placement| [placement.server, placement.client])
+    fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> Result<[Vec<u16>; 2], LabFault> {
+        let asked = [server, client].map(|cpus| Some(cpus).filter(|cpus| !cpus.is_empty()));
+        place(asked, cores).map(|placement| [placement.server, placement.client])
     }
 
     #[test]
@@ -216,6 +208,6 @@ mod placement_tests {
         assert_eq!(placed(&[3], &[], &four).unwrap(), [vec![3], vec![0, 1, 2]]);
         assert_eq!(placed(&[], &[0], &four).unwrap(), [vec![1, 2, 3], vec![0]]);
         assert_eq!(placed(&[1], &[1], &four).unwrap(), [vec![1], vec![1]]);
-        assert_eq!(placed(&[0], &[7], &four), Err(DeniedCpu(7)));
+        assert!(placed(&[0], &[7], &four).unwrap_err().message.ends_with("CPU 7"));
     }
 }

@@ -1,16 +1,20 @@
 //! Scenarios: questions as data, and the configurations that they come to.
+//!
+//! `form` reads the file of one, `expansion` makes configurations of it with its targets, and
+//! `settings` is a configuration as it is measured.
 
 pub(crate) mod expansion;
 pub(crate) mod form;
 pub(crate) mod settings;
 
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::fs;
+use std::path::Path;
 
 use options::Complaint;
 use options::diagnostic::nearest;
 
-use crate::load::read;
+use crate::fault::LabFault;
+use crate::load::PlanFile;
 
 use form::ScenarioForm;
 
@@ -60,18 +64,6 @@ pub(crate) struct ListedScenario {
     pub(crate) text: String,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ScenariosFault {
-    #[error("there is no scenario `{name}`")]
-    Unknown { name: String, near: Option<String> },
-    #[error("{0}")]
-    Unreadable(String),
-    #[error("the scenarios in {0} cannot be listed: {1}")]
-    Folder(PathBuf, io::Error),
-    #[error("two scenarios are named `{0}`")]
-    Twice(String),
-}
-
 impl ListedScenario {
     /// The scenario's form.
     ///
@@ -86,11 +78,16 @@ impl ListedScenario {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(crate) fn list(folder: Option<&Path>) -> Result<Vec<ListedScenario>, ScenariosFault> {
+pub(crate) fn list(folder: Option<&Path>) -> Result<Vec<ListedScenario>, LabFault> {
     let Some(folder) = folder else {
         return Ok(SCENARIOS.iter().map(ours).collect());
     };
-    let refused = |error| ScenariosFault::Folder(folder.to_owned(), error);
+    let refused = |error| {
+        LabFault::new(
+            format_args!("the scenarios in {} cannot be listed: {error}", folder.display()),
+            "--scenario-folder names a folder that we may read",
+        )
+    };
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).map_err(refused)? {
         let path = entry.map_err(refused)?.path();
@@ -110,11 +107,10 @@ fn ours((name, text): &(&str, &str)) -> ListedScenario {
     }
 }
 
-fn of_file(path: &Path) -> Result<ListedScenario, ScenariosFault> {
-    let bytes = read(path).map_err(ScenariosFault::Unreadable)?;
-    let shown = path.display().to_string();
-    let no_text = |_| ScenariosFault::Unreadable(format!("{shown} is no text"));
-    let text = String::from_utf8(bytes).map_err(no_text)?;
+fn of_file(path: &Path) -> Result<ListedScenario, LabFault> {
+    let hint = "name a TOML file that we may read; docs/guide/lab.md tells what it holds";
+    let PlanFile { path: shown, text } =
+        PlanFile::open(path).map_err(|why| LabFault::new(why, hint))?;
     let name = path.file_stem().unwrap_or_default();
     Ok(ListedScenario { name: name.to_string_lossy().into_owned(), path: shown, text })
 }
@@ -124,7 +120,7 @@ fn of_file(path: &Path) -> Result<ListedScenario, ScenariosFault> {
 pub(crate) fn choose(
     asked: &[String],
     folder: Option<&Path>,
-) -> Result<Vec<ListedScenario>, ScenariosFault> {
+) -> Result<Vec<ListedScenario>, LabFault> {
     let known = list(folder)?;
     let mut chosen: Vec<ListedScenario> = Vec::new();
     for name in asked {
@@ -137,7 +133,10 @@ pub(crate) fn choose(
         };
         for one in more {
             if chosen.iter().any(|other| other.name == one.name) {
-                return Err(ScenariosFault::Twice(one.name));
+                return Err(LabFault::new(
+                    format_args!("two scenarios are named `{}`", one.name),
+                    "name each once, or give your own file another name",
+                ));
             }
             chosen.push(one);
         }
@@ -145,53 +144,23 @@ pub(crate) fn choose(
     Ok(chosen)
 }
 
-fn named(name: &str, known: &[ListedScenario]) -> Result<ListedScenario, ScenariosFault> {
+fn named(name: &str, known: &[ListedScenario]) -> Result<ListedScenario, LabFault> {
     let found = known.iter().find(|one| one.name == name);
     found.cloned().ok_or_else(|| {
         let names = known.iter().map(|one| one.name.as_str());
-        ScenariosFault::Unknown {
-            name: name.escape_debug().to_string(),
-            near: nearest(name, names).map(ToOwned::to_owned),
-        }
+        let near = nearest(name, names).map(|near| format!("did you mean `{near}`?"));
+        let otherwise = "`lariat-lab run --list` lists them; a file of your own is named by its \
+                         path, as in ./mine.toml";
+        LabFault::new(
+            format_args!("there is no scenario `{}`", name.escape_debug()),
+            near.as_deref().unwrap_or(otherwise),
+        )
     })
-}
-
-impl ScenariosFault {
-    pub(crate) fn hint(&self) -> String {
-        match self {
-            Self::Unknown { near: Some(near), .. } => format!("did you mean `{near}`?"),
-            Self::Unknown { near: None, .. } => {
-                "`lariat-lab run --list` lists them; a file of your own is named by its path, as \
-                 in ./mine.toml"
-                    .to_owned()
-            }
-            Self::Unreadable(_) => {
-                "name a TOML file that we may read; docs/guide/lab.md tells what it holds"
-                    .to_owned()
-            }
-            Self::Folder(..) => "--scenario-folder names a folder that we may read".to_owned(),
-            Self::Twice(_) => "name each once, or give your own file another name".to_owned(),
-        }
-    }
 }
 
 #[cfg(test)]
 mod catalogue_tests {
     use super::*;
-
-    fn chosen(asked: &[&str]) -> Result<Vec<String>, ScenariosFault> {
-        let asked: Vec<_> = asked.iter().map(|name| (*name).to_owned()).collect();
-        let chosen = choose(&asked, None)?;
-        Ok(chosen.into_iter().map(|one| one.name).collect())
-    }
-
-    #[test]
-    fn ours_are_scenarios() {
-        for listed in list(None).unwrap() {
-            let form = listed.form();
-            form.unwrap_or_else(|wrong| panic!("{}: {wrong:?}", listed.name));
-        }
-    }
 
     #[test]
     fn every_file_of_the_repository_is_carried() {
@@ -204,18 +173,5 @@ mod catalogue_tests {
         let names =
             |list: &[ListedScenario]| list.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&found), names(&carried));
-    }
-
-    #[test]
-    fn slips_have_remedies() {
-        assert_eq!(chosen(&["keys", "cores"]).unwrap(), ["keys", "cores"]);
-        assert_eq!(chosen(&["all"]).unwrap().len(), SCENARIOS.len());
-        let fault = chosen(&["chipers"]).unwrap_err();
-        assert_eq!(fault.to_string(), "there is no scenario `chipers`");
-        assert_eq!(fault.hint(), "did you mean `ciphers`?");
-        let fault = chosen(&["all", "keys"]).unwrap_err();
-        assert_eq!(fault.to_string(), "two scenarios are named `keys`");
-        let fault = chosen(&["./nowhere.toml"]).unwrap_err();
-        assert!(fault.to_string().contains("cannot read ./nowhere.toml"));
     }
 }

@@ -32,7 +32,6 @@ pub(crate) struct TargetCertificates {
     sites: RefCell<BTreeMap<u32, PathBuf>>,
 }
 
-/// A certificate's files, all PEM.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TargetCertificateFiles {
     pub(crate) kind: ServerKeyKind,
@@ -42,21 +41,11 @@ pub(crate) struct TargetCertificateFiles {
     pub(crate) both: PathBuf,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TargetCertificateFault {
-    #[error("a certificate cannot be made: {0}")]
-    Library(#[from] rcgen::Error),
-    #[error("a key cannot be written: {0}")]
-    Pem(pem_rfc7468::Error),
-    #[error("a certificate cannot be written: {0}")]
-    File(#[from] io::Error),
-}
-
 impl TargetCertificates {
     /// Makes the authorities, in a folder that exists.
-    pub(crate) fn new(folder: &Path) -> Result<Self, TargetCertificateFault> {
-        let (elliptic, elliptic_pem) = authority("ECDSA", KeyPair::generate()?)?;
-        let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)?;
+    pub(crate) fn new(folder: &Path) -> io::Result<Self> {
+        let (elliptic, elliptic_pem) = authority("ECDSA", generate(ServerKeyKind::P256)?)?;
+        let key = generate(ServerKeyKind::Rsa2048)?;
         let (rsa, rsa_pem) = authority("RSA", key)?;
         Ok(Self {
             folder: folder.to_owned(),
@@ -70,24 +59,24 @@ impl TargetCertificates {
     }
 
     /// The certificate of the authority of ECDSA certificates: a PEM file.
-    pub(crate) fn authority(&self) -> Result<PathBuf, TargetCertificateFault> {
+    pub(crate) fn authority(&self) -> io::Result<PathBuf> {
         let path = self.folder.join("authority.crt");
         fs::write(&path, &self.elliptic_pem)?;
         Ok(path)
     }
 
     /// The certificates of all authorities: a PEM file.
-    pub(crate) fn authorities(&self) -> Result<PathBuf, TargetCertificateFault> {
+    pub(crate) fn authorities(&self) -> io::Result<PathBuf> {
         let path = self.folder.join("authorities.crt");
         fs::write(&path, [&*self.elliptic_pem, &*self.rsa_pem].concat())?;
         Ok(path)
     }
 
     /// The certificates that a server of this spec may show, PEM.
-    pub(crate) fn shown(&self, spec: &ServerSpec) -> Result<Vec<u8>, TargetCertificateFault> {
+    pub(crate) fn shown(&self, spec: &ServerSpec) -> io::Result<Vec<u8>> {
         if let Some(last) = spec.sites.checked_sub(1) {
             let folder = self.sites(spec.sites)?;
-            return Ok(fs::read(folder.join(format!("{}.pem", site_name(last))))?);
+            return fs::read(folder.join(format!("{}.pem", site_name(last))));
         }
         let mut pem = Vec::new();
         for kind in &spec.certificates {
@@ -98,7 +87,7 @@ impl TargetCertificates {
 
     /// A folder with `count` certificates, each with a P-256 key and a name of its own
     /// ([`site_name`]): a PEM file for each, with its authority's certificate and its key.
-    pub(crate) fn sites(&self, count: u32) -> Result<PathBuf, TargetCertificateFault> {
+    pub(crate) fn sites(&self, count: u32) -> io::Result<PathBuf> {
         if let Some(folder) = self.sites.borrow().get(&count) {
             return Ok(folder.clone());
         }
@@ -108,7 +97,7 @@ impl TargetCertificates {
             let name = site_name(site);
             let key = generate(ServerKeyKind::P256)?;
             let leaf = leaf(vec![name.clone()])?;
-            let leaf = leaf.signed_by(&key, &self.elliptic)?.pem();
+            let leaf = leaf.signed_by(&key, &self.elliptic).map_err(unmade)?.pem();
             let text = [leaf, self.elliptic_pem.clone(), secret_pem(&key)?].concat();
             write_secret(&folder.join(format!("{name}.pem")), &text)?;
         }
@@ -116,10 +105,7 @@ impl TargetCertificates {
         Ok(folder)
     }
 
-    pub(crate) fn of(
-        &self,
-        kind: ServerKeyKind,
-    ) -> Result<TargetCertificateFiles, TargetCertificateFault> {
+    pub(crate) fn of(&self, kind: ServerKeyKind) -> io::Result<TargetCertificateFiles> {
         if let Some(files) = self.made.borrow().get(&kind) {
             return Ok(files.clone());
         }
@@ -128,14 +114,14 @@ impl TargetCertificates {
         Ok(files)
     }
 
-    fn make(&self, kind: ServerKeyKind) -> Result<TargetCertificateFiles, TargetCertificateFault> {
+    fn make(&self, kind: ServerKeyKind) -> io::Result<TargetCertificateFiles> {
         let key = generate(kind)?;
         let leaf = leaf(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
         let issuer = match kind {
             ServerKeyKind::Rsa2048 | ServerKeyKind::Rsa3072 | ServerKeyKind::Rsa4096 => &self.rsa,
             ServerKeyKind::P256 | ServerKeyKind::P384 | ServerKeyKind::Ed25519 => &self.elliptic,
         };
-        let chain = leaf.signed_by(&key, issuer)?.pem();
+        let chain = leaf.signed_by(&key, issuer).map_err(unmade)?.pem();
         let secret = secret_pem(&key)?;
         let path = |ending: &str| self.folder.join(format!("{kind}.{ending}"));
         let files = TargetCertificateFiles {
@@ -151,14 +137,13 @@ impl TargetCertificates {
     }
 }
 
-/// The name in a certificate of many.
 pub(crate) fn site_name(site: u32) -> String {
     format!("site-{site}.localhost")
 }
 
-fn leaf(names: Vec<String>) -> Result<CertificateParams, rcgen::Error> {
+fn leaf(names: Vec<String>) -> io::Result<CertificateParams> {
     let common = names.first().cloned().unwrap_or_default();
-    let mut leaf = CertificateParams::new(names)?;
+    let mut leaf = CertificateParams::new(names).map_err(unmade)?;
     leaf.distinguished_name.push(DnType::CommonName, common);
     leaf.use_authority_key_identifier_extension = true;
     leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -167,30 +152,35 @@ fn leaf(names: Vec<String>) -> Result<CertificateParams, rcgen::Error> {
 }
 
 /// Certificates name it, and are signed by it. Also its own certificate, PEM.
-fn authority(name: &str, key: KeyPair) -> Result<(Issuer<'static, KeyPair>, String), rcgen::Error> {
+fn authority(name: &str, key: KeyPair) -> io::Result<(Issuer<'static, KeyPair>, String)> {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.distinguished_name.push(DnType::CommonName, format!("lariat-lab {name}"));
-    let pem = params.self_signed(&key)?.pem();
+    let pem = params.self_signed(&key).map_err(unmade)?.pem();
     Ok((Issuer::new(params, key), pem))
 }
 
-fn generate(kind: ServerKeyKind) -> Result<KeyPair, rcgen::Error> {
+fn unmade(error: rcgen::Error) -> io::Error {
+    io::Error::other(format!("a certificate cannot be made: {error}"))
+}
+
+fn generate(kind: ServerKeyKind) -> io::Result<KeyPair> {
     let rsa = |size| KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, size);
-    match kind {
+    let key = match kind {
         ServerKeyKind::Rsa2048 => rsa(RsaKeySize::_2048),
         ServerKeyKind::Rsa3072 => rsa(RsaKeySize::_3072),
         ServerKeyKind::Rsa4096 => rsa(RsaKeySize::_4096),
         ServerKeyKind::P256 => KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256),
         ServerKeyKind::P384 => KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384),
         ServerKeyKind::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),
-    }
+    };
+    key.map_err(unmade)
 }
 
 /// PKCS #8 in its first version (RFC 5208), which all programs read: the second one (RFC 5958),
 /// which the library makes of Ed25519 keys, is refused by OpenSSL 3.0.
-fn secret_pem(key: &KeyPair) -> Result<String, TargetCertificateFault> {
+fn secret_pem(key: &KeyPair) -> io::Result<String> {
     let der = key.serialized_der();
     let mut windows = der.windows(ED25519_SEED.len());
     let Some(at) = windows.position(|bytes| bytes == ED25519_SEED) else {
@@ -200,7 +190,7 @@ fn secret_pem(key: &KeyPair) -> Result<String, TargetCertificateFault> {
     // SEQUENCE of 46 bytes, version 0.
     let first = [&[0x30, 46, 2, 1, 0], ED25519_SEED, seed].concat();
     let text = pem_rfc7468::encode_string("PRIVATE KEY", LineEnding::LF, &first);
-    text.map_err(TargetCertificateFault::Pem)
+    text.map_err(|error| io::Error::other(format!("a key cannot be written: {error}")))
 }
 
 /// The bytes before the 32 of an Ed25519 key: its algorithm, 1.3.101.112, and the heads of

@@ -125,7 +125,6 @@ pub(crate) struct Unsupported {
     pub(crate) any_build: bool,
 }
 
-/// A condition for a field of a [`ServerSpec`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Condition {
@@ -141,37 +140,27 @@ pub(crate) struct Least {
     least: i64,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FormFault {
-    #[error("{0}")]
-    Malformed(Box<toml::de::Error>),
-    #[error("`{0}` in `when` is nothing that a server is asked for; there are {known}",
-        known = spec_fields().join(", "))]
-    UnknownField(String),
-    #[error("there is no template for `{0}` beside target.toml")]
-    NoTemplate(String),
-    #[error("`start` is empty")]
-    NoStart,
-}
-
 impl TestTarget {
+    /// Reads a form, or says what is wrong with it.
     pub(crate) fn parse(
         name: &str,
         text: &str,
         templates: BTreeMap<String, String>,
-    ) -> Result<Self, FormFault> {
-        let form: TargetForm =
-            toml::from_str(text).map_err(|error| FormFault::Malformed(Box::new(error)))?;
+    ) -> Result<Self, String> {
+        let form: TargetForm = toml::from_str(text).map_err(|error| error.to_string())?;
         let known = spec_fields();
         let mut conditions = form.unsupported.iter().flat_map(|entry| entry.when.keys());
         if let Some(unknown) = conditions.find(|field| !known.contains(field)) {
-            return Err(FormFault::UnknownField(unknown.clone()));
+            return Err(format!(
+                "`{unknown}` in `when` is nothing that a server is asked for; there are {}",
+                known.join(", ")
+            ));
         }
         if let Some(missing) = form.files.iter().find(|&file| !templates.contains_key(file)) {
-            return Err(FormFault::NoTemplate(missing.clone()));
+            return Err(format!("there is no template for `{missing}` beside target.toml"));
         }
         if form.start.is_empty() {
-            return Err(FormFault::NoStart);
+            return Err("`start` is empty".to_owned());
         }
         Ok(Self { name: name.to_owned(), form, templates })
     }
@@ -198,7 +187,8 @@ impl TestTarget {
         let holds = |entry: &&Unsupported| {
             let mut conditions = entry.when.iter();
             (entry.any_build || !is_given)
-                && conditions.all(|(field, condition)| condition.holds(&fields[field.as_str()]))
+                && conditions
+                    .all(|(field, condition)| condition.holds(&fields[&field.replace('-', "_")]))
         };
         let entry = self.form.unsupported.iter().find(holds)?;
         Some(entry.why.trim().to_owned())
@@ -225,20 +215,20 @@ fn fields_of(spec: &ServerSpec) -> toml::Table {
 }
 
 fn spec_fields() -> Vec<String> {
-    fields_of(&ServerSpec::default()).keys().cloned().collect()
+    fields_of(&ServerSpec::default()).keys().map(|field| field.replace('_', "-")).collect()
 }
 
 /// A server as a configuration asks for it. Every name is one that a template may use.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[serde(deny_unknown_fields, rename_all(deserialize = "kebab-case"), default)]
 pub(crate) struct ServerSpec {
     /// Threads or processes that take connections, each on a CPU of its own.
     pub(crate) workers: u16,
     pub(crate) front: TargetFront,
     /// Whether it speaks TLS to the origin behind it, and verifies it.
     pub(crate) back_tls: bool,
-    /// The certificates to be served, one of each kind.
     pub(crate) certificates: Vec<ServerKeyKind>,
+    /// Versions of TLS, in ascending order.
     pub(crate) versions: Vec<TargetTlsVersion>,
     /// Cipher suites by their standard names, the preferred first; empty: the target's own choice.
     pub(crate) suites: Vec<String>,
@@ -257,7 +247,6 @@ pub(crate) struct ServerSpec {
     pub(crate) session_cache: u64,
     /// In place of `certificates`: their number, each with a key and a name of its own.
     pub(crate) sites: u32,
-    /// Whether it logs each request, to check its clients.
     pub(crate) request_log: bool,
     /// Nodes of a farm behind a balancer; 0: the server stands alone.
     pub(crate) nodes: u16,
@@ -448,12 +437,12 @@ mod tests {
     const HEAD: &str = "title = \"x\"\nprogram = \"x\"\nserves = \"origin\"\nscheme = \"https\"\n\
                         version = [[\"x\"]]\nstart = [\"x\"]\n";
 
-    fn target(rest: &str) -> Result<TestTarget, FormFault> {
+    fn target(rest: &str) -> Result<TestTarget, String> {
         TestTarget::parse("x", &format!("{HEAD}{rest}"), BTreeMap::new())
     }
 
     fn fault(rest: &str) -> String {
-        target(rest).unwrap_err().to_string()
+        target(rest).unwrap_err()
     }
 
     #[test]

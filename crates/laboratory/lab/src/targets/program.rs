@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fmt};
+use std::{env, fmt, io};
 
-use super::form::TestTarget;
+use super::form::{TargetForm, TestTarget};
 use super::root;
 use super::root::PackageRoot;
-use crate::process::{ChildFault, GuardedChild};
+use crate::fault::LabFault;
+use crate::process::GuardedChild;
 
 #[derive(Clone, Debug)]
 pub(crate) struct TargetProgram {
@@ -22,7 +23,6 @@ pub(crate) struct TargetProgram {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Builds {
-    /// Programs of targets by name.
     pub(crate) programs: BTreeMap<String, PathBuf>,
     /// The root that packaged programs run in, if that is not this host's own system.
     pub(crate) root: Option<PackageRoot>,
@@ -30,11 +30,8 @@ pub(crate) struct Builds {
 }
 
 impl Builds {
-    pub(crate) fn find(&self, target: &TestTarget) -> Result<TargetProgram, MissingProgram> {
-        let named = target.form.root.as_ref().map(|name| {
-            let absent = |_| MissingProgram::Root(name.clone(), self.roots.clone());
-            root::of_suite(name, &self.roots).map_err(absent)
-        });
+    pub(crate) fn find(&self, target: &TestTarget) -> Result<TargetProgram, LabFault> {
+        let named = target.form.root.as_ref().map(|name| root::of_suite(name, &self.roots));
         let named = named.transpose()?;
         let given = self.programs.get(&target.name).map(PathBuf::as_path);
         find(target, given, named.as_ref().or(self.root.as_ref()))
@@ -58,22 +55,6 @@ pub(crate) enum ProgramSource {
     Found,
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum MissingProgram {
-    /// It, or a file that it needs, is not installed.
-    Package {
-        file: Option<String>,
-        /// Packages that bring it; none for programs of ours.
-        packages: Vec<String>,
-        /// The root that it was looked for in.
-        root: Option<String>,
-    },
-    /// There is no root of that name; where there could be one.
-    Root(String, PathBuf),
-    /// No program can be run at the path that the user named.
-    Given(PathBuf),
-}
-
 /// A version probe that takes longer hangs.
 const PROBE_MAX: Duration = Duration::from_secs(10);
 /// More lines than this are no version.
@@ -87,39 +68,52 @@ fn find(
     target: &TestTarget,
     given: Option<&Path>,
     root: Option<&PackageRoot>,
-) -> Result<TargetProgram, MissingProgram> {
+) -> Result<TargetProgram, LabFault> {
     if let Some(path) = given {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let from = ProgramSource::Given;
         return if path.is_file() {
             Ok(TargetProgram { path, from, root: None })
         } else {
-            Err(MissingProgram::Given(path))
+            let message = format!("there is no program {}", path.display());
+            Err(LabFault::new(message, "--program NAME=PATH names the file to run"))
         };
     }
     let form = &target.form;
     let root = root.filter(|_| !form.packages.is_empty());
-    let lacks = |file: Option<String>| MissingProgram::Package {
-        file,
-        packages: form.packages.clone(),
-        root: root.map(|root| root.name.clone()),
-    };
     let outside = |path: &Path| root.map_or_else(|| path.to_owned(), |root| root.file(path));
     let mut places = folders(form, root).into_iter().map(|folder| folder.join(&form.program));
     let path = places.find(|path| outside(path).is_file());
-    let path = path.ok_or_else(|| lacks(None))?;
+    let path = path.ok_or_else(|| missing(form, root, "not installed"))?;
     let mut needs = form.needs.iter();
     if let Some(file) = needs.find(|file| !outside(Path::new(file)).exists()) {
-        return Err(lacks(Some(file.clone())));
+        return Err(missing(form, root, &format!("{file} is missing")));
     }
     let from = if form.packages.is_empty() { ProgramSource::Ours } else { owner(&path, root) };
     let root = root.cloned();
     Ok(TargetProgram { path, from, root })
 }
 
+/// The fault of a program, or of a file that it needs, that is not installed.
+fn missing(form: &TargetForm, root: Option<&PackageRoot>, what: &str) -> LabFault {
+    if form.packages.is_empty() {
+        return LabFault::new(
+            "it does not lie beside lariat-lab, nor on PATH",
+            "build both programs (`cargo build --release`), or name it: --program NAME=PATH",
+        );
+    }
+    let of_root =
+        |before: &str| root.map_or_else(String::new, |root| format!("{before}{}", root.name));
+    let packages = form.packages.join(", ");
+    LabFault::new(
+        format_args!("{what} (package {packages}{})", of_root(" of ")),
+        format_args!("`lariat-lab targets --install{}` installs it", of_root(" --suite ")),
+    )
+}
+
 /// Folders in which a program may be: beside us one of ours, others on PATH, and where Debian keeps
 /// servers.
-fn folders(form: &super::form::TargetForm, root: Option<&PackageRoot>) -> Vec<PathBuf> {
+fn folders(form: &TargetForm, root: Option<&PackageRoot>) -> Vec<PathBuf> {
     let beside = env::current_exe().ok().filter(|_| form.packages.is_empty());
     let beside = beside.and_then(|own| Some(own.parent()?.to_owned()));
     let on_path = match root {
@@ -161,13 +155,13 @@ pub(crate) fn version_lines(
     target: &TestTarget,
     program: &TargetProgram,
     folder: &Path,
-) -> Result<Vec<String>, ChildFault> {
+) -> io::Result<Vec<String>> {
     let mut lines: Vec<String> = Vec::new();
     for command in &target.form.version {
         let path = program.path.to_string_lossy();
         let words = command.iter().map(|word| OsString::from(word.replace("{{program}}", &path)));
         let words = program.command(folder, folder, words.collect());
-        let said = GuardedChild::run(&words, folder, PROBE_MAX)?;
+        let said = GuardedChild::run(&words, &[], folder, &folder.join("said"), PROBE_MAX)?;
         for line in chosen(&said, &target.form.version_lines) {
             if !lines.contains(&line) {
                 lines.push(line);
@@ -218,46 +212,6 @@ impl fmt::Display for ProgramSource {
             Self::Given => out.write_str("given"),
             Self::Ours => out.write_str("ours"),
             Self::Found => out.write_str("found"),
-        }
-    }
-}
-
-impl fmt::Display for MissingProgram {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Package { packages, .. } if packages.is_empty() => {
-                out.write_str("it does not lie beside lariat-lab, nor on PATH")
-            }
-            Self::Package { file, packages, root } => {
-                match file {
-                    None => out.write_str("not installed")?,
-                    Some(file) => write!(out, "{file} is missing")?,
-                }
-                let root = root.as_ref().map_or_else(String::new, |root| format!(" of {root}"));
-                write!(out, " (package {}{root})", packages.join(", "))
-            }
-            Self::Root(name, folder) => {
-                write!(out, "there is no root `{name}` in {}", folder.display())
-            }
-            Self::Given(path) => write!(out, "there is no program {}", path.display()),
-        }
-    }
-}
-
-impl MissingProgram {
-    pub(crate) fn hint(&self) -> String {
-        let installs = |root: Option<&String>| {
-            let suite = root.map_or_else(String::new, |root| format!(" --suite {root}"));
-            format!("`lariat-lab targets --install{suite}` installs it")
-        };
-        match self {
-            Self::Package { packages, .. } if packages.is_empty() => {
-                "build both programs (`cargo build --release`), or name it: --program NAME=PATH"
-                    .to_owned()
-            }
-            Self::Package { root, .. } => installs(root.as_ref()),
-            Self::Root(name, _) => installs(Some(name)),
-            Self::Given(_) => "--program NAME=PATH names the file to run".to_owned(),
         }
     }
 }

@@ -5,8 +5,10 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::{env, fs, io};
+
+use crate::fault::LabFault;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct PackageRoot {
@@ -15,49 +17,17 @@ pub(crate) struct PackageRoot {
     pub(crate) path: PathBuf,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RootFault {
-    #[error("there is no root `{0}` in {1}")]
-    Absent(String, PathBuf),
-    #[error("`{0}` is no name of a suite")]
-    Name(String),
-    /// Neither `XDG_CACHE_HOME` nor `HOME` is set.
-    #[error("there is no folder for roots")]
-    NoFolder,
-    #[error("{0}: {1}")]
-    Folder(PathBuf, io::Error),
-    #[error("the root was not made: {0}")]
-    Install(#[from] InstallFault),
-}
-
-impl RootFault {
-    pub(crate) fn hint(&self) -> String {
-        match self {
-            Self::Absent(suite, _) => {
-                format!("`lariat-lab targets --install --suite {suite}` makes it")
-            }
-            Self::Name(_) => "for example: --suite sid".to_owned(),
-            Self::NoFolder => "--root-folder names one".to_owned(),
-            Self::Folder(..) => "--root names a folder with a Debian system in it".to_owned(),
-            Self::Install(_) => {
-                "what it printed stands above; --apt-option is handed to its apt, as in \
-                 --apt-option 'Acquire::Check-Valid-Until \"false\"' for a mirror that is behind"
-                    .to_owned()
-            }
-        }
-    }
-}
-
-/// The folder of all roots.
-pub(crate) fn folder(chosen: Option<PathBuf>) -> Result<PathBuf, RootFault> {
+pub(crate) fn folder(chosen: Option<PathBuf>) -> Result<PathBuf, LabFault> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let cache = || {
         let home = || Some(PathBuf::from(set("HOME")?).join(".cache"));
         set("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)
     };
     let usual = || Some(cache()?.join("lariat-lab/roots"));
-    let folder = chosen.or_else(usual).ok_or(RootFault::NoFolder)?;
-    std::path::absolute(&folder).map_err(|error| RootFault::Folder(folder, error))
+    // Neither `XDG_CACHE_HOME` nor `HOME` need be set.
+    let none = || LabFault::new("there is no folder for roots", "--root-folder names one");
+    let folder = chosen.or_else(usual).ok_or_else(none)?;
+    std::path::absolute(&folder).map_err(|error| no_root(&folder, &error))
 }
 
 /// All roots in a folder, by name.
@@ -69,34 +39,42 @@ pub(crate) fn list(folder: &Path) -> Vec<PackageRoot> {
     names.iter().filter_map(|name| of_suite(name, folder).ok()).collect()
 }
 
-/// The root of a suite.
-pub(crate) fn of_suite(suite: &str, folder: &Path) -> Result<PackageRoot, RootFault> {
+pub(crate) fn of_suite(suite: &str, folder: &Path) -> Result<PackageRoot, LabFault> {
     let path = place(suite, folder)?;
     if !path.join("usr").is_dir() {
-        return Err(RootFault::Absent(suite.to_owned(), folder.to_owned()));
+        return Err(LabFault::new(
+            format_args!("there is no root `{suite}` in {}", folder.display()),
+            format_args!("`lariat-lab targets --install --suite {suite}` makes it"),
+        ));
     }
     let name = suite.to_owned();
     Ok(PackageRoot { name, path })
 }
 
-fn place(suite: &str, folder: &Path) -> Result<PathBuf, RootFault> {
+/// The folder of the root of a suite, whether it is there or not.
+pub(crate) fn place(suite: &str, folder: &Path) -> Result<PathBuf, LabFault> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     if suite.is_empty() || suite.starts_with('-') || !suite.chars().all(is_plain) {
-        return Err(RootFault::Name(suite.escape_debug().to_string()));
+        let message = format!("`{}` is no name of a suite", suite.escape_debug());
+        return Err(LabFault::new(message, "for example: --suite sid"));
     }
     Ok(folder.join(suite))
 }
 
 /// The root in a folder that the user names.
-pub(crate) fn at(path: &Path) -> Result<PackageRoot, RootFault> {
-    let refused = |error| RootFault::Folder(path.to_owned(), error);
-    let path = fs::canonicalize(path).map_err(refused)?;
+pub(crate) fn at(named: &Path) -> Result<PackageRoot, LabFault> {
+    let path = fs::canonicalize(named).map_err(|error| no_root(named, &error))?;
     if !path.join("usr").is_dir() {
-        return Err(refused(io::ErrorKind::NotFound.into()));
+        return Err(no_root(named, &io::ErrorKind::NotFound.into()));
     }
     let name = path.file_name().unwrap_or_default();
     let name = name.to_string_lossy().into_owned();
     Ok(PackageRoot { name, path })
+}
+
+fn no_root(path: &Path, error: &io::Error) -> LabFault {
+    let message = format!("{}: {error}", path.display());
+    LabFault::new(message, "--root names a folder with a Debian system in it")
 }
 
 /// The mirror is the one that apt of this host is set up with.
@@ -118,18 +96,23 @@ mv "$folder/.$suite.new" "$folder/$suite"
 pub(crate) fn make(
     suite: &str,
     folder: &Path,
-    packages: &[String],
+    packages: &[&str],
     apt_options: &[String],
-) -> Result<PackageRoot, RootFault> {
-    place(suite, folder)?;
+) -> Result<(), LabFault> {
+    let unmade = |why: String| {
+        LabFault::failed(
+            format_args!("the root was not made: {why}"),
+            "what it printed stands above; --apt-option is handed to its apt, as in \
+             --apt-option 'Acquire::Check-Valid-Until \"false\"' for a mirror that is behind",
+        )
+    };
     let path = env::var_os("PATH").unwrap_or_default();
     if !env::split_paths(&path).any(|folder| folder.join("mmdebstrap").is_file()) {
-        install(&["mmdebstrap".to_owned()])?;
+        install(["mmdebstrap"]).map_err(unmade)?;
     }
     let mut words: Vec<OsString> = vec![suite.into(), folder.into(), packages.join(",").into()];
     words.extend(apt_options.iter().map(|option| format!("--aptopt={option}").into()));
-    as_root(MAKE, &words)?;
-    of_suite(suite, folder)
+    as_root(MAKE, &words).map_err(unmade)
 }
 
 /// In a mount namespace of its own, so that nothing stays mounted: the scratch folder at its own
@@ -167,14 +150,6 @@ impl PackageRoot {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum InstallFault {
-    #[error("{0} cannot be run: {1}")]
-    NoCommand(String, io::Error),
-    #[error("the command failed ({0})")]
-    Failed(ExitStatus),
-}
-
 /// While it runs, a policy says that no server is to be started (101; invoke-rc.d(8)). One that
 /// the administrator wrote stays as it is.
 const SCRIPT: &str = r#"set -e
@@ -190,23 +165,23 @@ apt-get -o Dpkg::Use-Pty=0 -qq update
 apt-get -o Dpkg::Use-Pty=0 -qq install -y --no-install-recommends "$@"
 "#;
 
-/// Installs packages by apt-get, through sudo where we are not root.
-pub(crate) fn install(packages: &[String]) -> Result<(), InstallFault> {
-    let packages: Vec<_> = packages.iter().map(OsString::from).collect();
+/// Installs packages by apt-get, through sudo where we are not root; or says what failed.
+pub(crate) fn install<'p>(packages: impl IntoIterator<Item = &'p str>) -> Result<(), String> {
+    let packages: Vec<_> = packages.into_iter().map(OsString::from).collect();
     as_root(SCRIPT, &packages)
 }
 
 /// Runs a shell script with these arguments, through sudo where we are not root.
-pub(crate) fn as_root(script: &str, arguments: &[OsString]) -> Result<(), InstallFault> {
+fn as_root(script: &str, arguments: &[OsString]) -> Result<(), String> {
     let shell = ["sudo", "sh", "-c", script, "lariat-lab"];
     let shell = &shell[usize::from(sys::process::is_root())..];
     let mut command = Command::new(shell[0]);
     command.args(&shell[1..]).args(arguments).stdin(Stdio::null());
     // Ours is for data.
     command.stdout(io::stderr());
-    let status =
-        command.status().map_err(|error| InstallFault::NoCommand(shell[0].to_owned(), error))?;
-    if status.success() { Ok(()) } else { Err(InstallFault::Failed(status)) }
+    let status = command.status();
+    let status = status.map_err(|error| format!("{} cannot be run: {error}", shell[0]))?;
+    if status.success() { Ok(()) } else { Err(format!("the command failed ({status})")) }
 }
 
 #[cfg(test)]
@@ -224,9 +199,10 @@ mod tests {
         let names: Vec<_> = list(scratch.path()).into_iter().map(|root| root.name).collect();
         assert_eq!(names, ["sid", "trixie"]);
         let absent = of_suite("forky", scratch.path()).unwrap_err();
-        assert!(absent.hint().contains("--install --suite forky"));
+        assert!(absent.hint.contains("--install --suite forky"));
         for name in ["", "../sid", "a b", ".sid.new", "-x"] {
-            assert!(matches!(of_suite(name, scratch.path()), Err(RootFault::Name(_))), "{name}");
+            let fault = of_suite(name, scratch.path()).unwrap_err();
+            assert!(fault.message.contains("is no name of a suite"), "{name}");
         }
         let root = at(&scratch.path().join("sid")).unwrap();
         let inside = root.file(Path::new("/usr/sbin/nginx"));

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use super::certificates::{TargetCertificateFault, TargetCertificateFiles, TargetCertificates};
+use super::certificates::{TargetCertificateFiles, TargetCertificates};
 use super::form::{ServerSpec, Serves, TestTarget};
 use super::program::TargetProgram;
 use super::templates;
-use super::templates::{TemplateFault, TemplateTls, Values};
+use super::templates::{TemplateTls, Values};
 use crate::process::tree::ProcessTree;
-use crate::process::{ChildFault, GuardedChild, fault_lines};
+use crate::process::{GuardedChild, fault_lines};
 
 #[derive(Clone, Copy)]
 pub(crate) struct ServerPlace<'a> {
@@ -31,35 +31,13 @@ pub(crate) struct ServerPlace<'a> {
 /// A running server; it is ended on drop.
 #[derive(Debug)]
 pub(crate) struct TargetServer {
-    address: SocketAddr,
-    folder: PathBuf,
-    begun: Instant,
+    pub(crate) address: SocketAddr,
+    pub(crate) folder: PathBuf,
+    /// When its process was started.
+    pub(crate) begun: Instant,
     child: GuardedChild,
     /// The clients' end of a tunnel.
     near: Option<GuardedChild>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ServerStartFault {
-    #[error("{name} ended as it started ({how}){}", quoted(said))]
-    Ended {
-        name: String,
-        /// For example `exit status: 1`.
-        how: String,
-        said: String,
-    },
-    #[error("{name} took no connection within {seconds} s{}", quoted(said))]
-    Silent { name: String, seconds: u64, said: String },
-    #[error("{0} relays, and there is no origin behind it")]
-    NoOrigin(String),
-    #[error(transparent)]
-    Template(#[from] TemplateFault),
-    #[error(transparent)]
-    Certificate(#[from] TargetCertificateFault),
-    #[error(transparent)]
-    Child(#[from] ChildFault),
-    #[error("{0}")]
-    Ours(#[from] io::Error),
 }
 
 /// Longer than any start: thousands of keys are checked then, on a CPU that may be slow.
@@ -84,7 +62,7 @@ impl TargetServer {
         program: &TargetProgram,
         spec: &ServerSpec,
         place: &ServerPlace<'_>,
-    ) -> Result<Self, ServerStartFault> {
+    ) -> io::Result<Self> {
         let kinds = spec.certificates.iter();
         let certificates = kinds.map(|&kind| place.certificates.of(kind));
         let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
@@ -95,7 +73,8 @@ impl TargetServer {
         let objects = match target.form.serves {
             Serves::Itself | Serves::Files => objects(place.folder, &spec.objects)?,
             Serves::Origin if place.origin.is_none() => {
-                return Err(ServerStartFault::NoOrigin(target.name.clone()));
+                let why = format!("{} relays, and there is no origin behind it", target.name);
+                return Err(io::Error::other(why));
             }
             Serves::Origin => place.folder.to_owned(),
         };
@@ -113,26 +92,12 @@ impl TargetServer {
         loop {
             let address = free_address()?;
             let started = launch.start(address);
-            let has_ended = matches!(started, Err(ServerStartFault::Ended { .. }));
-            let is_taken = has_ended && TcpListener::bind(address).is_err();
+            let is_taken = started.is_err() && TcpListener::bind(address).is_err();
             if !is_taken || attempts == ATTEMPTS_MAX {
                 return started;
             }
             attempts += 1;
         }
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
-    /// How long ago its process was started.
-    pub(crate) fn age(&self) -> Duration {
-        self.begun.elapsed()
     }
 
     pub(crate) fn tree(&self) -> ProcessTree {
@@ -156,8 +121,7 @@ impl TargetServer {
 
     /// Ends it, and waits until all its processes are gone.
     pub(crate) fn stop(self) {
-        self.near.into_iter().for_each(GuardedChild::stop);
-        self.child.stop();
+        drop((self.near, self.child));
     }
 }
 
@@ -173,7 +137,7 @@ struct ServerLaunch<'a> {
 }
 
 impl ServerLaunch<'_> {
-    fn start(&self, address: SocketAddr) -> Result<TargetServer, ServerStartFault> {
+    fn start(&self, address: SocketAddr) -> io::Result<TargetServer> {
         let folder = own_folder(self.place.folder, &self.target.name)?;
         let values = self.values(address, &folder);
         for (name, text) in templates::files(self.target, &values)? {
@@ -199,13 +163,13 @@ impl ServerLaunch<'_> {
         values: &Values<'_>,
         cpus: &[u16],
         output: &str,
-    ) -> Result<GuardedChild, ServerStartFault> {
+    ) -> io::Result<GuardedChild> {
         let words = templates::command(self.target, words, values)?;
         let words = words.into_iter().map(OsString::from).collect();
         let (scratch, folder) = (self.place.folder, values.folder);
         let words = self.program.command(scratch, folder, words);
         let output = folder.join(output);
-        Ok(GuardedChild::start(&words, cpus, folder, &output)?)
+        GuardedChild::start(&words, cpus, folder, &output)
     }
 
     fn values<'v>(&'v self, address: SocketAddr, folder: &'v Path) -> Values<'v> {
@@ -238,13 +202,13 @@ impl ServerLaunch<'_> {
         }
     }
 
-    fn wait_until_listening(&self, server: &mut TargetServer) -> Result<(), ServerStartFault> {
+    fn wait_until_listening(&self, server: &mut TargetServer) -> io::Result<()> {
         let begun = Instant::now();
         loop {
-            let name = || self.target.name.clone();
+            let name = &self.target.name;
             if let Some((how, said)) = server.end() {
-                let name = name();
-                return Err(ServerStartFault::Ended { name, how, said });
+                let said = quoted(&said);
+                return Err(io::Error::other(format!("{name} ended as it started ({how}){said}")));
             }
             let ready = self.target.form.ready.as_ref();
             let is_ready = ready.is_none_or(|file| server.folder.join(file).exists());
@@ -252,11 +216,10 @@ impl ServerLaunch<'_> {
                 return Ok(());
             }
             if begun.elapsed() > START_MAX || (self.place.is_cancelled)() {
-                return Err(ServerStartFault::Silent {
-                    name: name(),
-                    seconds: begun.elapsed().as_secs(),
-                    said: fault_lines(&server.child.output()),
-                });
+                let seconds = begun.elapsed().as_secs();
+                let said = quoted(&fault_lines(&server.child.output()));
+                let why = format!("{name} took no connection within {seconds} s{said}");
+                return Err(io::Error::other(why));
             }
             thread::sleep(PAUSE);
         }
@@ -282,7 +245,6 @@ fn bring_back_strays(tree: ProcessTree, cpus: &[u16]) -> io::Result<()> {
     Ok(())
 }
 
-/// A free address on loopback.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

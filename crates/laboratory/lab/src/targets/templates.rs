@@ -1,5 +1,6 @@
 //! From a spec to a target's configuration: the values that its templates may use.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
 use super::certificates::TargetCertificateFiles;
-use super::form::{ServerSpec, TargetFront, TargetTlsVersion, TestTarget};
+use super::form::{ServerSpec, TargetFront, TestTarget};
 
 /// Values that a template may use; `targets/README.md` describes each.
 #[derive(Clone, Debug, Serialize)]
@@ -17,7 +18,6 @@ pub(crate) struct Values<'a> {
     pub(crate) program: &'a Path,
     /// Whether the user gave it, instead of a package.
     pub(crate) is_given: bool,
-    /// Whether it will be started by root.
     pub(crate) is_root: bool,
     /// An existing folder of its own, its working directory.
     pub(crate) folder: &'a Path,
@@ -67,20 +67,13 @@ pub(crate) struct TemplateEndpoint {
 /// TLS as it is asked for, in the words of both worlds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct TemplateTls<'a> {
-    /// `1.2`, `1.3`, in ascending order.
-    versions: Vec<&'static str>,
-    suites: &'a [String],
+    #[serde(flatten)]
+    spec: &'a ServerSpec,
     /// Suites of TLS 1.2, by OpenSSL's names.
     openssl_ciphers: Vec<String>,
     /// Suites of TLS 1.3, by OpenSSL's names, which are the standard ones.
     openssl_ciphersuites: Vec<&'a str>,
-    groups: &'a [String],
     openssl_groups: Vec<&'a str>,
-    session_ids: bool,
-    tickets: bool,
-    stateful_tickets: bool,
-    session_cache: u64,
-    ktls: bool,
 }
 
 /// Values that the template of a client may use.
@@ -109,14 +102,6 @@ pub(crate) struct ClientValues<'a> {
     pub(crate) tls: TemplateTls<'a>,
 }
 
-#[derive(Debug, thiserror::Error)]
-#[error("the template `{name}` of {target} is wrong: {error:#}")]
-pub(crate) struct TemplateFault {
-    target: String,
-    name: String,
-    error: minijinja::Error,
-}
-
 impl From<SocketAddr> for TemplateEndpoint {
     fn from(address: SocketAddr) -> Self {
         Self { address, host: address.ip(), port: address.port() }
@@ -125,33 +110,14 @@ impl From<SocketAddr> for TemplateEndpoint {
 
 impl<'a> From<&'a ServerSpec> for TemplateTls<'a> {
     fn from(spec: &'a ServerSpec) -> Self {
-        let mut versions = spec.versions.clone();
-        versions.sort_unstable();
-        let is_of_13 = |suite: &&String| !suite.contains("_WITH_");
-        let suites = || spec.suites.iter();
+        let (old, new): (Vec<_>, Vec<_>) =
+            spec.suites.iter().map(String::as_str).partition(|suite| suite.contains("_WITH_"));
         Self {
-            versions: versions.into_iter().map(version_name).collect(),
-            suites: &spec.suites,
-            openssl_ciphers: suites()
-                .filter(|suite| !is_of_13(suite))
-                .map(|suite| openssl_cipher(suite))
-                .collect(),
-            openssl_ciphersuites: suites().filter(is_of_13).map(String::as_str).collect(),
-            groups: &spec.groups,
+            spec,
+            openssl_ciphers: old.into_iter().map(openssl_cipher).collect(),
+            openssl_ciphersuites: new,
             openssl_groups: spec.groups.iter().map(|group| openssl_group(group)).collect(),
-            session_ids: spec.session_ids,
-            tickets: spec.tickets,
-            stateful_tickets: spec.stateful_tickets,
-            session_cache: spec.session_cache,
-            ktls: spec.ktls,
         }
-    }
-}
-
-fn version_name(version: TargetTlsVersion) -> &'static str {
-    match version {
-        TargetTlsVersion::Tls12 => "1.2",
-        TargetTlsVersion::Tls13 => "1.3",
     }
 }
 
@@ -190,7 +156,7 @@ pub(crate) fn masks(cpus: &[u16]) -> Vec<String> {
 pub(crate) fn files(
     target: &TestTarget,
     values: &impl Serialize,
-) -> Result<Vec<(String, String)>, TemplateFault> {
+) -> io::Result<Vec<(String, String)>> {
     let render = |name: &String| {
         let text = render(target, name, &target.templates[name], values)?;
         let own = name.rsplit('/').next().unwrap_or(name);
@@ -207,7 +173,7 @@ pub(crate) fn command(
     target: &TestTarget,
     words: &[String],
     values: &impl Serialize,
-) -> Result<Vec<String>, TemplateFault> {
+) -> io::Result<Vec<String>> {
     let words = words.iter();
     let words = words.map(|word| render(target, "command", word, values));
     let words: Vec<_> = words.collect::<Result<_, _>>()?;
@@ -221,7 +187,7 @@ fn render(
     name: &str,
     template: &str,
     values: &impl Serialize,
-) -> Result<String, TemplateFault> {
+) -> io::Result<String> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let mut syntax = SyntaxConfig::builder();
@@ -229,10 +195,9 @@ fn render(
     syntax.keep_trailing_newline(true);
     environment.set_syntax(syntax.build().expect("these are the usual delimiters"));
     let rendered = environment.render_named_str(name, template, Serde(values));
-    rendered.map_err(|error| TemplateFault {
-        target: target.name.clone(),
-        name: name.to_owned(),
-        error,
+    rendered.map_err(|error| {
+        let target = &target.name;
+        io::Error::other(format!("the template `{name}` of {target} is wrong: {error:#}"))
     })
 }
 
@@ -258,11 +223,9 @@ mod tests {
             suites: ["TLS_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]
                 .map(str::to_owned)
                 .to_vec(),
-            versions: vec![TargetTlsVersion::Tls13, TargetTlsVersion::Tls12],
             ..ServerSpec::default()
         };
         let tls = TemplateTls::from(&spec);
-        assert_eq!(tls.versions, ["1.2", "1.3"]);
         assert_eq!(tls.openssl_ciphersuites, ["TLS_AES_128_GCM_SHA256"]);
         assert_eq!(tls.openssl_ciphers, ["ECDHE-RSA-AES128-GCM-SHA256"]);
     }

@@ -1,4 +1,4 @@
-//! Which scenarios there are, what a run would do, and whether a resumed run is still the same.
+//! The scenarios that there are, what a run would do, and whether a resumed run is still the same.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use measure::experiment::{ExperimentPlan, Placement, TargetDescription};
 use measure::host::HostReport;
 
+use crate::fault::{LabFault, unknown};
 use crate::run::journal::minutes;
 use crate::run::needs::ResolvedTarget;
 use crate::run::scenario::expansion::Expanded;
 use crate::run::scenario::form::ScenarioForm;
-use crate::usage::{UsageError, unknown};
 
 /// All scenarios, with their time in both modes.
 pub(super) fn list(quick: &[Expanded], full: &[Expanded]) -> String {
@@ -43,7 +43,7 @@ fn time(expanded: &Expanded) -> Duration {
     supported.map(|it| it.estimate() * it.repeats).sum()
 }
 
-/// What a run would do: its configurations with the command that makes the same load.
+/// The plan of a run: its configurations with the command that makes the same load.
 pub(super) fn plan(
     expanded: &[Expanded],
     resolved: &[ResolvedTarget],
@@ -65,7 +65,7 @@ pub(super) fn plan(
             let missing = target.and_then(|one| one.program.as_ref().err());
             let what = match (&configuration.unsupported, missing) {
                 (Some(why), _) => format!("unsupported: {why}"),
-                (None, Some(missing)) => format!("takes no part: {missing}"),
+                (None, Some(missing)) => format!("takes no part: {}", missing.message),
                 (None, None) => report::command_line(&configuration.command),
             };
             let key = configuration.key.trim_start_matches("target=");
@@ -84,8 +84,8 @@ fn numbers(cpus: &[u16]) -> String {
 pub(super) fn check_only<'f>(
     only: &BTreeMap<String, Vec<String>>,
     forms: impl Iterator<Item = &'f ScenarioForm> + Clone,
-) -> Result<(), UsageError> {
-    let factors = || forms.clone().flat_map(|form| &form.file.factor);
+) -> Result<(), LabFault> {
+    let factors = || forms.clone().flat_map(|form| &form.factor);
     for (name, values) in only.iter().filter(|(name, _)| *name != "target") {
         let mut known: Vec<_> = factors().map(|factor| factor.name.as_str()).collect();
         known.push("target");
@@ -102,7 +102,7 @@ pub(super) fn check_only<'f>(
     Ok(())
 }
 
-/// What differs from when a record was begun, so that it cannot be taken up.
+/// The difference from when a record was begun, so that it cannot be taken up.
 pub(super) fn changed(
     plan: &ExperimentPlan,
     expanded: &[Expanded],

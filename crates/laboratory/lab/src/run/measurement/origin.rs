@@ -32,8 +32,8 @@ const IDLE_TIMEOUT: &str = "3600s";
 #[derive(Debug)]
 pub(crate) struct RunningOrigin {
     child: GuardedChild,
-    address: SocketAddr,
-    cpus: Vec<u16>,
+    pub(crate) address: SocketAddr,
+    pub(crate) cpus: Vec<u16>,
 }
 
 impl RunningOrigin {
@@ -54,19 +54,10 @@ impl RunningOrigin {
         Ok(Self { child, address, cpus: cpus.to_vec() })
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    pub(crate) fn cpus(&self) -> &[u16] {
-        &self.cpus
-    }
-
     pub(crate) fn tree(&self) -> ProcessTree {
         self.child.tree()
     }
 
-    /// Whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.ended().is_some()
     }

@@ -6,20 +6,19 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{fs, thread};
+use std::{fs, io, thread};
 
 use measure::choice::Kind;
 use measure::record::HandshakeCounts;
 
 use super::failure::{Cancel, MeasurementFailure};
-use crate::process::{ChildFault, GuardedChild, first_lines};
+use crate::process::{GuardedChild, first_lines};
 use crate::targets::form::OutputNumbers;
 use crate::targets::form::{ServerSpec, TestTarget};
 use crate::targets::server::REQUEST_LOG;
 use crate::targets::templates;
 use crate::targets::templates::ClientValues;
 
-/// All requests of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LoggedRequests {
     pub(crate) succeeded: u64,
@@ -69,11 +68,8 @@ fn parse(log: &str, spec: &ServerSpec) -> Option<LoggedRequests> {
             version: version.to_owned(),
             suite: suite.to_owned(),
             group: (group != "-").then(|| group.to_ascii_lowercase()),
-            signature: None,
-            alpn: None,
-            retried: false,
-            early_data_accepted: None,
             count,
+            ..HandshakeCounts::default()
         });
     requests.handshakes = handshakes.collect();
     Some(requests)
@@ -117,7 +113,7 @@ impl EventCommand {
         Self { name, words: words.collect(), cpus: cpus.to_owned(), folder: folder.to_owned() }
     }
 
-    pub(super) fn start(&self) -> Result<GuardedChild, ChildFault> {
+    pub(super) fn start(&self) -> io::Result<GuardedChild> {
         let output = self.folder.join(format!("{}.output", self.name));
         GuardedChild::start(&self.words, &self.cpus, &self.folder, &output)
     }

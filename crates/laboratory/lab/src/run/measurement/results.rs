@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use load::plan::{ArrivalModel, LoadPlan, Stretch};
 use measure::capacity::{RatePoint, ReadOffs};
-use measure::choice::Kind;
 use measure::experiment::DurationSummary;
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
@@ -13,29 +12,14 @@ use measure::record::{LoadRecord, RunWarning, Second, TransactionCounts};
 use super::usage::share;
 use crate::targets::form::OutputNumbers;
 
-/// The summary of a histogram.
-pub(crate) fn durations(of: &Histogram) -> DurationSummary {
-    DurationSummary {
-        count: of.count(),
-        mean_ns: of.mean_ns() as u64,
-        p50_ns: of.quantile_ns(0.5),
-        p90_ns: of.quantile_ns(0.9),
-        p95_ns: of.quantile_ns(0.95),
-        p99_ns: of.quantile_ns(0.99),
-        p999_ns: of.quantile_ns(0.999),
-        max_ns: of.max_ns(),
-    }
-}
-
 pub(crate) fn handshake_durations(record: &LoadRecord) -> DurationSummary {
     let mut sum = Histogram::default();
     for latencies in record.latencies.values() {
         sum.add(&latencies.handshake);
     }
-    durations(&sum)
+    DurationSummary::from(&sum)
 }
 
-/// The rate of open load, if it is one.
 pub(crate) fn offered_per_s(plan: &LoadPlan) -> Option<f64> {
     match &plan.arrival {
         ArrivalModel::Open { stretches, .. } if !changes(stretches) => {
@@ -55,17 +39,11 @@ pub(crate) fn counts(of: OutputNumbers) -> TransactionCounts {
 
 /// Response times of a program's load: those that we saw, and what it printed of the others.
 pub(crate) fn called(seen: &Histogram, counted: OutputNumbers) -> DurationSummary {
-    let seen = durations(seen);
+    let seen = DurationSummary::from(seen);
     match counted.p95 {
         None => seen,
         Some(p95) => DurationSummary { p95_ns: nanoseconds(p95), ..seen },
     }
-}
-
-pub(crate) fn full_handshakes(record: &LoadRecord) -> u64 {
-    let rows = record.handshakes.iter();
-    let full = rows.filter(|row| row.kind == Kind::Full);
-    full.map(|row| row.count).sum()
 }
 
 /// Second by second, where the rate changes or something happens to the server; else nothing.
@@ -116,7 +94,6 @@ fn point(second: &Second) -> RatePoint {
 /// CPUs that work for this share of the time have nothing left.
 const BUSY_MIN: f64 = 0.9;
 
-/// The measured capacity of a server.
 #[derive(Clone, Copy)]
 pub(crate) struct MeasuredCapacity {
     /// Transactions that succeeded a second.
@@ -169,25 +146,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    #[test]
-    fn durations_are_those_of_the_histogram() {
-        let mut histogram = Histogram::default();
-        for ms in 1..=1000 {
-            histogram.record(Duration::from_millis(ms));
-        }
-        let told = durations(&histogram);
-        let close = |ns: u64, ms: f64| assert!((ns as f64 / 1e6 / ms - 1.0).abs() < 2e-3, "{ns}");
-        assert_eq!(told.count, 1000);
-        close(told.mean_ns, 500.5);
-        close(told.p50_ns, 500.0);
-        close(told.p90_ns, 900.0);
-        close(told.p95_ns, 950.0);
-        close(told.p99_ns, 990.0);
-        close(told.p999_ns, 999.0);
-        close(told.max_ns, 1000.0);
-        assert_eq!(durations(&Histogram::default()), DurationSummary::default());
-    }
 
     #[test]
     fn a_second_is_a_point() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use measure::choice::Kind;
-use measure::record::{HandshakeCounts, Second, TransactionCounts};
+use measure::record::{HandshakeCounts, LoadRecord, Second, TransactionCounts};
 
 use super::failure::MeasurementFailure;
 use crate::run::scenario::settings::{Expect, ShareBounds};
@@ -20,11 +20,7 @@ const UNOFFERED: [&str; 2] = ["clients-exhausted", "schedule-overrun"];
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence<'a> {
-    pub(crate) handshakes: &'a [HandshakeCounts],
-    /// The seconds of the load.
-    pub(crate) seconds: &'a [Second],
-    pub(crate) totals: TransactionCounts,
-    pub(crate) failures: &'a BTreeMap<String, u64>,
+    pub(crate) record: &'a LoadRecord,
     /// Whether TLS is spoken; else nothing is expected of handshakes.
     pub(crate) is_tls: bool,
     /// Whether the load waits for the server. One that does not may overwhelm it: then some of the
@@ -38,10 +34,10 @@ pub(crate) struct Evidence<'a> {
 /// [`MeasurementFailure::Void`], with all that is not.
 pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), MeasurementFailure> {
     let mut faults = Vec::new();
-    let has_any = evidence.is_closed || !evidence.handshakes.is_empty();
+    let has_any = evidence.is_closed || !evidence.record.handshakes.is_empty();
     if evidence.is_tls && has_any {
         faults.extend(of_handshakes(expect, evidence));
-        faults.extend(of_resumed(expect, evidence.seconds));
+        faults.extend(of_resumed(expect, &evidence.record.seconds));
     }
     faults.extend(of_error_rate(expect, evidence));
     faults.extend(of_offer(evidence));
@@ -49,7 +45,7 @@ pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), Measu
 }
 
 fn of_handshakes(expect: &Expect, evidence: Evidence<'_>) -> Vec<String> {
-    let rows = evidence.handshakes;
+    let rows = &evidence.record.handshakes;
     let version = |row: &HandshakeCounts| Some(row.version.clone());
     let suite = |row: &HandshakeCounts| Some(row.suite.clone());
     let found = [
@@ -138,9 +134,9 @@ fn of_share(what: &str, wanted: ShareBounds, resumed: u64, full: u64) -> Option<
 
 fn of_error_rate(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
     let wanted = expect.error_rate.or_else(|| evidence.is_closed.then_some(CLOSED_ERROR_RATE))?;
-    let TransactionCounts { attempted, failed, .. } = evidence.totals;
+    let TransactionCounts { attempted, failed, .. } = evidence.record.totals;
     let share = share(failed, attempted);
-    let failures = evidence.failures.iter();
+    let failures = evidence.record.failures.iter();
     let reasons: Vec<_> = failures.map(|(name, count)| format!("{name} {count}")).collect();
     let reasons =
         if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) };
@@ -152,9 +148,9 @@ fn of_error_rate(expect: &Expect, evidence: Evidence<'_>) -> Option<String> {
 
 /// A hello that never left the client is no failure of the server.
 fn of_offer(evidence: Evidence<'_>) -> Option<String> {
-    let counts = UNOFFERED.iter().map(|name| evidence.failures.get(*name));
+    let counts = UNOFFERED.iter().map(|name| evidence.record.failures.get(*name));
     let unoffered: u64 = counts.flatten().sum();
-    let share = share(unoffered, evidence.totals.attempted);
+    let share = share(unoffered, evidence.record.totals.attempted);
     (!evidence.is_closed && share > UNOFFERED_MAX).then(|| {
         format!(
             "the load could not begin {} of what it was to offer ({unoffered}): it wants more \
@@ -193,10 +189,8 @@ mod tests {
             suite: suite.to_owned(),
             group: Some("x25519".to_owned()),
             signature: signature.map(str::to_owned),
-            alpn: None,
-            retried: false,
-            early_data_accepted: None,
             count,
+            ..HandshakeCounts::default()
         }
     }
 
@@ -210,14 +204,14 @@ mod tests {
 
     fn why(expect: &str, handshakes: &[HandshakeCounts], failed: u64, is_closed: bool) -> String {
         let second = Second { resumed: 75, full: 25, ..Second::default() };
-        let evidence = Evidence {
-            handshakes,
-            seconds: &[second],
+        let record = LoadRecord {
+            handshakes: handshakes.to_vec(),
+            seconds: vec![second],
             totals: TransactionCounts { attempted: 200, succeeded: 200 - failed, failed },
-            failures: &BTreeMap::from([("reply-timeout".to_owned(), failed)]),
-            is_tls: true,
-            is_closed,
+            failures: BTreeMap::from([("reply-timeout".to_owned(), failed)]),
+            ..LoadRecord::default()
         };
+        let evidence = Evidence { record: &record, is_tls: true, is_closed };
         match judge(&toml::from_str(expect).unwrap(), evidence) {
             Ok(()) => String::new(),
             Err(MeasurementFailure::Void(why)) => why,
@@ -277,18 +271,16 @@ mod tests {
     #[test]
     fn a_load_that_was_not_offered_is_void() {
         let of = |name: &str, count: u64, is_closed: bool| {
-            let evidence = Evidence {
-                handshakes: &[],
-                seconds: &[],
+            let record = LoadRecord {
                 totals: TransactionCounts {
                     attempted: 1000,
                     succeeded: 1000 - count,
                     failed: count,
                 },
-                failures: &BTreeMap::from([(name.to_owned(), count)]),
-                is_tls: true,
-                is_closed,
+                failures: BTreeMap::from([(name.to_owned(), count)]),
+                ..LoadRecord::default()
             };
+            let evidence = Evidence { record: &record, is_tls: true, is_closed };
             judge(&Expect::default(), evidence)
         };
         assert_eq!(of("clients-exhausted", 20, false), Ok(()));

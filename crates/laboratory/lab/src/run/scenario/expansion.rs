@@ -9,15 +9,14 @@ use measure::experiment::{self, Configuration, Factor, RecordedValue};
 use measure::metric::Metric;
 use options::{Complaint, Problem, Spot, quantity};
 
-use super::form;
-use super::form::{RunPace, ScenarioForm};
+use super::form::{FactorForm, FactorValue, RunPace, ScenarioForm};
 use super::settings::{
-    Call, CapacityPlan, ConfigurationSettings, Expect, LaunchSettings, LoadClient, Loading,
-    OfferedLoad, Planned, ProgramLoad,
+    Call, CapacityPlan, ConfigurationSettings, Expect, LaunchSettings, OfferedLoad, Planned,
+    PlannedLoad,
 };
+use crate::fault::did_you_mean;
 use crate::targets::form::{Scheme, ServerSpec, Serves, TargetFront, TargetRole, TestTarget};
 use crate::targets::templates;
-use crate::usage::did_you_mean;
 
 /// A target that may take part.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +49,6 @@ pub(crate) struct Expanded {
 }
 
 impl Expanded {
-    /// Configurations that their targets support.
     pub(crate) fn supported(&self) -> impl Iterator<Item = &Planned> {
         let all = self.configurations.iter();
         all.filter(|planned| planned.configuration.unsupported.is_none())
@@ -72,7 +70,7 @@ pub(crate) fn expand(
         form,
         asked,
         contenders,
-        pace: if asked.is_quick { &form.file.quick } else { &form.file.full },
+        pace: if asked.is_quick { &form.quick } else { &form.full },
     };
     check_targets(form, contenders)?;
     let choices = expansion.choices();
@@ -90,18 +88,7 @@ pub(crate) fn expand(
 /// Every target that the file names must be one.
 fn check_targets(form: &ScenarioForm, contenders: &[Contender<'_>]) -> Result<(), Vec<Complaint>> {
     let known = || contenders.iter().map(|one| one.target.name.as_str());
-    let file = &form.file;
-    let values = file.factor.iter().flat_map(|factor| &factor.value);
-    let of_values = values.flat_map(|value| value.targets.iter().flatten());
-    let of_paces = [&file.quick, &file.full].map(|pace| pace.targets.iter().flatten());
-    let values = file.factor.iter().flat_map(|factor| &factor.value);
-    let of_values =
-        of_values.chain(values.flat_map(|value| value.against.iter().chain(&value.client)));
-    let roles = file.client.iter().chain(&file.against).chain(&file.tls_origin);
-    let named = file.targets.iter().chain(of_values).chain(roles);
-    let unknown = named
-        .chain(of_paces.into_iter().flatten())
-        .filter(|name| known().all(|target| target != *name));
+    let unknown = form.target_names().filter(|name| known().all(|target| target != *name));
     let complaints: Vec<_> = unknown.map(|name| no_target(name, known())).collect();
     if complaints.is_empty() { Ok(()) } else { Err(complaints) }
 }
@@ -113,8 +100,13 @@ fn no_target<'n>(name: &str, known: impl Iterator<Item = &'n str> + Clone) -> Co
     Complaint::error(Spot::Nowhere, problem.hint(hint))
 }
 
-/// A value of each factor, by their places in the file.
-type FactorChoice = Vec<usize>;
+/// A value of each factor.
+type FactorChoice<'f> = Vec<(&'f FactorForm, &'f FactorValue)>;
+
+/// The last value that says it decides.
+fn last<'f, T>(choice: &FactorChoice<'f>, of: impl Fn(&'f FactorValue) -> Option<T>) -> Option<T> {
+    choice.iter().filter_map(|(_, value)| of(value)).next_back()
+}
 
 struct Expansion<'f> {
     name: &'f str,
@@ -127,55 +119,36 @@ struct Expansion<'f> {
 impl<'f> Expansion<'f> {
     fn targets(&self) -> &'f [String] {
         let asked = self.asked.targets.as_ref().or(self.pace.targets.as_ref());
-        asked.unwrap_or(&self.form.file.targets)
+        asked.unwrap_or(&self.form.targets)
     }
 
     /// All of them, the last factor varied first.
-    fn choices(&self) -> Vec<FactorChoice> {
+    fn choices(&self) -> Vec<FactorChoice<'f>> {
         let mut choices = vec![FactorChoice::new()];
-        for factor in &self.form.file.factor {
-            let values = 0..factor.value.len();
-            let kept = values.filter(|index| self.is_wanted(&factor.name, &factor.value[*index]));
-            let kept: Vec<_> = kept.collect();
+        for factor in &self.form.factor {
+            let is_wanted = |value: &&FactorValue| self.is_wanted(&factor.name, value);
+            let kept: Vec<_> = factor.value.iter().filter(is_wanted).collect();
             let longer = choices.iter().flat_map(|choice| {
-                let with = |value: &usize| [choice.as_slice(), &[*value]].concat();
-                kept.iter().map(with)
+                kept.iter().map(|value| [choice.as_slice(), &[(factor, *value)]].concat())
             });
             choices = longer.collect();
         }
         choices
     }
 
-    fn is_wanted(&self, factor: &str, value: &form::FactorValue<toml::Table>) -> bool {
-        let in_mode = value.in_quick || !self.asked.is_quick;
+    fn is_wanted(&self, factor: &str, value: &FactorValue) -> bool {
         match self.asked.only.get(factor) {
             Some(only) => only.contains(&value.name),
-            None => in_mode,
+            None => value.in_quick || !self.asked.is_quick,
         }
     }
 
-    fn values(
-        &self,
-        choice: &'f [usize],
-    ) -> impl Iterator<
-        Item = (
-            &'f form::FactorForm<toml::Table>,
-            &'f form::FactorValue<toml::Table>,
-            &'f ConfigurationSettings,
-        ),
-    > {
-        let factors = self.form.file.factor.iter().zip(&self.form.loads.values);
-        factors
-            .zip(choice)
-            .map(|((factor, loads), value)| (factor, &factor.value[*value], &loads[*value]))
-    }
-
     /// Whether the target takes part there.
-    fn has(&self, target: &str, choice: &'f [usize]) -> bool {
+    fn has(&self, target: &str, choice: &FactorChoice<'f>) -> bool {
         let only = self.asked.only.get("target");
         let is_asked = only.is_none_or(|only| only.iter().any(|name| name == target));
         is_asked
-            && self.values(choice).all(|(_, value, _)| {
+            && choice.iter().all(|(_, value)| {
                 let targets = value.targets.as_ref();
                 targets.is_none_or(|targets| targets.iter().any(|name| name == target))
             })
@@ -192,14 +165,11 @@ impl<'f> Expansion<'f> {
     fn sides(
         &self,
         target: &'f Contender<'f>,
-        choice: &'f [usize],
+        choice: &FactorChoice<'f>,
     ) -> Result<(&'f Contender<'f>, Option<&'f Contender<'f>>), Vec<Complaint>> {
-        let file = &self.form.file;
-        let values = || self.values(choice).map(|(_, value, _)| value);
-        let against = values().filter_map(|value| value.against.as_ref());
-        let against = against.last().or(file.against.as_ref());
-        let client = values().filter_map(|value| value.client.as_ref());
-        let client = client.last().or(file.client.as_ref());
+        let file = self.form;
+        let against = last(choice, |value| value.against.as_ref()).or(file.against.as_ref());
+        let client = last(choice, |value| value.client.as_ref()).or(file.client.as_ref());
         let sides = match (target.target.form.role, against) {
             (TargetRole::Client, Some(server)) => (self.contender(server)?, Some(target)),
             (TargetRole::Client, None) => return Err(vec![wrong_role(target.target, "against")]),
@@ -223,26 +193,26 @@ impl<'f> Expansion<'f> {
     fn planned(
         &self,
         contender: &'f Contender<'f>,
-        choice: &'f [usize],
+        choice: &FactorChoice<'f>,
     ) -> Result<Planned, Vec<Complaint>> {
         let target = contender.target;
         let (server, program) = self.sides(contender, choice)?;
-        let client = self.client(choice, program);
-        let mut spec = self.spec(choice, &client);
+        let load = self.load(choice, program);
+        let mut spec = self.spec(choice, &load);
         spec.request_log |= target.form.role == TargetRole::Client;
         let is_tls = server.target.form.scheme == Scheme::Https && spec.front != TargetFront::Plain;
         let origin = self.origin(&spec)?;
         let is_of_files = server.target.form.serves == Serves::Files;
         let launch = self.launch(is_tls, is_of_files, choice);
-        if let LoadClient::Load(loading) = &client {
-            check_loading(loading, &launch)?;
+        if program.is_none() {
+            check_load(&load, &launch)?;
         }
         let cannot = self.cannot(server, choice, &spec);
         let of_client = program.and_then(|one| one.target.unsupported(&spec, one.is_given));
         let cannot = cannot.or(of_client);
         let mut values = BTreeMap::new();
         let mut key = format!("target={}", target.name);
-        for (factor, value, _) in self.values(choice) {
+        for (factor, value) in choice {
             values.insert(factor.name.clone(), value.name.clone());
             key += &format!(" {}={}", factor.name, value.name);
         }
@@ -252,27 +222,22 @@ impl<'f> Expansion<'f> {
                 key,
                 target: target.name.clone(),
                 values,
-                command: match (&client, program) {
-                    (LoadClient::Program(load), Some(program)) => {
-                        program_command(program.target, load, &spec, &launch)?
-                    }
-                    _ => command(&client, &launch),
+                command: match program {
+                    Some(program) => program_command(program.target, &load, &spec, &launch)?,
+                    None => command(&load, &launch),
                 },
                 unsupported: cannot,
             },
             server: server.target.name.clone(),
             origin,
             spec,
-            is_tls,
-            is_of_files,
-            client,
+            load,
             expect: self.expect(choice),
             repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
-            warm_up: self.pace.warm_up,
-            duration: launch.duration,
-            fill: self.values(choice).map(|(_, value, _)| value.fill).sum(),
-            lose_node: self.form.file.lose_node.map(|share| launch.duration.mul_f64(share)),
-            reloads: self.form.file.metrics.iter().any(is_of_reload),
+            fill: choice.iter().map(|(_, value)| value.fill).sum(),
+            lose_node: self.form.lose_node.map(|share| launch.duration.mul_f64(share)),
+            reloads: self.form.metrics.iter().any(is_of_reload),
+            launch,
         })
     }
 
@@ -281,7 +246,7 @@ impl<'f> Expansion<'f> {
         if !spec.needs_tls_origin() {
             return Ok(None);
         }
-        let name = self.form.file.tls_origin.as_ref();
+        let name = self.form.tls_origin.as_ref();
         let origin = name.map(|name| self.contender(name)).transpose()?;
         match origin.map(|one| (&one.target.form, &one.target.name)) {
             Some((form, name)) if form.serves == Serves::Files && form.scheme == Scheme::Https => {
@@ -296,9 +261,8 @@ impl<'f> Expansion<'f> {
     }
 
     /// With an address in place of the server's, which decides nothing about a plan.
-    fn launch(&self, is_tls: bool, is_of_files: bool, choice: &'f [usize]) -> LaunchSettings {
-        let of_values = self.values(choice);
-        let of_values = of_values.filter_map(|(_, value, _)| value.duration).last();
+    fn launch(&self, is_tls: bool, is_of_files: bool, choice: &FactorChoice<'f>) -> LaunchSettings {
+        let of_values = last(choice, |value| value.duration);
         LaunchSettings {
             is_tls,
             is_of_files,
@@ -309,50 +273,45 @@ impl<'f> Expansion<'f> {
         }
     }
 
-    fn client(&self, choice: &'f [usize], program: Option<&Contender<'_>>) -> LoadClient {
-        let loads = &self.form.loads;
-        let over = |base: ConfigurationSettings| {
-            self.values(choice).fold(base, |base, (_, _, load)| base.overlaid(load))
+    fn load(&self, choice: &FactorChoice<'f>, program: Option<&Contender<'_>>) -> PlannedLoad {
+        let over = |base: &ConfigurationSettings,
+                    of: fn(&FactorValue) -> &ConfigurationSettings| {
+            choice.iter().fold(base.clone(), |base, (_, value)| base.overlaid(of(value)))
         };
-        if let Some(program) = program {
-            return LoadClient::Program(ProgramLoad {
-                client: program.target.name.clone(),
-                settings: over(loads.base.clone()),
-            });
+        let load = PlannedLoad {
+            settings: over(&self.form.load, |value| &value.load),
+            program: program.map(|program| program.target.name.clone()),
+            capacity: None,
+            background: None,
+        };
+        if program.is_some() {
+            return load;
         }
-        let of_values = self.values(choice);
-        let offered = of_values.filter_map(|(_, value, _)| value.of_capacity).last();
-        let offered = offered.or(self.form.file.of_capacity);
-        let of_values = loads.background_values.iter().zip(choice);
-        let background = of_values
-            .fold(loads.background.clone(), |base, (values, value)| base.overlaid(&values[*value]));
-        LoadClient::Load(Loading {
+        let background = over(&self.form.background, |value| &value.background);
+        let offered = last(choice, |value| value.of_capacity).or(self.form.of_capacity);
+        let capacity = offered.zip(self.form.capacity.as_ref());
+        PlannedLoad {
             background: (!background.is_empty()).then_some(background),
-            settings: over(loads.base.clone()),
-            capacity: offered.zip(self.form.file.capacity.as_ref()).map(|(offered, capacity)| {
-                CapacityPlan {
-                    settings: over(loads.base.clone()).overlaid(&loads.capacity),
-                    duration: capacity.duration,
-                    offered,
-                }
+            capacity: capacity.map(|(offered, capacity)| CapacityPlan {
+                settings: load.settings.overlaid(&capacity.load),
+                duration: capacity.duration,
+                offered,
             }),
-        })
+            ..load
+        }
     }
 
     /// Tables over tables, key by key. A server that answers from files needs those that are
     /// asked for.
-    fn spec(&self, choice: &'f [usize], client: &LoadClient) -> ServerSpec {
-        let mut table = self.form.file.server.clone();
-        for (_, value, _) in self.values(choice) {
+    fn spec(&self, choice: &FactorChoice<'f>, load: &PlannedLoad) -> ServerSpec {
+        let mut table = self.form.server.clone();
+        for (_, value) in choice {
             table.extend(value.server.clone());
         }
         let mut spec: ServerSpec = table.try_into().expect("each part was read as a spec");
-        let (settings, background) = match client {
-            LoadClient::Load(loading) => (&loading.settings, loading.background.as_ref()),
-            LoadClient::Program(load) => (&load.settings, None),
-        };
+        spec.versions.sort_unstable();
         if spec.objects.is_empty() {
-            let loads = [Some(settings), background].into_iter().flatten();
+            let loads = [Some(&load.settings), load.background.as_ref()].into_iter().flatten();
             let sizes = loads.filter_map(|load| quantity::size(&load.text("size")?));
             spec.objects.extend(sizes);
         }
@@ -362,31 +321,30 @@ impl<'f> Expansion<'f> {
     fn cannot(
         &self,
         contender: &Contender<'_>,
-        choice: &'f [usize],
+        choice: &FactorChoice<'f>,
         spec: &ServerSpec,
     ) -> Option<String> {
         let lacks = &self.asked.lacks;
-        let mut needs = self.values(choice).filter_map(|(_, value, _)| value.needs.as_ref());
+        let mut needs = choice.iter().filter_map(|(_, value)| value.needs.as_ref());
         let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
         let target = contender.target.unsupported(spec, contender.is_given);
         host.or(target)
     }
 
-    fn expect(&self, choice: &'f [usize]) -> Expect {
-        let base = self.form.file.expect.clone();
-        let over = |base: Expect, value: &form::FactorValue<_>| base.overlaid(value.expect.clone());
-        self.values(choice).fold(base, |base, (_, value, _)| over(base, value))
+    fn expect(&self, choice: &FactorChoice<'f>) -> Expect {
+        let base = self.form.expect.clone();
+        choice.iter().fold(base, |base, (_, value)| base.overlaid(value.expect.clone()))
     }
 
     fn scenario(&self, configurations: &[Planned]) -> experiment::Scenario {
-        let file = &self.form.file;
+        let file = self.form;
         let is_there = |factor: &str, value: &str| {
             let mut values = configurations
                 .iter()
                 .filter_map(|planned| planned.configuration.values.get(factor));
             values.any(|name| name == value)
         };
-        let values = |factor: &form::FactorForm<toml::Table>| {
+        let values = |factor: &FactorForm| {
             let there = factor.value.iter();
             let there = there.filter(|value| is_there(&factor.name, &value.name));
             there.map(value).collect()
@@ -415,17 +373,17 @@ impl<'f> Expansion<'f> {
     }
 }
 
-fn value(value: &form::FactorValue<toml::Table>) -> RecordedValue {
+fn value(value: &FactorValue) -> RecordedValue {
     RecordedValue { name: value.name.clone(), title: value.title.clone(), number: value.number }
 }
 
 /// The settings of a configuration's load must make a plan.
-fn check_loading(loading: &Loading, launch: &LaunchSettings) -> Result<(), Vec<Complaint>> {
-    let settings = loading.settings.clone();
-    if let Some(background) = &loading.background {
+fn check_load(load: &PlannedLoad, launch: &LaunchSettings) -> Result<(), Vec<Complaint>> {
+    let settings = load.settings.clone();
+    if let Some(background) = &load.background {
         background.plan(launch)?;
     }
-    let Some(capacity) = &loading.capacity else {
+    let Some(capacity) = &load.capacity else {
         return settings.plan(launch).map(|_| ());
     };
     capacity.settings.plan(launch)?;
@@ -447,12 +405,9 @@ fn is_of_reload(metric: &Metric) -> bool {
     matches!(metric, Metric::ReloadTime | Metric::ReloadMemory)
 }
 
-fn command(client: &LoadClient, launch: &LaunchSettings) -> Vec<String> {
-    let LoadClient::Load(loading) = client else {
-        return Vec::new();
-    };
-    let mut words = loading.settings.command(launch);
-    let of_capacity = loading.capacity.as_ref();
+fn command(load: &PlannedLoad, launch: &LaunchSettings) -> Vec<String> {
+    let mut words = load.settings.command(launch);
+    let of_capacity = load.capacity.as_ref();
     words.extend(of_capacity.into_iter().flat_map(|plan| offer(plan.offered)));
     words
 }
@@ -460,7 +415,7 @@ fn command(client: &LoadClient, launch: &LaunchSettings) -> Vec<String> {
 /// For people, with FOLDER and ADDRESS in place of what the run decides.
 fn program_command(
     target: &TestTarget,
-    load: &ProgramLoad,
+    load: &PlannedLoad,
     spec: &ServerSpec,
     launch: &LaunchSettings,
 ) -> Result<Vec<String>, Vec<Complaint>> {

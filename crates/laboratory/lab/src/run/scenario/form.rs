@@ -12,17 +12,17 @@ use serde::{Deserialize, Deserializer};
 use toml::de::{DeTable, DeValue};
 
 use super::settings::{ConfigurationSettings, Expect, OfferedLoad, RESERVED};
+use crate::fault::did_you_mean;
 use crate::targets::form::ServerSpec;
-use crate::usage::did_you_mean;
 
 /// The hint where no better one is known.
 const REFERENCE: &str = "docs/guide/lab.md describes the file of a scenario";
 
-/// A file. `S` is the type of its tables `server`: [`ServerSpec`] to check them, tables to lay them
-/// over one another.
+/// A scenario, as its file says it. `S` is the type of its tables `server`: [`ServerSpec`] to check
+/// them, tables to lay them over one another.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", bound = "S: Default + Deserialize<'de>")]
-pub(crate) struct ScenarioFile<S> {
+pub(crate) struct ScenarioForm<S = toml::Table> {
     pub(crate) question: String,
     pub(crate) method: String,
     /// The operation by which the server's CPU time is divided, in plural.
@@ -41,12 +41,11 @@ pub(crate) struct ScenarioFile<S> {
     pub(crate) full: RunPace,
     #[serde(default)]
     pub(crate) server: S,
-    /// The settings of our own load; read by [`Loads`].
-    #[serde(default, rename = "load")]
-    _load: TomlTable,
-    /// The settings of a load in the background; read by [`Loads`].
-    #[serde(default, rename = "background")]
-    _background: TomlTable,
+    #[serde(default)]
+    pub(crate) load: ConfigurationSettings,
+    /// The settings of a load in the background; empty where there is none.
+    #[serde(default)]
+    pub(crate) background: ConfigurationSettings,
     /// The target that makes the load in place of ours.
     pub(crate) client: Option<String>,
     /// The server that targets load which are clients.
@@ -64,17 +63,14 @@ pub(crate) struct ScenarioFile<S> {
     pub(crate) factor: Vec<FactorForm<S>>,
 }
 
-/// A table that is read by another part.
-type TomlTable = toml::Table;
-
-/// The load that measures the capacity of a target.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CapacityLoad {
     #[serde(deserialize_with = "time")]
     pub(crate) duration: Duration,
-    #[serde(default, rename = "load")]
-    _load: TomlTable,
+    /// Settings laid over those of the load.
+    #[serde(default)]
+    pub(crate) load: ConfigurationSettings,
 }
 
 /// How often a configuration is measured, and how long.
@@ -91,7 +87,7 @@ pub(crate) struct RunPace {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound = "S: Default + Deserialize<'de>")]
-pub(crate) struct FactorForm<S> {
+pub(crate) struct FactorForm<S = toml::Table> {
     pub(crate) name: String,
     /// At the head of tables.
     pub(crate) title: String,
@@ -101,16 +97,16 @@ pub(crate) struct FactorForm<S> {
 /// A value of a factor. Its tables lie over those of the file, key by key.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", bound = "S: Default + Deserialize<'de>")]
-pub(crate) struct FactorValue<S> {
+pub(crate) struct FactorValue<S = toml::Table> {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) number: Option<f64>,
     #[serde(default)]
     pub(crate) server: S,
-    #[serde(default, rename = "load")]
-    _load: TomlTable,
-    #[serde(default, rename = "background")]
-    _background: TomlTable,
+    #[serde(default)]
+    pub(crate) load: ConfigurationSettings,
+    #[serde(default)]
+    pub(crate) background: ConfigurationSettings,
     pub(crate) against: Option<String>,
     pub(crate) client: Option<String>,
     #[serde(default, deserialize_with = "optional_time")]
@@ -158,24 +154,17 @@ fn any_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     }
 }
 
-/// A file, with its loads read.
-#[derive(Clone, Debug)]
-pub(crate) struct ScenarioForm {
-    pub(crate) file: ScenarioFile<TomlTable>,
-    pub(crate) loads: Loads,
-}
-
-/// The settings of a file's loads.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Loads {
-    pub(crate) base: ConfigurationSettings,
-    /// Laid over them where a capacity is measured.
-    pub(crate) capacity: ConfigurationSettings,
-    /// Laid over them, by factor and value, in the order of the file.
-    pub(crate) values: Vec<Vec<ConfigurationSettings>>,
-    /// Settings of the load in the background; empty where there is none.
-    pub(crate) background: ConfigurationSettings,
-    pub(crate) background_values: Vec<Vec<ConfigurationSettings>>,
+impl ScenarioForm {
+    pub(crate) fn target_names(&self) -> impl Iterator<Item = &String> {
+        let values = self.factor.iter().flat_map(|factor| &factor.value);
+        let of_values = values.flat_map(|value| {
+            value.targets.iter().flatten().chain(&value.against).chain(&value.client)
+        });
+        let of_paces = [&self.quick, &self.full].into_iter();
+        let of_paces = of_paces.flat_map(|pace| pace.targets.iter().flatten());
+        let roles = self.client.iter().chain(&self.against).chain(&self.tls_origin);
+        self.targets.iter().chain(of_values).chain(of_paces).chain(roles)
+    }
 }
 
 /// Reads a file.
@@ -184,48 +173,45 @@ pub(crate) struct Loads {
 /// Complaints about its form; `expansion` finds settings that contradict each other.
 pub(crate) fn parse(text: &str) -> Result<ScenarioForm, Vec<Complaint>> {
     let one = |error: toml::de::Error| vec![of_toml(&error)];
-    toml::from_str::<ScenarioFile<ServerSpec>>(text).map_err(one)?;
-    let file: ScenarioFile<TomlTable> = toml::from_str(text).map_err(one)?;
+    toml::from_str::<ScenarioForm<ServerSpec>>(text).map_err(one)?;
+    let mut form: ScenarioForm = toml::from_str(text).map_err(one)?;
     let table = DeTable::parse(text).map_err(one)?;
-    let loads = loads(table.get_ref())?;
-    check(&file)?;
-    Ok(ScenarioForm { file, loads })
+    read_loads(table.get_ref(), &mut form)?;
+    check(&form)?;
+    Ok(form)
 }
 
-/// All tables `load` of a file of the right form.
-fn loads(root: &DeTable<'_>) -> Result<Loads, Vec<Complaint>> {
+/// Reads all tables of settings of a file of the right form.
+fn read_loads(root: &DeTable<'_>, form: &mut ScenarioForm) -> Result<(), Vec<Complaint>> {
     let report = Report::new(None);
-    let read = |table: Option<&DeTable<'_>>| {
-        let Some(table) = table else {
-            return ConfigurationSettings::default();
-        };
-        let root = Node::new(document::entries(table), Spot::Nowhere);
-        let root = flags::retyped(root, &TABLE);
-        options::check_keys(&root, &TABLE, &report);
-        let entries = root.entries().iter();
-        for entry in entries.filter(|entry| RESERVED.split(' ').any(|name| name == entry.key)) {
-            let problem = Problem::new("is not a scenario's to set").hint(RESERVED_HINT);
-            report.error(&entry.node.spot, &entry.key, problem);
-        }
-        ConfigurationSettings::new(root)
+    let read = |table: &DeTable<'_>, key: &str| {
+        let table = inner(table, key);
+        table.map_or_else(ConfigurationSettings::default, |table| settings(table, &report))
     };
-    let base = read(inner(root, "load"));
-    let capacity = read(inner(root, "capacity").and_then(|table| inner(table, "load")));
-    let background = read(inner(root, "background"));
-    let by_value = |key: &str| {
-        let mut all = Vec::new();
-        for factor in list(root, "factor") {
-            let of_value = |value| read(inner(value, key));
-            all.push(list(factor, "value").map(of_value).collect());
-        }
-        all
-    };
-    let values = by_value("load");
-    let background_values = by_value("background");
-    if report.errors() > 0 {
-        return Err(report.into_complaints());
+    form.load = read(root, "load");
+    form.background = read(root, "background");
+    if let (Some(capacity), Some(table)) = (&mut form.capacity, inner(root, "capacity")) {
+        capacity.load = read(table, "load");
     }
-    Ok(Loads { base, capacity, values, background, background_values })
+    for (factor, table) in form.factor.iter_mut().zip(list(root, "factor")) {
+        for (value, table) in factor.value.iter_mut().zip(list(table, "value")) {
+            value.load = read(table, "load");
+            value.background = read(table, "background");
+        }
+    }
+    if report.errors() > 0 { Err(report.into_complaints()) } else { Ok(()) }
+}
+
+fn settings(table: &DeTable<'_>, report: &Report<'_>) -> ConfigurationSettings {
+    let root = Node::new(document::entries(table), Spot::Nowhere);
+    let root = flags::retyped(root, &TABLE);
+    options::check_keys(&root, &TABLE, report);
+    let entries = root.entries().iter();
+    for entry in entries.filter(|entry| RESERVED.split(' ').any(|name| name == entry.key)) {
+        let problem = Problem::new("is not a scenario's to set").hint(RESERVED_HINT);
+        report.error(&entry.node.spot, &entry.key, problem);
+    }
+    ConfigurationSettings::new(root)
 }
 
 fn inner<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> Option<&'t DeTable<'i>> {
@@ -241,7 +227,7 @@ fn list<'t, 'i>(table: &'t DeTable<'i>, key: &str) -> impl Iterator<Item = &'t D
 const RESERVED_HINT: &str =
     "[quick] and [full] give times; the server and the CPUs of the load follow from the run";
 
-fn check(file: &ScenarioFile<TomlTable>) -> Result<(), Vec<Complaint>> {
+fn check(file: &ScenarioForm) -> Result<(), Vec<Complaint>> {
     let mut wrong = Vec::new();
     let mut note = |is_so: bool, message: String| {
         if is_so {
@@ -370,19 +356,19 @@ load = { size = \"1k\" }
     #[test]
     fn a_small_one_is_read() {
         let form = parse(SMALL).unwrap();
-        assert_eq!(form.file.quick.duration, Duration::from_millis(300));
-        assert_eq!(form.loads.base.text("connections").as_deref(), Some("2"));
-        assert_eq!(form.loads.values[0][0].text("size").as_deref(), Some("1k"));
+        assert_eq!(form.quick.duration, Duration::from_millis(300));
+        assert_eq!(form.load.text("connections").as_deref(), Some("2"));
+        assert_eq!(form.factor[0].value[0].load.text("size").as_deref(), Some("1k"));
     }
 
     #[test]
     fn a_load_in_the_background_has_values_too() {
         let text = SMALL.replace("[[factor]]", "[background]\nconnections = 3\n[[factor]]");
         let text = text.replace("load = {", "background = { size = \"1m\" }\nload = {");
-        let loads = parse(&text).unwrap().loads;
-        assert_eq!(loads.background.text("connections").as_deref(), Some("3"));
-        let values = &loads.background_values[0];
-        assert_eq!(values[0].text("size").as_deref(), Some("1m"));
+        let form = parse(&text).unwrap();
+        assert_eq!(form.background.text("connections").as_deref(), Some("3"));
+        let value = &form.factor[0].value[0];
+        assert_eq!(value.background.text("size").as_deref(), Some("1m"));
         let place = faults(&text.replace("connections = 3", "cpus = \"1\""));
         assert!(place.contains("not a scenario's"), "{place}");
     }
@@ -418,8 +404,8 @@ load = { size = \"1k\" }
         let with =
             |text: &str| small.replacen("targets", &format!("of-capacity = {text}\ntargets"), 1);
         let ramp = parse(&with("{ from = 0.2, to = 1.5 }")).unwrap();
-        let Some(OfferedLoad::Ramp(ramp)) = ramp.file.of_capacity else {
-            panic!("{:?}", ramp.file.of_capacity);
+        let Some(OfferedLoad::Ramp(ramp)) = ramp.of_capacity else {
+            panic!("{:?}", ramp.of_capacity);
         };
         assert_eq!((ramp.from, ramp.to), (0.2, 1.5));
         assert!(faults(&with("\"much\"")).contains("a multiple, or { from = 0.2, to = 1.5 }"));

@@ -12,7 +12,7 @@ use measure::choice::Kind;
 use measure::experiment::Configuration;
 use options::flags::{overlaid, parse, words};
 use options::{Complaint, Entry, Node, Report, Spot, Value, quantity};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::load::read;
 use crate::targets::form::ServerSpec;
@@ -24,6 +24,13 @@ pub(crate) const RESERVED: &str = "url connect source duration warm-up threads c
 
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigurationSettings(Node);
+
+/// Checks that it is a table: its entries are read with their places, which serde does not know.
+impl<'de> Deserialize<'de> for ConfigurationSettings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        toml::Table::deserialize(deserializer).map(|_| Self::default())
+    }
+}
 
 impl Default for ConfigurationSettings {
     fn default() -> Self {
@@ -49,7 +56,8 @@ pub(crate) struct RampSettings {
 
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchSettings {
-    /// Whether TLS is spoken; else settings about TLS are left out.
+    /// Whether the server speaks TLS; else settings about TLS are left out, and nothing is expected
+    /// of handshakes.
     pub(crate) is_tls: bool,
     /// Whether objects are files, named by their number of bytes.
     pub(crate) is_of_files: bool,
@@ -109,7 +117,6 @@ impl ConfigurationSettings {
         }
     }
 
-    /// The text typed for a setting.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         Some(self.0.get(name)?.texts().join(","))
     }
@@ -162,7 +169,6 @@ impl ConfigurationSettings {
     }
 }
 
-/// A time as the table reads it.
 pub(crate) fn typed(time: Duration) -> String {
     format!("{}ms", time.as_millis())
 }
@@ -187,7 +193,6 @@ pub(crate) struct Expect {
     pub(crate) error_rate: Option<ShareBounds>,
 }
 
-/// Bounds of a share, 0 to 1.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ShareBounds {
@@ -202,7 +207,6 @@ fn whole() -> f64 {
 }
 
 impl ShareBounds {
-    /// Whether a share lies within.
     pub(crate) fn holds(self, share: f64) -> bool {
         (self.least..=self.most).contains(&share)
     }
@@ -234,15 +238,11 @@ pub(crate) struct Planned {
     /// The target behind it; `None`: the laboratory's own test server.
     pub(crate) origin: Option<String>,
     pub(crate) spec: ServerSpec,
-    /// Whether the server speaks TLS; where it does not, nothing is expected of handshakes.
-    pub(crate) is_tls: bool,
-    /// Whether it answers from files.
-    pub(crate) is_of_files: bool,
-    pub(crate) client: LoadClient,
+    pub(crate) load: PlannedLoad,
+    /// With an address and CPUs that stand for those of the run.
+    pub(crate) launch: LaunchSettings,
     pub(crate) expect: Expect,
     pub(crate) repeats: u32,
-    pub(crate) warm_up: Duration,
-    pub(crate) duration: Duration,
     /// Full handshakes before, which fill the server's session cache.
     pub(crate) fill: u64,
     /// Whether the server is asked to read its configuration again, after the load.
@@ -260,38 +260,20 @@ const FILL_US: u64 = 300;
 impl Planned {
     /// How long one measurement takes, about.
     pub(crate) fn estimate(&self) -> Duration {
-        let load = match &self.client {
-            LoadClient::Load(Loading { capacity: None, .. }) => self.duration,
-            // What is planned beyond a server's capacity is answered, or given up, later.
-            LoadClient::Load(Loading { capacity: Some(plan), .. }) => {
-                self.duration + plan.duration + self.warm_up * 2
-            }
-            LoadClient::Program(_) => self.duration,
-        };
-        OVERHEAD + self.warm_up + load + Duration::from_micros(self.fill * FILL_US)
+        // What is planned beyond a server's capacity is answered, or given up, later.
+        let of_capacity = self.load.capacity.as_ref();
+        let of_capacity = of_capacity.map(|plan| plan.duration + self.launch.warm_up * 2);
+        let load = self.launch.duration + of_capacity.unwrap_or_default();
+        OVERHEAD + self.launch.warm_up + load + Duration::from_micros(self.fill * FILL_US)
     }
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum LoadClient {
-    Load(Loading),
-    Program(ProgramLoad),
-}
-
-impl LoadClient {
-    /// The name of the program that makes the load in place of ours.
-    pub(crate) fn program(&self) -> Option<&str> {
-        match self {
-            Self::Load(_) => None,
-            Self::Program(load) => Some(&load.client),
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Loading {
+pub(crate) struct PlannedLoad {
     /// The load's settings, without those that the runner gives.
     pub(crate) settings: ConfigurationSettings,
+    /// The program that makes it in place of ours: a target with the role of a client.
+    pub(crate) program: Option<String>,
     /// The capacity of an open load at a multiple of it.
     pub(crate) capacity: Option<CapacityPlan>,
     /// The settings of a load that goes on meanwhile.
@@ -307,13 +289,6 @@ pub(crate) struct CapacityPlan {
     pub(crate) offered: OfferedLoad,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct ProgramLoad {
-    /// The program: a target with the role of a client.
-    pub(crate) client: String,
-    pub(crate) settings: ConfigurationSettings,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) program: &'a Path,
@@ -325,7 +300,7 @@ pub(crate) struct Call<'a> {
     pub(crate) spec: &'a ServerSpec,
 }
 
-impl ProgramLoad {
+impl PlannedLoad {
     /// Values that the templates of the program may use.
     pub(crate) fn values<'a>(&self, call: Call<'a>, launch: &LaunchSettings) -> ClientValues<'a> {
         let text = |name| self.settings.text(name);

@@ -1,0 +1,94 @@
+//! Faults with their remedies and exit codes, and names that were mistyped.
+
+use std::{fmt, io};
+
+use options::nearest;
+
+use crate::exit::Exit;
+
+/// The reason why a command did not do what it was asked, the remedy, and the exit code.
+#[derive(Clone, Debug)]
+pub(crate) struct LabFault {
+    pub(crate) message: String,
+    pub(crate) hint: String,
+    pub(crate) exit: Exit,
+}
+
+impl LabFault {
+    /// A slip of usage: one sentence without a full stop, and the remedy.
+    pub(crate) fn new(message: impl fmt::Display, hint: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), hint: hint.to_string(), exit: Exit::Usage }
+    }
+
+    /// A fault at run time.
+    pub(crate) fn failed(message: impl fmt::Display, hint: impl fmt::Display) -> Self {
+        Self::new(message, hint).with(Exit::Failed)
+    }
+
+    /// A fault that has been reported.
+    pub(crate) fn reported(exit: Exit) -> Self {
+        Self { message: String::new(), hint: String::new(), exit }
+    }
+
+    pub(crate) fn with(self, exit: Exit) -> Self {
+        Self { exit, ..self }
+    }
+}
+
+/// The kernel refused what a command cannot do without.
+impl From<io::Error> for LabFault {
+    fn from(error: io::Error) -> Self {
+        let hint = "look at the limits of this process (`ulimit -a`)";
+        Self::failed(format_args!("the kernel refused: {error}"), hint)
+    }
+}
+
+/// The message and the remedy; nothing if they have been reported.
+impl fmt::Display for LabFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.message.as_str() {
+            "" => Ok(()),
+            message => write!(f, "{message}\nhint: {}", self.hint),
+        }
+    }
+}
+
+/// Names that flags and keys of scenarios and targets had, and those that they have now.
+const RENAMED: [(&str, &str); 9] = [
+    ("peers", "targets"),
+    ("peer-folder", "target-folder"),
+    ("cannot", "unsupported"),
+    ("given-too", "any-build"),
+    ("figures", "metrics"),
+    ("left-out", "omitted"),
+    ("level", "value"),
+    ("loss", "error-rate"),
+    ("value", "number"),
+];
+
+/// The new name of one that was renamed, or the nearest of the known ones, as a remedy.
+pub(crate) fn did_you_mean<'n>(
+    typed: &str,
+    known: impl IntoIterator<Item = &'n str> + Clone,
+    prefix: &str,
+) -> Option<String> {
+    let renamed = RENAMED.iter().find(|(old, _)| *old == typed);
+    let renamed = renamed.filter(|(_, new)| known.clone().into_iter().any(|name| name == *new));
+    match (renamed, nearest(typed, known)) {
+        (Some((_, new)), _) => Some(format!("it is `{prefix}{new}` now")),
+        (None, near) => near.map(|near| format!("did you mean `{prefix}{near}`?")),
+    }
+}
+
+/// There is nothing of that name among those that are known.
+pub(crate) fn unknown<'n>(
+    what: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'n str> + Clone,
+) -> LabFault {
+    let all = || known.clone().into_iter().collect::<Vec<_>>().join(", ");
+    LabFault::new(
+        format!("there is no {what} `{}`", name.escape_debug()),
+        did_you_mean(name, known.clone(), "").unwrap_or_else(|| format!("there are {}", all())),
+    )
+}
