@@ -24,6 +24,23 @@ pub enum Network {
 pub struct NetworkError;
 
 impl Network {
+    /// Whether that peer is in the network; `None` is a peer on a Unix socket.
+    ///
+    /// An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) counts as the IPv4 address it carries,
+    /// since a socket bound to `[::]` reports IPv4 clients so.
+    pub fn contains(&self, peer: Option<IpAddr>) -> bool {
+        match (self.range(), peer.map(|peer| peer.to_canonical())) {
+            (Range::Unix, None) => true,
+            (Range::V4(first, last), Some(IpAddr::V4(peer))) => {
+                (first..=last).contains(&peer.to_bits())
+            }
+            (Range::V6(first, last), Some(IpAddr::V6(peer))) => {
+                (first..=last).contains(&peer.to_bits())
+            }
+            _ => false,
+        }
+    }
+
     fn range(&self) -> Range {
         let Self::Ip { base, prefix_bits } = self else {
             return Range::Unix;
@@ -91,10 +108,7 @@ impl NetworkSet {
         *self == Self::EMPTY
     }
 
-    /// Whether that peer is in one of the networks; `None` is a peer on a Unix socket.
-    ///
-    /// An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) counts as the IPv4 address it carries,
-    /// since a socket bound to `[::]` reports IPv4 clients so.
+    /// Whether that peer is in one of the networks, as [`Network::contains`] decides.
     pub fn contains(&self, peer: Option<IpAddr>) -> bool {
         match peer.map(|peer| peer.to_canonical()) {
             None => self.has_unix,
@@ -157,12 +171,8 @@ impl fmt::Display for Network {
 mod tests {
     use super::*;
 
-    fn set_of(network: Network) -> NetworkSet {
-        std::iter::once(network).collect()
-    }
-
     fn holds(network: &str, peer: &str) -> bool {
-        set_of(network.parse().unwrap()).contains(Some(peer.parse().unwrap()))
+        network.parse::<Network>().unwrap().contains(Some(peer.parse().unwrap()))
     }
 
     #[test]
@@ -202,11 +212,10 @@ mod tests {
                 })
                 .collect();
             let set: NetworkSet = networks.iter().copied().collect();
-            let each: Vec<_> = networks.iter().copied().map(set_of).collect();
             let v4 = (0..2048_u32).map(|low| IpAddr::V4((0x0a00_0000 + low - 512).into()));
             let v6 = (0..2048_u128).map(|low| IpAddr::V6(((0xfd << 120) + low).into()));
             for address in v4.chain(v6) {
-                let is_held = each.iter().any(|one| one.contains(Some(address)));
+                let is_held = networks.iter().any(|one| one.contains(Some(address)));
                 assert_eq!(set.contains(Some(address)), is_held, "{address} {networks:?}");
             }
             assert!(!set.contains(None));

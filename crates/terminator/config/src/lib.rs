@@ -42,8 +42,8 @@ pub use keys::TABLE;
 pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
     AdminToken, ClusterOptions, ControlOptions, LogDaemon, LogOutput, MessageForm, Password,
-    PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions,
-    Settings, StoreKind, StoreOptions,
+    PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, SandboxOptions, Settings, StoreKind,
+    StoreOptions,
 };
 
 use admin::WrittenAdmin;
@@ -255,7 +255,7 @@ fn settings(
     let process = process::process_options(&written.process, shelf);
     let reload = process::reload_options(&written.reload);
     let control = admin::control_options(&written.admin, &written.log, shelf);
-    let resumption = resumption::resumption_options(&written.resumption.session_cache);
+    let sessions = resumption::session_options(&written.resumption.session_cache);
     let cluster = match &written.cluster {
         Some(cluster) => cluster::cluster_options(cluster, shelf).map(Some),
         None => Some(None),
@@ -284,7 +284,7 @@ fn settings(
             process: process?,
             reload: reload?,
             control: control?,
-            resumption: resumption?,
+            sessions: sessions?,
             tickets: tickets?,
             cluster: cluster?,
         },

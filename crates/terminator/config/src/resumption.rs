@@ -9,7 +9,6 @@ use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
 use zeroize::Zeroizing;
 
-use crate::settings::ResumptionOptions;
 use crate::shelf::Shelf;
 
 section! {
@@ -93,11 +92,11 @@ pub(crate) enum Tls13Choice {
     Cache,
 }
 
-pub(crate) fn resumption_options(cache: &WrittenSessionCache<'_>) -> Option<ResumptionOptions> {
-    Some(ResumptionOptions {
-        session_entries: cache.entries.value?,
-        session_bytes: cache.bytes.value?,
-        session_lifetime: cache.lifetime.value?,
+pub(crate) fn session_options(cache: &WrittenSessionCache<'_>) -> Option<session::Options> {
+    Some(session::Options {
+        entries_max: cache.entries.value?,
+        bytes_max: cache.bytes.value?,
+        lifetime: cache.lifetime.value?,
     })
 }
 

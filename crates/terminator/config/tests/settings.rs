@@ -198,9 +198,9 @@ fn defaults_of_the_process() {
     assert_eq!(settings.process.drain, Duration::from_secs(60));
     assert_eq!(settings.control.listen, None);
     assert_eq!(settings.control.log, LogOutput::Stdout);
-    assert_eq!(settings.resumption.session_entries, 100_000);
-    assert_eq!(settings.resumption.session_bytes, 64 << 20);
-    assert_eq!(settings.resumption.session_lifetime, Duration::from_secs(3600));
+    assert_eq!(settings.sessions.entries_max, 100_000);
+    assert_eq!(settings.sessions.bytes_max, 64 << 20);
+    assert_eq!(settings.sessions.lifetime, Duration::from_secs(3600));
     let tickets = settings.tickets;
     assert_eq!(tickets.keys, KeySource::Own);
     assert_eq!(tickets.rotate, Duration::from_secs(12 * 3600));
