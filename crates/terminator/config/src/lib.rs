@@ -50,7 +50,7 @@ use admin::WrittenAdmin;
 use inspection::Inspector;
 use keys::WrittenConfiguration;
 use resumption::Tls13Choice;
-use shelf::Shelf;
+use shelf::{Shelf, optional};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
@@ -256,10 +256,8 @@ fn settings(
     let reload = process::reload_options(&written.reload);
     let control = admin::control_options(&written.admin, &written.log, shelf);
     let sessions = resumption::session_options(&written.resumption.session_cache);
-    let cluster = match &written.cluster {
-        Some(cluster) => cluster::cluster_options(cluster, shelf).map(Some),
-        None => Some(None),
-    };
+    let cluster = written.cluster.as_ref();
+    let cluster = optional(cluster.map(|one| cluster::cluster_options(one, shelf)));
     let secrets = cluster.iter().flatten().flat_map(|one| one.secrets.clone());
     let secrets = secrets.collect();
     let tickets = resumption::ticket_options(&written.resumption.tickets, secrets, shelf);

@@ -129,12 +129,11 @@ fn ticket_keys(tickets: &WrittenTickets<'_>, shelf: &mut Shelf<'_>) -> Option<Ke
         });
     }
     if secret.is_written() {
-        secret.refuse("is one way to keys, `keys` is another", "write one of them");
-        return None;
+        return secret.fail("is one way to keys, `keys` is another", "write one of them");
     }
-    let unused = [&*tickets.rotate, &*tickets.keep];
-    for place in unused.into_iter().filter(|place| place.is_written()) {
-        place.warn("has no effect on keys from files", "rotate them in the files, then reload");
+    for place in [&*tickets.rotate, &*tickets.keep] {
+        let message = "has no effect on keys from files";
+        place.warn_unless(false, message, "rotate them in the files, then reload");
     }
     listed_keys(&tickets.keys, shelf)
 }
