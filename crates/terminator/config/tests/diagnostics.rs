@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use config::{Diagnostic, Recording, Source};
 
-/// What the files in `bad/` may name.
+/// The files that those in `bad/` may name.
 fn files() -> Recording {
     let mut files = Recording::default();
     for name in ["site.pem", "site.key", "certs/a.pem"] {

@@ -1,4 +1,4 @@
-//! What configurations mean: each default, flags and keys alike, and no panic on any text.
+//! The meaning of configurations: each default, flags and keys alike, and no panic on any text.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::path::PathBuf;

@@ -48,11 +48,12 @@ const GCM_BLOCKS_MARGIN: u64 = 1 << 20;
 
 /// The type of a record's content (RFC 8446 section 5.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
 pub enum ContentType {
-    ChangeCipherSpec,
-    Alert,
-    Handshake,
-    ApplicationData,
+    ChangeCipherSpec = 20,
+    Alert = 21,
+    Handshake = 22,
+    ApplicationData = 23,
 }
 
 impl ContentType {
@@ -67,12 +68,7 @@ impl ContentType {
     }
 
     pub(crate) fn code(self) -> u8 {
-        match self {
-            Self::ChangeCipherSpec => 20,
-            Self::Alert => 21,
-            Self::Handshake => 22,
-            Self::ApplicationData => 23,
-        }
+        self as u8
     }
 }
 
@@ -144,7 +140,7 @@ pub(crate) fn parts_of(secrets: &Secrets) -> Option<(Cipher, &[u8], [u8; NONCE_B
 }
 
 /// One direction's key with its place in the sequence.
-struct DirectionKey {
+pub(crate) struct DirectionKey {
     key: LessSafeKey,
     iv: [u8; NONCE_BYTES],
     sequence: u64,
@@ -158,30 +154,23 @@ pub struct KeySealer {
     allowance: KeyAllowance,
 }
 
-pub struct KeyOpener(DirectionKey);
+pub struct KeyOpener(pub(crate) DirectionKey);
 
 impl KeySealer {
     /// Goes on where the handshake's own sealing stopped.
     ///
     /// `None` if the library names an algorithm that this layer does not know.
     pub fn new(version: Version, sequence: u64, secrets: &Secrets) -> Option<Self> {
-        let (cipher, key, iv) = parts_of(secrets)?;
-        Self::of_cipher(version, cipher, sequence, key, iv)
+        DirectionKey::of(version, sequence, secrets).map(Self::with)
     }
 
-    /// With this key, from the record of this number on.
-    pub(crate) fn of_cipher(
-        version: Version,
-        cipher: Cipher,
-        sequence: u64,
-        key: &[u8],
-        iv: [u8; NONCE_BYTES],
-    ) -> Option<Self> {
-        let mut allowance = KeyAllowance::fresh(cipher);
+    /// Seals with this key.
+    pub(crate) fn with(key: DirectionKey) -> Self {
+        let mut allowance = KeyAllowance::fresh(key.cipher);
         // The handshake's own records, answers to early data among them, are taken for full ones.
-        let spent = sequence.saturating_mul(RECORD_BLOCKS_MAX);
+        let spent = key.sequence.saturating_mul(RECORD_BLOCKS_MAX);
         allowance.blocks_left = allowance.blocks_left.saturating_sub(spent);
-        Some(Self { key: DirectionKey::new(version, cipher, sequence, key, iv)?, allowance })
+        Self { key, allowance }
     }
 
     /// Appends a record with this content.
@@ -308,19 +297,7 @@ impl KeyOpener {
     ///
     /// `None` if the library names an algorithm that this layer does not know.
     pub fn new(version: Version, sequence: u64, secrets: &Secrets) -> Option<Self> {
-        let (cipher, key, iv) = parts_of(secrets)?;
-        Self::of_cipher(version, cipher, sequence, key, iv)
-    }
-
-    /// With this key, from the record of this number on.
-    pub(crate) fn of_cipher(
-        version: Version,
-        cipher: Cipher,
-        sequence: u64,
-        key: &[u8],
-        iv: [u8; NONCE_BYTES],
-    ) -> Option<Self> {
-        DirectionKey::new(version, cipher, sequence, key, iv).map(Self)
+        DirectionKey::of(version, sequence, secrets).map(Self)
     }
 
     /// The length of the record at the start of `bytes`, header included; `None` = its header is
@@ -407,7 +384,12 @@ impl KeyOpener {
 }
 
 impl DirectionKey {
-    fn new(
+    fn of(version: Version, sequence: u64, secrets: &Secrets) -> Option<Self> {
+        let (cipher, key, iv) = parts_of(secrets)?;
+        Self::new(version, cipher, sequence, key, iv)
+    }
+
+    pub(crate) fn new(
         version: Version,
         cipher: Cipher,
         sequence: u64,

@@ -431,9 +431,9 @@ impl MessageReader {
         !self.message.is_empty()
     }
 
-    /// Takes a record's content: whether a KeyUpdate is at its end, and wants a reply. `take_ticket`
-    /// gets each message with a ticket without its header, and says whether it is one; where it is
-    /// `None`, none may come.
+    /// Takes a record's content: whether a KeyUpdate at its end wants a reply; `None` = there is
+    /// none. `take_ticket` gets each message with a ticket without its header, and says whether it
+    /// is one; where it is `None`, no ticket may come.
     pub(crate) fn take(
         &mut self,
         mut content: &[u8],
