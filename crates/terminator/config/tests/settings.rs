@@ -177,38 +177,6 @@ fn who_seals() {
 }
 
 #[test]
-fn defaults_of_the_process() {
-    let settings = settings(MINIMAL);
-    assert_eq!(settings.plane.workers.cpus, [Some(0)]);
-    assert_eq!(settings.plane.workers.backlog, 4096);
-    assert_eq!(settings.plane.workers.fast_open, 0);
-    assert_eq!(settings.plane.limits.connections, 50_000);
-    assert_eq!(settings.plane.limits.handshakes, 10_000);
-    let source = settings.plane.limits.per_source;
-    let limits = [source.connections, source.handshakes];
-    assert_eq!(limits, [10_000, 1_000]);
-    let rate = source.connections_per_second;
-    assert_eq!((rate, source.ipv6_prefix_bits), (1_000, 64));
-    assert_eq!(settings.plane.log.connections, LogConnections::All);
-    assert_eq!(settings.plane.log.format, LineFormat::Text);
-    assert_eq!(settings.plane.log.successes_per_second, 100);
-    assert_eq!(settings.process.user, None);
-    assert!(settings.process.sandbox.files && settings.process.sandbox.system_calls);
-    assert_eq!(settings.process.connect_ports, None);
-    assert_eq!(settings.process.drain, Duration::from_secs(60));
-    assert_eq!(settings.control.listen, None);
-    assert_eq!(settings.control.log, LogOutput::Stdout);
-    assert_eq!(settings.sessions.entries_max, 100_000);
-    assert_eq!(settings.sessions.bytes_max, 64 << 20);
-    assert_eq!(settings.sessions.lifetime, Duration::from_secs(3600));
-    let tickets = settings.tickets;
-    assert_eq!(tickets.keys, KeySource::Own);
-    assert_eq!(tickets.rotate, Duration::from_secs(12 * 3600));
-    assert_eq!((tickets.keep, tickets.count), (4, 1));
-    assert_eq!(tickets.lifetime, None);
-}
-
-#[test]
 fn a_check_has_defaults_and_a_short_form() {
     let check = with("", "", "check = 'tcp'").back.servers().unwrap().pool.check.clone().unwrap();
     assert_eq!(check.kind, CheckKind::Tcp);

@@ -444,22 +444,6 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_its_services_alone() {
-        let resumption = resumption(100);
-        let (web, mail) = (of_service(&resumption, "web"), of_service(&resumption, "mail"));
-        assert!(web.put(vec![1; 32], SESSION.to_vec()));
-        assert_eq!(web.get(&[1; 32]).as_deref(), Some(SESSION));
-        assert_eq!(mail.get(&[1; 32]), None);
-        assert!(missed(ResumptionMiss::WrongService));
-        let again = of_service(&resumption, "web");
-        assert_eq!(again.get(&[1; 32]).as_deref(), Some(SESSION));
-        last_lookup();
-        assert_eq!(web.take(&[1; 32]).as_deref(), Some(SESSION));
-        assert_eq!(web.get(&[1; 32]), None);
-        assert!(missed(ResumptionMiss::Unknown));
-    }
-
-    #[test]
     fn an_id_of_any_length_is_looked_up_and_one_that_is_too_long_is_not_stored() {
         let web = of_service(&resumption(100), "web");
         assert!(!web.put(vec![1; 33], SESSION.to_vec()));
@@ -473,16 +457,6 @@ mod tests {
     fn without_entries_there_is_no_cache() {
         assert!(of_service(&resumption(1), "web").can_cache());
         assert!(!of_service(&resumption(0), "web").can_cache());
-    }
-
-    #[test]
-    fn a_ticket_is_its_services_alone() {
-        let resumption = resumption(0);
-        let ticket = of_service(&resumption, "web").encrypt(SESSION).unwrap();
-        let opened = of_service(&resumption, "web").decrypt(&ticket);
-        assert_eq!(opened.as_deref(), Some(SESSION));
-        assert_eq!(of_service(&resumption, "mail").decrypt(&ticket), None);
-        assert!(missed(ResumptionMiss::WrongService));
     }
 
     #[test]
