@@ -157,8 +157,8 @@ fn session(length: usize, content: u8) -> Vec<u8> {
 
 fn process(words: &Arc<Vec<AtomicU64>>, zero: Instant, process_number: u32) -> BareSessions {
     let mut options = ResumptionOptions::new([7; 32]);
-    options.session_entries = ENTRIES;
-    options.session_bytes = BLOCKS * BLOCK_COST_BYTES;
+    options.sessions.entries_max = ENTRIES;
+    options.sessions.bytes_max = BLOCKS * BLOCK_COST_BYTES;
     let memory = SessionMemory {
         words: Arc::clone(words) as _,
         key: [9; 32],

@@ -13,9 +13,12 @@ const CLEANED: &[&str] = &[
     "crates/shared/testkit",
     "crates/shared/wire",
     "crates/terminator/backend",
+    "crates/terminator/config",
     "crates/terminator/proxy",
+    "crates/terminator/session",
     "crates/terminator/static-files",
     "crates/terminator/telemetry",
+    "crates/terminator/tls",
     "fuzz",
     "xtask",
 ];

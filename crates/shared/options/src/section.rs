@@ -333,9 +333,22 @@ impl<'a> KeyPlace<'a> {
         }
     }
 
+    /// Reports it as wrong, with the remedy, where nothing can be made of it.
+    pub fn fail<T>(&self, message: impl Into<String>, hint: impl Into<String>) -> Option<T> {
+        self.refuse(message, hint);
+        None
+    }
+
     /// Reports a warning with its remedy.
     pub fn warn(&self, message: impl Into<String>, hint: impl Into<String>) {
         self.say(Severity::Warning, Problem::new(message).hint(hint));
+    }
+
+    /// Warns of a key that is written where it has no effect.
+    pub fn warn_unless(&self, has_effect: bool, message: &str, hint: &str) {
+        if !has_effect && self.is_written() {
+            self.warn(message, hint);
+        }
     }
 
     pub fn say(&self, severity: Severity, problem: Problem) {

@@ -252,11 +252,6 @@ impl<'a> ClientHello<'a> {
         self.extensions.early_data
     }
 
-    /// Whether the extended master secret (RFC 7627) is offered.
-    pub fn offers_extended_master_secret(&self) -> bool {
-        self.extensions.extended_master_secret
-    }
-
     fn extension(&self, span: Option<HelloSpan>) -> &[u8] {
         span.map_or(&[], |span| span.within(&self.body))
     }

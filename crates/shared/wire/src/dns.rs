@@ -1,8 +1,7 @@
 //! Answers of name servers (RFC 1035 section 4) as far as service records (SRV, RFC 2782) need
 //! them. It asks nobody: the question, and whether this answers it, are the C library's.
 
-/// The bytes of a header, and where in it the counts stand.
-const HEADER_BYTES: usize = 12;
+use crate::cursor::Cursor;
 
 /// The type of a service record, and the class of the internet.
 const SRV: u16 = 33;
@@ -35,96 +34,74 @@ pub struct MessageFault;
 /// # Errors
 /// [`MessageFault`].
 pub fn service_records(message: &[u8]) -> Result<Vec<ServiceRecord>, MessageFault> {
-    let mut reader = DnsReader { message, at: 0 };
-    let header = reader.take(HEADER_BYTES)?;
-    let count = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    let (questions, answers) = (count(4), count(6));
+    records(message).ok_or(MessageFault)
+}
+
+fn records(message: &[u8]) -> Option<Vec<ServiceRecord>> {
+    let mut cursor = Cursor::new(message);
+    let (_id, _flags, questions, answers) =
+        (cursor.u16()?, cursor.u16()?, cursor.u16()?, cursor.u16()?);
+    let (_authorities, _others) = (cursor.u16()?, cursor.u16()?);
     for _ in 0..questions {
-        reader.name()?;
-        reader.take(4)?;
+        name(message, &mut cursor)?;
+        cursor.take(4)?;
     }
     let mut records = Vec::new();
     for _ in 0..answers {
-        reader.name()?;
-        let (kind, class) = (reader.u16()?, reader.u16()?);
-        reader.take(4)?;
-        let length = usize::from(reader.u16()?);
-        let end = reader.at + length;
+        name(message, &mut cursor)?;
+        let (kind, class) = (cursor.u16()?, cursor.u16()?);
+        cursor.take(4)?;
+        let length = usize::from(cursor.u16()?);
+        let end = cursor.position() + length;
         if (kind, class) != (SRV, INTERNET) {
-            reader.take(length)?;
+            cursor.take(length)?;
             continue;
         }
-        let (priority, weight, port) = (reader.u16()?, reader.u16()?, reader.u16()?);
-        let host = reader.name()?;
-        if reader.at != end {
-            return Err(MessageFault);
+        let (priority, weight, port) = (cursor.u16()?, cursor.u16()?, cursor.u16()?);
+        let host = name(message, &mut cursor)?.filter(|_| port != 0);
+        if cursor.position() != end {
+            return None;
         }
-        records.extend(host.filter(|_| port != 0).map(|host| ServiceRecord {
-            priority,
-            weight,
-            port,
-            host,
-        }));
+        records.extend(host.map(|host| ServiceRecord { priority, weight, port, host }));
     }
-    Ok(records)
+    Some(records)
 }
 
-struct DnsReader<'a> {
-    message: &'a [u8],
-    at: usize,
-}
-
-impl<'a> DnsReader<'a> {
-    fn take(&mut self, bytes: usize) -> Result<&'a [u8], MessageFault> {
-        let end = self.at.checked_add(bytes).ok_or(MessageFault)?;
-        let taken = self.message.get(self.at..end).ok_or(MessageFault)?;
-        self.at = end;
-        Ok(taken)
-    }
-
-    fn u16(&mut self) -> Result<u16, MessageFault> {
-        let bytes = self.take(2)?;
-        Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
-    }
-
-    /// A name; `None` = the root, or one that no host has. A pointer leads to an earlier place
-    /// (section 4.1.4), so that each step brings it nearer to its end.
-    fn name(&mut self) -> Result<Option<String>, MessageFault> {
-        let (mut host, mut is_host, mut bytes) = (String::new(), true, 1);
-        let mut reader = DnsReader { ..*self };
-        let mut after = None;
-        loop {
-            let begin = reader.at;
-            let length = reader.take(1)?[0];
-            match length >> 6 {
-                0 if length == 0 => break,
-                0 => {
-                    let label = reader.take(length.into())?;
-                    bytes += 1 + label.len();
-                    if bytes > NAME_BYTES_MAX {
-                        return Err(MessageFault);
-                    }
-                    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
-                    is_host &= label.iter().all(fits);
-                    host.extend(label.iter().map(|byte| char::from(byte.to_ascii_lowercase())));
-                    host.push('.');
+/// The name at the cursor; `None` within = the root, or one that no host has. A pointer leads to an
+/// earlier place (section 4.1.4), so that each step brings it nearer to its end.
+#[expect(clippy::option_option, reason = "a malformed name and one of no host are two things")]
+fn name(message: &[u8], cursor: &mut Cursor<'_>) -> Option<Option<String>> {
+    let (mut host, mut is_host, mut bytes) = (String::new(), true, 1);
+    let mut at = cursor.position();
+    let mut after = None;
+    loop {
+        let length = *message.get(at)?;
+        match length >> 6 {
+            0 => {
+                let label = message.get(at + 1..at + 1 + usize::from(length))?;
+                at += 1 + label.len();
+                if label.is_empty() {
+                    break;
                 }
-                3 => {
-                    let low = reader.take(1)?[0];
-                    let place = usize::from(u16::from_be_bytes([length & 0x3f, low]));
-                    after.get_or_insert(reader.at);
-                    if place >= begin {
-                        return Err(MessageFault);
-                    }
-                    reader.at = place;
-                }
-                _ => return Err(MessageFault),
+                bytes += 1 + label.len();
+                (bytes <= NAME_BYTES_MAX).then_some(())?;
+                let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
+                is_host &= label.iter().all(fits);
+                host.extend(label.iter().map(|byte| char::from(byte.to_ascii_lowercase())));
+                host.push('.');
             }
+            3 => {
+                let place = u16::from_be_bytes([length & 0x3f, *message.get(at + 1)?]);
+                after.get_or_insert(at + 2);
+                (usize::from(place) < at).then_some(())?;
+                at = place.into();
+            }
+            _ => return None,
         }
-        self.at = after.unwrap_or(reader.at);
-        host.pop();
-        Ok(Some(host).filter(|host| is_host && !host.is_empty()))
     }
+    cursor.take(after.unwrap_or(at) - cursor.position())?;
+    host.pop();
+    Some(Some(host).filter(|host| is_host && !host.is_empty()))
 }
 
 #[cfg(test)]

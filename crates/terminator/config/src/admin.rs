@@ -51,12 +51,10 @@ pub(crate) fn control_options(
 ) -> Option<ControlOptions> {
     let token = admin_token(&admin.token, shelf);
     let (listen, token) = (admin.listen.value?, token?);
-    if listen.is_none() {
-        let of_listen = [&*admin.hosts, &*admin.token, &*admin.insecure];
-        for place in of_listen.into_iter().filter(|place| place.is_written()) {
-            let message = "has no effect: `admin.listen` names no address";
-            place.warn(message, "add listen = \"127.0.0.1:9090\", or take it out");
-        }
+    for place in [&*admin.hosts, &*admin.token, &*admin.insecure] {
+        let message = "has no effect: `admin.listen` names no address";
+        let hint = "add listen = \"127.0.0.1:9090\", or take it out";
+        place.warn_unless(listen.is_some(), message, hint);
     }
     if let Some(address) = listen
         && !address.ip().is_loopback()
@@ -66,8 +64,7 @@ pub(crate) fn control_options(
         let message = format!("{address} may be reached by other hosts");
         let hint = "name a file with a token in `admin.token`, or write `insecure = true` if a \
                     firewall keeps others away";
-        admin.listen.refuse(message, hint);
-        return None;
+        return admin.listen.fail(message, hint);
     }
     let outputs = log::outputs(log, shelf)?;
     let status_socket = admin.status_socket.value.clone()?;

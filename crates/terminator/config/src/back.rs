@@ -18,7 +18,7 @@ use crate::back_tls::{WrittenBackTls, back_tls_options};
 use crate::servers::{
     self, WrittenCheck, WrittenPassive, WrittenQueue, WrittenSendProxy, WrittenServer,
 };
-use crate::shelf::Shelf;
+use crate::shelf::{Shelf, optional};
 use crate::timeouts::{KEEPALIVE_MAX, WrittenTimeouts, liveness};
 
 section! {
@@ -141,21 +141,18 @@ pub(crate) fn back_options(
     let (has_files, is_redirected) = (back.files.is_some(), redirect.is_some());
     // Requests that are redirected have a time too.
     for (place, has_effect) in [(&times.request, is_redirected), (&times.file, false)] {
-        if !has_files && !has_effect && place.is_written() {
-            place.warn("has no effect: there are no files", "take it out");
-        }
+        let message = "has no effect: there are no files";
+        place.warn_unless(has_files || has_effect, message, "take it out");
     }
     match (back.servers.is_written(), &back.files) {
         (true, _) if is_redirected => {
             let message = "is no use beside `front.redirect`: no request would get there";
-            back.servers.refuse(message, "take one of them out");
-            None
+            back.servers.fail(message, "take one of them out")
         }
         (true, Some(files)) => {
             let message = "stands beside `servers`, and one connection gets one";
             let hint = "take one of them out, or make two services";
-            files.at.refuse(message, hint);
-            None
+            files.at.fail(message, hint)
         }
         (true, None) => servers_options(back, times, shelf).map(BackOptions::Servers),
         (false, files) if has_files || is_redirected => {
@@ -201,16 +198,13 @@ fn files_options(
     let Some(files) = files else {
         return Some(FilesOptions { folder: None, serving, timeouts });
     };
-    let of_no_challenge = [&*files.index, &*files.hidden, &*files.precompressed];
-    let is_useless = |place: &&&KeyPlace<'_>| redirect.is_some() && place.is_written();
-    for place in of_no_challenge.iter().filter(is_useless) {
+    for place in [&*files.index, &*files.hidden, &*files.precompressed] {
         let message = "has no effect beside `front.redirect`: only ACME challenges are served";
-        place.warn(message, "take it out");
+        place.warn_unless(redirect.is_none(), message, "take it out");
     }
-    if files.min_rate_window.is_written() && !files.min_rate.is_written() {
-        let message = "has no effect: there is no `min-rate`";
-        files.min_rate_window.warn(message, "add min-rate = \"1KiB\"");
-    }
+    let message = "has no effect: there is no `min-rate`";
+    let hint = "add min-rate = \"1KiB\"";
+    files.min_rate_window.warn_unless(files.min_rate.is_written(), message, hint);
     let window = files.min_rate_window.value?;
     timeouts.rate_min =
         files.min_rate.value?.map(|bytes_per_second| RateMin { bytes_per_second, window });
@@ -230,8 +224,7 @@ fn index(written: &Field<'_, Vec<String>>) -> Option<Vec<String>> {
         return Some(names);
     };
     let message = format!("\"{}\" is no name of a file", bad.escape_debug());
-    written.refuse(message, "name it without its folder");
-    None
+    written.fail(message, "name it without its folder")
 }
 
 fn servers_options(
@@ -241,10 +234,7 @@ fn servers_options(
 ) -> Option<ServersOptions> {
     let servers = servers::server_list(&back.servers);
     let queue = servers::queue_options(&back.queue, servers.as_deref().unwrap_or_default());
-    let check = match &back.check {
-        Some(check) => servers::check_options(check).map(Some),
-        None => Some(None),
-    };
+    let check = optional(back.check.as_ref().map(servers::check_options));
     let source = servers::source_address(&back.source);
     let send_proxy = match &back.send_proxy {
         Some(written) => servers::send_proxy(written),

@@ -13,7 +13,7 @@ use wire::address::{Address, Endpoint};
 
 use crate::certificates::holds_key;
 use crate::inspection::Use;
-use crate::shelf::Shelf;
+use crate::shelf::{Shelf, optional};
 use crate::tls_choices::{
     GROUP_SYNONYMS, GROUPS, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS, WantedSuite, protocol,
     suites, suites_fit,
@@ -141,8 +141,7 @@ fn expected_name(tls: &WrittenBackTls<'_>) -> Option<ExpectedName> {
         Some(name) if !is_server_name(&name) => {
             let message = format!("\"{}\" is no host name or IP address", name.escape_debug());
             let hint = "write the name that the certificate has, or \"client\"";
-            tls.name.refuse(message, hint);
-            return None;
+            return tls.name.fail(message, hint);
         }
         Some(name) => ExpectedName::Fixed(name),
         None => ExpectedName::OfServer,
@@ -161,10 +160,9 @@ fn verification(
     shelf: &mut Shelf<'_>,
 ) -> Option<Option<ServerVerification>> {
     if !tls.verify.value? {
-        let unused = [&tls.ca, &tls.crl].into_iter();
-        for list in unused.filter(|list| list.is_written()) {
+        for list in [&tls.ca, &tls.crl] {
             let message = "has no effect: servers are not verified";
-            list.warn(message, "take out verify = \"off\"");
+            list.warn_unless(false, message, "take out verify = \"off\"");
         }
         return Some(None);
     }
@@ -191,10 +189,7 @@ fn certificate(
     let chain_pem = shelf.read(&tls.certificate, &chain);
     let key = tls.key.value.as_ref()?;
     let key = key.as_ref().map(|path| shelf.base.join(path));
-    let key_pem = match &key {
-        Some(path) => Some(shelf.read(&tls.key, path)?),
-        None => None,
-    };
+    let key_pem = optional(key.as_ref().map(|path| shelf.read(&tls.key, path)))?;
     let source = CertificateSource {
         place: chain.display().to_string(),
         chain_pem: chain_pem?,
@@ -232,8 +227,7 @@ fn name_is_known(
         return Some(());
     }
     let message = format!("is missing: {} has no known name", server.endpoint);
-    tls.name.refuse(message, "write the name that its certificate has");
-    None
+    tls.name.fail(message, "write the name that its certificate has")
 }
 
 fn is_proved(tls: &WrittenBackTls<'_>, client: &ClientOptions) {
@@ -242,12 +236,9 @@ fn is_proved(tls: &WrittenBackTls<'_>, client: &ClientOptions) {
         let hint = "name their authorities in `ca`, or their keys in `pins`";
         tls.verify.warn(message, hint);
     }
-    if !tls.certificate.is_written() && tls.key.is_written() {
-        let message = "has no effect: there is no `certificate`";
-        tls.key.warn(message, "add certificate = \"client.pem\"");
-    }
-    if !tls.crl.is_written() && tls.crl_expired.is_written() {
-        let message = "has no effect: there is no `crl`";
-        tls.crl_expired.warn(message, "add crl = [\"servers.crl\"]");
-    }
+    let message = "has no effect: there is no `certificate`";
+    let hint = "add certificate = \"client.pem\"";
+    tls.key.warn_unless(tls.certificate.is_written(), message, hint);
+    let message = "has no effect: there is no `crl`";
+    tls.crl_expired.warn_unless(tls.crl.is_written(), message, "add crl = [\"servers.crl\"]");
 }

@@ -13,6 +13,7 @@ use tls::options::{BadCertificate, CertificateSource};
 use crate::certificate_folder::{self, FolderContents};
 use crate::inspection::{Use, problem};
 use crate::shelf::Shelf;
+use crate::shelf::optional;
 
 section! {
     table("service.front.tls.certificates")
@@ -71,8 +72,7 @@ fn certificate(
     if shelf.is_directory(&chain) {
         if entry.key.is_written() || entry.ocsp.is_written() {
             let message = format!("{} is a directory", chain.display());
-            entry.chain.refuse(message, "a key or staple belongs to one file");
-            return None;
+            return entry.chain.fail(message, "a key or staple belongs to one file");
         }
         return directory(entry, &chain, shelf);
     }
@@ -122,9 +122,9 @@ impl PairFiles {
         let source = CertificateSource {
             place: self.chain.display().to_string(),
             chain_pem: chain_pem?,
-            key_pem: option(key_pem)?,
+            key_pem: optional(key_pem)?,
             key_place: self.key.as_ref().map(|path| path.display().to_string()),
-            ocsp_der: option(ocsp_der)?,
+            ocsp_der: optional(ocsp_der)?,
         };
         if holds_key(&source) {
             let place = if entry.key.is_written() { &*entry.key } else { &*entry.chain };
@@ -146,15 +146,6 @@ pub(crate) fn holds_key(source: &CertificateSource) -> bool {
     source.key_pem.is_some() || pem::holds_key(&source.chain_pem)
 }
 
-/// Asked for and read, or not asked for; `None` only for what was asked for and failed.
-#[allow(clippy::option_option, reason = "two kinds of absence meet here and are told apart")]
-fn option<T>(read: Option<Option<T>>) -> Option<Option<T>> {
-    match read {
-        Some(read) => read.map(Some),
-        None => Some(None),
-    }
-}
-
 fn directory(
     entry: &WrittenCertificate<'_>,
     path: &Path,
@@ -167,8 +158,7 @@ fn directory(
     if folder.found.is_empty() && folder.keyless.is_empty() {
         let hint = "put x.pem with its key, or x.crt and x.key, into it";
         let message = format!("{} holds no certificate", path.display());
-        entry.chain.refuse(message, hint);
-        return None;
+        return entry.chain.fail(message, hint);
     }
     for keyless in &folder.keyless {
         let keyless = keyless.display();

@@ -13,7 +13,7 @@ use wire::address::Address;
 
 use crate::resumption::shared_secret;
 use crate::settings::{ClusterOptions, PeerNetwork, PeersOptions};
-use crate::shelf::Shelf;
+use crate::shelf::{Shelf, optional};
 use crate::store::{self, WrittenStore};
 
 const MS: Duration = Duration::from_millis(1);
@@ -124,17 +124,7 @@ pub(crate) fn cluster_options(
     let peers = cluster.peers.as_ref().map(peers_options);
     let store = cluster.store.as_ref();
     let store = store.map(|store| store::store_options(store, shelf));
-    Some(ClusterOptions {
-        secrets: secrets?,
-        peers: match peers {
-            Some(peers) => Some(peers?),
-            None => None,
-        },
-        store: match store {
-            Some(store) => Some(store?),
-            None => None,
-        },
-    })
+    Some(ClusterOptions { secrets: secrets?, peers: optional(peers)?, store: optional(store)? })
 }
 
 /// The secret that encrypts, then the others.
@@ -159,8 +149,7 @@ fn peers_options(peers: &WrittenPeers<'_>) -> Option<PeersOptions> {
         let message =
             format!("is less than the {copies} peers of `send-to`: nothing could be sent");
         let hint = "it counts a datagram once for each peer that it goes to";
-        peers.send_rate.refuse(message, hint);
-        return None;
+        return peers.send_rate.fail(message, hint);
     }
     Some(PeersOptions {
         network: network?,
@@ -184,14 +173,12 @@ fn network(peers: &WrittenPeers<'_>) -> Option<PeerNetwork> {
         (None, Some(multicast)) => multicast_network(multicast),
         (Some(_), Some(_)) => {
             let message = "has no meaning beside `multicast`, which says the port";
-            peers.listen.refuse(message, "write one of them");
-            None
+            peers.listen.fail(message, "write one of them")
         }
         (None, None) => {
             let hint = "for example: peers = { listen = \"10.0.3.20:8888\", send-to = \
                         [\"10.0.0.17:8888\"] }";
-            peers.listen.refuse("is missing, and so is `multicast`", hint);
-            None
+            peers.listen.fail("is missing, and so is `multicast`", hint)
         }
     }
 }
@@ -209,8 +196,7 @@ fn unicast(listen: SocketAddr, peers: &WrittenPeers<'_>) -> Option<PeerNetwork> 
         } else {
             format!("{peer} is of another version of IP than {listen}, at which this host listens")
         };
-        peers.send_to.refuse(message, "list the other hosts");
-        return None;
+        return peers.send_to.fail(message, "list the other hosts");
     }
     Some(PeerNetwork::Unicast { listen, send_to })
 }
@@ -220,8 +206,7 @@ fn multicast_network(multicast: &WrittenMulticast<'_>) -> Option<PeerNetwork> {
     if !group.ip().is_multicast() {
         let message = format!("{} is no multicast address", group.ip());
         let hint = "those of a site are 239.0.0.0/8 (RFC 2365) and ff05::/16 (RFC 4291)";
-        multicast.group.refuse(message, hint);
-        return None;
+        return multicast.group.fail(message, hint);
     }
     Some(PeerNetwork::Multicast {
         group,

@@ -258,10 +258,9 @@ pub(crate) fn front_tls_options(
 
 fn ktls_options(ktls: &WrittenKtls<'_>) -> Option<KtlsOptions> {
     let mode = ktls.mode.value?;
-    if mode == KtlsMode::Off && ktls.min_size.is_written() {
-        let message = "has no effect: the kernel never seals";
-        ktls.min_size.warn(message, "take it out, or write mode = \"auto\"");
-    }
+    let message = "has no effect: the kernel never seals";
+    let hint = "take it out, or write mode = \"auto\"";
+    ktls.min_size.warn_unless(mode != KtlsMode::Off, message, hint);
     Some(KtlsOptions { mode, from: ktls.min_size.value? })
 }
 
@@ -276,8 +275,7 @@ fn ktls_fits(
     }
     if ktls.mode == KtlsMode::Require {
         let hint = "take out `max-record-size`";
-        written.at.refuse("makes records of full size", hint);
-        return None;
+        return written.at.fail("makes records of full size", hint);
     }
     Some(KtlsOptions { mode: KtlsMode::Off, ..ktls })
 }
@@ -370,8 +368,7 @@ fn early_data(
     } else {
         return Some(bytes_max);
     };
-    tls.early_data.refuse(message, hint);
-    None
+    tls.early_data.fail(message, hint)
 }
 
 fn tls13_sessions(tls13: Tls13Choice, early_data_bytes_max: u32) -> Tls13Sessions {
@@ -405,8 +402,7 @@ fn client_verification(
     };
     if client.mode != ClientMode::None && client.authorities.is_empty() {
         let message = "asks for certificates, but no `ca` says who may issue them";
-        written.mode.refuse(message, "add ca = [\"clients-ca.pem\"]");
-        return None;
+        return written.mode.fail(message, "add ca = [\"clients-ca.pem\"]");
     }
     if client.mode == ClientMode::None && written.ca.is_written() {
         let message = "asks for no certificate, so `ca` has no effect";
@@ -414,13 +410,11 @@ fn client_verification(
     }
     if let (ClientMode::None, Some(allow)) = (client.mode, &written.allow) {
         let message = "lists who may enter, but mode = \"none\" asks for no certificate";
-        allow.at.refuse(message, "write mode = \"required\"");
-        return None;
+        return allow.at.fail(message, "write mode = \"required\"");
     }
-    if client.crls.is_empty() && written.crl_expired.is_written() {
-        let message = "has no effect: there is no `crl`";
-        written.crl_expired.warn(message, "add crl = [\"clients.crl\"]");
-    }
+    let message = "has no effect: there is no `crl`";
+    let hint = "add crl = [\"clients.crl\"]";
+    written.crl_expired.warn_unless(!client.crls.is_empty(), message, hint);
     Some(client)
 }
 
@@ -435,8 +429,7 @@ fn allowed_identities(written: Option<&WrittenIdentities<'_>>) -> Option<Vec<All
     let allowed: Vec<_> = lists.into_iter().flatten().collect();
     if allowed.is_empty() {
         let hint = "list an identity, or take it out to allow every certificate that verifies";
-        allow.at.refuse("lists no identity", hint);
-        return None;
+        return allow.at.fail("lists no identity", hint);
     }
     Some(allowed)
 }

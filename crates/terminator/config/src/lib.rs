@@ -45,8 +45,8 @@ pub use keys::TABLE;
 pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
     AdminToken, ClusterOptions, ControlOptions, LogDaemon, LogOutput, MessageForm, Password,
-    PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, ResumptionOptions, SandboxOptions,
-    Settings, StoreKind, StoreOptions,
+    PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, SandboxOptions, Settings, StoreKind,
+    StoreOptions,
 };
 pub use source::{STANDARD_INPUT, Source};
 
@@ -54,7 +54,7 @@ use admin::WrittenAdmin;
 use inspection::Inspector;
 use keys::WrittenConfiguration;
 use resumption::Tls13Choice;
-use shelf::Shelf;
+use shelf::{Shelf, optional};
 use tree::{report_about, root_of};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -235,11 +235,9 @@ fn settings(
     let process = process::process_options(&written.process, shelf);
     let reload = process::reload_options(&written.reload);
     let control = admin::control_options(&written.admin, &written.log, shelf);
-    let resumption = resumption::resumption_options(&written.resumption.session_cache);
-    let cluster = match &written.cluster {
-        Some(cluster) => cluster::cluster_options(cluster, shelf).map(Some),
-        None => Some(None),
-    };
+    let sessions = resumption::session_options(&written.resumption.session_cache);
+    let cluster = written.cluster.as_ref();
+    let cluster = optional(cluster.map(|one| cluster::cluster_options(one, shelf)));
     let secrets = cluster.iter().flatten().flat_map(|one| one.secrets.clone());
     let secrets = secrets.collect();
     let tickets = resumption::ticket_options(&written.resumption.tickets, secrets, shelf);
@@ -264,7 +262,7 @@ fn settings(
             process: process?,
             reload: reload?,
             control: control?,
-            resumption: resumption?,
+            sessions: sessions?,
             tickets: tickets?,
             cluster: cluster?,
         },

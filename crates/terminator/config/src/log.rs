@@ -7,7 +7,7 @@ use sys::socket::Zoned;
 use wire::address::Address;
 
 use crate::settings::{LogDaemon, LogOutput, MessageForm};
-use crate::shelf::Shelf;
+use crate::shelf::{Shelf, optional};
 
 const SYSLOG: &str = "syslog";
 const JOURNALD: &str = "journald";
@@ -129,10 +129,7 @@ pub(crate) fn outputs(log: &WrittenLog<'_>, shelf: &Shelf<'_>) -> Option<LogOutp
         path => LogOutput::File(shelf.base.join(path)),
     };
     let daemon = log.messages_output.value?;
-    let messages = match daemon {
-        Some(daemon) => Some(log_daemon(log, daemon, shelf)?),
-        None => None,
-    };
+    let messages = optional(daemon.map(|daemon| log_daemon(log, daemon, shelf)))?;
     for (place, word, name) in [
         (&log.syslog.at, DaemonWord::Syslog, SYSLOG),
         (&*log.journald, DaemonWord::Journald, JOURNALD),
@@ -159,8 +156,7 @@ fn log_daemon(log: &WrittenLog<'_>, word: DaemonWord, shelf: &Shelf<'_>) -> Opti
     let address = format!("unix:{}", path.display());
     if let Err(error) = address.parse::<Address>() {
         let message = format!("{} {error}", path.display());
-        log.journald.refuse(message, "name a socket");
-        return None;
+        return log.journald.fail(message, "name a socket");
     }
     Some(LogDaemon::Journal(path))
 }

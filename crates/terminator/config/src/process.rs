@@ -221,8 +221,7 @@ fn cpus(
             };
             let allowed: Vec<_> = allowed.iter().map(u16::to_string).collect();
             let message = format!("this process may not use CPU {cpu}");
-            threads.refuse(message, format!("it may use: {}", allowed.join(", ")));
-            None
+            threads.fail(message, format!("it may use: {}", allowed.join(", ")))
         }
     }
 }
@@ -301,8 +300,7 @@ fn connect_ports(listed: &Field<'_, Vec<RangeInclusive<u16>>>) -> Option<Option<
     let ports: BTreeSet<u16> = listed.value.iter().flatten().cloned().flatten().collect();
     if ports.len() > CONNECT_PORTS_MAX {
         let message = format!("has more than {CONNECT_PORTS_MAX} ports");
-        listed.refuse(message, "list the ports of the servers alone, or leave it out");
-        return None;
+        return listed.fail(message, "list the ports of the servers alone, or leave it out");
     }
     listed.value.is_some().then_some(Some(ports))
 }

@@ -9,7 +9,6 @@ use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
 use zeroize::Zeroizing;
 
-use crate::settings::ResumptionOptions;
 use crate::shelf::Shelf;
 
 section! {
@@ -93,11 +92,11 @@ pub(crate) enum Tls13Choice {
     Cache,
 }
 
-pub(crate) fn resumption_options(cache: &WrittenSessionCache<'_>) -> Option<ResumptionOptions> {
-    Some(ResumptionOptions {
-        session_entries: cache.entries.value?,
-        session_bytes: cache.bytes.value?,
-        session_lifetime: cache.lifetime.value?,
+pub(crate) fn session_options(cache: &WrittenSessionCache<'_>) -> Option<session::Options> {
+    Some(session::Options {
+        entries_max: cache.entries.value?,
+        bytes_max: cache.bytes.value?,
+        lifetime: cache.lifetime.value?,
     })
 }
 
@@ -130,12 +129,11 @@ fn ticket_keys(tickets: &WrittenTickets<'_>, shelf: &mut Shelf<'_>) -> Option<Ke
         });
     }
     if secret.is_written() {
-        secret.refuse("is one way to keys, `keys` is another", "write one of them");
-        return None;
+        return secret.fail("is one way to keys, `keys` is another", "write one of them");
     }
-    let unused = [&*tickets.rotate, &*tickets.keep];
-    for place in unused.into_iter().filter(|place| place.is_written()) {
-        place.warn("has no effect on keys from files", "rotate them in the files, then reload");
+    for place in [&*tickets.rotate, &*tickets.keep] {
+        let message = "has no effect on keys from files";
+        place.warn_unless(false, message, "rotate them in the files, then reload");
     }
     listed_keys(&tickets.keys, shelf)
 }

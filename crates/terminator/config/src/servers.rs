@@ -185,14 +185,12 @@ pub(crate) fn source_address(source: &Field<'_, Option<String>>) -> Option<Sourc
     let own: Result<Vec<IpAddr>, _> = each.collect();
     match own.as_deref() {
         Ok([first, second]) if first.is_ipv4() == second.is_ipv4() => {
-            source.refuse("has two addresses of one family", "keep one of them");
-            None
+            source.fail("has two addresses of one family", "keep one of them")
         }
         Ok(own @ ([_] | [_, _])) => Some(SourceAddress::Own(own.to_vec())),
         _ => {
             let hint = "write \"client\", or an IP address, or one of each family";
-            source.refuse("is no address that connections can come from", hint);
-            None
+            source.fail("is no address that connections can come from", hint)
         }
     }
 }
@@ -209,8 +207,7 @@ pub(crate) fn server_list(written: &Tables<'_, WrittenServer<'_>>) -> Option<Vec
     let servers: Vec<_> = each.into_iter().flat_map(instances).collect();
     if servers.len() > SERVERS_MAX {
         let message = format!("has more than {SERVERS_MAX} servers, those of records among them");
-        written.refuse(message, "lower `instances`");
-        return None;
+        return written.fail(message, "lower `instances`");
     }
     if !servers.is_empty() && servers.iter().all(|server| server.backup) {
         let message = "are all backups, so they are used as if none were";
@@ -223,14 +220,12 @@ fn server(written: &WrittenServer<'_>) -> Option<ServerOptions> {
     let Zoned(mut endpoint) = written.address.value.clone()?;
     if let Endpoint::Service { count, .. } = &mut endpoint {
         *count = written.instances.value?;
-        if written.weight.is_written() {
-            let message = "has no effect: records say it (RFC 2782)";
-            written.weight.warn(message, "take it out");
-        }
-    } else if written.instances.is_written() {
+        let message = "has no effect: records say it (RFC 2782)";
+        written.weight.warn_unless(false, message, "take it out");
+    } else {
         let message = "has no effect: the address has no SRV records";
         let hint = "write address = \"srv:_http._tcp.example\", or take it out";
-        written.instances.warn(message, hint);
+        written.instances.warn_unless(false, message, hint);
     }
     if endpoint.tcp_port() == Some(0) {
         let problem = Problem::new("has port 0, which nobody listens at");
@@ -272,10 +267,8 @@ pub(crate) fn queue_options(
     servers: &[ServerOptions],
 ) -> Option<QueueOptions> {
     let is_limited = |server: &ServerOptions| server.connections_max.is_some();
-    if queue.at.is_written() && !servers.iter().any(is_limited) {
-        let message = "has no effect: no server has `max-connections`";
-        queue.at.warn(message, "take it out");
-    }
+    let message = "has no effect: no server has `max-connections`";
+    queue.at.warn_unless(servers.iter().any(is_limited), message, "take it out");
     Some(QueueOptions { length: queue.length.value?, timeout: queue.timeout.value? })
 }
 
@@ -316,8 +309,7 @@ fn check_fits(check: &WrittenCheck<'_>, kind: CheckWord) -> Option<()> {
     let path = check.path.value.as_ref()?;
     if !path.starts_with('/') || !printable(path) {
         let message = format!("\"{}\" is no path", path.escape_debug());
-        check.path.refuse(message, "it begins with / and has no space");
-        return None;
+        return check.path.fail(message, "it begins with / and has no space");
     }
     if !check.host.value.as_ref()?.as_deref().is_none_or(printable) {
         check.host.error(Problem::new("is no host name"));

@@ -103,8 +103,7 @@ fn service_options(
     let keys = &written.front;
     if front.tls != FrontTls::Plain && keys.redirect.is_written() {
         let message = "is for clients that speak plain HTTP, and this front has `tls`";
-        keys.redirect.refuse(message, "give port 80 a service of its own");
-        return None;
+        return keys.redirect.fail(message, "give port 80 a service of its own");
     }
     if front.tls != FrontTls::Passthrough {
         sees_no_session(&written.back.affinity, &mut back);
@@ -146,8 +145,7 @@ fn name(written: &WrittenService<'_>) -> Option<String> {
     }
     let message = format!("\"{}\" is no name of a service", name.escape_debug());
     let hint = "letters, digits, `.`, `_` and `-`, at most 64 of them";
-    written.name.refuse(message, hint);
-    None
+    written.name.fail(message, hint)
 }
 
 /// The protocol of files, the only one that we speak ourselves, by its two names. Clients of
@@ -161,8 +159,7 @@ fn speaks_to_files(tls: &WrittenFrontTls<'_>, front: &mut FrontOptions) -> Optio
         FrontTls::Plain => return Some(()),
         FrontTls::Passthrough => {
             let message = "keeps TLS closed, so that no request for a file can be read";
-            tls.mode.refuse(message, "give the service `certificates`");
-            return None;
+            return tls.mode.fail(message, "give the service `certificates`");
         }
     };
     if !tls.alpn.is_written() {
@@ -177,8 +174,7 @@ fn speaks_to_files(tls: &WrittenFrontTls<'_>, front: &mut FrontOptions) -> Optio
     let other = other.escape_debug();
     let message = format!("names \"{other}\", which files are not served by");
     let hint = "files are served by \"http/1.1\" and \"http/1.0\" alone";
-    tls.alpn.refuse(message, hint);
-    None
+    tls.alpn.fail(message, hint)
 }
 
 /// Sessions with servers are clients' only where their TLS stays closed.
@@ -205,8 +201,7 @@ fn sides_fit(written: &WrittenService<'_>, service: &ServiceOptions) -> Option<(
     let back_tls = back.tls.as_ref().filter(|_| servers_tls.is_some());
     if let (FrontTls::Passthrough, Some(tls)) = (&service.front.tls, back_tls) {
         let message = "would put TLS around the clients' own, which the front keeps closed";
-        tls.at.refuse(message, "take it out, or give the front `certificates`");
-        return None;
+        return tls.at.fail(message, "take it out, or give the front `certificates`");
     }
     let send_proxy = service.back.send_proxy();
     if let (SendProxy::Pass, true, Some(keys)) =
@@ -214,8 +209,7 @@ fn sides_fit(written: &WrittenService<'_>, service: &ServiceOptions) -> Option<(
     {
         let message = "is \"pass\", but no header is accepted that could be passed on";
         let hint = "name the senders in front.accept-proxy, or write \"v2\" to send our own";
-        keys.at.refuse(message, hint);
-        return None;
+        return keys.at.fail(message, hint);
     }
     something_is_encrypted(front, service);
     if let Some(tls) = back_tls {
@@ -299,8 +293,7 @@ fn early_data_is_told(written: &WrittenService<'_>, service: &ServiceOptions) ->
     let message = "may be replayed, and nothing tells the servers";
     let hint = "write back.send-proxy = \"v2\", or back.early-data-safe = true if a request that \
                 is made twice does no harm";
-    written.front.tls.early_data.refuse(message, hint);
-    None
+    written.front.tls.early_data.fail(message, hint)
 }
 
 fn everybody(network: &Network) -> bool {

@@ -24,7 +24,7 @@ pub struct Settings {
     pub reload: ReloadOptions,
     pub control: ControlOptions,
     /// For the session cache, which all services share.
-    pub resumption: ResumptionOptions,
+    pub sessions: session::Options,
     /// For the ticket keys, which all services share.
     pub tickets: tls::resumption::TicketOptions,
     /// For the hosts that share their sessions; `None` = there is this one alone.
@@ -236,13 +236,4 @@ impl fmt::Display for LogDaemon {
         };
         write!(f, "{name} at {}", self.address())
     }
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ResumptionOptions {
-    pub session_entries: usize,
-    /// Bytes of the cache.
-    pub session_bytes: usize,
-    /// How long a session may be resumed.
-    pub session_lifetime: Duration,
 }

@@ -94,6 +94,16 @@ impl Shelf<'_> {
     }
 }
 
+/// A key that was written and read, or that was not written; `None` only for one that was written
+/// and failed.
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+pub(crate) fn optional<T>(read: Option<Option<T>>) -> Option<Option<T>> {
+    match read {
+        Some(read) => read.map(Some),
+        None => Some(None),
+    }
+}
+
 fn hint_of_unreadable(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => {
@@ -138,8 +148,7 @@ fn networks_of_file(key: &KeyPlace<'_>, text: &str, shelf: &mut Shelf<'_>) -> Op
         // It says why there is no such file, but it may have been meant for a network.
         if text.starts_with(|first: char| first.is_ascii_digit() || first == ':') {
             let hint = "write 10.0.0.0/8, 2001:db8::/32, one IP address, unix, or a file's path";
-            key.refuse(format!("\"{text}\" is neither a network nor a file"), hint);
-            return None;
+            return key.fail(format!("\"{text}\" is neither a network nor a file"), hint);
         }
         return shelf.read(key, &path).and(None);
     };

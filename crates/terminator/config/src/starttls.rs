@@ -32,13 +32,11 @@ pub(crate) fn starttls_options(
     let place = written.map_or(&*back_keys.starttls, |keys| &keys.at);
     if of_back.is_some_and(|other| other != dialect) {
         let message = "is another protocol than that of `front.starttls`, and nothing translates";
-        back_keys.starttls.refuse(message, "write the same at both");
-        return None;
+        return back_keys.starttls.fail(message, "write the same at both");
     }
     let Some(servers) = back.servers() else {
         let message = "is a conversation with servers, and the service has none";
-        place.refuse(message, "take it out");
-        return None;
+        return place.fail(message, "take it out");
     };
     lacks_early_data(&front_keys.tls.early_data, front)?;
     if of_front.is_some() {
@@ -47,14 +45,12 @@ pub(crate) fn starttls_options(
     }
     if of_front == Some((Dialect::Xmpp, Policy::Optional)) {
         let message = "is optional, and the stream before TLS is not the server's to continue";
-        place.refuse(message, "write policy = \"required\"");
-        return None;
+        return place.fail(message, "write policy = \"required\"");
     }
     let servers_tls = servers.tls.as_ref();
     if of_back.is_some() && servers_tls.is_none() {
         let message = "asks servers for TLS, and they are to get plaintext";
-        back_keys.starttls.refuse(message, "add back.tls (--backend-tls)");
-        return None;
+        return back_keys.starttls.fail(message, "add back.tls (--backend-tls)");
     }
     if of_front.is_some() && dialect.is_greeted() {
         greets_first((front_keys, back_keys), front, servers)?;
@@ -79,15 +75,13 @@ fn greets_first(
 ) -> Option<()> {
     if front.defer_accept {
         let message = "waits for clients to speak, and they wait to be greeted";
-        front_keys.defer_accept.refuse(message, "take it out");
-        return None;
+        return front_keys.defer_accept.fail(message, "take it out");
     }
     let name = servers.tls.as_ref().map(|tls| &tls.client.name);
     if let (Some(ExpectedName::OfClient), Some(tls)) = (name, &back_keys.tls) {
         let message = "is the client's, which is not known when the server has to greet it";
         let hint = "write the name that the servers' certificates have";
-        tls.name.refuse(message, hint);
-        return None;
+        return tls.name.fail(message, hint);
     }
     Some(())
 }
@@ -102,8 +96,7 @@ fn own_name(written: &Field<'_, Option<String>>, dialect: Option<Dialect>) -> Op
     if name.len() > HOST_NAME_BYTES_MAX || !is_graphic {
         let message = format!("\"{}\" is no name of a host", name.escape_debug());
         let hint = "for example \"mx.example.org\" or \"[192.0.2.1]\"";
-        written.refuse(message, hint);
-        return None;
+        return written.fail(message, hint);
     }
     if !says_it {
         let message = "has no effect: no server of mail is asked for TLS";
@@ -129,16 +122,14 @@ fn front_fits(
 ) -> Option<()> {
     let FrontTls::Terminate(_) = &front.tls else {
         let message = "lets clients ask for TLS, and this service terminates none";
-        starttls.refuse(message, "give the front `certificates` (--certificate)");
-        return None;
+        return starttls.fail(message, "give the front `certificates` (--certificate)");
     };
     let by_hello = [&*keys.names, &*keys.protocols].into_iter();
     let Some(place) = by_hello.into_iter().find(|place| place.is_written()) else {
         return Some(());
     };
     let message = "is chosen by a ClientHello, and the server is needed before that";
-    place.refuse(message, "take it out, or take out `starttls`");
-    None
+    place.fail(message, "take it out, or take out `starttls`")
 }
 
 fn lacks_early_data(key: &KeyPlace<'_>, front: &FrontOptions) -> Option<()> {
@@ -146,8 +137,7 @@ fn lacks_early_data(key: &KeyPlace<'_>, front: &FrontOptions) -> Option<()> {
         && let Tls13Sessions::Cache { early_data_bytes_max: 1.. } = tls.tls13_sessions
     {
         let message = "may be replayed, and no protocol of `starttls` allows for that";
-        key.refuse(message, "take it out");
-        return None;
+        return key.fail(message, "take it out");
     }
     Some(())
 }

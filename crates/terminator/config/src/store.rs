@@ -117,26 +117,19 @@ pub(crate) fn store_options(
     };
     if url.password.is_some() && password.is_some() {
         let hint = "take the one in `url` out: a file can be kept from being read";
-        store.password_file.refuse("stands beside a password in `url`", hint);
-        return None;
+        return store.password_file.fail("stands beside a password in `url`", hint);
     }
     if url.tls && matches!(url.node, Endpoint::Address(Address::Unix(_))) {
-        store.url.refuse("asks for TLS at a Unix socket", "take TLS out");
-        return None;
+        return store.url.fail("asks for TLS at a Unix socket", "take TLS out");
     }
     if kind == StoreKind::Cluster && url.database != 0 {
         let hint = "a Redis Cluster has database 0 alone: take the number out of `url`";
-        store.nodes.refuse("name a cluster, and `url` a database", hint);
-        return None;
+        return store.nodes.fail("name a cluster, and `url` a database", hint);
     }
-    if !url.tls && store.ca.is_written() {
-        let message = "has no effect: the store is spoken to without TLS";
-        store.ca.warn(message, "write rediss:// in `url`");
-    }
-    if kind == StoreKind::Single && store.networks.is_written() {
-        let message = "have no effect: the store is one server, which names no other";
-        store.networks.warn(message, "take them out");
-    }
+    let message = "has no effect: the store is spoken to without TLS";
+    store.ca.warn_unless(url.tls, message, "write rediss:// in `url`");
+    let message = "have no effect: the store is one server, which names no other";
+    store.networks.warn_unless(kind != StoreKind::Single, message, "take them out");
     let tls = if url.tls { Some(client_options(store, shelf)?) } else { None };
     Some(StoreOptions {
         nodes: std::iter::once(url.node).chain(more).collect(),
@@ -157,8 +150,7 @@ fn store_url(key: &Field<'_, String>, port: u16) -> Option<StoreUrl> {
         Ok(url) => return Some(url),
         Err(why) => why,
     };
-    key.refuse(format!("is no URL of a store: {why}"), EXAMPLE);
-    None
+    key.fail(format!("is no URL of a store: {why}"), EXAMPLE)
 }
 
 /// The text of a node that is one at any port.
@@ -213,8 +205,7 @@ fn password(key: &Field<'_, Option<String>>, shelf: &mut Shelf<'_>) -> Option<Op
         Ok(text) if !text.is_empty() => Some(Some(Password(Zeroizing::new(text.to_owned())))),
         Ok(_) | Err(_) => {
             let message = format!("{} holds no password", path.display());
-            key.refuse(message, "write the password into it, as UTF-8");
-            None
+            key.fail(message, "write the password into it, as UTF-8")
         }
     }
 }

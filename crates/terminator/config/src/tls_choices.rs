@@ -56,8 +56,7 @@ pub(crate) fn suites(written: &Field<'_, Vec<WantedSuite>>) -> Option<Suites> {
         (false, true) => Some(Suites::Listed(listed)),
         (false, false) => {
             let hint = "write \"auto\" alone, or names alone";
-            written.refuse("mixes \"auto\" with names", hint);
-            None
+            written.fail("mixes \"auto\" with names", hint)
         }
     }
 }

@@ -14,7 +14,7 @@ const INCLUDED: [(&str, &str); 3] = [
     ("conf.d/broken.toml", "[[service]\n"),
 ];
 
-/// What the files in `bad/` may name.
+/// The files that those in `bad/` may name.
 fn files() -> Recording {
     let mut files = Recording::default();
     for name in ["site.pem", "site.key", "certs/a.pem"] {

@@ -1,4 +1,4 @@
-//! What the protocol of a service means for the rest of it.
+//! The protocol of a service, and what it means for the rest.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::time::Duration;

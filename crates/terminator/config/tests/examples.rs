@@ -53,7 +53,7 @@ fn assert_good(path: &Path, text: String) {
     }
 }
 
-/// What stands between these lines of a file, each time, without the indentation of the first.
+/// The parts of a file between these lines, without the indentation of the first.
 fn parts(path: &Path, begin: &str, end: &str) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
     let parts = text.split(begin).skip(1).map(|rest| {

@@ -1,5 +1,5 @@
-//! What is said of a configuration only to those who ask: what is in its files, and where it
-//! departs from a recommendation.
+//! Remarks on a configuration for those who ask: on what is in its files, and where it departs
+//! from a recommendation.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use config::{Recording, Severity, Source};

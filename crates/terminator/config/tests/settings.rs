@@ -1,4 +1,4 @@
-//! What configurations mean: each default, flags and keys alike, and no panic on any text.
+//! The meaning of configurations: each default, flags and keys alike, and no panic on any text.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::path::PathBuf;
@@ -174,38 +174,6 @@ fn who_seals() {
     assert_eq!(required, (KtlsMode::Require, from));
     let later = sealed("ktls = { min-size = '1MiB' }");
     assert_eq!(later, (KtlsMode::Auto, 1 << 20));
-}
-
-#[test]
-fn defaults_of_the_process() {
-    let settings = settings(MINIMAL);
-    assert_eq!(settings.plane.workers.cpus, [Some(0)]);
-    assert_eq!(settings.plane.workers.backlog, 4096);
-    assert_eq!(settings.plane.workers.fast_open, 0);
-    assert_eq!(settings.plane.limits.connections, 50_000);
-    assert_eq!(settings.plane.limits.handshakes, 10_000);
-    let source = settings.plane.limits.per_source;
-    let limits = [source.connections, source.handshakes];
-    assert_eq!(limits, [10_000, 1_000]);
-    let rate = source.connections_per_second;
-    assert_eq!((rate, source.ipv6_prefix_bits), (1_000, 64));
-    assert_eq!(settings.plane.log.connections, LogConnections::All);
-    assert_eq!(settings.plane.log.format, LineFormat::Text);
-    assert_eq!(settings.plane.log.successes_per_second, 100);
-    assert_eq!(settings.process.user, None);
-    assert!(settings.process.sandbox.files && settings.process.sandbox.system_calls);
-    assert_eq!(settings.process.connect_ports, None);
-    assert_eq!(settings.process.drain, Duration::from_secs(60));
-    assert_eq!(settings.control.listen, None);
-    assert_eq!(settings.control.log, LogOutput::Stdout);
-    assert_eq!(settings.resumption.session_entries, 100_000);
-    assert_eq!(settings.resumption.session_bytes, 64 << 20);
-    assert_eq!(settings.resumption.session_lifetime, Duration::from_secs(3600));
-    let tickets = settings.tickets;
-    assert_eq!(tickets.keys, KeySource::Own);
-    assert_eq!(tickets.rotate, Duration::from_secs(12 * 3600));
-    assert_eq!((tickets.keep, tickets.count), (4, 1));
-    assert_eq!(tickets.lifetime, None);
 }
 
 #[test]

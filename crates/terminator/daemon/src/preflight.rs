@@ -239,7 +239,7 @@ pub(crate) fn descriptors_needed(settings: &Settings) -> u64 {
 
 /// The memory that a configuration may come to take.
 pub(crate) fn memory_needed(settings: &Settings) -> u64 {
-    let cache = settings.resumption.session_bytes as u64;
+    let cache = settings.sessions.bytes_max as u64;
     settings.plane.memory_bytes_max() + cache + MEMORY_OF_ITSELF
 }
 

@@ -34,7 +34,7 @@ use bucket::IncomingBuckets;
 use catch_up::{Missed, Replay, Replays};
 use fetches::Fetches;
 use parts::{SessionParts, empty_body, session};
-use senders::{DatagramArrival, SenderLimits, Senders};
+use senders::{DatagramArrival, Senders};
 
 use crate::key::Key;
 
@@ -287,7 +287,7 @@ impl Mesh {
         let arrival = self.senders.take(
             &header,
             (listed.unwrap_or(from), listed.is_some()),
-            &SenderLimits::from(&self.options),
+            &self.options,
             SILENCE,
             (moment.now, moment.unix_ms),
         )?;

@@ -212,7 +212,7 @@ impl Method {
         match RequestTarget::read(text) {
             Ok(target) => Ok(Some(target)),
             Err(TargetFault::Impossible) => Ok(None),
-            Err(TargetFault::MalformedPercent(what)) => Err(malformed(what)),
+            Err(TargetFault::Malformed(what)) => Err(malformed(what)),
             Err(TargetFault::Outside) => Err(malformed("the target climbs above the root")),
         }
     }

@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum TargetFault {
     /// It is no target; what is wrong with it.
-    MalformedPercent(&'static str),
+    Malformed(&'static str),
     /// It climbs above the root.
     Outside,
     /// No file can have this name.
@@ -30,7 +30,7 @@ impl RequestTarget {
     /// # Errors
     /// [`TargetFault`].
     pub(crate) fn read(text: &[u8]) -> Result<Self, TargetFault> {
-        let (_, text) = split(text).map_err(TargetFault::MalformedPercent)?;
+        let (_, text) = split(text).map_err(TargetFault::Malformed)?;
         let (text, query) = cut(text, b'?');
         let mut target = Self { query: query.map(<[u8]>::to_vec), ..Self::default() };
         // An absolute-form without a path means the root, as `/` does.
@@ -48,10 +48,10 @@ impl RequestTarget {
         }
         let begin = self.path.len();
         decode_percent(segment, &mut self.path)
-            .map_err(|_| TargetFault::MalformedPercent("a % without two hexadecimal digits"))?;
+            .ok_or(TargetFault::Malformed("a % without two hexadecimal digits"))?;
         let name = &self.path[begin..];
         if name.contains(&0) {
-            return Err(TargetFault::MalformedPercent("a NUL in the target"));
+            return Err(TargetFault::Malformed("a NUL in the target"));
         }
         if name.contains(&b'/') {
             return Err(TargetFault::Impossible);
@@ -148,15 +148,9 @@ fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// A `%` that two hexadecimal digits do not follow.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct MalformedPercent;
-
-/// Appends what the text stands for. It is decoded once: `%2541` is `%41`.
-///
-/// # Errors
-/// [`MalformedPercent`]; then a part of it has been appended.
-pub(crate) fn decode_percent(text: &[u8], decoded: &mut Vec<u8>) -> Result<(), MalformedPercent> {
+/// Appends what the text stands for. It is decoded once: `%2541` is `%41`. `None` = two hexadecimal
+/// digits do not follow a `%`; then a part of it has been appended.
+fn decode_percent(text: &[u8], decoded: &mut Vec<u8>) -> Option<()> {
     let mut rest = text;
     while let Some((byte, after)) = rest.split_first() {
         rest = after;
@@ -164,13 +158,12 @@ pub(crate) fn decode_percent(text: &[u8], decoded: &mut Vec<u8>) -> Result<(), M
             decoded.push(*byte);
             continue;
         }
-        let (digits, after) = rest.split_first_chunk::<2>().ok_or(MalformedPercent)?;
+        let (digits, after) = rest.split_first_chunk::<2>()?;
         let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
-        let value = high.ok_or(MalformedPercent)? << 4 | low.ok_or(MalformedPercent)?;
-        decoded.push(u8::try_from(value).map_err(|_| MalformedPercent)?);
+        decoded.push(u8::try_from(high? << 4 | low?).ok()?);
         rest = after;
     }
-    Ok(())
+    Some(())
 }
 
 /// Appends the bytes so that they can stand in one segment of a path, in a header field and in an
@@ -269,7 +262,7 @@ mod tests {
             "http:/a",
         ] {
             let fault = path(text);
-            assert!(matches!(fault, Err(TargetFault::MalformedPercent(_))), "{text}: {fault:?}");
+            assert!(matches!(fault, Err(TargetFault::Malformed(_))), "{text}: {fault:?}");
         }
     }
 
@@ -345,21 +338,21 @@ mod percent_tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn decoded(text: &[u8]) -> Result<Vec<u8>, MalformedPercent> {
+    fn decoded(text: &[u8]) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         decode_percent(text, &mut bytes).map(|()| bytes)
     }
 
     #[test]
     fn is_decoded_once() {
-        assert_eq!(decoded(b"a%2Fb%2f%2541%00+"), Ok(b"a/b/%41\0+".to_vec()));
-        assert_eq!(decoded(b"\xe4%c0%af"), Ok(b"\xe4\xc0\xaf".to_vec()));
+        assert_eq!(decoded(b"a%2Fb%2f%2541%00+"), Some(b"a/b/%41\0+".to_vec()));
+        assert_eq!(decoded(b"\xe4%c0%af"), Some(b"\xe4\xc0\xaf".to_vec()));
     }
 
     #[test]
     fn needs_two_digits() {
         for text in [&b"%"[..], b"%4", b"a%", b"%zz", b"%+1", b"%4g", b"%%41"] {
-            assert_eq!(decoded(text), Err(MalformedPercent), "{text:?}");
+            assert_eq!(decoded(text), None, "{text:?}");
         }
     }
 
@@ -369,7 +362,7 @@ mod percent_tests {
             let mut encoded = Vec::new();
             encode_percent(&bytes, &mut encoded);
             prop_assert!(encoded.iter().all(|b| b.is_ascii_alphanumeric() || b"%-._~".contains(b)));
-            prop_assert_eq!(decoded(&encoded), Ok(bytes));
+            prop_assert_eq!(decoded(&encoded), Some(bytes));
         }
     }
 }

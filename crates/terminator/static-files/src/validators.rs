@@ -1,7 +1,6 @@
 //! The version of a file, and whether it is the one that the client means (RFC 9110 sections 8.8
 //! and 13). Owns entity tags and conditions; their status is `response`'s.
 
-use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
@@ -42,8 +41,9 @@ impl Validators {
     }
 
     /// The value of the `ETag` field.
-    pub(crate) fn entity_tag(&self) -> EntityTag {
-        EntityTag(*self)
+    pub(crate) fn entity_tag(&self) -> String {
+        let weak = if self.strong { "" } else { "W/" };
+        format!("{weak}\"{}\"", self.opaque_tag())
     }
 
     fn opaque_tag(&self) -> String {
@@ -88,17 +88,6 @@ fn folded(identity: u64, bytes: u64, modified_ns: u128) -> u32 {
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     (mixed >> 32) as u32
-}
-
-/// An entity tag as it is written.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EntityTag(Validators);
-
-impl fmt::Display for EntityTag {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weak = if self.0.strong { "" } else { "W/" };
-        write!(formatter, "{weak}\"{}\"", self.0.opaque_tag())
-    }
 }
 
 /// An entity tag as it was read.
@@ -206,12 +195,11 @@ mod tests {
     #[test]
     fn each_version_has_a_tag_of_its_own() {
         let now = modified() + SETTLED_AFTER;
-        let tag = |bytes, modified, identity| {
-            Validators::of(bytes, modified, identity, now).entity_tag().to_string()
-        };
+        let tag =
+            |bytes, modified, identity| Validators::of(bytes, modified, identity, now).entity_tag();
         let ours = tag(1000, modified(), 7);
         assert!(ours.starts_with('"') && ours.ends_with('"'), "{ours}");
-        assert_eq!(ours, settled().entity_tag().to_string());
+        assert_eq!(ours, settled().entity_tag());
         assert_ne!(ours, tag(1001, modified(), 7));
         assert_ne!(ours, tag(1000, modified() - Duration::from_nanos(1), 7));
         assert_ne!(ours, tag(1000, modified(), 8));
@@ -220,18 +208,18 @@ mod tests {
     #[test]
     fn what_may_change_again_is_weak() {
         let fresh = fresh();
-        assert_eq!(fresh.entity_tag().to_string(), format!("W/{}", settled().entity_tag()));
-        assert!(!fresh.is_meant_by(fresh.entity_tag().to_string().as_bytes()));
-        assert!(!fresh.is_meant_by(settled().entity_tag().to_string().as_bytes()));
+        assert_eq!(fresh.entity_tag(), format!("W/{}", settled().entity_tag()));
+        assert!(!fresh.is_meant_by(fresh.entity_tag().as_bytes()));
+        assert!(!fresh.is_meant_by(settled().entity_tag().as_bytes()));
         assert!(!fresh.is_meant_by(MODIFIED.as_bytes()));
         let coming = Validators::of(1, modified(), 7, modified() - SETTLED_AFTER);
-        assert!(coming.entity_tag().to_string().starts_with("W/"));
+        assert!(coming.entity_tag().starts_with("W/"));
         assert_eq!(http_date(coming.last_modified()).to_string(), "Sun, 06 Nov 1994 08:49:35 GMT");
     }
 
     #[test]
     fn if_range_must_mean_this_version() {
-        let tag = settled().entity_tag().to_string();
+        let tag = settled().entity_tag();
         assert!(settled().is_meant_by(tag.as_bytes()));
         assert!(settled().is_meant_by(MODIFIED.as_bytes()));
         let weak = format!("W/{tag}");
@@ -243,7 +231,7 @@ mod tests {
 
     #[test]
     fn tags_are_found_in_lists() {
-        let tag = settled().entity_tag().to_string();
+        let tag = settled().entity_tag();
         let holding = [
             tag.clone(),
             "*".to_owned(),
@@ -263,7 +251,7 @@ mod tests {
 
     #[test]
     fn each_condition_has_its_verdict() {
-        let tag = settled().entity_tag().to_string();
+        let tag = settled().entity_tag();
         let judge = |conditions: Conditions| conditions.judge(&settled());
         let with = |set: fn(&mut Conditions) -> &mut Option<Box<[u8]>>, value: &str| {
             let mut conditions = Conditions::default();
@@ -300,7 +288,7 @@ mod tests {
 
     #[test]
     fn tags_go_before_dates_and_failures_before_all() {
-        let tag = settled().entity_tag().to_string();
+        let tag = settled().entity_tag();
         let all = |if_match, if_none_match, since, not_since| Conditions {
             if_match,
             if_none_match,

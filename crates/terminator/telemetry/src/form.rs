@@ -14,273 +14,140 @@ use crate::printable;
 /// are shorter; the bound is for what clients may send.
 const VALUE_BYTES_MAX: usize = 256;
 
-/// How a line is written.
-pub(crate) trait Form {
-    fn key(&mut self, key: &'static str);
-    fn absent(&mut self);
-    fn value(&mut self, value: &[u8]);
-    /// On both sides of a value that needs no escape, as JSON quotes it and text does not.
-    fn quote(&mut self);
-    fn quote_number(&mut self) {
-        self.quote();
-    }
-    fn out(&mut self) -> &mut Vec<u8>;
-    fn end(&mut self) {}
-
-    fn string(&mut self, key: &'static str, value: Option<&[u8]>) {
-        self.key(key);
-        match value {
-            Some(value) => self.value(value),
-            None => self.absent(),
-        }
-    }
-
-    /// One of our own words.
-    fn word(&mut self, key: &'static str, value: Option<&str>) {
-        self.key(key);
-        let Some(word) = value else {
-            return self.absent();
-        };
-        self.quote();
-        self.out().extend_from_slice(word.as_bytes());
-        self.quote();
-    }
-
-    fn number(&mut self, key: &'static str, value: u64) {
-        self.optional_number(key, Some(value));
-    }
-
-    fn optional_number(&mut self, key: &'static str, value: Option<u64>) {
-        self.key(key);
-        match value {
-            Some(value) => {
-                self.quote_number();
-                put_number(self.out(), value);
-                self.quote_number();
-            }
-            None => self.absent(),
-        }
-    }
-
-    fn id(&mut self, key: &'static str, id: u64) {
-        self.key(key);
-        self.quote();
-        let digits: [u8; 16] = std::array::from_fn(|i| hex(id >> (60 - 4 * i)));
-        self.out().extend_from_slice(&digits);
-        self.quote();
-    }
-
-    fn time(&mut self, key: &'static str, time_us: u64) {
-        self.key(key);
-        self.quote();
-        put_time(self.out(), time_us);
-        self.quote();
-    }
-
-    fn address(&mut self, key: &'static str, address: SocketAddr) {
-        self.key(key);
-        self.quote();
-        write!(self.out(), "{address}").expect("a Vec takes all that is written");
-        self.quote();
-    }
-}
-
-pub(crate) struct Text<'a> {
-    out: &'a mut Vec<u8>,
-    is_begun: bool,
-}
-
-impl<'a> Text<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
-        let is_begun = false;
-        Self { out, is_begun }
-    }
-}
-
-impl Form for Text<'_> {
-    fn key(&mut self, key: &'static str) {
-        if std::mem::replace(&mut self.is_begun, true) {
-            self.out.push(b' ');
-        }
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.push(b'=');
-    }
-
-    fn absent(&mut self) {
-        self.out.push(b'-');
-    }
-
-    fn quote(&mut self) {}
-
-    fn value(&mut self, value: &[u8]) {
-        let (shown, is_cut) = cut(value);
-        let is_plain = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'=');
-        if !shown.is_empty() && shown != b"-" && !is_cut && shown.iter().all(is_plain) {
-            return self.out.extend_from_slice(shown);
-        }
-        self.out.push(b'"');
-        for &b in shown {
-            match b {
-                b'"' | b'\\' => self.out.extend_from_slice(&[b'\\', b]),
-                b' '..=b'~' => self.out.push(b),
-                _ => {
-                    let (high, low) = (hex(u64::from(b) >> 4), hex(u64::from(b)));
-                    self.out.extend_from_slice(&[b'\\', b'x', high, low]);
-                }
-            }
-        }
-        self.out.extend_from_slice(if is_cut { b"...\"" } else { b"\"" });
-    }
-
-    fn out(&mut self) -> &mut Vec<u8> {
-        self.out
-    }
-}
-
-pub(crate) struct Json<'a> {
-    out: &'a mut Vec<u8>,
-    is_begun: bool,
-}
-
-impl<'a> Json<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
-        let is_begun = false;
-        Self { out, is_begun }
-    }
-}
-
-impl Form for Json<'_> {
-    fn key(&mut self, key: &'static str) {
-        let is_begun = std::mem::replace(&mut self.is_begun, true);
-        self.out.extend_from_slice(if is_begun { b",\"" } else { b"{\"" });
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.extend_from_slice(b"\":");
-    }
-
-    fn absent(&mut self) {
-        self.out.extend_from_slice(b"null");
-    }
-
-    fn quote(&mut self) {
-        self.out.push(b'"');
-    }
-
-    fn quote_number(&mut self) {}
-
-    fn value(&mut self, value: &[u8]) {
-        self.out.push(b'"');
-        put_value(self.out, value, put_json_char);
-        self.out.push(b'"');
-    }
-
-    fn out(&mut self) -> &mut Vec<u8> {
-        self.out
-    }
-
-    fn end(&mut self) {
-        self.out.push(b'}');
-    }
-}
-
 /// The separator of two fields of an entry for journald until it is sent, so that the entry is a
 /// line until then (ASCII's unit separator). No value has it: it is a control character.
 pub(crate) const FIELD_SEPARATOR: u8 = 0x1f;
 
-/// Parameters of structured data (RFC 5424, 6.3.3). What is absent is left out.
-pub(crate) struct StructuredData<'a> {
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Form {
+    Text,
+    Json,
+    /// Parameters of structured data (RFC 5424, 6.3.3). An absent value has none.
+    StructuredData,
+    /// Fields of journald, each `LARIAT_KEY=value` and [`FIELD_SEPARATOR`]. An absent value has
+    /// none.
+    JournalFields,
+}
+
+/// A writer of keys and their values in one form.
+pub(crate) struct FieldWriter<'a> {
+    form: Form,
     out: &'a mut Vec<u8>,
-    /// The key of the parameter that waits for its value.
-    key: &'static str,
-    is_open: bool,
+    is_begun: bool,
 }
 
-impl<'a> StructuredData<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
-        let (key, is_open) = ("", false);
-        Self { out, key, is_open }
+impl<'a> FieldWriter<'a> {
+    pub(crate) fn new(form: Form, out: &'a mut Vec<u8>) -> Self {
+        Self { form, out, is_begun: false }
     }
 
-    fn begin(&mut self) {
-        self.out.push(b' ');
-        self.out.extend_from_slice(self.key.as_bytes());
-        self.out.extend_from_slice(b"=\"");
-    }
-}
-
-impl Form for StructuredData<'_> {
-    fn key(&mut self, key: &'static str) {
-        self.key = key;
+    pub(crate) fn string(&mut self, key: &'static str, value: Option<&[u8]>) {
+        self.field(key, value, Self::put_string);
     }
 
-    fn absent(&mut self) {}
-
-    fn value(&mut self, value: &[u8]) {
-        self.begin();
-        put_value(self.out, value, put_parameter_char);
-        self.out.push(b'"');
+    /// Writes one of our own words.
+    pub(crate) fn word(&mut self, key: &'static str, value: Option<&str>) {
+        self.plain(key, value, |out, word| out.extend_from_slice(word.as_bytes()));
     }
 
-    fn quote(&mut self) {
-        if self.is_open {
-            self.out.push(b'"');
-        } else {
-            self.begin();
+    pub(crate) fn number(&mut self, key: &'static str, value: u64) {
+        self.optional_number(key, Some(value));
+    }
+
+    pub(crate) fn optional_number(&mut self, key: &'static str, value: Option<u64>) {
+        self.field(key, value, |fields, value| put_number(fields.out, value));
+    }
+
+    pub(crate) fn id(&mut self, key: &'static str, id: u64) {
+        self.plain(key, Some(id), |out, id| {
+            let digits: [u8; 16] = std::array::from_fn(|i| hex(id >> (60 - 4 * i)));
+            out.extend_from_slice(&digits);
+        });
+    }
+
+    pub(crate) fn time(&mut self, key: &'static str, time_us: u64) {
+        self.plain(key, Some(time_us), put_time);
+    }
+
+    pub(crate) fn address(&mut self, key: &'static str, address: SocketAddr) {
+        self.plain(key, Some(address), |out, address| {
+            write!(out, "{address}").expect("a Vec takes all that is written");
+        });
+    }
+
+    /// Ends the last field.
+    pub(crate) fn end(self) {
+        if self.form == Form::Json {
+            self.out.push(b'}');
         }
-        self.is_open = !self.is_open;
     }
 
-    fn out(&mut self) -> &mut Vec<u8> {
-        self.out
-    }
-}
-
-/// Fields of journald, each `LARIAT_KEY=value` and [`FIELD_SEPARATOR`]. What is absent is left out.
-pub(crate) struct JournalFields<'a> {
-    out: &'a mut Vec<u8>,
-    /// The key of the field that waits for its value.
-    key: &'static str,
-    is_open: bool,
-}
-
-impl<'a> JournalFields<'a> {
-    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
-        let (key, is_open) = ("", false);
-        Self { out, key, is_open }
+    /// Writes a field whose value needs no escape; JSON has it between quotes.
+    fn plain<T>(&mut self, key: &'static str, value: Option<T>, put: fn(&mut Vec<u8>, T)) {
+        self.field(key, value, |fields, value| {
+            let is_json = fields.form == Form::Json;
+            fields.out.extend(is_json.then_some(b'"'));
+            put(fields.out, value);
+            fields.out.extend(is_json.then_some(b'"'));
+        });
     }
 
-    fn begin(&mut self) {
-        self.out.extend_from_slice(b"LARIAT_");
-        let key = self.key.bytes().map(|b| b.to_ascii_uppercase());
-        self.out.extend(key);
-        self.out.push(b'=');
-    }
-}
-
-impl Form for JournalFields<'_> {
-    fn key(&mut self, key: &'static str) {
-        self.key = key;
-    }
-
-    fn absent(&mut self) {}
-
-    fn value(&mut self, value: &[u8]) {
-        self.begin();
-        put_value(self.out, value, put_visible_char);
-        self.out.push(FIELD_SEPARATOR);
-    }
-
-    fn quote(&mut self) {
-        if self.is_open {
-            self.out.push(FIELD_SEPARATOR);
-        } else {
-            self.begin();
+    fn field<T>(&mut self, key: &'static str, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
+        let is_begun = std::mem::replace(&mut self.is_begun, true);
+        let (before, between, absent, behind): (&[u8], &[u8], &[u8], &[u8]) = match self.form {
+            Form::Text => (if is_begun { b" " } else { b"" }, b"=", b"-", b""),
+            Form::Json => (if is_begun { b",\"" } else { b"{\"" }, b"\":", b"null", b""),
+            Form::StructuredData | Form::JournalFields if value.is_none() => return,
+            Form::StructuredData => (b" ", b"=\"", b"", b"\""),
+            Form::JournalFields => (b"LARIAT_", b"=", b"", &[FIELD_SEPARATOR]),
+        };
+        self.out.extend_from_slice(before);
+        let start = self.out.len();
+        self.out.extend_from_slice(key.as_bytes());
+        if self.form == Form::JournalFields {
+            self.out[start..].make_ascii_uppercase();
         }
-        self.is_open = !self.is_open;
+        self.out.extend_from_slice(between);
+        match value {
+            Some(value) => put(self, value),
+            None => self.out.extend_from_slice(absent),
+        }
+        self.out.extend_from_slice(behind);
     }
 
-    fn out(&mut self) -> &mut Vec<u8> {
-        self.out
+    fn put_string(&mut self, value: &[u8]) {
+        match self.form {
+            Form::Text => put_text(self.out, value),
+            Form::Json => {
+                self.out.push(b'"');
+                put_value(self.out, value, put_json_char);
+                self.out.push(b'"');
+            }
+            Form::StructuredData => put_value(self.out, value, put_parameter_char),
+            Form::JournalFields => put_value(self.out, value, put_visible_char),
+        }
     }
+}
+
+/// Writes a value as text: between quotes if it has anything but printable ASCII.
+fn put_text(out: &mut Vec<u8>, value: &[u8]) {
+    let (shown, is_cut) = cut(value);
+    let is_plain = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'=');
+    if !shown.is_empty() && shown != b"-" && !is_cut && shown.iter().all(is_plain) {
+        return out.extend_from_slice(shown);
+    }
+    out.push(b'"');
+    for &b in shown {
+        match b {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', b]),
+            b' '..=b'~' => out.push(b),
+            _ => {
+                let (high, low) = (hex(u64::from(b) >> 4), hex(u64::from(b)));
+                out.extend_from_slice(&[b'\\', b'x', high, low]);
+            }
+        }
+    }
+    out.extend_from_slice(if is_cut { b"...\"" } else { b"\"" });
 }
 
 /// Writes a value, character by character. Bytes that are no UTF-8 become U+FFFD.
@@ -391,7 +258,7 @@ mod tests {
 
     fn check(values: [&[u8]; 2]) {
         let mut out = Vec::new();
-        let mut form = StructuredData::new(&mut out);
+        let mut form = FieldWriter::new(Form::StructuredData, &mut out);
         form.string("a", Some(values[0]));
         form.number("n", 7);
         form.string("absent", None);
@@ -406,7 +273,7 @@ mod tests {
         assert_eq!((number.as_str(), rest), ("7", ""));
 
         let mut out = Vec::new();
-        let mut form = JournalFields::new(&mut out);
+        let mut form = FieldWriter::new(Form::JournalFields, &mut out);
         form.string("a", Some(values[0]));
         form.string("absent", None);
         form.id("id", 10);

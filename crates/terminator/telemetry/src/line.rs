@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::form::{Form, JournalFields, Json, StructuredData, Text};
+use crate::form::{FieldWriter, Form};
 use crate::log_entry;
 use crate::log_entry::Facility;
 use crate::outcome::{
@@ -33,36 +33,36 @@ pub enum Envelope {
     Journal,
 }
 
-/// Something that has a line.
-trait Line {
-    fn time_us(&self) -> u64;
-    fn reason(&self) -> Reason;
-    /// The one order of the fields.
-    fn put_fields(&self, form: &mut impl Form);
-
-    fn put(&self, format: LineFormat, envelope: Envelope, out: &mut Vec<u8>) {
-        let level = level(self.reason());
-        match envelope {
-            Envelope::Bare => {}
-            Envelope::Syslog(facility) => {
-                log_entry::put_syslog_start(out, (facility, level), self.time_us());
-                out.extend_from_slice(b"connection [");
-                out.extend_from_slice(log_entry::DATA_ID);
-                self.put_fields(&mut StructuredData::new(out));
-                out.extend_from_slice(b"] ");
-            }
-            Envelope::Journal => {
-                log_entry::put_journal_start(out, level);
-                self.put_fields(&mut JournalFields::new(out));
-                out.extend_from_slice(log_entry::JOURNAL_MESSAGE);
-            }
+/// Appends a line and a line feed, within its envelope.
+fn put(
+    (time_us, reason): (u64, Reason),
+    format: LineFormat,
+    envelope: Envelope,
+    out: &mut Vec<u8>,
+    put_fields: impl Fn(FieldWriter<'_>),
+) {
+    let level = level(reason);
+    match envelope {
+        Envelope::Bare => {}
+        Envelope::Syslog(facility) => {
+            log_entry::put_syslog_start(out, (facility, level), time_us);
+            out.extend_from_slice(b"connection [");
+            out.extend_from_slice(log_entry::DATA_ID);
+            put_fields(FieldWriter::new(Form::StructuredData, out));
+            out.extend_from_slice(b"] ");
         }
-        match format {
-            LineFormat::Json => self.put_fields(&mut Json::new(out)),
-            LineFormat::Text => self.put_fields(&mut Text::new(out)),
+        Envelope::Journal => {
+            log_entry::put_journal_start(out, level);
+            put_fields(FieldWriter::new(Form::JournalFields, out));
+            out.extend_from_slice(log_entry::JOURNAL_MESSAGE);
         }
-        out.push(b'\n');
     }
+    let form = match format {
+        LineFormat::Json => Form::Json,
+        LineFormat::Text => Form::Text,
+    };
+    put_fields(FieldWriter::new(form, out));
+    out.push(b'\n');
 }
 
 /// How grave an end is: somebody should look after what servers do, and something is broken if it
@@ -157,25 +157,15 @@ pub struct SuppressedLine {
 impl ConnectionLine<'_> {
     /// Appends the line and a line feed, within its envelope.
     pub fn write(&self, format: LineFormat, envelope: Envelope, out: &mut Vec<u8>) {
-        self.put(format, envelope, out);
-    }
-}
-
-impl Line for ConnectionLine<'_> {
-    fn time_us(&self) -> u64 {
-        self.time_us
+        put((self.time_us, self.reason), format, envelope, out, |fields| self.put_fields(fields));
     }
 
-    fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    fn put_fields(&self, form: &mut impl Form) {
+    fn put_fields(&self, mut form: FieldWriter<'_>) {
         form.time("time", self.time_us);
         form.id("id", self.id);
         form.number("worker", self.worker as u64);
         form.string("service", Some(self.service.as_bytes()));
-        self.write_client(form);
+        self.write_client(&mut form);
         form.string("listener", Some(self.listener.as_bytes()));
         form.string("sni", self.sni.map(str::as_bytes));
         form.string("ja4", self.ja4.map(str::as_bytes));
@@ -206,10 +196,8 @@ impl Line for ConnectionLine<'_> {
         form.string("detail", self.detail.map(str::as_bytes));
         form.end();
     }
-}
 
-impl ConnectionLine<'_> {
-    fn write_client(&self, form: &mut impl Form) {
+    fn write_client(&self, form: &mut FieldWriter<'_>) {
         match self.client {
             ClientAddress::Ip(address) => {
                 let ip = address.ip().to_canonical();
@@ -223,20 +211,10 @@ impl ConnectionLine<'_> {
 impl SuppressedLine {
     /// Appends the line and a line feed, within its envelope.
     pub fn write(&self, format: LineFormat, envelope: Envelope, out: &mut Vec<u8>) {
-        self.put(format, envelope, out);
-    }
-}
-
-impl Line for SuppressedLine {
-    fn time_us(&self) -> u64 {
-        self.time_us
+        put((self.time_us, self.reason), format, envelope, out, |fields| self.put_fields(fields));
     }
 
-    fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    fn put_fields(&self, form: &mut impl Form) {
+    fn put_fields(&self, mut form: FieldWriter<'_>) {
         form.time("time", self.time_us);
         form.number("worker", self.worker as u64);
         form.number("suppressed", self.count);

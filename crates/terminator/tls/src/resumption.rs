@@ -28,14 +28,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::hkdf::Prk;
-use rustls::server::{ProducesTickets, StoresServerSessions};
-use session::{Counters, ExpectedEntry, MemoryStore, Request, Tiers};
+use session::{Counters, ExpectedEntry, MemoryStore, Tiers};
 use zeroize::Zeroize;
 
 pub use passing::PassingSessions;
 pub use ring::{KeyPurpose, TicketKeyFacts};
 pub use service::BareSessions;
-pub(crate) use service::ResumptionPolicy;
+pub(crate) use service::{ResumptionPolicy, ServiceSessions, StoredTickets};
 pub use session::{FetchAnswer, Key as SessionKey, Offered as OfferedSession};
 pub use stored::SessionMemory;
 pub use telemetry::outcome::ResumptionMiss;
@@ -43,7 +42,7 @@ pub use telemetry::outcome::ResumptionMiss;
 use cluster::SharedSessions;
 use key_file::{ListedKeys, SharedSecret};
 use ring::Ring;
-use service::{Keeping, LIFETIME_SECONDS_MAX, ServiceSessions, StoredTickets, unix_seconds};
+use service::{Keeping, LIFETIME_SECONDS_MAX, unix_seconds};
 use ticket::Tickets;
 
 #[derive(Clone)]
@@ -51,12 +50,8 @@ pub struct ResumptionOptions {
     /// The secret that ticket keys are derived from unless they come from elsewhere.
     pub secret: [u8; 32],
     pub tickets: TicketOptions,
-    /// Sessions held at most; 0 = none.
-    pub session_entries: usize,
-    /// Bytes that they may take.
-    pub session_bytes: usize,
-    /// How long a stored session resumes.
-    pub session_lifetime: Duration,
+    /// The limits of stored sessions.
+    pub sessions: session::Options,
     pub tiers: Arc<Tiers>,
 }
 
@@ -103,18 +98,12 @@ impl ResumptionOptions {
         Self {
             secret,
             tickets: TicketOptions::default(),
-            session_entries: 1000,
-            session_bytes: 1 << 20,
-            session_lifetime: Duration::from_secs(3600),
+            sessions: session::Options {
+                entries_max: 1000,
+                bytes_max: 1 << 20,
+                lifetime: Duration::from_secs(3600),
+            },
             tiers: Arc::default(),
-        }
-    }
-
-    fn sessions(&self) -> session::Options {
-        session::Options {
-            entries_max: self.session_entries,
-            bytes_max: self.session_bytes,
-            lifetime: self.session_lifetime,
         }
     }
 }
@@ -130,7 +119,7 @@ impl Debug for ResumptionOptions {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResumptionOptions")
             .field("tickets", &self.tickets)
-            .field("session_entries", &self.session_entries)
+            .field("sessions", &self.sessions)
             .finish_non_exhaustive()
     }
 }
@@ -148,7 +137,7 @@ impl Resumption {
     /// Stored sessions end with the process.
     pub fn new(options: &ResumptionOptions) -> Self {
         let now = Instant::now();
-        Self::with(options, stored::private(options.sessions(), now), now)
+        Self::with(options, stored::private(options.sessions, now), now)
     }
 
     /// The same, with the sessions that an earlier process stored in `memory`.
@@ -188,7 +177,7 @@ impl Resumption {
         let now = Instant::now();
         let memory = match memory {
             Some(memory) => stored::handed_over(memory),
-            None => stored::private(options.sessions(), now),
+            None => stored::private(options.sessions, now),
         };
         let renewed = self.renewed(&options.tickets);
         let tickets = renewed.keeping.tickets;
@@ -246,14 +235,12 @@ impl Resumption {
 
     /// Whether a session is to be looked for beyond this host.
     pub(crate) fn is_elsewhere(&self, key: &SessionKey) -> bool {
-        let is_shared = self.keeping.tiers.is_open();
-        is_shared && !self.keeping.store.contains(key.bytes(), Instant::now())
+        self.keeping.is_elsewhere(key)
     }
 
     /// Looks for it there. The answer comes in any case.
     pub(crate) fn fetch(&self, session: OfferedSession, answer: FetchAnswer) {
-        let OfferedSession { key, once } = session;
-        self.keeping.tiers.ask(Request::Fetch { key, once, answer });
+        self.keeping.fetch(session, answer);
     }
 
     /// Tickets after a TLS 1.3 handshake.
@@ -261,41 +248,19 @@ impl Resumption {
         self.tickets_count
     }
 
-    pub(crate) fn tickets_of(
+    /// The tickets and stored sessions of one service.
+    pub(crate) fn of_service(
         &self,
         service: &str,
         policy: ResumptionPolicy,
-    ) -> Arc<dyn ProducesTickets> {
-        Arc::new(self.of_service(service, policy))
-    }
-
-    /// Tickets of one service that are no more than the ids of stored sessions, each good for one
-    /// connection.
-    pub(crate) fn stored_tickets_of(
-        &self,
-        service: &str,
-        policy: ResumptionPolicy,
-    ) -> Arc<dyn ProducesTickets> {
-        Arc::new(StoredTickets(self.of_service(service, policy)))
-    }
-
-    /// Stored sessions of one service.
-    pub(crate) fn sessions_of(
-        &self,
-        service: &str,
-        policy: ResumptionPolicy,
-    ) -> Arc<dyn StoresServerSessions> {
-        Arc::new(self.of_service(service, policy))
+    ) -> Arc<ServiceSessions> {
+        Arc::new(ServiceSessions::new(self.keeping.clone(), service, policy))
     }
 
     /// Tickets and stored sessions of a service that asks for no certificate, with no handshake
     /// around them.
     pub fn bare_sessions_of(&self, service: &str) -> BareSessions {
         BareSessions(self.of_service(service, ResumptionPolicy::default()))
-    }
-
-    fn of_service(&self, service: &str, policy: ResumptionPolicy) -> ServiceSessions {
-        ServiceSessions::new(self.keeping.clone(), service, policy)
     }
 }
 
@@ -314,10 +279,10 @@ fn keeping(
 ) -> Keeping {
     Keeping {
         tickets,
-        store: Arc::new(MemoryStore::new(options.sessions(), memory, now)),
+        store: Arc::new(MemoryStore::new(options.sessions, memory, now)),
         tiers: Arc::clone(&options.tiers),
-        stores: options.session_entries > 0,
-        stored_lifetime: options.session_lifetime,
+        stores: options.sessions.entries_max > 0,
+        stored_lifetime: options.sessions.lifetime,
     }
 }
 
@@ -346,6 +311,8 @@ fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) ->
 
 #[cfg(test)]
 mod tests {
+    use rustls::server::{ProducesTickets, StoresServerSessions};
+
     use super::service::service_tag;
     use super::*;
     use crate::context::Provenance;
@@ -354,7 +321,7 @@ mod tests {
 
     fn options(session_entries: usize) -> ResumptionOptions {
         let mut options = ResumptionOptions::new([7; 32]);
-        options.session_entries = session_entries;
+        options.sessions.entries_max = session_entries;
         options
     }
 
@@ -373,12 +340,12 @@ mod tests {
     /// The session of a client without a certificate, more or less as the library writes it.
     const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 1, 7, 0, 0, 0];
 
-    fn sessions(resumption: &Arc<Resumption>, service: &str) -> Arc<dyn StoresServerSessions> {
-        resumption.sessions_of(service, ResumptionPolicy::default())
+    fn of_service(resumption: &Resumption, service: &str) -> Arc<ServiceSessions> {
+        resumption.of_service(service, ResumptionPolicy::default())
     }
 
-    fn tickets_of(resumption: &Arc<Resumption>, service: &str) -> Arc<dyn ProducesTickets> {
-        resumption.tickets_of(service, ResumptionPolicy::default())
+    fn stored_tickets_of(resumption: &Resumption, service: &str) -> StoredTickets {
+        StoredTickets(of_service(resumption, service))
     }
 
     /// The result of the last look-up, in a handshake that is over.
@@ -398,13 +365,13 @@ mod tests {
         let (tag, now) = (service_tag("web"), unix_seconds());
         let began =
             Provenance { authenticated: now - 6 * 24 * 3600, certificate: fingerprint_of(b"leaf") };
-        let web = tickets_of(&resumption, "web");
+        let web = of_service(&resumption, "web");
         let tickets = &resumption.keeping.tickets;
         let ticket = tickets.seal(SESSION, tag, began, now).unwrap();
         assert_eq!(web.decrypt(&ticket).as_deref(), Some(SESSION));
         let renewed = web.encrypt(SESSION).unwrap();
         assert_eq!(tickets.open(&renewed, tag, now).unwrap().1, began);
-        let stored = resumption.stored_tickets_of("web", ResumptionPolicy::default());
+        let stored = stored_tickets_of(&resumption, "web");
         let id = stored.encrypt(SESSION).unwrap();
         last_lookup();
         assert_eq!(stored.decrypt(&id).as_deref(), Some(SESSION));
@@ -413,13 +380,13 @@ mod tests {
 
     #[test]
     fn a_stored_ticket_resumes_once() {
-        let stored = resumption(9).stored_tickets_of("web", ResumptionPolicy::default());
+        let stored = stored_tickets_of(&resumption(9), "web");
         let id = stored.encrypt(SESSION).unwrap();
         assert_eq!((id.len(), stored.lifetime()), (32, 3600));
         assert_eq!(stored.decrypt(&id).as_deref(), Some(SESSION));
         assert_eq!(stored.decrypt(&id), None);
         assert!(missed(ResumptionMiss::Unknown));
-        let none = resumption(0).stored_tickets_of("web", ResumptionPolicy::default());
+        let none = stored_tickets_of(&resumption(0), "web");
         assert_eq!(none.encrypt(SESSION), None);
     }
 
@@ -429,8 +396,8 @@ mod tests {
         const OF_TLS12: &[u8] = &[0, 3, 3, 0xc0, 0x2b, 1, 7, 0, 0, 0];
         let resumption = resumption(9);
         let [web, mail] = ["web", "mail"].map(|service| {
-            let stored = resumption.stored_tickets_of(service, ResumptionPolicy::default());
-            (stored, sessions(&resumption, service))
+            let stored = stored_tickets_of(&resumption, service);
+            (stored, of_service(&resumption, service))
         });
         let id = web.0.encrypt(SESSION).unwrap();
         assert_eq!((mail.0.decrypt(&id), mail.1.take(&id)), (None, None));
@@ -444,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_stored_session_is_not_renewed_for_ever() {
-        let stored = resumption(9).stored_tickets_of("web", ResumptionPolicy::default());
+        let stored = stored_tickets_of(&resumption(9), "web");
         let resumed = Some(Provenance {
             authenticated: unix_seconds() - LIFETIME_SECONDS_MAX - 9,
             certificate: fingerprint_of(b"leaf"),
@@ -466,7 +433,7 @@ mod tests {
                 ..ResumptionPolicy::default()
             };
             context::with(|context| context.shown = old);
-            let tickets = resumption.tickets_of("web", policy);
+            let tickets = resumption.of_service("web", policy);
             let ticket = tickets.encrypt(SESSION).unwrap();
             let opened = tickets.decrypt(&ticket).is_some();
             assert_eq!(missed(ResumptionMiss::ServerCertificate), !opened);
@@ -477,24 +444,8 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_its_services_alone() {
-        let resumption = resumption(100);
-        let (web, mail) = (sessions(&resumption, "web"), sessions(&resumption, "mail"));
-        assert!(web.put(vec![1; 32], SESSION.to_vec()));
-        assert_eq!(web.get(&[1; 32]).as_deref(), Some(SESSION));
-        assert_eq!(mail.get(&[1; 32]), None);
-        assert!(missed(ResumptionMiss::WrongService));
-        let again = sessions(&resumption, "web");
-        assert_eq!(again.get(&[1; 32]).as_deref(), Some(SESSION));
-        last_lookup();
-        assert_eq!(web.take(&[1; 32]).as_deref(), Some(SESSION));
-        assert_eq!(web.get(&[1; 32]), None);
-        assert!(missed(ResumptionMiss::Unknown));
-    }
-
-    #[test]
     fn an_id_of_any_length_is_looked_up_and_one_that_is_too_long_is_not_stored() {
-        let web = sessions(&resumption(100), "web");
+        let web = of_service(&resumption(100), "web");
         assert!(!web.put(vec![1; 33], SESSION.to_vec()));
         for length in 0..100 {
             assert_eq!(web.get(&vec![1; length]), None);
@@ -504,34 +455,24 @@ mod tests {
 
     #[test]
     fn without_entries_there_is_no_cache() {
-        assert!(sessions(&resumption(1), "web").can_cache());
-        assert!(!sessions(&resumption(0), "web").can_cache());
-    }
-
-    #[test]
-    fn a_ticket_is_its_services_alone() {
-        let resumption = resumption(0);
-        let ticket = tickets_of(&resumption, "web").encrypt(SESSION).unwrap();
-        let opened = tickets_of(&resumption, "web").decrypt(&ticket);
-        assert_eq!(opened.as_deref(), Some(SESSION));
-        assert_eq!(tickets_of(&resumption, "mail").decrypt(&ticket), None);
-        assert!(missed(ResumptionMiss::WrongService));
+        assert!(of_service(&resumption(1), "web").can_cache());
+        assert!(!of_service(&resumption(0), "web").can_cache());
     }
 
     #[test]
     fn a_plan_with_other_keys_leaves_those_before_it_alone() {
         let first = resumption(9);
         let second = Arc::new(first.renewed(&listed(1)));
-        let (of_first, of_second) = (tickets_of(&first, "web"), tickets_of(&second, "web"));
+        let (of_first, of_second) = (of_service(&first, "web"), of_service(&second, "web"));
         let ticket = of_first.encrypt(SESSION).unwrap();
         assert_eq!(of_second.decrypt(&ticket), None);
         assert!(missed(ResumptionMiss::KeyTooOld));
         assert!(of_first.decrypt(&ticket).is_some());
         let back = Arc::new(second.renewed(&options(9).tickets));
-        assert!(tickets_of(&back, "web").decrypt(&ticket).is_some());
+        assert!(of_service(&back, "web").decrypt(&ticket).is_some());
         last_lookup();
-        assert!(sessions(&first, "web").put(vec![1; 32], SESSION.to_vec()));
-        assert!(sessions(&back, "web").get(&[1; 32]).is_some());
+        assert!(of_service(&first, "web").put(vec![1; 32], SESSION.to_vec()));
+        assert!(of_service(&back, "web").get(&[1; 32]).is_some());
     }
 
     #[test]
@@ -539,10 +480,10 @@ mod tests {
         let first = resumption(9);
         let second = first.moved(&options(1), None);
         last_lookup();
-        let ticket = tickets_of(&first, "web").encrypt(SESSION).unwrap();
+        let ticket = of_service(&first, "web").encrypt(SESSION).unwrap();
         let second = Arc::new(second);
-        assert!(tickets_of(&second, "web").decrypt(&ticket).is_some());
-        let web = sessions(&second, "web");
+        assert!(of_service(&second, "web").decrypt(&ticket).is_some());
+        let web = of_service(&second, "web");
         assert!(web.put(vec![1; 32], SESSION.to_vec()));
         assert!(web.put(vec![2; 32], SESSION.to_vec()));
         assert_eq!(second.session_counters().entries, 1);
@@ -560,7 +501,7 @@ mod tests {
             own.secret = [secret; 32];
             own.tickets = tickets;
             last_lookup();
-            tickets_of(&Arc::new(Resumption::new(&own)), "web")
+            of_service(&Arc::new(Resumption::new(&own)), "web")
         };
         let ticket = host(1, listed(5)).encrypt(SESSION).unwrap();
         assert!(host(2, listed(5)).decrypt(&ticket).is_some());
@@ -575,7 +516,7 @@ mod tests {
         let seconds = |change: fn(&mut TicketOptions)| {
             let mut options = options(0);
             change(&mut options.tickets);
-            tickets_of(&Arc::new(Resumption::new(&options)), "web").lifetime()
+            of_service(&Arc::new(Resumption::new(&options)), "web").lifetime()
         };
         assert_eq!(seconds(|_| ()), 4 * 3600);
         assert_eq!(seconds(|o| o.lifetime = Some(Duration::from_secs(60))), 60);
@@ -593,7 +534,7 @@ mod tests {
 
     #[test]
     fn what_is_no_session_is_not_handed_to_the_library() {
-        let web = tickets_of(&resumption(0), "web");
+        let web = of_service(&resumption(0), "web");
         let ticket = web.encrypt(b"strange").unwrap();
         assert_eq!(web.decrypt(&ticket), None);
         assert!(missed(ResumptionMiss::Foreign));

@@ -12,7 +12,7 @@ use rustls::crypto::cipher::{AeadKey, Iv};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::options::{Cipher, Suite, Version};
-use crate::record::{KeyOpener, KeySealer};
+use crate::record::{DirectionKey, KeyOpener, KeySealer};
 
 const RANDOM_BYTES: usize = 32;
 
@@ -88,23 +88,20 @@ impl SendingKeys {
 
     /// Seals the record of this number.
     pub(crate) fn sealer(&self, sequence: u64) -> Option<KeySealer> {
-        let (suite, key, iv) = self.key();
-        KeySealer::of_cipher(suite.version(), suite.cipher(), sequence, &key, iv)
+        self.key(sequence).map(KeySealer::with)
     }
 
     /// Opens the record of this number again.
     pub(crate) fn opener(&self, sequence: u64) -> Option<KeyOpener> {
-        let (suite, key, iv) = self.key();
-        KeyOpener::of_cipher(suite.version(), suite.cipher(), sequence, &key, iv)
+        self.key(sequence).map(KeyOpener)
     }
 
-    fn key(&self) -> (Suite, LoggedSecret, [u8; NONCE_LEN]) {
+    fn key(&self, sequence: u64) -> Option<DirectionKey> {
         match self {
-            Self::Tls13(TrafficSecret { suite, secret }) => {
-                let (key, iv) = key_and_iv(*suite, secret);
-                (*suite, key, iv)
+            Self::Tls13(TrafficSecret { suite, secret }) => key_of(*suite, secret, sequence),
+            Self::Tls12(suite, key, iv) => {
+                DirectionKey::new(Version::Tls12, suite.cipher(), sequence, key, *iv)
             }
-            Self::Tls12(suite, key, iv) => (*suite, key.clone(), *iv),
         }
     }
 }
@@ -125,8 +122,12 @@ fn prf(hash: hmac::Algorithm, secret: &[u8], seed: &[u8], bytes: usize) -> Logge
 
 /// The opener of records of TLS 1.3 under a secret.
 pub(crate) fn opener_of(suite: Suite, secret: &[u8]) -> Option<KeyOpener> {
+    key_of(suite, secret, 0).map(KeyOpener)
+}
+
+fn key_of(suite: Suite, secret: &[u8], sequence: u64) -> Option<DirectionKey> {
     let (key, iv) = key_and_iv(suite, secret);
-    KeyOpener::of_cipher(Version::Tls13, suite.cipher(), 0, &key, iv)
+    DirectionKey::new(Version::Tls13, suite.cipher(), sequence, &key, iv)
 }
 
 fn key_and_iv(suite: Suite, secret: &[u8]) -> (LoggedSecret, [u8; NONCE_LEN]) {

@@ -12,7 +12,7 @@ mod site;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
-use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
+use rustls::server::NoServerSessionStorage;
 use wire::client_hello::ClientHello;
 
 pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
@@ -23,7 +23,10 @@ use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder};
 use crate::record::HEADER_BYTES;
-use crate::resumption::{FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, SessionKey};
+use crate::resumption::{
+    FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, ServiceSessions, SessionKey,
+    StoredTickets,
+};
 use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
@@ -99,35 +102,18 @@ struct Variant {
     by_ticket: bool,
 }
 
-/// How sessions of the service resume; `None` = they do not.
-type Resuming = Option<Ways>;
-
-struct Ways {
-    tickets: Arc<dyn ProducesTickets>,
-    /// After a TLS 1.3 handshake.
-    tickets_count: usize,
-    sessions: Arc<dyn StoresServerSessions>,
-    tls13: Tls13Way,
-}
-
-/// How a session of TLS 1.3 is kept.
-enum Tls13Way {
-    /// In tickets of this kind, with which the library takes no early data.
-    Tickets(Arc<dyn ProducesTickets>),
-    /// By the library itself in the store: early data is taken up to so many bytes.
-    Early(u32),
-}
-
 /// The parts that all variants' configurations are made of.
 struct ServerParts<'a> {
+    options: &'a ServerOptions,
     site: &'a Arc<Site>,
     policy: &'a Policy,
     versions: Vec<&'static rustls::SupportedProtocolVersion>,
     verifier: Verifier,
     clock: Clock,
-    resuming: Resuming,
-    alpn: &'a [Vec<u8>],
-    record_bytes_max: Option<usize>,
+    /// `None` = no session resumes.
+    sessions: Option<Arc<ServiceSessions>>,
+    /// Tickets after a TLS 1.3 handshake.
+    tickets_count: usize,
 }
 
 impl Server {
@@ -253,23 +239,23 @@ impl Server {
         concerns.extend(trust.map(Concern::Verify));
         let site = Arc::new(Site::load(options, &policy, now, concerns)?);
         let resumes = options.resumption;
-        let resuming = ResumptionPolicy {
+        let policy_of_sessions = ResumptionPolicy {
             verifier: verifier.clone(),
             clock: clock.clone(),
             barred: revoked_fingerprints(options)?,
             only: (!options.replaced.resume).then(|| site.fingerprints().collect()),
             stays: takes_early_data(options.tls13_sessions),
         };
-        concerns.extend(site.revoked(&resuming.barred));
+        concerns.extend(site.revoked(&policy_of_sessions.barred));
         let parts = ServerParts {
+            options,
             site: &site,
             policy: &policy,
             versions: policy.versions().iter().map(|version| library_version(*version)).collect(),
-            resuming: resumes.then(|| Ways::of(options, service, resumption, &resuming)),
+            sessions: resumes.then(|| resumption.of_service(service, policy_of_sessions)),
+            tickets_count: resumption.tickets_count(),
             verifier: verifier.clone(),
             clock: clock.clone(),
-            alpn: &options.alpn,
-            record_bytes_max: options.record_bytes_max,
         };
         let variants = Variant::all(&policy, resumes)
             .map(|variant| Ok((variant, Arc::new(parts.config(variant)?))))
@@ -443,30 +429,6 @@ fn takes_early_data(sessions: Tls13Sessions) -> bool {
     matches!(sessions, Tls13Sessions::Cache { early_data_bytes_max } if early_data_bytes_max > 0)
 }
 
-impl Ways {
-    fn of(
-        options: &ServerOptions,
-        service: &str,
-        resumption: &Resumption,
-        sessions: &ResumptionPolicy,
-    ) -> Self {
-        let tickets = resumption.tickets_of(service, sessions.clone());
-        let tls13 = match options.tls13_sessions {
-            Tls13Sessions::Tickets => Tls13Way::Tickets(Arc::clone(&tickets)),
-            Tls13Sessions::Cache { early_data_bytes_max: 0 } => {
-                Tls13Way::Tickets(resumption.stored_tickets_of(service, sessions.clone()))
-            }
-            Tls13Sessions::Cache { early_data_bytes_max } => Tls13Way::Early(early_data_bytes_max),
-        };
-        Self {
-            tickets,
-            tickets_count: resumption.tickets_count(),
-            sessions: resumption.sessions_of(service, sessions.clone()),
-            tls13,
-        }
-    }
-}
-
 impl ServerParts<'_> {
     fn config(&self, variant: Variant) -> Result<ServerConfig, rustls::Error> {
         let provider = self.policy.provider(variant.group, variant.chacha_first);
@@ -487,8 +449,8 @@ impl ServerParts<'_> {
         config.ignore_client_order = true;
         config.enable_secret_extraction = true;
         config.key_log = Arc::new(SecretListener);
-        config.max_fragment_size = self.record_bytes_max.map(|bytes| bytes + HEADER_BYTES);
-        config.alpn_protocols = self.alpn.to_vec();
+        config.max_fragment_size = self.options.record_bytes_max.map(|bytes| bytes + HEADER_BYTES);
+        config.alpn_protocols.clone_from(&self.options.alpn);
         self.set_resumption(&mut config, variant);
         Ok(config)
     }
@@ -498,27 +460,29 @@ impl ServerParts<'_> {
         config.send_tls13_tickets = 0;
         // Without stored sessions none is taken, and this is how much is skipped.
         config.max_early_data_size = EARLY_DATA_BYTES_MAX;
-        let Some(ways) = &self.resuming else {
+        let Some(sessions) = &self.sessions else {
             return;
         };
-        config.send_tls13_tickets = ways.tickets_count;
-        if ways.tickets_count > 0 {
+        config.send_tls13_tickets = self.tickets_count;
+        if self.tickets_count > 0 {
             config.max_tls13_tickets = TICKETS_MAX;
         }
-        match (variant.version, &ways.tls13) {
-            (Version::Tls13, Tls13Way::Early(bytes_max)) => {
-                config.session_storage = Arc::clone(&ways.sessions);
-                config.max_early_data_size = *bytes_max;
+        match (variant.version, self.options.tls13_sessions) {
+            // The library takes no early data with tickets.
+            (Version::Tls13, Tls13Sessions::Tickets) => config.ticketer = Arc::clone(sessions) as _,
+            (Version::Tls13, Tls13Sessions::Cache { early_data_bytes_max: 0 }) => {
+                config.ticketer = Arc::new(StoredTickets(Arc::clone(sessions)));
+            }
+            (Version::Tls13, Tls13Sessions::Cache { early_data_bytes_max }) => {
+                config.session_storage = Arc::clone(sessions) as _;
+                config.max_early_data_size = early_data_bytes_max;
                 // The answer to early data need not wait for the client's Finished.
                 config.send_half_rtt_data = true;
             }
-            (Version::Tls13, Tls13Way::Tickets(tickets)) => {
-                config.ticketer = Arc::clone(tickets);
-            }
             (Version::Tls12, _) => {
-                config.ticketer = Arc::clone(&ways.tickets);
+                config.ticketer = Arc::clone(sessions) as _;
                 if !variant.by_ticket {
-                    config.session_storage = Arc::clone(&ways.sessions);
+                    config.session_storage = Arc::clone(sessions) as _;
                 }
             }
         }

@@ -49,7 +49,7 @@ pub struct Traffic {
     /// `None` where we are the server, and in TLS 1.2, where tickets are of the handshake.
     tickets: Option<Box<TicketIntake>>,
     version: Version,
-    incoming_update: KeyUpdateReader,
+    messages: MessageReader,
     key_update_due: bool,
     refusal_due: bool,
     has_refused: bool,
@@ -68,7 +68,6 @@ pub(crate) struct TicketIntake {
     /// It keeps them as sessions. `None` = there are enough: it holds the server's certificates and
     /// more, a thousand bytes and often some thousands.
     library: Option<Box<KernelConnection<ClientConnectionData>>>,
-    reader: TicketReader,
     are_there: bool,
     data_records: u8,
 }
@@ -83,22 +82,14 @@ pub(crate) const TICKET_BYTES_MAX: usize = 8 << 10;
 
 impl TicketIntake {
     pub(crate) fn new(library: KernelConnection<ClientConnectionData>) -> Self {
-        Self {
-            library: Some(Box::new(library)),
-            reader: TicketReader::default(),
-            are_there: false,
-            data_records: 0,
-        }
+        Self { library: Some(Box::new(library)), are_there: false, data_records: 0 }
     }
 
-    /// Takes those at the front of a record, and returns what follows them.
-    fn take<'c>(&mut self, content: &'c [u8]) -> Result<&'c [u8], TrafficFault> {
-        let library = &mut self.library;
-        self.reader.take(content, |ticket| {
-            self.are_there = true;
-            let library = library.as_mut().filter(|_| ticket.len() <= TICKET_BYTES_MAX);
-            library.is_none_or(|library| library.handle_new_session_ticket(ticket).is_ok())
-        })
+    /// Takes a message without its header; `false` = it is none with a ticket.
+    fn take(&mut self, ticket: &[u8]) -> bool {
+        self.are_there = true;
+        let library = self.library.as_mut().filter(|_| ticket.len() <= TICKET_BYTES_MAX);
+        library.is_none_or(|library| library.handle_new_session_ticket(ticket).is_ok())
     }
 
     /// A record with data has come.
@@ -154,7 +145,7 @@ impl Traffic {
             sending_keys,
             opener,
             version,
-            incoming_update: KeyUpdateReader::default(),
+            messages: MessageReader::default(),
             key_update_due: false,
             refusal_due: false,
             has_refused: false,
@@ -172,10 +163,7 @@ impl Traffic {
     /// Opens one whole record into the start of `plain`, which is at least as long.
     pub fn open(&mut self, record: &[u8], plain: &mut [u8]) -> Result<RecordContent, TrafficFault> {
         let (kind, bytes) = self.opener.open(record, plain).map_err(TrafficFault::Record)?;
-        let tickets = self.tickets.as_ref();
-        let has_ticket = tickets.is_some_and(|tickets| tickets.reader.is_waiting());
-        let is_waiting = has_ticket || self.incoming_update.is_waiting();
-        if is_waiting && kind != ContentType::Handshake {
+        if self.messages.is_waiting() && kind != ContentType::Handshake {
             // Nothing comes between a message's fragments (RFC 8446 section 5.1).
             return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
         }
@@ -235,15 +223,10 @@ impl Traffic {
                 _ => Err(unexpected),
             };
         };
-        let is_update = self.incoming_update.is_waiting();
-        let rest = match &mut self.tickets {
-            Some(tickets) if !is_update => tickets.take(content)?,
-            _ => content,
-        };
-        if rest.is_empty() && !content.is_empty() {
-            return Ok(RecordContent::Control);
-        }
-        let Some(wants_reply) = self.incoming_update.take(rest)? else {
+        let mut take_ticket =
+            self.tickets.as_mut().map(|tickets| |ticket: &[u8]| tickets.take(ticket));
+        let take_ticket = take_ticket.as_mut().map(|take| take as &mut dyn FnMut(&[u8]) -> bool);
+        let Some(wants_reply) = self.messages.take(content, take_ticket)? else {
             return Ok(RecordContent::Control);
         };
         secrets.receiving.update();
@@ -429,59 +412,12 @@ impl Display for TrafficFault {
     }
 }
 
-/// Reads the client's messages after the handshake in TLS 1.3, whose only one is a KeyUpdate
-/// (RFC 8446 section 4.6.3). It may come in fragments; how many is bounded by its length.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct KeyUpdateReader {
-    bytes: [u8; KEY_UPDATE_BYTES],
-    count: usize,
-}
-
-const KEY_UPDATE_BYTES: usize = 5;
-
-impl KeyUpdateReader {
-    /// Whether a part of a message has come, and not the rest.
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.count > 0
-    }
-
-    /// Takes the content of a record. `Some` is a whole KeyUpdate, and whether it asks for one in
-    /// return.
-    pub(crate) fn take(&mut self, content: &[u8]) -> Result<Option<bool>, TrafficFault> {
-        const KEY_UPDATE: u8 = 24;
-        const LENGTH: [u8; 3] = [0, 0, 1];
-        for (to, from) in self.bytes.iter_mut().skip(self.count).zip(content) {
-            *to = *from;
-        }
-        self.count += content.len();
-        // A record without content is none (section 5.4).
-        if content.is_empty() || self.bytes[0] != KEY_UPDATE {
-            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
-        }
-        let length = self.bytes.get(1..self.count.min(4)).unwrap_or_default();
-        if !LENGTH.starts_with(length) {
-            return Err(TrafficFault::Message(alert::DECODE_ERROR));
-        }
-        // It ends its record, since the next one is under other keys (section 5.1).
-        if self.count > KEY_UPDATE_BYTES {
-            return Err(TrafficFault::Message(alert::UNEXPECTED_MESSAGE));
-        }
-        if self.count < KEY_UPDATE_BYTES {
-            return Ok(None);
-        }
-        self.count = 0;
-        match self.bytes[4] {
-            0 => Ok(Some(false)),
-            1 => Ok(Some(true)),
-            _ => Err(TrafficFault::Message(alert::ILLEGAL_PARAMETER)),
-        }
-    }
-}
-
-/// The tickets that a server sends after the handshake in TLS 1.3 (RFC 8446 section 4.6.1). They
-/// may come in fragments, and several in a record.
+/// The messages of a peer after the handshake in TLS 1.3: a KeyUpdate (RFC 8446 section 4.6.3),
+/// which is all that a client sends, and the tickets of a server (section 4.6.1). They may come in
+/// fragments, and several in a record.
 #[derive(Debug, Default)]
-pub(crate) struct TicketReader {
+pub(crate) struct MessageReader {
+    /// As much of a message as has come.
     message: Vec<u8>,
 }
 
@@ -489,51 +425,70 @@ pub(crate) struct TicketReader {
 /// client's chain in it has a few thousand.
 const TICKET_MESSAGE_BYTES_MAX: usize = 32 << 10;
 
-impl TicketReader {
+impl MessageReader {
     /// Whether a part of a message has come, and not the rest.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.message.is_empty()
     }
 
-    /// Takes the tickets at the front of a record's content, and returns what follows them. `each`
-    /// gets a message without its header, and says whether it is one.
-    pub(crate) fn take<'c>(
+    /// Takes a record's content: whether a KeyUpdate at its end wants a reply; `None` = there is
+    /// none. `take_ticket` gets each message with a ticket without its header, and says whether it
+    /// is one; where it is `None`, no ticket may come.
+    pub(crate) fn take(
         &mut self,
-        mut content: &'c [u8],
-        mut each: impl FnMut(&[u8]) -> bool,
-    ) -> Result<&'c [u8], TrafficFault> {
+        mut content: &[u8],
+        mut take_ticket: Option<&mut dyn FnMut(&[u8]) -> bool>,
+    ) -> Result<Option<bool>, TrafficFault> {
         const NEW_SESSION_TICKET: u8 = 4;
+        const KEY_UPDATE: u8 = 24;
+        const KEY_UPDATE_LENGTH: [u8; 3] = [0, 0, 1];
         const HEADER_BYTES: usize = 4;
-        while let Some(kind) = self.message.first().or_else(|| content.first()) {
-            if *kind != NEW_SESSION_TICKET {
-                break;
-            }
-            let wanted = match self.message.first_chunk::<HEADER_BYTES>() {
-                None => HEADER_BYTES,
-                Some(&[_, high, middle, low]) => {
-                    HEADER_BYTES + u32::from_be_bytes([0, high, middle, low]) as usize
-                }
-            };
-            let is_empty = self.message.len() == wanted;
-            if is_empty || wanted > TICKET_MESSAGE_BYTES_MAX {
-                return Err(TrafficFault::Message(alert::DECODE_ERROR));
-            }
-            let missing = (wanted - self.message.len()).min(content.len());
-            let (part, rest) = content.split_at(missing);
-            self.message.extend_from_slice(part);
-            content = rest;
-            if wanted == HEADER_BYTES && self.message.len() == wanted {
-                continue;
-            }
-            if self.message.len() < wanted {
-                break;
-            }
-            if !each(&self.message[HEADER_BYTES..]) {
-                return Err(TrafficFault::Message(alert::DECODE_ERROR));
-            }
-            self.message = Vec::new();
+        let fault = |alert| Err(TrafficFault::Message(alert));
+        if content.is_empty() {
+            return fault(alert::UNEXPECTED_MESSAGE);
         }
-        Ok(content)
+        while let Some(&kind) = self.message.first().or_else(|| content.first()) {
+            let is_update = kind == KEY_UPDATE;
+            if !is_update && (kind != NEW_SESSION_TICKET || take_ticket.is_none()) {
+                return fault(alert::UNEXPECTED_MESSAGE);
+            }
+            self.fill(HEADER_BYTES, &mut content);
+            let known = self.message.get(1..self.message.len().min(HEADER_BYTES));
+            if is_update && !KEY_UPDATE_LENGTH.starts_with(known.unwrap_or_default()) {
+                return fault(alert::DECODE_ERROR);
+            }
+            let Some(&[_, high, middle, low]) = self.message.first_chunk() else {
+                break;
+            };
+            let end = HEADER_BYTES + u32::from_be_bytes([0, high, middle, low]) as usize;
+            if end == HEADER_BYTES || end > TICKET_MESSAGE_BYTES_MAX {
+                return fault(alert::DECODE_ERROR);
+            }
+            self.fill(end, &mut content);
+            if self.message.len() < end {
+                break;
+            }
+            let message = std::mem::take(&mut self.message);
+            if is_update {
+                return match (content, message[HEADER_BYTES]) {
+                    ([], wants_reply @ 0..=1) => Ok(Some(wants_reply == 1)),
+                    ([], _) => fault(alert::ILLEGAL_PARAMETER),
+                    _ => fault(alert::UNEXPECTED_MESSAGE),
+                };
+            }
+            if !take_ticket.as_mut().is_some_and(|take| take(&message[HEADER_BYTES..])) {
+                return fault(alert::DECODE_ERROR);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Moves content to the message until that has so many bytes.
+    fn fill(&mut self, bytes: usize, content: &mut &[u8]) {
+        let missing = bytes.saturating_sub(self.message.len()).min(content.len());
+        let (part, rest) = content.split_at(missing);
+        self.message.extend_from_slice(part);
+        *content = rest;
     }
 }
 
@@ -548,17 +503,12 @@ mod message_tests {
     fn a_key_update_is_read_at_any_split() {
         for (value, wants_reply) in [(0, false), (1, true)] {
             let message = [24, 0, 0, 1, value];
-            for split in 1..=5 {
-                let mut reader = KeyUpdateReader::default();
+            for split in 1..5 {
+                let mut reader = MessageReader::default();
                 let (head, tail) = message.split_at(split);
-                let first = reader.take(head);
-                if tail.is_empty() {
-                    assert_eq!(first, Ok(Some(wants_reply)));
-                } else {
-                    assert_eq!(first, Ok(None));
-                    assert!(reader.is_waiting());
-                    assert_eq!(reader.take(tail), Ok(Some(wants_reply)));
-                }
+                assert_eq!(reader.take(head, None), Ok(None));
+                assert!(reader.is_waiting());
+                assert_eq!(reader.take(tail, None), Ok(Some(wants_reply)));
                 assert!(!reader.is_waiting());
             }
         }
@@ -575,41 +525,35 @@ mod message_tests {
             (&[24, 0, 0, 1, 2], alert::ILLEGAL_PARAMETER),
             (&[24, 0, 0, 1, 255], alert::ILLEGAL_PARAMETER),
         ] {
-            let fault = KeyUpdateReader::default().take(content).unwrap_err();
+            let fault = MessageReader::default().take(content, None).unwrap_err();
             assert_eq!(fault.alert(), wanted, "{content:?}");
         }
     }
 
     #[test]
-    fn tickets_are_read_at_any_split_and_together() {
-        let two = [4, 0, 0, 3, 1, 2, 3, 4, 0, 0, 1, 9];
-        for split in 0..=two.len() {
-            let (mut reader, mut seen) = (TicketReader::default(), Vec::new());
-            let mut take = |part: &[u8]| {
-                let rest = reader.take(part, |ticket| {
-                    seen.push(ticket.to_vec());
-                    true
-                });
-                assert_eq!(rest, Ok(&[][..]));
-                reader.is_waiting()
+    fn tickets_are_read_at_any_split_and_together_and_before_a_key_update() {
+        let three = [4, 0, 0, 3, 1, 2, 3, 4, 0, 0, 1, 9, 24, 0, 0, 1, 1];
+        for split in 1..three.len() {
+            let (mut reader, mut seen) = (MessageReader::default(), Vec::new());
+            let mut see = |ticket: &[u8]| {
+                seen.push(ticket.to_vec());
+                true
             };
-            take(&two[..split]);
-            assert!(!take(&two[split..]), "{split}");
+            assert_eq!(reader.take(&three[..split], Some(&mut see)), Ok(None));
+            assert_eq!(reader.take(&three[split..], Some(&mut see)), Ok(Some(true)), "{split}");
             assert_eq!(seen, [vec![1, 2, 3], vec![9]], "{split}");
         }
     }
 
     #[test]
-    fn what_follows_tickets_is_left_and_bad_ones_are_refused() {
-        let mut reader = TicketReader::default();
-        let rest = reader.take(&[4, 0, 0, 1, 7, 24, 0, 0, 1, 0], |_| true);
-        assert_eq!(rest, Ok(&[24, 0, 0, 1, 0][..]));
-        assert_eq!(reader.take(&[24, 0], |_| false), Ok(&[24, 0][..]));
+    fn bad_tickets_are_refused() {
+        let take = |content: &[u8], is_good: bool| {
+            MessageReader::default().take(content, Some(&mut |_| is_good))
+        };
         let refused = Err(TrafficFault::Message(alert::DECODE_ERROR));
-        assert_eq!(reader.take(&[4, 0, 0, 1, 7], |_| false), refused);
-        let mut reader = TicketReader::default();
-        assert_eq!(reader.take(&[4, 1, 0, 0, 7], |_| true), refused);
-        let mut reader = TicketReader::default();
-        assert_eq!(reader.take(&[4, 0, 0, 0], |_| true), refused, "an empty one");
+        assert_eq!(take(&[4, 0, 0, 1, 7], true), Ok(None));
+        assert_eq!(take(&[4, 0, 0, 1, 7], false), refused);
+        assert_eq!(take(&[4, 1, 0, 0, 7], true), refused);
+        assert_eq!(take(&[4, 0, 0, 0], true), refused, "an empty one");
     }
 }

@@ -31,7 +31,6 @@ pub(super) struct Extensions {
     pub(super) session_ticket: Option<HelloSpan>,
     pub(super) psk_identities: Option<HelloSpan>,
     pub(super) early_data: bool,
-    pub(super) extended_master_secret: bool,
 }
 
 /// [`COMPRESS_CERTIFICATE`] and the two of ECH.
@@ -89,7 +88,7 @@ impl Extensions {
             10 => self.supported_groups = Some(numbers16(data, "supported_groups")?),
             13 => self.signature_algorithms = Some(numbers16(data, "signature_algorithms")?),
             16 => self.alpn = Some(alpn(data)?),
-            23 => self.extended_master_secret = flag(data, "extended_master_secret")?,
+            23 => drop(flag(data, "extended_master_secret")?),
             35 => self.session_ticket = Some(HelloSpan::of(&data)),
             41 => self.psk_identities = Some(psk_identities(data)?),
             42 => self.early_data = flag(data, "early_data")?,

@@ -152,13 +152,7 @@ impl Steps for Ldap {
             }
         };
         out.next = match (message.operation, message.result()) {
-            (EXTENDED_RESPONSE, Some((0, _))) if message.bytes == self.answer.len() => {
-                Next::StartServerTls
-            }
-            (EXTENDED_RESPONSE, Some((0, _))) => {
-                let what = "bytes behind its answer to the request for TLS";
-                Next::Fail(Fault::ServerMalformed(what))
-            }
+            (EXTENDED_RESPONSE, Some((0, _))) => Next::after_consent(&self.answer[message.bytes..]),
             (EXTENDED_RESPONSE, Some((code, words))) => {
                 let text = format!("result {code}: {}", String::from_utf8_lossy(words));
                 Next::Fail(refusal(text.as_bytes()))
@@ -197,10 +191,6 @@ impl Steps for Ldap {
 
     fn expects_server(&self) -> bool {
         !self.has_server_tls
-    }
-
-    fn is_holding(&self) -> bool {
-        false
     }
 }
 

@@ -342,14 +342,11 @@ impl Lines {
             LinesPhase::Request => {
                 let last = last_line(&reply);
                 let good = self.words.request.1.as_bytes();
-                if !begins(last, good) {
-                    out.next = Next::Fail(refusal(last));
-                } else if !self.server.is_empty() {
-                    let what = "bytes behind its answer to the request for TLS";
-                    out.next = Next::Fail(Fault::ServerMalformed(what));
-                } else {
+                if begins(last, good) {
                     self.phase = LinesPhase::Tls;
-                    out.next = Next::StartServerTls;
+                    out.next = Next::after_consent(self.server.make_contiguous());
+                } else {
+                    out.next = Next::Fail(refusal(last));
                 }
             }
             LinesPhase::Tls => {}

@@ -468,11 +468,6 @@ impl Steps for Mysql {
         words
     }
 
-    /// A client is told so in one packet with its end.
-    fn has_refused(&self) -> bool {
-        false
-    }
-
     fn expects_server(&self) -> bool {
         matches!(self.stage, LoginStage::Greeting | LoginStage::Exchange(LoginTurn::Server))
     }

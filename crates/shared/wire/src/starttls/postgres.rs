@@ -200,11 +200,7 @@ impl Steps for Postgres {
         self.answer.extend_from_slice(bytes);
         match self.answer.first() {
             None => {}
-            Some(b'S') if self.answer.len() == 1 => out.next = Next::StartServerTls,
-            Some(b'S') => {
-                let what = "bytes behind its answer to the request for TLS";
-                out.next = Next::Fail(Fault::ServerMalformed(what));
-            }
+            Some(b'S') => out.next = Next::after_consent(&self.answer[1..]),
             Some(b'N') => out.next = Next::Fail(Fault::ServerWithoutTls("TLS")),
             Some(b'E') => {
                 let length = self.answer.get(1..5).map(number);
@@ -271,10 +267,6 @@ impl Steps for Postgres {
 
     fn expects_server(&self) -> bool {
         self.server == Server::Asked
-    }
-
-    fn is_holding(&self) -> bool {
-        false
     }
 }
 

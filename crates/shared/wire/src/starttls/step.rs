@@ -159,6 +159,17 @@ impl Output {
     }
 }
 
+impl Next {
+    /// The step behind a server's consent to TLS, by what it sent beyond that.
+    pub(super) fn after_consent(rest: &[u8]) -> Self {
+        if rest.is_empty() {
+            return Self::StartServerTls;
+        }
+        let what = "bytes behind its answer to the request for TLS";
+        Self::Fail(Fault::ServerMalformed(what))
+    }
+}
+
 /// The first byte of a TLS handshake (RFC 8446 section 5.1). A version follows, of two bytes: no
 /// dialect's client begins so and asks for TLS, or goes on without it.
 pub(super) const HANDSHAKE: u8 = 22;
@@ -196,12 +207,16 @@ pub(super) trait Steps {
     fn server_is_local(&mut self, _is_local: bool) {}
     /// The bytes for the client if no server can be reached.
     fn unavailable(&self) -> Vec<u8>;
-    /// Whether the client was told that it must use TLS first.
-    fn has_refused(&self) -> bool;
+    /// Whether the client was told that it must use TLS first, and may still do so.
+    fn has_refused(&self) -> bool {
+        false
+    }
     /// Whether the server is to speak next.
     fn expects_server(&self) -> bool;
     /// Whether something whole of the client's waits for the server's answer to what came before.
-    fn is_holding(&self) -> bool;
+    fn is_holding(&self) -> bool {
+        false
+    }
     /// Whether the client has TLS and has to log in before anything else.
     fn is_login_due(&self) -> bool {
         false

@@ -62,21 +62,38 @@ pub(super) struct Words {
     pub(super) request: (&'static str, &'static str),
 }
 
+/// A protocol like most, before it has words of its own.
+const NONE: Words = Words {
+    framing: Framing::Codes,
+    capabilities: &[],
+    start: &["STARTTLS"],
+    go_ahead: "",
+    again: "",
+    free: &[],
+    refusal: "",
+    offered: [&["STARTTLS"], &[]],
+    hidden: &["STARTTLS"],
+    hidden_before: &[],
+    answered: &[],
+    lasting: None,
+    greets_again: false,
+    malformed: "",
+    unavailable: "",
+    has_one_code: false,
+    greetings: &[],
+    greeting: "",
+    hello: None,
+    request: ("STARTTLS", ""),
+};
+
 /// RFC 3207.
 pub(super) const SMTP: Words = Words {
-    framing: Framing::Codes,
     capabilities: &["EHLO"],
-    start: &["STARTTLS"],
     go_ahead: "220 2.0.0 Ready to start TLS",
     again: "503 5.5.1 TLS is already active",
     free: &["HELO", "NOOP", "RSET", "QUIT"],
     refusal: "530 5.7.0 Must issue a STARTTLS command first",
-    offered: [&["STARTTLS"], &[]],
-    hidden: &["STARTTLS"],
     hidden_before: &["AUTH", "AUTH="],
-    answered: &[],
-    lasting: None,
-    greets_again: false,
     malformed: "554 5.5.0 Closing connection: the client sent {}",
     unavailable: "421 4.3.2 No server is available",
     has_one_code: true,
@@ -84,6 +101,7 @@ pub(super) const SMTP: Words = Words {
     greeting: "220 {} ESMTP",
     hello: Some("EHLO"),
     request: ("STARTTLS", "220"),
+    ..NONE
 };
 
 /// RFC 2033: SMTP with another hello.
@@ -99,24 +117,18 @@ pub(super) const LMTP: Words = Words {
 pub(super) const IMAP: Words = Words {
     framing: Framing::Tagged,
     capabilities: &["CAPABILITY"],
-    start: &["STARTTLS"],
     go_ahead: "OK Begin TLS negotiation now",
     again: "BAD TLS is already active",
     free: &["NOOP", "LOGOUT", "ID"],
     refusal: "NO [PRIVACYREQUIRED] Use STARTTLS first",
     offered: [&["STARTTLS"], &["LOGINDISABLED"]],
-    hidden: &["STARTTLS"],
     hidden_before: &["AUTH=", "LOGINDISABLED"],
-    answered: &[],
-    lasting: None,
-    greets_again: false,
     malformed: "* BYE The client sent {}",
     unavailable: "* BYE [UNAVAILABLE] No server is available",
-    has_one_code: false,
     greetings: &["* OK"],
     greeting: "* OK Ready",
-    hello: None,
     request: ("starttls STARTTLS", "starttls OK"),
+    ..NONE
 };
 
 /// RFC 2595 section 4.
@@ -131,22 +143,17 @@ pub(super) const POP3: Words = Words {
     offered: [&["STLS"], &[]],
     hidden: &["STLS"],
     hidden_before: &["USER", "SASL"],
-    answered: &[],
-    lasting: None,
-    greets_again: false,
     malformed: "-ERR [SYS/PERM] The client sent {}",
     unavailable: "-ERR [SYS/TEMP] No server is available",
-    has_one_code: false,
     greetings: &["+OK"],
     greeting: "+OK Ready",
-    hello: None,
     request: ("STLS", "+OK"),
+    ..NONE
 };
 
 /// RFC 4217, of the control connection. The data connections are the server's own, in plaintext, so
 /// that their protection is refused (RFC 2228 section 3).
 pub(super) const FTP: Words = Words {
-    framing: Framing::Codes,
     capabilities: &["FEAT"],
     start: &["AUTH TLS", "AUTH SSL", "AUTH TLS-C", "AUTH TLS-P"],
     go_ahead: "234 Proceed with negotiation",
@@ -155,7 +162,6 @@ pub(super) const FTP: Words = Words {
     refusal: "530 Use AUTH TLS first",
     offered: [&[" AUTH TLS", " PBSZ", " PROT"], &[]],
     hidden: &["AUTH", "PBSZ", "PROT"],
-    hidden_before: &[],
     answered: &[
         ("PBSZ", "200 PBSZ=0"),
         ("PROT C", "200 Data connections are not protected"),
@@ -163,60 +169,45 @@ pub(super) const FTP: Words = Words {
         ("CCC", "534 The control connection stays protected"),
     ],
     lasting: Some("USER"),
-    greets_again: false,
     malformed: "421 The client sent {}",
     unavailable: "421 No server is available",
-    has_one_code: false,
     greetings: &["220"],
     greeting: "220 Ready",
-    hello: None,
     request: ("AUTH TLS", "234"),
+    ..NONE
 };
 
 /// RFC 5804 section 2.2.
 pub(super) const SIEVE: Words = Words {
     framing: Framing::Sieve,
     capabilities: &["CAPABILITY"],
-    start: &["STARTTLS"],
     go_ahead: "OK \"Begin TLS negotiation now\"",
     again: "NO \"TLS is already active\"",
     free: &["NOOP", "LOGOUT"],
     refusal: "NO (ENCRYPT-NEEDED) \"Use STARTTLS first\"",
     offered: [&["\"STARTTLS\""], &["\"SASL\" \"\""]],
-    hidden: &["STARTTLS"],
     hidden_before: &["SASL"],
-    answered: &[],
-    lasting: None,
     greets_again: true,
     malformed: "BYE \"The client sent {}\"",
     unavailable: "BYE (TRYLATER) \"No server is available\"",
-    has_one_code: false,
     greetings: &["OK"],
-    greeting: "",
-    hello: None,
     request: ("STARTTLS", "OK"),
+    ..NONE
 };
 
 /// RFC 4642.
 pub(super) const NNTP: Words = Words {
     framing: Framing::CodesAndDot,
     capabilities: &["CAPABILITIES"],
-    start: &["STARTTLS"],
     go_ahead: "382 Continue with TLS negotiation",
     again: "502 TLS is already active",
     free: &["MODE", "HELP", "DATE", "QUIT"],
     refusal: "483 Use STARTTLS first",
-    offered: [&["STARTTLS"], &[]],
-    hidden: &["STARTTLS"],
     hidden_before: &["AUTHINFO", "SASL"],
-    answered: &[],
-    lasting: None,
-    greets_again: false,
     malformed: "400 The client sent {}",
     unavailable: "400 No server is available",
-    has_one_code: false,
     greetings: &["200", "201"],
     greeting: "200 Ready",
-    hello: None,
     request: ("STARTTLS", "382"),
+    ..NONE
 };

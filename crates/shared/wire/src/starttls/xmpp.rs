@@ -137,13 +137,8 @@ impl Xmpp {
                 let Some((end, _)) = element(&self.server, &mut 0, "proceed") else {
                     return self.judge_server(out);
                 };
-                let is_last = [&b""[..], b"</proceed>"].contains(&self.server[end..].trim_ascii());
-                out.next = if is_last {
-                    Next::StartServerTls
-                } else {
-                    let what = "bytes behind its answer to the request for TLS";
-                    Next::Fail(Fault::ServerMalformed(what))
-                };
+                let rest = self.server[end..].trim_ascii();
+                out.next = Next::after_consent(rest.strip_prefix(b"</proceed>").unwrap_or(rest));
             }
         }
     }
@@ -261,10 +256,6 @@ impl Steps for Xmpp {
 
     fn expects_server(&self) -> bool {
         self.back != XmppPhase::Open
-    }
-
-    fn is_holding(&self) -> bool {
-        false
     }
 }
 

@@ -29,7 +29,7 @@ struct Said {
     signatures: (Vec<u16>, Vec<u16>),
     ticket: Option<Vec<u8>>,
     identities: Vec<Vec<u8>>,
-    flags: (bool, bool),
+    has_early_data: bool,
     body: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ impl From<&ClientHello<'_>> for Said {
             ),
             ticket: hello.session_ticket().map(<[u8]>::to_vec),
             identities: hello.psk_identities().map(<[u8]>::to_vec).collect(),
-            flags: (hello.offers_early_data(), hello.offers_extended_master_secret()),
+            has_early_data: hello.offers_early_data(),
             body: hello.body().to_vec(),
         }
     }

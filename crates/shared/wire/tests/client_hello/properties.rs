@@ -104,7 +104,7 @@ impl Sample {
             signatures: (self.lists.schemes.clone(), self.lists.cert_schemes.clone()),
             ticket: self.ticket.clone(),
             identities: self.lists.identities.clone(),
-            flags: self.flags,
+            has_early_data: self.flags.0,
             body: self.build().message()[4..].to_vec(),
         }
     }

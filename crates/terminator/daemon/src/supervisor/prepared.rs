@@ -118,11 +118,7 @@ impl ConfigSummary {
             control: settings.control,
             peers: peers.map(|peers| peers.network),
             store,
-            session_limits: session::Options {
-                entries_max: settings.resumption.session_entries,
-                bytes_max: settings.resumption.session_bytes,
-                lifetime: settings.resumption.session_lifetime,
-            },
+            session_limits: settings.sessions,
             kernel_tls,
         }
     }

@@ -139,14 +139,11 @@ fn refusal(source: &Source, names: &[String], error: &PlanError) -> String {
 }
 
 fn resumption_options(settings: &Settings, inheritance: &Inheritance) -> ResumptionOptions {
-    let options = settings.resumption;
     ResumptionOptions {
         secret: inheritance.secret,
         tiers: Arc::clone(&inheritance.tiers),
         tickets: settings.tickets.clone(),
-        session_entries: options.session_entries,
-        session_bytes: options.session_bytes,
-        session_lifetime: options.session_lifetime,
+        sessions: settings.sessions,
     }
 }
 
@@ -156,15 +153,15 @@ fn served(
     listeners: &[Vec<BoundListener>],
     resumption: &Arc<Resumption>,
 ) -> Served {
-    let (limits, sessions) = (&settings.plane.limits, &settings.resumption);
+    let (limits, sessions) = (&settings.plane.limits, settings.sessions);
     Served {
         generation: serve.generation,
         services: facts(settings, listeners),
         limits: Limits {
             connections: limits.connections.into(),
             handshakes: limits.handshakes.into(),
-            session_entries: sessions.session_entries as u64,
-            session_bytes: sessions.session_bytes as u64,
+            session_entries: sessions.entries_max as u64,
+            session_bytes: sessions.bytes_max as u64,
         },
         kernel_tls: serve.kernel_tls.clone(),
         access: Some(Access::of(&settings.control)),

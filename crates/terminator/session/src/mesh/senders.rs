@@ -29,25 +29,6 @@ const PINGS_MAX: usize = 4;
 /// How long the answer to a ping is awaited before there is another.
 const PING_PATIENCE: Duration = Duration::from_secs(3);
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SenderLimits {
-    pub(crate) senders: usize,
-    pub(crate) replay_window: u32,
-    pub(crate) time_window: Duration,
-    window_ms: u64,
-}
-
-impl From<&MeshOptions> for SenderLimits {
-    fn from(options: &MeshOptions) -> Self {
-        Self {
-            senders: options.senders,
-            replay_window: options.replay_window,
-            time_window: options.time_window,
-            window_ms: options.window_ms(),
-        }
-    }
-}
-
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PeerFacts {
     /// The peer's number, random for the life of its supervisor.
@@ -113,11 +94,11 @@ impl Senders {
         &mut self,
         header: &Header,
         (from, is_listed): (SocketAddr, bool),
-        limits: &SenderLimits,
+        limits: &MeshOptions,
         silence: Duration,
         (now, now_ms): (Instant, u64),
     ) -> Result<DatagramArrival, ClusterRejection> {
-        let is_in_time = now_ms.abs_diff(header.time_ms) <= limits.window_ms;
+        let is_in_time = now_ms.abs_diff(header.time_ms) <= limits.window_ms();
         let known = self.place(header.sender);
         if !is_in_time {
             if let Some(place) = known {
@@ -226,7 +207,7 @@ impl Senders {
         &mut self,
         header: &Header,
         (address, is_listed): (SocketAddr, bool),
-        limits: &SenderLimits,
+        limits: &MeshOptions,
         now: Instant,
     ) -> Result<usize, ClusterRejection> {
         let keep = SHOWN.max(2 * limits.time_window);
@@ -266,7 +247,7 @@ impl KnownSender {
     fn boot(
         &mut self,
         header: &Header,
-        limits: &SenderLimits,
+        limits: &MeshOptions,
         now: Instant,
     ) -> Result<(usize, bool), ClusterRejection> {
         let found = self.boots.iter().position(|one| one.boot == header.boot);

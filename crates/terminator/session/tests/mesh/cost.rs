@@ -1,4 +1,4 @@
-//! What sharing costs, and how that grows with the hosts.
+//! The cost of sharing, and how it grows with the hosts.
 
 use std::time::Duration;
 

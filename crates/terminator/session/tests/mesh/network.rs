@@ -16,7 +16,7 @@ use testkit::chance::Chance;
 use wire::cluster::{HEADER_BYTES, Header, TAG_BYTES};
 use zeroize::Zeroizing;
 
-/// Of TLS 1.2, without a client's certificate.
+/// A session of TLS 1.2 without a client's certificate.
 pub(crate) const SESSION_BYTES: usize = 120;
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) const UNIX_MS: u64 = 1_700_000_000_000;
@@ -97,7 +97,7 @@ impl LocalSessions for Cache {
     }
 }
 
-/// What happens to datagrams, of a thousand, and how long they take at most.
+/// The fate of datagrams, of a thousand, and how long they take at most.
 #[derive(Clone, Copy)]
 pub(crate) struct Weather {
     pub(crate) lost: usize,

@@ -244,7 +244,7 @@ fn a_server_fills_no_memory_with_tickets_for_many_names() {
     assert!(left.iter().all(|count| *count > 100), "{left:?}");
 }
 
-/// Of the library's state, which is large, nothing stays once it has done its part.
+/// The library's state is large, and goes once it has done its part.
 #[test]
 fn the_librarys_state_goes_with_the_tickets_or_with_data_and_keys_change_all_the_same() {
     let root = Authority::root("root");
@@ -341,8 +341,8 @@ fn each_refusal_has_its_reason_and_sends_an_alert() {
     }
 }
 
-/// Why servers with this certificate are refused that are trusted by those authorities, the same in
-/// both versions.
+/// The refusal of servers with this certificate by clients that trust those authorities, the same
+/// in both versions.
 fn refusal(leaf: &Leaf, authority: &Authority) -> Option<(Reason, String)> {
     let [older, newer] = [[&version::TLS12], [&version::TLS13]].map(|versions| {
         let client = client(&options(authority));

@@ -70,15 +70,13 @@ impl PassingSessions {
 
     /// The entry to look for beyond this host, because nothing is known of the session here.
     pub fn elsewhere(&self, session: &[u8]) -> Option<Offered> {
-        let key = self.key(session).filter(|_| self.keeping.tiers.is_open())?;
-        let is_here = self.keeping.store.contains(key.bytes(), Instant::now());
-        (!is_here).then_some(Offered { key, once: false })
+        let key = self.key(session).filter(|key| self.keeping.is_elsewhere(key))?;
+        Some(Offered { key, once: false })
     }
 
     /// Looks for it there. The answer comes in any case.
     pub fn fetch(&self, session: Offered, answer: FetchAnswer) {
-        let Offered { key, once } = session;
-        self.keeping.tiers.ask(Request::Fetch { key, once, answer });
+        self.keeping.fetch(session, answer);
     }
 
     fn server(&self, entry: &[u8]) -> Option<u64> {

@@ -10,7 +10,7 @@ use aws_lc_rs::{digest, rand};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ProducesTickets, StoresServerSessions};
 use rustls_pki_types::CertificateDer;
-use session::{Key, MemoryStore, Request, Tiers};
+use session::{FetchAnswer, Key, MemoryStore, Offered, Request, Tiers};
 use telemetry::outcome::ResumptionMiss;
 use zeroize::Zeroizing;
 
@@ -54,9 +54,22 @@ pub(super) struct Keeping {
     pub(super) stored_lifetime: Duration,
 }
 
+impl Keeping {
+    /// Whether a session is to be looked for beyond this host.
+    pub(super) fn is_elsewhere(&self, key: &Key) -> bool {
+        self.tiers.is_open() && !self.store.contains(key.bytes(), Instant::now())
+    }
+
+    /// Looks for it there. The answer comes in any case.
+    pub(super) fn fetch(&self, session: Offered, answer: FetchAnswer) {
+        let Offered { key, once } = session;
+        self.tiers.ask(Request::Fetch { key, once, answer });
+    }
+}
+
 /// The tickets and stored sessions of one service under one plan.
-#[derive(Clone, Debug)]
-pub(super) struct ServiceSessions {
+#[derive(Debug)]
+pub(crate) struct ServiceSessions {
     keeping: Keeping,
     tag: ServiceTag,
     policy: ResumptionPolicy,
@@ -65,7 +78,7 @@ pub(super) struct ServiceSessions {
 /// Stored sessions of TLS 1.3, in the guise of tickets: what the client gets is an id that resumes
 /// once.
 #[derive(Debug)]
-pub(super) struct StoredTickets(pub(super) ServiceSessions);
+pub(crate) struct StoredTickets(pub(crate) Arc<ServiceSessions>);
 
 impl ServiceSessions {
     pub(super) fn new(keeping: Keeping, service: &str, policy: ResumptionPolicy) -> Self {
@@ -283,7 +296,7 @@ impl ProducesTickets for StoredTickets {
 /// A service's tickets and stored sessions as bytes, without a handshake around them: here is tried
 /// what hostile clients and memory may hold.
 #[derive(Debug)]
-pub struct BareSessions(pub(super) ServiceSessions);
+pub struct BareSessions(pub(super) Arc<ServiceSessions>);
 
 impl BareSessions {
     /// A ticket for a session; `None` if it is too long.

@@ -231,15 +231,6 @@ mod tests {
     }
 
     #[test]
-    fn hosts_with_the_same_secret_open_each_others_tickets() {
-        let ticket = ticket(&keys(2), NOON);
-        let opened = keys(2).open(&ticket, WEB, NOON);
-        assert_eq!(opened, Ok((b"state".to_vec(), began(NOON))));
-        let foreign = Some(ResumptionMiss::Foreign);
-        assert_eq!(miss(&of_secret(8, 2), &ticket, NOON), foreign);
-    }
-
-    #[test]
     fn a_ticket_lives_as_long_as_promised_and_no_longer() {
         let keys = keys(2);
         for issued in [NOON, NOON + HOUR - 1] {

@@ -1,4 +1,4 @@
-//! What stands in `ca`, and chains that would cost too much.
+//! Certificates in `ca`, and chains that would cost too much.
 
 use rustls::CertificateError;
 use testkit::authority::Trait;
@@ -18,7 +18,7 @@ fn trusting(authorities: &[&Authority]) -> ServerOptions {
     options
 }
 
-/// Why a client is refused, in both versions; `None` = it is let in.
+/// The refusal of a client, the same in both versions; `None` = it is let in.
 fn outcome(server: &Server, leaf: &Leaf) -> Option<(CertificateError, String)> {
     let both = rustls::ALL_VERSIONS.iter().map(|version| {
         let mut client = showing(leaf.clone());

@@ -7,7 +7,7 @@ use crate::identity::AllowedIdentity;
 use crate::options::ExpiredLists;
 use crate::verify::{FileFault, TrustConcern, VerifyFault};
 
-/// Why the library refuses the client's certificate, the same in both versions of TLS.
+/// The library's fault with the client's certificate, the same in both versions of TLS.
 fn refused(options: &ServerOptions, client: Client) -> CertificateError {
     let server = build(options);
     let newer = client.connect(&server);
@@ -124,7 +124,7 @@ impl Chain {
     }
 }
 
-/// Why the last handshake refused its client's certificate.
+/// The words by which the last handshake refused its client's certificate.
 pub(super) fn refusal() -> Option<String> {
     context::with(|context| context.refusal.take())
 }

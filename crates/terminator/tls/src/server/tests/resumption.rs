@@ -74,7 +74,7 @@ fn nothing_resumes_where_it_is_off() {
     }
 }
 
-/// What the second connection of a client with a certificate comes to, by each way, if the server
+/// The second connections of a client with a certificate, one by each way, if the server
 /// was `before` at the first one and is `after` at the second.
 fn kinds_after(
     identity: &Leaf,

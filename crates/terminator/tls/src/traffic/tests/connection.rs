@@ -68,7 +68,7 @@ pub(super) struct Connection {
     pub(super) client: RawClient,
     pub(super) traffic: Box<Traffic>,
     pub(super) heard: Vec<Heard>,
-    /// What the layer said of its own accord: types and contents of records.
+    /// Records that the layer sent of its own accord: types and contents of records.
     pub(super) said: Vec<(u8, Vec<u8>)>,
     pub(super) hello: Vec<u8>,
 }
