@@ -134,6 +134,97 @@ impl Buffer {
     }
 }
 
+/// The bytes that have come to an end and wait to be worked through; a buffer is held only while
+/// there are any.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    pub(crate) buffer: Option<Buffer>,
+    /// The last read filled its room.
+    is_bulk: bool,
+}
+
+impl Inbox {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.data().is_empty()
+    }
+
+    pub(crate) fn data(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], Buffer::data)
+    }
+
+    /// The room for records, or for bytes that are relayed as they come.
+    pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        let is_bulk = self.is_bulk;
+        self.buffer.get_or_insert_with(|| pool.take_for(is_bulk)).space()
+    }
+
+    /// The room for a handshake: a message of it may be longer than one record, and the large
+    /// buffer bounds it.
+    pub(crate) fn message_room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        let buffer = self.buffer.get_or_insert_with(|| pool.take(BufferSize::Small));
+        if buffer.space().is_empty() {
+            buffer.compact();
+        }
+        if buffer.space().is_empty() && !buffer.is_large() {
+            let mut larger = pool.take(BufferSize::Large);
+            larger.append(buffer.data());
+            pool.give(std::mem::replace(buffer, larger));
+        }
+        buffer.space()
+    }
+
+    /// The room for bytes that nobody reads any more: what is there is dropped.
+    pub(crate) fn dropping_room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        let buffer = self.buffer.get_or_insert_with(|| pool.take(BufferSize::Small));
+        buffer.clear();
+        buffer.space()
+    }
+
+    /// Notes `count` bytes that were received into the room.
+    pub(crate) fn received(&mut self, count: usize) {
+        if count > 0 {
+            let buffer = self.buffer.as_mut().expect("bytes were received into this buffer");
+            buffer.fill(count);
+            self.is_bulk = buffer.space().is_empty();
+        }
+    }
+
+    /// Notes that `count` bytes at the front are done with.
+    pub(crate) fn consume(&mut self, count: usize, pool: &mut Pool) {
+        if let Some(buffer) = &mut self.buffer {
+            buffer.consume(count);
+        }
+        pool.give_if_empty(&mut self.buffer);
+    }
+
+    /// Keeps a record that is not yet whole, in a larger buffer if bytes come in bulk.
+    pub(crate) fn keep_rest(&mut self, pool: &mut Pool) {
+        self.keep_in(self.is_bulk, pool);
+    }
+
+    /// Keeps what waits for a client that takes nothing in as little as it needs.
+    pub(crate) fn shrink(&mut self, pool: &mut Pool) {
+        if self.data().len() <= RECORD_BYTES_MAX {
+            self.keep_in(false, pool);
+        }
+    }
+
+    fn keep_in(&mut self, is_large: bool, pool: &mut Pool) {
+        pool.give_if_empty(&mut self.buffer);
+        let Some(rest) = &mut self.buffer else {
+            return;
+        };
+        // A connection that has paused must not keep a large buffer for half a record.
+        if is_large != rest.is_large() {
+            let mut fitting = pool.take_for(is_large);
+            fitting.append(rest.data());
+            pool.give(std::mem::replace(rest, fitting));
+        } else {
+            rest.compact();
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Pool {
     small: Spare,
