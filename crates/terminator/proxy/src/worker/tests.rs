@@ -10,7 +10,7 @@ use sys::socket::{ListenOptions, PeerAddress, listen, local_address};
 
 use super::control::COMMANDS_PER_TURN;
 use super::*;
-use crate::commands::{AssignedListener, Assignment, Mailbox, ServerNews};
+use crate::commands::{Assignment, BoundListener, Mailbox, ServerNews};
 use crate::fixture::{Fixture, TIMEOUTS, file_context};
 
 /// Events of dials that a simulation keeps back: the servers' answers are still on their way.
@@ -78,7 +78,7 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, SocketAddr)> {
             counters: counters.collect(),
             services,
             shared: Vec::new(),
-            listeners: vec![AssignedListener {
+            listeners: vec![BoundListener {
                 services: vec![0],
                 address: any,
                 fd: listener,

@@ -18,7 +18,7 @@ use super::host::{SERVERS, SERVICES, ServerKind, SimulatedHost, limits};
 use super::peers::{SimulatedClient, SimulatedServer};
 use super::script::{Script, ScriptStep};
 use crate::clock;
-use crate::commands::{AssignedListener, Assignment, Command, Mailbox, ServerNews};
+use crate::commands::{Assignment, BoundListener, Command, Mailbox, ServerNews};
 use crate::connection_log::ConnectionLog;
 use crate::driver::CONNECTS_LATER;
 use crate::file_work::IS_COLD;
@@ -182,7 +182,7 @@ impl<'a> Simulation<'a> {
         let plan = &self.host.plans[number];
         let place = |service: usize| self.served.iter().position(|one| *one == service).unwrap();
         let shared = self.served.contains(&0);
-        let listener = |service: usize| AssignedListener {
+        let listener = |service: usize| BoundListener {
             services: match SERVICES[service].shared_name {
                 Some(_) => vec![0, 1],
                 None => vec![place(service)],
