@@ -92,8 +92,6 @@ pub(crate) struct Worker {
     turn_due: Option<Instant>,
     /// No timer fires before.
     timers_rest_until: Instant,
-    #[cfg(test)]
-    held: tests::HeldDials,
     /// The turn has few events.
     is_quiet: bool,
     fired: Vec<(u64, u64)>,
@@ -147,8 +145,6 @@ impl Worker {
             turn_began: now,
             turn_due: None,
             timers_rest_until: now,
-            #[cfg(test)]
-            held: tests::HeldDials::default(),
             is_quiet: true,
             fired: Vec::new(),
             now,
@@ -211,7 +207,7 @@ impl Worker {
     ) -> io::Result<bool> {
         let has_more = self.driver.wait(limit, batch)?;
         #[cfg(test)]
-        self.held.filter(batch, &mut self.connections);
+        tests::HELD_DIALS.with_borrow_mut(|held| held.filter(batch, &mut self.connections));
         self.counters.add(WorkerCounter::Events, batch.len() as u64);
         Ok(has_more)
     }

@@ -13,6 +13,10 @@ use super::*;
 use crate::commands::{Assignment, BoundListener, Mailbox, ServerNews};
 use crate::fixture::{Fixture, TIMEOUTS, file_context};
 
+thread_local! {
+    pub(super) static HELD_DIALS: RefCell<HeldDials> = RefCell::default();
+}
+
 /// Events of dials that a simulation keeps back: the servers' answers are still on their way.
 #[derive(Default)]
 pub(super) struct HeldDials {

@@ -27,6 +27,7 @@ use crate::line_queue::LineQueue;
 use crate::sources::Allowances;
 use crate::token::EventSource;
 use crate::worker::Worker;
+use crate::worker::tests::HELD_DIALS;
 
 /// Turns that a schedule may need at the most; each may relay one byte.
 const TURNS_MAX: usize = 3000;
@@ -73,6 +74,7 @@ pub(super) struct Simulation<'a> {
 impl<'a> Simulation<'a> {
     pub(super) fn new(host: &'a SimulatedHost, script: &'a Script) -> Self {
         let begun = Instant::now();
+        HELD_DIALS.take();
         clock::simulated::set(begun);
         clock::simulated::set_step(script.look);
         CONNECTS_LATER.set(script.connects_later);
@@ -236,7 +238,7 @@ impl<'a> Simulation<'a> {
     /// Servers take the connections that they have got.
     fn accept(&mut self) -> bool {
         let mut has_new = false;
-        if self.worker.held.is_holding || !std::mem::take(&mut self.may_have_dialled) {
+        if Self::holds_dials() || !std::mem::take(&mut self.may_have_dialled) {
             return false;
         }
         for at in &self.dialled {
@@ -263,7 +265,7 @@ impl<'a> Simulation<'a> {
             Step::EventsAreTaken(order) => self.take_events(order),
             Step::Turn => self.turn(),
             Step::DialsAreHeld(is_held) => {
-                self.worker.held.is_holding = is_held;
+                HELD_DIALS.with_borrow_mut(|held| held.is_holding = is_held);
                 self.pass(Duration::ZERO);
             }
             Step::TimePasses(time) => self.pass(time),
@@ -347,6 +349,10 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    fn holds_dials() -> bool {
+        HELD_DIALS.with_borrow(|held| held.is_holding)
+    }
+
     fn pass(&mut self, time: Duration) {
         self.now += time;
         let is_long = self.now > self.begun + Duration::from_millis(900);
@@ -356,7 +362,7 @@ impl<'a> Simulation<'a> {
             .iter()
             .any(|at| matches!(SERVERS[*at], ServerKind::Tls | ServerKind::SmtpTls));
         // Servers that have not answered by now are late.
-        self.has_server_fault |= is_long && (self.worker.held.is_holding || is_tls);
+        self.has_server_fault |= is_long && (Self::holds_dials() || is_tls);
     }
 
     /// Takes what the kernel reports, but for answers to dials that are still on their way.
@@ -471,7 +477,7 @@ impl<'a> Simulation<'a> {
         for step in &self.script.steps {
             self.execute(*step);
         }
-        self.worker.held.is_holding = false;
+        HELD_DIALS.with_borrow_mut(|held| held.is_holding = false);
         self.mailbox.send(Command::Accept(true, channel().0));
         if self.batch.is_some() {
             self.turn();
