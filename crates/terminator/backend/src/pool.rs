@@ -10,8 +10,7 @@ use wire::address::Address;
 use crate::affinity;
 use crate::options::{Balance, Options, PassiveOptions, SERVERS_MAX, WEIGHT_MAX};
 use crate::places::Limit;
-use crate::server::{SHARE_WHOLE, Server, ServerId, ServerState, Standing, Target};
-use crate::server_address::ServerAddress;
+use crate::server::{SHARE_WHOLE, Server, ServerAddress, ServerId, ServerState, Standing, Target};
 use crate::tried::{Place, Tried};
 
 /// The servers of one service.
