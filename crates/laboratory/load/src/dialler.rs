@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
+use sys::socket::Source;
 
 use rustls::SignatureScheme;
 use sys::socket::PeerAddress;
@@ -96,7 +97,8 @@ impl Dialler {
     ) -> Result<(ClientConnection, Transaction), TransactionFailure> {
         let source = self.next_source();
         let address = self.next_address(client);
-        let dialled = sys::socket::connect_from(source, &address);
+        let from = source.map_or(Source::Any, Source::Own);
+        let dialled = sys::socket::connect_as(from, &address, false);
         let (fd, is_connected) = dialled.map_err(|error| dial_failure(&error))?;
         let preface = self.preface(&fd, source, &address);
         let (channel, transaction) = self.channel(client_pool, client, due, preface)?;

@@ -3,7 +3,7 @@
 //! Owns the instance and the event buffer; what a token means is the caller's.
 
 use std::io;
-use std::ops::{BitOr, BitOrAssign};
+use std::ops::BitOr;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -25,10 +25,8 @@ impl Interest {
     /// All that a connection brings, once each: with it urgent data of TCP, at whose mark a read
     /// stops (`EPOLLPRI`).
     pub const STREAM: Self = Self(Self::READ.0.union(EventFlags::PRI).union(EventFlags::ET));
-    /// Wake one of the instances that share the descriptor, not all (`EPOLLEXCLUSIVE`); only for
-    /// `add`, and not together with the peer's end of stream: see [`Self::ACCEPT_SHARED`].
-    pub const EXCLUSIVE: Self = Self(EventFlags::EXCLUSIVE);
-    /// Connections to accept from a listener that several instances watch.
+    /// Connections to accept from a listener that several instances watch: only one of them wakes
+    /// (`EPOLLEXCLUSIVE`). Only for `add`, and alone: the kernel refuses `EPOLLRDHUP` beside it.
     pub const ACCEPT_SHARED: Self = Self(EventFlags::IN.union(EventFlags::EXCLUSIVE));
 }
 
@@ -37,19 +35,7 @@ impl BitOr for Interest {
 
     #[inline]
     fn bitor(self, other: Self) -> Self {
-        // EPOLL_CTL_ADD answers EINVAL to EPOLLRDHUP beside EPOLLEXCLUSIVE.
-        let all = self.0 | other.0;
-        if all.contains(EventFlags::EXCLUSIVE) {
-            return Self(all - EventFlags::RDHUP);
-        }
-        Self(all)
-    }
-}
-
-impl BitOrAssign for Interest {
-    #[inline]
-    fn bitor_assign(&mut self, other: Self) {
-        *self = *self | other;
+        Self(self.0 | other.0)
     }
 }
 
@@ -234,7 +220,7 @@ mod tests {
     fn a_shared_listener_may_be_watched_exclusively() {
         let epoll = Epoll::new().unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        epoll.add(&ours, 1, Interest::READ | Interest::EXCLUSIVE).unwrap();
+        epoll.add(&ours, 1, Interest::ACCEPT_SHARED).unwrap();
         theirs.write_all(b"x").unwrap();
         assert!(wait(&epoll, None)[0].readable);
     }

@@ -78,12 +78,6 @@ impl Process {
         numbers.map_err(io::Error::other)
     }
 
-    /// The number of the process that it is a child of.
-    pub fn parent(&self) -> io::Result<u32> {
-        let line = self.status("PPid:")?;
-        line.trim().parse().map_err(io::Error::other)
-    }
-
     /// The name of the peer's first thread, at most 15 bytes.
     pub fn name(&self) -> io::Result<String> {
         Ok(self.status("Name:")?.trim().to_owned())
@@ -105,27 +99,11 @@ impl Process {
         pidfd_send_signal(&self.fd, to_rustix(signal)).map_err(|error| gone(error.into()))
     }
 
-    /// Ends it at once (SIGKILL); never another process. `NotFound` = it has ended.
-    pub fn kill(&self) -> io::Result<()> {
-        let kill = rustix::process::Signal::KILL;
-        pidfd_send_signal(&self.fd, kill).map_err(|error| gone(error.into()))
-    }
-
     /// Whether it blocks a signal, as one does that reads it.
     pub fn blocks(&self, signal: Signal) -> io::Result<bool> {
         let blocked = u64::from_str_radix(self.status("SigBlk:")?.trim(), 16);
         let number = to_rustix(signal).as_raw();
         Ok(blocked.map_err(io::Error::other)? & (1 << (number - 1)) != 0)
-    }
-
-    /// When it was started, in clock ticks since the host's start (proc_pid_stat(5)).
-    pub fn start(&self) -> io::Result<u64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
-        // Its name stands in parentheses, and may have spaces and parentheses.
-        let fields = text.rsplit_once(") ").map(|(_, fields)| fields);
-        let field = fields.and_then(|fields| fields.split(' ').nth(19));
-        let field = field.ok_or(io::ErrorKind::InvalidData)?;
-        field.parse().map_err(io::Error::other)
     }
 
     /// Sends it [`Signal::Order`] with a number. `Unsupported` = it does not read orders, and would
@@ -244,9 +222,6 @@ mod tests {
         let mut child = waiting();
         let process = Process::of(child.id()).unwrap();
         assert_eq!(process.name().unwrap(), "cat");
-        assert_eq!(process.parent().unwrap(), std::process::id());
-        let own = Process::of(std::process::id()).unwrap();
-        assert!(own.start().unwrap() <= process.start().unwrap());
         assert!(!process.blocks(Signal::Hangup).unwrap());
         assert!(!process.has_ended_within(Duration::ZERO).unwrap());
         // It would end of it.

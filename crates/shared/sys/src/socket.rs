@@ -362,17 +362,12 @@ fn peer_of(address: SocketAddrAny) -> PeerAddress {
 /// full is `WouldBlock`, and nothing comes of waiting: it is busy.
 #[inline]
 pub fn connect(address: &Address) -> io::Result<(OwnedFd, bool)> {
-    connect_from(None, address)
+    connect_as(Source::Any, address, false)
 }
 
-/// As [`connect`], from an address of ours; its port is the kernel's choice when the destination
-/// is known, so that two connections to different places may share it. A Unix socket has none.
-#[inline]
-pub fn connect_from(source: Option<IpAddr>, address: &Address) -> io::Result<(OwnedFd, bool)> {
-    connect_as(source.map_or(Source::Any, Source::Own), address, false)
-}
-
-/// As [`connect_from`], from any address. If we `speak_first`, at once, the last packet of TCP's
+/// As [`connect`], from that source, whose port is the kernel's choice when the destination is
+/// known, so that two connections to different places may share it; a Unix socket has none. If we
+/// `speak_first`, at once, the last packet of TCP's
 /// handshake waits for that and is saved; without a word of ours it goes after some 40 ms.
 #[inline]
 pub fn connect_as(
@@ -634,7 +629,7 @@ mod tests {
     fn a_source_address_is_kept() {
         let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
         let source = IpAddr::from([127, 0, 0, 7]);
-        let (_client, _) = connect_from(Some(source), &address_of(&listener)).unwrap();
+        let (_client, _) = connect_as(Source::Own(source), &address_of(&listener), false).unwrap();
         let (_server, peer) = accept_one(&listener);
         assert!(matches!(peer, PeerAddress::Ip(address) if address.ip() == source));
     }

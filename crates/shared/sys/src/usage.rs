@@ -98,40 +98,6 @@ fn count_open(numbers: u64) -> u64 {
     (0..numbers).filter(is_open).count() as u64
 }
 
-/// Reads how much memory the process occupies. Opened before the sandbox closes the file system,
-/// it works inside it.
-#[derive(Debug)]
-pub struct MemoryGauge {
-    statm: File,
-    page_bytes: u64,
-}
-
-impl MemoryGauge {
-    /// Opens the kernel's account of this process.
-    pub fn open() -> io::Result<Self> {
-        Ok(Self { statm: File::open("/proc/self/statm")?, page_bytes: page_bytes() })
-    }
-
-    /// Resident memory, in bytes.
-    pub fn resident_bytes(&self) -> io::Result<u64> {
-        let mut text = [0u8; 128];
-        let length = self.statm.read_at(&mut text, 0)?;
-        let text = text.get(..length).unwrap_or_default();
-        // proc_pid_statm(5): size, resident, shared, ... in pages.
-        let pages = text.split(|&byte| byte == b' ').nth(1);
-        let pages = pages.and_then(|field| str::from_utf8(field).ok()?.parse::<u64>().ok());
-        let pages = pages.ok_or(io::ErrorKind::InvalidData)?;
-        Ok(pages.saturating_mul(self.page_bytes))
-    }
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: sysconf reads no memory of ours.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    // POSIX: always known; x86's size otherwise.
-    u64::try_from(bytes).unwrap_or(4096)
-}
-
 /// Gives memory back to the kernel that was freed and that the allocator keeps for later. It
 /// takes milliseconds; worth it after something large and rare.
 pub fn return_freed() {

@@ -28,7 +28,7 @@ use sys::sandbox::{
     Enforcement, SystemCalls, forbid_system_calls, restrict_connecting, restrict_files,
     restrict_resolver_calls, restrict_system_calls, restrict_to_reading,
 };
-use sys::socket::{Source, connect_as, connect_from};
+use sys::socket::{Source, connect_as};
 use sys::{cpu, limit, process, usage};
 use wire::address::Address;
 
@@ -132,7 +132,7 @@ fn assert_denied<T>(result: io::Result<T>) {
 }
 
 fn files_are_out_of_reach() {
-    let gauge = usage::MemoryGauge::open().unwrap();
+    let usage = usage::Usage::of_this_process();
     let open = File::open("/etc/passwd").unwrap();
     if restrict_files(&[], false, false).unwrap() == Enforcement::NotSupported {
         return;
@@ -143,7 +143,7 @@ fn files_are_out_of_reach() {
     std::thread::spawn(|| assert_denied(File::open("/etc/passwd"))).join().unwrap();
     assert_denied(Command::new("/bin/true").status());
     // What was open before stays.
-    assert!(gauge.resident_bytes().unwrap() > 0);
+    assert!(usage.memory().unwrap().resident_bytes > 0);
     assert!(io::read_to_string(&open).unwrap().contains("root"));
 }
 
@@ -362,7 +362,7 @@ fn a_source_is_chosen_and_nothing_listens() {
     let calls = SystemCalls { bind: true, ..NO_MORE };
     restrict_system_calls(calls).unwrap();
     let source = IpAddr::from([127, 0, 0, 9]);
-    let (_client, _) = connect_from(Some(source), &server).unwrap();
+    let (_client, _) = connect_as(Source::Own(source), &server, false).unwrap();
     assert_eq!(listener.accept().unwrap().1.ip(), source);
     let socket = stream(ipproto::TCP).unwrap();
     let bind = |port| rustix::net::bind(&socket, &SocketAddr::new(source, port));

@@ -10,5 +10,4 @@ pub mod options;
 pub mod places;
 pub mod pool;
 pub mod server;
-mod server_address;
 pub mod tried;

@@ -10,8 +10,7 @@ use wire::address::Address;
 use crate::affinity;
 use crate::options::{Balance, Options, PassiveOptions, SERVERS_MAX, WEIGHT_MAX};
 use crate::places::Limit;
-use crate::server::{SHARE_WHOLE, Server, ServerId, ServerState, Standing, Target};
-use crate::server_address::ServerAddress;
+use crate::server::{SHARE_WHOLE, Server, ServerAddress, ServerId, ServerState, Standing, Target};
 use crate::tried::{Place, Tried};
 
 /// The servers of one service.
@@ -841,29 +840,6 @@ mod tests {
         prop::collection::vec(1u16..=256, 1..12)
     }
 
-    /// A thing that happens to a pool.
-    #[derive(Clone, Debug)]
-    enum Event {
-        Close(usize),
-        Fail(usize),
-        Pass(u64),
-        Pick(u64, usize),
-        SetChecked(usize, bool),
-        Succeed(usize),
-    }
-
-    fn events() -> impl Strategy<Value = Vec<Event>> {
-        let event = prop_oneof![
-            (0usize..12).prop_map(Event::Close),
-            (0usize..12).prop_map(Event::Fail),
-            (0u64..20).prop_map(Event::Pass),
-            (any::<u64>(), 0usize..4).prop_map(|(key, dials)| Event::Pick(key, dials)),
-            (0usize..12, any::<bool>()).prop_map(|(server, up)| Event::SetChecked(server, up)),
-            (0usize..12).prop_map(Event::Succeed),
-        ];
-        prop::collection::vec(event, 0..200)
-    }
-
     proptest! {
         /// In each full round, from whatever turn it begins, each has its weight's turns.
         #[test]
@@ -924,51 +900,14 @@ mod tests {
             }
         }
 
-        /// Whatever happened, what is picked may be used and was not tried, and nothing is
-        /// picked only if nothing may be.
-        #[test]
-        fn never_a_tried_one_never_a_down_one_and_none_only_if_there_is_none(
-            balance in balances(), weights in weights(), events in events(),
-        ) {
-            let mut pool = many(balance, &weights);
-            let mut now = Instant::now();
-            let mut up = vec![true; weights.len()];
-            for event in events {
-                match event {
-                    Event::Close(server) => pool.closed(server),
-                    Event::Fail(server) | Event::SetChecked(server, _) | Event::Succeed(server)
-                        if server >= weights.len() => {}
-                    Event::Fail(server) => fail(&mut pool, server, 1, now),
-                    Event::Pass(seconds) => now += Duration::from_secs(seconds),
-                    Event::SetChecked(server, is_up) => {
-                        check(&mut pool, server, is_up, now);
-                        up[server] = is_up;
-                    }
-                    Event::Succeed(server) => succeed(&mut pool, server, now),
-                    Event::Pick(key, dials) => {
-                        let mut tried = Tried::new();
-                        let usable = up.iter().filter(|up| **up).count();
-                        let home = pool.id(key as usize % 13);
-                        for dial in 0..=dials {
-                            let of_all = pool.pick(&Pick { now, key, home, tried }, |_| true);
-                            let picked = picked(of_all);
-                            prop_assert_eq!(picked.is_some(), dial < usable);
-                            let Some(picked) = picked else { break };
-                            prop_assert!(up[picked.server] && !tried.has_server(picked.server));
-                            pool.opened(picked.server);
-                            tried.insert(picked.place);
-                        }
-                    }
-                }
-            }
-        }
-
         /// Whatever happens to the addresses of two names, none that is known to be dead is dialled
-        /// while one lives that the connection has not dialled; and each that is dead is tried
-        /// again, once in an ejection time.
+        /// while one lives that the connection has not dialled, none twice, and none is dialled only
+        /// if none is left; and each that is dead is tried again, once in an ejection time.
         #[test]
-        fn no_connection_waits_for_what_is_dead(events in address_events()) {
-            let mut pool = pool(Balance::RoundRobin, "a.example:80 b.example:80");
+        fn no_connection_waits_for_what_is_dead(
+            balance in balances(), events in address_events(),
+        ) {
+            let mut pool = pool(balance, "a.example:80 b.example:80");
             let mut now = Instant::now();
             let mut model = Addresses::default();
             for event in events {

@@ -6,24 +6,22 @@
 
 use tls::client::ClientHandshake;
 use tls::handshake::{Agreed, HandshakeFault};
-use tls::record::{KeyExhausted, PLAINTEXT_BYTES_MAX, RECORD_BYTES_MAX};
+use tls::record::{KeyExhausted, PLAINTEXT_BYTES_MAX};
 use tls::traffic::{RecordContent, RecordSealer, Traffic};
 
-use crate::buffer::{Buffer, BufferSize, Pool};
+use crate::buffer::{Buffer, BufferSize, Inbox, Pool};
 use crate::facts::Ending;
-use crate::relay::{Down, RelayFault, StreamEnd, keep_rest, room_for_message};
-use crate::state::{EndState, TlsEnd};
+use crate::relay::{Down, RelayFault, StreamEnd};
+use crate::state::EndState;
 
 /// The end towards one server, or towards none yet.
 pub(crate) struct BackEnd {
     pub(crate) state: EndState<Box<ClientHandshake>>,
-    incoming: Option<Buffer>,
+    pub(crate) inbox: Inbox,
     /// Bytes not yet sent: a PROXY header, the handshake's messages, records.
     outgoing: Option<Buffer>,
     /// The rest of the PROXY header; it goes before the client's bytes, and as they do.
     pub(crate) header: Vec<u8>,
-    /// The last read filled its room.
-    is_bulk: bool,
     /// TCP's end has come, behind the records that are there.
     is_fin: bool,
     /// How the server's stream of records ended, once they are through.
@@ -51,10 +49,9 @@ impl Default for BackEnd {
     fn default() -> Self {
         Self {
             state: EndState::Plain,
-            incoming: None,
+            inbox: Inbox::default(),
             outgoing: None,
             header: Vec::new(),
-            is_bulk: false,
             is_fin: false,
             end: None,
             has_closed: false,
@@ -80,20 +77,12 @@ impl BackEnd {
 
     /// Forgets the server; why it was given up, if it was.
     pub(crate) fn reset(&mut self, pool: &mut Pool) -> Option<Ending> {
-        pool.give_all(&mut self.incoming);
+        pool.give_all(&mut self.inbox.buffer);
         pool.give_all(&mut self.outgoing);
         let header = std::mem::take(&mut self.header);
         let last = std::mem::take(self);
         self.header = header;
         last.fault
-    }
-
-    /// Takes `count` bytes that came in plaintext, and those before them.
-    pub(crate) fn take_plaintext(&mut self, count: usize, pool: &mut Pool) -> Vec<u8> {
-        if let Some(incoming) = &mut self.incoming {
-            incoming.fill(count);
-        }
-        pool.take_all(&mut self.incoming)
     }
 
     /// Relays what can be of the records that have come; how many bytes they carried.
@@ -106,23 +95,23 @@ impl BackEnd {
         seal: &mut impl RecordSealer,
         pool: &mut Pool,
     ) -> Result<usize, BackFault> {
-        let EndState::Tls(TlsEnd { traffic, .. }) = &mut self.state else {
+        let Some(traffic) = self.state.traffic_mut() else {
             return Ok(0);
         };
-        let Some(incoming) = self.incoming.as_mut().filter(|_| self.end.is_none()) else {
+        let Some(incoming) = self.inbox.buffer.as_mut().filter(|_| self.end.is_none()) else {
             return Ok(0);
         };
         let (bytes, last) = down.relay(incoming, traffic, seal, pool)?;
         match last {
             Some(RecordContent::CloseNotify) => {
                 // Nothing after it counts (RFC 8446 section 6.1).
-                pool.give_all(&mut self.incoming);
+                pool.give_all(&mut self.inbox.buffer);
                 self.end = Some(StreamEnd::CloseNotify);
             }
             Some(RecordContent::FatalAlert(alert)) => return Err(BackFault::Alert(alert)),
             _ if has_whole_record(traffic, incoming) => {}
             _ => {
-                keep_rest(&mut self.incoming, self.is_bulk, pool);
+                self.inbox.keep_rest(pool);
                 self.end = self.is_fin.then_some(StreamEnd::Fin);
             }
         }
@@ -132,7 +121,7 @@ impl BackEnd {
     /// Notes the end of TCP's stream.
     pub(crate) fn finish(&mut self) {
         self.is_fin = true;
-        if self.incoming.is_none() {
+        if self.inbox.buffer.is_none() {
             self.end.get_or_insert(StreamEnd::Fin);
         }
     }
@@ -148,18 +137,9 @@ impl BackEnd {
     /// The room for bytes that are not relayed as they come: records, messages, words of a dialog.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
         if self.state.is_opening() || self.state.is_plain() {
-            return room_for_message(&mut self.incoming, pool);
+            return self.inbox.message_room(pool);
         }
-        let is_bulk = self.is_bulk;
-        self.incoming.get_or_insert_with(|| pool.take_for(is_bulk)).space()
-    }
-
-    /// Notes `count` received bytes.
-    pub(crate) fn received(&mut self, count: usize) {
-        let incoming = self.incoming.as_mut();
-        let incoming = incoming.expect("bytes were received into this buffer");
-        incoming.fill(count);
-        self.is_bulk = incoming.space().is_empty();
+        self.inbox.room(pool)
     }
 
     /// Goes on with the handshake; what was agreed on, once it is done.
@@ -168,16 +148,13 @@ impl BackEnd {
             return Ok(None);
         };
         let mut out = std::mem::take(&mut pool.scratch);
-        let incoming = self.incoming.as_mut();
+        let incoming = self.inbox.buffer.as_mut();
         let step = handshake.advance(incoming.map_or(&mut [], Buffer::data_mut), &mut out);
         self.append(&out, pool);
         out.clear();
         pool.scratch = out;
         let step = step.inspect_err(|_| self.state = EndState::Closed)?;
-        if let Some(incoming) = &mut self.incoming {
-            incoming.consume(step.consumed);
-        }
-        pool.give_if_empty(&mut self.incoming);
+        self.inbox.consume(step.consumed, pool);
         if !step.done {
             return Ok(None);
         }
@@ -186,7 +163,7 @@ impl BackEnd {
             return Ok(None);
         };
         let established = handshake.finish()?;
-        self.state = EndState::established(established.traffic);
+        self.state = EndState::Tls(established.traffic);
         Ok(Some(established.agreed))
     }
 
@@ -205,7 +182,7 @@ impl BackEnd {
         end: Option<StreamEnd>,
         pool: &mut Pool,
     ) -> Result<(), KeyExhausted> {
-        let EndState::Tls(TlsEnd { traffic, .. }) = &mut self.state else {
+        let Some(traffic) = self.state.traffic_mut() else {
             return Ok(());
         };
         let ends = is_whole(end) && !self.has_closed;
@@ -273,14 +250,6 @@ impl BackEnd {
     pub(crate) fn refuse(&mut self, pool: &mut Pool) {
         self.header = Vec::new();
         pool.give_all(&mut self.outgoing);
-    }
-
-    /// Keeps what waits for a client that takes nothing in as little as it needs.
-    pub(crate) fn shrink(&mut self, pool: &mut Pool) {
-        let is_rest = |incoming: &Buffer| incoming.data().len() <= RECORD_BYTES_MAX;
-        if self.incoming.as_ref().is_some_and(is_rest) {
-            keep_rest(&mut self.incoming, false, pool);
-        }
     }
 }
 

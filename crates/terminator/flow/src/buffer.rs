@@ -50,9 +50,14 @@ pub enum BufferSize {
     Large,
 }
 
-/// A stretch of memory with the bytes between `start` and `end` in use.
+/// A stretch of memory, of which a part is in use. Boxed, because an idle connection has five
+/// places for buffers and no buffer.
 #[derive(Debug)]
-pub struct Buffer {
+pub struct Buffer(Box<Stretch>);
+
+/// Memory with the bytes between `start` and `end` in use.
+#[derive(Debug)]
+struct Stretch {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
@@ -60,77 +65,168 @@ pub struct Buffer {
 
 impl Buffer {
     fn new(bytes: usize) -> Self {
-        Self { bytes: vec![0; bytes].into_boxed_slice(), start: 0, end: 0 }
+        Self(Box::new(Stretch { bytes: vec![0; bytes].into_boxed_slice(), start: 0, end: 0 }))
     }
 
     /// The bytes in use.
     pub fn data(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
+        &self.0.bytes[self.0.start..self.0.end]
     }
 
     /// The bytes in use, to be worked on in place.
     pub fn data_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.end]
+        &mut self.0.bytes[self.0.start..self.0.end]
     }
 
     pub fn space(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.end..]
+        &mut self.0.bytes[self.0.end..]
     }
 
     /// Whether no byte is in use.
     pub fn is_empty(&self) -> bool {
-        self.start == self.end
+        self.0.start == self.0.end
     }
 
     /// Whether it has the room of [`BufferSize::Large`].
     pub fn is_large(&self) -> bool {
-        self.bytes.len() >= LARGE_BYTES
+        self.0.bytes.len() >= LARGE_BYTES
     }
 
     /// Notes that `count` bytes were put into the room.
     pub fn fill(&mut self, count: usize) {
-        self.end += count;
-        assert!(self.end <= self.bytes.len(), "no more is filled than there was room");
+        self.0.end += count;
+        assert!(self.0.end <= self.0.bytes.len(), "no more is filled than there was room");
     }
 
     /// Notes that `count` bytes at the front are done with.
     pub fn consume(&mut self, count: usize) {
-        self.start += count;
-        assert!(self.start <= self.end, "no more is consumed than was in use");
+        self.0.start += count;
+        assert!(self.0.start <= self.0.end, "no more is consumed than was in use");
     }
 
     /// Moves what is in use to the front, so that all room is behind it.
     pub fn compact(&mut self) {
-        if self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
+        if self.0.start > 0 {
+            self.0.bytes.copy_within(self.0.start..self.0.end, 0);
+            self.0.end -= self.0.start;
+            self.0.start = 0;
         }
     }
 
     /// Makes room for `count` bytes, growing if it must; sizing is for handshakes with long
     /// certificate chains, and for early data.
     pub fn reserve(&mut self, count: usize) {
-        if self.bytes.len() - self.end < count {
+        if self.0.bytes.len() - self.0.end < count {
             self.compact();
         }
-        if self.bytes.len() - self.end < count {
-            let mut grown = vec![0; (self.end + count).next_power_of_two()];
-            grown[..self.end].copy_from_slice(&self.bytes[..self.end]);
-            self.bytes = grown.into_boxed_slice();
+        if self.0.bytes.len() - self.0.end < count {
+            let mut grown = vec![0; (self.0.end + count).next_power_of_two()];
+            grown[..self.0.end].copy_from_slice(&self.0.bytes[..self.0.end]);
+            self.0.bytes = grown.into_boxed_slice();
         }
     }
 
     /// Appends, growing if it must.
     pub fn append(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());
-        self.bytes[self.end..self.end + bytes.len()].copy_from_slice(bytes);
-        self.end += bytes.len();
+        self.0.bytes[self.0.end..self.0.end + bytes.len()].copy_from_slice(bytes);
+        self.0.end += bytes.len();
     }
 
     fn clear(&mut self) {
-        self.start = 0;
-        self.end = 0;
+        self.0.start = 0;
+        self.0.end = 0;
+    }
+}
+
+/// The bytes that have come to an end and wait to be worked through; a buffer is held only while
+/// there are any.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    pub(crate) buffer: Option<Buffer>,
+    /// The last read filled its room.
+    is_bulk: bool,
+}
+
+impl Inbox {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.data().is_empty()
+    }
+
+    pub(crate) fn data(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], Buffer::data)
+    }
+
+    /// The room for records, or for bytes that are relayed as they come.
+    pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        let is_bulk = self.is_bulk;
+        self.buffer.get_or_insert_with(|| pool.take_for(is_bulk)).space()
+    }
+
+    /// The room for a handshake: a message of it may be longer than one record, and the large
+    /// buffer bounds it.
+    pub(crate) fn message_room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        let buffer = self.buffer.get_or_insert_with(|| pool.take(BufferSize::Small));
+        if buffer.space().is_empty() {
+            buffer.compact();
+        }
+        if buffer.space().is_empty() && !buffer.is_large() {
+            let mut larger = pool.take(BufferSize::Large);
+            larger.append(buffer.data());
+            pool.give(std::mem::replace(buffer, larger));
+        }
+        buffer.space()
+    }
+
+    /// The room for bytes that nobody reads any more: what is there is dropped.
+    pub(crate) fn dropping_room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        let buffer = self.buffer.get_or_insert_with(|| pool.take(BufferSize::Small));
+        buffer.clear();
+        buffer.space()
+    }
+
+    /// Notes `count` bytes that were received into the room.
+    pub(crate) fn received(&mut self, count: usize) {
+        if count > 0 {
+            let buffer = self.buffer.as_mut().expect("bytes were received into this buffer");
+            buffer.fill(count);
+            self.is_bulk = buffer.space().is_empty();
+        }
+    }
+
+    /// Notes that `count` bytes at the front are done with.
+    pub(crate) fn consume(&mut self, count: usize, pool: &mut Pool) {
+        if let Some(buffer) = &mut self.buffer {
+            buffer.consume(count);
+        }
+        pool.give_if_empty(&mut self.buffer);
+    }
+
+    /// Keeps a record that is not yet whole, in a larger buffer if bytes come in bulk.
+    pub(crate) fn keep_rest(&mut self, pool: &mut Pool) {
+        self.keep_in(self.is_bulk, pool);
+    }
+
+    /// Keeps what waits for a client that takes nothing in as little as it needs.
+    pub(crate) fn shrink(&mut self, pool: &mut Pool) {
+        if self.data().len() <= RECORD_BYTES_MAX {
+            self.keep_in(false, pool);
+        }
+    }
+
+    fn keep_in(&mut self, is_large: bool, pool: &mut Pool) {
+        pool.give_if_empty(&mut self.buffer);
+        let Some(rest) = &mut self.buffer else {
+            return;
+        };
+        // A connection that has paused must not keep a large buffer for half a record.
+        if is_large != rest.is_large() {
+            let mut fitting = pool.take_for(is_large);
+            fitting.append(rest.data());
+            pool.give(std::mem::replace(rest, fitting));
+        } else {
+            rest.compact();
+        }
     }
 }
 
@@ -193,11 +289,11 @@ impl Pool {
     /// Takes a buffer back; what was in it counts as gone.
     pub fn give(&mut self, mut buffer: Buffer) {
         self.in_use -= 1;
-        if buffer.bytes.len() == LARGE_BYTES {
+        if buffer.0.bytes.len() == LARGE_BYTES {
             self.large_in_use -= 1;
         }
         buffer.clear();
-        match buffer.bytes.len() {
+        match buffer.0.bytes.len() {
             SMALL_BYTES if self.small.buffers.len() < SMALL_KEPT_MAX => {
                 self.small.buffers.push(buffer);
             }

@@ -249,7 +249,7 @@ impl Flow {
 
     /// Whether a part of a record has come, and its rest is awaited.
     pub fn is_amid_record(&self) -> bool {
-        self.up.records.is_some()
+        self.up.inbox.buffer.is_some()
     }
 
     /// The bytes that wait to be sent to the client.
@@ -348,9 +348,7 @@ impl Flow {
     /// If it leaves Nagle's algorithm on (RFC 896), it sends its first data when that is
     /// acknowledged, and the kernel waits some 40 ms for something to acknowledge it with.
     pub(super) fn acknowledge_finished(&mut self) {
-        let records = self.up.records.as_ref();
-        let is_all = records.is_none_or(|one| one.data().is_empty());
-        if is_all && self.down.pending().is_empty() {
+        if self.up.inbox.is_empty() && self.down.pending().is_empty() {
             self.actions.add(Action::Acknowledge);
         }
     }

@@ -21,10 +21,12 @@ use crate::facts::{CertificateAlgorithms, Ending, Facts, PassingSession};
 use crate::options::{Front, SendProxy, Settings};
 use crate::proxy_header_out;
 use crate::relay::AS_IS;
-use crate::state::EndState;
+use crate::state::{EndState, KtlsState};
 
 pub(crate) struct FrontEnd {
     pub(crate) state: EndState<Handshaking>,
+    /// Who encrypts, once its TLS is up.
+    pub(crate) ktls: KtlsState,
     /// The client's TCP stream has ended: nothing more will come.
     pub(crate) is_ended: bool,
     /// Bytes that come first in plaintext must not be a PROXY header.
@@ -46,6 +48,7 @@ impl FrontEnd {
             } else {
                 after_header(settings)
             },
+            ktls: KtlsState::default(),
             is_ended: false,
             may_be_header: settings.accepts_proxy && !expects_proxy_header,
             is_answering: false,
@@ -88,23 +91,12 @@ impl FrontEnd {
     pub(crate) fn sealer(&mut self) -> Option<FrontSealer<'_>> {
         match &mut self.state {
             EndState::Plain => Some(FrontSealer::Plain),
-            EndState::Tls(tls) => Some(FrontSealer::Tls(&mut tls.traffic)),
+            EndState::Tls(traffic) => Some(FrontSealer::Tls(traffic)),
             EndState::Handshaking(Handshaking::Handshake(handshake)) => {
                 handshake.can_seal().then_some(FrontSealer::Early(handshake))
             }
             EndState::Handshaking(_) | EndState::Dialog(_) | EndState::Closed => None,
         }
-    }
-
-    /// Whether the kernel waits for a key, or has a record of its own to send first.
-    pub(crate) fn holds_back(&self) -> bool {
-        self.state.tls().is_some_and(|tls| tls.ktls.holds_back())
-    }
-
-    /// Whether records without data wait to be sent by the kernel.
-    pub(crate) fn has_records(&self) -> bool {
-        let tls = self.state.tls();
-        tls.is_some_and(|tls| !tls.ktls.records.is_empty())
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tls::record::{KeyExhausted, OVERHEAD_BYTES_MAX, PLAINTEXT_BYTES_MAX, RecordLayout};
 use tls::traffic::{RecordContent, RecordSealer, Traffic, TrafficFault};
 
-use crate::buffer::{Buffer, BufferSize, Pool, RECORDS_LARGE};
+use crate::buffer::{Buffer, BufferSize, Inbox, Pool, RECORDS_LARGE};
 use crate::record_sizing::{RecordSizing, SHORT_OVERHEAD_BYTES_MAX};
 
 /// How long tickets wait for an answer to be sent with. It saves a packet of their own, and a
@@ -72,13 +72,12 @@ impl From<KeyExhausted> for RelayFault {
 #[derive(Debug, Default)]
 pub(crate) struct Up {
     /// Records as they came; before the handshake is over, its messages.
-    pub(crate) records: Option<Buffer>,
+    pub(crate) inbox: Inbox,
     /// The plaintext of the records, not yet sent on.
     pub(crate) plain: Option<Buffer>,
     pub(crate) end: Option<StreamEnd>,
     /// The server takes no more: what the client still sends has no reader.
     pub(crate) is_refused: bool,
-    is_bulk: bool,
 }
 
 /// From the server to the client.
@@ -99,37 +98,16 @@ impl Up {
         if self.plain.is_some() || self.end.is_some() || self.is_refused {
             return None;
         }
-        let is_bulk = self.is_bulk;
-        Some(self.records.get_or_insert_with(|| pool.take_for(is_bulk)).space())
-    }
-
-    /// The room for the handshake: a message of it may be longer than one record, and the large
-    /// buffer bounds it.
-    pub(crate) fn handshake_room(&mut self, pool: &mut Pool) -> &mut [u8] {
-        room_for_message(&mut self.records, pool)
-    }
-
-    pub(crate) fn dropping_room(&mut self, pool: &mut Pool) -> &mut [u8] {
-        let dropped = self.records.get_or_insert_with(|| pool.take(BufferSize::Small));
-        dropped.consume(dropped.data().len());
-        dropped.compact();
-        dropped.space()
-    }
-
-    /// Notes `count` received bytes; whole records are decrypted by [`Up::decrypt`].
-    pub(crate) fn received(&mut self, count: usize) {
-        let records = self.records.as_mut().expect("bytes were received into this buffer");
-        records.fill(count);
-        self.is_bulk = records.space().is_empty();
+        Some(self.inbox.room(pool))
     }
 
     /// Takes what has come as it is: there is no TLS of ours around it. Returns the bytes.
     pub(crate) fn pass(&mut self) -> usize {
-        let Some(records) = self.records.take() else {
+        let Some(bytes) = self.inbox.buffer.take() else {
             return 0;
         };
-        let count = records.data().len();
-        self.plain = Some(records);
+        let count = bytes.data().len();
+        self.plain = Some(bytes);
         count
     }
 
@@ -140,15 +118,14 @@ impl Up {
         pool: &mut Pool,
     ) -> Result<Decrypted, DecryptFault> {
         let mut decrypted = Decrypted::default();
-        if self.records.is_none() || self.end.is_some() {
+        let Some(records) = self.inbox.buffer.as_mut().filter(|_| self.end.is_none()) else {
             return Ok(decrypted);
-        }
+        };
         // What was decrypted before has been sent, or is early data: that waits for a server.
-        if let (Some(plain), Some(records)) = (&mut self.plain, &self.records) {
+        if let Some(plain) = &mut self.plain {
             plain.reserve(records.data().len());
         }
         while self.end.is_none() {
-            let records = self.records.as_mut().expect("checked above");
             let Some(record_bytes) =
                 traffic.record_bytes(records.data()).map_err(DecryptFault::Traffic)?
             else {
@@ -172,7 +149,11 @@ impl Up {
             }
         }
         pool.give_if_empty(&mut self.plain);
-        self.keep_rest(pool);
+        if self.end.is_some() {
+            // Nothing after close_notify counts (RFC 8446 section 6.1).
+            pool.give_all(&mut self.inbox.buffer);
+        }
+        self.inbox.keep_rest(pool);
         Ok(decrypted)
     }
 
@@ -189,17 +170,8 @@ impl Up {
         self.is_refused = true;
         pool.give_all(&mut self.plain);
         if !is_shaking {
-            pool.give_all(&mut self.records);
+            pool.give_all(&mut self.inbox.buffer);
         }
-    }
-
-    /// Keeps a record that is not yet whole.
-    fn keep_rest(&mut self, pool: &mut Pool) {
-        if self.end.is_some() {
-            // Nothing after close_notify counts (RFC 8446 section 6.1).
-            pool.give_all(&mut self.records);
-        }
-        keep_rest(&mut self.records, self.is_bulk, pool);
     }
 
     /// Notes that `count` bytes went to the server.
@@ -209,39 +181,8 @@ impl Up {
     }
 
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
-        pool.give_all(&mut self.records);
+        pool.give_all(&mut self.inbox.buffer);
         pool.give_all(&mut self.plain);
-    }
-}
-
-/// The room for a handshake: a message of it may be longer than one record, and the large
-/// buffer bounds it.
-pub(crate) fn room_for_message<'a>(slot: &'a mut Option<Buffer>, pool: &mut Pool) -> &'a mut [u8] {
-    let incoming = slot.get_or_insert_with(|| pool.take(BufferSize::Small));
-    if incoming.space().is_empty() {
-        incoming.compact();
-    }
-    if incoming.space().is_empty() && !incoming.is_large() {
-        let mut larger = pool.take(BufferSize::Large);
-        larger.append(incoming.data());
-        pool.give(std::mem::replace(incoming, larger));
-    }
-    incoming.space()
-}
-
-/// Keeps a record that is not yet whole, in a larger buffer if bytes come in bulk.
-pub(crate) fn keep_rest(slot: &mut Option<Buffer>, is_bulk: bool, pool: &mut Pool) {
-    pool.give_if_empty(slot);
-    let Some(rest) = slot else {
-        return;
-    };
-    // A connection that has paused must not keep a large buffer for half a record.
-    if is_bulk != rest.is_large() {
-        let mut fitting = pool.take_for(is_bulk);
-        fitting.append(rest.data());
-        pool.give(std::mem::replace(rest, fitting));
-    } else {
-        rest.compact();
     }
 }
 

@@ -120,22 +120,12 @@ pub(crate) enum EndState<H> {
     /// A STARTTLS dialog goes on, and the handshake may follow it.
     Dialog(H),
     Handshaking(H),
-    Tls(TlsEnd),
+    Tls(Box<Traffic>),
     /// No more is read; an alert may wait to be sent.
     Closed,
 }
 
-/// An end with TLS, sealed by ourselves or by the kernel.
-pub(crate) struct TlsEnd {
-    pub(crate) traffic: Box<Traffic>,
-    pub(crate) ktls: KtlsState,
-}
-
 impl<H> EndState<H> {
-    pub(crate) fn established(traffic: Box<Traffic>) -> Self {
-        Self::Tls(TlsEnd { traffic, ktls: KtlsState::default() })
-    }
-
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Plain)
     }
@@ -167,16 +157,16 @@ impl<H> EndState<H> {
         }
     }
 
-    pub(crate) fn tls(&self) -> Option<&TlsEnd> {
+    pub(crate) fn traffic(&self) -> Option<&Traffic> {
         match self {
-            Self::Tls(tls) => Some(tls),
+            Self::Tls(traffic) => Some(traffic),
             _ => None,
         }
     }
 
-    pub(crate) fn tls_mut(&mut self) -> Option<&mut TlsEnd> {
+    pub(crate) fn traffic_mut(&mut self) -> Option<&mut Traffic> {
         match self {
-            Self::Tls(tls) => Some(tls),
+            Self::Tls(traffic) => Some(traffic),
             _ => None,
         }
     }
@@ -215,7 +205,7 @@ enum Encryption {
     KernelRekeying,
 }
 
-/// The side that encrypts, and the records without data that the kernel has to send.
+/// Who encrypts what a client is sent, and the records without data that the kernel has to send.
 #[derive(Debug, Default)]
 pub(crate) struct KtlsState {
     encryption: Encryption,

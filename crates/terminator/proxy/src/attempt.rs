@@ -259,7 +259,7 @@ impl Rivals {
         let mut number = 0;
         while let Some(rival) = self.all.get_mut(number) {
             let error = rival.socket.take_error();
-            let is_over = rival.attempt.started + service.plan.timeouts.dial <= now;
+            let is_over = rival.attempt.started + service.settings.timeouts.dial <= now;
             let failure = match error {
                 Some(error) => Some(judge(&error, false)),
                 None if rival.socket.is_connected() => {

@@ -71,21 +71,22 @@ pub(crate) enum ServerNews {
     Disabled(bool),
 }
 
-/// A listening socket of a worker.
-pub(crate) struct AssignedListener {
-    /// The places of its services.
-    pub(crate) services: Vec<usize>,
-    pub(crate) address: Address,
-    pub(crate) fd: OwnedFd,
-    /// Other workers have it too.
-    pub(crate) is_shared: bool,
+/// A listening socket and its services.
+#[derive(Debug)]
+pub struct BoundListener {
+    /// The services, by their indices in the options, in their order; at least one.
+    pub services: Vec<usize>,
+    pub address: Address,
+    pub fd: OwnedFd,
+    /// Whether other workers have it too.
+    pub is_shared: bool,
 }
 
 pub(crate) struct Assignment {
     pub(crate) services: Vec<Arc<ServicePlan>>,
     pub(crate) counters: Vec<Arc<ServiceCounters>>,
     pub(crate) shared: Vec<Arc<Shared>>,
-    pub(crate) listeners: Vec<AssignedListener>,
+    pub(crate) listeners: Vec<BoundListener>,
     pub(crate) limits: Limits,
     pub(crate) log: LogOptions,
 }

@@ -572,6 +572,3 @@ impl Connection {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -310,7 +310,7 @@ impl Dial {
     }
 
     pub(crate) fn race_due(&self, service: &Service) -> Option<Instant> {
-        self.rivals.due(service.plan.timeouts.dial)
+        self.rivals.due(service.settings.timeouts.dial)
     }
 
     /// Looks at the dials beside the one that is waited for, and begins another if it is time.
@@ -324,7 +324,7 @@ impl Dial {
         now: Instant,
     ) -> Option<Socket> {
         // One that is begun may be answered at once.
-        while self.rivals.is_due(service.plan.timeouts.dial, now) {
+        while self.rivals.is_due(service.settings.timeouts.dial, now) {
             while let Some((attempt, socket)) = self.rivals.answered(service, now) {
                 if !self.is_under_way() {
                     self.forget(&[attempt.picked.place]);
@@ -456,7 +456,7 @@ impl Dial {
         let server = self.attempt.as_ref().map(|one| one.picked.server);
         let server = server.and_then(|server| service.pool.borrow().id(server));
         if let (Some(sessions), Some(id), Some(server)) =
-            (&service.plan.passing_sessions, session, server)
+            (&service.settings.passing_sessions, session, server)
         {
             sessions.learn(id.as_bytes(), server.bits());
         }
@@ -516,7 +516,7 @@ impl Dial {
             self.pause = None;
             return self.last_failure.take();
         }
-        let words = format!("no answer within {:?}", service.plan.timeouts.dial);
+        let words = format!("no answer within {:?}", service.settings.timeouts.dial);
         let ending = Ending::with(Reason::BackendTimeout, self.detail(service, &words));
         self.gave_up(service, Blame::Server, ending, now);
         None

@@ -22,7 +22,7 @@ use crate::slow_client::SendProgress;
 
 /// Events taken from the kernel at once. More would let the first ones of a batch wait long for
 /// the last ones to be worked through; fewer would cost system calls.
-const EVENTS_MAX: usize = 256;
+pub(crate) const EVENTS_PER_WAIT: usize = 256;
 
 /// The most pieces that one vectored read fills.
 pub(crate) const PIECES_MAX: usize = flow::buffer::RECORDS_LARGE;
@@ -88,22 +88,22 @@ impl Driver {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             epoll: Epoll::new()?,
-            events: Events::with_capacity(EVENTS_MAX),
+            events: Events::with_capacity(EVENTS_PER_WAIT),
             descriptors: Descriptors::default(),
         })
     }
 
     /// Waits until something happens, at most so long (`None` = for ever), and puts what happened
-    /// into `batch`.
+    /// into `batch`; returns whether there may be more of it.
     pub(crate) fn wait(
         &mut self,
         timeout: Option<Duration>,
         batch: &mut Vec<Event>,
-    ) -> io::Result<()> {
-        self.epoll.wait(&mut self.events, timeout)?;
+    ) -> io::Result<bool> {
+        let count = self.epoll.wait(&mut self.events, timeout)?;
         batch.clear();
         batch.extend(self.events.iter());
-        Ok(())
+        Ok(count == EVENTS_PER_WAIT)
     }
 
     /// Watches a listener. One that several workers share wakes only one of them.

@@ -19,7 +19,7 @@ use crate::service::Service;
 /// Tries to hand the encryption over, and counts the outcome; whether the kernel took it.
 pub(crate) fn offload(flow: &Flow, front: &Socket, service: &Service) -> bool {
     let counters = &service.counters;
-    match hand_over(flow, front, service.plan.offload.as_ref()) {
+    match hand_over(flow, front, service.settings.offload.as_ref()) {
         Ok(()) => {
             counters.count(ServiceCounter::Offloads);
             counters.raise(ServiceGauge::Offloaded);

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions, QueueOptions};
 use backend::server::Target;
-use flow::options::{Front, Offload, SendProxy, ServerTls, Starttls, Timeouts};
+use flow::options::{Front, Offload, SendProxy, ServerTls, Settings, Starttls, Timeouts};
 use sys::beneath::Root;
 use tls::client::Client;
 use tls::options::{Cipher, Version};
 use tls::password;
 use tls::policy::SuiteOrder;
-use tls::resumption::{PassingSessions, Resumption};
+use tls::resumption::Resumption;
 use tls::server::{BuildError, Server, Warning};
 use wire::address::Address;
 use wire::network::Network;
@@ -40,17 +40,12 @@ pub struct Plan {
 /// One service of a plan.
 pub struct ServicePlan {
     pub(crate) name: String,
-    pub(crate) front: Front,
+    /// The settings of its connections.
+    pub(crate) settings: Settings,
     pub(crate) accept_proxy: Vec<Network>,
     pub(crate) sources: SourceRules,
-    pub(crate) send_proxy: SendProxy,
-    /// Whether the clients' hellos are fingerprinted.
-    pub(crate) ja4: bool,
-    pub(crate) back_tls: Option<ServerTls>,
-    pub(crate) starttls: Option<Starttls>,
     pub(crate) liveness: Liveness,
     pub(crate) source: SourceAddress,
-    pub(crate) timeouts: Timeouts,
     connections_max: Option<u32>,
     workers: usize,
     /// Open connections over all workers and, after a reload, over the plans of this name.
@@ -60,13 +55,10 @@ pub struct ServicePlan {
     pub(crate) is_limited: bool,
     /// The places of servers with a limit, as `open` is shared.
     places: OnceLock<Arc<SharedPlaces>>,
-    /// The server that each session belongs to, if that counts.
-    pub(crate) passing_sessions: Option<PassingSessions>,
     /// In their place, files, and how they are served.
     serving: Option<(Arc<static_files::options::Options>, FileTimeouts)>,
     pub(crate) files: Option<Arc<Files>>,
     ktls: KtlsOptions,
-    pub(crate) offload: Option<Offload>,
     /// The servers' names, in the order of the options, for logs and labels.
     pub(crate) server_names: Vec<String>,
     /// The targets of servers' names that are known before the first connection: server and target.
@@ -204,7 +196,7 @@ impl Plan {
     pub fn set_kernel_tls(&mut self, sealed: &[(Version, Cipher)], rekeys: bool) {
         let services = Arc::get_mut(&mut self.services).into_iter().flatten();
         for plan in services.filter_map(Arc::get_mut) {
-            plan.offload = offload_of(plan.ktls, sealed, rekeys);
+            plan.settings.offload = offload_of(plan.ktls, sealed, rekeys);
         }
     }
 
@@ -292,22 +284,30 @@ impl ServicePlan {
     fn entry(counted_as: &Self, all: &[&Self]) -> Self {
         let are_same = all.iter().all(|one| one.sources == counted_as.sources);
         let sources = Some(&counted_as.sources).filter(|_| are_same);
-        let handshake = all.iter().map(|one| one.timeouts.handshake).max();
-        let mut headers = all.iter().map(|one| &one.send_proxy);
+        let handshake = all.iter().map(|one| one.settings.timeouts.handshake).max();
+        let timeouts = counted_as.settings.timeouts;
+        let mut headers = all.iter().map(|one| &one.settings.send_proxy);
         // It decides whether a header that comes is kept, and the destination asked for.
         let passed = headers.clone().find(|one| **one == SendProxy::Pass);
         let header = passed.or_else(|| headers.find(|one| **one != SendProxy::Off));
         Self {
             name: counted_as.name.clone(),
-            front: Front::Shared,
+            settings: Settings {
+                front: Front::Shared,
+                send_proxy: header.cloned().unwrap_or(SendProxy::Off),
+                ja4: false,
+                accepts_proxy: counted_as.settings.accepts_proxy,
+                passing_sessions: None,
+                back_tls: None,
+                starttls: None,
+                timeouts: Timeouts {
+                    handshake: handshake.unwrap_or(timeouts.handshake),
+                    ..timeouts
+                },
+                offload: None,
+            },
             accept_proxy: counted_as.accept_proxy.clone(),
             sources: sources.cloned().unwrap_or_default(),
-            send_proxy: header.cloned().unwrap_or(SendProxy::Off),
-            ja4: false,
-            timeouts: Timeouts {
-                handshake: handshake.unwrap_or(counted_as.timeouts.handshake),
-                ..counted_as.timeouts
-            },
             connections_max: None,
             workers: counted_as.workers,
             open: OnceLock::new(),
@@ -315,14 +315,10 @@ impl ServicePlan {
             serving: None,
             files: None,
             ktls: counted_as.ktls,
-            offload: None,
-            back_tls: None,
-            starttls: None,
             liveness: Liveness::default(),
             source: SourceAddress::Any,
             is_limited: false,
             places: OnceLock::new(),
-            passing_sessions: None,
             server_names: Vec::new(),
             targets: Vec::new(),
             disabled: Vec::new(),
@@ -369,21 +365,24 @@ impl ServicePlan {
             }
         };
         Ok(Self {
-            front,
+            settings: Settings {
+                front,
+                ja4: options.front.ja4 || matches!(&send_proxy, SendProxy::V2(tlvs) if tlvs.ja4),
+                send_proxy,
+                accepts_proxy: !options.front.accept_proxy.is_empty(),
+                passing_sessions: has_affinity.then(|| resumption.passing_sessions(&options.name)),
+                back_tls,
+                starttls,
+                timeouts: options.timeouts,
+                offload: offload_of(options.front.ktls, &[], false),
+            },
             accept_proxy: options.front.accept_proxy,
             sources: options.front.sources,
-            ja4: options.front.ja4 || matches!(&send_proxy, SendProxy::V2(tlvs) if tlvs.ja4),
-            send_proxy,
-            back_tls,
-            passing_sessions: has_affinity.then(|| resumption.passing_sessions(&options.name)),
-            starttls,
             liveness: liveness.unwrap_or_default(),
             source: source.unwrap_or_default(),
             serving,
             files,
             ktls: options.front.ktls,
-            offload: offload_of(options.front.ktls, &[], false),
-            timeouts: options.timeouts,
             connections_max: options.connections_max,
             workers,
             open: OnceLock::new(),
@@ -417,7 +416,7 @@ impl ServicePlan {
     }
 
     pub fn tls(&self) -> Option<&Server> {
-        match &self.front {
+        match &self.settings.front {
             Front::Terminate(server) => Some(server),
             Front::Passthrough | Front::Plain | Front::Shared => None,
         }
@@ -425,12 +424,12 @@ impl ServicePlan {
 
     /// The TLS towards its servers; `None` = they get plaintext.
     pub fn back_tls(&self) -> Option<&ServerTls> {
-        self.back_tls.as_ref()
+        self.settings.back_tls.as_ref()
     }
 
     /// The conversation before TLS, on either side.
     pub fn starttls(&self) -> Option<&Starttls> {
-        self.starttls.as_ref()
+        self.settings.starttls.as_ref()
     }
 
     /// The servers' names, as in logs and labels.

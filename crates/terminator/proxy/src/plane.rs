@@ -4,7 +4,6 @@
 //! answered, so the sender knows when it holds.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +16,8 @@ use telemetry::catalogue::ServiceGauge;
 use telemetry::registry::Registry;
 use wire::address::Address;
 
-use crate::commands::{AssignedListener, Assignment, Command, Mailbox, ServerNews};
+pub use crate::commands::BoundListener;
+use crate::commands::{Assignment, Command, Mailbox, ServerNews};
 use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
@@ -25,17 +25,6 @@ use crate::line_queue::LineQueue;
 use crate::plan::Plan;
 use crate::sources::{Allowances, SourceTable};
 use crate::worker::Worker;
-
-/// A listening socket and its services.
-#[derive(Debug)]
-pub struct BoundListener {
-    /// The services, by their indices in the options, in their order; at least one.
-    pub services: Vec<usize>,
-    pub address: Address,
-    pub fd: OwnedFd,
-    /// Whether other workers have it too.
-    pub is_shared: bool,
-}
 
 /// The workers, and the way to them.
 pub struct Plane {
@@ -252,15 +241,7 @@ fn assignment(
         services: plan.services.to_vec(),
         shared: plan.shared.to_vec(),
         counters,
-        listeners: listeners
-            .into_iter()
-            .map(|one| AssignedListener {
-                services: one.services,
-                address: one.address,
-                fd: one.fd,
-                is_shared: one.is_shared,
-            })
-            .collect(),
+        listeners,
         limits: plan.limits.clone(),
         log: plan.log,
     }

@@ -82,17 +82,6 @@ impl Service {
         counters: Arc<ServiceCounters>,
         before: Option<&Self>,
     ) -> Self {
-        let settings = Settings {
-            ja4: plan.ja4,
-            front: plan.front.clone(),
-            send_proxy: plan.send_proxy.clone(),
-            accepts_proxy: !plan.accept_proxy.is_empty(),
-            passing_sessions: plan.passing_sessions.clone(),
-            back_tls: plan.back_tls.clone(),
-            starttls: plan.starttls.clone(),
-            timeouts: plan.timeouts,
-            offload: plan.offload.clone(),
-        };
         let mut pool = Pool::new(&plan.pool, worker);
         for (server, target) in &plan.targets {
             pool.set_target(*server, target);
@@ -104,7 +93,7 @@ impl Service {
             pool.inherit(&before.pool.borrow());
         }
         let service = Self {
-            settings: Rc::new(settings),
+            settings: Rc::new(plan.settings.clone()),
             pool: RefCell::new(pool),
             displaceable: before.map_or_else(Rc::default, |before| Rc::clone(&before.displaceable)),
             counters,
@@ -182,7 +171,7 @@ impl Affinity {
 pub(crate) fn affinity_of(service: &Service, facts: &Facts) -> Affinity {
     let session = facts.passing_session.as_ref();
     let offered = session.and_then(|one| one.offered);
-    let (Some(sessions), Some(id)) = (&service.plan.passing_sessions, offered) else {
+    let (Some(sessions), Some(id)) = (&service.settings.passing_sessions, offered) else {
         return Affinity::None;
     };
     match sessions.find(id.as_bytes()) {

@@ -1,8 +1,11 @@
 //! One thread, one loop, its own connections.
 //!
-//! Owns the order of things in a turn: the kernel's events are noted, timers fire, commands are
-//! handled and new connections accepted; then connections are served in the order of `schedule`.
+//! Owns the order of things in a turn: the kernel's events are noted, commands are handled, timers
+//! fire and new connections are accepted; then connections are served in the order of `schedule`.
 //! Who is let in is `admission`'s; what the control thread asks for, `control`'s.
+//!
+//! A timer speaks against a client or a server that has let us wait. A worker that got no time
+//! itself must not say so: before timers fire, it takes what has come until now.
 
 use std::cell::RefCell;
 use std::io;
@@ -22,12 +25,12 @@ use telemetry::outcome::Reason;
 
 use crate::clock::{TICK, Timers};
 use crate::commands::Command;
-use crate::connection::{Context, Turn};
+use crate::connection::{Connection, Context, Turn};
 use crate::connection_log::ConnectionLog;
 use crate::connections::{BulkPace, Connections, count_handshake};
 use crate::descriptors::Pipes;
 use crate::displaceable::Displaceable;
-use crate::driver::Driver;
+use crate::driver::{Driver, EVENTS_PER_WAIT};
 use crate::files::FileContext;
 use crate::handshakes::{HELLO_BYTES, offer_session};
 use crate::listeners::{ReadyListeners, WorkerListeners};
@@ -44,6 +47,10 @@ mod control;
 
 /// How long a spare buffer waits to be taken before its memory is given back.
 const SHED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A worker that begins a turn so late was stalled: the process was stopped, the machine paused, or
+/// its core another's. Everybody who waited for it gets as long to go on, before a timer fires.
+const STALL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Worker {
     index: usize,
@@ -80,6 +87,11 @@ pub(crate) struct Worker {
     shed: Instant,
     next_connection: u64,
     batch: Vec<epoll::Event>,
+    /// When the last turn began, and by when the next one should.
+    turn_began: Instant,
+    turn_due: Option<Instant>,
+    /// No timer fires before.
+    timers_rest_until: Instant,
     /// The turn has few events.
     is_quiet: bool,
     fired: Vec<(u64, u64)>,
@@ -130,6 +142,9 @@ impl Worker {
             shed: now,
             next_connection: connections::first_number(index),
             batch: Vec::new(),
+            turn_began: now,
+            turn_due: None,
+            timers_rest_until: now,
             is_quiet: true,
             fired: Vec::new(),
             now,
@@ -145,12 +160,11 @@ impl Worker {
             self.counters.add(WorkerCounter::BusyMicroseconds, busy_us);
             let limit = self.wait_limit(waited_from);
             let mut batch = std::mem::take(&mut self.batch);
-            self.driver.wait(limit, &mut batch)?;
+            self.take_events(limit, &mut batch)?;
             self.now = clock::now();
             woken = self.now;
             self.counters.count(WorkerCounter::LoopIterations);
-            self.counters.add(WorkerCounter::Events, batch.len() as u64);
-            self.turn(&batch);
+            self.turn(&mut batch)?;
             self.batch = batch;
         }
         self.lines.flush();
@@ -163,6 +177,12 @@ impl Worker {
 
     /// How long to wait for events.
     fn wait_limit(&mut self, now: Instant) -> Option<Duration> {
+        let limit = self.time_to_next(now);
+        self.turn_due = limit.map(|limit| self.turn_began + limit);
+        limit
+    }
+
+    fn time_to_next(&mut self, now: Instant) -> Option<Duration> {
         if !self.schedule.is_empty() {
             return Some(Duration::ZERO);
         }
@@ -175,28 +195,53 @@ impl Worker {
             self.pool.has_excess().then(|| self.shed + SHED_INTERVAL),
         ];
         let until = due.into_iter().flatten().map(|due| due.saturating_duration_since(now));
-        until.chain(self.timers.next(now)).min()
+        let rest = self.timers_rest_until.saturating_duration_since(now);
+        until.chain(self.timers.next(now).map(|time| time.max(rest))).min()
     }
 
-    fn turn(&mut self, batch: &[epoll::Event]) {
+    /// Takes what the kernel reports; returns whether there may be more.
+    fn take_events(
+        &mut self,
+        limit: Option<Duration>,
+        batch: &mut Vec<epoll::Event>,
+    ) -> io::Result<bool> {
+        let has_more = self.driver.wait(limit, batch)?;
+        #[cfg(test)]
+        tests::HELD_DIALS.with_borrow_mut(|held| held.filter(batch, &mut self.connections));
+        self.counters.add(WorkerCounter::Events, batch.len() as u64);
+        Ok(has_more)
+    }
+
+    fn turn(&mut self, batch: &mut Vec<epoll::Event>) -> io::Result<()> {
+        if self.turn_due.take().is_some_and(|due| self.now >= due + STALL) {
+            self.timers_rest_until = self.now + STALL;
+        }
+        self.turn_began = self.now;
         self.is_quiet = batch.len() <= schedule::EVENTS_MAX;
         let mut is_called = false;
         let mut ready = ReadyListeners::default();
-        for event in batch {
-            match EventSource::of(event.token) {
-                EventSource::Front(id) => self.note(id, event, false),
-                EventSource::Back(id) => self.note(id, event, true),
-                EventSource::Rival(id) => self.note_rival(id),
-                EventSource::Listener(place) => ready.add(place),
-                EventSource::Waker => is_called = true,
+        self.note_all(batch, &mut ready, &mut is_called);
+        let are_timers_due = self.timers_rest_until <= self.now
+            && self.timers.next(self.now).is_some_and(|time| time.is_zero());
+        if are_timers_due {
+            // These events may be older than the clock's answer. A connection has four sockets at
+            // the most to be reported, and what was ready first is reported first.
+            for _ in 0..=self.connections.len() * 4 / EVENTS_PER_WAIT {
+                let has_more = self.take_events(Some(Duration::ZERO), batch)?;
+                self.note_all(batch, &mut ready, &mut is_called);
+                if !has_more {
+                    break;
+                }
             }
         }
-        self.fire_timers();
         if is_called {
             self.waker.drain();
             self.handle_commands();
             self.handle_calls();
             self.pay_back();
+        }
+        if are_timers_due {
+            self.fire_timers();
         }
         self.accept_from(&ready);
         self.serve();
@@ -215,6 +260,24 @@ impl Worker {
         }
         self.counters.set(WorkerGauge::BuffersInUse, self.pool.in_use() as u64);
         self.counters.set(WorkerGauge::BuffersPooled, self.pool.spare() as u64);
+        Ok(())
+    }
+
+    fn note_all(
+        &mut self,
+        batch: &[epoll::Event],
+        ready: &mut ReadyListeners,
+        is_called: &mut bool,
+    ) {
+        for event in batch {
+            match EventSource::of(event.token) {
+                EventSource::Front(id) => self.note(id, event, false),
+                EventSource::Back(id) => self.note(id, event, true),
+                EventSource::Rival(id) => self.note_rival(id),
+                EventSource::Listener(place) => ready.add(place),
+                EventSource::Waker => *is_called = true,
+            }
+        }
     }
 
     /// Notes an event. A connection that has failed costs little and is served at once.
@@ -414,11 +477,16 @@ impl Worker {
             let Some(id) = self.take_timer(entry) else {
                 continue;
             };
-            let Some(connection) = self.connections.find(id) else {
-                continue;
-            };
-            connection.time_out(self.now, &mut self.pool);
-            self.pump(id);
+            // What has come for it goes before its time. But a newcomer that waits to be served
+            // until its time is over costs no more work.
+            let has_work = |one: &mut Connection| one.is_queued && one.class() != Class::Newcomer;
+            if self.connections.find(id).is_some_and(has_work) {
+                self.pump(id);
+            }
+            if let Some(connection) = self.connections.find(id) {
+                connection.time_out(self.now, &mut self.pool);
+                self.pump(id);
+            }
         }
         self.fired = fired;
     }

@@ -27,16 +27,17 @@ pub(super) fn seccomp_filters() -> String {
 
 pub(super) fn memory_comes_and_goes() {
     const MIB: u64 = 1 << 20;
-    let gauge = usage::MemoryGauge::open().unwrap();
-    let before = gauge.resident_bytes().unwrap();
+    let usage = usage::Usage::of_this_process();
+    let resident = || usage.memory().unwrap().resident_bytes;
+    let before = resident();
     // Each too small to be mapped apart; the last one keeps the heap's end in use.
     let blocks: Vec<_> = (0..64 * 1024).map(|_| vec![1u8; 1024]).collect();
     let last = std::hint::black_box(vec![1u8; 1024]);
-    let full = gauge.resident_bytes().unwrap();
+    let full = resident();
     assert!(full > before + 60 * MIB, "{before} {full}");
     drop(std::hint::black_box(blocks));
     usage::return_freed();
-    let after = gauge.resident_bytes().unwrap();
+    let after = resident();
     assert!(after < before + 20 * MIB, "{before} {full} {after}");
     drop(last);
 }

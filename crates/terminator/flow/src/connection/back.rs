@@ -54,7 +54,7 @@ impl Flow {
     /// a dialog while the client's handshake goes on.
     fn takes_from_back(&self) -> bool {
         let is_free = !self.down.is_ended && self.down.pending().is_empty();
-        let is_held = self.postponed.is_some() || self.front.holds_back();
+        let is_held = self.postponed.is_some() || self.front.ktls.holds_back();
         let is_conversing = self.conversation.is_some();
         let is_amid_handshake = is_conversing && self.front.state.is_handshaking();
         matches!(self.stage, ConnectionStage::Relaying) && is_free && !is_held && !is_amid_handshake
@@ -81,7 +81,7 @@ impl Flow {
 
     /// Notes that the client takes no more until its socket has room.
     pub fn note_stalled(&mut self, pool: &mut Pool) {
-        self.back.shrink(pool);
+        self.back.inbox.shrink(pool);
     }
 
     pub(super) fn back_connected(&mut self, now: Instant, pool: &mut Pool) {
@@ -336,15 +336,16 @@ impl Flow {
         match &self.back.state {
             _ if count == 0 => {}
             EndState::Dialog(_) => {
-                let bytes = self.back.take_plaintext(count, pool);
+                self.back.inbox.received(count);
+                let bytes = pool.take_all(&mut self.back.inbox.buffer);
                 self.give_server_bytes(&bytes, now, pool);
             }
             EndState::Handshaking(_) => {
-                self.back.received(count);
+                self.back.inbox.received(count);
                 self.advance_back_handshake(now, pool);
             }
             _ => {
-                self.back.received(count);
+                self.back.inbox.received(count);
                 self.note_pause(now);
                 self.last_byte = now;
                 self.pump_back(pool);
@@ -381,7 +382,7 @@ impl Flow {
                 return self.stop_exhausted(self.last_byte, pool);
             }
         }
-        if self.postponed.is_some() || self.front.holds_back() || self.down.is_ended {
+        if self.postponed.is_some() || self.front.ktls.holds_back() || self.down.is_ended {
             return;
         }
         let relayed = if self.conversation.is_some() {

@@ -19,13 +19,13 @@ use wire::proxy_header::{self, Likeness};
 use wire::server_session::Outcome;
 
 use super::Flow;
-use crate::buffer::{Buffer, Pool};
+use crate::buffer::Pool;
 use crate::events::{Action, Received};
 use crate::facts::Ending;
 use crate::front_end::{self, HandshakeProgress, Handshaking};
 use crate::options::{Front, SendProxy, Settings};
 use crate::relay::{DecryptFault, StreamEnd};
-use crate::state::{ConnectionStage, EndState, Postponed, TlsEnd};
+use crate::state::{ConnectionStage, EndState, Postponed};
 
 /// The most bytes that a client may send after an alert.
 const CLOSING_BYTES_MAX: usize = 256 << 10;
@@ -39,7 +39,7 @@ impl Flow {
     /// which service it is for, until that is answered.
     pub fn hello(&self) -> Option<ClientHello<'_>> {
         let is_asked = self.front.needs_route();
-        let bytes = self.up.records.as_ref().filter(|_| is_asked)?.data();
+        let bytes = is_asked.then(|| self.up.inbox.data())?;
         match client_hello::read(bytes) {
             Ok(Peek::Hello(hello)) => Some(hello),
             Ok(Peek::Incomplete) | Err(_) => None,
@@ -126,7 +126,7 @@ impl Flow {
     /// Whether the first bytes in plaintext go nowhere: they may become a PROXY header, or they are
     /// one, and end the connection.
     pub(super) fn is_held_for_header(&mut self, pool: &mut Pool) -> bool {
-        let first = self.up.records.as_ref().map_or(&[][..], Buffer::data);
+        let first = self.up.inbox.data();
         if !self.front.may_be_header || first.is_empty() {
             return false;
         }
@@ -155,20 +155,20 @@ impl Flow {
     pub fn front_room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
         if self.is_handshaking() {
             let is_read = self.has_conversation_room() && self.wanted_session().is_none();
-            return is_read.then(|| self.up.handshake_room(pool));
+            return is_read.then(|| self.up.inbox.message_room(pool));
         }
         match &self.stage {
             // What the dialog answers has to be read before the next is answered.
             _ if self.conversation.is_some() && !self.down.pending().is_empty() => None,
             ConnectionStage::Dialling { .. } | ConnectionStage::Relaying => self.up.room(pool),
-            ConnectionStage::Closing { .. } => Some(self.up.dropping_room(pool)),
+            ConnectionStage::Closing { .. } => Some(self.up.inbox.dropping_room(pool)),
             ConnectionStage::Handshaking | ConnectionStage::Over => None,
         }
     }
 
     pub(super) fn front_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
         match received.bytes() {
-            0 => pool.give_if_empty(&mut self.up.records),
+            0 => pool.give_if_empty(&mut self.up.inbox.buffer),
             count => self.front_filled(count, now, pool),
         }
         if received.is_end() {
@@ -182,14 +182,13 @@ impl Flow {
         self.note_pause(now);
         self.last_byte = now;
         if self.is_handshaking() {
-            let incoming = self.up.records.as_mut().expect("the room was given");
-            incoming.fill(count);
+            self.up.inbox.received(count);
             self.facts.first_byte.get_or_insert(now);
             return self.advance_handshake(now, pool);
         }
         match &mut self.stage {
             ConnectionStage::Dialling { .. } | ConnectionStage::Relaying => {
-                self.up.received(count);
+                self.up.inbox.received(count);
                 self.decrypt_records(now, pool);
             }
             ConnectionStage::Closing { dropped, .. } => {
@@ -219,7 +218,7 @@ impl Flow {
                 }
                 let end = self.stream_end();
                 self.up.end.get_or_insert(end);
-                pool.give_all(&mut self.up.records);
+                pool.give_all(&mut self.up.inbox.buffer);
                 self.advance(pool);
             }
             ConnectionStage::Closing { .. } => self.advance(pool),
@@ -251,7 +250,7 @@ impl Flow {
             return self.client_spoke(now, pool);
         }
         let handshaking = self.front.state.handshake_mut();
-        let Some((handshaking, incoming)) = handshaking.zip(self.up.records.as_mut()) else {
+        let Some((handshaking, incoming)) = handshaking.zip(self.up.inbox.buffer.as_mut()) else {
             return;
         };
         let mut out = std::mem::take(&mut pool.scratch);
@@ -276,7 +275,7 @@ impl Flow {
             self.take_early(&early, goes_on, now, pool);
         }
         match progress {
-            Ok(HandshakeProgress::Waiting) => pool.give_if_empty(&mut self.up.records),
+            Ok(HandshakeProgress::Waiting) => pool.give_if_empty(&mut self.up.inbox.buffer),
             Ok(HandshakeProgress::Passthrough) => self.relay_as_is(now, pool),
             Ok(HandshakeProgress::Established(established)) => {
                 self.establish(established, now, pool);
@@ -303,7 +302,7 @@ impl Flow {
     }
 
     fn establish(&mut self, established: Established, now: Instant, pool: &mut Pool) {
-        self.front.state = EndState::established(established.traffic);
+        self.front.state = EndState::Tls(established.traffic);
         self.facts.agreed = Some(established.agreed);
         self.facts.handshake = self.handshake_kind();
         self.facts.established = Some(now);
@@ -329,7 +328,7 @@ impl Flow {
     }
 
     fn decrypt_records(&mut self, now: Instant, pool: &mut Pool) {
-        let Some(TlsEnd { traffic, .. }) = self.front.state.tls_mut() else {
+        let Some(traffic) = self.front.state.traffic_mut() else {
             return self.pass_as_is(pool);
         };
         // What the dialog has for the server already is not the client's next word.

@@ -15,13 +15,12 @@ use super::Flow;
 use crate::buffer::Pool;
 use crate::events::Action;
 use crate::facts::Ending;
-use crate::state::{ConnectionStage, TlsEnd};
+use crate::state::ConnectionStage;
 
 impl Flow {
     pub(super) fn expect_bytes(&mut self, bytes: u64) {
-        let offload = self.settings.offload.as_ref();
-        if let Some((offload, tls)) = offload.zip(self.front.state.tls_mut()) {
-            tls.ktls.expect(bytes, offload.from);
+        if let Some(offload) = &self.settings.offload {
+            self.front.ktls.expect(bytes, offload.from);
             self.ask_kernel();
         }
     }
@@ -39,8 +38,7 @@ impl Flow {
             return Some(0);
         }
         let offload = self.settings.offload.as_ref();
-        let tls = self.front.state.tls()?;
-        let offload = offload.filter(|_| tls.ktls.may_be_kernel())?;
+        let offload = offload.filter(|_| self.front.ktls.may_be_kernel())?;
         let keys = self.kernel_keys()?;
         let is_taken = offload.takes(keys.version, keys.cipher);
         is_taken.then_some(offload.from)
@@ -48,21 +46,21 @@ impl Flow {
 
     /// The keys to hand to the kernel on [`Action::Offload`] and [`Action::Rekey`].
     pub fn kernel_keys(&self) -> Option<Keys<'_>> {
-        self.front.state.tls()?.traffic.kernel_keys()
+        self.front.state.traffic()?.kernel_keys()
     }
 
     pub(super) fn kernel_answered(&mut self, is_taken: bool, pool: &mut Pool) {
-        if let Some(tls) = self.front.state.tls_mut() {
+        if let Some(traffic) = self.front.state.traffic_mut() {
             if is_taken {
-                tls.traffic.hand_over();
+                traffic.hand_over();
                 self.facts.offloaded = true;
-            } else if tls.ktls.is_kernel() {
+            } else if self.front.ktls.is_kernel() {
                 // The client waits for records under the next key, so it cannot be sent anything.
                 return self.stop(Ending::new(Reason::KernelRekey), pool);
             } else {
-                tls.traffic.forget_kernel_keys();
+                traffic.forget_kernel_keys();
             }
-            tls.ktls.answered(is_taken);
+            self.front.ktls.answered(is_taken);
         }
         self.advance(pool);
     }
@@ -72,7 +70,7 @@ impl Flow {
         matches!(self.stage, ConnectionStage::Relaying)
             && self.down.is_ended
             && self.up.end.is_none()
-            && !self.front.has_records()
+            && self.front.ktls.records.is_empty()
     }
 
     /// Whether bytes of the back may be given to the kernel past our buffers now, in the order of
@@ -80,7 +78,7 @@ impl Flow {
     pub fn can_pass(&self) -> bool {
         matches!(self.stage, ConnectionStage::Relaying)
             && (self.is_offloaded() || self.front.state.is_plain() && self.down.is_bulk())
-            && !self.front.holds_back()
+            && !self.front.ktls.holds_back()
             && !self.down.is_ended
             && self.postponed.is_none()
             && self.back.state.is_plain()
@@ -92,8 +90,8 @@ impl Flow {
     pub(super) fn front_passed(&mut self, count: usize, now: Instant, pool: &mut Pool) {
         self.last_byte = now;
         self.facts.bytes_down += count as u64;
-        let tls = self.front.state.tls_mut();
-        let counted = tls.map_or(Ok(()), |tls| tls.traffic.count_passed(count));
+        let traffic = self.front.state.traffic_mut();
+        let counted = traffic.map_or(Ok(()), |traffic| traffic.count_passed(count));
         match counted {
             Ok(()) => self.advance(pool),
             Err(KeyExhausted) => self.stop_exhausted(now, pool),
@@ -102,14 +100,12 @@ impl Flow {
 
     /// The record that waits to be sent with its type, once nothing else does.
     pub fn front_record(&self) -> Option<&ControlRecord> {
-        let tls = self.front.state.tls().filter(|_| self.down.is_sent())?;
-        tls.ktls.records.front()
+        self.front.ktls.records.front().filter(|_| self.down.is_sent())
     }
 
     pub(super) fn front_record_sent(&mut self, now: Instant, pool: &mut Pool) {
         self.last_byte = now;
-        let tls = self.front.state.tls_mut();
-        if tls.is_some_and(|tls| tls.ktls.record_sent()) {
+        if self.front.ktls.record_sent() {
             self.actions.add(Action::Rekey);
         }
         self.advance(pool);
@@ -121,45 +117,42 @@ impl Flow {
         let keys = self.kernel_keys();
         let may_ask = self.settings.offload.as_ref().zip(keys);
         let takes = may_ask.map(|(offload, keys)| offload.takes(keys.version, keys.cipher));
-        let Some(TlsEnd { traffic, ktls }) = self.front.state.tls_mut() else {
+        let Some(traffic) = self.front.state.traffic_mut() else {
             return;
         };
         if takes != Some(true) {
             traffic.forget_kernel_keys();
         }
         if takes.is_some() {
-            ktls.allow();
+            self.front.ktls.allow();
         }
     }
 
     /// Counts bytes that came from the back through our buffers.
     pub(super) fn note_run(&mut self, count: usize) {
-        let offload = self.settings.offload.as_ref();
-        if let Some((offload, tls)) = offload.zip(self.front.state.tls_mut()) {
-            tls.ktls.received(count, offload.relay_from());
+        if let Some(offload) = &self.settings.offload {
+            self.front.ktls.received(count, offload.relay_from());
         }
     }
 
     /// Asks as soon as nothing that we encrypted waits: the kernel goes on behind it.
     pub(super) fn ask_kernel(&mut self) {
-        let tls = self.front.state.tls_mut();
-        let Some(tls) = tls.filter(|tls| tls.ktls.is_wanted() && self.conversation.is_none())
-        else {
+        if !self.front.ktls.is_wanted() || self.conversation.is_some() {
             return;
-        };
+        }
         self.down.release();
         if matches!(self.stage, ConnectionStage::Relaying)
             && !self.down.is_ended
             && self.down.is_sent()
         {
-            tls.ktls.asked();
+            self.front.ktls.asked();
             self.actions.add(Action::Offload);
         }
     }
 
     /// Whether all that is for the client has been sent.
     pub(super) fn is_front_done(&self) -> bool {
-        self.down.is_sent() && !self.front.has_records()
+        self.down.is_sent() && self.front.ktls.records.is_empty()
     }
 
     /// TLS 1.2 has no key update: the stream ends here, and not as if it were whole.
@@ -172,8 +165,8 @@ impl Flow {
     /// come before the next data, and one answer serves for several requests.
     pub(super) fn send_control(&mut self, pool: &mut Pool) {
         // Nor before the kernel has the next key.
-        let may_send = self.is_front_done() && !self.front.holds_back();
-        let Some(TlsEnd { traffic, ktls }) = self.front.state.tls_mut() else {
+        let may_send = self.is_front_done() && !self.front.ktls.holds_back();
+        let Some(traffic) = self.front.state.traffic_mut() else {
             return;
         };
         if !traffic.is_control_due() || self.down.is_ended {
@@ -184,7 +177,7 @@ impl Flow {
         if !may_send {
             return;
         }
-        if !ktls.is_kernel() {
+        if !self.front.ktls.is_kernel() {
             self.down.append_record(pool, |out| traffic.seal_control(out).is_ok());
             return;
         }
@@ -194,7 +187,7 @@ impl Flow {
             return self.give_up_kernel(Reason::KernelRekey, pool);
         }
         match traffic.kernel_control() {
-            Ok(Some(record)) => ktls.records.push_back(record),
+            Ok(Some(record)) => self.front.ktls.records.push_back(record),
             Ok(None) => {}
             Err(KeyExhausted) => self.give_up_kernel(Reason::Internal, pool),
         }
@@ -224,11 +217,11 @@ impl Flow {
         record: ControlRecord,
         seal: impl FnOnce(&mut Traffic, &mut Vec<u8>) -> Result<(), KeyExhausted>,
     ) {
-        let Some(TlsEnd { traffic, ktls }) = self.front.state.tls_mut() else {
+        let Some(traffic) = self.front.state.traffic_mut() else {
             return;
         };
-        if ktls.is_kernel() {
-            ktls.records.push_back(record);
+        if self.front.ktls.is_kernel() {
+            self.front.ktls.records.push_back(record);
         } else {
             self.down.append_record(pool, |out| seal(traffic, out).is_ok());
         }

@@ -20,7 +20,7 @@ use crate::events::{Action, Received};
 use crate::facts::Ending;
 use crate::options::Timeouts;
 use crate::relay::StreamEnd;
-use crate::state::{Broadcast, ConnectionStage, EndState, TlsEnd};
+use crate::state::{Broadcast, ConnectionStage, EndState};
 
 /// How long a server that has been sent a broadcast may take to close, which shows that it has read
 /// it: then the next has its turn. One that is slower has it all the same.
@@ -79,7 +79,7 @@ impl Flow {
         if self.is_held_for_header(pool) {
             return;
         }
-        let bytes = pool.take_all(&mut self.up.records);
+        let bytes = pool.take_all(&mut self.up.inbox.buffer);
         self.give_client_bytes(&bytes, now, pool);
     }
 
@@ -115,7 +115,8 @@ impl Flow {
 
     /// Takes what came from a server without TLS of ours.
     pub(super) fn server_spoke(&mut self, received: Received, now: Instant, pool: &mut Pool) {
-        let bytes = self.back.take_plaintext(received.bytes(), pool);
+        self.back.inbox.received(received.bytes());
+        let bytes = pool.take_all(&mut self.back.inbox.buffer);
         self.give_server_bytes(&bytes, now, pool);
     }
 
@@ -180,8 +181,8 @@ impl Flow {
             Next::StartClientTls => self.front.state.begin(),
             Next::ClientTlsBegun(bytes) => {
                 self.front.state.begin();
-                let records = self.up.records.get_or_insert_with(|| pool.take(BufferSize::Small));
-                records.append(&bytes);
+                let hello = &mut self.up.inbox.buffer;
+                hello.get_or_insert_with(|| pool.take(BufferSize::Small)).append(&bytes);
                 return self.advance_handshake(now, pool);
             }
             Next::StartServerTls => {
@@ -276,7 +277,7 @@ impl Flow {
 
     pub(super) fn end_conversation(&mut self, pool: &mut Pool) {
         if self.conversation.take().is_some() && self.back.state.is_plain() {
-            drop(self.back.take_plaintext(0, pool));
+            pool.give_all(&mut self.back.inbox.buffer);
         }
     }
 
@@ -295,14 +296,14 @@ impl Flow {
         bytes: &[u8],
         pool: &mut Pool,
     ) -> Result<(), tls::record::KeyExhausted> {
-        match self.front.state.tls_mut() {
+        match self.front.state.traffic_mut() {
             Some(_) if bytes.is_empty() => Ok(()),
-            Some(TlsEnd { traffic, .. }) => {
+            Some(traffic) => {
                 // An answer to KeyUpdate or renegotiation goes before the next data.
                 if traffic.is_control_due() {
                     self.down.append_record(pool, |out| traffic.seal_control(out).is_ok());
                 }
-                self.down.append_data(bytes, &mut **traffic, pool)
+                self.down.append_data(bytes, traffic, pool)
             }
             None => {
                 self.down.append(bytes, pool);

@@ -11,7 +11,7 @@ use telemetry::catalogue::WorkerCounter;
 use telemetry::outcome::{Reason, SessionTier};
 
 use super::Worker;
-use crate::commands::{AssignedListener, Assignment, Command, Reply};
+use crate::commands::{Assignment, BoundListener, Command, Reply};
 use crate::connection::Connection;
 use crate::listeners::Listener;
 use crate::service::{Service, SharedServices};
@@ -122,7 +122,7 @@ impl Worker {
             (plan, Rc::new(entry), Rc::new(services))
         });
         let shared: Vec<_> = shared.collect();
-        let listener = |one: AssignedListener| {
+        let listener = |one: BoundListener| {
             let places = one.services;
             let (service, all) = match shared.iter().find(|(plan, ..)| plan.places == places) {
                 Some((_, entry, all)) => (entry, Some(Rc::clone(all))),

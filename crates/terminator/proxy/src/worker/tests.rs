@@ -10,8 +10,43 @@ use sys::socket::{ListenOptions, PeerAddress, listen, local_address};
 
 use super::control::COMMANDS_PER_TURN;
 use super::*;
-use crate::commands::{AssignedListener, Assignment, Mailbox, ServerNews};
+use crate::commands::{Assignment, BoundListener, Mailbox, ServerNews};
 use crate::fixture::{Fixture, TIMEOUTS, file_context};
+
+thread_local! {
+    pub(super) static HELD_DIALS: RefCell<HeldDials> = RefCell::default();
+}
+
+/// Events of dials that a simulation keeps back: the servers' answers are still on their way.
+#[derive(Default)]
+pub(super) struct HeldDials {
+    pub(super) is_holding: bool,
+    events: Vec<(ConnectionId, u32, epoll::Event)>,
+}
+
+impl HeldDials {
+    /// Takes answers to dials out of what the kernel reports, or adds those that were kept back.
+    pub(super) fn filter(&mut self, batch: &mut Vec<epoll::Event>, connections: &mut Connections) {
+        let mut dial_of = |id| {
+            let dialling = connections.find(id).filter(|one| one.dial.is_under_way());
+            dialling.map(|one| one.dial.retries())
+        };
+        if self.is_holding {
+            batch.retain(|event| {
+                let EventSource::Back(id) = EventSource::of(event.token) else {
+                    return true;
+                };
+                let dial = dial_of(id);
+                self.events.extend(dial.map(|dial| (id, dial, *event)));
+                dial.is_none()
+            });
+        } else {
+            let held = self.events.drain(..);
+            let current = held.filter(|(id, dial, _)| dial_of(*id) == Some(*dial));
+            batch.extend(current.map(|(.., event)| event));
+        }
+    }
+}
 
 const LISTEN: ListenOptions =
     ListenOptions { backlog: 16, fast_open: 0, reuse_port: false, unix_mode: None };
@@ -47,7 +82,7 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, SocketAddr)> {
             counters: counters.collect(),
             services,
             shared: Vec::new(),
-            listeners: vec![AssignedListener {
+            listeners: vec![BoundListener {
                 services: vec![0],
                 address: any,
                 fd: listener,
@@ -84,13 +119,30 @@ fn a_newcomer_that_was_not_served_in_time_costs_no_signature() {
     let mut clients = accept(&mut worker, address, &[&hello, &hello]);
     assert_eq!(worker.connections.len(), 2);
     worker.now += TIMEOUTS.handshake + Duration::from_secs(1);
-    worker.turn(&[]);
+    worker.turn(&mut Vec::new()).unwrap();
     assert!(worker.connections.is_empty());
     for client in &mut clients {
         let mut answer = Vec::new();
         let _closed_or_reset = client.read_to_end(&mut answer);
         assert!(answer.is_empty(), "nobody was to answer it any more");
     }
+}
+
+#[test]
+fn a_worker_that_was_stalled_blames_nobody_before_he_could_go_on() {
+    let fixture = fixture(10);
+    let (mut worker, address) = workers(&fixture).remove(0);
+    let clients = accept(&mut worker, address, &[b""]);
+    let mut now = worker.now;
+    turn(&mut worker, now);
+    let limit = worker.wait_limit(now).unwrap();
+    now += limit + TIMEOUTS.handshake + STALL;
+    turn(&mut worker, now);
+    assert_eq!(worker.connections.len(), 1, "it has had no time to go on");
+    assert_eq!(worker.wait_limit(now), Some(STALL));
+    turn(&mut worker, now + STALL);
+    assert!(worker.connections.is_empty());
+    drop(clients);
 }
 
 #[test]
@@ -149,8 +201,9 @@ fn commands_without_end_leave_the_others_their_turn() {
     let is_called = |worker: &mut Worker| {
         let mut events = Vec::new();
         worker.driver.wait(Some(Duration::ZERO), &mut events).unwrap();
-        worker.turn(&events);
-        !events.is_empty()
+        let is_called = !events.is_empty();
+        worker.turn(&mut events).unwrap();
+        is_called
     };
     worker.waker.wake();
     for goes_on in [true, true, false] {
@@ -165,7 +218,7 @@ fn turn(worker: &mut Worker, now: Instant) {
     let wait = worker.driver.wait(Some(Duration::ZERO), &mut events);
     wait.unwrap();
     worker.now = now;
-    worker.turn(&events);
+    worker.turn(&mut events).unwrap();
 }
 
 #[test]

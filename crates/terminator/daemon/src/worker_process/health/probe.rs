@@ -30,6 +30,9 @@ const CONTENT_BYTES_MAX: u64 = 1 << 20;
 /// the end of each connection, is not to be held up for the rest of the check's time.
 const CONTENT_PAUSE_MAX: Duration = Duration::from_millis(100);
 
+/// A limit that is noticed so late was not the server's to keep.
+const STALL: Duration = Duration::from_secs(1);
+
 /// The request to a server, made ready.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
@@ -94,6 +97,8 @@ pub(super) enum ProbeFault {
     Status(u16),
     #[error("did not answer within {0:?}")]
     TimedOut(Duration),
+    #[error("was not heard: this process was stalled")]
+    Stalled,
     #[error("{0}")]
     Mysql(String),
     #[error("{0}")]
@@ -152,11 +157,27 @@ impl Target {
         self
     }
 
+    /// Checks once; again if this process was stalled meanwhile.
+    pub(super) async fn probe(
+        &self,
+        address: &Address,
+        timeout: Duration,
+        greeting: Duration,
+        permits: &Semaphore,
+    ) -> Result<Passed, ProbeFault> {
+        loop {
+            let result = self.probe_once(address, timeout, greeting, permits).await;
+            if !matches!(result, Err(ProbeFault::Stalled)) {
+                return result;
+            }
+        }
+    }
+
     /// Dials and asks, within `timeout` from when it has one of the `permits`; but a server that
     /// may greet after a pause has `greeting` for that, if it is longer, and holds no permit
     /// meanwhile. An answer that has come in time counts, even if its content does not end in the
     /// time that is left.
-    pub(super) async fn probe(
+    async fn probe_once(
         &self,
         address: &Address,
         timeout: Duration,
@@ -337,14 +358,17 @@ fn request(path: &str, host: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Waits until then at the longest, which is this long.
+/// Waits until then at the longest, which is this long. An end that comes much later says only that
+/// this process was stopped, or got no time: the answer may have come meanwhile.
 async fn within<T>(
     until: Instant,
     limit: Duration,
     step: impl Future<Output = Result<T, ProbeFault>>,
 ) -> Result<T, ProbeFault> {
     let done = tokio::time::timeout_at(until, step).await;
-    done.unwrap_or(Err(ProbeFault::TimedOut(limit)))
+    let is_stalled = done.is_err() && Instant::now() >= until + STALL;
+    let late = if is_stalled { ProbeFault::Stalled } else { ProbeFault::TimedOut(limit) };
+    done.unwrap_or(Err(late))
 }
 
 /// Connects, and sends what goes before all else.

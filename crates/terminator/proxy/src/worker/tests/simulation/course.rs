@@ -2,7 +2,6 @@
 //!
 //! Owns the seam to the worker: which events it gets, in which order, and what time it is.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -19,15 +18,16 @@ use super::host::{SERVERS, SERVICES, ServerKind, SimulatedHost, limits};
 use super::peers::{SimulatedClient, SimulatedServer};
 use super::script::{Script, ScriptStep};
 use crate::clock;
-use crate::commands::{AssignedListener, Assignment, Command, Mailbox, ServerNews};
+use crate::commands::{Assignment, BoundListener, Command, Mailbox, ServerNews};
 use crate::connection_log::ConnectionLog;
 use crate::driver::CONNECTS_LATER;
 use crate::file_work::IS_COLD;
 use crate::files::FileContext;
 use crate::line_queue::LineQueue;
 use crate::sources::Allowances;
-use crate::token::{ConnectionId, EventSource};
+use crate::token::EventSource;
 use crate::worker::Worker;
+use crate::worker::tests::HELD_DIALS;
 
 /// Turns that a schedule may need at the most; each may relay one byte.
 const TURNS_MAX: usize = 3000;
@@ -58,10 +58,8 @@ pub(super) struct Simulation<'a> {
     /// The services that are served.
     pub(super) served: Vec<usize>,
     batch: Option<Vec<Event>>,
-    holds_dials: bool,
     /// There was a turn since servers looked for new connections.
     may_have_dialled: bool,
-    held: VecDeque<(ConnectionId, u32, Event)>,
     /// Something happened that may break a connection that is not at fault itself.
     pub(super) is_rough: bool,
     /// A server, or the way to it, was at fault.
@@ -76,6 +74,7 @@ pub(super) struct Simulation<'a> {
 impl<'a> Simulation<'a> {
     pub(super) fn new(host: &'a SimulatedHost, script: &'a Script) -> Self {
         let begun = Instant::now();
+        HELD_DIALS.take();
         clock::simulated::set(begun);
         clock::simulated::set_step(script.look);
         CONNECTS_LATER.set(script.connects_later);
@@ -112,9 +111,7 @@ impl<'a> Simulation<'a> {
             dialled,
             served,
             batch: None,
-            holds_dials: false,
             may_have_dialled: false,
-            held: VecDeque::new(),
             is_rough: script.connections_max < 1000,
             has_server_fault: false,
             failures_before: 0,
@@ -187,7 +184,7 @@ impl<'a> Simulation<'a> {
         let plan = &self.host.plans[number];
         let place = |service: usize| self.served.iter().position(|one| *one == service).unwrap();
         let shared = self.served.contains(&0);
-        let listener = |service: usize| AssignedListener {
+        let listener = |service: usize| BoundListener {
             services: match SERVICES[service].shared_name {
                 Some(_) => vec![0, 1],
                 None => vec![place(service)],
@@ -241,7 +238,7 @@ impl<'a> Simulation<'a> {
     /// Servers take the connections that they have got.
     fn accept(&mut self) -> bool {
         let mut has_new = false;
-        if self.holds_dials || !std::mem::take(&mut self.may_have_dialled) {
+        if Self::holds_dials() || !std::mem::take(&mut self.may_have_dialled) {
             return false;
         }
         for at in &self.dialled {
@@ -268,7 +265,7 @@ impl<'a> Simulation<'a> {
             Step::EventsAreTaken(order) => self.take_events(order),
             Step::Turn => self.turn(),
             Step::DialsAreHeld(is_held) => {
-                self.holds_dials = is_held;
+                HELD_DIALS.with_borrow_mut(|held| held.is_holding = is_held);
                 self.pass(Duration::ZERO);
             }
             Step::TimePasses(time) => self.pass(time),
@@ -352,6 +349,10 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    fn holds_dials() -> bool {
+        HELD_DIALS.with_borrow(|held| held.is_holding)
+    }
+
     fn pass(&mut self, time: Duration) {
         self.now += time;
         let is_long = self.now > self.begun + Duration::from_millis(900);
@@ -361,7 +362,7 @@ impl<'a> Simulation<'a> {
             .iter()
             .any(|at| matches!(SERVERS[*at], ServerKind::Tls | ServerKind::SmtpTls));
         // Servers that have not answered by now are late.
-        self.has_server_fault |= is_long && (self.holds_dials || is_tls);
+        self.has_server_fault |= is_long && (Self::holds_dials() || is_tls);
     }
 
     /// Takes what the kernel reports, but for answers to dials that are still on their way.
@@ -371,27 +372,7 @@ impl<'a> Simulation<'a> {
         }
         self.worker.wait_limit(self.now);
         let mut batch = Vec::new();
-        self.worker.driver.wait(Some(Duration::ZERO), &mut batch).unwrap();
-        let holds = self.holds_dials;
-        batch.retain(|event| {
-            let EventSource::Back(id) = EventSource::of(event.token) else {
-                return true;
-            };
-            let dialling = self.worker.connections.find(id).filter(|one| one.dial.is_under_way());
-            let Some(connection) = dialling.filter(|_| holds) else {
-                return true;
-            };
-            self.held.push_back((id, connection.dial.retries(), *event));
-            false
-        });
-        if !holds {
-            for (id, dial, event) in self.held.drain(..) {
-                let found = self.worker.connections.find(id);
-                if found.is_some_and(|one| one.dial.is_under_way() && one.dial.retries() == dial) {
-                    batch.push(event);
-                }
-            }
-        }
+        self.worker.take_events(Some(Duration::ZERO), &mut batch).unwrap();
         let mut chance = Chance::new(order as u64);
         for at in (1..batch.len()).rev() {
             batch.swap(at, chance.below(at + 1));
@@ -401,10 +382,13 @@ impl<'a> Simulation<'a> {
 
     fn turn(&mut self) {
         self.take_events(0);
-        let batch = self.batch.take().unwrap_or_default();
+        let mut batch = self.batch.take().unwrap_or_default();
         clock::simulated::set(self.now);
         self.worker.now = self.now;
-        self.worker.turn(&batch);
+        if self.script.ignores_stalls {
+            self.worker.turn_due = None;
+        }
+        self.worker.turn(&mut batch).unwrap();
         self.now = self.now.max(clock::simulated::now().unwrap_or(self.now));
         self.turns += 1;
         self.may_have_dialled = true;
@@ -493,7 +477,7 @@ impl<'a> Simulation<'a> {
         for step in &self.script.steps {
             self.execute(*step);
         }
-        self.holds_dials = false;
+        HELD_DIALS.with_borrow_mut(|held| held.is_holding = false);
         self.mailbox.send(Command::Accept(true, channel().0));
         if self.batch.is_some() {
             self.turn();

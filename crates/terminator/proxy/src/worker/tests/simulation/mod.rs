@@ -151,6 +151,7 @@ fn scripted(service: &str, steps: &[ScriptStep]) -> Script {
         connects_later: true,
         look: Duration::ZERO,
         never_answers: false,
+        ignores_stalls: true,
         steps: steps.to_vec(),
     }
 }
@@ -172,6 +173,11 @@ fn schedules_that_have_found_something_hold() {
             "a server's answer in the turn of its dial timeout: another got the client's bytes",
             "plain-header",
             &[connects, held, says, Step::Turn, let_go, due][..],
+        ),
+        (
+            "a dial's timer after a stall: its server had failed, though its answer had come",
+            "plain-header",
+            &[connects, held, says, Step::Turn, Step::EventsAreTaken(0), let_go, due],
         ),
         (
             "a PROXY header, data and the end in one packet: the data were dropped",

@@ -94,6 +94,8 @@ pub(super) struct Script {
     /// Nobody says whether a session that is looked for on other hosts was found, and threads that
     /// wait for files do for ever.
     pub(super) never_answers: bool,
+    /// Timers fire in the turn behind a stall, as if it had been none.
+    pub(super) ignores_stalls: bool,
     pub(super) steps: Vec<ScriptStep>,
 }
 
@@ -152,6 +154,7 @@ pub(super) fn write(seed: u64) -> Script {
         connects_later: chance.one_in(2),
         look: Duration::from_micros([0, 0, 10, 300, 2000][chance.below(5)]),
         never_answers: chance.one_in(3),
+        ignores_stalls: chance.one_in(2),
         steps,
     }
 }
@@ -256,8 +259,12 @@ impl Script {
         told += &format!("\n  servers (bytes said, ends first): {:?}", self.replies);
         told += &format!(
             "\n  connections at most {}, connects later: {}, a look at the clock takes {:?}, \
-             answers fetches: {}",
-            self.connections_max, self.connects_later, self.look, !self.never_answers
+             answers fetches: {}, ignores stalls: {}",
+            self.connections_max,
+            self.connects_later,
+            self.look,
+            !self.never_answers,
+            self.ignores_stalls
         );
         for step in &self.steps {
             told += &format!("\n  {step:?}");
