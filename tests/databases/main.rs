@@ -9,9 +9,6 @@ mod mysql;
 mod postgres;
 
 use std::env;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use suite::prelude::*;
 

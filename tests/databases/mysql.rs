@@ -1,10 +1,6 @@
 //! Drivers of MySQL before MariaDB, and before a server of `caching_sha2_password` and
 //! `sha256_password`.
 
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
-
 use suite::mariadb::Mariadb;
 use suite::prelude::*;
 use suite::starttls::lariat;

@@ -1,7 +1,5 @@
 //! Drivers of PostgreSQL.
 
-use std::path::Path;
-
 use suite::prelude::*;
 use suite::starttls::{lariat, postgres};
 

@@ -7,12 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails in a test's own tools fails the test")]
 
 use std::env;
-use std::fs;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use rustix::process::Signal;
 use suite::prelude::*;
 use suite::starttls::{lariat, service};
 

@@ -1,10 +1,7 @@
 //! Many at once: no descriptor and no buffer stays behind.
 
-use std::fs;
-
 use rustix::process::Pid;
 use suite::kernel::{Bench, pattern};
-use suite::nginx::Nginx;
 use suite::prelude::*;
 
 /// Above the size from which on the kernel seals.

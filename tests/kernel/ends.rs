@@ -1,7 +1,5 @@
 //! How connections end where the kernel seals: cleanly, with an alert, or by the client's whim.
 
-use std::io::Write;
-
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
 use suite::prelude::*;
 use suite::s_client::Session;

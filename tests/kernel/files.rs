@@ -1,6 +1,6 @@
 //! Files go from the kernel's cache to the client without passing through us, if they are long.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
 use suite::prelude::*;

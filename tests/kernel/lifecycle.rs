@@ -1,8 +1,5 @@
 //! Reloads and deaths while the kernel seals.
 
-use std::net::TcpStream;
-
-use rustix::process::{Signal, kill_process};
 use suite::kernel::{Bench, KernelCounts, LARGE, pattern};
 use suite::prelude::*;
 

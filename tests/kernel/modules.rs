@@ -3,9 +3,6 @@
 //! These need a machine of their own, with no module loaded and a kernel that loads none by itself;
 //! `./run-tests` makes one.
 
-use std::path::Path;
-use std::process::Command;
-
 use suite::kernel::{LARGE, pattern};
 use suite::lariat::command;
 use suite::prelude::*;

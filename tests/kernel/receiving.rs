@@ -2,10 +2,8 @@
 //! kernel decrypted them.
 
 use std::fs::File;
-use std::process::Command;
 
 use suite::kernel::Bench;
-use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::strace::Strace;
 

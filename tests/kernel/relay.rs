@@ -1,12 +1,6 @@
 //! What a server sends without a pause goes from its connection to the client's by the kernel.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::thread;
-
 use suite::kernel::{Bench, pattern};
-use suite::nginx::Nginx;
 use suite::prelude::*;
 
 /// Long enough to be handed over.

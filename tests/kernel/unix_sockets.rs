@@ -1,6 +1,6 @@
 //! Unix sockets beside the kernel's TLS: a server's are spliced from, a client's are ours to seal.
 
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
 use suite::kernel::{Bench, LARGE, pattern};

@@ -1,10 +1,6 @@
 //! `lariat-lab report` and the files that it is given: it reads what it can, names what it cannot,
 //! and writes where it was told.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
-
 use suite::lab::command;
 use suite::prelude::*;
 

@@ -1,12 +1,6 @@
 //! `lariat-lab origin`: replies by size, delay and status, over plain HTTP/1.1.
 
-use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
-
-use rustix::process::Signal;
-use suite::lab::{Origin, command};
+use suite::lab::command;
 use suite::numbers::Numbers;
 use suite::prelude::*;
 

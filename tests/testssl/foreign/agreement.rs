@@ -2,16 +2,9 @@
 //! certificate, chain, staple, ALPN and resumption.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::net::SocketAddr;
-use std::process::Command;
-use std::time::Duration;
 
-use serde_json::Value;
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
-use suite::lab;
-use suite::nginx::Nginx;
 use suite::patience::within;
 use suite::prelude::*;
 use suite::stunnel::Stunnel;

@@ -1,9 +1,5 @@
 //! `lariat-lab run` interrupted: by signals, by its end, by the end of what it started.
 
-use std::fs;
-
-use rustix::process::{Signal, kill_process};
-use serde_json::Value;
 use suite::desk::{Desk, assert_said, measurements};
 use suite::prelude::*;
 use suite::program::process_id;

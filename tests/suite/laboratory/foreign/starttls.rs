@@ -1,9 +1,6 @@
 //! Load on servers that are asked for TLS in their own protocol, and probes of them.
 
-use std::net::SocketAddr;
-
-use suite::lab;
-use suite::load::{Load, Record};
+use suite::load::Record;
 use suite::mariadb::Mariadb;
 use suite::prelude::*;
 use suite::starttls::{aiosmtpd, dovecot, inn, lariat, postgres, pyftpdlib, service, slapd};

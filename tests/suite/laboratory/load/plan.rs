@@ -1,13 +1,6 @@
 //! `lariat-lab load`: what was asked for, refused before the first packet or done and recorded.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::net::TcpListener;
-use std::path::Path;
-
-use rustix::process::Signal;
-use serde_json::Value;
-use suite::lab::{Origin, command};
+use suite::lab::command;
 use suite::prelude::*;
 
 fn load(words: &[&str]) -> Finished {

@@ -1,10 +1,6 @@
 //! Where the record of a load goes, and that it is whole.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-use suite::lab::{Origin, command};
+use suite::lab::command;
 use suite::load::Record;
 use suite::prelude::*;
 

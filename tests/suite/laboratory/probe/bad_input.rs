@@ -1,15 +1,8 @@
 //! Servers that speak no TLS, or break it: a finding with its reason within the time limit.
 
-use std::fs;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
 
-use serde_json::Value;
-use suite::lab;
-use suite::load::Load;
 use suite::prelude::*;
 use suite::probe::{self, BRIEF, report};
 use suite::scripted::{self, answer, pass_on, serve_by_hello};

@@ -1,14 +1,7 @@
 //! Servers that mean ill: they cut, drip, lie about lengths, never end, or write what a terminal or
 //! a browser would obey. A probe ends with a finding, and shows their words as words.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr};
-use std::time::Duration;
-
 use rustix::net::sockopt::set_socket_linger;
-use serde_json::Value;
-use suite::lab;
 use suite::prelude::*;
 use suite::probe::{BRIEF, BUSY, probe, report, trouble};
 use suite::scripted::{answer, read_record, relay, say_for_ever, serve, serve_by_hello};

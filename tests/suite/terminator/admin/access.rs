@@ -23,7 +23,7 @@ fn a_web_page_under_another_name_reads_nothing() {
 fn requests_with_the_token_are_answered() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (admin, token) = (free_address(), site.path("token"));
-    std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    fs::write(&token, format!("{TOKEN}\n")).unwrap();
     let mut serve = command();
     serve
         .args(["serve", "--listen", &free_address().to_string()])

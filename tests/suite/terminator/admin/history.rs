@@ -1,6 +1,5 @@
 //! `/history`: what was counted in each of the last seconds.
 
-use serde_json::Value;
 use suite::prelude::*;
 
 fn history(lariat: &Lariat, question: &str) -> Vec<Value> {

@@ -1,13 +1,8 @@
 //! One structured line a connection, that says what happened and whose fault it was.
 
-use std::io::Write;
-use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 
-use rustix::process::Signal;
-use serde_json::Value;
 use suite::lariat::command;
 use suite::prelude::*;
 
@@ -185,7 +180,7 @@ fn processes_of_the_supervisor_use_its_form_and_end_with_it_without_a_word() {
     }
     let (_site, _server, _service, lariat) = serve_with("messages = 'json'", Behaviour::Echo);
     let worker_process = lariat.worker_process().as_raw_nonzero();
-    let environment = std::fs::read_to_string(format!("/proc/{worker_process}/environ")).unwrap();
+    let environment = fs::read_to_string(format!("/proc/{worker_process}/environ")).unwrap();
     let variables = environment.split_terminator('\0');
     let variables = variables.map(|one| one.split_once('=').unwrap());
     let environment: Vec<_> =

@@ -2,10 +2,9 @@
 //! nothing holds nobody.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 
 use suite::lariat::command;
 use suite::prelude::*;
@@ -99,7 +98,7 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
     // Why a program ends is said there, and to who started it.
     let other = format!("{log}\n{}", service.toml());
     lariat.configure(&other.replace("output = 'journald'\n", ""));
-    lariat.signal(rustix::process::Signal::TERM);
+    lariat.signal(Signal::TERM);
     assert_eq!(lariat.wait().code(), Some(0));
     wait_for(&socket, "MESSAGE", "draining for up to");
     assert_eq!(lariat.stderr(), "");
@@ -117,7 +116,7 @@ fn a_daemon_that_takes_nothing_holds_nobody() {
     );
     let (mut lariat, service) = start(&site, &server, &log);
     for _ in 0..600 {
-        drop(std::net::TcpStream::connect(service.address).unwrap());
+        drop(TcpStream::connect(service.address).unwrap());
     }
     for _ in 0..5 {
         curl_tls(&site, service.address).run().success();
@@ -125,9 +124,9 @@ fn a_daemon_that_takes_nothing_holds_nobody() {
     }
     lariat.wait_for_stderr("it has read nothing for 1s");
     // All that waited arrives once it is read.
-    let reader = std::thread::spawn(move || wait_for(&socket, "LARIAT_SNI", "localhost"));
+    let reader = thread::spawn(move || wait_for(&socket, "LARIAT_SNI", "localhost"));
     assert_eq!(reader.join().unwrap()["LARIAT_REASON"], "client-closed");
-    lariat.signal(rustix::process::Signal::TERM);
+    lariat.signal(Signal::TERM);
     assert_eq!(lariat.wait().code(), Some(0));
 }
 

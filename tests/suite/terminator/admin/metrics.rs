@@ -1,7 +1,5 @@
 //! `/metrics` counts what happens, in the Prometheus text format.
 
-use std::net::TcpStream;
-
 use suite::prelude::*;
 
 #[test]

@@ -1,6 +1,5 @@
 //! The status document, from a socket that only writes.
 
-use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use suite::prelude::*;
@@ -13,7 +12,7 @@ fn the_command_prints_a_table_or_the_document() {
     let table = lariat.ask("status").success();
     assert!(table.contains("web") && table.contains(server.address()), "{table}");
     let json = lariat.ask_with("status", &["--json"]).success();
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let document: Value = serde_json::from_str(&json).unwrap();
     assert!(document.is_object() && json.contains("\"web\""), "{json}");
 }
 
@@ -32,7 +31,7 @@ fn the_socket_never_reads() {
 #[test]
 fn without_a_running_lariat_the_command_fails_and_says_why() {
     let site = Site::new();
-    let mut command = suite::lariat::command();
+    let mut command = lariat::command();
     let nowhere = site.path("nowhere.sock");
     let answer = run(command.arg("status").arg("--status-socket").arg(&nowhere));
     assert_eq!(answer.code(), 4);

@@ -1,14 +1,8 @@
 //! Three terminators behind a balancer that leaves TLS closed, and an origin, each on a host of its
 //! own.
 
-use std::net::SocketAddr;
-
-use rustix::process::{Signal, kill_process};
-use rustls::HandshakeKind;
-use serde_json::Value;
-use suite::lab::{self, Origin};
-use suite::lariat;
-use suite::load::{Load, Record};
+use suite::lab;
+use suite::load::Record;
 use suite::network::{Host, Network};
 use suite::prelude::*;
 use suite::weather::{Relay, Weather};

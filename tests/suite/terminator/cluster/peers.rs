@@ -1,18 +1,10 @@
 //! Hosts that share their sessions by datagrams: each a program of its own, at its own address of
 //! loopback.
 
-use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::process::Signal;
-use rustls::HandshakeKind;
-use suite::lab::Origin;
-use suite::load::Load;
-use suite::openssl::Talk;
 use suite::prelude::*;
 
 /// Programs of one cluster, and the test's own place in it.

@@ -1,7 +1,5 @@
 //! Hosts that share their sessions by datagrams, between which some are lost, or all.
 
-use std::time::Duration;
-
 use suite::prelude::*;
 use suite::weather::Weather;
 

@@ -1,10 +1,7 @@
 //! What operators are told of the peers, and what datagrams cost that bring nothing.
 
-use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 
-use rustix::process::Signal;
-use rustls::HandshakeKind;
 use suite::footprint::thread_cpu_ns;
 use suite::prelude::*;
 

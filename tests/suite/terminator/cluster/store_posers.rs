@@ -1,7 +1,5 @@
 //! A store that is none: it sends without end, or names hosts for us to give our password to.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
 use suite::footprint::Footprint;

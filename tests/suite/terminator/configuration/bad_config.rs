@@ -1,11 +1,8 @@
 //! A bad configuration: one clear message with the place and the remedy, and a documented code.
 
-use std::fs::{self, Permissions};
-use std::net::TcpListener;
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
-use serde_json::Value;
 use suite::lariat::command;
 use suite::prelude::*;
 

@@ -1,8 +1,5 @@
 //! The script of `completion bash` completes commands, flags, values, files and names.
 
-use std::process::Command;
-
-use suite::lab;
 use suite::lariat::{self, path_to};
 use suite::prelude::*;
 

@@ -1,6 +1,5 @@
 //! A reload is a transaction: the whole new plan, or the old one; connections go on.
 
-use rustix::process::Signal;
 use suite::prelude::*;
 
 #[test]
@@ -25,7 +24,7 @@ fn a_service_comes_and_another_goes() {
 
     lariat.reload_with(&second.toml());
     assert_eq!(curl_tls(&site, second.address).run().success(), "two");
-    assert!(std::net::TcpStream::connect(first.address).is_err(), "the old address is closed");
+    assert!(TcpStream::connect(first.address).is_err(), "the old address is closed");
 }
 
 #[test]

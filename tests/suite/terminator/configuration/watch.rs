@@ -1,6 +1,5 @@
 //! `reload.watch`: changed files are read again by themselves, as one transaction.
 
-use std::fs;
 use std::os::unix::fs::symlink;
 
 use suite::prelude::*;
@@ -105,7 +104,7 @@ fn a_secret_of_kubernetes_is_followed_through_its_links() {
 fn a_watcher_that_is_killed_is_started_again() {
     let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let watcher = lariat.process("lariat: watcher");
-    rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
+    kill_process(watcher, Signal::KILL).unwrap();
     let another = |now| (now != watcher).then_some(());
     until("another watcher", || another(lariat.process("lariat: watcher")));
     site.leaf(&["later.example"]).write(&site.directory, "site.pem");

@@ -3,11 +3,7 @@
 //! What must not be seen outside happens in a network namespace that the test makes, of which its
 //! threads and the programs that they start are.
 
-use std::fs;
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::Path;
-use std::process::Command;
+use std::net::IpAddr;
 
 use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket};
 use rustix::thread::UnshareFlags;
@@ -20,7 +16,7 @@ use suite::scripted::serve_in_turn;
 #[allow(deprecated, reason = "its successor is unsafe for the sake of other flags")]
 fn in_namespace(setup: &[&str], test: impl FnOnce() + Send + 'static) {
     let setup: Vec<String> = setup.iter().map(|line| (*line).to_owned()).collect();
-    let thread = std::thread::spawn(move || {
+    let thread = thread::spawn(move || {
         rustix::thread::unshare(UnshareFlags::NEWNET).expect("root makes namespaces");
         for line in setup {
             run(Command::new("ip").args(line.split_whitespace())).success();
@@ -124,7 +120,7 @@ fn clients_come_in_by_the_interface_that_is_set() {
         let service = service.front("interface = 'eth7'");
         let directory = Directory::new();
         let path = directory.write("lariat.toml", service.toml());
-        let checked = run(suite::lariat::command().arg("check").arg(path));
+        let checked = run(lariat::command().arg("check").arg(path));
         assert!(!checked.status.success());
         assert_has(&checked.stderr, "there is no network interface eth7");
     });
@@ -185,7 +181,7 @@ fn a_transfer_goes_on_by_the_other_path_if_one_is_cut() {
     let speaker = server.within(|| Server::start(Behaviour::Speak(body.clone())));
     let service = Service::new(&site, &speaker).listen("['0.0.0.0:443']");
     let text = service.front("mptcp = true").toml();
-    let program = server.command(&suite::lariat::command());
+    let program = server.command(&lariat::command());
     let _lariat = server.within(|| Lariat::start_by(program, &text));
     let joined = |host: &Host| host.within(|| mptcp_count("MPJoinAckRx"));
     client.within(|| {
@@ -215,7 +211,7 @@ fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
     in_namespace(&setup, || {
         let site = Site::new();
         let unused = Server::start(Behaviour::Hang);
-        let origin = suite::lab::Origin::start_with(&["--listen", "[fe80::77%zone0]:8000"]);
+        let origin = Origin::start_with(&["--listen", "[fe80::77%zone0]:8000"]);
         let front = "[fe80::77%zone0]:8443";
         let service = Service::new(&site, &unused)
             .listen(&format!("['{front}']"))
@@ -223,13 +219,13 @@ fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
             .back("check = { kind = 'http', interval = '100ms' }");
         let lariat = Lariat::start(&service.toml());
         lariat.wait_for_metric("lariat_server_changes_total", &[], 0.0);
-        let load = suite::load::Load::bare()
+        let load = Load::bare()
             .arg("https://[fe80::77%25zone0]:8443/1k")
             .args("--threads 1 --cpus none --connections 2 --count 20 --verify off");
         let [attempted, succeeded, failed] = load.record().totals();
         assert_eq!([attempted, succeeded, failed], [20, 20, 0]);
         let probe = |place: &str| {
-            let mut command = suite::lab::command();
+            let mut command = lab::command();
             run(command.args(["probe", place, "--timeout", "10s"]))
         };
         assert_has(&probe(front).stdout, "TLSv1.3");
@@ -243,7 +239,7 @@ fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
             let toml = service.clone().servers(&format!("['{wrong}']")).toml();
             let directory = Directory::new();
             let path = directory.write("lariat.toml", toml);
-            let checked = run(suite::lariat::command().arg("check").arg(path));
+            let checked = run(lariat::command().arg("check").arg(path));
             assert!(!checked.status.success());
             assert_has(&checked.stderr, words);
         }

@@ -1,9 +1,5 @@
 //! Bytes that are relayed as they come: plain TCP, and TLS that stays closed.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-
-use rustix::process::{Signal, kill_process};
 use suite::prelude::*;
 use suite::process::status_line;
 use suite::proxy_header::ProxyHeader;
@@ -28,7 +24,7 @@ fn plain_tcp_is_relayed_both_ways_and_logged_without_tls() {
     let bytes: Vec<u8> = (0..3_000_000u32).map(|number| number as u8).collect();
     let mut writer = stream.try_clone().unwrap();
     let expected = bytes.clone();
-    let sending = std::thread::spawn(move || {
+    let sending = thread::spawn(move || {
         writer.write_all(&bytes).unwrap();
         writer.shutdown(Shutdown::Write).unwrap();
     });
@@ -75,7 +71,7 @@ fn a_reset_of_either_side_is_a_reset_for_the_other() {
     let mut stream = connect(address);
     stream.write_all(b"x").unwrap();
     let end = stream.read(&mut [0]).unwrap_err();
-    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     lariat.wait_for_reason("backend-reset", 1);
 }
 
@@ -105,7 +101,7 @@ fn a_passthrough_server_that_is_down_is_a_reset_with_its_reason() {
         Service::new(&site, &server).mode("passthrough").servers(&format!("['{nobody}']"));
     let lariat = Lariat::start(&service.toml());
     let error = Client::new(&site).try_connect(service.address).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     let line = lariat.wait_for_line(&["backend-refused"]);
     assert_eq!(line["sni"], "localhost");
     assert!(line["suite"].is_null(), "{line}");

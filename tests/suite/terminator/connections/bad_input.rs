@@ -1,7 +1,5 @@
 //! What is no proper TLS gets the right alert or close, one reason, and touches nobody else.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use suite::prelude::*;
 
 struct Wall {
@@ -24,7 +22,7 @@ fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let _closed_early = stream.write_all(bytes);
     let mut answer = Vec::new();
     let end = stream.read_to_end(&mut answer);
-    assert!(!end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "no close");
+    assert!(!end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "no close");
     answer
 }
 

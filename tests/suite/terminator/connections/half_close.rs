@@ -1,8 +1,5 @@
 //! Either side may end its direction; the other goes on.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpListener;
-use std::thread;
 use suite::prelude::*;
 
 #[test]

@@ -1,9 +1,5 @@
 //! How long a connection lasts, and how a peer that is gone is noticed.
 
-use std::fs;
-use std::net::TcpStream;
-use std::time::Duration;
-
 use suite::patience::pause;
 use suite::prelude::*;
 
@@ -119,8 +115,8 @@ fn a_plain_answer_that_its_lifetime_cuts_does_not_look_whole() {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     lariat.wait_for_reason("lifetime-reached", 1);
     let mut got = Vec::new();
-    let end = std::io::Read::read_to_end(&mut stream, &mut got).unwrap_err();
-    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    let end = Read::read_to_end(&mut stream, &mut got).unwrap_err();
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     assert!(got.len() < BYTES);
 }
 
@@ -137,10 +133,10 @@ fn a_client_that_takes_what_the_kernel_has_for_it_is_not_idle() {
     let mut got = vec![0; BYTES];
     let (first, rest) = got.split_at_mut(1 << 20);
     for piece in first.chunks_mut(32 << 10) {
-        std::io::Read::read_exact(&mut slow, piece).unwrap();
+        Read::read_exact(&mut slow, piece).unwrap();
         pause(Duration::from_millis(150));
     }
     lariat.wait_for_reason("idle-timeout", 1);
-    std::io::Read::read_exact(&mut slow, rest).unwrap();
+    Read::read_exact(&mut slow, rest).unwrap();
     drop(stalled);
 }

@@ -1,8 +1,5 @@
 //! Limits hold, and a place that becomes free is given again.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::thread;
 use suite::prelude::*;
 use suite::scripted::read_record;
 

@@ -1,8 +1,6 @@
 //! Bytes arrive complete and in order, whatever their number and pieces.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::thread;
+use std::io;
 use suite::kernel::pattern;
 use suite::prelude::*;
 
@@ -15,7 +13,7 @@ fn many_bytes_come_down_intact() {
         let file = site.path("got");
         let output = ["--output", file.to_str().unwrap(), version];
         curl_tls(&site, service.address).args(&output).run().success();
-        assert!(std::fs::read(&file).unwrap() == body, "{version}");
+        assert!(fs::read(&file).unwrap() == body, "{version}");
     }
     let down = [("direction", "backend-to-client")];
     let counted = lariat.sum("lariat_relayed_bytes_total", &down);

@@ -1,11 +1,8 @@
 //! Services that share an address: a client's hello says which one it is for.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use suite::lariat::command;
-use suite::openssl::Talk;
 use suite::prelude::*;
 
 /// Three services at one address: `shop` and `mail` terminate TLS, the TLS of `blog` stays closed.
@@ -233,7 +230,7 @@ fn a_service_comes_and_goes_while_the_address_takes_every_client() {
     let shared = Shared::new();
     let lariat = shared.start();
     let (is_over, address) = (AtomicBool::new(false), shared.address);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let knocking = scope.spawn(|| {
             let mut count = 0;
             while !is_over.load(Ordering::Relaxed) {

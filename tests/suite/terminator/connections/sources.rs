@@ -1,7 +1,6 @@
 //! Which clients may come in by their address, and how much one address may take.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::Ipv4Addr;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use suite::footprint::Footprint;
@@ -206,7 +205,7 @@ fn a_flood_from_many_sources_takes_little_memory_and_few_lines() {
     let client = Client::new(&site);
     client.echo(service.address);
     let before = resident_kib();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let threads = 4;
         let flooding = (0..threads).map(|thread| {
             let sources = (0..FLOOD).filter(move |number| number % threads == thread);

@@ -1,8 +1,7 @@
 //! Protocols that begin in plaintext and ask for TLS, on either side, with servers that speak by a
 //! table.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 
 use suite::prelude::*;
 use suite::scripted;
@@ -212,7 +211,7 @@ fn send_with_end(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     corked.expect("a socket of TCP");
     // One that is refused may be so before.
     let _sent = stream.write_all(bytes);
-    let _ended = stream.shutdown(std::net::Shutdown::Write);
+    let _ended = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
     let _may_be_reset = stream.read_to_end(&mut answer);
     answer

@@ -1,6 +1,6 @@
 //! Requests that try to leave the folder, to confuse, or to wear out.
 
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};

@@ -1,10 +1,8 @@
 //! Files on disks that are slow, or do not answer at all.
 
 use std::fs::File;
-use std::path::Path;
 
 use rustix::fs::{Advice, fadvise, statfs};
-use rustix::process::Signal;
 use suite::fuse::{Fuse, Temper};
 use suite::prelude::*;
 
@@ -140,7 +138,7 @@ fn what_is_not_in_memory_comes_whole() {
     let output = ["--output", target.to_str().expect("the path is text")];
     let fetched = curl_tls_for(&site, service.address, &["cold.bin"]).args(&output);
     fetched.run().success();
-    assert!(std::fs::read(&target).expect("it was fetched") == content);
+    assert!(fs::read(&target).expect("it was fetched") == content);
     if !is_in_memory(folder.path()) {
         let read = [("task", "read")];
         assert!(lariat.sum("lariat_file_tasks_total", &read) > 0.0);

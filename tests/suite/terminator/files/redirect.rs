@@ -1,7 +1,5 @@
 //! Port 80: requests of plain HTTP are redirected to https.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use suite::lariat::command;

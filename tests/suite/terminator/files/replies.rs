@@ -1,8 +1,5 @@
 //! Files of this host, as programs of every day fetch them.
 
-use std::fs;
-use std::process::Command;
-
 use suite::curl::Curl;
 use suite::openssl::s_client_sending;
 use suite::prelude::*;

@@ -1,10 +1,8 @@
 //! Which files the worker process may read: those of the folders that were named at start.
 
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
-use rustix::process::{Signal, geteuid, kill_process};
 use suite::lariat::command;
 use suite::prelude::*;
 

@@ -1,15 +1,11 @@
 //! If the worker process dies, another takes over the same sockets and sessions: nobody is refused,
 //! and nobody makes a full handshake again.
 
-use std::fs;
-use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::process::{Signal, kill_process, test_kill_process};
-use rustls::HandshakeKind;
+use rustix::process::test_kill_process;
 use suite::prelude::*;
 
 #[test]
@@ -20,7 +16,7 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
-                if std::net::TcpStream::connect(service.address).is_err() {
+                if TcpStream::connect(service.address).is_err() {
                     refused.store(true, Ordering::Release);
                 }
             }
@@ -39,9 +35,9 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
 fn how_the_worker_process_ended_is_known_wherever_it_was_started() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server);
-    let mut ignoring = std::process::Command::new("env");
+    let mut ignoring = Command::new("env");
     ignoring.arg("--ignore-signal=CHLD");
-    ignoring.arg(suite::lariat::command().get_program());
+    ignoring.arg(lariat::command().get_program());
     let lariat = Lariat::start_by(ignoring, &service.toml());
     kill_process(lariat.worker_process(), Signal::KILL).unwrap();
     lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
@@ -57,7 +53,7 @@ fn a_worker_process_that_cannot_be_started_is_tried_again() {
     let limit = |number: &str| {
         let pid = format!("--pid={}", lariat.supervisor().as_raw_nonzero());
         let limit = format!("--nofile={number}:");
-        let set = std::process::Command::new("prlimit").args([pid, limit]).status();
+        let set = Command::new("prlimit").args([pid, limit]).status();
         assert!(set.unwrap().success());
     };
     limit("3");

@@ -1,8 +1,5 @@
 //! `lariat demo`: no files, no arguments; the line that it prints proves that it works.
 
-use std::process::Command;
-
-use rustix::process::Signal;
 use suite::lariat::command;
 use suite::prelude::*;
 

@@ -1,13 +1,11 @@
 //! What a service manager keeps from one start to the next (systemd's `FileDescriptorStoreMax=`):
 //! listening sockets, sessions and what goes with them, so that nobody notices a restart.
 
-use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use rustix::process::{Signal, test_kill_process};
-use rustls::HandshakeKind;
+use rustix::process::test_kill_process;
 use suite::prelude::*;
 use suite::service_manager::Keeper;
 
@@ -217,7 +215,7 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
         assert_ne!(text_of(&keeper.copy(STATE)), text);
     }
     // A socket that is none, and a name of a later version.
-    let null = || std::fs::File::open("/dev/null").unwrap().into();
+    let null = || fs::File::open("/dev/null").unwrap().into();
     keeper.replace("lariat/listen/127.0.0.9%3A1", null());
     keeper.replace("lariat/colours", null());
     keeper.replace("lariat/sessions", null());
@@ -242,8 +240,8 @@ fn what_is_kept_is_closed_to_other_programs() {
     let lariat = Lariat::start_by(command, &service.toml());
     // The worker process has the listeners, and not the state with the secrets.
     let pid = lariat.worker_process().as_raw_nonzero();
-    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    let targets = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let targets = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
     let names: Vec<_> = targets.map(|path| path.display().to_string()).collect();
     assert!(names.iter().any(|name| name.contains("socket:")), "{names:?}");
     assert!(!names.iter().any(|name| name.contains("lariat state")), "{names:?}");

@@ -1,8 +1,5 @@
 //! A drain: nobody new, those who are there may finish, within a deadline.
 
-use std::net::TcpStream;
-
-use rustix::process::Signal;
 use suite::lariat::command;
 use suite::prelude::*;
 
@@ -87,8 +84,8 @@ fn the_running_one_is_found_by_its_configuration() {
     ask(&["server", "disable", &name, path]).success();
     ask(&["server", "enable", "--config", path, &name]).success();
     // Half edited, it still says where.
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, format!("{text}\n[process]\ndrane = 1\n")).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{text}\n[process]\ndrane = 1\n")).unwrap();
     assert_eq!(ask(&["reload", path]).code(), 5);
     assert_eq!(ask(&["status", "/no/such/file.toml"]).code(), 2);
     let twice = ask(&["drain", path, "--status-socket", "/x"]);

@@ -1,7 +1,6 @@
 //! Listening sockets that a service manager has opened and hands over (sd_listen_fds(3)).
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -146,7 +145,7 @@ fn a_name_that_was_not_handed_over_is_an_error_that_lists_those_that_were() {
     let file = site.path("lariat.toml");
     let socket = site.path("status.sock");
     let text = format!("admin.status-socket = {socket:?}\n{}", service.toml());
-    std::fs::write(&file, text).unwrap();
+    fs::write(&file, text).unwrap();
     let refused = |fds: &[&dyn AsFd], variables: &str| {
         let (mut command, _kept) = handing_over(fds, variables);
         run(command.arg("serve").arg(&file))
@@ -168,7 +167,7 @@ fn refused(fds: &[&dyn AsFd], variables: &str) -> Finished {
 
 #[test]
 fn what_is_no_listening_socket_is_named() {
-    let file = std::fs::File::open("/dev/null").unwrap();
+    let file = fs::File::open("/dev/null").unwrap();
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

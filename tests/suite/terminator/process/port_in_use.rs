@@ -1,7 +1,5 @@
 //! A port that another program has: one clear message, and a code of its own.
 
-use std::net::TcpListener;
-
 use suite::lariat::command;
 use suite::prelude::*;
 

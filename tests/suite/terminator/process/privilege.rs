@@ -1,9 +1,6 @@
 //! Two processes: one keeps its rights and does no TLS, the other has none.
 
-use std::fs;
-use std::io::ErrorKind;
-
-use rustix::process::{Pid, geteuid};
+use rustix::process::Pid;
 use suite::prelude::*;
 use suite::process::status_line;
 

@@ -1,9 +1,6 @@
 //! What load balancers ask: whether the process lives (`/healthz`), and whether it takes clients
 //! (`/ready`), which it goes on doing for a while when a drain is asked for.
 
-use std::net::{SocketAddr, TcpStream};
-
-use rustix::process::{Signal, kill_process};
 use suite::prelude::*;
 
 /// The status code and the body at that path.
@@ -65,9 +62,8 @@ fn connections_are_refused_when_the_delay_is_over() {
 /// How many worker threads the worker process has.
 fn worker_threads(lariat: &Lariat) -> usize {
     let tasks = format!("/proc/{}/task", lariat.worker_process().as_raw_nonzero());
-    let tasks = std::fs::read_dir(tasks).unwrap();
-    let names =
-        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    let tasks = fs::read_dir(tasks).unwrap();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.starts_with("worker-")).count()
 }
 
@@ -115,7 +111,7 @@ fn balancers_without_a_token_or_a_host_are_answered_and_see_nothing_else() {
     let service = Service::new(&site, &server);
     let lariat = Lariat::start(&service.toml());
     let text = fs_text(&lariat).replace("[log]", &format!("token = {token:?}\n[log]"));
-    std::fs::write(lariat.configuration(), text).unwrap();
+    fs::write(lariat.configuration(), text).unwrap();
     lariat.reload().success();
     let admin = lariat.admin();
     let get = |path: &str, more: &[&str]| {
@@ -132,7 +128,7 @@ fn balancers_without_a_token_or_a_host_are_answered_and_see_nothing_else() {
 }
 
 fn fs_text(lariat: &Lariat) -> String {
-    std::fs::read_to_string(lariat.configuration()).unwrap()
+    fs::read_to_string(lariat.configuration()).unwrap()
 }
 
 #[test]

@@ -1,11 +1,8 @@
 //! What a service manager hears at `$NOTIFY_SOCKET` (sd_notify(3)), and that nothing depends on
 //! whether it listens.
 
-use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::process::Command;
 
-use rustix::process::Signal;
 use suite::lariat::command;
 use suite::prelude::*;
 
@@ -100,15 +97,15 @@ fn its_watchdog_is_fed_while_the_worker_process_runs() {
     }
     // All of its threads stand still, and what was answered before is heard.
     let worker_process = lariat.worker_process();
-    rustix::process::kill_process(worker_process, Signal::STOP).unwrap();
+    kill_process(worker_process, Signal::STOP).unwrap();
     manager.socket.set_nonblocking(true).unwrap();
     let is_silent = || {
         let heard = manager.socket.recv(&mut [0; 4096]).is_ok();
-        suite::patience::pause(std::time::Duration::from_millis(200));
+        suite::patience::pause(Duration::from_millis(200));
         (!heard && manager.socket.recv(&mut [0; 4096]).is_err()).then_some(())
     };
     until("nothing to be heard in five intervals", is_silent);
-    rustix::process::kill_process(worker_process, Signal::CONT).unwrap();
+    kill_process(worker_process, Signal::CONT).unwrap();
     manager.socket.set_nonblocking(false).unwrap();
     manager.hear_of("WATCHDOG=1");
     // While another worker process is started the supervisor answers for it.

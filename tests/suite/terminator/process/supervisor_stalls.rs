@@ -2,12 +2,9 @@
 //! the supervisor nor a drain.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
-use rustix::process::{Signal, kill_process};
 use suite::prelude::*;
 
 fn make_pipe(path: &Path) {
@@ -62,7 +59,7 @@ fn a_full_pipe_on_the_standard_error_holds_nobody() {
 #[test]
 fn a_certificate_that_is_a_pipe_is_refused_and_holds_nobody() {
     let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
-    std::fs::rename(site.path("site.pem"), site.path("kept.pem")).unwrap();
+    fs::rename(site.path("site.pem"), site.path("kept.pem")).unwrap();
     make_pipe(&site.path("site.pem"));
     let refused = lariat.reload();
     assert_eq!(refused.code(), 5, "{refused:?}");
@@ -70,7 +67,7 @@ fn a_certificate_that_is_a_pipe_is_refused_and_holds_nobody() {
         assert!(refused.stderr.contains(part), "no {part} in {refused:?}");
     }
     is_served(&site, &service);
-    std::fs::rename(site.path("kept.pem"), site.path("site.pem")).unwrap();
+    fs::rename(site.path("kept.pem"), site.path("site.pem")).unwrap();
     lariat.reload().success();
     is_served(&site, &service);
     lariat.signal(Signal::TERM);

@@ -1,12 +1,8 @@
 //! An upgrade that something else crosses: a stop, a reload, a crash.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::net::TcpStream;
+use std::fs::OpenOptions;
 use std::os::unix::fs::symlink;
-use std::process::Command;
 
-use rustix::process::{Signal, kill_process};
 use suite::fuse::{Fuse, Temper};
 use suite::lariat::command;
 use suite::prelude::*;

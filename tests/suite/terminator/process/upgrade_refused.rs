@@ -1,12 +1,7 @@
 //! An upgrade that comes to nothing: the running program goes on and says why.
 
-use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
-use rustix::process::{Signal, kill_process};
-use rustls::HandshakeKind;
 use suite::lariat::command;
 use suite::prelude::*;
 

@@ -2,12 +2,9 @@
 //! other formats of what is handed over, as an upgrade or its way back does; and the rights that a
 //! program has by its file.
 
-use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::net::Ipv4Addr;
 
 use rustix::fs::XattrFlags;
-use rustls::HandshakeKind;
 use suite::lariat::command;
 use suite::prelude::*;
 

@@ -1,8 +1,5 @@
 //! Clients with certificates resume, and are verified again each time.
 
-use std::fs;
-
-use rustls::HandshakeKind;
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 

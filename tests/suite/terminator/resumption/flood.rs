@@ -1,7 +1,5 @@
 //! A flood of new sessions stays within the cache's limits and washes no regular client out.
 
-use rustls::HandshakeKind;
-use suite::load::Load;
 use suite::prelude::*;
 
 const ENTRIES: u64 = 200;

@@ -1,8 +1,5 @@
 //! Ticket keys from files and from a secret: what hosts share, what a reload changes.
 
-use std::fs;
-
-use rustls::HandshakeKind;
 use suite::prelude::*;
 
 /// What a client of one host comes to at another, if `tickets` holds on both.

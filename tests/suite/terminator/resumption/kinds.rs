@@ -1,6 +1,5 @@
 //! Sessions are resumed: by PSK, by ticket, by session id; after a reload too.
 
-use rustls::HandshakeKind;
 use suite::prelude::*;
 
 #[test]
@@ -107,9 +106,9 @@ fn a_session_of_a_revoked_certificate_is_not_resumed() {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
-    std::fs::copy(site.path("site.pem"), site.path("old.pem")).unwrap();
+    fs::copy(site.path("site.pem"), site.path("old.pem")).unwrap();
     let leaf = site.authority.leaf(&["localhost"]).issue();
-    std::fs::write(site.path("site.pem"), leaf.pem()).unwrap();
+    fs::write(site.path("site.pem"), leaf.pem()).unwrap();
     lariat.reload().success();
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);

@@ -1,8 +1,5 @@
 //! A session that cannot be resumed costs the client a full handshake, and is counted by reason.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
 use suite::prelude::*;
 
 /// A service whose ticket keys come from a file, and a session by ticket that openssl keeps.

@@ -2,7 +2,6 @@
 
 use std::net::UdpSocket;
 
-use rustix::process::Signal;
 use suite::prelude::*;
 
 /// Visits that would all meet the one server of three by chance: once in 729 times.

@@ -1,8 +1,5 @@
 //! A server that cannot be reached is passed over before any byte is lost.
 
-use std::net::TcpListener;
-
-use serde_json::Value;
 use suite::prelude::*;
 
 fn http() -> Server {

@@ -46,7 +46,7 @@ impl Rig {
         [after[0] - before[0], after[1] - before[1]]
     }
 
-    fn status_of(&self, server: usize) -> serde_json::Value {
+    fn status_of(&self, server: usize) -> Value {
         self.lariat.status()["services"][0]["servers"][server].clone()
     }
 }
@@ -112,7 +112,7 @@ fn an_order_about_no_server_does_nothing() {
     let pid = rig.lariat.supervisor();
     // SIGRTMIN of the C library.
     let kill = format!("kill -34 {}", pid.as_raw_nonzero());
-    run(std::process::Command::new("sh").args(["-c", &kill])).success();
+    run(Command::new("sh").args(["-c", &kill])).success();
     rig.lariat.wait_for_stderr("about a server that the served configuration does not have");
     assert!(!rig.gained(|rig| drop(rig.connect())).contains(&0));
 }

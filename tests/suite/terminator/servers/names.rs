@@ -1,8 +1,5 @@
 //! Servers behind are named by host name too.
 
-use std::fs;
-
-use rustix::process::geteuid;
 use suite::name_server::{NameServer, SERVICE_NAME};
 use suite::prelude::*;
 

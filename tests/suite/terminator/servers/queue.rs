@@ -1,8 +1,5 @@
 //! A server gets no more connections at once than it takes; further ones wait their turn.
 
-use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
-
 use suite::prelude::*;
 
 /// More than one worker: what is limited is limited over all of them.
@@ -183,7 +180,7 @@ fn a_disabled_server_that_is_enabled_is_found_by_those_that_wait() {
 #[test]
 fn many_clients_at_once_all_get_their_turn() {
     let rig = Rig::start("timeout = '1h'");
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| (0..8).for_each(|_| end(rig.echo())));
         }

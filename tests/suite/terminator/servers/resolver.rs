@@ -1,7 +1,7 @@
 //! Names of servers are resolved by a process without rights, which may die or hang: another takes
 //! over, and what was resolved stays.
 
-use rustix::process::{Signal, geteuid, kill_process, test_kill_process};
+use rustix::process::test_kill_process;
 use suite::prelude::*;
 use suite::process::status_line;
 
@@ -26,7 +26,7 @@ fn the_resolver_has_no_rights() {
     let capabilities = status_line(resolver, "CapEff");
     assert_eq!(u64::from_str_radix(&capabilities, 16).unwrap(), 0);
     let output = format!("/proc/{}/fd/1", resolver.as_raw_nonzero());
-    let output = std::fs::read_link(output).unwrap();
+    let output = fs::read_link(output).unwrap();
     assert_eq!(output.to_str(), Some("/dev/null"), "it writes into no log");
     if geteuid().is_root() {
         for key in ["Uid", "Gid"] {

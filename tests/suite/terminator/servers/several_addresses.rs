@@ -1,10 +1,5 @@
 //! A name stands for several addresses, and no client waits for one of them that is dead.
 
-use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
-
-use rustix::process::geteuid;
 use suite::prelude::*;
 
 /// Longer than any test: a client that waits for the end of a dial gets no answer.

@@ -1,8 +1,5 @@
 //! TLS is originated towards servers: they are verified, and what they send is relayed.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-
 use suite::openssl::key_hash;
 use suite::prelude::*;
 use testkit::authority::Trait;

@@ -1,11 +1,6 @@
 //! What servers are offered and have to prove: whose authorities and which name count, versions,
 //! suites and groups, and sessions that all workers share.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
-use rustix::process::geteuid;
-use std::process::Command;
 use suite::prelude::*;
 
 /// A service before one server that speaks TLS, with these keys of `back.tls`.
@@ -36,7 +31,7 @@ fn where_no_authority_is_named_those_of_the_host_count() {
             .servers(&format!("['{}']", server.address))
             .back("tls = 'on'");
         let mut command = Command::new("unshare");
-        let program = suite::lariat::command();
+        let program = lariat::command();
         command
             .args(["--mount", "sh", "-c", WITH_AUTHORITIES])
             .arg(trusted.ca())
@@ -163,7 +158,7 @@ fn a_server_that_fails_sees_no_word_of_a_client_who_is_told() {
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.write_all(b"secret\n").unwrap();
     let end = client.read(&mut [0]).unwrap_err();
-    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     lariat.wait_for_reason("server-certificate-name", 2);
     let failed = [("kind", "tls")];
     lariat.wait_for_metric("lariat_dial_failures_total", &failed, 2.0);

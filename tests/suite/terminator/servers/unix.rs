@@ -1,10 +1,8 @@
 //! Servers on Unix sockets, by path and in the abstract name space.
 
-use std::fs::{self, Permissions};
-use std::io::{Read, Write};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::thread;
 use suite::prelude::*;
 
 fn http() -> Behaviour {

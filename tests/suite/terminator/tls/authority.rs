@@ -1,8 +1,5 @@
 //! What stands in `ca` for clients, and chains that are made to cost much.
 
-use std::fs;
-use std::process::Command;
-
 use suite::prelude::*;
 use testkit::authority::Trait;
 

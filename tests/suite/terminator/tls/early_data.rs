@@ -1,11 +1,5 @@
 //! Early data (0-RTT): off unless it is asked for, told to the servers, and never taken twice.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
-use rustix::process::{Signal, kill_process};
-use suite::load::Load;
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 use testkit::client::{Client, ClientChoice};

@@ -1,8 +1,6 @@
 //! Long answers are the same whether the kernel of this host seals them or not, and what it cannot
 //! is told with the remedy.
 
-use std::path::Path;
-
 use suite::kernel::{LARGE, pattern};
 use suite::lariat::command;
 use suite::prelude::*;

@@ -1,6 +1,5 @@
 //! The OCSP response in the file beside a certificate is stapled.
 
-use suite::lariat;
 use suite::prelude::*;
 
 /// A service whose certificate has this response of OCSP in the file beside it.

@@ -1,12 +1,7 @@
 //! The record layer with programs on its other end, whatever they ask for.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::thread;
-
 use suite::kernel::pattern;
-use suite::openssl::{Talk, s_client_sending};
+use suite::openssl::s_client_sending;
 use suite::prelude::*;
 
 const TLS13: [&str; 3] =
@@ -118,7 +113,7 @@ fn the_end_is_told_by_close_notify() {
 }
 
 /// Stands before a service for one connection; gives back all that it sent.
-fn tapped(service: &Service) -> (std::net::SocketAddr, thread::JoinHandle<Vec<u8>>) {
+fn tapped(service: &Service) -> (SocketAddr, thread::JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, to) = (listener.local_addr().unwrap(), service.address);
     let copy = move || {

@@ -1,10 +1,6 @@
 //! Reports and comparisons of experiments, from a stored record: as text, as a page in a browser,
 //! as files; and what is refused.
 
-use std::fs;
-use std::process::Command;
-
-use serde_json::Value;
 use suite::chromium::dump_page;
 use suite::lab::command;
 use suite::prelude::*;

@@ -3,14 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use rustix::process::Signal;
-use serde_json::Value;
 use suite::prelude::*;
-use suite::{lab, lariat};
 
 /// Wishes, and loads that tell whether they are fulfilled: each must succeed, but for those whose
 /// names end with `.none`, of which no session must be resumed. Levels whose names are alike up to

@@ -1,15 +1,9 @@
 //! Whatever a server does wrong has a reason of its own in the record, and the load goes on.
 
-use std::fs;
-use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::Command;
+use std::io;
 
-use rustix::process::Signal;
 use suite::lab::command;
-use suite::load::{Load, Loaded, Record};
-use suite::nginx::Nginx;
+use suite::load::{Loaded, Record};
 use suite::prelude::*;
 use suite::scripted::{read_record, relay};
 

@@ -1,13 +1,9 @@
 //! Each kind of resumption, in each version that has it, with each kind of key, against each
 //! server: the resumed share is the one that was asked for, or the record tells why not.
 
-use std::net::SocketAddr;
-
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
-use suite::lab::Origin;
-use suite::load::{Load, Record};
-use suite::nginx::Nginx;
+use suite::load::Record;
 use suite::prelude::*;
 
 /// Kind, version, and the kinds of 20 handshakes of two clients: of each, all but the first are

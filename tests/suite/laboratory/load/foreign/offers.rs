@@ -1,11 +1,11 @@
 //! What a client says before, in and after the handshake: as asked, and as the server saw it.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 
 use suite::haproxy::Haproxy;
-use suite::load::{Load, Record};
-use suite::nginx::{Line, Nginx};
+use suite::load::Record;
+use suite::nginx::Line;
 use suite::prelude::*;
 
 fn nginx(site: &Site, directives: &str) -> Nginx {

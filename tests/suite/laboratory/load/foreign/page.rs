@@ -1,11 +1,8 @@
 //! The page of `lariat-lab report` in a browser: its numbers are the record's.
 
-use std::path::{Path, PathBuf};
-
 use suite::chromium::dump_page;
 use suite::lab::command;
-use suite::load::{Load, Loaded, Record};
-use suite::nginx::Nginx;
+use suite::load::{Loaded, Record};
 use suite::prelude::*;
 
 /// The page of these records, as the browser shows it, and its source.
@@ -16,7 +13,7 @@ fn page(records: &[&Path]) -> (String, String) {
     report.arg("report").args(records).arg("-o").arg(&path);
     let answer = run(&mut report);
     assert_eq!(answer.code(), 0, "{answer:?}");
-    let source = std::fs::read_to_string(&path).unwrap();
+    let source = fs::read_to_string(&path).unwrap();
     let url = format!("file://{}", path.display());
     (dump_page(&url, 1000), source)
 }

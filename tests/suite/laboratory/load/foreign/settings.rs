@@ -1,11 +1,6 @@
 //! What flags and a plan file say: the same things, in the same words, and nothing that cannot be.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-
-use suite::load::{Load, Loaded};
-use suite::nginx::Nginx;
+use suite::load::Loaded;
 use suite::prelude::*;
 
 /// What a flag says, and a line of a file.

@@ -1,9 +1,5 @@
 //! How load arrives: as many transactions as the plan says, and the rates of a search.
 
-use serde_json::Value;
-use suite::lab::Origin;
-use suite::load::Load;
-use suite::nginx::Nginx;
 use suite::prelude::*;
 
 fn nginx(site: &Site) -> Nginx {

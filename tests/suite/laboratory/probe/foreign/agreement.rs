@@ -1,12 +1,7 @@
 //! Where `openssl s_client` and `sslscan` see the same as a probe does, the answers agree.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::process::Command;
 
-use serde_json::Value;
-use suite::lab;
-use suite::nginx::Nginx;
 use suite::prelude::*;
 
 fn probe(site: &Site, address: SocketAddr) -> Value {

@@ -3,17 +3,11 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::Value;
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
-use suite::lab;
-use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::scripted;
 use suite::stunnel::Stunnel;

@@ -1,13 +1,9 @@
 //! The rules for alerts and the dashboard in `pkg`, with a Prometheus that watches Lariats.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs::File;
+use std::net::UdpSocket;
 
-use serde_json::Value;
 use suite::patience::pause;
 use suite::prelude::*;
 use suite::prometheus::Prometheus;
@@ -21,7 +17,7 @@ const DESCRIPTORS: u32 = 400;
 const CONNECTIONS: usize = 350;
 
 /// A handshake that takes longer than the alert allows.
-const SLOW: std::time::Duration = std::time::Duration::from_millis(1500);
+const SLOW: Duration = Duration::from_millis(1500);
 
 fn shipped(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../pkg").join(path)

@@ -1,14 +1,8 @@
 //! Log daemons of Debian take what a Lariat says: rsyslog by a Unix socket and by UDP, and
 //! systemd's journald.
 
-use std::fs;
-use std::io::Write;
-use std::net::{TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::net::UdpSocket;
 
-use rustix::process::Signal;
-use serde_json::Value;
 use suite::prelude::*;
 
 /// rsyslog in a folder of its own; each entry that it gets is a line of JSON.

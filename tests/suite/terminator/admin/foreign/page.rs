@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
 use suite::chromium::dump_page;
 use suite::prelude::*;
 

@@ -1,8 +1,6 @@
 //! What is sent between hosts is no secret to who reads it: real `tcpdump`, at the bridge between
 //! them.
 
-use std::fs;
-
 use suite::prelude::*;
 use suite::tcpdump::{Capture, holds};
 use suite::weather::Weather;

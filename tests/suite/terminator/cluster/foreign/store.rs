@@ -1,13 +1,6 @@
 //! Hosts that share their sessions by a store: each a program of its own, beside real servers of
 //! Redis, some of which fail.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
-use rustix::process::Signal;
-use rustls::HandshakeKind;
-use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::redis::Redis;
 

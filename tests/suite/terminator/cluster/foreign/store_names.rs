@@ -1,10 +1,6 @@
 //! A store whose nodes have names, which the test's own name server knows: of one server, as a
 //! cluster announces them, and as sentinels do.
 
-use std::fs;
-use std::path::PathBuf;
-
-use rustls::HandshakeKind;
 use suite::name_server::NameServer;
 use suite::prelude::*;
 use suite::program::with_file;

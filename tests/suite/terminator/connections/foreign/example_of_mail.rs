@@ -1,9 +1,5 @@
 //! `examples/mail.toml`, served to the usual clients of its protocols before real servers.
 
-use std::net::SocketAddr;
-use std::process::Command;
-
-use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{Foreign, aiosmtpd, dovecot, prosody, slapd};
 
@@ -24,7 +20,7 @@ const EXAMPLE_FRONTS: [&str; 8] = [
 /// That file with the site's certificate and authority, and with these servers; where it listens.
 fn example(site: &Site, servers: &[(&str, String)]) -> (String, [SocketAddr; 8]) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mail.toml");
-    let mut text = std::fs::read_to_string(path).unwrap();
+    let mut text = fs::read_to_string(path).unwrap();
     let ca = format!("tls = {{ ca = [\"{}\"]", site.ca().display());
     text = text.replace("tls = { ca = [\"certs/site.pem\"]", &ca);
     let pem = site.path("site.pem").display().to_string();

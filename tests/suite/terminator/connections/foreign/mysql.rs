@@ -1,13 +1,8 @@
 //! MariaDB and its client, with TLS on either side of Lariat, on both, and by a pair.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
-
 use rustix::net::sockopt::set_socket_linger;
 
 use suite::mariadb::{Mariadb, mariadb, mariadb_tls, refused, values};
-use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{lariat, service};
 

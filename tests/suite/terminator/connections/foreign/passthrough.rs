@@ -2,11 +2,10 @@
 
 use rustls::NamedGroup;
 use suite::haproxy::Haproxy;
-use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::stunnel::Stunnel;
 
-fn passing(site: &Site, server: std::net::SocketAddr, back: &str) -> Service {
+fn passing(site: &Site, server: SocketAddr, back: &str) -> Service {
     let unused = Server::start(Behaviour::Echo);
     Service::new(site, &unused).mode("passthrough").servers(&format!("['{server}']")).back(back)
 }

@@ -1,8 +1,5 @@
 //! The PROXY header that a trusted peer sends: accepted, passed on, or refused.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use suite::haproxy::Haproxy;
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;

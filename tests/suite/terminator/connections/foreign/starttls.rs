@@ -1,12 +1,6 @@
 //! Real servers and clients of the protocols that begin in plaintext, with TLS on either side of
 //! Lariat, and by a pair. MySQL has a file of its own.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
-
-use rustix::process::Signal;
-use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{
     aiosmtpd, dovecot, inn, lariat, postgres, prosody, pyftpdlib, service, slapd,
@@ -121,7 +115,7 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     // `check` warns of the one whose clients it keeps out, and of no other.
     for (service, words) in [(&client, ""), (&both, ""), (&other, "keeps out clients")] {
         let file = site.write("checked.toml", service.toml());
-        let checked = run(suite::lariat::command().arg("check").arg(file));
+        let checked = run(lariat::command().arg("check").arg(file));
         assert_eq!(checked.stderr.contains("keeps out"), !words.is_empty());
     }
     // Channel binding is to the certificate (RFC 5929, 4): it holds where both have the same.

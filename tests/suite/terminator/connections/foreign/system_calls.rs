@@ -1,8 +1,6 @@
 //! How often the kernel is called for a new connection with one exchange.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 
 use suite::prelude::*;
 use suite::strace::Strace;
@@ -33,7 +31,7 @@ fn calls(lariat: &Lariat, visit: impl Fn()) -> BTreeMap<String, u64> {
     strace.end()
 }
 
-fn echo(address: std::net::SocketAddr) {
+fn echo(address: SocketAddr) {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(PATIENCE)).unwrap();
     client.write_all(b"x").unwrap();

@@ -2,12 +2,7 @@
 //! reload, after the death of the worker process, across a change of the keys; and not after its
 //! end.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-
 use suite::chromium::Browser;
-use suite::lab::Origin;
 use suite::openssl::key_hash;
 use suite::prelude::*;
 

@@ -1,10 +1,6 @@
 //! TLS to real servers: nginx, HAProxy, stunnel and Redis, in both versions, with resumption.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-
 use suite::haproxy::Haproxy;
-use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::redis::Redis;
 use suite::stunnel::Stunnel;
