@@ -67,7 +67,7 @@ fn without_the_module_and_without_a_cipher() {
 
 fn no_module(desk: &Desk) {
     let service = desk.service("");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     desk.assert_served(&service, AES);
     assert_eq!((handed_over(&lariat), refusals(&lariat, "no-kernel-tls")), (0.0, 1.0));
     let status = lariat.ask("status").success();
@@ -82,7 +82,7 @@ fn no_module(desk: &Desk) {
 
 fn no_cipher(desk: &Desk) {
     let service = desk.service("");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     desk.assert_served(&service, CHACHA);
     assert_eq!((handed_over(&lariat), refusals(&lariat, "suite")), (0.0, 1.0));
     desk.assert_served(&service, AES);

@@ -194,6 +194,6 @@ fn lariat_for_another_name() {
     let servers = format!("[{:?}]", behind.address.to_string());
     let service = Service::new(&site, &Server::start(Behaviour::Hang)).servers(&servers);
     let service = service.certificates(&format!("[{file:?}]")).tls("versions = ['1.2']");
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     compare(&site, service.address);
 }

@@ -1,5 +1,6 @@
 //! Fake servers behind a proxy: threads on ephemeral ports that remember what they saw.
 
+use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
@@ -143,6 +144,12 @@ impl Server {
             seen.len() >= count && seen.get(count - 1).is_some_and(|one| one.ended || one.failed)
         });
         connections[count - 1].clone()
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.address)
     }
 }
 

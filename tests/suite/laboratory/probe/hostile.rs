@@ -219,7 +219,7 @@ fn a_connection_that_breaks_at_any_stage_is_a_finding() {
     let site = Site::new();
     let server = Server::start(Behaviour::Http("ok".into()));
     let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     // Nothing, a record's head, a cut ServerHello, and on through certificates to tickets.
     for after in [0, 1, 5, 40, 90, 200, 600, 900, 1200, 1500, 2500] {
         let node = node(BUSY, cutting(service.address, after));
@@ -255,7 +255,7 @@ fn a_reply_that_never_ends_is_left() {
     });
     let service = Service::new(&site, &Server::start(Behaviour::Hang));
     let service = service.servers(&format!("[{:?}]", behind.to_string()));
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     let node = node(BUSY, service.address);
     let exchange = &node["exchange"];
     assert_eq!(exchange["reply"], "HTTP/1.1 200 OK", "{node}");
@@ -268,7 +268,7 @@ fn an_end_without_close_notify_is_advice() {
     let reply = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok";
     let server = Server::start(Behaviour::Speak(reply.to_vec()));
     let service = Service::new(&site, &server).tls("versions = ['1.2']");
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     for (address, end) in
         [(service.address, "close-notify"), (without_alerts(service.address), "truncated")]
     {
@@ -353,7 +353,7 @@ fn words_of_servers_stay_words() {
     let reply = format!("HTTP/1.1 200 {SPELL}\r\nConnection: close\r\n\r\n");
     let behind = Server::start(Behaviour::Speak(reply.into_bytes()));
     let service = Service::new(&site, &behind);
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     let banner = serve_by_hello(|stream, _| {
         let _gone = stream.write_all(format!("554 {SPELL}\r\n").as_bytes());
     });

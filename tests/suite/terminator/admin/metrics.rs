@@ -6,7 +6,7 @@ use suite::prelude::*;
 fn connections_handshakes_and_bytes_are_counted() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http(vec![b'x'; 5000])));
     let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     for version in ["1.2", "1.3", "1.3"] {
         curl_tls(&site, service.address).args(&["--tls-max", version]).run().success();
     }
@@ -44,8 +44,7 @@ fn each_family_has_its_help_and_type_once() {
 
 #[test]
 fn the_worker_process_reports_what_it_uses_of_the_host() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (_site, _server, service) = set_up(Behaviour::Echo);
     let lariat = Lariat::start_within(700, &service.toml());
     let value = |name: &str| lariat.sum(&format!("process_{name}"), &[]);
     assert_eq!(value("max_fds"), 700.0);

@@ -152,7 +152,7 @@ fn a_session_that_did_not_arrive_is_fetched_while_its_client_waits() {
     drop(first);
     // Of a session that nobody has, the handshake goes on without it.
     let alone = Service::new(&farm.site, &farm.server);
-    let _alone = Lariat::start(&alone.toml());
+    let _alone = alone.start();
     let stranger = Client::without_tickets(&farm.site);
     assert_eq!(stranger.visit(alone.address), HandshakeKind::Full);
     assert_eq!(farm.visit(&stranger, 1), HandshakeKind::Full);

@@ -17,8 +17,7 @@ const MEMORY_KIB_MAX: u64 = 24 << 10;
 
 /// A host with these keys of `cluster.store`.
 fn start(keys: &str) -> (Lariat, Site, Server) {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, server, service) = set_up(Behaviour::Echo);
     let secret = site.write("cluster.key", SECRET);
     let toml = format!(
         "[cluster]\nsecret = {secret:?}\n[cluster.store]\nfetch-timeout = \"1s\"\n{keys}\n{}",

@@ -13,8 +13,7 @@ struct Desk {
 }
 
 fn desk() -> Desk {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, server, service) = set_up(Behaviour::Echo);
     Desk { site, service, _server: server }
 }
 

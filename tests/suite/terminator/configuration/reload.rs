@@ -20,7 +20,7 @@ fn a_service_comes_and_another_goes() {
     let two = Server::start(Behaviour::Http("two".into()));
     let first = Service::new(&site, &one).named("first");
     let second = Service::new(&site, &two).named("second");
-    let lariat = Lariat::start(&first.toml());
+    let lariat = first.start();
 
     lariat.reload_with(&second.toml());
     assert_eq!(curl_tls(&site, second.address).run().success(), "two");
@@ -47,8 +47,7 @@ fn warnings_about_the_new_configuration_are_printed() {
 
 #[test]
 fn what_needs_a_restart_is_judged_by_what_runs() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (_site, _server, service) = set_up(Behaviour::Echo);
     let text = |threads| format!("[workers]\nthreads = {threads}\n{}", service.toml());
     let lariat = Lariat::start(&text(2));
     let warning = "warning: `workers.threads` stays as it is until a restart";
@@ -131,7 +130,7 @@ fn one_bad_certificate_takes_the_others_down_unless_it_may_be_skipped() {
     }
     let service = Service::new(&site, &server);
     let service = service.certificates(&format!("[{:?}]", site.path("live")));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let subject = |name: &str| {
         let answer = s_client(&site, service.address, &["-servername", name]);
         let line = answer.stdout.lines().find(|line| line.starts_with("subject="));

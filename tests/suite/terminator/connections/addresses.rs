@@ -55,7 +55,7 @@ fn connections_to_servers_come_from_the_address_that_is_set_or_not_at_all() {
     let (site, server) = (Site::new(), who_asks("127.0.0.1"));
     let client = Client::new(&site);
     let service = service_before(&site, server, "source = '127.0.0.9, ::1'");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let expected: IpAddr = "127.0.0.9".parse().unwrap();
     assert_eq!(seen_source(&client, &service), Some(expected));
 
@@ -90,7 +90,7 @@ fn servers_see_the_clients_own_address() {
         let (site, server) = (Site::new(), who_asks("10.9.1.1"));
         let service = service_before(&site, server, "source = 'client'")
             .front("accept-proxy = ['127.0.0.1/32']");
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         let status = fs::read_to_string(format!(
             "/proc/{}/status",
             lariat.worker_process().as_raw_nonzero()
@@ -109,11 +109,10 @@ fn servers_see_the_clients_own_address() {
 fn clients_come_in_by_the_interface_that_is_set() {
     let setup = [LOOPBACK, "link add one type veth peer name other", "link set one up"];
     in_namespace(&setup, || {
-        let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-        let service = Service::new(&site, &server);
+        let (_site, _server, service) = set_up(Behaviour::Echo);
         for (interface, is_reached) in [("lo", true), ("one", false)] {
             let service = service.clone().front(&format!("interface = '{interface}'"));
-            let _lariat = Lariat::start(&service.toml());
+            let _lariat = service.start();
             let reached = TcpStream::connect(service.address).is_ok();
             assert_eq!(reached, is_reached, "{interface}");
         }
@@ -217,7 +216,7 @@ fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
             .listen(&format!("['{front}']"))
             .servers("['[fe80::77%zone0]:8000']")
             .back("check = { kind = 'http', interval = '100ms' }");
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         lariat.wait_for_metric("lariat_server_changes_total", &[], 0.0);
         let load = Load::bare()
             .arg("https://[fe80::77%25zone0]:8443/1k")

@@ -99,7 +99,7 @@ fn a_passthrough_server_that_is_down_is_a_reset_with_its_reason() {
     let nobody = free_address();
     let service =
         Service::new(&site, &server).mode("passthrough").servers(&format!("['{nobody}']"));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let error = Client::new(&site).try_connect(service.address).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     let line = lariat.wait_for_line(&["backend-refused"]);
@@ -230,7 +230,7 @@ fn what_a_plain_server_sends_behind_urgent_data_is_relayed_by_the_kernel_or_us()
     let (site, unused) = (Site::new(), Server::start(Behaviour::Hang));
     let service = Service::new(&site, &unused).mode("off");
     let service = service.servers(&format!("['{server}']"));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let mut got = Vec::new();
     connect(service.address).read_to_end(&mut got).unwrap();
     assert_eq!(got.len(), BODY.len() + 6);

@@ -60,7 +60,7 @@ fn a_server_that_refuses_an_upload_is_heard_and_its_reset_is_no_clean_end() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let servers = format!("{:?}", [server.local_addr().unwrap().to_string()]);
     let service = Service::new(&site, &unused).servers(&servers);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let rounds = 8;
     let refusing = thread::spawn(move || {
         for _ in 0..rounds {

@@ -35,7 +35,7 @@ fn both_sides_are_probed_after_the_times_that_are_set_and_a_reload_changes_them(
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let keys = "keepalive = '1000s'";
     let service = Service::new(&site, &server).front(keys).back("keepalive = '2000s'");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let server_port: u16 = server.address().rsplit(':').next().unwrap().parse().unwrap();
     let is_front = |own: u16, _: u16| own == service.address.port();
     let is_back = |_: u16, other: u16| other == server_port;
@@ -71,7 +71,7 @@ fn the_kernel_keeps_a_silent_client_for_a_while() {
         .front("defer-accept = true")
         .more("timeouts = { handshake = '1s' }");
     let before = deferred();
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let _silent = TcpStream::connect(service.address).unwrap();
     until_true("the kernel keeps it", || deferred() > before);
     drop(Client::new(&site).echo(service.address));
@@ -96,7 +96,7 @@ fn a_connection_ends_with_its_lifetime_and_a_further_one_begins_its_own() {
 fn a_client_that_takes_nothing_for_too_long_is_given_up() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Speak(vec![7; 32 << 20])));
     let service = Service::new(&site, &server).more("timeouts = { unacknowledged = '1s' }");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let connection = Client::new(&site).connect(service.address);
     lariat.wait_for_reason("client-unreachable", 1);
     drop(connection);

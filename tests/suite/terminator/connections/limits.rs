@@ -8,7 +8,7 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server).more("limits = { connections = 2 }");
     // Of two workers each may get both connections or none.
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 2");
     let client = Client::new(&site);
     let connect = || client.echo(service.address);
     let (mut first, _second) = (connect(), connect());
@@ -78,7 +78,7 @@ fn handshakes_that_do_not_go_on_keep_nobody_out() {
     for (bytes, is_answered) in [(vec![], false), (vec![22], false), (hello(&site), true)] {
         let service = Service::new(&site, &server).more("timeouts = { handshake = '1h' }");
         let limits = format!("[workers]\nthreads = 2\n[limits]\nhandshakes = {PLACES}\n");
-        let lariat = Lariat::start(&format!("{limits}{}", service.toml()));
+        let lariat = service.start_with(&limits);
         let attacker = || {
             let mut stream = TcpStream::connect(service.address).unwrap();
             stream.write_all(&bytes).unwrap();

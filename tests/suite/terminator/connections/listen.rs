@@ -13,7 +13,7 @@ fn ipv4_ipv6_and_unix_addresses_reach_one_service() {
     let unix = site.path("front.sock");
     let service = Service::new(&site, &server)
         .listen(&format!("['{four}', '[::1]:{six}', 'unix:{}']", unix.display()));
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
 
     assert_eq!(curl_tls(&site, four).run().success(), "hello");
     let six = format!("[::1]:{six}").parse().unwrap();
@@ -44,7 +44,7 @@ fn fast_open_and_backlog_are_taken() {
     let (site, server) = (Site::new(), server("hello"));
     let service = Service::new(&site, &server);
     let workers = "[workers]\nthreads = 2\nbacklog = 64\nfast-open = 64\n";
-    let _lariat = Lariat::start(&format!("{workers}{}", service.toml()));
+    let _lariat = service.start_with(&workers);
     let curl = curl_tls(&site, service.address).args(&["--tcp-fastopen"]);
     assert_eq!(curl.run().success(), "hello");
 }

@@ -314,9 +314,8 @@ fn closed_tls_is_routed_by_names_that_break_the_rules_of_hosts() {
 
 #[test]
 fn closed_tls_of_one_service_passes_whatever_stands_for_a_name() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
-    let service = Service::new(&site, &server).mode("passthrough");
-    let _lariat = Lariat::start(&service.toml());
+    let (_site, server, service, _lariat) =
+        serve_as(Behaviour::Swallow, |service| service.mode("passthrough"));
     for name in [&b"a\0.example"[..], b"\xff", b"a.example:443", b"192.0.2.1", &[b'a'; 255]] {
         let wire = hello(&names(&[name]), &[]);
         let _open = raw(service.address, &wire);

@@ -28,10 +28,9 @@ fn a_denied_network_is_reset_and_named() {
 
 #[test]
 fn none_but_allowed_networks_come_in() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let denying = service.clone().front("allow = ['192.0.2.0/24']");
-    let lariat = Lariat::start(&denying.toml());
+    let lariat = denying.start();
     let client = Client::new(&site);
     assert!(client.try_connect(service.address).is_err());
     lariat.wait_for_reason("source-denied", 1);
@@ -45,7 +44,7 @@ fn a_list_is_read_again_and_a_broken_one_changes_nothing() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let list = site.write("deny.txt", "# ours\n192.0.2.0/24 ; example\n\n");
     let service = Service::new(&site, &server).front(&format!("deny = [{list:?}]"));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let client = Client::new(&site);
     client.echo(service.address);
 
@@ -93,7 +92,7 @@ fn limited(limits: &str, front: &str) -> (Site, Server, Service, Lariat) {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server).front(front);
     let process = format!("[workers]\nthreads = 2\n[limits.per-source]\n{limits}\n");
-    let lariat = Lariat::start(&format!("{process}{}", service.toml()));
+    let lariat = service.start_with(&process);
     (site, server, service, lariat)
 }
 
@@ -195,8 +194,7 @@ fn flooder(number: u32) -> Ipv4Addr {
 /// Each comes once and says nonsense: no limit of one source is reached.
 #[test]
 fn a_flood_from_many_sources_takes_little_memory_and_few_lines() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let limits = "[limits.per-source]\nconnections = 100\nrate = 0\nexempt = []\n";
     // Keys of `log` may stand at the front.
     let toml = format!("failures-per-second = 1\n{limits}{}", service.toml());

@@ -263,7 +263,7 @@ fn requests_to_cancel_count_against_the_pace_of_their_client() {
     let service = service(&site, "paced", "127.0.0.1:1").servers(&format!("[{}]", list.join(", ")));
     let service = service.starting_tls("postgres", "required");
     let limits = "[limits]\nper-source = { rate = 1, exempt = [] }\n";
-    let lariat = Lariat::start(&format!("{limits}{}", service.toml()));
+    let lariat = service.start_with(&limits);
     assert_eq!(send_with_end(service.address, &request_to_cancel()), b"");
     // It was cut nowhere, and has used up what its client may have in 40 seconds.
     servers.iter().for_each(|one| drop(one.wait_for_end(1)));
@@ -350,7 +350,7 @@ fn what_a_server_says_before_its_tls_reaches_no_client() {
         });
         let service = service(&site, "smtp", &server.to_string());
         let service = service.asking("smtp", &site.ca()).mode("off");
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         let mut client = Plain::connect(service.address);
         assert_eq!(client.read_to("\r\n"), "421 4.3.2 No server is available\r\n");
         lariat.wait_for_line(&["server-starttls-failed", fault]);
@@ -412,7 +412,7 @@ fn a_new_key_is_answered_before_the_next_word_of_the_dialog() {
     let (site, smtp) = (Site::new(), &KINDS[0]);
     let server = smtp.start().to_string();
     let service = service(&site, "smtp", &server).starting_tls("smtp", "required");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let mut client = Plain::connect(service.address);
     client.read_to(smtp.greeting);
     client.say("STARTTLS");

@@ -25,7 +25,7 @@ impl Scene {
         base.write("public/.hidden", SECRET);
         base.write("public/.git/config", SECRET);
         let service = Service::files(&site, &base.join("public"));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         Self { site, base, service, _lariat: lariat }
     }
 

@@ -132,7 +132,7 @@ fn what_is_not_in_memory_comes_whole() {
     let content: Vec<u8> = (0..8_000_001_u32).map(|n| (n % 251) as u8).collect();
     let path = folder.write("cold.bin", &content);
     let service = Service::files(&site, folder.path());
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 1\n{}", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 1");
     forget(&path);
     let target = site.path("fetched");
     let output = ["--output", target.to_str().expect("the path is text")];

@@ -23,7 +23,7 @@ impl Scene {
         folder.write("words.txt", "0123456789");
         folder.write("deep/er/page.html", "deep");
         let service = Service::files(&site, folder.path()).serving(keys);
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         Self { site, folder, service, lariat }
     }
 
@@ -190,7 +190,7 @@ fn a_request_in_early_data_is_answered() {
     folder.write("index.html", "<p>welcome</p>");
     // Nothing tells servers, since there are none, and asking for a file twice does no harm.
     let service = Service::files(&site, folder.path()).tls("early-data = '4KiB'");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let request = site.write("request", "GET / HTTP/1.0\r\n\r\n");
     let session = site.path("session").display().to_string();
     let arguments = ["-tls1_3", "-ign_eof", "-sess_out", &session];

@@ -18,7 +18,7 @@ impl Scene {
         let (site, base) = (Site::new(), Directory::new());
         base.write("files/name", "first");
         let service = Service::files(&site, &base.join("files"));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         Self { site, base, service, lariat }
     }
 

@@ -63,7 +63,7 @@ fn a_reload_brings_no_abstract_socket() {
     let name = format!("lariat-connect-ports-{}", std::process::id());
     let other = Server::start_abstract(&name, Behaviour::Http("other".into()));
     let service = Service::new(&site, &first);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     assert_eq!(lariat.status()["process"]["rights"]["tcp_ports"], "off");
     lariat.configure(&Service::new(&site, &other).at(service.address).toml());
     assert_a_restart_is_asked_for(&lariat, other.address());

@@ -33,8 +33,7 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
 
 #[test]
 fn how_the_worker_process_ended_is_known_wherever_it_was_started() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (_site, _server, service) = set_up(Behaviour::Echo);
     let mut ignoring = Command::new("env");
     ignoring.arg("--ignore-signal=CHLD");
     ignoring.arg(lariat::command().get_program());
@@ -47,9 +46,7 @@ fn how_the_worker_process_ended_is_known_wherever_it_was_started() {
 
 #[test]
 fn a_worker_process_that_cannot_be_started_is_tried_again() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let limit = |number: &str| {
         let pid = format!("--pid={}", lariat.supervisor().as_raw_nonzero());
         let limit = format!("--nofile={number}:");

@@ -23,7 +23,7 @@ fn a_client_of_files_whose_handshake_ends_in_a_drain_gets_one_answer() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write("small", "small");
     let service = Service::files(&site, folder.path());
-    let mut lariat = Lariat::start(&service.toml());
+    let mut lariat = service.start();
     let early = TcpStream::connect(service.address).unwrap();
     lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
     lariat.signal(Signal::TERM);
@@ -41,7 +41,7 @@ fn files_are_sent_to_their_end_and_nobody_waits_for_clients_at_rest() {
     folder.write("small", "small");
     folder.write("large", vec![7; BYTES]);
     let service = Service::files(&site, folder.path());
-    let mut lariat = Lariat::start(&service.toml());
+    let mut lariat = service.start();
     let ask = |path: &str| {
         let mut connection = Client::new(&site).connect(service.address);
         let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");

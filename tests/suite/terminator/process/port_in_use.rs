@@ -21,9 +21,8 @@ fn the_message_names_the_address() {
 
 #[test]
 fn a_second_instance_says_who_the_first_is() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let first = Lariat::start(&service.toml());
+    let (site, server, service) = set_up(Behaviour::Echo);
+    let first = service.start();
     let file = first.configuration();
     let who = [
         format!("lariat {} listens there", env!("CARGO_PKG_VERSION")),
@@ -46,9 +45,8 @@ fn a_second_instance_with_a_status_socket_of_its_own_says_who_has_the_port() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let first = Lariat::start(&service.toml());
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let first = service.start();
     let status = site.path("status.sock");
     for listen in [service.address.to_string(), format!("*:{}", service.address.port())] {
         let service = service.clone().listen(&format!("['{listen}']"));

@@ -40,8 +40,7 @@ fn the_worker_process_has_the_groups_that_it_is_to_have() {
     if !geteuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (_site, _server, service) = set_up(Behaviour::Echo);
     for (groups, own, further) in [("'7'", "7", ""), ("['7', '8', '9']", "7", "8 9")] {
         let process = format!("[process]\nuser = 'nobody'\ngroup = {groups}\n");
         let lariat = Lariat::start(&(process + &service.toml()));

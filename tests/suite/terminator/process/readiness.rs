@@ -20,8 +20,7 @@ fn answer(code: &str, body: &str) -> (String, String) {
 
 #[test]
 fn a_drain_is_announced_before_connections_are_refused() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     // Long enough for a loaded host; nothing waits for its end.
     let text = |delay| format!("[process]\ndrain-delay = '{delay}'\n{}", service.toml());
     let mut lariat = Lariat::start(&text("1h"));
@@ -109,7 +108,7 @@ fn balancers_without_a_token_or_a_host_are_answered_and_see_nothing_else() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let token = site.write("token", "correct-horse-battery");
     let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let text = fs_text(&lariat).replace("[log]", &format!("token = {token:?}\n[log]"));
     fs::write(lariat.configuration(), text).unwrap();
     lariat.reload().success();
@@ -133,9 +132,7 @@ fn fs_text(lariat: &Lariat) -> String {
 
 #[test]
 fn a_worker_process_that_dies_again_and_again_is_started_later_and_later_and_not_given_up() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let ready = || asked(lariat.admin(), "/ready");
     assert_eq!(ready(), answer("200", "ready"));
     // More than ten deaths within a minute.

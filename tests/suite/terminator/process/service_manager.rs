@@ -129,8 +129,7 @@ fn a_watchdog_of_another_process_is_not_fed() {
 
 #[test]
 fn one_that_is_gone_is_named_once_and_nothing_else_changes() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (_site, _server, service) = set_up(Behaviour::Echo);
     let text = format!("[process]\ndrain = '1s'\n{}", service.toml());
     for name in ["/no/such/socket", "@no-such-socket", "vsock:2:1", "nonsense"] {
         let mut command = command();

@@ -41,8 +41,7 @@ fn is_served(site: &Site, service: &Service) {
 
 #[test]
 fn a_full_pipe_on_the_standard_error_holds_nobody() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let full = FullPipe::new(site.path("stderr"));
     let mut lariat = Lariat::start_with_stderr(&full.path, &service.toml());
     is_served(&site, &service);
@@ -95,8 +94,7 @@ fn lines_that_a_full_disk_does_not_take_are_counted_and_said() {
 
 #[test]
 fn a_log_that_blocks_does_not_hold_a_drain() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let full = FullPipe::new(site.path("log"));
     let text = format!("output = {:?}\n[process]\ndrain = \"1h\"\n{}", full.path, service.toml());
     let mut lariat = Lariat::start(&text);

@@ -48,7 +48,7 @@ fn a_long_download_comes_whole() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write("large", vec![7; BYTES]);
     let service = Service::files(&site, folder.path());
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let mut connection = Client::new(&site).connect(service.address);
     connection.ask("large");
     connection.head();
@@ -99,8 +99,7 @@ fn nobody_is_refused_in_many_upgrades_with_more_workers_and_fewer() {
 
 #[test]
 fn the_process_stays_and_so_do_its_files() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let pid_file = site.path("lariat.pid");
     let text = format!("[process]\npid-file = {pid_file:?}\n{}", service.toml());
     let mut lariat = Lariat::start(&text);
@@ -162,7 +161,7 @@ fn an_upgrade_brings_back_a_socket_whose_path_was_removed() {
 fn a_new_program_may_have_its_status_socket_elsewhere() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (service, socket) = (Service::new(&site, &server), site.path("s.sock"));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let text = fs::read_to_string(lariat.configuration()).unwrap();
     let before = format!("{:?}", lariat.status_socket());
     let text = text.replace(&before, &format!("{socket:?}"));
@@ -180,7 +179,7 @@ fn what_needs_a_restart_is_done_by_it() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (service, folder) = (Service::new(&site, &server), Directory::new());
     folder.write("a", "a");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let files = Service::files(&site, folder.path()).named("files");
     let text = format!(
         "[process]\nsandbox = \"off\"\ndrain = \"7s\"\n[workers]\nfile-threads = 3\n{}{}",
@@ -288,8 +287,7 @@ fn the_first_process_of_a_container_stays_and_takes_note_of_orphans() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let mut lariat = Lariat::start_by(container(), &service.toml());
     let first_process = first_process(&lariat);
     let worker = || lariat.status()["process"]["pid"].as_u64();

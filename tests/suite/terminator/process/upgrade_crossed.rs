@@ -27,8 +27,7 @@ mv "$0.new" "$0"
 
 #[test]
 fn a_stop_also_ends_a_check_that_has_only_begun() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let (program, gate) = (site.path("lariat"), site.path("gate"));
     symlink(command().get_program(), &program).unwrap();
     let mut first = Command::new(&program);
@@ -99,8 +98,7 @@ fn an_upgrade_gets_a_host_out_of_a_crash_of_its_worker_process() {
 
 #[test]
 fn a_program_on_a_disk_that_does_not_answer_holds_nobody() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let script: &[u8] = b"#!/bin/sh\nexit 0\n";
     let files = [("lariat", Temper::HoldsOpening, script)];
     let Some(fuse) = Fuse::mount(&site.path("far"), &files) else {

@@ -14,9 +14,7 @@ pub(super) struct Stage {
 }
 
 pub(super) fn running() -> Stage {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, server, service, lariat) = serve(Behaviour::Echo);
     Stage { site, server, service, lariat }
 }
 
@@ -167,8 +165,7 @@ fn a_new_worker_process_whose_forerunner_died_serves() {
 
 #[test]
 fn a_program_that_crashes_or_is_none_changes_nothing() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, server, service) = set_up(Behaviour::Echo);
     let program = site.path("lariat");
     std::os::unix::fs::symlink(command().get_program(), &program).unwrap();
     let lariat = Lariat::start_by(Command::new(&program), &service.toml());

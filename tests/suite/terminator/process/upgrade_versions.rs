@@ -45,8 +45,7 @@ struct Stage {
 }
 
 fn running(release: Option<(&str, [u32; 2])>) -> Stage {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, server, service) = set_up(Behaviour::Echo);
     let program = site.path("lariat");
     install(&program, release);
     let lariat = Lariat::start_by(Command::new(&program), &service.toml());

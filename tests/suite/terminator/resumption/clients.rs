@@ -28,7 +28,7 @@ fn club() -> Club {
 #[test]
 fn a_server_is_told_of_the_certificate_at_a_resumption_too() {
     let club = club();
-    let lariat = Lariat::start(&club.service.toml());
+    let lariat = club.service.start();
     let client = Client::showing(&club.site, &club.member);
     assert_eq!(client.visit(club.service.address), HandshakeKind::Full);
     assert_eq!(client.visit(club.service.address), HandshakeKind::Resumed);
@@ -48,7 +48,7 @@ fn a_server_is_told_of_the_certificate_at_a_resumption_too() {
 #[test]
 fn a_client_that_is_revoked_is_refused_though_it_has_a_session() {
     let club = club();
-    let lariat = Lariat::start(&club.service.toml());
+    let lariat = club.service.start();
     let (member, other) = (
         Client::showing(&club.site, &club.member),
         Client::showing(&club.site, &club.authority.client("other")),

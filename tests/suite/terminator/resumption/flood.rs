@@ -10,8 +10,7 @@ const FLOOD: u64 = 1000;
 
 #[test]
 fn a_flood_of_new_sessions_washes_itself_out() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let lariat = Lariat::start(&format!(
         "[workers]\nthreads = 2\n\
          [resumption]\nsession-cache = {{ entries = {ENTRIES}, bytes = '64KiB' }}\n{}",

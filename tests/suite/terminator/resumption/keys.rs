@@ -70,8 +70,7 @@ fn of_keys_as_haproxy_has_them_the_last_but_one_encrypts() {
 
 #[test]
 fn a_reload_with_a_bad_file_keeps_the_keys() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let path = site.path("tickets.key");
     fs::write(&path, [1; 80]).unwrap();
     let configuration = format!("[resumption]\ntickets = {{ keys = [{path:?}] }}\n");
@@ -87,8 +86,7 @@ fn a_reload_with_a_bad_file_keeps_the_keys() {
 
 #[test]
 fn as_many_tickets_come_as_are_asked_for_by_the_configuration() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let configuration =
         |count| format!("[resumption]\ntickets = {{ count = {count} }}\n{}", service.toml());
     let lariat = Lariat::start(&configuration(0));

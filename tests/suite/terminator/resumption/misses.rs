@@ -171,8 +171,8 @@ fn a_session_of_another_service_is_told_as_such() {
 fn a_session_id_that_is_not_held_is_unknown() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (one, other) = (Service::new(&site, &server), Service::new(&site, &server));
-    let first = Lariat::start(&one.toml());
-    let second = Lariat::start(&other.toml());
+    let first = one.start();
+    let second = other.start();
     let file = site.path("session");
     let file = file.to_str().unwrap();
     let options = ["-tls1_2", "-no_ticket", "-sess_out", file];

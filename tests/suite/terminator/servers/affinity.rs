@@ -31,7 +31,7 @@ impl Farm {
             .mode("passthrough")
             .servers(&format!("{list:?}"))
             .back(keys);
-        let lariat = Lariat::start(&format!("{}\n[workers]\nthreads = 2\n", service.toml()));
+        let lariat = service.start_with("[workers]\nthreads = 2");
         Self { site, service, lariat, servers }
     }
 

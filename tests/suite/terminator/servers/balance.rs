@@ -17,7 +17,7 @@ fn start(site: &Site, servers: &[Server], weights: &[u32], how: &str) -> (Lariat
     let service = Service::new(site, &servers[0])
         .servers(&format!("[{}]", entries.join(", ")))
         .back(&format!("balance = '{how}'"));
-    (Lariat::start(&format!("{ONE_WORKER}{}", service.toml())), service)
+    (service.start_with(ONE_WORKER), service)
 }
 
 /// Makes connections one after the other, all of which stay open.

@@ -11,7 +11,7 @@ fn a_refused_dial_goes_to_the_next_server() {
     let (site, server, dead) = (Site::new(), http(), free_address());
     let service =
         Service::new(&site, &server).servers(&format!("['{dead}', '{}']", server.address()));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
 
     for _ in 0..4 {
         assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
@@ -28,7 +28,7 @@ fn a_backup_serves_only_while_the_others_are_down() {
         format!("['{first}', {{ address = '{backup}', backup = true }}]")
     };
     let service = Service::new(&site, &server).servers(&pool(server.address()));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     curl_tls(&site, service.address).run().success();
     assert_eq!((server.connections().len(), backup.connections().len()), (1, 0));
 
@@ -41,7 +41,7 @@ fn a_backup_serves_only_while_the_others_are_down() {
 fn with_every_server_dead_the_client_is_let_go_and_the_reason_counted() {
     let (site, server, dead) = (Site::new(), http(), free_address());
     let service = Service::new(&site, &server).servers(&format!("['{dead}']"));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
 
     let mut connection = Client::new(&site).connect(service.address);
     let _ended_either_way = connection.read_to_end();
@@ -54,7 +54,7 @@ fn an_active_check_takes_a_dead_server_out() {
     let service = Service::new(&site, &server)
         .servers(&format!("['{dead}', '{}']", server.address()))
         .back("check = { kind = 'tcp', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
 
     let dead = dead.to_string();
     lariat.wait_for_metric("lariat_server_up", &[("server", &dead)], 0.0);
@@ -70,7 +70,7 @@ fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
         .servers(&format!("['{address}']"))
         .back("check = { kind = 'tcp', interval = '200ms', fall = 1, rise = 1 }");
     let first = TcpListener::bind(address).unwrap();
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let say = |words: &str| lariat.wait_for_stderr(words);
     let state = || lariat.status()["services"][0]["servers"][0].clone();
     until("the first look", || state()["since_ms"].as_u64());

@@ -25,7 +25,7 @@ impl Rig {
         );
         let service =
             Service::new(&site, &server).servers(&servers).back(&format!("queue = {{ {queue} }}"));
-        let lariat = Lariat::start(&format!("{WORKERS}{}", service.toml()));
+        let lariat = service.start_with(WORKERS);
         Self { site, server, service, lariat }
     }
 
@@ -121,7 +121,7 @@ fn plain_clients_that_wait_in_vain_are_reset() {
         .mode("off")
         .servers(&format!("[{{ address = '{address}', max-connections = 1 }}]"))
         .back("queue = { timeout = '50ms' }");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let connect = || TcpStream::connect(service.address).unwrap();
     let _served = connect();
     lariat.wait_for_metric("lariat_server_connections_open", &[], 1.0);
@@ -164,7 +164,7 @@ fn a_disabled_server_that_is_enabled_is_found_by_those_that_wait() {
     let service = Service::new(&site, &servers[0])
         .servers(&format!("[{}]", entries.join(", ")))
         .back("queue = { timeout = '1h' }");
-    let lariat = Lariat::start(&format!("{WORKERS}{}", service.toml()));
+    let lariat = service.start_with(WORKERS);
     let name = format!("web/{}", servers[1].address());
     lariat.ask_with("server", &["disable", &name]).success();
     let client = Client::new(&site);

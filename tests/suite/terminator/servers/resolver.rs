@@ -17,7 +17,7 @@ fn service(site: &Site, server: &Server) -> Service {
 fn the_resolver_has_no_rights() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = service(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     // It has answered, so its rights are gone.
     Client::new(&site).echo(service.address);
     let resolver = lariat.process(NAME);
@@ -40,7 +40,7 @@ fn the_resolver_has_no_rights() {
 fn one_that_died_is_replaced() {
     let (site, first) = (Site::new(), Server::start(Behaviour::Echo));
     let before = service(&site, &first);
-    let lariat = Lariat::start(&before.toml());
+    let lariat = before.start();
     Client::new(&site).echo(before.address);
     let resolver = lariat.process(NAME);
     kill_process(resolver, Signal::KILL).unwrap();
@@ -58,7 +58,7 @@ fn one_that_died_is_replaced() {
 fn one_that_hangs_holds_neither_a_reload_nor_the_end() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let before = service(&site, &server);
-    let mut lariat = Lariat::start(&before.toml());
+    let mut lariat = before.start();
     Client::new(&site).echo(before.address);
     let resolver = lariat.process(NAME);
     kill_process(resolver, Signal::STOP).unwrap();
@@ -75,7 +75,7 @@ fn one_that_hangs_holds_neither_a_reload_nor_the_end() {
 fn without_names_there_is_none() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let named = service(&site, &server);
-    let lariat = Lariat::start(&named.toml());
+    let lariat = named.start();
     let resolver = lariat.process(NAME);
     lariat.reload_with(&Service::new(&site, &server).toml());
     until("the resolver to end", || test_kill_process(resolver).err());

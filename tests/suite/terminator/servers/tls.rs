@@ -36,7 +36,7 @@ fn a_verified_server_is_reached_by_either_version() {
     for (argument, version) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
         let server = SServer::start(&site, "site.pem", &["-www", argument]);
         let service = service(&site, &server, &trusting(&site));
-        let _lariat = Lariat::start(&service.toml());
+        let _lariat = service.start();
         assert_has(page(&site, &service), version);
     }
 }
@@ -66,7 +66,7 @@ fn a_server_that_cannot_prove_itself_is_refused() {
     ] {
         let server = SServer::start(&site, certificate, &["-www"]);
         let service = service(&site, &server, &keys);
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         assert!(is_refused(&site, &service), "{certificate}");
         lariat.wait_for_line(&[reason, words]);
         server.wait_for("alert");
@@ -78,7 +78,7 @@ fn a_stream_that_the_client_cuts_is_no_fault_of_a_server_that_complains() {
     let site = Site::new();
     let server = SServer::start(&site, "site.pem", &["-rev"]);
     let service = service(&site, &server, &trusting(&site));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let mut connection = Client::new(&site).connect(service.address);
     connection.send(b"ab\n");
     assert_eq!(connection.receive(3), b"ba\n");
@@ -108,7 +108,7 @@ fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
             .servers(&both)
             .more(mute)
             .back(&format!("tls = {{ {} }}", trusting(&site)));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         for _ in 0..3 {
             assert_has(page(&site, &service), "TLSv1.3");
         }
@@ -175,7 +175,7 @@ fn our_certificate_is_shown_and_protocols_are_mirrored() {
     );
     let keys = format!("{}, certificate = {own:?}", trusting(&site));
     let service = service(&site, &server, &keys).tls("alpn = ['h2', 'http/1.1']");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let own = [("file", own.to_str().unwrap())];
     let expiry = "lariat_certificate_expiry_timestamp_seconds";
     assert!(lariat.metrics().sum(expiry, &own) > 1.7e9);
@@ -245,7 +245,7 @@ fn the_proxy_header_goes_where_it_is_wanted() {
     let mut server = SServer::start(&site, "site.pem", &[]);
     let within = "send-proxy = { version = 'v1', inside-tls = true }";
     let service_within = service(&site, &server, &trusting(&site)).back(within);
-    let lariat = Lariat::start(&service_within.toml());
+    let lariat = service_within.start();
     let mut client = Client::new(&site).connect(service_within.address);
     client.send(b"request\n");
     server.wait_for("PROXY TCP4 127.0.0.1 127.0.0.1");
@@ -258,7 +258,7 @@ fn the_proxy_header_goes_where_it_is_wanted() {
     let before = Service::new(&site, &plain)
         .more("timeouts = { dial = '300ms' }")
         .back(&format!("send-proxy = 'v1'\ntls = {{ {} }}", trusting(&site)));
-    let _lariat = Lariat::start(&before.toml());
+    let _lariat = before.start();
     assert!(is_refused(&site, &before));
     let got = plain.wait_for_end(1).bytes;
     assert!(got.starts_with(b"PROXY TCP4 127.0.0.1 127.0.0.1"), "{got:?}");
@@ -281,7 +281,7 @@ fn checks_judge_servers_as_connections_do() {
             .servers(&format!("['{}', '{}']", bad.address, good.address))
             .back(&check)
             .back(&format!("tls = {{ {} }}", trusting(&site)));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         let is_up = |address: SocketAddr, value| {
             let server = address.to_string();
             lariat.wait_for_metric("lariat_server_up", &[("server", &server)], value);
@@ -311,7 +311,7 @@ fn a_servers_own_certificate_in_ca_is_trusted_for_it_alone() {
                 "check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }",
             )
             .back(&format!("tls = {{ ca = [{:?}] }}", site.path(trusted)));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         for (server, value) in servers.iter().zip([good, other]) {
             let server = server.address.to_string();
             lariat.wait_for_metric("lariat_server_up", &[("server", &server)], value);
@@ -330,7 +330,7 @@ fn a_server_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     for version in ["-tls1_2", "-tls1_3"] {
         let server = SServer::start(&site, "flat.pem", &["-www", version]);
         let service = service(&site, &server, &trusting(&site));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         assert!(is_refused(&site, &service));
         lariat.wait_for_line(&["server-chain-limit", "of 141 certificates", "127.0.0.1"]);
         let check =
@@ -355,7 +355,7 @@ fn the_status_says_why_a_server_is_down_by_now() {
         .servers(&format!("['{address}']"))
         .back("check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }")
         .back(&format!("tls = {{ {} }}", trusting(&site)));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let says = |words: &str| {
         let status = || lariat.ask("status").success().contains(words).then_some(());
         until(words, status);
@@ -381,7 +381,7 @@ fn what_is_not_verified_is_said() {
         (format!("verify = 'off', pins = ['{pin}']"), "pinned"),
     ] {
         let service = service(&site, &server, &keys);
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         assert_has(page(&site, &service), "TLSv1.3");
         assert_has(lariat.ask("status").success(), &format!("server TLS    {status}"));
         let warned = lariat.stderr().contains("anyone on the way to the servers can pose as one");

@@ -66,7 +66,7 @@ fn a_server_proves_the_name_that_the_client_asked_for() {
     let server = SServer::start(&site, "back.pem", &["-www", "-tlsextdebug"]);
     let front = format!("[{:?}]", site.path("front.pem"));
     let service = service(&site, &server, "name = 'client'").certificates(&front);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     assert_has(ask(&site, &service, "a.example").success(), "TLSv1.3");
     server.wait_for(".....a.example");
     ask(&site, &service, "c.example").assert_stderr("alert");
@@ -90,12 +90,12 @@ fn versions_suites_and_groups_are_those_that_are_set() {
         ("groups = ['secp384r1']", "Supported groups: secp384r1\n"),
     ] {
         let service = service(&site, &server, keys);
-        let _lariat = Lariat::start(&service.toml());
+        let _lariat = service.start();
         assert_has(page(&site, &service), words);
     }
     let old = SServer::start(&site, "site.pem", &["-www", "-tls1_2"]);
     let service = service(&site, &old, "versions = ['1.3']");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     curl_tls(&site, service.address).run().assert_stderr("alert");
     lariat.wait_for_line(&["server-tls-failed", "protocol_version"]);
 }
@@ -105,7 +105,7 @@ fn all_workers_share_the_sessions_of_a_server() {
     let site = Site::new();
     let server = SServer::start(&site, "site.pem", &["-www", "-tls1_2"]);
     let service = service(&site, &server, "");
-    let lariat = Lariat::start(&format!("{}\n[workers]\nthreads = 3\n", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 3");
     assert_has(page(&site, &service), "New, ");
     for _ in 0..15 {
         assert_has(page(&site, &service), "Reused, ");
@@ -125,7 +125,7 @@ fn no_server_gets_early_data() {
     let site = Site::new();
     let mut server = SServer::start(&site, "site.pem", &["-tls1_3", "-early_data"]);
     let service = service(&site, &server, "").mode("off");
-    let lariat = Lariat::start(&format!("{}\n[workers]\nthreads = 1\n", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 1");
     for (round, made) in [(1, "full"), (2, "resumed")] {
         let mut client = TcpStream::connect(service.address).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();

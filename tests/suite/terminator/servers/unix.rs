@@ -16,7 +16,7 @@ fn a_server_on_a_path() {
     let server = Server::start_unix(&path, http());
     fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
     let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
 }
 
@@ -25,7 +25,7 @@ fn a_server_on_an_abstract_name() {
     let site = Site::new();
     let server = Server::start_abstract(&format!("lariat-test-{}", std::process::id()), http());
     let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
 }
 

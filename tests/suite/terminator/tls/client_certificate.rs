@@ -43,7 +43,7 @@ fn is_served(client: &Client, service: &Service) -> bool {
 #[test]
 fn a_required_certificate_must_be_there_and_verify() {
     let club = club("required");
-    let lariat = Lariat::start(&club.service.toml());
+    let lariat = club.service.start();
 
     assert!(club.serves(&club.member));
     assert!(!is_served(&Client::new(&club.site), &club.service));
@@ -63,7 +63,7 @@ fn a_required_certificate_must_be_there_and_verify() {
 #[test]
 fn an_optional_certificate_may_be_missing_but_not_wrong() {
     let club = club("optional");
-    let lariat = Lariat::start(&club.service.toml());
+    let lariat = club.service.start();
 
     assert!(club.serves(&club.member));
     assert!(is_served(&Client::new(&club.site), &club.service));
@@ -96,7 +96,7 @@ fn a_client_below_a_revoked_intermediate_is_refused_from_the_reload_on() {
         [between.revocation_list(&[]), of_root]
     };
     let service = chained(&site, &server, &root, &lists(&[]), "");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let client = Client::showing(&site, &between.client("member"));
     assert!(is_served(&client, &service));
 
@@ -115,7 +115,7 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     let now = now_seconds();
     let list = [root.revocation_list_for(&[], now - 60, now + 6)];
     let service = chained(&site, &server, &root, &list, "");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let client = Client::showing(&site, &root.client("member"));
     until_true("the list to end", || now_seconds() >= now + 6);
     assert!(!is_served(&client, &service));
@@ -126,7 +126,7 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     lariat.wait_for_stderr("are refused");
 
     let lenient = chained(&site, &server, &root, &list, "crl-expired = 'accept'");
-    let other = Lariat::start(&lenient.toml());
+    let other = lenient.start();
     assert!(is_served(&client, &lenient));
     let said = other.stderr();
     assert_has(&said, "past its nextUpdate");
@@ -159,7 +159,7 @@ fn a_certificate_enters_by_any_identity_that_is_listed_and_by_no_other() {
              fingerprint = ['{print}'] }}"
         ),
     );
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let issue = |names: &[&str]| root.leaf(names).for_client().issue();
     let desk = root.leaf(&["x"]).unit("Desk").for_client().issue();
     let evil = ["spiffe://td/web/../ops", "a.b.web.example", "Ann@example.org"];
@@ -207,7 +207,7 @@ fn a_session_made_before_a_reload_that_allows_fewer_does_not_enter() {
     let root = Authority::root("club");
     let lists = [root.revocation_list(&[])];
     let service = chained(&site, &server, &root, &lists, "allow = { cn = ['ann', 'bob'] }");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let clients = ["ann", "bob"].map(|name| (name, root.client(name)));
     // By id and by ticket of TLS 1.2, and by PSK.
     let ways: [&[&str]; 3] = [&["-tls1_2", "-no_ticket"], &["-tls1_2"], &["-tls1_3"]];
@@ -251,7 +251,7 @@ fn names_of_authorities_are_sent_unless_they_are_too_many_or_omitted() {
         let service = Service::new(&site, &server).tls(&format!(
             "client-certificates = {{ mode = 'required', ca = [{ca:?}], ca-names = '{names}' }}"
         ));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         s_client(&site, service.address, &["-tls1_2"]).assert_stdout(told);
         assert!(is_served(&Client::showing(&site, &member), &service));
         if ca == &all {

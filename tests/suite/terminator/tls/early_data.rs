@@ -17,7 +17,7 @@ fn told(service: &Service) -> Service {
 fn openssl_sends_early_data_once_and_the_server_is_told() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Speak(b"hi".to_vec())));
     let service = told(&Service::new(&site, &server));
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 2");
     let path = |name: &str| site.path(name).display().to_string();
     let (session, early) = (path("session"), path("early"));
     fs::write(&early, b"GET / HTTP/1.0\r\n\r\n").unwrap();
@@ -55,7 +55,7 @@ fn a_load_of_early_data_is_taken_where_servers_do_not_mind() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http(b"x".to_vec())));
     let service =
         Service::new(&site, &server).tls("early-data = '4KiB'").back("early-data-safe = true");
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 2");
     let load = Load::of(service.address)
         .args("--handshake psk --early-data --clients 2 --count 40")
         .record();
@@ -85,7 +85,7 @@ fn none_is_offered_or_taken_unless_it_is_configured() {
 fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = told(&Service::new(&site, &server)).back("early-data-safe = true");
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 2");
     let choice = choice(&site);
     Visitor::new(&choice, &service).exchange(b"x");
 

@@ -14,7 +14,7 @@ fn stapling(site: &Site, server: &Server, response: impl FnOnce(&Leaf) -> Vec<u8
 fn a_response_beside_the_certificate_is_stapled() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = stapling(&site, &server, |leaf| site.authority.ocsp_response(leaf));
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
 
     for version in ["-tls1_2", "-tls1_3"] {
         let answer = s_client(&site, service.address, &[version, "-status"]);
@@ -37,7 +37,7 @@ fn a_response_is_stapled_until_its_next_update_and_not_longer() {
     let end = now_seconds() + 4;
     let response = |leaf: &Leaf| site.authority.ocsp_response_until(leaf, end);
     let service = stapling(&site, &server, response);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
 
     until_true("the response to end", || now_seconds() > end);
     for version in ["-tls1_2", "-tls1_3"] {

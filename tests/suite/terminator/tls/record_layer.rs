@@ -24,7 +24,7 @@ fn service(site: &Site, server: &Server) -> Service {
 }
 
 fn start(service: &Service) -> Lariat {
-    Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()))
+    service.start_with("[workers]\nthreads = 2")
 }
 
 #[test]

@@ -246,7 +246,7 @@ fn offers_no_resumption() {
 
     let server = Server::start(Behaviour::Http("hello".into()));
     let service = Service::new(&site, &server).tls("resumption = false");
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     for handshake in ["session-id", "ticket", "psk"] {
         let reason = unresumed(service.address, handshake).reason();
         assert_eq!(reason, "resumption-not-offered", "{handshake}");

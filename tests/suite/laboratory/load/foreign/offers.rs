@@ -42,7 +42,7 @@ fn handshakes_alone_end_by_reset_or_properly() {
         ("--handshake psk", "client-closed", [2, 0, 0, 8]),
     ] {
         let service = Service::new(&site, &server);
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         let record = Load::of(service.address).args("--no-request --count 10").args(flags).record();
         assert_eq!(record.totals(), [10, 10, 0], "{flags}");
         assert_eq!(record.kinds(), kinds, "{flags}");
@@ -174,7 +174,7 @@ fn a_group_that_the_server_does_not_know_costs_a_second_hello() {
 
     let server = Server::start(Behaviour::Http("hello".into()));
     let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     let load = Load::of(service.address).args("--count 4").args(flags);
     let record = load.record();
     assert_eq!(record.negotiated("group"), "X25519MLKEM768");
@@ -189,7 +189,7 @@ fn a_client_can_be_without_rsa_or_without_ecdsa() {
     let ecdsa = leaf(Key::EcdsaP256).write(&site.directory, "ecdsa.pem");
     let server = Server::start(Behaviour::Http("hello".into()));
     let service = Service::new(&site, &server).certificates(&format!("[{rsa:?}, {ecdsa:?}]"));
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     for (flags, scheme) in [
         ("--tls 1.3 --signatures rsa", "rsa_pss_"),
         ("--tls 1.2 --signatures rsa", "rsa_"),

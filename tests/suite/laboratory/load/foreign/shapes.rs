@@ -128,7 +128,7 @@ fn a_search_finds_a_rate_and_reads_the_four_off() {
     let service = Service::new(&site, &unused)
         .servers(&format!("[\"{}\"]", origin.address))
         .more("limits = { connections = 2 }");
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     let port = service.address.port();
     let load = Load::bare()
         .arg(format!("https://localhost:{port}/?size=1k&time=20"))

@@ -249,7 +249,7 @@ impl Place {
                 service = service.tls(&format!("{key} {value}"));
             }
         }
-        let started = Lariat::start(&format!("{global}{}", service.toml()));
+        let started = service.start_with(&global);
         (service.address, Box::new(started))
     }
 
@@ -391,7 +391,7 @@ fn nodes_that_share_all_resume_each_others_sessions() {
             "[cluster]\nsecret = {secret:?}\n[cluster.peers]\nlisten = \"{own}\"\n\
              send-to = [\"{other}\"]\nfetch-timeout = \"100ms\"\n"
         );
-        let started = Lariat::start(&format!("{cluster}{}", service.toml()));
+        let started = service.start_with(&cluster);
         (service.address, started)
     };
     let nodes = [start(peers[0], peers[1]), start(peers[1], peers[0])];

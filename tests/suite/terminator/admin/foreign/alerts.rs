@@ -94,7 +94,7 @@ impl Sick {
         fs::create_dir(&folder).unwrap();
         File::create(folder.join("large")).and_then(|file| file.set_len(1 << 36)).unwrap();
         let busy = Service::files(&site, &folder);
-        let busy_run = Lariat::start(&format!("[workers]\nthreads = 1\n{}", busy.toml()));
+        let busy_run = busy.start_with("[workers]\nthreads = 1");
         Self {
             site,
             _servers: vec![server],

@@ -12,7 +12,7 @@ fn trusting(site: &Site, server: &Server) -> Service {
 fn haproxy_sends_both_versions() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
     let service = trusting(&site, &server).back("send-proxy = 'v2'");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
 
     for (count, how) in [(1, "send-proxy"), (2, "send-proxy-v2")] {
         let haproxy = Haproxy::send_proxy(service.address, how);
@@ -29,7 +29,7 @@ fn haproxy_sends_both_versions() {
 fn a_header_passes_through_byte_for_byte() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
     let service = trusting(&site, &server).back("send-proxy = 'pass'");
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
 
     let haproxy = Haproxy::send_proxy(service.address, "send-proxy");
     assert_eq!(curl_tls(&site, haproxy.address).run().success(), "hello");
@@ -79,7 +79,7 @@ fn where_headers_are_passed_on_a_client_that_may_send_none_reaches_no_server() {
 fn a_malformed_header_from_a_trusted_peer_is_refused() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = trusting(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
 
     for (count, bytes) in [
         (1, &b"PROXY TCP4 192.0.2.1 nonsense 1 2\r\n"[..]),

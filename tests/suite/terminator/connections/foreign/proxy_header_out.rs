@@ -10,7 +10,7 @@ fn answer_through(address: SocketAddr, send_proxy: &str) -> String {
     let service = Service::new(&site, &unused)
         .servers(&format!("['{address}']"))
         .back(&format!("send-proxy = {send_proxy}"));
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     let curl = curl_tls(&site, service.address);
     let port = service.address.port();
     curl.run().success().replace(&port.to_string(), "FRONT").trim().to_owned()
@@ -41,7 +41,7 @@ fn version_2_carries_tls_alpn_checksum_and_the_client_certificate() {
     let service = Service::new(&site, &server)
         .tls(&format!("client-certificates = {{ mode = 'optional', ca = [{ca:?}] }}"))
         .back("send-proxy = { version = 'v2', crc32c = true, client-certificate = 'der' }");
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
 
     let mut connection = Client::showing(&site, &member).connect(service.address);
     let client = connection.socket().local_addr().unwrap();

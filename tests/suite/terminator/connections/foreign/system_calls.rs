@@ -53,7 +53,7 @@ fn a_connection_of_each_kind_takes_no_more_calls_than_it_must() {
         (to_stunnel.mode("off").back(&verifying), false, 3),
         (Service::new(&site, &plain), true, 2),
     ] {
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         let calls = calls(&lariat, || {
             if is_tls {
                 client.visit(service.address);

@@ -10,7 +10,7 @@ fn chromium_and_curl_get_a_page_by_http2() {
     let service = Service::new(&site, &unused)
         .servers(&format!("['{}']", nginx.address))
         .tls("alpn = ['h2']");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
 
     let curl = curl_tls(&site, service.address).args(&["--http2"]).run().success();
     assert_has(&curl, "spoken: HTTP/2.0");
