@@ -11,6 +11,13 @@ use testkit::leaf::Leaf;
 use crate::patience::PATIENCE;
 use crate::site::Site;
 
+/// A connection without TLS, which waits for bytes as long as tests wait.
+pub fn tcp(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("somebody listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("any time");
+    stream
+}
+
 /// Makes connections that share one memory of sessions.
 #[derive(Clone, Debug)]
 pub struct Client(ClientChoice);
@@ -136,6 +143,12 @@ impl Connection {
         let mut bytes = Vec::new();
         self.0.read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Ends it, and sees that the server does so and sends nothing more.
+    pub fn finish(&mut self) {
+        self.end();
+        assert_eq!(self.read_to_end().expect("a clean end"), b"");
     }
 
     /// Reads to the server's close_notify, behind what was received before.

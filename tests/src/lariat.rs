@@ -262,6 +262,23 @@ impl Lariat {
     pub fn wait(&mut self) -> ExitStatus {
         self.running.wait()
     }
+
+    /// Ends it by SIGTERM, in order.
+    pub fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        self.assert_ends();
+    }
+
+    /// Ends it by `lariat drain`, in order.
+    pub fn drain(&mut self) {
+        self.ask("drain").success();
+        self.assert_ends();
+    }
+
+    /// Waits for an end in order.
+    pub fn assert_ends(&mut self) {
+        assert_eq!(self.wait().code(), Some(0), "{}", self.stderr());
+    }
 }
 
 /// A worker process that drains after an upgrade.
@@ -303,6 +320,13 @@ pub fn path_to(program: &Command) -> OsString {
     let usual = std::env::split_paths(&usual);
     let folders = folder.into_iter().map(Path::to_owned).chain(usual);
     std::env::join_paths(folders).expect("no folder's name has a colon")
+}
+
+/// `lariat check` of this configuration.
+pub fn check(configuration: &str) -> Finished {
+    let directory = Directory::new();
+    let file = directory.write("lariat.toml", configuration);
+    run(command().arg("check").arg(file))
 }
 
 /// The program, not yet started; `LARIAT` names another one than that beside the tests.

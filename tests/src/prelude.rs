@@ -16,7 +16,7 @@ pub use testkit::directory::Directory;
 pub use testkit::leaf::{Key, Leaf};
 pub use testkit::server::{Behaviour, Server, free_address};
 
-pub use crate::client::{Client, Connection};
+pub use crate::client::{Client, Connection, tcp};
 pub use crate::configuration::Service;
 pub use crate::curl::{curl, curl_tls, curl_tls_for};
 pub use crate::fixture::{serve, serve_as, serve_with, set_up};

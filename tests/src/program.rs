@@ -35,6 +35,13 @@ impl Finished {
         assert!(self.stderr.contains(words), "no {words:?}: {self:?}");
     }
 
+    /// Panics unless it ended with this code and its standard error contains all these words.
+    #[track_caller]
+    pub fn assert_fails(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code(), code, "{self:?}");
+        words.iter().for_each(|one| self.assert_stderr(one));
+    }
+
     /// The standard output of a success.
     pub fn success(self) -> String {
         assert!(self.status.success(), "{self:?}");

@@ -122,6 +122,11 @@ impl Server {
         &self.address
     }
 
+    /// The port of an address of TCP.
+    pub fn port(&self) -> u16 {
+        self.ip.expect("it has a port").port()
+    }
+
     /// The bytes of each connection so far, in the order of acceptance.
     pub fn connections(&self) -> Vec<Connection> {
         self.seen.lock().clone()

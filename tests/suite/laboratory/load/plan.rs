@@ -29,9 +29,7 @@ fn a_plan_that_cannot_be_is_refused_before_the_first_packet() {
     ];
     for (flags, reason) in plans {
         let answer = load(&[&[url.as_str()], flags].concat());
-        assert_eq!(answer.code(), 2, "{answer:?}");
-        answer.assert_stderr(reason);
-        answer.assert_stderr("\nhint: ");
+        answer.assert_fails(2, &[reason, "\nhint: "]);
         assert_eq!(answer.stdout, "");
     }
     let connected = listener.accept().map(|_| ());
@@ -61,8 +59,7 @@ fn a_slip_has_its_remedy() {
         (&["--plan", "/nowhere/plan.toml"], "--plan names a TOML file"),
     ] {
         let answer = load(words);
-        assert_eq!(answer.code(), 2, "{answer:?}");
-        answer.assert_stderr(remedy);
+        answer.assert_fails(2, &[remedy]);
     }
 }
 
@@ -122,8 +119,7 @@ fn a_load_in_which_nothing_succeeds_says_so() {
     assert_eq!(answer.code(), 4, "{answer:?}");
     answer.assert_stdout("connect-refused");
     let name = load(&["http://host.invalid/", "--record", "none"]);
-    assert_eq!(name.code(), 3, "{name:?}");
-    name.assert_stderr("host.invalid:80 cannot be resolved");
+    name.assert_fails(3, &["host.invalid:80 cannot be resolved"]);
 }
 
 #[test]
@@ -133,8 +129,7 @@ fn only_a_record_is_replaced_by_a_record() {
     let key = directory.write("site.key", "secret");
     let url = origin.url("/");
     let answer = load(&[&url, "--record", key.to_str().unwrap(), "--count", "5"]);
-    assert_eq!(answer.code(), 2, "{answer:?}");
-    answer.assert_stderr("no record of a load");
+    answer.assert_fails(2, &["no record of a load"]);
     assert_eq!(fs::read_to_string(&key).unwrap(), "secret");
     let nowhere = directory.join("none/out.json");
     let answer = load(&[&url, "--record", nowhere.to_str().unwrap(), "--count", "5"]);

@@ -38,8 +38,7 @@ fn a_record_that_cannot_be_written_is_told_after_the_summary() {
     let mut load = command();
     load.args(["load", &origin.url("/1k"), "--count", "5", "--record", "/dev/full"]);
     let answer = run(load.args(["--timeout", "30s"]));
-    assert_eq!(answer.code(), 1, "{answer:?}");
-    answer.assert_stderr("cannot be written to /dev/full");
+    answer.assert_fails(1, &["cannot be written to /dev/full"]);
     answer.assert_stdout("/s succeeded of ");
 }
 
@@ -116,11 +115,9 @@ fn loads_of_several_hosts_make_one_record() {
     let ([mut later], _) = begun_together(|at| [start("c.json", at)]);
     assert_eq!(later.wait().code(), Some(0), "{}", later.stderr());
     let answer = merge(["a.json", "c.json"]);
-    assert_eq!(answer.code(), 2, "{answer:?}");
-    answer.assert_stderr("one load began at");
+    answer.assert_fails(2, &["one load began at"]);
     let answer = run(&mut load("d.json", &format!("--count 1 --start-at {at}")));
-    assert_eq!(answer.code(), 2, "{answer:?}");
-    answer.assert_stderr("--start-at: ");
+    answer.assert_fails(2, &["--start-at: "]);
 }
 
 /// What the container of a pod runs: the items of its `command` and `args`, one a line.

@@ -66,7 +66,5 @@ fn an_address_that_others_reach_takes_a_token() {
         .arg(site.path("site.pem"))
         .args(["--admin", "0.0.0.0:0"]);
     let answer = run(&mut serve);
-    assert_eq!(answer.code(), 2);
-    answer.assert_stderr("may be reached by other hosts");
-    answer.assert_stderr("hint: ");
+    answer.assert_fails(2, &["may be reached by other hosts", "hint: "]);
 }

@@ -32,9 +32,7 @@ fn three_flags_make_a_service() {
 #[test]
 fn a_slip_is_named_with_its_remedy() {
     let answer = run(command().args(["serve", "--lisen", "127.0.0.1:0"]));
-    assert_eq!(answer.code(), 2);
-    answer.assert_stderr("hint:");
-    answer.assert_stderr("--listen");
+    answer.assert_fails(2, &["hint:", "--listen"]);
 }
 
 #[test]

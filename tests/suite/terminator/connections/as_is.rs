@@ -12,8 +12,7 @@ fn serve_plain(behaviour: Behaviour, front: &str) -> (Server, SocketAddr, Lariat
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let stream = tcp(address);
     stream
 }
 

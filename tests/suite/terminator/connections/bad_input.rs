@@ -17,8 +17,7 @@ fn wall(more: &str) -> Wall {
 
 /// What comes back for these bytes, to the end of the stream or its reset.
 fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = tcp(address);
     let _closed_early = stream.write_all(bytes);
     let mut answer = Vec::new();
     let end = stream.read_to_end(&mut answer);

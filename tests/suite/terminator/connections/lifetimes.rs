@@ -111,8 +111,7 @@ fn a_plain_answer_that_its_lifetime_cuts_does_not_look_whole() {
     let (_site, _server, service, lariat) = serve_as(Behaviour::Speak(vec![b'b'; BYTES]), |one| {
         one.mode("off").more("timeouts = { lifetime = '1s' }")
     });
-    let mut stream = TcpStream::connect(service.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = tcp(service.address);
     lariat.wait_for_reason("lifetime-reached", 1);
     let mut got = Vec::new();
     let end = Read::read_to_end(&mut stream, &mut got).unwrap_err();

@@ -66,8 +66,7 @@ impl Shared {
 }
 
 fn raw(address: SocketAddr, bytes: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = tcp(address);
     stream.write_all(bytes).unwrap();
     stream
 }

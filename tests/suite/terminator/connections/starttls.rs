@@ -133,8 +133,7 @@ struct Plain(TcpStream);
 
 impl Plain {
     fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let stream = tcp(address);
         Self(stream)
     }
 
@@ -452,8 +451,7 @@ fn servers_whose_greeting_has_no_end_are_given_up() {
     }
     let lariat = suite::starttls::lariat(&services);
     for service in &services {
-        let mut client = TcpStream::connect(service.address).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = tcp(service.address);
         client.write_all(b"<stream:stream to='localhost'>").unwrap();
         // Its end, or that it was reset with words of the client's unread.
         let _ = client.read_to_end(&mut Vec::new());

@@ -61,8 +61,7 @@ fn two_flags_redirect_and_refuse_what_is_hostile() {
     });
     // The answer up to its end, after the client's own end, or while the client still waits.
     let ask = |request: &[u8], ends: bool| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut stream = tcp(address);
         stream.write_all(request).unwrap();
         if ends {
             stream.shutdown(Shutdown::Write).unwrap();

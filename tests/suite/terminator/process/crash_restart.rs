@@ -38,7 +38,7 @@ fn how_the_worker_process_ended_is_known_wherever_it_was_started() {
     ignoring.arg("--ignore-signal=CHLD");
     ignoring.arg(lariat::command().get_program());
     let lariat = Lariat::start_by(ignoring, &service.toml());
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.kill_worker_process();
     lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     let said = lariat.stderr();
     assert!(said.contains("connections with it: signal: 9"), "{said}");
@@ -54,7 +54,7 @@ fn a_worker_process_that_cannot_be_started_is_tried_again() {
         assert!(set.unwrap().success());
     };
     limit("3");
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.kill_worker_process();
     until("word that there is no descriptor for it", || {
         let words = "error: cannot start the worker process";
         lariat.stderr().contains(words).then_some(())
@@ -72,7 +72,7 @@ fn a_ticket_outlives_the_process_that_gave_it() {
         connection.kind()
     };
     assert_eq!(visit(), HandshakeKind::Full);
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.kill_worker_process();
     assert_eq!(visit(), HandshakeKind::Resumed);
 }
 
@@ -104,7 +104,7 @@ fn all_stored_sessions_outlive_reloads_and_the_processes_that_stored_them() {
     lariat.reload().success();
     assert_eq!(resumed(&clients, service.address), CROWD);
     for restarts in [1.0, 2.0] {
-        kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+        lariat.kill_worker_process();
         assert_eq!(resumed(&clients, service.address), CROWD);
         lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], restarts);
         let kind = [("kind", "full")];
@@ -121,7 +121,7 @@ fn no_stored_session_outlives_its_lifetime() {
     let clients = crowd(&site);
     assert_eq!(resumed(&clients, service.address), 0);
     let stored = Instant::now();
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.kill_worker_process();
     until_true("the sessions' end", || stored.elapsed() > LIFETIME);
     assert_eq!(resumed(&clients, service.address), 0);
 }

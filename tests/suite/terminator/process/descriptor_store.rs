@@ -26,8 +26,7 @@ fn started(keeper: &Keeper, configuration: &str) -> Lariat {
 
 /// Ends it as `systemctl restart` does.
 fn stop(mut lariat: Lariat) {
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    lariat.stop();
 }
 
 /// A client that connects while nobody serves is served by the next one.
@@ -114,8 +113,7 @@ fn a_drain_by_its_operator_is_for_good() {
     let mut lariat = started(&keeper, &service.toml());
     drop(waiting);
     lariat.wait_for_metric_from("lariat_connections_ended_total", &[("service", "web")], 1.0);
-    lariat.ask("drain").success();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.drain();
     until_true("nothing to be kept", || keeper.names().is_empty());
     TcpStream::connect(service.address).unwrap_err();
     assert!(!path.exists());

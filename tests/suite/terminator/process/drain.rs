@@ -11,9 +11,8 @@ fn an_open_connection_finishes_and_a_new_one_is_refused() {
     lariat.signal(Signal::TERM);
     until("the listener to close", || TcpStream::connect(service.address).err());
     connection.echo();
-    connection.end();
-    assert_eq!(connection.read_to_end().unwrap(), b"");
-    assert_eq!(lariat.wait().code(), Some(0));
+    connection.finish();
+    lariat.assert_ends();
     let last = "notice: ended; every connection had ended before";
     assert!(lariat.stderr().contains(last), "{}", lariat.stderr());
 }
@@ -31,7 +30,7 @@ fn a_client_of_files_whose_handshake_ends_in_a_drain_gets_one_answer() {
     let mut connection = Client::new(&site).over(early).unwrap();
     assert_eq!(connection.fetch("/small"), b"small");
     assert_eq!(connection.read_to_end().unwrap(), b"", "a proper end");
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }
 
 #[test]
@@ -54,7 +53,7 @@ fn files_are_sent_to_their_end_and_nobody_waits_for_clients_at_rest() {
     lariat.signal(Signal::TERM);
     assert_eq!(resting.read_to_end().unwrap(), b"", "a proper end");
     assert!(busy.read_to_end().unwrap() == vec![7; BYTES]);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }
 
 #[test]
@@ -65,7 +64,7 @@ fn the_deadline_ends_what_does_not_end() {
 
     lariat.signal(Signal::TERM);
     let _cut = connection.read_to_end();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
     let line = lariat.wait_for_line(&["drained"]);
     assert_eq!(line["reason"], "drained");
     let last = "warning: ended; 1 connection was cut at the deadline";
@@ -89,16 +88,14 @@ fn the_running_one_is_found_by_its_configuration() {
     assert_eq!(ask(&["reload", path]).code(), 5);
     assert_eq!(ask(&["status", "/no/such/file.toml"]).code(), 2);
     let twice = ask(&["drain", path, "--status-socket", "/x"]);
-    assert_eq!(twice.code(), 2);
-    twice.assert_stderr("cannot be used with");
+    twice.assert_fails(2, &["cannot be used with"]);
     ask(&["drain", path]).success();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
     assert_eq!(ask(&["status", path]).code(), 4);
 }
 
 #[test]
 fn the_command_waits_for_the_end() {
     let (_site, _server, _service, mut lariat) = serve(Behaviour::Echo);
-    lariat.ask("drain").success();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.drain();
 }

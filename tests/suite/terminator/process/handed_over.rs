@@ -27,8 +27,7 @@ fn connections_wait_in_it_from_one_lariat_to_the_next() {
             let mut connection = Client::new(&site).over(stream).unwrap();
             connection.echo();
         }
-        lariat.ask("drain").success();
-        assert_eq!(lariat.wait().code(), Some(0));
+        lariat.drain();
         waiting = Some(TcpStream::connect(service.address).unwrap());
     }
 }
@@ -58,8 +57,7 @@ fn the_path_of_a_unix_socket_is_the_managers() {
     stream.write_all(b"a").unwrap();
     stream.read_exact(&mut [0]).unwrap();
     drop(stream);
-    lariat.ask("drain").success();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.drain();
     UnixStream::connect(&path).unwrap();
 }
 
@@ -151,10 +149,14 @@ fn a_name_that_was_not_handed_over_is_an_error_that_lists_those_that_were() {
         run(command.arg("serve").arg(&file))
     };
     let with_one = refused(&[&listener], "LISTEN_FDNAMES=web");
-    assert_eq!(with_one.code(), 3, "{with_one:?}");
-    with_one.assert_stderr("service `web` cannot listen at fd:wbe: ");
-    with_one.assert_stderr(&format!("handed over: `web` ({address})"));
-    with_one.assert_stderr("hint: `FileDescriptorName=`");
+    with_one.assert_fails(
+        3,
+        &[
+            "service `web` cannot listen at fd:wbe: ",
+            &format!("handed over: `web` ({address})"),
+            "hint: `FileDescriptorName=`",
+        ],
+    );
     let with_none = refused(&[], "LISTEN_FDNAMES=");
     with_none.assert_stderr("no socket was handed over");
 }
@@ -178,10 +180,8 @@ fn what_is_no_listening_socket_is_named() {
     ];
     for (fd, why) in wrong {
         let refused = refused(&[&listener, fd], "LISTEN_FDNAMES=web:wrong");
-        assert_eq!(refused.code(), 2, "{refused:?}");
-        refused.assert_stderr("descriptor 4 (wrong), which the service manager");
-        refused.assert_stderr(why);
-        refused.assert_stderr("hint: ");
+        refused
+            .assert_fails(2, &["descriptor 4 (wrong), which the service manager", why, "hint: "]);
     }
 }
 
@@ -196,8 +196,7 @@ fn variables_that_say_nothing_are_named() {
         ("LISTEN_FDS=2", "descriptor 4 (unknown), which the service manager"),
     ] {
         let refused = refused(&[&listener], variables);
-        assert_eq!(refused.code(), 2, "{refused:?}");
-        refused.assert_stderr(words);
+        refused.assert_fails(2, &[words]);
     }
     // They are another process's.
     let refused = refused(&[&listener], "LISTEN_PID=1");

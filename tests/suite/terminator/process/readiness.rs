@@ -38,8 +38,7 @@ fn a_drain_is_announced_before_connections_are_refused() {
     assert_eq!(lariat.reload().code(), 5, "and takes no configuration");
 
     // Who cannot wait asks again.
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
 }
 
 #[test]
@@ -55,7 +54,7 @@ fn connections_are_refused_when_the_delay_is_over() {
     assert_eq!(asked(lariat.admin(), "/ready"), answer("503", "draining"));
     connection.echo();
     connection.end();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }
 
 /// How many worker threads the worker process has.
@@ -79,7 +78,7 @@ fn a_worker_thread_that_has_drained_is_not_missed() {
         assert_eq!(asked(lariat.admin(), "/healthz"), healthy);
     }
     connection.end();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }
 
 #[test]

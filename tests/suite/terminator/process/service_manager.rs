@@ -84,7 +84,7 @@ fn it_hears_of_start_reload_and_drain() {
     assert_has(&stopping, "EXTEND_TIMEOUT_USEC=65000000");
     assert_has(&stopping, "STATUS=draining for up to ");
     connection.end();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }
 
 #[test]
@@ -155,8 +155,7 @@ fn one_that_does_not_read_holds_nothing_up() {
     }
     let client = Client::new(&site);
     client.connect(service.address).end();
-    lariat.ask("drain").success();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.drain();
 }
 
 #[test]

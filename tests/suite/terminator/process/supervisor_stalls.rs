@@ -45,14 +45,13 @@ fn a_full_pipe_on_the_standard_error_holds_nobody() {
     let full = FullPipe::new(site.path("stderr"));
     let mut lariat = Lariat::start_with_stderr(&full.path, &service.toml());
     is_served(&site, &service);
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.kill_worker_process();
     lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     is_served(&site, &service);
     site.write("site.pem", "no certificate");
     assert_eq!(lariat.reload().code(), 5, "it is refused, and that is heard");
     is_served(&site, &service);
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
 }
 
 #[test]
@@ -69,8 +68,7 @@ fn a_certificate_that_is_a_pipe_is_refused_and_holds_nobody() {
     fs::rename(site.path("kept.pem"), site.path("site.pem")).unwrap();
     lariat.reload().success();
     is_served(&site, &service);
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
 }
 
 #[test]
@@ -102,5 +100,5 @@ fn a_log_that_blocks_does_not_hold_a_drain() {
     lariat.wait_for_reason("client-closed", 1);
     lariat.signal(Signal::TERM);
     // The drain's time is longer than anybody's patience.
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }

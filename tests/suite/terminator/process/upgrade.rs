@@ -111,8 +111,7 @@ fn the_process_stays_and_so_do_its_files() {
         assert_eq!(fs::read_to_string(&pid_file).unwrap().trim(), number);
         assert_eq!(lariat.serving(), lariat.supervisor());
     });
-    lariat.ask("drain").success();
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    lariat.drain();
     assert!(!fs::exists(pid_file).unwrap());
     assert!(!fs::exists(lariat.status_socket()).unwrap());
 }
@@ -128,7 +127,7 @@ fn the_end_waits_for_worker_processes_of_programs_before() {
     open.echo();
     before[0].assert_running();
     drop(open);
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    lariat.assert_ends();
     before[0].wait();
 }
 
@@ -312,5 +311,5 @@ fn the_first_process_of_a_container_stays_and_takes_note_of_orphans() {
     kill_process(first_process, Signal::TERM).unwrap();
     lariat.wait_for_stderr("draining for up to");
     drop(open);
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    lariat.assert_ends();
 }

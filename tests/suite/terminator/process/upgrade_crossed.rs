@@ -39,8 +39,7 @@ fn a_stop_also_ends_a_check_that_has_only_begun() {
     run(replace.env("GATE", &gate)).success();
     let mut upgrade = asking(&lariat, "upgrade");
     let check = lariat.process("/bin/sh");
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    lariat.stop();
     // Both ways, so that nobody waits for the other end.
     let opened = OpenOptions::new().read(true).write(true).open(&gate);
     opened.unwrap().write_all(b"\n").unwrap();
@@ -63,7 +62,7 @@ fn a_stop_while_worker_processes_take_turns_drains_both() {
     running.lariat.wait_for_stderr("draining for up to");
     open.echo();
     drop(open);
-    assert_eq!(running.lariat.wait().code(), Some(0), "{}", running.lariat.stderr());
+    running.lariat.assert_ends();
     TcpStream::connect(running.service.address).unwrap_err();
 }
 

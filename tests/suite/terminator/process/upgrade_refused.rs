@@ -35,8 +35,7 @@ impl Stage {
         let client = Client::without_tickets(&self.site);
         client.visit(self.service.address);
         let asked = self.lariat.ask("upgrade");
-        assert_eq!(asked.code(), 5, "{asked:?}");
-        asked.assert_stderr(words);
+        asked.assert_fails(5, &[words]);
         self.assert_goes_on(words);
         assert_eq!(self.lariat.worker_process(), worker_process);
         open.echo();
@@ -106,8 +105,7 @@ fn a_program_that_cannot_listen_becomes_the_one_before_again() {
     running.lariat.configure(&both);
     running.lariat.upgrade().wait();
     Client::new(&running.site).visit(more.address);
-    running.lariat.ask("drain").success();
-    assert_eq!(running.lariat.wait().code(), Some(0));
+    running.lariat.drain();
     assert!(!running.lariat.status_socket().exists());
 }
 

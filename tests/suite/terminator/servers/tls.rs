@@ -201,8 +201,7 @@ fn what_a_plain_client_and_a_server_of_tls_say_is_relayed_over_new_keys() {
     let mut server = SServer::start(&site, "site.pem", &["-tls1_3"]);
     let address = free_address();
     let _lariat = Lariat::start(&originating(&site, &server, address));
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(address);
     for round in 0..3 {
         let word = format!("hello {round}\n");
         client.write_all(word.as_bytes()).unwrap();
@@ -224,8 +223,7 @@ fn a_server_that_renegotiates_is_refused() {
     let mut server = SServer::start(&site, "site.pem", &["-tls1_2"]);
     let address = free_address();
     let lariat = Lariat::start(&originating(&site, &server, address));
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(address);
     client.write_all(b"hello\n").unwrap();
     server.wait_for("hello");
     server.say("r");

@@ -127,8 +127,7 @@ fn no_server_gets_early_data() {
     let service = service(&site, &server, "").mode("off");
     let lariat = service.start_with("[workers]\nthreads = 1");
     for (round, made) in [(1, "full"), (2, "resumed")] {
-        let mut client = TcpStream::connect(service.address).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = tcp(service.address);
         let word = format!("request {round}");
         client.write_all(format!("{word}\n").as_bytes()).unwrap();
         server.wait_for(&word);
@@ -154,8 +153,7 @@ fn a_server_that_fails_sees_no_word_of_a_client_who_is_told() {
     client.send(b"secret\n");
     let end = client.read_to_end().unwrap_err().to_string();
     assert_has(&end, "InternalError");
-    let mut client = TcpStream::connect(plain.address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(plain.address);
     client.write_all(b"secret\n").unwrap();
     let end = client.read(&mut [0]).unwrap_err();
     assert_eq!(end.kind(), ErrorKind::ConnectionReset);

@@ -138,8 +138,7 @@ fn choice(site: &Site) -> ClientChoice {
 
 /// Sends what a client has sent before, and sees that it is answered by a handshake of its own.
 fn replay(flight: &[u8], service: &Service) {
-    let mut socket = TcpStream::connect(service.address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut socket = tcp(service.address);
     socket.write_all(flight).unwrap();
     let mut record = [0; 5];
     socket.read_exact(&mut record).unwrap();
@@ -155,8 +154,7 @@ struct Visitor {
 
 impl Visitor {
     fn new(choice: &ClientChoice, service: &Service) -> Self {
-        let socket = TcpStream::connect(service.address).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let socket = tcp(service.address);
         Self { client: choice.connect("localhost"), socket, got: Vec::new() }
     }
 

@@ -57,8 +57,7 @@ fn a_response_that_says_revoked_is_refused() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let response = |leaf: &Leaf| site.authority.ocsp_response_revoked(leaf);
     let service = stapling(&site, &server, response);
-    let file = site.write("lariat.toml", service.toml());
-    let answer = run(lariat::command().arg("check").arg(file));
+    let answer = lariat::check(&service.toml());
     assert_ne!(answer.code(), 0, "{answer:?}");
     answer.assert_stderr("says that the certificate is revoked");
 }

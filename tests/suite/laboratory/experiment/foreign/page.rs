@@ -155,8 +155,7 @@ fn what_has_nothing_in_common_is_not_compared() {
     let began = RECORD.lines().next().unwrap().to_owned() + "\n";
     desk.put("unread.jsonl", &began);
     let told = desk.run("compare run.jsonl unread.jsonl");
-    assert_eq!(told.code(), 2);
-    told.assert_stderr("no configuration in common");
+    told.assert_fails(2, &["no configuration in common"]);
     let page = include_str!("../../../../../docs/reference/record.md");
     let (_, rest) = page.split_once("```json\n").unwrap();
     desk.put("load.json", rest.split_once("```\n").unwrap().0);

@@ -186,8 +186,7 @@ fn servers_that_refuse_are_heard_in_words_of_mysql() {
 
 /// A client that has read the first packet of MariaDB, or of Lariat for it.
 fn answered(address: SocketAddr) -> (TcpStream, Vec<u8>) {
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(address);
     let mut header = [0; 4];
     client.read_exact(&mut header).unwrap();
     let mut packet = vec![0; usize::from(header[0])];

@@ -114,8 +114,7 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     }
     // `check` warns of the one whose clients it keeps out, and of no other.
     for (service, words) in [(&client, ""), (&both, ""), (&other, "keeps out clients")] {
-        let file = site.write("checked.toml", service.toml());
-        let checked = run(lariat::command().arg("check").arg(file));
+        let checked = lariat::check(&service.toml());
         assert_eq!(checked.stderr.contains("keeps out"), !words.is_empty());
     }
     // Channel binding is to the certificate (RFC 5929, 4): it holds where both have the same.
@@ -402,8 +401,7 @@ pub(super) const LOGIN: &str = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' m
 
 /// Says this in plaintext, and waits after each for an answer; all that the server said.
 fn talk_plainly(address: SocketAddr, dialog: &[(&str, &str)]) -> String {
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(address);
     let mut said = String::new();
     for (words, end) in dialog {
         client.write_all(words.as_bytes()).unwrap();

@@ -32,8 +32,7 @@ fn calls(lariat: &Lariat, visit: impl Fn()) -> BTreeMap<String, u64> {
 }
 
 fn echo(address: SocketAddr) {
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(address);
     client.write_all(b"x").unwrap();
     client.read_exact(&mut [0]).unwrap();
 }
