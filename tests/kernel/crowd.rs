@@ -2,6 +2,7 @@
 
 use rustix::process::Pid;
 use suite::kernel::{Bench, pattern};
+use suite::nginx::Nginx;
 use suite::prelude::*;
 
 /// Above the size from which on the kernel seals.

@@ -4,6 +4,7 @@
 use std::fs::File;
 
 use suite::kernel::Bench;
+use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::strace::Strace;
 

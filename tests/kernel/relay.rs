@@ -1,6 +1,7 @@
 //! What a server sends without a pause goes from its connection to the client's by the kernel.
 
 use suite::kernel::{Bench, pattern};
+use suite::nginx::Nginx;
 use suite::prelude::*;
 
 /// Long enough to be handed over.

@@ -23,7 +23,6 @@ pub use crate::fixture::{serve, serve_as, serve_with, set_up};
 pub use crate::lab::{self, Origin};
 pub use crate::lariat::{self, Lariat};
 pub use crate::load::Load;
-pub use crate::nginx::Nginx;
 pub use crate::openssl::{SServer, Talk, s_client};
 pub use crate::patience::{PATIENCE, now_seconds, until, until_true};
 pub use crate::program::{Finished, Running, assert_has, run};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
+use suite::nginx::Nginx;
 use suite::patience::within;
 use suite::prelude::*;
 use suite::stunnel::Stunnel;

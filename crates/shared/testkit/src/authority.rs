@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -413,6 +414,14 @@ impl LeafRequest<'_> {
     pub fn valid(mut self, not_before: u64, not_after: u64) -> Self {
         self.validity = Some((not_before, not_after));
         self
+    }
+
+    /// One with a chain in which a library would look for a path for seconds: its issuer has to be
+    /// called `x`, as the many forged ones above it are and their issuers.
+    pub fn issue_costly(self) -> Leaf {
+        static FORGED: OnceLock<String> = OnceLock::new();
+        let forge = || (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
+        self.issue().above(FORGED.get_or_init(forge))
     }
 
     pub fn issue(self) -> Leaf {

@@ -9,7 +9,6 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::authority::Authority;
 use crate::directory::Directory;
 
 /// The kind of a leaf's key.
@@ -89,14 +88,6 @@ impl Leaf {
     pub fn above(mut self, pem: &str) -> Self {
         pem.clone_into(&mut self.above_pem);
         self
-    }
-
-    /// The same with a chain in which a library would look for a path for seconds: many forged
-    /// certificates of an authority `x`, which is to be its issuer too, each by each other.
-    #[must_use]
-    pub fn costly(self) -> Self {
-        let forged: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-        self.above(&forged)
     }
 
     /// Chain and key, as one file.

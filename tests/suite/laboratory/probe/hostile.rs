@@ -315,9 +315,8 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
 #[test]
 fn a_chain_made_to_cost_seconds_is_a_finding() {
     let site = Site::new();
-    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let hostile = Authority::root("x").leaf(&["localhost"]).issue();
-    hostile.above(&flat).write(&site.directory, "hostile.pem");
+    let hostile = Authority::root("x").leaf(&["localhost"]).issue_costly();
+    hostile.write(&site.directory, "hostile.pem");
     let server = SServer::start(&site, "hostile.pem", &["-www"]);
     let ca = site.ca().display().to_string();
     let report = report(BUSY, server.address, &["--ca", &ca]);

@@ -102,22 +102,6 @@ pub(super) fn stored(lariat: &Lariat, count: f64) {
 }
 
 #[test]
-fn a_session_id_and_a_ticket_of_one_host_resume_on_another() {
-    let farm = Farm::new(2);
-    let hosts = [farm.start(0), farm.start(1)];
-    hosts.iter().for_each(|host| hears(host, 1.0));
-    let by_id = Client::without_tickets(&farm.site);
-    assert_eq!(farm.visit(&by_id, 0), HandshakeKind::Full);
-    stored(&hosts[1], 1.0);
-    assert_eq!(farm.visit(&by_id, 1), HandshakeKind::Resumed);
-    // Tickets need no datagram: their keys come from the secret.
-    for client in Client::of_each_version(&farm.site) {
-        assert_eq!(farm.visit(&client, 0), HandshakeKind::Full);
-        assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed);
-    }
-}
-
-#[test]
 fn a_host_that_starts_later_gets_what_it_missed_and_what_a_stopped_one_made_is_kept() {
     let farm = Farm::new(3);
     let (mut first, second) = (farm.start(0), farm.start(1));

@@ -147,9 +147,8 @@ fn a_host_that_a_poser_names_is_not_sent_the_password_unless_its_network_is_list
 #[test]
 fn a_store_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     let site = Site::new();
-    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let hostile = Authority::root("x").leaf(&["127.0.0.1"]).issue();
-    hostile.above(&flat).write(&site.directory, "hostile.pem");
+    let hostile = Authority::root("x").leaf(&["127.0.0.1"]).issue_costly();
+    hostile.write(&site.directory, "hostile.pem");
     let poser = SServer::start(&site, "hostile.pem", &[]);
     let ca = site.ca();
     let (host, ..) = start(&format!("url = \"rediss://{}\"\nca = [{ca:?}]", poser.address));

@@ -31,22 +31,6 @@ fn assert_refused(answer: &Finished, words: &[&str]) {
 }
 
 #[test]
-fn a_good_one_passes() {
-    let desk = desk();
-    let answer = check(&desk, &desk.service.toml());
-    assert_eq!(answer.code(), 0, "{answer:?}");
-}
-
-#[test]
-fn an_unknown_key_names_the_nearest_and_the_place() {
-    let desk = desk();
-    let text = desk.service.clone().back("balanse = 'source'").toml();
-    let line = text.lines().position(|line| line.starts_with("balanse")).unwrap() + 1;
-    let place = format!("lariat.toml:{line}:1");
-    assert_refused(&check(&desk, &text), &["balanse", &place, "hint:", "balance"]);
-}
-
-#[test]
 fn a_service_that_cannot_be_served_hides_nothing() {
     let (desk, taken) = (desk(), TcpListener::bind("127.0.0.1:0").unwrap());
     let port = taken.local_addr().unwrap().port();
@@ -89,13 +73,6 @@ fn a_missing_suite_is_told_once() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
-    let desk = desk();
-    let text = desk.service.clone().certificates("['missing.pem']").toml();
-    assert_refused(&check(&desk, &text), &["missing.pem", "No such file", "lariat.toml:"]);
-}
-
-#[test]
 fn a_certificate_whose_key_is_missing_has_no_fault_of_its_own() {
     let desk = desk();
     let chain = desk.site.leaf(&["localhost"]).chain_pem();
@@ -103,26 +80,6 @@ fn a_certificate_whose_key_is_missing_has_no_fault_of_its_own() {
     let certificates = format!("[{{ chain = {chain:?}, key = 'missing.key' }}]");
     let text = desk.service.clone().certificates(&certificates).toml();
     assert_refused(&check(&desk, &text), &["missing.key", ": 1 error, "]);
-}
-
-#[test]
-fn a_key_of_another_certificate_is_refused() {
-    let desk = desk();
-    let (one, other) = (desk.site.leaf(&["localhost"]), desk.site.leaf(&["localhost"]));
-    let mixed = format!("{}{}", one.chain_pem(), other.key_pem());
-    let file = desk.site.write("mixed.pem", mixed);
-    let text = desk.service.clone().certificates(&format!("[{file:?}]")).toml();
-    assert_refused(&check(&desk, &text), &["mixed.pem", "key"]);
-}
-
-#[test]
-fn an_expired_certificate_is_a_warning() {
-    let desk = desk();
-    let leaf = desk.site.authority.leaf(&["localhost"]).expired().issue();
-    let file = leaf.write(&desk.site.directory, "old.pem");
-    let answer = check(&desk, &desk.service.clone().certificates(&format!("[{file:?}]")).toml());
-    assert_eq!(answer.code(), 0, "{answer:?}");
-    assert!(answer.stderr.contains("warning") && answer.stderr.contains("expired"), "{answer:?}");
 }
 
 #[test]
@@ -256,11 +213,4 @@ fn one_value_at_fault_hides_nothing_that_only_this_host_can_tell() {
     let file = desk.site.write("lariat.toml", &text);
     assert_refused(&run(command().arg("serve").arg(file)), &["status-socket"]);
     assert!(!nowhere.exists(), "no directory is made");
-}
-
-#[test]
-fn serve_refuses_what_check_refuses() {
-    let desk = desk();
-    let file = desk.site.write("lariat.toml", "[[service]]\nname = 'web'\n");
-    assert_refused(&run(command().arg("serve").arg(file)), &["lariat.toml", "error"]);
 }

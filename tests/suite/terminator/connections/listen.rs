@@ -25,21 +25,6 @@ fn ipv4_ipv6_and_unix_addresses_reach_one_service() {
 }
 
 #[test]
-fn each_of_many_services_has_its_own_server() {
-    let site = Site::new();
-    let servers = [server("one"), server("two"), server("three")];
-    let services: Vec<Service> = (0..)
-        .zip(&servers)
-        .map(|(number, server)| Service::new(&site, server).named(&format!("service-{number}")))
-        .collect();
-    let _lariat = Lariat::start(&services.iter().map(Service::toml).collect::<String>());
-
-    for (service, wanted) in services.iter().zip(["one", "two", "three"]) {
-        assert_eq!(curl_tls(&site, service.address).run().success(), wanted);
-    }
-}
-
-#[test]
 fn fast_open_and_backlog_are_taken() {
     let (site, server) = (Site::new(), server("hello"));
     let service = Service::new(&site, &server);

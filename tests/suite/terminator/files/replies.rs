@@ -79,9 +79,15 @@ fn curl_sees_heads_as_they_should_be() {
     let posted = posted.run().success();
     assert!(posted.starts_with("HTTP/1.1 405 "), "{posted}");
     assert_has(&posted, "Allow: GET, HEAD\r\n");
+    let unlisted = scene.curl("deep/").args(&arguments).run().success();
+    assert!(unlisted.starts_with("HTTP/1.1 403 "), "{unlisted}");
     let folder = scene.curl("deep/er").args(&["--include"]).run().success();
     assert!(folder.starts_with("HTTP/1.1 301 "), "{folder}");
     assert_has(&folder, "Location: /deep/er/\r\n");
+    for (class, count) in [("2xx", 1.0), ("3xx", 1.0), ("4xx", 3.0)] {
+        let class = [("class", class)];
+        scene.lariat.wait_for_metric("lariat_file_responses_total", &class, count);
+    }
 }
 
 #[test]
@@ -203,26 +209,6 @@ fn a_request_in_early_data_is_answered() {
     assert_has(&second, "\r\n\r\n<p>welcome</p>");
     let results = [("result", "accepted")];
     lariat.wait_for_metric("lariat_early_data_total", &results, 1.0);
-}
-
-#[test]
-fn a_folder_without_an_index_is_not_listed() {
-    let scene = Scene::new();
-    let arguments = ["--no-fail", "--include"];
-    let refused = scene.curl("deep/").args(&arguments).run().success();
-    assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
-}
-
-#[test]
-fn responses_are_counted_by_their_class() {
-    let scene = Scene::new();
-    scene.curl("words.txt").run().success();
-    scene.curl("missing").args(&["--no-fail"]).run().success();
-    for (class, count) in [("2xx", 1.0), ("4xx", 1.0), ("3xx", 0.0)] {
-        let labels = [("class", class)];
-        let name = "lariat_file_responses_total";
-        scene.lariat.wait_for_metric(name, &labels, count);
-    }
 }
 
 #[test]

@@ -93,9 +93,3 @@ fn the_running_one_is_found_by_its_configuration() {
     lariat.assert_ends();
     assert_eq!(ask(&["status", path]).code(), 4);
 }
-
-#[test]
-fn the_command_waits_for_the_end() {
-    let (_site, _server, _service, mut lariat) = serve(Behaviour::Echo);
-    lariat.drain();
-}

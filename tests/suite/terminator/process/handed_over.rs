@@ -46,22 +46,6 @@ fn a_reload_leaves_it_and_takes_it_again() {
 }
 
 #[test]
-fn the_path_of_a_unix_socket_is_the_managers() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let path = site.path("front.sock");
-    let listener = UnixListener::bind(&path).unwrap();
-    let listen = format!("['unix:{}']", path.display());
-    let service = Service::new(&site, &server).listen(&listen).mode("off");
-    let mut lariat = started(&[&listener], &service.toml());
-    let mut stream = UnixStream::connect(&path).unwrap();
-    stream.write_all(b"a").unwrap();
-    stream.read_exact(&mut [0]).unwrap();
-    drop(stream);
-    lariat.drain();
-    UnixStream::connect(&path).unwrap();
-}
-
-#[test]
 fn the_path_stays_the_managers_when_another_lariat_has_taken_over() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let path = site.path("front.sock");

@@ -17,22 +17,6 @@ fn both_versions_resume_also_after_a_reload() {
 }
 
 #[test]
-fn a_client_without_tickets_resumes_by_session_id() {
-    let (site, _server, service, lariat) = serve(Behaviour::Echo);
-
-    let file = site.path("session");
-    let file = file.to_str().unwrap();
-    let options = ["-tls1_2", "-no_ticket", "-sess_out", file];
-    let first = s_client(&site, service.address, &options);
-    first.assert_stdout("New, TLSv1.2");
-    let options = ["-tls1_2", "-no_ticket", "-sess_in", file];
-    let second = s_client(&site, service.address, &options);
-    second.assert_stdout("Reused, TLSv1.2");
-    let kind = [("kind", "session-id")];
-    assert_eq!(lariat.sum("lariat_handshakes_total", &kind), 1.0);
-}
-
-#[test]
 fn resumption_can_be_switched_off() {
     let (site, _server, service, _lariat) =
         serve_as(Behaviour::Echo, |service| service.tls("resumption = false"));
@@ -40,20 +24,6 @@ fn resumption_can_be_switched_off() {
     for client in Client::of_each_version(&site) {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
-    }
-}
-
-#[test]
-fn a_session_of_one_service_is_none_of_anothers() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let one = Service::new(&site, &server).named("one");
-    let other = Service::new(&site, &server).named("other");
-    let _lariat = Lariat::start(&format!("{}{}", one.toml(), other.toml()));
-
-    // The client takes both for one host: it offers the session of the first to the second.
-    for client in Client::of_each_version(&site) {
-        assert_eq!(client.visit(one.address), HandshakeKind::Full);
-        assert_eq!(client.visit(other.address), HandshakeKind::Full);
     }
 }
 

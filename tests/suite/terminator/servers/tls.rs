@@ -322,9 +322,8 @@ fn a_servers_own_certificate_in_ca_is_trusted_for_it_alone() {
 #[test]
 fn a_server_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     let site = Site::new();
-    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let hostile = Authority::root("x").leaf(&["127.0.0.1"]).issue();
-    hostile.above(&flat).write(&site.directory, "flat.pem");
+    let hostile = Authority::root("x").leaf(&["127.0.0.1"]).issue_costly();
+    hostile.write(&site.directory, "flat.pem");
     for version in ["-tls1_2", "-tls1_3"] {
         let server = SServer::start(&site, "flat.pem", &["-www", version]);
         let service = service(&site, &server, &trusting(&site));

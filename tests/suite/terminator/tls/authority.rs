@@ -80,9 +80,9 @@ fn a_client_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     let site = Site::new();
     site.authority.client("alice").write(&site.directory, "alice.pem");
     site.authority.write(&site.directory, "ca.pem");
-    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let mallory = Authority::root("x").client("mallory");
-    mallory.above(&flat).write(&site.directory, "flat.pem");
+    let mallory = Authority::root("x");
+    let mallory = mallory.leaf(&["mallory"]).for_client().issue_costly();
+    mallory.write(&site.directory, "flat.pem");
     let (_server, service) = welcoming(&site, "optional", &["ca.pem"]);
     let lariat = service.start();
     for (said, count) in shown(&site, &service, "flat.pem").iter().zip(1..) {

@@ -1,7 +1,7 @@
 //! `lariat-lab load` counts what the server counts, to the last handshake.
 
 use suite::load::Record;
-use suite::nginx::Line;
+use suite::nginx::{Line, Nginx};
 use suite::prelude::*;
 
 /// Flags, and what `--requests-per-session 4` makes of 40 transactions of two clients: the kinds

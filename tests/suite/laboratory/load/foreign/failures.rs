@@ -4,6 +4,7 @@ use std::io;
 
 use suite::lab::command;
 use suite::load::{Loaded, Record};
+use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::scripted::{read_record, relay};
 
@@ -187,8 +188,7 @@ fn shows_a_certificate_that_does_not_hold() {
     let directory = &site.directory;
     let expired = site.authority.leaf(&["localhost"]).expired().issue();
     let foreign = Authority::root("another").leaf(&["localhost"]).issue();
-    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let hostile = Authority::root("x").leaf(&["localhost"]).issue().above(&flat);
+    let hostile = Authority::root("x").leaf(&["localhost"]).issue_costly();
     let good = nginx_with(&site, site.path("site.pem"));
     let hostile = nginx_with(&site, hostile.write(directory, "hostile.pem"));
     let expired = nginx_with(&site, expired.write(directory, "expired.pem"));

@@ -1,6 +1,7 @@
 //! A load that is told to stop writes the record of what was done.
 
 use suite::load::Loaded;
+use suite::nginx::Nginx;
 use suite::prelude::*;
 
 /// Begins a load of an hour, and stops it when a server has done ten things.

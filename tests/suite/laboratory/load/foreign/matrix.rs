@@ -4,6 +4,7 @@
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
 use suite::load::Record;
+use suite::nginx::Nginx;
 use suite::prelude::*;
 
 /// Kind, version, and the kinds of 20 handshakes of two clients: of each, all but the first are

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 use suite::haproxy::Haproxy;
 use suite::load::Record;
-use suite::nginx::Line;
+use suite::nginx::{Line, Nginx};
 use suite::prelude::*;
 
 fn nginx(site: &Site, directives: &str) -> Nginx {

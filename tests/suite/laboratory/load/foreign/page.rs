@@ -3,6 +3,7 @@
 use suite::chromium::dump_page;
 use suite::lab::command;
 use suite::load::{Loaded, Record};
+use suite::nginx::Nginx;
 use suite::prelude::*;
 
 /// The page of these records, as the browser shows it, and its source.

@@ -1,6 +1,7 @@
 //! What flags and a plan file say: the same things, in the same words, and nothing that cannot be.
 
 use suite::load::Loaded;
+use suite::nginx::Nginx;
 use suite::prelude::*;
 
 /// What a flag says, and a line of a file.
@@ -170,6 +171,7 @@ const CONTRADICTIONS: &[(&str, [&str; 2])] = &[
     ("--early-data --handshake ticket", ["--early-data", "--handshake psk"]),
     ("--no-request --body x", ["--body", "--no-request"]),
     ("--verify full", ["--verify", "--ca"]),
+    ("--ca /nowhere/ca.pem", ["--ca", "cannot read /nowhere/ca.pem"]),
     ("--client-key /etc/hostname", ["--client-key", "--client-certificate"]),
     ("--source ::1", ["--source", "IPv6"]),
 ];

@@ -1,5 +1,6 @@
 //! How load arrives: as many transactions as the plan says, and the rates of a search.
 
+use suite::nginx::Nginx;
 use suite::prelude::*;
 
 fn nginx(site: &Site) -> Nginx {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use suite::nginx::Nginx;
 use suite::prelude::*;
 
 fn probe(site: &Site, address: SocketAddr) -> Value {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
+use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::scripted;
 use suite::stunnel::Stunnel;

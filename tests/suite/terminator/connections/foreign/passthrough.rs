@@ -2,6 +2,7 @@
 
 use rustls::NamedGroup;
 use suite::haproxy::Haproxy;
+use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::stunnel::Stunnel;
 

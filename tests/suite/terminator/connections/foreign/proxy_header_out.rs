@@ -1,6 +1,7 @@
 //! The PROXY header that servers get, as read by haproxy, by nginx and by our own reader.
 
 use suite::haproxy::Haproxy;
+use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 

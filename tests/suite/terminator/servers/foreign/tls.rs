@@ -1,6 +1,7 @@
 //! TLS to real servers: nginx, HAProxy, stunnel and Redis, in both versions, with resumption.
 
 use suite::haproxy::Haproxy;
+use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::redis::Redis;
 use suite::stunnel::Stunnel;

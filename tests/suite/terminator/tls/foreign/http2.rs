@@ -1,6 +1,7 @@
 //! A browser speaks HTTP/2 through us to a server behind.
 
 use suite::chromium::dump_page;
+use suite::nginx::Nginx;
 use suite::prelude::*;
 
 #[test]
