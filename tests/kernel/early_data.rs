@@ -15,12 +15,10 @@ fn a_long_answer_to_early_data_arrives_whole() {
         let arguments = [&["-tls1_3"], arguments].concat();
         Session::start(&bench.site, bench.service.address, &arguments)
     };
-
     let mut first = visit(&["-sess_out", &session]);
     first.send(&request("small"));
     first.wait_for_bytes(heads[0] + SMALL);
     assert!(first.quit().0.success());
-
     let mut second = visit(&["-sess_in", &session, "-early_data", &early]);
     let got = second.wait_for_bytes(heads[1] + LARGE);
     assert!(got.ends_with(&pattern(LARGE)));
@@ -28,7 +26,6 @@ fn a_long_answer_to_early_data_arrives_whole() {
     let got = second.wait_for_bytes(heads[1] + LARGE + heads[0] + SMALL);
     assert!(got.ends_with(&pattern(SMALL)));
     assert!(second.quit().0.success());
-
     bench.wait_for_end_of(1);
     let accepted = [("result", "accepted")];
     let early = "lariat_early_data_total";

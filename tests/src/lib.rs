@@ -26,7 +26,6 @@ pub mod metrics;
 pub mod name_server;
 pub mod network;
 pub mod nginx;
-pub mod numbers;
 pub mod openssl;
 pub mod patience;
 pub mod prelude;

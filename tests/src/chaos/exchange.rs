@@ -1,8 +1,6 @@
 //! What our clients and servers say to each other: bytes that show by themselves whose they are and
 //! where they belong, so that one wrong, lost, doubled or misdelivered byte is seen on either side.
 
-use crate::numbers::mixed;
-
 /// A round: the client's head, its bytes, and then the server's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Head {
@@ -62,6 +60,14 @@ impl Head {
 fn sum(bytes: &[u8; HEAD_BYTES]) -> u64 {
     let words = bytes[..24].chunks_exact(8);
     words.fold(0, |sum, word| mixed(sum ^ u64::from_be_bytes(word.try_into().expect("eight"))))
+}
+
+/// A number in which each bit depends on all bits of another (the finaliser of SplitMix64).
+pub(super) fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
 }
 
 /// An endless stream of bytes, other than every other one's at nearly every offset.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::client::{Client, Connection};
-use crate::numbers::Numbers;
 use crate::site::Site;
+use testkit::chance::Chance;
 
 use super::exchange::{HEAD_BYTES, Head, Stream};
 use super::journal::Journal;
@@ -55,7 +55,7 @@ impl Tally {
 pub(super) struct Visitor<'a> {
     journal: &'a Journal,
     clients: [Client; 3],
-    numbers: Numbers,
+    chance: Chance,
     is_calm: bool,
     tally: Tally,
 }
@@ -66,7 +66,7 @@ impl<'a> Visitor<'a> {
         Self {
             journal,
             clients: [Client::new(site), Client::tls12(site), Client::without_tickets(site)],
-            numbers: Numbers::new(seed),
+            chance: Chance::new(seed),
             is_calm,
             tally: Tally::default(),
         }
@@ -78,7 +78,7 @@ impl<'a> Visitor<'a> {
 
     pub(super) fn visit(&mut self, target: Target) {
         self.tally.visits += 1;
-        let client = self.numbers.pick(&self.clients).clone();
+        let client = self.chance.pick(&self.clients).clone();
         let result = match target {
             Target::Exchange(address) => self.exchange(&client, address),
             Target::File(address) => self.files(&client, address),
@@ -106,13 +106,13 @@ impl<'a> Visitor<'a> {
     fn exchange(&mut self, client: &Client, address: SocketAddr) -> io::Result<()> {
         let mut connection = connect(client, address)?;
         self.tally.handshakes += 1;
-        let salt = self.numbers.next();
-        for round in 0..1 + self.numbers.below(5) as u32 {
+        let salt = self.chance.number();
+        for round in 0..1 + self.chance.below(5) as u32 {
             let head = Head {
                 salt,
                 round,
-                up: length(&mut self.numbers),
-                down: length(&mut self.numbers),
+                up: length(&mut self.chance),
+                down: length(&mut self.chance),
                 may_break: false,
             };
             self.round(&mut connection, &head)?;
@@ -132,9 +132,10 @@ impl<'a> Visitor<'a> {
 
     fn files(&mut self, client: &Client, address: SocketAddr) -> io::Result<()> {
         let mut connection = connect(client, address)?;
-        for _ in 0..1 + self.numbers.below(3) {
-            let length = 1 + self.numbers.below(*self.numbers.clone().pick(&[2000, FILE_BYTES]));
-            let first = self.numbers.below(FILE_BYTES - length + 1);
+        for _ in 0..1 + self.chance.below(3) {
+            let most = *self.chance.pick(&[2000, FILE_BYTES]);
+            let length = 1 + self.chance.below(most);
+            let first = self.chance.below(FILE_BYTES - length + 1);
             let last = first + length - 1;
             let ask = format!(
                 "GET /file HTTP/1.1\r\nHost: localhost\r\nRange: bytes={first}-{last}\r\n\r\n"
@@ -155,9 +156,9 @@ impl<'a> Visitor<'a> {
 }
 
 /// Mostly short, at times long enough for all buffers to be full.
-fn length(numbers: &mut Numbers) -> u32 {
-    let most = *numbers.pick(&[100, 3000, 20_000, 20_000, 300_000]);
-    numbers.below(most) as u32
+fn length(chance: &mut Chance) -> u32 {
+    let most = *chance.pick(&[100, 3000, 20_000, 20_000, 300_000]);
+    chance.below(most) as u32
 }
 
 /// Connects, with limits on what any call may take.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::numbers::{Numbers, mixed};
+use testkit::chance::Chance;
+
+use super::exchange::mixed;
 
 use super::hostile::{self, Hostility};
 
@@ -107,22 +109,22 @@ pub struct Step {
 
 impl Phase {
     pub fn by_seed(seed: u64, number: u64) -> Self {
-        let mut numbers = Numbers::new(seed ^ mixed(number));
+        let mut chance = Chance::new(seed ^ mixed(number));
         let is_calm = number.is_multiple_of(CALM_EVERY);
-        let length = Duration::from_millis(4000 + numbers.below(4000) as u64);
+        let length = Duration::from_millis(4000 + chance.below(4000) as u64);
         let mut phase = Self {
             number,
             is_calm,
             length,
-            loads: (0..1 + numbers.below(2)).map(|_| *numbers.pick(&LOADS)).collect(),
-            honest: 3 + numbers.below(4),
+            loads: (0..1 + chance.below(2)).map(|_| *chance.pick(&LOADS)).collect(),
+            honest: 3 + chance.below(4),
             hostile: Vec::new(),
             steps: Vec::new(),
         };
         if !is_calm {
-            let rude = 1 + numbers.below(3);
-            phase.hostile = (0..rude).map(|_| *numbers.pick(&hostile::ALL)).collect();
-            phase.choose_faults(seed, &mut numbers);
+            let rude = 1 + chance.below(3);
+            phase.hostile = (0..rude).map(|_| chance.pick(&hostile::ALL).0).collect();
+            phase.choose_faults(seed, &mut chance);
         }
         phase
     }
@@ -151,19 +153,19 @@ impl Phase {
     }
 
     /// The first goes through all faults in an order by seed, the others come by chance.
-    fn choose_faults(&mut self, seed: u64, numbers: &mut Numbers) {
+    fn choose_faults(&mut self, seed: u64, chance: &mut Chance) {
         let turn = self.number - self.number / CALM_EVERY - 1;
         let mut faults = vec![shuffled(seed)[(turn % FAULTS.len() as u64) as usize]];
-        for _ in 0..numbers.below(3) {
-            let fault = *numbers.pick(&FAULTS);
+        for _ in 0..chance.below(3) {
+            let fault = *chance.pick(&FAULTS);
             if !faults.contains(&fault) {
                 faults.push(fault);
             }
         }
         let length = self.length.as_millis() as usize;
         for fault in faults {
-            let begin = length / 10 + numbers.below(length / 2);
-            let end = begin + 300 + numbers.below(length - begin - 300);
+            let begin = length / 10 + chance.below(length / 2);
+            let end = begin + 300 + chance.below(length - begin - 300);
             let step =
                 |at: usize, is_end| Step { at: Duration::from_millis(at as u64), fault, is_end };
             self.steps.extend([step(begin, false), step(end, true)]);
@@ -174,9 +176,9 @@ impl Phase {
 
 /// All faults in an order by seed (Fisher and Yates).
 fn shuffled(seed: u64) -> [Fault; FAULTS.len()] {
-    let (mut faults, mut numbers) = (FAULTS, Numbers::new(seed));
+    let (mut faults, mut chance) = (FAULTS, Chance::new(seed));
     for last in (1..faults.len()).rev() {
-        faults.swap(last, numbers.below(last + 1));
+        faults.swap(last, chance.below(last + 1));
     }
     faults
 }

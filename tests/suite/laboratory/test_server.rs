@@ -1,8 +1,8 @@
 //! `lariat-lab origin`: replies by size, delay and status, over plain HTTP/1.1.
 
 use suite::lab::command;
-use suite::numbers::Numbers;
 use suite::prelude::*;
+use testkit::chance::Chance;
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = tcp(address);
@@ -78,7 +78,6 @@ fn a_query_chooses_status_chunks_delay_and_end() {
         .run();
     assert_eq!(code.success(), "503 1");
     assert!(fs::read(path).unwrap() == pattern(64 << 10));
-
     let mut stream = connect(origin.address);
     stream.write_all(get(wanted).as_bytes()).unwrap();
     let mut answer = Vec::new();
@@ -138,7 +137,6 @@ fn connections_persist_as_the_client_wants() {
         .args(&["--output", "/dev/null"])
         .args(&[&origin.url("/1k"), &origin.url("/1m")]);
     assert_eq!(twice.run().success(), "1 0 ", "the second takes the first's connection");
-
     for (request, closes) in [
         ("GET /3 HTTP/1.0\r\n\r\n", true),
         ("GET /3 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", false),
@@ -174,14 +172,12 @@ fn uploads_are_read_to_their_end() {
         let answer = answer.run().success();
         assert!(answer.starts_with(" 200 3000"), "{more}: {answer}");
     }
-
     let mut stream = connect(origin.address);
     let head = "PUT /1 HTTP/1.1\r\nHost: o\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     assert_eq!(read_head(&mut stream), "HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(b"ab").unwrap();
     assert!(read_head(&mut stream).starts_with("HTTP/1.1 200"));
-
     let refused = head.replace("/1 ", "/1?code=413&close=1 ");
     let (head, _) = parts(&exchange(origin.address, refused.as_bytes()));
     assert!(head.starts_with("HTTP/1.1 413"), "before the body was sent: {head}");
@@ -239,7 +235,6 @@ fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
     let mut answer = Vec::new();
     kept.read_to_end(&mut answer).unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 200"));
-
     // It always says a little more, and never all of it.
     let mut slow = connect(origin.address);
     slow.write_all(b"GET /3 HTTP/1.1\r\nX: ").unwrap();
@@ -297,13 +292,13 @@ fn rubbish_is_answered_or_not_but_never_hurts() {
     let whole = get("/1k?chunked=1&code=404")
         + "POST /7 HTTP/1.1\r\nHost: o\r\nTransfer-Encoding: chunked\r\n\r\n5;x\r\nhello\r\n0\r\n\r\n"
         + "PUT /?size=3 HTTP/1.0\r\nContent-Length: 4\r\nConnection: keep-alive\r\n\r\nabcd";
-    let mut numbers = Numbers::new(1);
+    let mut chance = Chance::new(1);
     for _ in 0..1000 {
         let mut bytes = whole.clone().into_bytes();
-        for _ in 0..=numbers.below(4) {
-            let (at, other) = (numbers.below(bytes.len()), numbers.below(bytes.len()));
-            match numbers.below(4) {
-                0 => bytes[at] = numbers.below(256) as u8,
+        for _ in 0..=chance.below(4) {
+            let (at, other) = (chance.below(bytes.len()), chance.below(bytes.len()));
+            match chance.below(4) {
+                0 => bytes[at] = chance.below(256) as u8,
                 1 => bytes.truncate(at.max(1)),
                 2 => bytes.extend_from_within(at.min(other)..at.max(other)),
                 _ => bytes.swap(at, other),
@@ -398,7 +393,6 @@ fn quiet_is_quiet_and_slips_have_remedies() {
     let answer = run(command().args(["origin", "--quiet", "--listen", &address]));
     assert!(answer.stderr.starts_with("error: "), "{answer:?}");
     assert_eq!(answer.stdout, "");
-
     let answer = run(command().args(["origin", "--listne", "127.0.0.1:0"]));
     answer.assert_fails(2, &["hint: a similar argument exists: '--listen'"]);
     let answer = run(command().args(["origin", "--help"]));

@@ -110,7 +110,6 @@ fn loads_of_several_hosts_make_one_record() {
     let text = fs::read_to_string(directory.join("sum.json")).unwrap();
     assert_eq!(Record::read(&text).totals(), [40, 40, 0]);
     assert!(text.contains(&at) && !text.contains("\"--start-at\""));
-
     // One that began later, and one that was to begin in the past.
     let ([mut later], _) = begun_together(|at| [start("c.json", at)]);
     assert_eq!(later.wait().code(), Some(0), "{}", later.stderr());

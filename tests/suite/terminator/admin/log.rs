@@ -11,7 +11,6 @@ fn a_line_tells_the_connections_story() {
     let (site, server, service, lariat) =
         serve_as(Behaviour::Http("hello".into()), |service| service.tls("alpn = ['http/1.1']"));
     curl_tls(&site, service.address).args(&["--tls-max", "1.2"]).run().success();
-
     let line = lariat.wait_for_line(&["\"web\""]);
     for (key, value) in [
         ("service", "web"),

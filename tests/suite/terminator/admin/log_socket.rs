@@ -78,14 +78,12 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
     assert_eq!(entry["LARIAT_SNI"], "localhost");
     assert!(!entry.contains_key("LARIAT_CLIENT_CN"), "{entry:?}");
     assert!(entry["MESSAGE"].starts_with("{\"time\":"), "{entry:?}");
-
     // Another takes its place.
     drop(socket);
     fs::remove_file(&path).unwrap();
     let socket = daemon(&path);
     curl_tls(&site, service.address).run().success();
     wait_for(&socket, "LARIAT_REASON", "client-closed");
-
     // A message of several lines, with a file name that would be an entry of its own.
     let hostile = "a\\nPRIORITY=0\\nMESSAGE=forged\\n";
     lariat.configure(&format!("[process]\npid-file = \"/nonexistent/{hostile}\"\n"));
@@ -94,7 +92,6 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
     assert_eq!(entry["PRIORITY"], "3");
     assert!(entry["MESSAGE"].lines().count() > 1, "{entry:?}");
     assert!(!entry["MESSAGE"].lines().any(|line| line == "MESSAGE=forged"));
-
     // Why a program ends is said there, and to who started it.
     let other = format!("{log}\n{}", service.toml());
     lariat.configure(&other.replace("output = 'journald'\n", ""));

@@ -10,7 +10,6 @@ fn connections_handshakes_and_bytes_are_counted() {
     for version in ["1.2", "1.3", "1.3"] {
         curl_tls(&site, service.address).args(&["--tls-max", version]).run().success();
     }
-
     let web = ("service", "web");
     lariat.wait_for_metric("lariat_connections_open", &[web], 0.0);
     let metrics = lariat.metrics();
@@ -53,7 +52,6 @@ fn the_worker_process_reports_what_it_uses_of_the_host() {
     assert!(resident > 1e6 && resident < value("virtual_memory_bytes"));
     let now = now_seconds() as f64;
     assert!((now - 600.0..=now).contains(&value("start_time_seconds")));
-
     let before = value("open_fds");
     let held: Vec<_> = (0..50).map(|_| TcpStream::connect(service.address).unwrap()).collect();
     let web = [("service", "web")];
@@ -95,12 +93,10 @@ fn the_last_reload_shows_whether_it_was_refused_and_when_one_was_not() {
     let at_start = time();
     assert_eq!(lariat.sum(successful, &[]), 1.0);
     assert!(at_start > now_seconds() as f64 - 600.0);
-
     lariat.configure("nonsense");
     assert_ne!(lariat.reload().code(), 0);
     lariat.wait_for_metric(successful, &[], 0.0);
     assert_eq!(time(), at_start);
-
     lariat.reload_with(&toml);
     lariat.wait_for_metric(successful, &[], 1.0);
     assert!(time() >= at_start);

@@ -8,7 +8,6 @@ use suite::prelude::*;
 fn the_command_prints_a_table_or_the_document() {
     let (site, server, service, lariat) = serve(Behaviour::Http("hello".into()));
     curl_tls(&site, service.address).run().success();
-
     let table = lariat.ask("status").success();
     assert!(table.contains("web") && table.contains(server.address()), "{table}");
     let json = lariat.ask_with("status", &["--json"]).success();

@@ -102,7 +102,6 @@ fn a_forged_document_does_nothing_to_the_terminal() {
     assert_eq!((lines_of("service "), lines_of("reloads: ")), (1, 1), "{table}");
     // The number is that of the process that made the socket.
     assert_has(&table, &format!("of supervisor {}\n", std::process::id()));
-
     let json = ask(&["status", "--json"], &path);
     assert_harmless(&json);
     let document: Value = serde_json::from_str(&json.success()).unwrap();

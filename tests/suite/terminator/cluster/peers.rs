@@ -288,7 +288,6 @@ fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secre
             assert!(!datagram.windows(8).any(|here| here == part), "it was sent in clear");
         }
     }
-
     let sample = seen.last().unwrap();
     let changed = |place: usize| {
         let mut datagram = sample.clone();

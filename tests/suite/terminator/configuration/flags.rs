@@ -21,7 +21,6 @@ fn three_flags_make_a_service() {
         lariat.assert_running();
         UnixStream::connect(&status).ok()
     });
-
     assert_eq!(curl_tls(&site, address).run().success(), "hello");
     let line = until("a line", || lariat.stdout().lines().next().map(str::to_owned));
     for words in [" service=main ", " sni=localhost ", " fault=none "] {

@@ -6,7 +6,6 @@ use suite::prelude::*;
 fn a_new_certificate_is_served_and_old_connections_go_on() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let mut old = Client::new(&site).echo(service.address);
-
     site.leaf(&["renewed.example", "localhost"]).write(&site.directory, "site.pem");
     lariat.reload().success();
     let answer = s_client(&site, service.address, &[]);
@@ -21,7 +20,6 @@ fn a_service_comes_and_another_goes() {
     let first = Service::new(&site, &one).named("first");
     let second = Service::new(&site, &two).named("second");
     let lariat = first.start();
-
     lariat.reload_with(&second.toml());
     assert_eq!(curl_tls(&site, second.address).run().success(), "two");
     assert!(TcpStream::connect(first.address).is_err(), "the old address is closed");
@@ -59,7 +57,6 @@ fn what_needs_a_restart_is_judged_by_what_runs() {
     }
     lariat.configure(&text(2));
     lariat.ask_with("reload", &["--strict"]).success();
-
     // The start of the new program counts from then on.
     lariat.configure(&text(1));
     lariat.ask("upgrade").success();
@@ -81,7 +78,6 @@ fn an_expired_certificate_is_named_once() {
     assert!(first.starts_with("error: service `"), "{told:?}");
     assert!(first.contains("site.pem: the certificate expired"), "{told:?}");
     told.assert_stderr("\nhint: renew it");
-
     // What cannot be served is told as by a check.
     site.write("site.pem", "nothing");
     let told = lariat.reload();
@@ -96,7 +92,6 @@ fn an_expired_certificate_is_named_once() {
 #[test]
 fn a_bad_configuration_changes_nothing() {
     let (site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
-
     for bad in [
         service.clone().back("balance = 'by-faith'").toml(),
         service.clone().certificates("['/does/not/exist.pem']").toml(),
@@ -137,13 +132,11 @@ fn one_bad_certificate_takes_the_others_down_unless_it_may_be_skipped() {
         line.unwrap_or_default().to_owned()
     };
     assert_eq!(subject("b.example"), "subject=CN = b.example");
-
     site.write("live/b/fullchain.pem", "-----BEGIN CERTIFICATE-----\ncut");
     let told = lariat.reload();
     told.assert_stderr("live/b/fullchain.pem:1: is no valid PEM");
     assert_ne!(told.code(), 0);
     assert_eq!(subject("b.example"), "subject=CN = b.example");
-
     let skipping = service.clone().tls("bad-certificate = 'skip'");
     lariat.configure(&skipping.toml());
     let told = lariat.reload();
@@ -153,7 +146,6 @@ fn one_bad_certificate_takes_the_others_down_unless_it_may_be_skipped() {
     let status = lariat.status();
     let skipped = status["services"][0]["certificates_skipped"][0].as_str();
     assert!(skipped.is_some_and(|why| why.contains("live/b/fullchain.pem:1")));
-
     // One at least is left.
     site.write("live/a/fullchain.pem", "cut");
     let told = lariat.reload();

@@ -28,14 +28,12 @@ fn certificate_and_configuration_are_followed_and_connections_go_on() {
     site.leaf(&["renewed.example"]).write(&site.directory, "site.pem");
     wait_for(&site, &service, "renewed.example");
     old.echo();
-
     site.leaf(&["other.example"]).write(&site.directory, "other.pem");
     let other = format!("[{:?}]", site.path("other.pem"));
     let text = |service: &Service| service.clone().certificates(&other).toml();
     lariat.configure(&(WATCHED.to_owned() + &text(&service)));
     wait_for(&site, &service, "other.example");
     assert!(lariat.stderr().contains("site.pem"), "{}", lariat.stderr());
-
     // Not watched any more, it is read when somebody says so.
     lariat.configure(&text(&service));
     until_true("the last reload", || reloads(&lariat, "ok") > 2.0);
@@ -91,7 +89,6 @@ fn a_secret_of_kubernetes_is_followed_through_its_links() {
     fs::remove_dir_all(site.path("secret/..one")).unwrap();
     publish(&site, "three", "three.example");
     wait_for(&site, &service, "three.example");
-
     // The whole folder goes, and comes again.
     fs::remove_dir_all(site.path("secret")).unwrap();
     until_true("a refusal", || reloads(&lariat, "refused") > 0.0);

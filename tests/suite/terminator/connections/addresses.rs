@@ -58,7 +58,6 @@ fn connections_to_servers_come_from_the_address_that_is_set_or_not_at_all() {
     let lariat = service.start();
     let expected: IpAddr = "127.0.0.9".parse().unwrap();
     assert_eq!(seen_source(&client, &service), Some(expected));
-
     lariat.reload_with(&service.toml().replace("127.0.0.9, ", ""));
     assert_eq!(seen_source(&client, &service), None);
     let line = lariat.wait_for_line(&["host-resources"]);

@@ -67,7 +67,6 @@ fn each_kind_of_rubbish_has_its_reason() {
     leaver.write_all(cut).unwrap();
     drop(leaver);
     wall.lariat.wait_for_reason("client-disconnected", 1);
-
     assert_eq!(wall.server.connections().len(), 0, "nobody was dialled for any of them");
     assert_eq!(curl_tls(&wall.site, wall.service.address).run().success(), "hello");
 }

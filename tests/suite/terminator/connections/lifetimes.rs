@@ -39,7 +39,6 @@ fn both_sides_are_probed_after_the_times_that_are_set_and_a_reload_changes_them(
     let server_port: u16 = server.address().rsplit(':').next().unwrap().parse().unwrap();
     let is_front = |own: u16, _: u16| own == service.address.port();
     let is_back = |_: u16, other: u16| other == server_port;
-
     let first = Client::new(&site).echo(service.address);
     wait_for_probe(Some(1000), is_front);
     wait_for_probe(Some(2000), is_back);

@@ -16,7 +16,6 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
     lariat.wait_for_reason("connection-limit", 1);
     let line = lariat.wait_for_line(&["connection-limit"]);
     assert_eq!(line["fault"], "host", "{line}");
-
     first.end();
     first.read_to_end().unwrap();
     lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
@@ -27,7 +26,6 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
 fn a_newcomer_takes_the_place_of_a_handshake_that_does_not_go_on() {
     let (site, _server, service, lariat) =
         serve_with("[workers]\nthreads = 1\n[limits]\nhandshakes = 1", Behaviour::Echo);
-
     let mut first = TcpStream::connect(service.address).unwrap();
     first.write_all(b"\x16\x03\x01").unwrap();
     lariat.wait_for_metric("lariat_handshakes_in_progress", &[], 1.0);

@@ -14,7 +14,6 @@ fn ipv4_ipv6_and_unix_addresses_reach_one_service() {
     let service = Service::new(&site, &server)
         .listen(&format!("['{four}', '[::1]:{six}', 'unix:{}']", unix.display()));
     let _lariat = service.start();
-
     assert_eq!(curl_tls(&site, four).run().success(), "hello");
     let six = format!("[::1]:{six}").parse().unwrap();
     assert_eq!(curl_tls(&site, six).run().success(), "hello");

@@ -8,7 +8,6 @@ use suite::prelude::*;
 fn many_bytes_come_down_intact() {
     let body = pattern(32 << 20);
     let (site, _server, service, lariat) = serve(Behaviour::Http(body.clone()));
-
     for version in ["--tlsv1.2", "--tlsv1.3"] {
         let file = site.path("got");
         let output = ["--output", file.to_str().unwrap(), version];
@@ -24,7 +23,6 @@ fn many_bytes_come_down_intact() {
 fn many_bytes_go_up_intact() {
     let body = pattern(16 << 20);
     let (site, server, service, _lariat) = serve(Behaviour::Swallow);
-
     for (count, client) in [(1, Client::tls12(&site)), (2, Client::new(&site))] {
         let mut connection = client.connect(service.address);
         connection.send(&body);
@@ -37,7 +35,6 @@ fn many_bytes_go_up_intact() {
 fn both_directions_flow_at_once_and_many_connections_do_not_mix() {
     let (site, _server, service, _lariat) = serve(Behaviour::Echo);
     let client = Client::new(&site);
-
     thread::scope(|scope| {
         for number in 0..16usize {
             let (client, address) = (&client, service.address);
@@ -57,7 +54,6 @@ fn both_directions_flow_at_once_and_many_connections_do_not_mix() {
 #[test]
 fn a_hello_in_pieces_of_one_byte_is_a_hello() {
     let (site, _server, service, _lariat) = serve(Behaviour::Http("hello".into()));
-
     let through = one_byte_relay(service.address);
     assert_eq!(curl_tls(&site, through).run().success(), "hello");
 }

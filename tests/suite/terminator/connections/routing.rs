@@ -125,7 +125,6 @@ fn what_is_for_no_service_is_refused_and_by_a_default_it_is_taken() {
     lariat.wait_for_reason("name-unknown", 1);
     shared.connect(&["-noservername"]).assert_stderr("unrecognized name");
     lariat.wait_for_reason("name-missing", 1);
-
     let rest = Service::new(&shared.site, &shared.servers[0]).named("rest").at(shared.address);
     lariat.reload_with(&(shared.toml() + &rest.toml()));
     for arguments in
@@ -210,7 +209,6 @@ fn limits_and_lists_are_those_of_the_chosen_service() {
     assert!(!denied.status.success(), "{denied:?}");
     let line = lariat.wait_for_line(&["source-denied"]);
     assert_eq!((&line["service"], &line["sni"]), (&"mail".into(), &"mail.example".into()));
-
     let mut first = Talk::start(&shared.site, shared.address, &["-servername", "shop.example"]);
     first.say("GET / HTTP/1.1\r\n\r");
     first.wait_for("200", 1);

@@ -47,14 +47,12 @@ fn a_list_is_read_again_and_a_broken_one_changes_nothing() {
     let lariat = service.start();
     let client = Client::new(&site);
     client.echo(service.address);
-
     site.write("deny.txt", "127.0.0.0/8\n127.0.0/8\n10.0.0.0/33\n");
     let refused = lariat.reload();
     for place in ["deny.txt:2: \"127.0.0/8\"", "deny.txt:3: \"10.0.0.0/33\""] {
         refused.assert_stderr(place);
     }
     client.echo(service.address);
-
     site.write("deny.txt", "127.0.0.0/8\n");
     lariat.reload().success();
     assert!(client.try_connect(service.address).is_err());

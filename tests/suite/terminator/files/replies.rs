@@ -115,7 +115,6 @@ fn interrupted_downloads_go_on() {
     let arguments = ["--continue-at", "-", "--output", half.to_str().unwrap()];
     scene.curl("film.bin").args(&arguments).run().success();
     assert!(fs::read(&half).unwrap() == whole, "curl's");
-
     let half = scene.site.write("film.bin", &whole[..123_457]);
     let port = scene.service.address.port();
     let mut wget = Command::new("wget");

@@ -38,7 +38,6 @@ fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
     let limited = rights["tcp_ports"] == "full";
     let told = lariat.stderr().contains("connect to any TCP port");
     assert!(limited || told, "{rights}");
-
     let at = |server: &Server| service.clone().servers(&format!("[{:?}]", server.address()));
     // The list grows with it, or is gone: the running worker process has the one of its start.
     lariat.configure(&listing(&[port(&other)], &at(&other)));
@@ -46,7 +45,6 @@ fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
     lariat.configure(&at(&other).toml());
     assert_a_restart_is_asked_for(&lariat, other.address());
     assert_eq!(get(), "hello");
-
     lariat.configure(&listing(&ports, &at(&spare)));
     drop(first);
     lariat.reload().success();

@@ -12,7 +12,6 @@ use suite::prelude::*;
 fn nobody_is_refused_while_the_worker_process_is_replaced() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let (refused, done) = (AtomicBool::new(false), AtomicBool::new(false));
-
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Acquire) {

@@ -7,7 +7,6 @@ use suite::prelude::*;
 fn an_open_connection_finishes_and_a_new_one_is_refused() {
     let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
     let mut connection = Client::new(&site).echo(service.address);
-
     lariat.signal(Signal::TERM);
     until("the listener to close", || TcpStream::connect(service.address).err());
     connection.echo();
@@ -61,7 +60,6 @@ fn the_deadline_ends_what_does_not_end() {
     let (site, _server, service, mut lariat) =
         serve_with("[process]\ndrain = '100ms'", Behaviour::Echo);
     let mut connection = Client::new(&site).echo(service.address);
-
     lariat.signal(Signal::TERM);
     let _cut = connection.read_to_end();
     lariat.assert_ends();

@@ -12,7 +12,6 @@ fn the_message_names_the_address() {
     let status = site.path("status.sock");
     let text = format!("[admin]\nstatus-socket = {status:?}\n{}", service.toml());
     let file = site.write("lariat.toml", text);
-
     let answer = run(command().arg("serve").arg(file));
     assert_eq!(answer.code(), 3, "{answer:?}");
     assert!(answer.stderr.contains(&address) && answer.stderr.contains("in use"), "{answer:?}");

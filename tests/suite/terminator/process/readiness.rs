@@ -27,7 +27,6 @@ fn a_drain_is_announced_before_connections_are_refused() {
     let admin = lariat.admin();
     assert_eq!(asked(admin, "/healthz"), answer("200", "healthy"));
     assert_eq!(asked(admin, "/ready"), answer("200", "ready"));
-
     lariat.signal(Signal::TERM);
     until_true("/ready to say no", || asked(admin, "/ready") == answer("503", "draining"));
     assert_eq!(asked(admin, "/healthz"), answer("200", "healthy"));
@@ -36,7 +35,6 @@ fn a_drain_is_announced_before_connections_are_refused() {
     connection.send(b"a");
     assert_eq!(connection.receive(1), b"a", "it still serves");
     assert_eq!(lariat.reload().code(), 5, "and takes no configuration");
-
     // Who cannot wait asks again.
     lariat.stop();
 }

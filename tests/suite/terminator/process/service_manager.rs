@@ -60,13 +60,11 @@ fn it_hears_of_start_reload_and_drain() {
     let mut lariat = Lariat::start_by(manager.command(&[]), &service.toml());
     assert_eq!(manager.hear(), "READY=1\nSTATUS=serving 1 service");
     manager.hear_of("STATUS=serving 1 service, 0 connections open");
-
     lariat.signal(Signal::HUP);
     let begun = manager.hear_words("RELOADING=1");
     let time = begun.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC="));
     assert!(time.is_some_and(|time| time.parse::<u64>().is_ok()), "{begun}");
     manager.hear_of("READY=1");
-
     let mut connection = Client::new(&site).echo(service.address);
     lariat.configure(&format!("[process]\ndrane = '1s'\n{}", service.toml()));
     lariat.reload();
@@ -78,7 +76,6 @@ fn it_hears_of_start_reload_and_drain() {
     if !refused.contains(open) {
         manager.hear_words(open);
     }
-
     lariat.signal(Signal::TERM);
     let stopping = manager.hear_words("STOPPING=1");
     assert_has(&stopping, "EXTEND_TIMEOUT_USEC=65000000");

@@ -271,7 +271,6 @@ fn what_was_seen_of_servers_and_connections_outlasts_it() {
         is_later && count(&lariat, accepted) == 1
     });
     let seen = states(&lariat);
-
     lariat.upgrade().wait();
     assert_eq!(count(&lariat, accepted), 1);
     until_true("the same states, causes and times", || states(&lariat) == seen);

@@ -32,7 +32,6 @@ fn a_server_is_told_of_the_certificate_at_a_resumption_too() {
     let client = Client::showing(&club.site, &club.member);
     assert_eq!(client.visit(club.service.address), HandshakeKind::Full);
     assert_eq!(client.visit(club.service.address), HandshakeKind::Resumed);
-
     let headers = [1, 2].map(|count| {
         let bytes = club.server.wait_for_end(count).bytes;
         ProxyHeader::read(&bytes).unwrap()

@@ -27,7 +27,6 @@ fn a_flood_of_new_sessions_washes_itself_out() {
     assert_eq!(resumed(), 0);
     // A client that comes back once is a regular client.
     assert_eq!(resumed(), REGULARS);
-
     let flood = Load::of(service.address)
         .args(&format!("--no-request --tls 1.2 --tickets off --count {FLOOD}"))
         .record();
@@ -40,6 +39,5 @@ fn a_flood_of_new_sessions_washes_itself_out() {
     let stored = (REGULARS as u64 + FLOOD) as f64;
     assert_eq!(cache("evictions_total"), stored - held);
     assert!(held >= ENTRIES as f64 / 2.0, "{held}");
-
     assert_eq!(resumed(), REGULARS);
 }

@@ -5,7 +5,6 @@ use suite::prelude::*;
 #[test]
 fn both_versions_resume_also_after_a_reload() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
-
     for client in Client::of_each_version(&site) {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
@@ -20,7 +19,6 @@ fn both_versions_resume_also_after_a_reload() {
 fn resumption_can_be_switched_off() {
     let (site, _server, service, _lariat) =
         serve_as(Behaviour::Echo, |service| service.tls("resumption = false"));
-
     for client in Client::of_each_version(&site) {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
@@ -100,7 +98,6 @@ fn a_reload_changes_the_limits_of_the_cache() {
     let kinds = || clients.each_ref().map(|client| client.visit(service.address));
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);
     assert_eq!(kinds(), [HandshakeKind::Resumed; 2]);
-
     let small = "[resumption]\nsession-cache = { entries = 1 }\n";
     lariat.reload_with(&format!("{small}{}", service.toml()));
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);

@@ -52,7 +52,6 @@ fn least_connections_fills_the_emptiest() {
         if went_first { &mut on_first } else { &mut on_others }.push(connection);
     }
     assert_eq!(counts(&servers), [2, 2, 2]);
-
     for mut connection in on_first {
         connection.end();
         connection.read_to_end().unwrap();

@@ -12,7 +12,6 @@ fn a_refused_dial_goes_to_the_next_server() {
     let service =
         Service::new(&site, &server).servers(&format!("['{dead}', '{}']", server.address()));
     let lariat = service.start();
-
     for _ in 0..4 {
         assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
     }
@@ -31,7 +30,6 @@ fn a_backup_serves_only_while_the_others_are_down() {
     let lariat = service.start();
     curl_tls(&site, service.address).run().success();
     assert_eq!((server.connections().len(), backup.connections().len()), (1, 0));
-
     lariat.reload_with(&service.clone().servers(&pool(&dead.to_string())).toml());
     curl_tls(&site, service.address).run().success();
     assert_eq!((server.connections().len(), backup.connections().len()), (1, 1));
@@ -42,7 +40,6 @@ fn with_every_server_dead_the_client_is_let_go_and_the_reason_counted() {
     let (site, server, dead) = (Site::new(), http(), free_address());
     let service = Service::new(&site, &server).servers(&format!("['{dead}']"));
     let lariat = service.start();
-
     let mut connection = Client::new(&site).connect(service.address);
     let _ended_either_way = connection.read_to_end();
     lariat.wait_for_reason("backend-refused", 1);
@@ -55,7 +52,6 @@ fn an_active_check_takes_a_dead_server_out() {
         .servers(&format!("['{dead}', '{}']", server.address()))
         .back("check = { kind = 'tcp', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }");
     let lariat = service.start();
-
     let dead = dead.to_string();
     lariat.wait_for_metric("lariat_server_up", &[("server", &dead)], 0.0);
     lariat.wait_for_metric("lariat_server_up", &[("server", server.address())], 1.0);
@@ -84,7 +80,6 @@ fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
     let metric = "lariat_server_last_change_timestamp_seconds";
     lariat.wait_for_metric(metric, &[], since as f64);
     assert_has(lariat.ask("status").success(), " s: could not be dialled");
-
     let _second = TcpListener::bind(address).unwrap();
     say(&format!("notice: service `web`: server {address} is up again after "));
     say("notice: service `web`: a server is up again after ");

@@ -68,7 +68,6 @@ fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
     let address = [("server", rig.servers[0].address())];
     rig.lariat.wait_for_metric("lariat_server_disabled", &address, 1.0);
     rig.lariat.ask("status").assert_stdout("disabled  ");
-
     // Again is no mistake.
     rig.change("disable", 0).success();
     rig.change("enable", 0).assert_stdout(" is enabled");
@@ -87,7 +86,6 @@ fn it_stays_disabled_over_reloads_and_the_death_of_the_worker_process() {
     rig.lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
     assert_eq!(rig.status_of(0)["disabled"], true);
-
     // Once it has left the configuration it is a new server.
     let alone = format!("[{:?}]", rig.servers[1].address());
     rig.lariat.configure(&rig.service.clone().servers(&alone).toml());

@@ -82,7 +82,6 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
     (1..=3).for_each(|number| up(number, 1.0));
     up(4, 0.0);
     assert_eq!(replies(&site, &service, 8), "aaaaaabb");
-
     // One is taken out by hand and stays out while another one is replaced.
     let disabled = format!("web/{}", name(2));
     lariat.ask_with("server", &["disable", &disabled]).success();
@@ -93,14 +92,12 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
     assert_eq!(replies(&site, &service, 3), "ddd");
     lariat.reload().success();
     assert_eq!(replies(&site, &service, 3), "ddd");
-
     // The next priority serves when no server of the first one can.
     name_server.set(&[of_c, of_b]);
     until_true("the server of the next priority", || replies(&site, &service, 1) == "c");
     lariat.ask_with("server", &["enable", &disabled]).success();
     up(2, 1.0);
     assert_eq!(replies(&site, &service, 3), "bbb");
-
     // Records that are gone all at once are an accident: what was known goes on.
     name_server.set(&[]);
     until_true("two answers", || name_server.answers() > 1);

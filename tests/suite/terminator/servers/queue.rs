@@ -104,7 +104,6 @@ fn a_full_queue_and_a_long_wait_have_their_reasons() {
     rig.lariat.wait_for_reason("server-queue-full", 1);
     rig.lariat.wait_for_line(&["server-queue-full", "back.queue.length"]);
     drop(waiting);
-
     let rig = Rig::start("timeout = '50ms'");
     let _served = [rig.echo(), rig.echo()];
     let mut late = Client::new(&rig.site).connect(rig.service.address);

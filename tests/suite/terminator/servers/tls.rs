@@ -250,7 +250,6 @@ fn the_proxy_header_goes_where_it_is_wanted() {
     server.say("reply");
     assert_eq!(client.receive(6), b"reply\n");
     drop((client, lariat));
-
     // Before TLS it is plain: what this server gets first is no hello.
     let plain = Server::start(Behaviour::Swallow);
     let before = Service::new(&site, &plain)

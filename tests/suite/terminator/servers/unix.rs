@@ -43,7 +43,6 @@ fn a_server_that_is_busy_is_not_taken_for_dead() {
     }
     let (first, second) = (format!("unix:{}", first.display()), backup.address());
     let service = Service::new(&site, &backup);
-
     let both = format!("['{first}', {{ address = '{second}', backup = true }}]");
     let lariat = Lariat::start(&service.clone().servers(&both).toml());
     let server = [("server", &*first)];
@@ -54,7 +53,6 @@ fn a_server_that_is_busy_is_not_taken_for_dead() {
     let kind = [("server", &*first), ("kind", "busy")];
     assert_eq!(metrics.sum("lariat_dial_failures_total", &kind), 4.0);
     assert_eq!(metrics.sum("lariat_server_up", &server), 1.0);
-
     // Without another server a connection waits until there is room.
     lariat.reload_with(&service.clone().servers(&format!("['{first}']")).toml());
     let (address, lariat) = (service.address, &lariat);

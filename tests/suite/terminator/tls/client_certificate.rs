@@ -44,7 +44,6 @@ fn is_served(client: &Client, service: &Service) -> bool {
 fn a_required_certificate_must_be_there_and_verify() {
     let club = club("required");
     let lariat = club.service.start();
-
     assert!(club.serves(&club.member));
     assert!(!is_served(&Client::new(&club.site), &club.service));
     lariat.wait_for_reason("client-certificate-missing", 1);
@@ -64,7 +63,6 @@ fn a_required_certificate_must_be_there_and_verify() {
 fn an_optional_certificate_may_be_missing_but_not_wrong() {
     let club = club("optional");
     let lariat = club.service.start();
-
     assert!(club.serves(&club.member));
     assert!(is_served(&Client::new(&club.site), &club.service));
     assert!(!club.serves(&club.revoked));
@@ -99,7 +97,6 @@ fn a_client_below_a_revoked_intermediate_is_refused_from_the_reload_on() {
     let lariat = service.start();
     let client = Client::showing(&site, &between.client("member"));
     assert!(is_served(&client, &service));
-
     let revoking = lists(&[between.serial()]).concat();
     site.write("lists.pem", revoking);
     lariat.reload().success();
@@ -124,7 +121,6 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     assert_eq!(line["fault"], "host", "{line}");
     lariat.wait_for_metric("lariat_crls_expired", &[("service", "web")], 1.0);
     lariat.wait_for_stderr("are refused");
-
     let lenient = chained(&site, &server, &root, &list, "crl-expired = 'accept'");
     let other = lenient.start();
     assert!(is_served(&client, &lenient));

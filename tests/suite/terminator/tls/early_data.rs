@@ -21,7 +21,6 @@ fn openssl_sends_early_data_once_and_the_server_is_told() {
     let path = |name: &str| site.path(name).display().to_string();
     let (session, early) = (path("session"), path("early"));
     fs::write(&early, b"GET / HTTP/1.0\r\n\r\n").unwrap();
-
     let visit = |options: &[&str]| {
         let options = [&["-tls1_3", "-ign_eof"], options].concat();
         s_client(&site, service.address, &options).success()
@@ -39,7 +38,6 @@ fn openssl_sends_early_data_once_and_the_server_is_told() {
     assert_eq!(header.rest, b"GET / HTTP/1.0\r\n\r\n");
     assert_eq!(header.ssl().text(0x21).as_deref(), Some("TLSv1.3"));
     lariat.wait_for_line(&["\"handshake\":\"psk-cache\"", "\"early_data\":\"accepted\""]);
-
     let third = visit(&["-sess_in", &session, "-early_data", &early]);
     assert_has(&third, "New, TLSv1.3");
     assert_has(&third, "Early data was rejected");
@@ -88,7 +86,6 @@ fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
     let lariat = service.start_with("[workers]\nthreads = 2");
     let choice = choice(&site);
     Visitor::new(&choice, &service).exchange(b"x");
-
     let mut visitor = Visitor::new(&choice, &service);
     assert_eq!(visitor.client.send_early(b"pay"), 3);
     let flight = visitor.client.take_wire();
@@ -100,7 +97,6 @@ fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
         let second = ProxyHeader::read(&seen.get(1)?.bytes)?;
         (second.rest == b"pay").then_some(())
     });
-
     for count in [1.0, 2.0] {
         // On whichever worker it lands.
         replay(&flight, &service);
@@ -122,7 +118,6 @@ fn what_was_allowed_before_a_reload_is_skipped_after_it() {
     let choice = choice(&site);
     Visitor::new(&choice, &plain).exchange(b"x");
     lariat.reload_with(&plain.toml());
-
     let mut visitor = Visitor::new(&choice, &plain);
     let early = [7; 16_384];
     assert_eq!(visitor.client.send_early(&early), early.len());

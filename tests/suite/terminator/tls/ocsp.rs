@@ -15,7 +15,6 @@ fn a_response_beside_the_certificate_is_stapled() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = stapling(&site, &server, |leaf| site.authority.ocsp_response(leaf));
     let _lariat = service.start();
-
     for version in ["-tls1_2", "-tls1_3"] {
         let answer = s_client(&site, service.address, &[version, "-status"]);
         answer.assert_stdout("OCSP Response Status: successful");
@@ -26,7 +25,6 @@ fn a_response_beside_the_certificate_is_stapled() {
 #[test]
 fn without_a_response_nothing_is_stapled() {
     let (site, _server, service, _lariat) = serve(Behaviour::Echo);
-
     let answer = s_client(&site, service.address, &["-status"]);
     answer.assert_stdout("OCSP response: no response sent");
 }
@@ -38,7 +36,6 @@ fn a_response_is_stapled_until_its_next_update_and_not_longer() {
     let response = |leaf: &Leaf| site.authority.ocsp_response_until(leaf, end);
     let service = stapling(&site, &server, response);
     let lariat = service.start();
-
     until_true("the response to end", || now_seconds() > end);
     for version in ["-tls1_2", "-tls1_3"] {
         let answer = s_client(&site, service.address, &[version, "-status"]);

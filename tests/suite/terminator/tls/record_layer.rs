@@ -37,7 +37,6 @@ fn every_suite_brings_bytes_down_and_up_intact() {
     let _lariats = [start(&from), start(&into)];
     let (got, sent) = (site.path("got"), site.path("sent"));
     fs::write(&sent, &body).unwrap();
-
     for (index, suite) in TLS13.iter().chain(&TLS12).enumerate() {
         let is_tls13 = TLS13.contains(suite);
         let (version, ciphers) = if is_tls13 {

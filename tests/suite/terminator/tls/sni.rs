@@ -33,7 +33,6 @@ fn subject(names: &Names, server_name: &[&str]) -> String {
 fn exact_then_wildcard_then_default() {
     let names = names();
     let _lariat = names.service.start();
-
     for (asked, answered) in [
         ("eu.shop.example", "eu.shop.example"),
         ("WWW.Example", "eu.shop.example"),
@@ -51,7 +50,6 @@ fn an_unknown_name_is_refused_if_so_configured() {
     let mut names = names();
     names.service = names.service.tls("unknown-name = 'refuse'");
     let lariat = names.service.start();
-
     let known = subject(&names, &["-servername", "www.example"]);
     assert_eq!(known, "eu.shop.example");
     let address = names.service.address;

@@ -243,7 +243,6 @@ fn offers_no_resumption() {
         let reason = unresumed(nginx.address, handshake).reason();
         assert_eq!(reason, wanted, "{handshake}");
     }
-
     let server = Server::start(Behaviour::Http("hello".into()));
     let service = Service::new(&site, &server).tls("resumption = false");
     let _lariat = service.start();
@@ -288,7 +287,6 @@ fn dies_and_comes_back() {
     load.signal(Signal::INT);
     let loaded = load.wait();
     assert_eq!(loaded.finished.code(), SUCCESS, "{:?}", loaded.finished);
-
     let record = loaded.record();
     let (succeeded, failed) = (record.seconds("succeeded"), record.seconds("failed"));
     let first_failure = failed.iter().position(|count| *count > 0).unwrap();

@@ -105,7 +105,6 @@ fn the_first_request_goes_with_the_hello_where_the_server_lets_it() {
     let early = rows.filter(|row| row["early_data_accepted"] == true);
     let early: u64 = early.map(|row| row["count"].as_u64().unwrap()).sum();
     assert_eq!(early, 3, "{record:?}");
-
     let unwilling = nginx(&site, "");
     let record = Load::alone(unwilling.address).args(flags).record();
     // The second request of each connection succeeds.
@@ -122,7 +121,6 @@ fn a_server_can_be_reached_by_a_socket_or_over_ipv6() {
     let record = load.args(&format!("--connect unix:{}", path.display())).record();
     assert_eq!(record.totals(), [4, 4, 0]);
     assert_eq!(nginx.end().len(), 4);
-
     let address = SocketAddr::from((Ipv6Addr::LOCALHOST, free_address().port()));
     let nginx = Nginx::terminate_at(address, &site.path("site.pem"), "", "");
     let load = Load::bare().arg(format!("https://{address}/"));
@@ -171,7 +169,6 @@ fn a_group_that_the_server_does_not_know_costs_a_second_hello() {
     assert_eq!(seen(&log, "curve"), "prime256v1");
     assert_eq!(record.negotiated("group"), "secp256r1");
     assert_eq!(record.negotiated("retried"), "true");
-
     let server = Server::start(Behaviour::Http("hello".into()));
     let service = Service::new(&site, &server);
     let _lariat = service.start();

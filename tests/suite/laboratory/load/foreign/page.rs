@@ -84,7 +84,6 @@ fn chromium_shows_the_numbers_of_the_record() {
     assert_has(&shown, "--handshake </b>ticket");
     assert!(shown.contains("<svg") && shown.contains("<path"), "{shown}");
     assert!(!shown.contains("Runs side by side"));
-
     let paths: Vec<PathBuf> = [&first, &second].map(Loaded::path).into();
     let (shown, _) = page(&[&paths[0], &paths[1]]);
     assert_has(&shown, "Runs side by side");

@@ -214,7 +214,6 @@ fn slips_are_told_with_the_nearest_name() {
         assert!(told.contains(near), "{flags}: no {near} in {told}");
     }
     assert_eq!(server.connections(), []);
-
     let directory = Directory::new();
     for (line, near, place) in [
         ("handshak = 'full'", "did you mean `handshake`?", "2:1"),

@@ -147,7 +147,6 @@ fn a_search_finds_a_rate_and_reads_the_four_off() {
     let capacity = |name: &str| record.at(&format!("/capacity/{name}_per_s")).as_f64();
     assert_eq!(capacity("found"), kept.map(|point| point.succeeded), "{points:?}");
     assert_eq!(capacity("broken_at"), broken.map(|broken| points[broken].offered));
-
     let read_off = |name: &str| capacity(&format!("read_offs/{name}"));
     assert_eq!(read_off("peak"), greatest(points.iter()));
     // A limit ends where it is first broken.

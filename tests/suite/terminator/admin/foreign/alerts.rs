@@ -217,7 +217,6 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     };
     wait_for("lariat_cluster_peers == 1");
     wait_for("lariat_worker_process_restarts_total == 0");
-
     sick.main.configure("nonsense");
     assert_ne!(sick.main.reload().code(), 0);
     let Sick { site, .. } = &sick;
@@ -230,7 +229,6 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     });
     let downloads: Vec<_> = downloads.collect();
     shake_hands_slowly(site, sick.echo.address);
-
     let expected = alerts(&rules);
     let fired = || {
         sick.fail();
@@ -247,9 +245,7 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     };
     until("the alerts of what is broken", || all_but(&later));
     drop(downloads);
-
     check_dashboard(&prometheus);
-
     // What ends something comes last.
     let Sick { peers, .. } = sick;
     let [(_, one), (_, other)] = peers;

@@ -9,7 +9,6 @@ fn promtool_has_nothing_to_say_of_them() {
     curl_tls(&site, service.address).run().success();
     let url = format!("http://{}/metrics", lariat.admin());
     let metrics = curl().url(&url).run().success();
-
     let check = ["check", "metrics"];
     let answer = promtool(&check, &metrics);
     let said = format!("{}{}", answer.stdout, answer.stderr);

@@ -115,14 +115,12 @@ fn rsyslog_reads_lines_and_messages_with_their_fields() {
     // The text is the line, as `format` says.
     let text: Value = serde_json::from_str(line["message"].as_str().unwrap().trim()).unwrap();
     assert_eq!(text["sni"], "localhost");
-
     // A client's fault is a notice.
     let mut plain = TcpStream::connect(service.address).unwrap();
     plain.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let lines = rsyslog.wait_for("connection", 2);
     assert_eq!(lines[1]["severity"], "notice", "{}", lines[1]);
     assert_has(lines[1]["data"].as_str().unwrap(), "reason=\"plain-http\" detail=");
-
     let said = rsyslog.wait_for("message", 1);
     let supervisor = lariat.supervisor().as_raw_nonzero().to_string();
     let listens = said

@@ -10,7 +10,6 @@ fn chromium_shows_the_service_and_its_server() {
     let (site, server, service, lariat) =
         serve_as(Behaviour::Http("hello".into()), |service| service.named("shop-window"));
     curl_tls(&site, service.address).run().success();
-
     let page = dump_page(&format!("http://{}/", lariat.admin()), 3000);
     assert!(page.contains("shop-window") && page.contains(server.address()), "{page}");
 }
@@ -77,7 +76,6 @@ fn it_opens_with_the_past_and_fits_any_width() {
         (busy + 2 < intervals.len()).then_some(())
     };
     until("a second without connections", quiet);
-
     for width in [390, 1280] {
         let file = site.write("framed.html", framed(&lariat, width));
         let shown = dump_page(&format!("file://{}", file.display()), 5000);

@@ -331,7 +331,6 @@ fn what_lies_in_the_store_is_no_secret_and_nothing_that_was_changed_is_taken() {
         let text = String::from_utf8_lossy(bytes).to_ascii_uppercase();
         assert!(!text.contains(&id[..16]));
     }
-
     // Somebody writes into the store.
     let second = farm.start(1);
     let mut count = 1.0;

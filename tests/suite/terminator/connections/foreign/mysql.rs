@@ -55,7 +55,6 @@ fn a_server_without_tls_gets_clients_with_it() {
     let mut compressed = mariadb_tls(&site, over_tcp.address, "native", &load);
     compressed.args(["--compress", "--local-infile=1"]);
     assert_eq!(values(&mut compressed), "6\n3000000");
-
     let mut plain = mariadb(over_tcp.address, "native", "SELECT 1");
     refused(&mut plain).assert_stderr("ERROR 3159 (HY000)");
     let line = lariat.wait_for_line(&["starttls-required"]);

@@ -13,7 +13,6 @@ fn haproxy_sends_both_versions() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
     let service = trusting(&site, &server).back("send-proxy = 'v2'");
     let lariat = service.start();
-
     for (count, how) in [(1, "send-proxy"), (2, "send-proxy-v2")] {
         let haproxy = Haproxy::send_proxy(service.address, how);
         assert_eq!(curl_tls(&site, haproxy.address).run().success(), "hello", "{how}");
@@ -30,7 +29,6 @@ fn a_header_passes_through_byte_for_byte() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
     let service = trusting(&site, &server).back("send-proxy = 'pass'");
     let _lariat = service.start();
-
     let haproxy = Haproxy::send_proxy(service.address, "send-proxy");
     assert_eq!(curl_tls(&site, haproxy.address).run().success(), "hello");
     let header = ProxyHeader::read(&server.wait_for_end(1).bytes).unwrap();
@@ -42,7 +40,6 @@ fn a_header_passes_through_byte_for_byte() {
 fn a_header_from_a_stranger_is_refused() {
     let (_site, _server, service, lariat) =
         serve_as(Behaviour::Echo, |service| service.front("accept-proxy = ['192.0.2.0/24']"));
-
     let mut stream = TcpStream::connect(service.address).unwrap();
     stream.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n").unwrap();
     let _closed_or_reset = stream.read_to_end(&mut Vec::new());
@@ -69,7 +66,6 @@ fn where_headers_are_passed_on_a_client_that_may_send_none_reaches_no_server() {
     let (site, server, service, lariat) = serve_as(Behaviour::Swallow, |service| {
         service.front("accept-proxy = ['192.0.2.0/24']").back("send-proxy = 'pass'")
     });
-
     assert!(Client::new(&site).try_connect(service.address).is_err());
     lariat.wait_for_reason("proxy-header-missing", 1);
     assert!(server.connections().is_empty());
@@ -80,7 +76,6 @@ fn a_malformed_header_from_a_trusted_peer_is_refused() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = trusting(&site, &server);
     let lariat = service.start();
-
     for (count, bytes) in [
         (1, &b"PROXY TCP4 192.0.2.1 nonsense 1 2\r\n"[..]),
         (2, b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c............"),

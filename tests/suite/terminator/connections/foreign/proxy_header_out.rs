@@ -43,13 +43,11 @@ fn version_2_carries_tls_alpn_checksum_and_the_client_certificate() {
         .tls(&format!("client-certificates = {{ mode = 'optional', ca = [{ca:?}] }}"))
         .back("send-proxy = { version = 'v2', crc32c = true, client-certificate = 'der' }");
     let _lariat = service.start();
-
     let mut connection = Client::showing(&site, &member).connect(service.address);
     let client = connection.socket().local_addr().unwrap();
     connection.send(b"after");
     connection.end();
     let header = ProxyHeader::read(&server.wait_for_end(1).bytes).unwrap();
-
     assert_eq!(header.addresses, Some((client, service.address)));
     assert_eq!(header.rest, b"after");
     assert!(header.checksum_is_right());

@@ -60,11 +60,9 @@ fn postgresql_without_tls_gets_clients_with_it() {
     let much = "SELECT repeat('x', 3000000)";
     let said = run(&mut psql(over_tcp.address, &verified, much)).success();
     assert_eq!(said.len(), 3_000_001);
-
     let plain = run(&mut psql(over_tcp.address, "sslmode=disable", WHO));
     plain.assert_stderr("FATAL:  this server requires TLS");
     lariat.wait_for_line(&["starttls-required"]);
-
     // The client asks for it over a connection of its own.
     for (address, words) in
         [(over_tcp.address, verified.as_str()), (client.address, "sslmode=disable")]
@@ -330,7 +328,6 @@ fn dovecot_without_tls_gets_clients_with_it() {
     talk.say("LISTSCRIPTS");
     talk.wait_for("OK \"Listscripts completed.\"", 1);
     talk.end();
-
     // It sees no way to log in, and leaves.
     for (protocol, at) in [("imap", imap), ("pop3", pop3)] {
         let url = format!("{protocol}://localhost:{}/", at[0].address.port());

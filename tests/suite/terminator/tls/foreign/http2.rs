@@ -12,7 +12,6 @@ fn chromium_and_curl_get_a_page_by_http2() {
         .servers(&format!("['{}']", nginx.address))
         .tls("alpn = ['h2']");
     let lariat = service.start();
-
     let curl = curl_tls(&site, service.address).args(&["--http2"]).run().success();
     assert_has(&curl, "spoken: HTTP/2.0");
     let page = dump_page(&format!("https://localhost:{}/", service.address.port()), 1000);
