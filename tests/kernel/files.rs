@@ -200,9 +200,6 @@ fn a_file_is_closed_when_it_has_been_sent() {
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
     connection.ask("large");
     connection.response();
-    let large = bench.folder.join("large").display().to_string();
-    until_true("the file to be closed", || {
-        let is_open = bench.descriptors().contains(&large);
-        !is_open
-    });
+    let large = bench.folder.join("large");
+    until_true("the file to be closed", || !bench.descriptors().contains(&large));
 }

@@ -15,6 +15,16 @@ pub fn dump_page(url: &str, budget_ms: u32) -> String {
     run(command.arg("--ignore-certificate-errors")).success()
 }
 
+/// What the element of this id says to programs (`data-value`).
+pub fn value(page: &str, id: &str) -> f64 {
+    let at = page.find(&format!(" id=\"{id}\""));
+    let tag = &page[at.unwrap_or_else(|| panic!("no element {id}"))..];
+    let (tag, _) = tag.split_once('>').expect("an end of the tag");
+    let (_, text) = tag.split_once("data-value=\"").expect("a value");
+    let (text, _) = text.split_once('"').expect("an end of the value");
+    text.parse().expect("a number")
+}
+
 /// A browser that loads a page as [`dump_page`] does, beside the test; killed on drop.
 #[derive(Debug)]
 pub struct Browser {

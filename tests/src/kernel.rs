@@ -3,11 +3,10 @@
 //! The kernel's counts are those of the whole network namespace, so one test runs at a time.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use rustix::process::Pid;
 use testkit::directory::Directory;
 use testkit::server::Server;
 
@@ -15,6 +14,7 @@ use crate::client::Client;
 use crate::configuration::Service;
 use crate::lariat::Lariat;
 use crate::patience::{until, until_true};
+use crate::process::open_files;
 use crate::site::Site;
 
 const COUNTS: &str = "/proc/net/tls_stat";
@@ -146,17 +146,9 @@ impl Bench {
     }
 
     /// What the worker process has open, as the kernel names it.
-    pub fn descriptors(&self) -> Vec<String> {
-        descriptors(self.lariat.worker_process())
+    pub fn descriptors(&self) -> Vec<PathBuf> {
+        open_files(self.lariat.worker_process())
     }
-}
-
-/// What a process has open, as the kernel names it.
-pub fn descriptors(process: Pid) -> Vec<String> {
-    let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
-    let entries = fs::read_dir(folder).expect("we are root, and it runs");
-    let names = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    names.map(|name| name.to_string_lossy().into_owned()).collect()
 }
 
 /// Bytes in which a lost or moved one shows. What is shorter is the beginning of what is longer.

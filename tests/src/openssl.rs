@@ -158,6 +158,22 @@ pub fn key_hash(site: &Site, certificate: &str) -> String {
     openssl(&["base64", "-in", &hash]).trim().to_owned()
 }
 
+/// The master secret in a file of `-keylogfile` (TLS 1.2).
+pub fn master_secret(key_log: &Path) -> Vec<u8> {
+    let log = fs::read_to_string(key_log).expect("openssl has written it");
+    let line = log.lines().find(|line| line.starts_with("CLIENT_RANDOM "));
+    let (_, secret) = line.expect("TLS 1.2").rsplit_once(' ').expect("NAME RANDOM SECRET");
+    let secret = bytes_of(secret);
+    assert_eq!(secret.len(), 48, "a master secret");
+    secret
+}
+
+/// The bytes of hexadecimal digits.
+pub fn bytes_of(hexadecimal: &str) -> Vec<u8> {
+    let pairs = (0..hexadecimal.len()).step_by(2).map(|at| &hexadecimal[at..at + 2]);
+    pairs.map(|pair| u8::from_str_radix(pair, 16).expect("digits")).collect()
+}
+
 /// The SHA-256 fingerprint of the certificate in a file, as it is printed: with colons.
 pub fn fingerprint(path: &Path) -> String {
     let mut openssl = Command::new("openssl");

@@ -2,6 +2,8 @@
 
 use suite::lab::command;
 use suite::prelude::*;
+use suite::process::resident_kib;
+use suite::program::process_id;
 use testkit::chance::Chance;
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -315,13 +317,6 @@ fn rubbish_is_answered_or_not_but_never_hurts() {
     assert!(body == pattern(1024));
 }
 
-/// Resident memory of a process, in KiB.
-fn resident_kib(id: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
 #[test]
 fn an_open_connection_costs_little_memory() {
     let origin = Origin::start();
@@ -331,13 +326,13 @@ fn an_open_connection_costs_little_memory() {
     };
     // What the first one brings about is no connection's.
     serve(&mut connect(origin.address), "/64k");
-    let before = resident_kib(origin.id());
+    let before = resident_kib(process_id(origin.id()));
     let count = 400;
     let mut streams: Vec<_> = (0..count).map(|_| connect(origin.address)).collect();
     for stream in &mut streams {
         serve(stream, "/0");
     }
-    let after = resident_kib(origin.id());
+    let after = resident_kib(process_id(origin.id()));
     assert!(after - before < count * 4, "{before} KiB, then {after} KiB");
 }
 

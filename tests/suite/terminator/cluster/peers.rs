@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use suite::openssl::master_secret;
 use suite::prelude::*;
 
 /// Programs of one cluster, and the test's own place in it.
@@ -278,10 +279,7 @@ fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secre
     let options = ["-tls1_2", "-no_ticket", "-keylogfile", keys.to_str().unwrap()];
     s_client(&farm.site, farm.services[0].address, &options).success();
     stored(&hosts[1], 1.0);
-    let log = fs::read_to_string(keys).unwrap();
-    let line = log.lines().find(|line| line.starts_with("CLIENT_RANDOM ")).unwrap();
-    let secret = bytes_of(line.rsplit_once(' ').unwrap().1);
-    assert_eq!(secret.len(), 48, "a master secret");
+    let secret = master_secret(&keys);
     let seen = seen_until_session(&spy, farm.places[0]);
     for datagram in &seen {
         for part in secret.windows(8) {
@@ -465,10 +463,4 @@ pub(super) fn seen_until_session(spy: &UdpSocket, from: SocketAddr) -> Vec<Vec<u
             return seen;
         }
     }
-}
-
-fn bytes_of(hexadecimal: &str) -> Vec<u8> {
-    let pairs = hexadecimal.as_bytes().chunks(2);
-    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    pairs.map(byte).collect()
 }

@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use suite::footprint::Footprint;
 use suite::prelude::*;
+use suite::process::resident_kib;
 
 /// A connection from behind a trusted load balancer whose client is told by the header; the request
 /// behind it shows whether it was let in.
@@ -153,7 +153,7 @@ fn the_addresses_of_an_ipv6_network_are_one_source() {
 #[test]
 fn a_flood_of_one_source_does_not_flood_the_log() {
     let (site, _server, service, lariat) = limited("rate = 5\nexempt = []", "");
-    let resident_kib = || Footprint::of(lariat.worker_process()).unwrap().resident_kib;
+    let resident_kib = || resident_kib(lariat.worker_process());
     let before = resident_kib();
     for _ in 0..3000 {
         // Its reset may come before the answer to connect(2).
@@ -197,7 +197,7 @@ fn a_flood_from_many_sources_takes_little_memory_and_few_lines() {
     // Keys of `log` may stand at the front.
     let toml = format!("failures-per-second = 1\n{limits}{}", service.toml());
     let lariat = Lariat::start(&toml);
-    let resident_kib = || Footprint::of(lariat.worker_process()).unwrap().resident_kib;
+    let resident_kib = || resident_kib(lariat.worker_process());
     let client = Client::new(&site);
     client.echo(service.address);
     let before = resident_kib();

@@ -4,6 +4,7 @@ use std::fs::File;
 
 use rustix::net::sockopt::set_socket_linger;
 use suite::prelude::*;
+use suite::process::open_files;
 
 /// More than all buffers between a server and a client that does not read.
 const LARGE_BYTES: u64 = 64 << 20;
@@ -56,9 +57,7 @@ impl Scene {
     }
 
     fn links(&self) -> Vec<PathBuf> {
-        let data = self.lariat.worker_process().as_raw_nonzero();
-        let entries = fs::read_dir(format!("/proc/{data}/fd")).unwrap();
-        entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).collect()
+        open_files(self.lariat.worker_process())
     }
 }
 

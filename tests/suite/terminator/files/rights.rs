@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use suite::lariat::command;
 use suite::prelude::*;
+use suite::process::{open_files, status_line};
 
 struct Scene {
     site: Site,
@@ -112,14 +113,12 @@ fn a_folder_that_the_worker_process_may_not_look_into_is_told() {
 #[test]
 fn the_sandbox_stands_around_the_folder() {
     let scene = Scene::new();
-    let data = scene.lariat.worker_process().as_raw_nonzero();
-    let status = fs::read_to_string(format!("/proc/{data}/status")).unwrap();
-    assert_has(&status, "Seccomp:\t2\n");
+    let data = scene.lariat.worker_process();
+    assert_eq!(status_line(data, "Seccomp"), "2");
     if geteuid().is_root() {
         // The folder itself, and nothing beneath it while nobody asks.
-        let links = fs::read_dir(format!("/proc/{data}/fd")).unwrap();
-        let links = links.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        let mut within: Vec<_> = links.filter(|link| link.starts_with(scene.base.path())).collect();
+        let mut within = open_files(data);
+        within.retain(|link| link.starts_with(scene.base.path()));
         within.dedup();
         assert_eq!(within, [scene.base.join("files")]);
     }

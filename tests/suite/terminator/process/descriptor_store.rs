@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::test_kill_process;
 use suite::prelude::*;
+use suite::process::open_files;
 use suite::service_manager::Keeper;
 
 const STATE: &str = "lariat/state";
@@ -237,12 +238,9 @@ fn what_is_kept_is_closed_to_other_programs() {
     let (command, _kept) = keeper.command();
     let lariat = Lariat::start_by(command, &service.toml());
     // The worker process has the listeners, and not the state with the secrets.
-    let pid = lariat.worker_process().as_raw_nonzero();
-    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    let targets = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
-    let names: Vec<_> = targets.map(|path| path.display().to_string()).collect();
-    assert!(names.iter().any(|name| name.contains("socket:")), "{names:?}");
-    assert!(!names.iter().any(|name| name.contains("lariat state")), "{names:?}");
+    let names = format!("{:?}", open_files(lariat.worker_process()));
+    assert_has(&names, "socket:");
+    assert!(!names.contains("lariat state"), "{names}");
     // Sealed: nobody who has it can change it.
     let state = keeper.copy(STATE);
     rustix::io::write(state.as_fd(), b"x").unwrap_err();

@@ -1,5 +1,6 @@
 //! A session that cannot be resumed costs the client a full handshake, and is counted by reason.
 
+use suite::openssl::bytes_of;
 use suite::prelude::*;
 
 /// A service whose ticket keys come from a file, and a session by ticket that openssl keeps.
@@ -78,9 +79,7 @@ impl Kept {
             .find(|line| line.starts_with("lariat_ticket_key_age") && line.contains("encrypt"))
             .expect("a key that encrypts");
         let name = line.split('"').nth(1).unwrap();
-        let digits = name.as_bytes().chunks(2);
-        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
-        digits.map(byte).collect()
+        bytes_of(name)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reports and comparisons of experiments, from a stored record: as text, as a page in a browser,
 //! as files; and what is refused.
 
-use suite::chromium::dump_page;
+use suite::chromium::{dump_page, value};
 use suite::lab::command;
 use suite::prelude::*;
 
@@ -48,15 +48,6 @@ impl Desk {
         let path = self.directory.join(name);
         dump_page(&format!("file://{}", path.display()), 1000)
     }
-}
-
-/// What the element of this id says to programs.
-fn value(page: &str, id: &str) -> f64 {
-    let at = page.find(&format!(" id=\"{id}\""));
-    let at = at.unwrap_or_else(|| panic!("no element {id}"));
-    let tag = &page[at..at + page[at..].find('>').unwrap()];
-    let text = tag.split_once("data-value=\"").unwrap().1;
-    text.split('"').next().unwrap().parse().unwrap()
 }
 
 /// The server's CPU time per operation of a target, by round, as the record has it.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 use suite::prelude::*;
+use suite::process::{children, processes};
 
 /// Wishes, and loads that tell whether they are fulfilled: each must succeed, but for those whose
 /// names end with `.none`, of which no session must be resumed. Levels whose names are alike up to
@@ -312,34 +313,13 @@ fn other_modes_of_the_same_programs_are_as_they_say() {
 
 /// The processes that descend from one, by number.
 fn descendants(of: u32) -> BTreeSet<u32> {
-    let mut found = BTreeSet::from([of]);
-    loop {
-        let before = found.len();
-        for (id, parent) in processes() {
-            if found.contains(&parent) {
-                found.insert(id);
-            }
-        }
-        if found.len() == before {
-            found.remove(&of);
-            return found;
-        }
+    let mut found = BTreeSet::new();
+    let mut last = BTreeSet::from([of]);
+    while !last.is_empty() {
+        last = children(&last);
+        found.extend(&last);
     }
-}
-
-/// Every process that has not ended, and its parent.
-fn processes() -> Vec<(u32, u32)> {
-    let entries = fs::read_dir("/proc").unwrap();
-    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let with_parent = |id: u32| {
-        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        let (_, rest) = stat.rsplit_once(')')?;
-        let mut fields = rest.split_whitespace();
-        let state = fields.next()?;
-        let parent = fields.next()?.parse().ok()?;
-        (state != "Z").then_some((id, parent))
-    };
-    ids.filter_map(with_parent).collect()
+    found
 }
 
 /// How many of these processes have that name.

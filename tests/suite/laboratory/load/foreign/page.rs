@@ -1,6 +1,6 @@
 //! The page of `lariat-lab report` in a browser: its numbers are the record's.
 
-use suite::chromium::dump_page;
+use suite::chromium::{dump_page, value};
 use suite::lab::command;
 use suite::load::{Loaded, Record};
 use suite::nginx::Nginx;
@@ -17,16 +17,6 @@ fn page(records: &[&Path]) -> (String, String) {
     let source = fs::read_to_string(&path).unwrap();
     let url = format!("file://{}", path.display());
     (dump_page(&url, 1000), source)
-}
-
-/// What the element of this id says to programs.
-fn value(page: &str, id: &str) -> f64 {
-    let mark = format!(" id=\"{id}\"");
-    let at = page.find(&mark);
-    let at = at.unwrap_or_else(|| panic!("no element {id}"));
-    let tag = &page[at..at + page[at..].find('>').unwrap()];
-    let text = tag.split_once("data-value=\"").unwrap().1;
-    text.split('"').next().unwrap().parse().unwrap()
 }
 
 /// Whether the numbers of run `number` are those of the record.
