@@ -87,7 +87,7 @@ fn call(driver: &str, login: Login<'_>, actions: &[&str]) -> Finished {
     run(program(driver).args(login.words()).args(actions))
 }
 
-/// What it printed, which has to be these lines.
+/// A driver prints these lines and no others.
 #[track_caller]
 fn assert_says(driver: &str, login: Login<'_>, actions: &[&str], lines: &[&str]) {
     let finished = call(driver, login, actions);

@@ -7,7 +7,7 @@ use suite::starttls::lariat;
 
 use super::{Login, assert_refused, assert_says, call, folder, service};
 
-/// Of MySQL's protocol, with what each can do beside a query.
+/// Drivers of MySQL's protocol, with their abilities beside a query.
 const DRIVERS: [(&str, &[Ability]); 7] = [
     ("pymysql", &[FetchKey, Sha256, Signed]),
     ("connector", &[Change, Compress, Prepare, Sha256]),

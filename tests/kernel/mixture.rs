@@ -96,8 +96,8 @@ fn whatever_the_order_each_answer_is_whole() {
     assert_counts_agree(&bench);
 }
 
-/// What may be on its way of one connection: less than the queues hold, so that nobody who sends
-/// waits for one who does not read.
+/// Bytes of one connection that may be on their way: less than the queues hold, so that nobody who
+/// sends waits for one who does not read.
 const OWED_MAX: usize = 500_000;
 
 #[test]

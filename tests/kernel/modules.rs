@@ -32,7 +32,7 @@ impl Desk {
         assert!(connection.fetch("large") == pattern(LARGE));
     }
 
-    /// What `lariat` says of this configuration, by this command.
+    /// Runs this command of `lariat` on this configuration.
     fn say(&self, command_name: &str, service: &Service) -> Finished {
         let file = self.site.write("lariat.toml", service.toml());
         run(command().arg(command_name).arg(file))

@@ -1,4 +1,4 @@
-//! Why records of servers are decrypted by us: how many calls that takes, and how many if the
+//! Records of servers are decrypted by us because that takes fewer calls than if the
 //! kernel decrypted them.
 
 use std::fs::File;

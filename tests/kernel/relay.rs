@@ -1,4 +1,4 @@
-//! What a server sends without a pause goes from its connection to the client's by the kernel.
+//! Bytes that a server sends without a pause go to the client's connection by the kernel.
 
 use suite::kernel::{Bench, pattern};
 use suite::nginx::Nginx;
@@ -121,7 +121,7 @@ fn a_servers_reset_is_no_clean_end() {
     bench.wait_for_end_of(2);
 }
 
-/// Its client has the kernel seal what it sends, and with TLS 1.2 open what it receives.
+/// nginx's client has the kernel seal what it sends, and with TLS 1.2 open what it receives.
 #[test]
 fn nginx_with_the_kernels_tls_gets_the_same_bytes() {
     let server = Server::start(Behaviour::Http(pattern(LONG)));

@@ -1,6 +1,6 @@
 //! Load of every kind for hours, in which nothing may grow: `./run-tests soak`.
 //!
-//! What is done, and what must hold, is `suite::chaos::soak`. Here is where the table goes.
+//! The script and the promises are in `suite::chaos::soak`; this program writes the table.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;

@@ -15,7 +15,7 @@ pub fn dump_page(url: &str, budget_ms: u32) -> String {
     run(command.arg("--ignore-certificate-errors")).success()
 }
 
-/// What the element of this id says to programs (`data-value`).
+/// The number that the element of this id has for programs (`data-value`).
 pub fn value(page: &str, id: &str) -> f64 {
     let at = page.find(&format!(" id=\"{id}\""));
     let tag = &page[at.unwrap_or_else(|| panic!("no element {id}"))..];
@@ -45,7 +45,6 @@ impl Browser {
         &mut self.running
     }
 
-    /// Waits for its end and returns the document.
     pub fn document(mut self) -> String {
         assert!(self.running.wait().success());
         self.running.stdout()

@@ -21,7 +21,7 @@ pub struct Service {
     behind: String,
     more: String,
     front: String,
-    /// What is done with clients' TLS, if it is not terminated.
+    /// The mode of clients' TLS, if it is not terminated.
     mode: Option<String>,
     tls: String,
     back: String,

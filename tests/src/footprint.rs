@@ -1,4 +1,4 @@
-//! What a process holds: memory, descriptors, threads, CPU time.
+//! The footprint of a process: memory, descriptors, threads, CPU time.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// That of a process; `None` if it is gone, or belongs to another user and we are not root.
+    /// The footprint of a process; `None` if it is gone, or not ours and we are not root.
     pub fn of(process: Pid) -> Option<Self> {
         let read = |name: &str| {
             let path = format!("/proc/{}/{name}", process.as_raw_nonzero());

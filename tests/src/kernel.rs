@@ -25,7 +25,7 @@ pub const SMALL: usize = 600;
 /// The file that the kernel seals by default.
 pub const LARGE: usize = (4 << 20) + 123;
 
-/// What the kernel has counted of its TLS.
+/// The kernel's counts of its TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KernelCounts {
     /// Open connections that it seals.
@@ -104,7 +104,7 @@ impl Bench {
         Self { lariat, site, folder, service, before, _turn: turn }
     }
 
-    /// What the kernel has counted since Lariat was started.
+    /// The kernel's counts since Lariat was started.
     pub fn counts(&self) -> KernelCounts {
         let now = KernelCounts::read();
         KernelCounts {
@@ -126,7 +126,6 @@ impl Bench {
         assert_eq!(self.lariat.metrics().sum(metric, &[]), wanted, "no more");
     }
 
-    /// Waits until the kernel has taken this many connections.
     pub fn wait_for_taken(&self, connections: u64) {
         until_true("the kernel to take a connection", || self.counts().taken == connections);
     }
@@ -145,7 +144,7 @@ impl Bench {
         connection.head().len()
     }
 
-    /// What the worker process has open, as the kernel names it.
+    /// The descriptors of the worker process, as the kernel names them.
     pub fn descriptors(&self) -> Vec<PathBuf> {
         open_files(self.lariat.worker_process())
     }

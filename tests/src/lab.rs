@@ -53,7 +53,6 @@ impl Origin {
         Self { address, running }
     }
 
-    /// The URL of a path there, without TLS.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -62,12 +61,10 @@ impl Origin {
         self.running.id()
     }
 
-    /// What it said on its standard error so far.
     pub fn stderr(&self) -> String {
         self.running.stderr()
     }
 
-    /// Sends it a signal and waits for its end.
     pub fn end(&mut self, signal: Signal) -> ExitStatus {
         self.running.signal(signal);
         self.running.wait()

@@ -141,12 +141,10 @@ impl Lariat {
         run(command.arg(what).arg("--status-socket").arg(self.status_socket()).args(arguments))
     }
 
-    /// The path of the status socket.
     pub fn status_socket(&self) -> PathBuf {
         self.directory.join("status.sock")
     }
 
-    /// The path of the configuration file.
     pub fn configuration(&self) -> PathBuf {
         self.directory.join("lariat.toml")
     }
@@ -159,7 +157,7 @@ impl Lariat {
         try_status(&self.status_socket())
     }
 
-    /// Where the status page and the metrics are served.
+    /// The address of the status page and the metrics.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
@@ -208,12 +206,10 @@ impl Lariat {
         })
     }
 
-    /// What it said on its standard error so far.
     pub fn stderr(&self) -> String {
         self.running.stderr()
     }
 
-    /// Waits until these words are in it.
     pub fn wait_for_stderr(&self, words: &str) {
         self.running.wait_for_stderr(words);
     }
@@ -249,12 +245,10 @@ impl Lariat {
         })
     }
 
-    /// Sends the supervisor a signal.
     pub fn signal(&self, signal: Signal) {
         self.running.signal(signal);
     }
 
-    /// How it ended, if it did.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.running.ended()
     }

@@ -108,7 +108,6 @@ impl Nginx {
     }
 }
 
-/// A request in the log.
 #[derive(Clone, Debug)]
 pub struct Line(String);
 

@@ -124,12 +124,10 @@ impl SServer {
         self.input.write_all(line.as_bytes()).expect("it runs");
     }
 
-    /// What it has said so far, on both outputs.
     pub fn said(&self) -> String {
         self.running.stdout() + &self.running.stderr()
     }
 
-    /// Waits until it has said this.
     pub fn wait_for(&self, words: &str) {
         until_true(&format!("{words:?} of openssl"), || self.said().contains(words));
     }
@@ -168,7 +166,6 @@ pub fn master_secret(key_log: &Path) -> Vec<u8> {
     secret
 }
 
-/// The bytes of hexadecimal digits.
 pub fn bytes_of(hexadecimal: &str) -> Vec<u8> {
     let pairs = (0..hexadecimal.len()).step_by(2).map(|at| &hexadecimal[at..at + 2]);
     pairs.map(|pair| u8::from_str_radix(pair, 16).expect("digits")).collect()

@@ -1,4 +1,4 @@
-//! What the system says of a process.
+//! The system's words about processes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ pub fn has_ended(process: Pid) -> bool {
     status.map_or(true, |status| status.contains("\nState:\tZ"))
 }
 
-/// Its memory that is in RAM, in KiB.
+/// The memory of a process that is in RAM, in KiB.
 pub fn resident_kib(process: Pid) -> u64 {
     let text = status_line(process, "VmRSS");
     text.trim_end_matches(" kB").parse().expect("a number of kB")

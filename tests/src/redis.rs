@@ -120,7 +120,6 @@ impl Redis {
         self
     }
 
-    /// A file in its folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -134,8 +133,8 @@ impl Redis {
         self.running.wait();
     }
 
-    /// Its answer to a command, without the form around it: the elements of a list stand one after
-    /// the other.
+    /// Asks it a command and returns the answer without the form around it: elements of a list
+    /// stand one after the other.
     pub fn ask(&self, words: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut socket = TcpStream::connect(self.address).expect("it listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("any time");

@@ -23,7 +23,7 @@ pub fn service(site: &Site, name: &str, server: &str) -> Service {
 }
 
 impl Service {
-    /// Its clients may ask for TLS, or have to.
+    /// Lets its clients ask for TLS, or makes them.
     pub fn starting_tls(self, protocol: &str, policy: &str) -> Self {
         self.front(&format!("starttls = {{ protocol = '{protocol}', policy = '{policy}' }}"))
     }

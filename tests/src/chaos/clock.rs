@@ -93,7 +93,7 @@ impl Clock {
         }
     }
 
-    /// What a command begins with whose programs see this clock.
+    /// The first words of a command whose programs see this clock.
     pub(super) fn words(&self) -> Vec<OsString> {
         let words = ["unshare", "--mount", "--propagation", "private"];
         let words = words.iter().chain(&["sh", "-c", SHELL]);

@@ -1,4 +1,4 @@
-//! What our clients and servers say to each other: bytes that show by themselves whose they are and
+//! Our clients and servers send each other bytes that show by themselves whose they are and
 //! where they belong, so that one wrong, lost, doubled or misdelivered byte is seen on either side.
 
 /// A round: the client's head, its bytes, and then the server's bytes.
@@ -6,15 +6,12 @@
 pub(super) struct Head {
     pub(super) salt: u64,
     pub(super) round: u32,
-    /// Bytes that the client sends behind the head.
     pub(super) up: u32,
-    /// Bytes that the server answers.
     pub(super) down: u32,
     /// The client may break off in the midst of a round.
     pub(super) may_break: bool,
 }
 
-/// Bytes of an encoded head.
 pub(super) const HEAD_BYTES: usize = 32;
 
 const MARK: u32 = 0x4c52_5431;
@@ -47,7 +44,7 @@ impl Head {
         (word(0) & !1 == MARK & !1 && long(24) == sum(bytes)).then_some(head)
     }
 
-    /// Where the client's bytes of this round come from.
+    /// The source of the client's bytes of this round.
     pub(super) fn up_stream(&self) -> Stream {
         Stream(mixed(self.salt ^ u64::from(self.round) << 1))
     }
@@ -75,7 +72,7 @@ pub(super) fn mixed(number: u64) -> u64 {
 pub(super) struct Stream(pub(super) u64);
 
 impl Stream {
-    /// Its bytes from an offset on.
+    /// The bytes from an offset on.
     pub(super) fn bytes(self, offset: usize, length: usize) -> Vec<u8> {
         let first = offset / 8;
         let words = first..(offset + length).div_ceil(8);

@@ -33,11 +33,8 @@ pub(super) enum Target {
 pub(super) struct Tally {
     pub(super) visits: u64,
     pub(super) whole: u64,
-    /// Handshakes of exchanges that were finished.
     pub(super) handshakes: u64,
-    /// Bytes that were sent in exchanges.
     pub(super) up: u64,
-    /// Bytes that came in exchanges.
     pub(super) down: u64,
 }
 
@@ -89,7 +86,7 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// What an honest client may meet while servers and processes die, and what never.
+    /// Notes an error that an honest client must not meet, even while servers and processes die.
     fn judge(&self, target: Target, error: &io::Error) {
         let is_forbidden = match error.kind() {
             io::ErrorKind::ConnectionRefused => !self.journal.is_down(),
@@ -204,7 +201,6 @@ pub(super) fn finish(connection: &mut Connection) -> io::Result<()> {
     }
 }
 
-/// Reads a head of HTTP.
 fn head(connection: &mut Connection) -> io::Result<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {

@@ -20,7 +20,6 @@ pub enum Hostility {
     Dribbling,
     /// Closes TCP in the midst of its bytes, without close_notify.
     Truncating,
-    /// Resets in the midst of its bytes.
     Resetting,
     /// Sends what is no TLS, or no TLS any more.
     Garbage,

@@ -21,7 +21,7 @@ use super::script::{Fault, Phase};
 pub(super) struct Counted {
     /// The honest ones of ours.
     pub(super) tally: Tally,
-    /// Those of `lariat-lab load`, a record for each.
+    /// A record for each `lariat-lab load`.
     pub(super) records: Vec<Record>,
 }
 
@@ -90,7 +90,7 @@ pub(super) fn play(rig: &mut Rig, phase: &Phase, seed: u64) -> Counted {
     Counted { tally, records }
 }
 
-/// Those who reset or truncate are done in no time, and must not take all of the CPU.
+/// Clients who reset or truncate are done in no time, and must not take all of the CPU.
 fn rest(hostility: Hostility) {
     let milliseconds = match hostility {
         Hostility::Truncating | Hostility::Resetting | Hostility::Garbage => 20,

@@ -1,4 +1,4 @@
-//! What is done in each phase of a run, and when: all of it follows from the seed.
+//! The script of a run: all that is done in each phase, and when, follows from the seed.
 
 use std::time::Duration;
 
@@ -18,22 +18,20 @@ pub enum Fault {
     Restart,
     /// A reload of another good configuration, with a renewed certificate.
     Reload,
-    /// SIGHUP with the same configuration.
     Hangup,
     /// A reload of a text that is no configuration.
     BadReload,
     /// A reload with a certificate whose file is damaged.
     BadCertificate,
-    /// Servers die and come back.
     ServersDie,
     ServersRefuse,
     /// Servers neither read nor write.
     ServersStall,
     /// Servers reset in the midst of answers.
     ServersReset,
-    /// Nobody reads the log of connections.
+    /// The log of connections is not read.
     BlockLog,
-    /// Nobody reads what the supervisor says.
+    /// The messages of the supervisor are not read.
     BlockTalk,
     /// The disk with the log of connections is full.
     FillDisk,
@@ -80,25 +78,20 @@ const LOADS: [&str; 11] = [
     "--handshake session-id --requests-per-session 5 --requests-per-connection 2 --size 3k",
 ];
 
-/// One phase of a run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Phase {
     pub number: u64,
     /// Whether nothing breaks in it.
     pub is_calm: bool,
-    /// How long load goes on.
     pub length: Duration,
     /// Flags of each `lariat-lab load`.
     pub loads: Vec<&'static str>,
-    /// Honest clients at a time.
     pub honest: usize,
-    /// Hostile clients at a time.
     pub hostile: Vec<Hostility>,
-    /// What breaks, and what is mended, in order of time.
+    /// Faults and their mending, in order of time.
     pub steps: Vec<Step>,
 }
 
-/// One step of a phase.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Step {
     pub at: Duration,
@@ -147,7 +140,6 @@ impl Phase {
         phase
     }
 
-    /// Whether a fault is among those of the phase.
     pub fn has(&self, fault: Fault) -> bool {
         self.steps.iter().any(|step| step.fault == fault)
     }

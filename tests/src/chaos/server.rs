@@ -131,7 +131,7 @@ struct Visit {
     kills: u64,
 }
 
-/// Why a connection is over before its end: nobody is told more.
+/// A connection is over before its end: more is told to nobody.
 struct Broken;
 
 impl From<io::Error> for Broken {
@@ -266,7 +266,7 @@ mod tests {
     use crate::chaos::exchange::Stream;
     use crate::patience::until;
 
-    /// What is noted about a client that sends this and then ends its stream.
+    /// The journal of a server whose client sends this and then ends its stream.
     fn noted(bytes: &[u8]) -> Vec<String> {
         let journal = Arc::new(Journal::default());
         let server = CheckingServer::start(&journal);

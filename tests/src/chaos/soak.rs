@@ -30,7 +30,6 @@ const QUARTER_MIN: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub at: Duration,
-    /// Whether no connection was open.
     pub is_quiet: bool,
     pub held: [Footprint; 2],
 }
@@ -73,8 +72,8 @@ fn sample(processes: [Pid; 2], begun: Instant, is_quiet: bool) -> Option<Sample>
     Some(Sample { at: begun.elapsed(), is_quiet, held: [supervisor?, data?] })
 }
 
-/// Nothing is higher in the last quarter of the run than in the second, when all is quiet: memory
-/// and threads within a bound, descriptors not at all.
+/// Checks that nothing is higher in the last quarter of the run than in the second, when quiet:
+/// memory and threads within a bound, descriptors not at all.
 fn check_flat(samples: &[Sample], journal: &Journal) {
     let quiet: Vec<_> = samples.iter().filter(|sample| sample.is_quiet).collect();
     let quarter = quiet.len() / 4;

@@ -1,4 +1,4 @@
-//! What TCP sockets are told on both sides.
+//! Settings and errors of TCP sockets on both sides.
 
 use std::io;
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_linger;
 
-/// Has the kernel send RST as soon as the socket is closed, whatever waits to be sent.
+/// Makes the kernel send RST as soon as the socket is closed, whatever waits to be sent.
 pub(super) fn reset_on_close(socket: &TcpStream) {
     // It fails on a socket that is reset already.
     let _ = set_socket_linger(socket, Some(Duration::ZERO));

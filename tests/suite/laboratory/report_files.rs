@@ -165,7 +165,7 @@ fn a_record_comes_from_a_pipe_too() {
     assert!(told.stdout.starts_with("2/s succeeded"));
 }
 
-/// Of a run whose record is beside this project's figures.
+/// The record is that of a run beside this project's figures.
 #[test]
 fn a_card_is_a_picture_of_one_claim() {
     let desk = Desk::with(&[]);

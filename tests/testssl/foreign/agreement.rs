@@ -1,5 +1,5 @@
-//! Where `testssl.sh` sees the same as a probe does, the answers agree: versions, suites, order,
-//! certificate, chain, staple, ALPN and resumption.
+//! Answers of `testssl.sh` agree with those of a probe where both see the same: versions, suites,
+//! order, certificate, chain, staple, ALPN and resumption.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use suite::stunnel::Stunnel;
 /// It takes one minute of a host that does nothing else.
 const MINUTES: Duration = Duration::from_secs(600);
 
-/// What `testssl.sh` found, by its names.
+/// Findings of `testssl.sh`, by their names.
 type Findings = BTreeMap<String, String>;
 
 fn testssl(site: &Site, address: SocketAddr) -> Findings {
@@ -53,7 +53,7 @@ const VERSIONS: [(&str, &str, &str); 4] = [
     ("TLSv1.0", "TLS1", "cipher-tls1_x"),
 ];
 
-/// What both say, a line each, so that a difference is a difference of lists.
+/// Compares what both say, a line each, so that a difference is a difference of lists.
 fn compare(site: &Site, address: SocketAddr) {
     let (node, theirs) = (probe(site, address), testssl(site, address));
     let found = |id: &str| theirs.get(id).map_or("", String::as_str);

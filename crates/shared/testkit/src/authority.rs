@@ -131,12 +131,10 @@ impl Authority {
         &self.certificate_pem
     }
 
-    /// The serial number of its own certificate.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// Writes this authority's own certificate into `name`.
     pub fn write(&self, directory: &Directory, name: &str) -> PathBuf {
         directory.write(name, &self.certificate_pem)
     }
@@ -158,7 +156,6 @@ impl Authority {
         }
     }
 
-    /// A client's certificate with this common name.
     pub fn client(&self, common_name: &str) -> Leaf {
         self.leaf(&[common_name]).for_client().issue()
     }
@@ -183,7 +180,6 @@ impl Authority {
         read(&place, "leaf.pem") + &read(&place, "leaf.key")
     }
 
-    /// A PEM list that revokes these leaves.
     pub fn revocation_list(&self, revoked: &[&Leaf]) -> String {
         let serials: Vec<_> = revoked.iter().map(|leaf| leaf.serial).collect();
         // From 2024 to 2124.
@@ -260,7 +256,6 @@ impl Authority {
 const REQUEST: &str = "-nodes -keyout leaf.key -subj /CN=localhost \
                        -addext subjectAltName=DNS:localhost";
 
-/// Runs `openssl` in a folder.
 fn openssl(place: &Directory, arguments: &str) {
     let output = Command::new("openssl")
         .args(arguments.split_whitespace())
@@ -348,7 +343,6 @@ fn params(common_name: &str, names: &[String]) -> (CertificateParams, u64) {
     (params, serial)
 }
 
-/// A leaf about to be issued.
 #[derive(Debug)]
 #[must_use]
 pub struct LeafRequest<'a> {
@@ -376,7 +370,6 @@ impl LeafRequest<'_> {
         self
     }
 
-    /// With this common name, whatever its alternative names.
     pub fn common_name(mut self, common_name: &str) -> Self {
         common_name.clone_into(&mut self.common_name);
         self
@@ -387,7 +380,6 @@ impl LeafRequest<'_> {
         self
     }
 
-    /// With a second common name.
     pub fn second_common_name(mut self, common_name: &str) -> Self {
         self.second_common_name = Some(common_name.to_owned());
         self

@@ -54,7 +54,6 @@ struct Seen {
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Connection {
-    /// All bytes read.
     pub bytes: Vec<u8>,
     /// Whether the client's end of the stream was read.
     pub ended: bool,
@@ -77,7 +76,6 @@ impl Server {
         server
     }
 
-    /// On a Unix socket at `path`.
     pub fn start_unix(path: &Path, behaviour: Behaviour) -> Self {
         let listener = UnixListener::bind(path).expect("the socket's path is free");
         let server = Self::new(format!("unix:{}", path.display()));

@@ -9,7 +9,7 @@ fn load(address: SocketAddr, protocol: &str, how: &str) -> Record {
     Load::of(address).args("--no-request --count 20 --starttls").arg(protocol).args(how).record()
 }
 
-/// What a probe finds there must be as this says.
+/// Probes a server, which must be as these facts say.
 fn probe(site: &Site, address: SocketAddr, protocol: &str, facts: &str) {
     let file = site.write("expect.toml", facts);
     let mut command = lab::command();
@@ -20,7 +20,7 @@ fn probe(site: &Site, address: SocketAddr, protocol: &str, facts: &str) {
     assert_eq!(finished.code(), 0, "{protocol}: {finished:?}");
 }
 
-/// Of two clients with 20 handshakes, the first ones are full.
+/// The kinds of 20 handshakes of two clients: the first of each is full.
 const RESUMED: [u64; 4] = [2, 0, 0, 18];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Where the record of a load goes, and that it is whole.
+//! The record of a load goes where it was told, and is whole.
 
 use suite::lab::command;
 use suite::load::Record;
@@ -119,7 +119,7 @@ fn loads_of_several_hosts_make_one_record() {
     answer.assert_fails(2, &["--start-at: "]);
 }
 
-/// What the container of a pod runs: the items of its `command` and `args`, one a line.
+/// The words of the container of a pod: the items of its `args`, one a line.
 fn words_of_container(job: &str) -> Vec<&str> {
     let lines = job.lines().map(str::trim);
     let from_args = lines.skip_while(|line| *line != "args:").skip(1);

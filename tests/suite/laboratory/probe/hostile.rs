@@ -328,7 +328,7 @@ fn a_chain_made_to_cost_seconds_is_a_finding() {
     assert!(broken.is_some_and(|one| one.to_string().contains(words)), "{report}");
 }
 
-/// What a terminal and a browser would obey.
+/// Controls and tags that a terminal and a browser would obey.
 const SPELL: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J<script>alert(1)<img src=x onerror=a>";
 
 fn assert_harmless(what: &str, text: &str) {

@@ -57,7 +57,7 @@ fn no_line_is_lost_by_a_stop() {
     assert_eq!(lariat.log().matches("\"client-closed\"").count(), count);
 }
 
-/// What is not written is counted, so that the number of connections can be told from the log.
+/// Lines that are left out are counted, so that the log tells the number of connections.
 #[test]
 fn successes_are_sampled_and_bounded_and_their_number_is_in_the_log() {
     let (site, _server, service, mut lariat) =
@@ -137,7 +137,7 @@ fn for_journald_each_line_has_its_priority_and_no_time() {
     assert!(said.lines().all(|line| line.starts_with('<')), "{said}");
 }
 
-/// What it has said when the refusal of a reload is among it: messages are written in the
+/// The standard error when the refusal of a reload is among it: messages are written in the
 /// background.
 fn said_of_refusal(lariat: &Lariat) -> String {
     until("the refusal", || {
@@ -156,7 +156,7 @@ fn is_time(text: &str) -> bool {
         })
 }
 
-/// What a process says that is started as the supervisor starts its own, and hears this.
+/// Runs a process as the supervisor starts its own, and has it hear this.
 fn last_words(argument: &str, environment: &[(String, String)], heard: &[u8]) -> Finished {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     ours.write_all(heard).unwrap();

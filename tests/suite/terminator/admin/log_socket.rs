@@ -100,7 +100,7 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
     assert_eq!(lariat.stderr(), "");
 }
 
-/// Nobody reads there: the kernel's queue is full after some entries.
+/// The daemon reads nothing: the kernel's queue is full after some entries.
 #[test]
 fn a_daemon_that_takes_nothing_holds_nobody() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use suite::prelude::*;
 
-/// What no text of ours holds: controls of C0 and C1, DEL, and one that turns text around.
+/// Controls of C0 and C1, DEL, and one that turns text around: no text of ours holds them.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\u{7f}\u{202e}";
 
 /// A process that answers as long as it lives.

@@ -25,7 +25,7 @@ pub(super) struct Farm {
     nodes: Vec<Node>,
     balancer: (Lariat, Host),
     _origin: (Origin, Host),
-    /// What lies between the terminators, if it is bad.
+    /// The bad weather between the terminators.
     pub(super) relay: Option<Relay>,
     clients: Host,
     site: Site,
@@ -126,7 +126,7 @@ impl Farm {
         self.clients.within(talk)
     }
 
-    /// So many clients without tickets and without a session.
+    /// New clients without tickets and without a session.
     pub(super) fn clients(&self, count: usize) -> Vec<Client> {
         (0..count).map(|_| Client::without_tickets(&self.site)).collect()
     }

@@ -13,7 +13,7 @@ pub(super) struct Farm {
     pub(super) site: Site,
     server: Server,
     secret: PathBuf,
-    /// Where each listens for datagrams; the last is the test's.
+    /// The address for datagrams of each; the last is the test's.
     pub(super) places: Vec<SocketAddr>,
     services: Vec<Service>,
     /// More keys of `cluster.peers`, and tables behind them.
@@ -452,7 +452,7 @@ fn a_flood_by_who_has_no_secret_costs_no_peer_its_datagrams() {
     }
 }
 
-/// What is heard until the first datagram from there that carries more than signs of life.
+/// Datagrams up to the first one from there that carries more than signs of life.
 pub(super) fn seen_until_session(spy: &UdpSocket, from: SocketAddr) -> Vec<Vec<u8>> {
     let mut seen = Vec::new();
     loop {

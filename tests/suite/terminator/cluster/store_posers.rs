@@ -9,7 +9,7 @@ use testkit::authority::Trait;
 
 const FAILURES: &str = "lariat_cluster_store_failures_total";
 
-/// What a poser gets rid of until the host has closed: sockets hold some MiB of it.
+/// A poser gets rid of no more until the host has closed: sockets hold some MiB of it.
 const SENT_BYTES_MAX: usize = 32 << 20;
 
 /// More than a host with one idle service needs, and less than what was sent.

@@ -1,7 +1,7 @@
-//! Where clients come in by, and where connections to servers come from.
+//! Addresses by which clients come in, and from which connections to servers come.
 //!
-//! What must not be seen outside happens in a network namespace that the test makes, of which its
-//! threads and the programs that they start are.
+//! All that must not be seen outside happens in a network namespace that the test makes, of which
+//! its threads and the programs that they start are.
 
 use std::net::IpAddr;
 
@@ -38,7 +38,7 @@ fn who_asks(address: &str) -> SocketAddr {
     })
 }
 
-/// Where the server says that a connection through the service comes from, if it comes.
+/// The address from which the server says that a connection through the service comes.
 fn seen_source(client: &Client, service: &Service) -> Option<IpAddr> {
     let mut connection = client.try_connect(service.address).ok()?;
     let text = connection.read_to_end().ok()?;

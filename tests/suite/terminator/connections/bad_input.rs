@@ -1,4 +1,4 @@
-//! What is no proper TLS gets the right alert or close, one reason, and touches nobody else.
+//! Bytes that are no proper TLS get the right alert or close, one reason, and touch nobody else.
 
 use suite::prelude::*;
 
@@ -15,7 +15,7 @@ fn wall(more: &str) -> Wall {
     Wall { site, service, lariat, server }
 }
 
-/// What comes back for these bytes, to the end of the stream or its reset.
+/// The answer to these bytes, to the end of the stream or its reset.
 fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = tcp(address);
     let _closed_early = stream.write_all(bytes);

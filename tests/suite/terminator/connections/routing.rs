@@ -43,7 +43,7 @@ impl Shared {
         Lariat::start(&self.toml())
     }
 
-    /// What a client gets that asks for this name.
+    /// Asks for this name by curl.
     fn ask(&self, name: &str) -> Finished {
         let port = self.address.port();
         let ca = self.site.ca();
@@ -299,7 +299,7 @@ fn an_encrypted_hello_goes_by_its_outer_name_unchanged() {
     shared.pass(&wire);
 }
 
-/// What a name may be is its server's to judge.
+/// Servers judge themselves what a name may be.
 #[test]
 fn closed_tls_is_routed_by_names_that_break_the_rules_of_hosts() {
     let shared = Shared::new();

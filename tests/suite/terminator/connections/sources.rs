@@ -1,4 +1,4 @@
-//! Which clients may come in by their address, and how much one address may take.
+//! Clients may come in by their address, and one address may take so much.
 
 use std::net::Ipv4Addr;
 
@@ -149,7 +149,7 @@ fn the_addresses_of_an_ipv6_network_are_one_source() {
     }
 }
 
-/// What is refused is counted one by one, and logged as a few lines and sums.
+/// Refusals are counted one by one, and logged as a few lines and sums.
 #[test]
 fn a_flood_of_one_source_does_not_flood_the_log() {
     let (site, _server, service, lariat) = limited("rate = 5\nexempt = []", "");
@@ -235,7 +235,7 @@ fn a_flood_from_many_sources_takes_little_memory_and_few_lines() {
     assert!(after < before + (16 << 10), "{before} KiB, then {after}");
 }
 
-/// Of silent ones the oldest give way at the limit of the process, so that no client is kept out.
+/// The oldest silent ones give way at the limit of the process, so that no client is kept out.
 #[test]
 fn silent_clients_from_many_sources_keep_no_other_out() {
     let limits = "connections = 100\nrate = 0\nexempt = []\n[limits]\nhandshakes = 100";

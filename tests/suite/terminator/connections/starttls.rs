@@ -13,7 +13,7 @@ struct Kind {
     name: &'static str,
     greeting: &'static str,
     replies: &'static [(&'static str, &'static str)],
-    /// What a client asks, how its answer ends, and what of it is only for clients before TLS.
+    /// A question, the end of its answer, and the part that is only for clients before TLS.
     list: (&'static str, &'static str, &'static str),
     login: &'static str,
     refusal: &'static str,

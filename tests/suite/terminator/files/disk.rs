@@ -46,7 +46,7 @@ impl Scene {
         connection
     }
 
-    /// That all which does not wait for that disk goes on.
+    /// Checks that all which does not wait for that disk goes on.
     fn assert_others_go_on(&self) {
         assert_eq!(self.ask("words.txt").response().1, b"0123456789");
         let mut relayed = Client::new(&self.site).connect(self.relay.address);
@@ -145,7 +145,7 @@ fn what_is_not_in_memory_comes_whole() {
     }
 }
 
-/// Has the kernel forget what it has in memory of a file.
+/// Makes the kernel forget what it has in memory of a file.
 fn forget(path: &Path) {
     let file = File::open(path).expect("the file is there");
     file.sync_all().expect("it is written");

@@ -1,4 +1,4 @@
-//! Which files the worker process may read: those of the folders that were named at start.
+//! The worker process may read the files of the folders that were named at start.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! Which ports and sockets the worker process can connect to: settled at start.
+//! Ports and sockets to which the worker process can connect are settled at start.
 
 use suite::lariat::command;
 use suite::prelude::*;

@@ -1,4 +1,4 @@
-//! What a service manager keeps from one start to the next (systemd's `FileDescriptorStoreMax=`):
+//! A service manager keeps from one start to the next (systemd's `FileDescriptorStoreMax=`)
 //! listening sockets, sessions and what goes with them, so that nobody notices a restart.
 
 use std::os::fd::{AsFd, OwnedFd};

@@ -145,7 +145,7 @@ fn a_name_that_was_not_handed_over_is_an_error_that_lists_those_that_were() {
     with_none.assert_stderr("no socket was handed over");
 }
 
-/// What `lariat serve` says that cannot begin.
+/// Runs a `lariat serve` that cannot begin.
 fn refused(fds: &[&dyn AsFd], variables: &str) -> Finished {
     let (mut command, _kept) = handing_over(fds, variables);
     run(command.args(["serve", "no-such-file.toml"]))

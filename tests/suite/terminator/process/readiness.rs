@@ -1,4 +1,4 @@
-//! What load balancers ask: whether the process lives (`/healthz`), and whether it takes clients
+//! Load balancers ask whether the process lives (`/healthz`), and whether it takes clients
 //! (`/ready`), which it goes on doing for a while when a drain is asked for.
 
 use suite::prelude::*;

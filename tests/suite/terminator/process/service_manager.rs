@@ -1,4 +1,4 @@
-//! What a service manager hears at `$NOTIFY_SOCKET` (sd_notify(3)), and that nothing depends on
+//! A service manager hears of each change at `$NOTIFY_SOCKET` (sd_notify(3)); nothing depends on
 //! whether it listens.
 
 use std::os::unix::net::UnixDatagram;

@@ -1,4 +1,4 @@
-//! What never answers (a pipe that nobody reads, a file that blocks, a full disk) holds up neither
+//! A peer that never answers (a full pipe, a file that blocks, a full disk) holds up neither
 //! the supervisor nor a drain.
 
 use std::fs::{File, OpenOptions};

@@ -3,7 +3,7 @@
 use suite::prelude::*;
 
 const ENTRIES: u64 = 200;
-/// What the smallest cache that can be configured has room for is more than that.
+/// The smallest cache that can be configured; it has room for more sessions than that.
 const BYTES: f64 = 65_536.0;
 const REGULARS: usize = 40;
 const FLOOD: u64 = 1000;

@@ -16,7 +16,7 @@ fn trusting(site: &Site) -> String {
     format!("ca = [{:?}]", site.ca())
 }
 
-/// So that the second connection finds the first one's session.
+/// One worker, so that the second connection finds the first one's session.
 fn one_worker(service: &Service) -> String {
     format!("{}\n[workers]\nthreads = 1\n", service.toml())
 }
@@ -317,7 +317,7 @@ fn a_servers_own_certificate_in_ca_is_trusted_for_it_alone() {
     }
 }
 
-/// Of a chain that costs a library seconds: connections and checks refuse it before.
+/// Connections and checks refuse a chain before a library spends seconds on it.
 #[test]
 fn a_server_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     let site = Site::new();

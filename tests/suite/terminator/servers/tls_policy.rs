@@ -1,5 +1,5 @@
-//! What servers are offered and have to prove: whose authorities and which name count, versions,
-//! suites and groups, and sessions that all workers share.
+//! The policy towards servers: whose authorities and which name count, versions, suites and groups,
+//! and sessions that all workers share.
 
 use suite::prelude::*;
 

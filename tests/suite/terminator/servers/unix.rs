@@ -29,7 +29,8 @@ fn a_server_on_an_abstract_name() {
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
 }
 
-/// Its queue is full: connections wait for it, or go to another server, and it is not ejected.
+/// The queue of a server is full: connections wait for it, or go to another one, and it is not
+/// ejected.
 #[test]
 fn a_server_that_is_busy_is_not_taken_for_dead() {
     let site = Site::new();

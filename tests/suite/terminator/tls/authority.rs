@@ -1,4 +1,4 @@
-//! What stands in `ca` for clients, and chains that are made to cost much.
+//! Certificates in `ca` for clients, and chains that are made to cost much.
 
 use suite::prelude::*;
 use testkit::authority::Trait;
@@ -13,7 +13,7 @@ fn welcoming(site: &Site, mode: &str, authorities: &[&str]) -> (Server, Service)
     (server, service)
 }
 
-/// What `openssl s_client` says in each version that shows the certificate and the chain of a file.
+/// The words of `openssl s_client` in each version that shows a file's certificate and chain.
 fn shown(site: &Site, service: &Service, file: &str) -> [String; 2] {
     let path = site.path(file).display().to_string();
     ["-tls1_2", "-tls1_3"].map(|version| {

@@ -128,7 +128,7 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     assert_has(&said, "past its nextUpdate");
 }
 
-/// What `openssl s_client` says that shows this certificate, until the service has ended.
+/// The words of `openssl s_client` that shows this certificate, until the service has ended.
 fn shown(site: &Site, service: &Service, leaf: &Leaf, more: &[&str]) -> String {
     let certificate = site.write("shown.pem", leaf.pem());
     let path = certificate.to_str().expect("the test's own path");

@@ -1,4 +1,4 @@
-//! What `lariat-lab run` reads of a server is what the server did, and what it says that it was.
+//! Readings of `lariat-lab run`: they are what the server did, and what it says that it was.
 
 use suite::prelude::*;
 

@@ -189,7 +189,7 @@ impl Shapes {
         command
     }
 
-    /// What each target says of itself, by wish: whether it can do it.
+    /// The claims of each target, by wish: whether it can do it.
     fn claims(&self) -> BTreeMap<Wish, bool> {
         let said = run(self.command().arg("--dry-run")).success();
         let mut claims = BTreeMap::new();
@@ -205,7 +205,7 @@ impl Shapes {
         claims
     }
 
-    /// What each target did although it says that it could not, too: whether it did it, and what
+    /// The deeds of each target, also where it says that it cannot: whether it did it, and what
     /// was said about it.
     fn deeds(&self) -> BTreeMap<Wish, (bool, String)> {
         let boastful = boastful_targets();
@@ -258,7 +258,7 @@ fn is_as_wished(shape: &str, event: &Value) -> bool {
     }
 }
 
-/// What a target says whose templates can do everything.
+/// The sides of a target whose templates can do everything.
 const ALL_SIDES: &str = "fronts = [\"tls\", \"plain\", \"passthrough\"]\nback-tls = true";
 
 /// The targets of the program, as they would be if they could do everything.
@@ -358,7 +358,7 @@ fn nothing_outlives_a_killed_laboratory() {
     }
 }
 
-/// Of one target, in a folder of its own; `rest` are further lines of its file.
+/// A folder with one target; `rest` are further lines of its file.
 fn own_target(rest: &str) -> Directory {
     let directory = Directory::new();
     fs::create_dir(directory.join("own")).unwrap();

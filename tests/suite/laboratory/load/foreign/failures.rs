@@ -111,7 +111,7 @@ fn answers_with_an_error() {
     assert_eq!(record.failures()["status-503"], 6);
 }
 
-/// Where a relay breaks the first record of that type that the server sends.
+/// A relay that breaks the first record of that type that the server sends.
 fn breaks_records(server: SocketAddr, record_type: u8, change: fn(&mut Vec<u8>)) -> SocketAddr {
     relay(server, move |server, client| -> io::Result<()> {
         let mut is_broken = false;

@@ -1,4 +1,4 @@
-//! What a client says before, in and after the handshake: as asked, and as the server saw it.
+//! Offers of a client before, in and after the handshake: as asked, and as the server saw them.
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;

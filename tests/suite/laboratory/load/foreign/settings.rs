@@ -1,10 +1,10 @@
-//! What flags and a plan file say: the same things, in the same words, and nothing that cannot be.
+//! Flags and a plan file say the same things in the same words, and nothing that cannot be.
 
 use suite::load::Loaded;
 use suite::nginx::Nginx;
 use suite::prelude::*;
 
-/// What a flag says, and a line of a file.
+/// A flag, and the line of a file that says the same.
 type Said<'a> = (&'a str, &'a str);
 
 const CLOSED: &[Said<'_>] = &[
@@ -176,7 +176,7 @@ const CONTRADICTIONS: &[(&str, [&str; 2])] = &[
     ("--source ::1", ["--source", "IPv6"]),
 ];
 
-/// What is said of a load that must not begin.
+/// Runs a load that must not begin.
 fn refused(flags: &str, server: &Server) -> Finished {
     let url = format!("https://{}/", server.address());
     let finished = Load::bare().arg(url).args(flags).run().finished;

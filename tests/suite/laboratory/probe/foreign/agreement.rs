@@ -1,4 +1,4 @@
-//! Where `openssl s_client` and `sslscan` see the same as a probe does, the answers agree.
+//! Answers of `openssl s_client` and `sslscan` agree with those of a probe where both see the same.
 
 use std::collections::BTreeSet;
 

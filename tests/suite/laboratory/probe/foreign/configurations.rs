@@ -32,7 +32,7 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// What each node of a program is told; none if it is not named, or cannot.
+    /// The settings of each node of a program; none if it is not named, or cannot.
     fn nodes(&self, program: &str) -> Vec<&str> {
         let of = |wanted: &str| -> Vec<&str> {
             let all = self.programs.iter().filter(|(name, _)| name == wanted);
@@ -82,7 +82,7 @@ fn settings(text: &str) -> Settings {
     parts.map(setting).collect()
 }
 
-/// Those of the base whose place is not taken, and more.
+/// Settings of the base whose place is not taken, and more.
 fn merged(base: &str, more: &str) -> Settings {
     let more = settings(more);
     let mut all = settings(base);
@@ -115,7 +115,7 @@ impl Place {
         place
     }
 
-    /// Of one leaf, chains that are right or wrong.
+    /// Writes chains of one leaf that are right or wrong.
     fn write_chains(&self) {
         let root = &self.site.authority;
         let above = root.intermediate("upper");
@@ -180,7 +180,7 @@ impl Place {
         }
     }
 
-    /// Of four primes: two take half a minute to be found.
+    /// Writes an RSA key of four primes, because two take half a minute to be found.
     fn write_long_key(&self) {
         let key = "-newkey rsa -pkeyopt rsa_keygen_bits:8192 -pkeyopt rsa_keygen_primes:4";
         let made = self.site.authority.leaf_by_openssl(key, "-sha256");

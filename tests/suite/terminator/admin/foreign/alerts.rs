@@ -154,8 +154,8 @@ fn broken(site: &Site, server: &Server) -> Service {
         .certificates(&format!("[{:?}]", site.path("broken")))
 }
 
-/// Its clients' certificates are checked against a list that has expired, and their authority's own
-/// will soon.
+/// A service whose clients' certificates are checked against an expired list, and whose authority's
+/// own will soon.
 fn club(site: &Site, server: &Server) -> Service {
     let now = now_seconds();
     let valid = Trait::Valid(now - 864_000, now + 864_000);

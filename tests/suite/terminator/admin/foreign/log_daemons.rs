@@ -141,7 +141,7 @@ fn rsyslog_reads_lines_and_messages_with_their_fields() {
     assert_eq!(lariat.log(), "");
 }
 
-/// What waits while it is away is written when it is back.
+/// Lines that wait while it is away are written when it is back.
 #[test]
 fn lines_wait_for_an_rsyslog_that_restarts() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
@@ -175,7 +175,7 @@ fn lines_wait_for_an_rsyslog_that_restarts() {
     });
 }
 
-/// What was sent to nobody is lost, and the kernel says so later.
+/// A line that was sent to nobody is lost, and the kernel says so later.
 #[test]
 fn rsyslog_reads_entries_over_udp_and_what_it_missed_is_counted() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));

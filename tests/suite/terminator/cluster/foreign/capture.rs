@@ -1,4 +1,4 @@
-//! What is sent between hosts is no secret to who reads it: real `tcpdump`, at the bridge between
+//! Traffic between hosts shows no secret to who reads it: real `tcpdump`, at the bridge between
 //! them.
 
 use suite::openssl::{bytes_of, master_secret};

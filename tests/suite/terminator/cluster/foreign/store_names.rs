@@ -49,7 +49,7 @@ impl Farm {
         lariat
     }
 
-    /// So many sessions that the first host makes are resumed by the second.
+    /// Checks that this many sessions of the first host are resumed by the second.
     fn assert_shared(&self, hosts: &[Lariat; 2], count: usize) {
         let client = |made: usize| {
             let client = Client::without_tickets(&self.site);

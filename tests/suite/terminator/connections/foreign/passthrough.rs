@@ -43,7 +43,7 @@ fn a_proxy_header_before_closed_tls_tells_nginx_the_client() {
     assert_eq!(lines[0].field("server_name"), "localhost");
 }
 
-/// What makes hellos and handshakes long or odd comes through unchanged.
+/// Hellos and handshakes that are long or odd come through unchanged.
 #[test]
 fn odd_handshakes_come_through_to_openssl() {
     let site = Site::new();

@@ -5,7 +5,7 @@ use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 
-/// What an HTTP server at `address` answers through lariat, which sends this kind of header.
+/// The answer of an HTTP server at `address` through lariat, which sends this kind of header.
 fn answer_through(address: SocketAddr, send_proxy: &str) -> String {
     let (site, unused) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &unused)

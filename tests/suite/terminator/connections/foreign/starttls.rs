@@ -279,7 +279,7 @@ pub(super) fn curl_as_ann(site: &Site, url: &str, is_tls: bool) -> suite::curl::
     curl().url(url).args(&["--user", "ann:secret"]).args(if is_tls { &tls } else { &[] })
 }
 
-/// Has `swaks` deliver a message with this subject to `ann`.
+/// Delivers a message with this subject to `ann` by `swaks`.
 fn swaks(site: &Site, protocol: &str, address: SocketAddr, subject: &str, is_tls: bool) {
     let mut command = Command::new("swaks");
     command

@@ -11,7 +11,7 @@ const TWO_WORKERS: &str = "[workers]\nthreads = 2\n";
 /// Visits at a time: both workers are met, all but surely, whichever the kernel chooses.
 const VISITS: usize = 6;
 
-/// What happens to a host in its life.
+/// An event in the life of a host.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Nothing,
@@ -183,7 +183,7 @@ fn openssl_resumes_nothing_after_the_end() {
 /// A plain server where a program waits until what is to happen has happened.
 struct Turnstile {
     listener: TcpListener,
-    /// What is answered to `/`.
+    /// The answer to `/`.
     page: String,
 }
 
@@ -238,7 +238,7 @@ fn answer(stream: &mut TcpStream, body: &str) {
     let _gone = stream.write_all(text.as_bytes());
 }
 
-/// What a host goes through while a program runs.
+/// The events that a host goes through while a program runs.
 const EVENTS: [Event; 4] = [Event::Nothing, Event::Reload, Event::Death, Event::NewKey];
 
 /// A program that visits, waits at the turnstile, and visits again: but for what it did before the
