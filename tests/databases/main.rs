@@ -9,6 +9,7 @@ mod mysql;
 mod postgres;
 
 use std::env;
+use std::fmt::Display;
 
 use suite::prelude::*;
 
@@ -48,7 +49,7 @@ impl Login<'_> {
 }
 
 /// A service for this server, with patience for drivers on a busy machine.
-fn service(site: &Site, name: &str, server: &str) -> Service {
+fn service(site: &Site, name: &str, server: impl Display) -> Service {
     suite::starttls::service(site, name, server).more("timeouts = { handshake = '1m' }")
 }
 

@@ -137,8 +137,7 @@ const ALPN: &str = "name = 'localhost', alpn = ['postgresql']";
 #[test]
 fn a_server_that_speaks_tls_at_once_gets_clients_of_every_kind() {
     let server = Postgres::start();
-    let closed = service(&server.site, "closed", &server.address.to_string());
-    let closed = closed.mode("passthrough");
+    let closed = service(&server.site, "closed", &server.address.to_string()).mode("passthrough");
     let plain = server.service("plain", ALPN).mode("off");
     // What the client has agreed on is offered to the server.
     let both = server.service("both", "name = 'localhost'");

@@ -27,11 +27,9 @@ fn by_us(front: &str) -> (u64, u64) {
     let long = File::create(folder.join("long")).unwrap();
     long.set_len(MEBIBYTES << 20).unwrap();
     let nginx = Nginx::files(&site.path("site.pem"), folder.path(), "");
-    let server = format!("['{}']", nginx.address);
     let tls = format!("tls = {{ ca = [{:?}], name = 'localhost' }}", site.ca());
-    let unused = Server::start(Behaviour::Hang);
-    let bench = Bench::relay(&unused, |service| {
-        let service = service.servers(&server).back(&tls);
+    let bench = Bench::relay(nginx.address, |service| {
+        let service = service.back(&tls);
         if front == "off" { service.mode("off") } else { service.tls("ktls = 'off'") }
     });
     let get = |file: &str| match front {

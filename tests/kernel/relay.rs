@@ -89,9 +89,9 @@ fn small_exchanges_are_ours_however_many() {
 }
 
 /// It sends what it is told and closes with a byte unread, which resets.
-fn resetting_server(sends: usize) -> (String, thread::JoinHandle<()>) {
+fn resetting_server(sends: usize) -> (SocketAddr, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let servers = format!("{:?}", [listener.local_addr().unwrap().to_string()]);
+    let address = listener.local_addr().unwrap();
     let serve = move || {
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
@@ -100,14 +100,13 @@ fn resetting_server(sends: usize) -> (String, thread::JoinHandle<()>) {
             stream.write_all(&pattern(sends)).unwrap();
         }
     };
-    (servers, thread::spawn(serve))
+    (address, thread::spawn(serve))
 }
 
 #[test]
 fn a_servers_reset_is_no_clean_end() {
-    let unused = Server::start(Behaviour::Echo);
-    let (servers, resetting) = resetting_server(LONG);
-    let bench = Bench::relay(&unused, |service| service.servers(&servers));
+    let (server, resetting) = resetting_server(LONG);
+    let bench = Bench::relay(server, |service| service);
     for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
         connection.send(b"xx");

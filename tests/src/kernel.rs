@@ -2,13 +2,13 @@
 //!
 //! The kernel's counts are those of the whole network namespace, so one test runs at a time.
 
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use testkit::directory::Directory;
-use testkit::server::Server;
 
 use crate::client::Client;
 use crate::configuration::Service;
@@ -80,7 +80,7 @@ impl Bench {
     }
 
     /// Lariat in front of a server, with one worker.
-    pub fn relay(server: &Server, adjust: impl FnOnce(Service) -> Service) -> Self {
+    pub fn relay(server: impl Display, adjust: impl FnOnce(Service) -> Service) -> Self {
         Self::start(Directory::new(), |site, _| adjust(Service::new(site, server)))
     }
 

@@ -46,8 +46,7 @@ fn lariat_before_servers_without_tls_resumes_in_each_protocol() {
         ("mysql", mysql.address),
         ("xmpp", chat),
     ] {
-        let front = service(&site, protocol, &server.to_string());
-        let front = front.starting_tls(protocol, "required");
+        let front = service(&site, protocol, server).starting_tls(protocol, "required");
         let _lariat = lariat([&front]);
         let ca = format!("--ca {}", site.ca().display());
         let record = load(front.address, protocol, &format!("--handshake psk {ca}"));

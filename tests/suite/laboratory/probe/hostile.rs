@@ -253,8 +253,7 @@ fn a_reply_that_never_ends_is_left() {
             is_wanted = stream.write_all(head.as_bytes()).is_ok();
         }
     });
-    let service = Service::new(&site, &Server::start(Behaviour::Hang));
-    let service = service.servers(&format!("[{:?}]", behind.to_string()));
+    let service = Service::new(&site, behind);
     let _lariat = service.start();
     let node = node(BUSY, service.address);
     let exchange = &node["exchange"];

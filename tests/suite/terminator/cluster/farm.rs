@@ -237,9 +237,7 @@ fn cluster(peers: &str) -> String {
 /// At port 443 of a host, before these servers.
 fn service(site: &Site, host: &Host, servers: &[SocketAddr]) -> Service {
     let servers: Vec<_> = servers.iter().map(SocketAddr::to_string).collect();
-    Service::new(site, &Server::start(Behaviour::Hang))
-        .at(host.at(443))
-        .servers(&format!("{servers:?}"))
+    Service::new(site, &servers[0]).at(host.at(443)).servers(&format!("{servers:?}"))
 }
 
 fn start(host: &Host, configuration: &str) -> Lariat {

@@ -149,9 +149,7 @@ fn a_session_that_did_not_arrive_is_fetched_while_its_client_waits() {
 fn the_share_of_sessions_that_resume_on_another_host_is_a_number() {
     let origin = Origin::start();
     let mut farm = Farm::new(2);
-    let servers = format!("[\"{}\"]", origin.address);
-    let of_origin = |one: Service| one.servers(&servers);
-    farm.services = farm.services.into_iter().map(of_origin).collect();
+    farm.services = [(); 2].map(|()| Service::new(&farm.site, origin.address)).into();
     let load = || {
         let addresses = farm.services.iter().map(|one| one.address.to_string());
         let connect = addresses.collect::<Vec<_>>().join(",");

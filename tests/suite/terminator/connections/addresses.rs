@@ -46,8 +46,7 @@ fn seen_source(client: &Client, service: &Service) -> Option<IpAddr> {
 }
 
 fn service_before(site: &Site, address: SocketAddr, source: &str) -> Service {
-    let unused = Server::start(Behaviour::Hang);
-    Service::new(site, &unused).servers(&format!("[\"{address}\"]")).back(source)
+    Service::new(site, address).back(source)
 }
 
 #[test]
@@ -208,12 +207,10 @@ fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
     ];
     in_namespace(&setup, || {
         let site = Site::new();
-        let unused = Server::start(Behaviour::Hang);
         let origin = Origin::start_with(&["--listen", "[fe80::77%zone0]:8000"]);
         let front = "[fe80::77%zone0]:8443";
-        let service = Service::new(&site, &unused)
+        let service = Service::new(&site, "[fe80::77%zone0]:8000")
             .listen(&format!("['{front}']"))
-            .servers("['[fe80::77%zone0]:8000']")
             .back("check = { kind = 'http', interval = '100ms' }");
         let lariat = service.start();
         lariat.wait_for_metric("lariat_server_changes_total", &[], 0.0);

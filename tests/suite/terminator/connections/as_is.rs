@@ -94,10 +94,8 @@ fn a_plain_client_behind_a_proxy_header_is_admitted_first() {
 
 #[test]
 fn a_passthrough_server_that_is_down_is_a_reset_with_its_reason() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let nobody = free_address();
-    let service =
-        Service::new(&site, &server).mode("passthrough").servers(&format!("['{nobody}']"));
+    let site = Site::new();
+    let service = Service::new(&site, free_address()).mode("passthrough");
     let lariat = service.start();
     let error = Client::new(&site).try_connect(service.address).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
@@ -226,9 +224,7 @@ fn what_a_plain_server_sends_behind_urgent_data_is_relayed_by_the_kernel_or_us()
         stream.shutdown(Shutdown::Write).unwrap();
         let _end = stream.read(&mut [0]);
     });
-    let (site, unused) = (Site::new(), Server::start(Behaviour::Hang));
-    let service = Service::new(&site, &unused).mode("off");
-    let service = service.servers(&format!("['{server}']"));
+    let service = Service::new(&Site::new(), server).mode("off");
     let lariat = service.start();
     let mut got = Vec::new();
     connect(service.address).read_to_end(&mut got).unwrap();

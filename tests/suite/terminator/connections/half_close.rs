@@ -36,10 +36,8 @@ fn a_client_still_speaks_after_the_servers_end() {
 #[test]
 fn a_server_that_refuses_an_upload_is_heard_and_its_reset_is_no_clean_end() {
     static ANSWER: [u8; 20_000] = [b'E'; 20_000];
-    let (site, unused) = (Site::new(), Server::start(Behaviour::Echo));
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let servers = format!("{:?}", [server.local_addr().unwrap().to_string()]);
-    let service = Service::new(&site, &unused).servers(&servers);
+    let (site, server) = (Site::new(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let service = Service::new(&site, server.local_addr().unwrap());
     let lariat = service.start();
     let rounds = 8;
     let refusing = thread::spawn(move || {

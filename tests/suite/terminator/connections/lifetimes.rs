@@ -36,7 +36,7 @@ fn both_sides_are_probed_after_the_times_that_are_set_and_a_reload_changes_them(
     let keys = "keepalive = '1000s'";
     let service = Service::new(&site, &server).front(keys).back("keepalive = '2000s'");
     let lariat = service.start();
-    let server_port: u16 = server.address().rsplit(':').next().unwrap().parse().unwrap();
+    let server_port = server.port();
     let is_front = |own: u16, _: u16| own == service.address.port();
     let is_back = |_: u16, other: u16| other == server_port;
     let first = Client::new(&site).echo(service.address);

@@ -347,8 +347,7 @@ fn what_a_server_says_before_its_tls_reaches_no_client() {
             let _ = stream.write_all(said.as_bytes());
             let _ = stream.read_to_end(&mut Vec::new());
         });
-        let service = service(&site, "smtp", &server.to_string());
-        let service = service.asking("smtp", &site.ca()).mode("off");
+        let service = service(&site, "smtp", server).asking("smtp", &site.ca()).mode("off");
         let lariat = service.start();
         let mut client = Plain::connect(service.address);
         assert_eq!(client.read_to("\r\n"), "421 4.3.2 No server is available\r\n");
@@ -441,8 +440,8 @@ fn servers_whose_greeting_has_no_end_are_given_up() {
     ];
     let mut services = Vec::new();
     for (protocol, server) in cases {
-        let front = service(&site, &format!("{protocol}-front"), &server.to_string());
-        let back = service(&site, &format!("{protocol}-back"), &server.to_string());
+        let front = service(&site, &format!("{protocol}-front"), server);
+        let back = service(&site, &format!("{protocol}-back"), server);
         // XMPP is not greeted: a client's stream goes first.
         if protocol != "xmpp" {
             services.push(front.starting_tls(protocol, "required"));

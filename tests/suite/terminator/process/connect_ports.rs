@@ -8,7 +8,7 @@ fn server() -> Server {
 }
 
 fn port(server: &Server) -> String {
-    server.address().rsplit(':').next().unwrap().to_owned()
+    server.port().to_string()
 }
 
 fn listing(ports: &[String], service: &Service) -> String {

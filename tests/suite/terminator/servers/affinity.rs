@@ -26,8 +26,7 @@ impl Farm {
         let servers: Vec<_> =
             (0..3).map(|_| SServer::start(&site, "site.pem", &["-www"])).collect();
         let list: Vec<_> = servers.iter().map(|one| one.address.to_string()).collect();
-        let plain = Server::start(Behaviour::Hang);
-        let service = Service::new(&site, &plain)
+        let service = Service::new(&site, &list[0])
             .mode("passthrough")
             .servers(&format!("{list:?}"))
             .back(keys);
@@ -143,13 +142,12 @@ fn hosts_of_a_cluster_share_which_server_has_a_session() {
     site.write("cluster.key", [7; 32]);
     let servers = [(); 2].map(|()| SServer::start(&site, "site.pem", &["-www"]));
     let list = servers.each_ref().map(|one| one.address.to_string());
-    let plain = Server::start(Behaviour::Hang);
     let places = ["127.0.0.1:0", "127.0.0.2:0"].map(|place| {
         let socket = UdpSocket::bind(place).unwrap();
         socket.local_addr().unwrap()
     });
     let service = || {
-        Service::new(&site, &plain)
+        Service::new(&site, &list[0])
             .mode("passthrough")
             .servers(&format!("{list:?}"))
             .back("affinity = 'session-id'")

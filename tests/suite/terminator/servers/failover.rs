@@ -37,8 +37,8 @@ fn a_backup_serves_only_while_the_others_are_down() {
 
 #[test]
 fn with_every_server_dead_the_client_is_let_go_and_the_reason_counted() {
-    let (site, server, dead) = (Site::new(), http(), free_address());
-    let service = Service::new(&site, &server).servers(&format!("['{dead}']"));
+    let site = Site::new();
+    let service = Service::new(&site, free_address());
     let lariat = service.start();
     let mut connection = Client::new(&site).connect(service.address);
     let _ended_either_way = connection.read_to_end();
@@ -61,10 +61,9 @@ fn an_active_check_takes_a_dead_server_out() {
 /// At night somebody reads: which server, why, since when, and whether clients notice.
 #[test]
 fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
-    let (site, server, address) = (Site::new(), http(), free_address());
-    let service = Service::new(&site, &server)
-        .servers(&format!("['{address}']"))
-        .back("check = { kind = 'tcp', interval = '200ms', fall = 1, rise = 1 }");
+    let (site, address) = (Site::new(), free_address());
+    let check = "check = { kind = 'tcp', interval = '200ms', fall = 1, rise = 1 }";
+    let service = Service::new(&site, address).back(check);
     let first = TcpListener::bind(address).unwrap();
     let lariat = service.start();
     let say = |words: &str| lariat.wait_for_stderr(words);

@@ -9,8 +9,7 @@ const NAME: &str = "lariat: resolver";
 
 /// A service whose server has a name.
 fn service(site: &Site, server: &Server) -> Service {
-    let (_, port) = server.address().rsplit_once(':').unwrap();
-    Service::new(site, server).servers(&format!("['localhost:{port}']"))
+    Service::new(site, format!("localhost:{}", server.port()))
 }
 
 #[test]

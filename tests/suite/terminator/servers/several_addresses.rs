@@ -34,10 +34,7 @@ impl BlackHole {
 
 /// Two addresses of `app.test`, which has this back.
 fn start(site: &Site, server: &Server, other: &str, back: &str) -> (Service, Lariat) {
-    let service = Service::new(site, server)
-        .servers(&format!("['{}']", at_port_of(server, "app.test")))
-        .back(back)
-        .more(DIAL_TIME);
+    let service = Service::new(site, at_port_of(server, "app.test")).back(back).more(DIAL_TIME);
     start_service(site, other, service)
 }
 
@@ -58,7 +55,7 @@ fn hello(site: &Site, service: &Service, count: usize) {
 }
 
 fn at_port_of(server: &Server, host: &str) -> String {
-    format!("{host}:{}", server.address().rsplit(':').next().unwrap())
+    format!("{host}:{}", server.port())
 }
 
 #[test]
@@ -151,9 +148,7 @@ fn one_family_can_be_asked_for() {
     fs::write(&hosts, "::1 app.test\n127.0.0.1 app.test\n").unwrap();
     let name = at_port_of(&server, "app.test");
     for (family, addresses) in [("ipv4", 1.0), ("ipv6", 1.0), ("any", 2.0)] {
-        let service = Service::new(&site, &server)
-            .servers(&format!("['{name}']"))
-            .back(&format!("resolve-family = '{family}'"));
+        let service = Service::new(&site, &name).back(&format!("resolve-family = '{family}'"));
         let lariat = Lariat::start_with_file(&hosts, "/etc/hosts", &service.toml());
         lariat.wait_for_metric("lariat_server_addresses", &[], addresses);
         let answers = curl_tls(&site, service.address).run().code() == 0;

@@ -6,10 +6,7 @@ use testkit::authority::Trait;
 
 /// A service before one server that speaks TLS, with these keys of `back.tls`.
 fn service(site: &Site, server: &SServer, keys: &str) -> Service {
-    let plain = Server::start(Behaviour::Hang);
-    Service::new(site, &plain)
-        .servers(&format!("['{}']", server.address))
-        .back(&format!("tls = {{ {keys} }}"))
+    Service::new(site, server.address).back(&format!("tls = {{ {keys} }}"))
 }
 
 fn trusting(site: &Site) -> String {
@@ -19,6 +16,11 @@ fn trusting(site: &Site) -> String {
 /// One worker, so that the second connection finds the first one's session.
 fn one_worker(service: &Service) -> String {
     format!("{}\n[workers]\nthreads = 1\n", service.toml())
+}
+
+/// Keys of `back` for checks of this kind, which come often and decide at once.
+fn check(kind: &str) -> String {
+    format!("check = {{ kind = '{kind}', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }}")
 }
 
 fn page(site: &Site, service: &Service) -> String {
@@ -269,14 +271,10 @@ fn checks_judge_servers_as_connections_do() {
     site.leaf(&["other.example"]).write(&site.directory, "named.pem");
     let good = SServer::start(&site, "site.pem", &["-www"]);
     let bad = SServer::start(&site, "named.pem", &["-www"]);
-    let plain = Server::start(Behaviour::Hang);
     for kind in ["http", "tls"] {
-        let check = format!(
-            "check = {{ kind = '{kind}', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }}"
-        );
-        let service = Service::new(&site, &plain)
+        let service = Service::new(&site, good.address)
             .servers(&format!("['{}', '{}']", bad.address, good.address))
-            .back(&check)
+            .back(&check(kind))
             .back(&format!("tls = {{ {} }}", trusting(&site)));
         let lariat = service.start();
         let is_up = |address: SocketAddr, value| {
@@ -299,14 +297,11 @@ fn a_servers_own_certificate_in_ca_is_trusted_for_it_alone() {
     );
     good.as_leaf().write(&site.directory, "good.pem");
     other.as_leaf().write(&site.directory, "other.pem");
-    let plain = Server::start(Behaviour::Hang);
     let servers = ["good.pem", "other.pem"].map(|name| SServer::start(&site, name, &["-www"]));
     for (trusted, [good, other]) in [("good.pem", [1.0, 0.0]), ("other.pem", [0.0, 1.0])] {
-        let service = Service::new(&site, &plain)
+        let service = Service::new(&site, servers[0].address)
             .servers(&format!("['{}', '{}']", servers[0].address, servers[1].address))
-            .back(
-                "check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }",
-            )
+            .back(&check("tls"))
             .back(&format!("tls = {{ ca = [{:?}] }}", site.path(trusted)));
         let lariat = service.start();
         for (server, value) in servers.iter().zip([good, other]) {
@@ -329,9 +324,7 @@ fn a_server_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
         let lariat = service.start();
         assert!(is_refused(&site, &service));
         lariat.wait_for_line(&["server-chain-limit", "of 141 certificates", "127.0.0.1"]);
-        let check =
-            "check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }";
-        lariat.reload_with(&service.back(check).toml());
+        lariat.reload_with(&service.back(&check("tls")).toml());
         let says = || {
             let status = lariat.ask("status").success();
             status.contains("of 141 certificates").then_some(())
@@ -346,10 +339,9 @@ fn the_status_says_why_a_server_is_down_by_now() {
     let site = Site::new();
     let expired = site.authority.leaf(&["127.0.0.1"]).expired();
     expired.issue().write(&site.directory, "expired.pem");
-    let (address, plain) = (free_address(), Server::start(Behaviour::Hang));
-    let service = Service::new(&site, &plain)
-        .servers(&format!("['{address}']"))
-        .back("check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }")
+    let address = free_address();
+    let service = Service::new(&site, address)
+        .back(&check("tls"))
         .back(&format!("tls = {{ {} }}", trusting(&site)));
     let lariat = service.start();
     let says = |words: &str| {

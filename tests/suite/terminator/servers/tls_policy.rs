@@ -5,9 +5,8 @@ use suite::prelude::*;
 
 /// A service before one server that speaks TLS, with these keys of `back.tls`.
 fn service(site: &Site, server: &SServer, keys: &str) -> Service {
-    let unused = Server::start(Behaviour::Hang);
     let tls = format!("tls = {{ ca = [{:?}], {keys} }}", site.ca());
-    Service::new(site, &unused).servers(&format!("['{}']", server.address)).back(&tls)
+    Service::new(site, server.address).back(&tls)
 }
 
 fn page(site: &Site, service: &Service) -> String {
@@ -26,10 +25,7 @@ fn where_no_authority_is_named_those_of_the_host_count() {
     let (site, stranger) = (Site::new(), Site::new());
     for (trusted, is_verified) in [(&site, true), (&stranger, false)] {
         let server = SServer::start(&site, "site.pem", &["-www"]);
-        let unused = Server::start(Behaviour::Hang);
-        let service = Service::new(&site, &unused)
-            .servers(&format!("['{}']", server.address))
-            .back("tls = 'on'");
+        let service = Service::new(&site, server.address).back("tls = 'on'");
         let mut command = Command::new("unshare");
         let program = lariat::command();
         command

@@ -124,11 +124,8 @@ fn what_cannot_begin_has_failed() {
 #[test]
 fn a_search_finds_a_rate_and_reads_the_four_off() {
     let (site, origin) = (Site::new(), Origin::start());
-    let unused = Server::start(Behaviour::Swallow);
     // Two connections and 20 ms a reply: 100 transactions a second are all that can be.
-    let service = Service::new(&site, &unused)
-        .servers(&format!("[\"{}\"]", origin.address))
-        .more("limits = { connections = 2 }");
+    let service = Service::new(&site, origin.address).more("limits = { connections = 2 }");
     let _lariat = service.start();
     let port = service.address.port();
     let load = Load::bare()

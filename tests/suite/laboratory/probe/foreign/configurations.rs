@@ -256,8 +256,7 @@ impl Place {
 
     /// A service of lariat before the server.
     fn service(&self) -> Service {
-        let servers = [self.server.address.to_string()];
-        Service::new(&self.site, &Server::start(Behaviour::Hang)).servers(&format!("{servers:?}"))
+        Service::new(&self.site, self.server.address)
     }
 
     /// Probes these addresses as localhost: the report, and what was not as expected.

@@ -78,7 +78,7 @@ impl Sick {
             .named("queued")
             .servers(&limited)
             .back("queue = { length = 0 }");
-        let broken = broken(&site, &server);
+        let broken = broken(&site);
         let echo = Service::new(&site, &server).named("echo");
         let club = club(&site, &server);
         let services = [&broken, &queued, &echo, &club].map(Service::toml);
@@ -136,8 +136,7 @@ impl Sick {
 }
 
 /// No server of it answers, and its certificates have expired or will soon; a staple has as well.
-fn broken(site: &Site, server: &Server) -> Service {
-    let nobody = format!("[{:?}]", free_address().to_string());
+fn broken(site: &Site) -> Service {
     let now = now_seconds();
     let leaf = |name| site.authority.leaf(&[name]);
     let site_leaf = leaf("localhost").issue();
@@ -148,9 +147,8 @@ fn broken(site: &Site, server: &Server) -> Service {
         let leaf = leaf(name).valid(now - 864_000, end).issue();
         leaf.write(&site.directory, &format!("broken/{name}.pem"));
     }
-    Service::new(site, server)
+    Service::new(site, free_address())
         .named("broken")
-        .servers(&nobody)
         .certificates(&format!("[{:?}]", site.path("broken")))
 }
 

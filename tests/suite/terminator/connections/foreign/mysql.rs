@@ -17,8 +17,7 @@ fn a_server_without_tls_gets_clients_with_it() {
     let over_tcp = service(&site, "tcp", &tcp).starting_tls("mysql", "required");
     let over_unix = service(&site, "unix", &unix).starting_tls("mysql", "required");
     let optional = service(&site, "optional", &tcp).starting_tls("mysql", "optional");
-    let pair =
-        service(&site, "pair", &over_unix.address.to_string()).asking("mysql", &ca).mode("off");
+    let pair = service(&site, "pair", over_unix.address).asking("mysql", &ca).mode("off");
     let lariat = lariat([&over_tcp, &over_unix, &optional, &pair]);
     let client = |address: SocketAddr, is_tls: bool, user: &str, statements: &str| {
         if is_tls {
@@ -70,9 +69,8 @@ const REQUIRING: &str = "\
 fn what_cannot_work_fails_by_the_error_of_the_server() {
     let site = Site::new();
     let (without, with) = (Mariadb::start(&[]), Mariadb::requiring_tls(&site));
-    let front = service(&site, "front", &without.address.to_string());
-    let front = front.starting_tls("mysql", "required");
-    let both = service(&site, "both", &with.address.to_string());
+    let front = service(&site, "front", without.address).starting_tls("mysql", "required");
+    let both = service(&site, "both", with.address);
     let both = both.starting_tls("mysql", "required").asking("mysql", &site.ca());
     let _lariat = lariat([&front, &both]);
     for (service, user, is_served) in [
@@ -97,8 +95,7 @@ fn what_cannot_work_fails_by_the_error_of_the_server() {
 fn a_server_with_too_many_connections_says_so_to_the_client_and_the_log() {
     let site = Site::new();
     let server = Mariadb::start(&["--max-connections=10"]);
-    let front = service(&site, "front", &server.address.to_string());
-    let front = front.starting_tls("mysql", "required");
+    let front = service(&site, "front", server.address).starting_tls("mysql", "required");
     let lariat = lariat([&front]);
     let mut held = Vec::new();
     until_true("the server to be full", || {
@@ -225,12 +222,9 @@ fn clients_that_say_nothing_after_the_greeting_have_as_long_as_a_handshake() {
 fn resets_amid_the_login_are_named_by_side() {
     let (site, server) = (Site::new(), Mariadb::start(&[]));
     let resetting = Server::start(Behaviour::Reset);
-    let front = service(&site, "front", &server.address.to_string());
-    let front = front.starting_tls("mysql", "required");
-    let client = service(&site, "client", &front.address.to_string());
-    let client = client.asking("mysql", &site.ca()).mode("off");
-    let broken = service(&site, "broken", resetting.address());
-    let broken = broken.starting_tls("postgres", "required");
+    let front = service(&site, "front", server.address).starting_tls("mysql", "required");
+    let client = service(&site, "client", front.address).asking("mysql", &site.ca()).mode("off");
+    let broken = service(&site, "broken", resetting.address()).starting_tls("postgres", "required");
     let lariat = lariat([&front, &client, &broken]);
     for service in [&front, &client] {
         let mut one = greeted(service.address);

@@ -7,8 +7,7 @@ use suite::prelude::*;
 use suite::stunnel::Stunnel;
 
 fn passing(site: &Site, server: SocketAddr, back: &str) -> Service {
-    let unused = Server::start(Behaviour::Echo);
-    Service::new(site, &unused).mode("passthrough").servers(&format!("['{server}']")).back(back)
+    Service::new(site, server).mode("passthrough").back(back)
 }
 
 #[test]

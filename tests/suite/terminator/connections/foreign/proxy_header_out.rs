@@ -7,10 +7,8 @@ use suite::proxy_header::ProxyHeader;
 
 /// The answer of an HTTP server at `address` through lariat, which sends this kind of header.
 fn answer_through(address: SocketAddr, send_proxy: &str) -> String {
-    let (site, unused) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &unused)
-        .servers(&format!("['{address}']"))
-        .back(&format!("send-proxy = {send_proxy}"));
+    let site = Site::new();
+    let service = Service::new(&site, address).back(&format!("send-proxy = {send_proxy}"));
     let _lariat = service.start();
     let curl = curl_tls(&site, service.address);
     let port = service.address.port();

@@ -1,6 +1,8 @@
 //! Real servers and clients of the protocols that begin in plaintext, with TLS on either side of
 //! Lariat, and by a pair. MySQL has a file of its own.
 
+use std::fmt::Display;
+
 use suite::prelude::*;
 use suite::starttls::{
     aiosmtpd, dovecot, inn, lariat, postgres, prosody, pyftpdlib, service, slapd,
@@ -8,10 +10,10 @@ use suite::starttls::{
 
 /// Before this server: a service whose clients must ask for TLS, and one before that for clients
 /// without TLS.
-fn pair(site: &Site, protocol: &str, server: &str) -> [Service; 2] {
+fn pair(site: &Site, protocol: &str, server: impl Display) -> [Service; 2] {
     let front = service(site, &format!("{protocol}-front"), server);
     let front = front.starting_tls(protocol, "required");
-    let client = service(site, &format!("{protocol}-client"), &front.address.to_string());
+    let client = service(site, &format!("{protocol}-client"), front.address);
     let client = client.asking(protocol, &site.ca()).mode("off");
     [front, client]
 }
@@ -41,7 +43,7 @@ fn postgresql_without_tls_gets_clients_with_it() {
     let server = postgres(hba, &[], &site);
     let socket = format!(".s.PGSQL.{}", server.address.port());
     let socket = format!("unix:{}", server.directory.join(socket).display());
-    let [over_tcp, client] = pair(&site, "postgres", &server.address.to_string());
+    let [over_tcp, client] = pair(&site, "postgres", server.address);
     let over_unix = service(&site, "unix", &socket).starting_tls("postgres", "required");
     let lariat = lariat([&over_tcp, &client, &over_unix]);
     let verified = format!("sslmode=verify-full sslrootcert={}", site.ca().display());
@@ -211,9 +213,8 @@ fn a_directory_server_without_tls_gets_clients_with_it_and_one_with_tls_those_wi
     let pem = pem.display();
     let tls = format!("TLSCertificateFile {pem}\nTLSCertificateKeyFile {pem}\nsecurity tls=1");
     let [without, with] = [slapd(""), slapd(&tls)];
-    let [front, client] = pair(&site, "ldap", &without.address.to_string());
-    let asking = service(&site, "asking", &with.address.to_string());
-    let asking = asking.asking("ldap", &site.ca()).mode("off");
+    let [front, client] = pair(&site, "ldap", without.address);
+    let asking = service(&site, "asking", with.address).asking("ldap", &site.ca()).mode("off");
     let lariat = lariat([&front, &client, &asking]);
     for (service, start_tls) in [(&front, &["-ZZ"][..]), (&client, &[]), (&asking, &[])] {
         let who = ldap(&site, "ldapwhoami", service.address, start_tls);
@@ -258,7 +259,7 @@ fn long_lines_under_tls_are_for_the_server_to_judge() {
             ],
         ),
     ] {
-        let [front, _] = pair(&site, protocol, &server.to_string());
+        let [front, _] = pair(&site, protocol, server);
         let lariat = lariat([&front]);
         let arguments = ["-starttls", protocol, "-crlf", "-verify_return_error"];
         let mut talk = Talk::start(&site, front.address, &arguments);
@@ -302,7 +303,7 @@ fn dovecot_without_tls_gets_clients_with_it() {
     let services: Vec<_> = protocols
         .iter()
         .zip(servers)
-        .map(|(protocol, server)| pair(&site, protocol, &server.to_string()))
+        .map(|(protocol, server)| pair(&site, protocol, server))
         .collect();
     let _lariat = lariat(services.iter().flatten());
     let [imap, pop3, lmtp, sieve] = [0, 1, 2, 3].map(|at| &services[at]);
@@ -342,9 +343,8 @@ fn a_mail_server_without_tls_gets_clients_with_it_and_one_with_tls_those_without
     let pem = site.path("site.pem").display().to_string();
     let tls = ["--tlscert", &pem, "--tlskey", &pem];
     let [without, with] = [aiosmtpd(&[]), aiosmtpd(&tls)];
-    let [front, client] = pair(&site, "smtp", &without.address.to_string());
-    let asking = service(&site, "asking", &with.address.to_string());
-    let asking = asking.asking("smtp", &site.ca()).mode("off");
+    let [front, client] = pair(&site, "smtp", without.address);
+    let asking = service(&site, "asking", with.address).asking("smtp", &site.ca()).mode("off");
     let _lariat = lariat([&front, &client, &asking]);
     let message = site.write("message", "Subject: by curl\r\n\r\nhello\r\n");
     let message = message.display().to_string();
@@ -371,7 +371,7 @@ fn a_mail_server_without_tls_gets_clients_with_it_and_one_with_tls_those_without
 fn an_ftp_server_without_tls_gets_clients_with_it() {
     let site = Site::new();
     let (server, _file) = pyftpdlib();
-    let services = pair(&site, "ftp", &server.address.to_string());
+    let services = pair(&site, "ftp", server.address);
     let lariat = lariat(&services);
     let file = site.write("up", "upwards").display().to_string();
     for (service, is_tls) in services.iter().zip([true, false]) {
@@ -416,9 +416,8 @@ fn talk_plainly(address: SocketAddr, dialog: &[(&str, &str)]) -> String {
 fn prosody_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
     let site = Site::new();
     let (without, with) = (prosody(None), prosody(Some(&site)));
-    let [front, client] = pair(&site, "xmpp", &without.address.to_string());
-    let asking = service(&site, "asking", &with.address.to_string());
-    let asking = asking.asking("xmpp", &site.ca()).mode("off");
+    let [front, client] = pair(&site, "xmpp", without.address);
+    let asking = service(&site, "asking", with.address).asking("xmpp", &site.ca()).mode("off");
     let _lariat = lariat([&front, &client, &asking]);
     // With TLS that Prosody's own clients get, and with Lariat's.
     for address in [with.address, front.address] {
@@ -451,9 +450,8 @@ const READ: &[(&str, &str)] = &[
 fn inn_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
     let site = Site::new();
     let (without, with) = (inn(None), inn(Some(&site)));
-    let [front, client] = pair(&site, "nntp", &without.address.to_string());
-    let asking = service(&site, "asking", &with.address.to_string());
-    let asking = asking.asking("nntp", &site.ca()).mode("off");
+    let [front, client] = pair(&site, "nntp", without.address);
+    let asking = service(&site, "asking", with.address).asking("nntp", &site.ca()).mode("off");
     let lariat = lariat([&front, &client, &asking]);
     // With TLS that INN's own clients get, and with Lariat's.
     for address in [with.address, front.address] {

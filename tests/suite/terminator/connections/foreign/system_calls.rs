@@ -42,7 +42,7 @@ fn a_connection_of_each_kind_takes_no_more_calls_than_it_must() {
     let site = Site::new();
     let plain = Server::start(Behaviour::Echo);
     let stunnel = Stunnel::terminate(&site.path("site.pem"), plain.address(), "");
-    let to_stunnel = Service::new(&site, &plain).servers(&format!("['{}']", stunnel.address));
+    let to_stunnel = Service::new(&site, stunnel.address);
     let verifying = format!("tls = {{ ca = [{:?}] }}", site.ca());
     let client = Client::new(&site);
     // TCP_NODELAY; where we speak first also TCP_QUICKACK. SO_LINGER is of a connection that one

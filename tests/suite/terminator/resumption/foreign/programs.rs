@@ -41,8 +41,7 @@ impl Host {
     /// Before an origin, with a ticket key from a file and more of `resumption`.
     fn of_origin(origin: &Origin, resumption: &str) -> Self {
         let site = Site::new();
-        let server = Server::start(Behaviour::Hang);
-        let service = Service::new(&site, &server).servers(&format!("[\"{}\"]", origin.address));
+        let service = Service::new(&site, origin.address);
         fs::write(site.path("1.key"), [1; 80]).unwrap();
         let keys = keys_of(&site, &["1.key"], resumption);
         let lariat = Lariat::start(&(keys + &service.toml()));

@@ -9,10 +9,9 @@ use suite::stunnel::Stunnel;
 /// The configuration of a service that verifies this server, by one worker: the second connection
 /// finds the first one's session.
 fn verifying(site: &Site, server: SocketAddr, mode: &str, keys: &str) -> (Service, String) {
-    let unused = Server::start(Behaviour::Hang);
     let ca = site.ca();
     let back = format!("tls = {{ ca = [{ca:?}], name = 'localhost', {keys} }}");
-    let service = Service::new(site, &unused).servers(&format!("['{server}']")).back(&back);
+    let service = Service::new(site, server).back(&back);
     let service = if mode == "off" { service.mode(mode) } else { service };
     let toml = format!("{}\n[workers]\nthreads = 1\n", service.toml());
     (service, toml)
