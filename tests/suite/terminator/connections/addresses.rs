@@ -1,34 +1,24 @@
 //! Addresses by which clients come in, and from which connections to servers come.
 //!
-//! All that must not be seen outside happens in a network namespace that the test makes, of which
+//! All that must not be seen outside happens at a host that the test makes, of which
 //! its threads and the programs that they start are.
 
 use std::net::IpAddr;
 
 use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket};
-use rustix::thread::UnshareFlags;
 use suite::kernel::pattern;
 use suite::network::{Host, Network};
 use suite::prelude::*;
 use suite::scripted::serve_in_turn;
 
-/// Runs `test` in a network namespace of its own, with these commands of `ip` first.
-#[allow(deprecated, reason = "its successor is unsafe for the sake of other flags")]
-fn in_namespace(setup: &[&str], test: impl FnOnce() + Send + 'static) {
-    let setup: Vec<String> = setup.iter().map(|line| (*line).to_owned()).collect();
-    let thread = thread::spawn(move || {
-        rustix::thread::unshare(UnshareFlags::NEWNET).expect("root makes namespaces");
-        for line in setup {
-            run(Command::new("ip").args(line.split_whitespace())).success();
-        }
-        test();
-    });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
+/// Runs `test` at a host of its own, with these commands of `ip` first; only root may.
+fn at_a_host(setup: &[&str], test: impl FnOnce() + Send) {
+    if let Some(mut network) = Network::new() {
+        let host = network.host();
+        setup.iter().for_each(|line| host.ip(line));
+        host.within(test);
     }
 }
-
-const LOOPBACK: &str = "link set lo up";
 
 /// A server that answers each connection with the address that it comes from.
 fn who_asks(address: &str) -> SocketAddr {
@@ -79,12 +69,11 @@ fn a_reload_does_not_let_a_worker_process_choose_addresses() {
 #[test]
 fn servers_see_the_clients_own_address() {
     let setup = [
-        LOOPBACK,
         "address add 10.9.1.1/32 dev lo",
         "rule add from 10.9.1.1 lookup 100",
         "route add local 10.9.0.0/24 dev lo table 100",
     ];
-    in_namespace(&setup, || {
+    at_a_host(&setup, || {
         let (site, server) = (Site::new(), who_asks("10.9.1.1"));
         let service = service_before(&site, server, "source = 'client'")
             .front("accept-proxy = ['127.0.0.1/32']");
@@ -105,8 +94,8 @@ fn servers_see_the_clients_own_address() {
 
 #[test]
 fn clients_come_in_by_the_interface_that_is_set() {
-    let setup = [LOOPBACK, "link add one type veth peer name other", "link set one up"];
-    in_namespace(&setup, || {
+    let setup = ["link add one type veth peer name other", "link set one up"];
+    at_a_host(&setup, || {
         let (_site, _server, service) = set_up(Behaviour::Echo);
         for (interface, is_reached) in [("lo", true), ("one", false)] {
             let service = service.clone().front(&format!("interface = '{interface}'"));
@@ -200,12 +189,11 @@ fn a_transfer_goes_on_by_the_other_path_if_one_is_cut() {
 #[test]
 fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
     let setup = [
-        LOOPBACK,
         "link add zone0 type veth peer name zone1",
         "link set zone0 up",
         "address add fe80::77/64 dev zone0 nodad",
     ];
-    in_namespace(&setup, || {
+    at_a_host(&setup, || {
         let site = Site::new();
         let origin = Origin::start_with(&["--listen", "[fe80::77%zone0]:8000"]);
         let front = "[fe80::77%zone0]:8443";

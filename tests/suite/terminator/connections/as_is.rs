@@ -3,7 +3,7 @@
 use suite::prelude::*;
 use suite::process::status_line;
 use suite::proxy_header::ProxyHeader;
-use suite::scripted;
+use suite::scripted::{self, hello, names, vector};
 
 fn serve_plain(behaviour: Behaviour, front: &str) -> (Server, SocketAddr, Lariat) {
     let (_site, server, service, lariat) =
@@ -116,7 +116,7 @@ fn a_passthrough_server_gets_name_and_protocol_and_the_hello_as_it_came() {
         (&["h2", "http/1.1"], None),
     ]) {
         let mut stream = connect(service.address);
-        let hello = hello("localhost", offered);
+        let hello = hello(&names(&[b"localhost"]), &offering(offered));
         // Every byte in a segment of its own, as far as the kernel lets it be.
         stream.set_nodelay(true).unwrap();
         for byte in &hello {
@@ -132,20 +132,11 @@ fn a_passthrough_server_gets_name_and_protocol_and_the_hello_as_it_came() {
     }
 }
 
-/// A hello of TLS 1.2 by hand, which asks for this name and offers these protocols.
-fn hello(name: &str, protocols: &[&str]) -> Vec<u8> {
-    let vector = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
-    let entry = [&[0][..], &vector(name.as_bytes())].concat();
-    let mut extensions = [&[0, 0][..], &vector(&vector(&entry))].concat();
-    if !protocols.is_empty() {
-        let each = |name: &&str| [&[name.len() as u8][..], name.as_bytes()].concat();
-        let list: Vec<u8> = protocols.iter().flat_map(each).collect();
-        extensions.extend([&[0, 16][..], &vector(&vector(&list))].concat());
-    }
-    let body = [&[3, 3][..], &[7; 32], &[0], &vector(&[0xc0, 0x2f]), &[1, 0], &vector(&extensions)]
-        .concat();
-    let message = [&[1, 0][..], &vector(&body)].concat();
-    [&[22, 3, 1][..], &vector(&message)].concat()
+/// An extension that offers these application protocols; without any there is none.
+fn offering(protocols: &[&str]) -> Vec<u8> {
+    let each = |name: &&str| [&[name.len() as u8][..], name.as_bytes()].concat();
+    let list: Vec<u8> = protocols.iter().flat_map(each).collect();
+    if list.is_empty() { list } else { [&[0, 16][..], &vector(&vector(&list))].concat() }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use suite::lariat::command;
 use suite::prelude::*;
+use suite::scripted::{hello, names};
 
 /// Three services at one address: `shop` and `mail` terminate TLS, the TLS of `blog` stays closed.
 struct Shared {
@@ -69,23 +70,6 @@ fn raw(address: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = tcp(address);
     stream.write_all(bytes).unwrap();
     stream
-}
-
-/// A hello of TLS 1.2 with this extension server_name and one more.
-fn hello(server_name: &[u8], more: &[u8]) -> Vec<u8> {
-    let vector = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
-    let extensions = [&[0, 0][..], &vector(server_name), more].concat();
-    let fixed = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0xc0, 0x2f, 1, 0]].concat();
-    let body = [fixed, vector(&extensions)].concat();
-    let message = [&[1, 0][..], &vector(&body)].concat();
-    [&[22, 3, 1][..], &vector(&message)].concat()
-}
-
-/// The names of an extension server_name.
-fn names(names: &[&[u8]]) -> Vec<u8> {
-    let entry = |name: &&[u8]| [&[0, 0, name.len() as u8][..], name].concat();
-    let entries: Vec<u8> = names.iter().flat_map(entry).collect();
-    [&(entries.len() as u16).to_be_bytes()[..], &entries].concat()
 }
 
 #[test]
