@@ -35,7 +35,6 @@ pub mod program;
 pub mod prometheus;
 pub mod proxy_header;
 pub mod redis;
-pub mod s_client;
 pub mod scripted;
 pub mod service_manager;
 pub mod site;

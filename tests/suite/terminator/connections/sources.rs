@@ -172,7 +172,7 @@ fn a_flood_of_one_source_does_not_flood_the_log() {
 }
 
 /// The addresses of a flood are 127.1.0.0 and those behind it.
-const FLOOD: u32 = 100_000;
+const FLOOD: u32 = 30_000;
 
 /// Sources that the table may hold while few have a connection open: 64 in each of its parts.
 const TABLE_MAX: f64 = 64.0 * 64.0;

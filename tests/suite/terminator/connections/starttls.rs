@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 
 use suite::prelude::*;
 use suite::scripted;
-use suite::starttls::service;
+use suite::starttls::{lariat, service};
 
 /// A protocol: how its server greets and replies, what a client says that ends the rewriting, and
 /// how one without TLS is refused.
@@ -103,29 +103,18 @@ impl Kind {
     }
 
     /// Services before it: one whose clients ask for TLS, and one before that which asks for it.
-    fn services(&'static self, site: &Site, policy: &str) -> (String, [SocketAddr; 2]) {
-        let [front, back] = [free_address(), free_address()];
-        let (name, server) = (self.name, self.start());
-        let toml = format!(
-            "[[service]]\nname = \"{name}\"\n\
-             front = {{ listen = [\"{front}\"], tls = {{ certificates = [{:?}] }}, \
-             starttls = {{ protocol = \"{name}\", policy = \"{policy}\" }} }}\n\
-             back = {{ servers = [\"{server}\"] }}\n\
-             [[service]]\nname = \"{name}-client\"\n\
-             front = {{ listen = [\"{back}\"] }}\n\
-             back = {{ servers = [\"{front}\"], starttls = \"{name}\", \
-             tls = {{ ca = [{:?}], name = \"localhost\" }} }}\n",
-            site.path("site.pem"),
-            site.ca(),
-        );
-        (toml, [front, back])
+    fn services(&'static self, site: &Site, policy: &str) -> [Service; 2] {
+        let front = service(site, self.name, self.start()).starting_tls(self.name, policy);
+        let name = format!("{}-client", self.name);
+        let back = service(site, &name, front.address).asking(self.name, &site.ca()).mode("off");
+        [front, back]
     }
 }
 
 fn start(site: &Site, policy: &str) -> (Lariat, Vec<[SocketAddr; 2]>) {
-    let services = KINDS.iter().map(|kind| kind.services(site, policy));
-    let (toml, addresses): (Vec<_>, Vec<_>) = services.unzip();
-    (Lariat::start(&toml.concat()), addresses)
+    let services: Vec<_> = KINDS.iter().map(|kind| kind.services(site, policy)).collect();
+    let addresses = services.iter().map(|both| both.each_ref().map(|one| one.address));
+    (lariat(services.iter().flatten()), addresses.collect())
 }
 
 /// A plaintext connection that is read up to what is waited for.
@@ -168,20 +157,10 @@ fn openssl_starts_tls_by_every_protocol() {
 fn openssl_starts_tls_before_a_server_is_needed_where_the_client_speaks_first() {
     let site = Site::new();
     let protocols = ["postgres", "ldap", "xmpp"];
-    let (toml, addresses): (Vec<_>, Vec<_>) = protocols
-        .map(|name| {
-            let [front, nobody] = [free_address(), free_address()];
-            let toml = format!(
-                "[[service]]\nname = \"{name}\"\nfront = {{ listen = [\"{front}\"], \
-                 starttls = \"{name}\", tls = {{ certificates = [{:?}] }} }}\n\
-                 back = {{ servers = [\"{nobody}\"] }}\n",
-                site.path("site.pem"),
-            );
-            (toml, front)
-        })
-        .into_iter()
-        .unzip();
-    let lariat = Lariat::start(&toml.concat());
+    let services =
+        protocols.map(|name| service(&site, name, free_address()).starting_tls(name, "required"));
+    let addresses = services.each_ref().map(|one| one.address);
+    let lariat = lariat(&services);
     for (name, address) in protocols.iter().zip(&addresses) {
         let arguments = ["-starttls", name, "-brief", "-verify_return_error"];
         let done = s_client(&site, *address, &arguments);
@@ -228,7 +207,7 @@ fn a_request_to_cancel_goes_to_every_server_though_the_client_has_left() {
     let new = |name| service(&site, name, "127.0.0.1:1").servers(&list);
     let policies =
         ["required", "optional"].map(|policy| new(policy).starting_tls("postgres", policy));
-    let lariat = suite::starttls::lariat(&policies);
+    let lariat = lariat(&policies);
     let request = request_to_cancel();
     for (number, service) in (1..).zip(&policies) {
         assert_eq!(send_with_end(service.address, &request), b"");
@@ -360,14 +339,10 @@ fn a_server_is_told_a_name_that_is_not_localhost() {
     let site = Site::new();
     for (flags, wanted) in [("", None), ("ehlo-name = 'mx.example'", Some("EHLO mx.example\r\n"))] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (server, front) = (listener.local_addr().unwrap(), free_address());
-        let toml = format!(
-            "[[service]]\nname = \"smtp\"\nfront = {{ listen = [\"{front}\"] }}\n[service.back]\n\
-             servers = [\"{server}\"]\nstarttls = \"smtp\"\ntls.ca = [{:?}]\n{flags}\n",
-            site.ca(),
-        );
-        let _lariat = Lariat::start(&toml);
-        let _client = Plain::connect(front);
+        let service = service(&site, "smtp", listener.local_addr().unwrap()).mode("off");
+        let service = service.asking("smtp", &site.ca()).back(flags);
+        let _lariat = service.start();
+        let _client = Plain::connect(service.address);
         let mut server = Plain(listener.accept().unwrap().0);
         server.say("220 mx");
         let said = server.read_to("\r\n");
@@ -381,24 +356,18 @@ fn a_server_is_told_a_name_that_is_not_localhost() {
 fn a_server_that_greets_with_an_error_or_not_at_all_is_told_in_words() {
     let site = Site::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let [server, front, back] = [listener.local_addr().unwrap(), free_address(), free_address()];
-    let toml = format!(
-        "[[service]]\nname = \"front\"\nfront = {{ listen = [\"{front}\"], starttls = \"imap\", \
-         tls = {{ certificates = [{:?}] }} }}\nback = {{ servers = [\"{server}\"] }}\n\
-         timeouts = {{ handshake = \"300ms\", greeting = \"300ms\" }}\n\
-         [[service]]\nname = \"back\"\nfront = {{ listen = [\"{back}\"] }}\n\
-         back = {{ servers = [\"{server}\"], starttls = \"imap\", tls = {{ ca = [{:?}] }} }}\n",
-        site.path("site.pem"),
-        site.ca(),
-    );
-    let lariat = Lariat::start(&toml);
+    let server = listener.local_addr().unwrap();
+    let front = service(&site, "front", server).starting_tls("imap", "required");
+    let front = front.more("timeouts = { handshake = '300ms', greeting = '300ms' }");
+    let back = service(&site, "back", server).asking("imap", &site.ca()).mode("off");
+    let lariat = lariat([&front, &back]);
     // Its queue takes connections, and nobody greets.
-    let mut client = Plain::connect(front);
+    let mut client = Plain::connect(front.address);
     assert_eq!(client.read_to("\r\n"), "* BYE [UNAVAILABLE] No server is available\r\n");
     lariat.wait_for_line(&["\"service\":\"front\"", "did not answer in time"]);
     drop(client);
     let _silent = listener.accept().unwrap();
-    let mut client = Plain::connect(back);
+    let mut client = Plain::connect(back.address);
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(b"* BYE too many connections\r\n").unwrap();
     assert_eq!(client.read_to("\r\n"), "* BYE [UNAVAILABLE] No server is available\r\n");
@@ -423,7 +392,8 @@ fn a_new_key_is_answered_before_the_next_word_of_the_dialog() {
 
 /// A server that speaks these words first, and then others for ever.
 fn endless(first: &'static [u8], others: &'static [u8]) -> SocketAddr {
-    scripted::serve(move |stream| scripted::say_for_ever(stream, first, others))
+    let others = others.repeat(999);
+    scripted::serve(move |stream| scripted::say_for_ever(stream, first, &others))
 }
 
 #[test]
@@ -448,7 +418,7 @@ fn servers_whose_greeting_has_no_end_are_given_up() {
         }
         services.push(back.asking(protocol, &site.ca()).mode("off"));
     }
-    let lariat = suite::starttls::lariat(&services);
+    let lariat = lariat(&services);
     for service in &services {
         let mut client = tcp(service.address);
         client.write_all(b"<stream:stream to='localhost'>").unwrap();
