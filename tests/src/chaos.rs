@@ -17,4 +17,3 @@ pub mod run;
 pub mod script;
 mod server;
 pub mod soak;
-mod sockets;

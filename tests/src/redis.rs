@@ -85,22 +85,16 @@ impl Redis {
     /// Starts it with the site's certificate and these options.
     pub fn by_tls(site: &Site, options: &[&str]) -> Self {
         let address = free_address();
-        let directory = Directory::new();
-        let mut command = command();
-        command
-            .args(["--bind", &address.ip().to_string(), "--port", "0"])
-            .args(["--tls-port", &address.port().to_string()])
-            .args(options)
-            .arg("--tls-ca-cert-file")
-            .arg(site.ca())
-            .arg("--dir")
-            .arg(directory.path())
-            .args(["--save", "", "--appendonly", "no"]);
-        for option in ["--tls-cert-file", "--tls-key-file"] {
-            command.arg(option).arg(site.path("site.pem"));
-        }
-        let running = Running::start(&mut command);
-        Self { address, running, directory }.listening()
+        let port = address.port().to_string();
+        let [ca, pem] = [site.ca(), site.path("site.pem")].map(|one| one.display().to_string());
+        let tls = [
+            ["--port", "0"],
+            ["--tls-port", &port],
+            ["--tls-ca-cert-file", &ca],
+            ["--tls-cert-file", &pem],
+            ["--tls-key-file", &pem],
+        ];
+        Self::start_by(&mut command(), address, &[tls.as_flattened(), options].concat())
     }
 
     /// Waits until it accepts connections; those of another host cannot be tried.

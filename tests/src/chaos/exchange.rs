@@ -1,6 +1,12 @@
 //! Our clients and servers send each other bytes that show by themselves whose they are and
 //! where they belong, so that one wrong, lost, doubled or misdelivered byte is seen on either side.
 
+use std::io;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
+
 /// A round: the client's head, its bytes, and then the server's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Head {
@@ -86,6 +92,17 @@ impl Stream {
         let wrong = bytes.iter().zip(&right).position(|(one, other)| one != other);
         wrong.map(|at| offset + at)
     }
+}
+
+/// Makes the kernel send RST as soon as the socket is closed, whatever waits to be sent.
+pub(super) fn reset_on_close(socket: &TcpStream) {
+    // It fails on a socket that is reset already.
+    let _ = set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+/// Whether a call has only waited long enough.
+pub(super) fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 #[cfg(test)]

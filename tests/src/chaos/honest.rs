@@ -8,9 +8,8 @@ use crate::client::{Client, Connection};
 use crate::site::Site;
 use testkit::chance::Chance;
 
-use super::exchange::{HEAD_BYTES, Head, Stream};
+use super::exchange::{HEAD_BYTES, Head, Stream, is_timeout};
 use super::journal::Journal;
-use super::sockets::is_timeout;
 
 /// The file that is served: longer than what the kernel seals, and no multiple of anything.
 pub(super) const FILE_BYTES: usize = (1 << 20) + 77;

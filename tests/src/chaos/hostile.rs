@@ -8,10 +8,9 @@ use crate::client::{Client, Connection};
 use crate::patience::pause;
 use testkit::chance::Chance;
 
-use super::exchange::{Head, Stream};
+use super::exchange::{Head, Stream, reset_on_close};
 use super::honest::{connect, finish, receive};
 use super::journal::Journal;
-use super::sockets::reset_on_close;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Hostility {

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use testkit::server::free_address;
 
-use super::exchange::{HEAD_BYTES, Head};
+use super::exchange::{HEAD_BYTES, Head, is_timeout, reset_on_close};
 use super::journal::Journal;
-use super::sockets::{is_timeout, reset_on_close};
 
 /// How soon a thread that waits for bytes sees a change of mood.
 const LOOK: Duration = Duration::from_millis(50);

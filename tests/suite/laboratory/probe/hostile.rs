@@ -72,9 +72,27 @@ fn lies_about_lengths_have_their_reason() {
             [&record(22, &[2, 0])[..], b"HTTP/1.1 400"].concat(),
             "no record",
         ),
+        ("a hello", record(22, &[2, 0, 0, 4, 3, 3, 0, 0]), "ServerHello is cut"),
+        ("no hello", record(22, &[11, 0, 0, 0]), "no ServerHello"),
+        ("more that does not come", [22, 3, 3, 0, 100, 2, 0].to_vec(), "was not over within 1 s"),
+        ("an alert", record(21, &[2, 40]), "handshake_failure"),
     ] {
-        let (_, text) = trouble(&report(BRIEF, answer(bytes), &[]));
+        let (kind, text) = trouble(&report(BRIEF, answer(bytes), &[]));
         assert!(text.contains(words), "{what}: {text}");
+        let expected = match words {
+            "handshake_failure" => "refused",
+            _ if words.ends_with("1 s") => "timeout",
+            _ => "malformed",
+        };
+        assert_eq!(kind, expected, "{what}: {text}");
+    }
+    for (act, kind, words) in [
+        ((|_, _| {}) as fn(&mut TcpStream, &[u8]), "closed", "closed the connection"),
+        (|_, _| thread::park(), "timeout", "was not over within 1 s"),
+    ] {
+        let (found, text) = trouble(&report(BRIEF, serve_by_hello(act), &[]));
+        assert_eq!(found, kind, "{text}");
+        assert_has(text, words);
     }
 }
 
@@ -291,12 +309,19 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
         vec![nested],
         vec![good.clone(); 100],
         vec![vec![0x30; 60_000]],
+        vec![vec![0x30, 2, 2, 0]],
     ] {
         let list: Vec<u8> = chain.iter().flat_map(|one| vector(3, one)).collect();
-        let bytes = flight(&list);
-        let node = node(BRIEF, answer(bytes));
+        let report = report(BRIEF, answer(flight(&list)), &[]);
+        let node = &report["nodes"][0];
+        // Hellos by hand see a version; no client gets through.
         assert_eq!(node["versions"][1]["spoken"], true, "{node}");
-        assert!(!node["clients"].as_array().unwrap().is_empty(), "{node}");
+        let clients = node["clients"].as_array().unwrap();
+        assert!(!clients.is_empty(), "{node}");
+        assert!(clients.iter().all(|one| one["trouble"]["text"].is_string()), "{node}");
+        let first = &report["verdicts"][0];
+        assert_eq!(first["point"], "broken-answer", "{report}");
+        assert_has(first["seen"].to_string(), "no kind of client gets a handshake");
     }
     let mut chain = site.leaf(&["localhost"]).pem();
     for _ in 0..100 {

@@ -330,6 +330,7 @@ fn what_a_server_says_before_its_tls_reaches_no_client() {
         let lariat = service.start();
         let mut client = Plain::connect(service.address);
         assert_eq!(client.read_to("\r\n"), "421 4.3.2 No server is available\r\n");
+        drop(client);
         lariat.wait_for_line(&["server-starttls-failed", fault]);
     }
 }
@@ -364,13 +365,14 @@ fn a_server_that_greets_with_an_error_or_not_at_all_is_told_in_words() {
     // Its queue takes connections, and nobody greets.
     let mut client = Plain::connect(front.address);
     assert_eq!(client.read_to("\r\n"), "* BYE [UNAVAILABLE] No server is available\r\n");
-    lariat.wait_for_line(&["\"service\":\"front\"", "did not answer in time"]);
     drop(client);
+    lariat.wait_for_line(&["\"service\":\"front\"", "did not answer in time"]);
     let _silent = listener.accept().unwrap();
     let mut client = Plain::connect(back.address);
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(b"* BYE too many connections\r\n").unwrap();
     assert_eq!(client.read_to("\r\n"), "* BYE [UNAVAILABLE] No server is available\r\n");
+    drop(client);
     lariat.wait_for_line(&["\"service\":\"back\"", "server-starttls-failed", "too many"]);
 }
 
@@ -424,6 +426,7 @@ fn servers_whose_greeting_has_no_end_are_given_up() {
         client.write_all(b"<stream:stream to='localhost'>").unwrap();
         // Its end, or that it was reset with words of the client's unread.
         let _ = client.read_to_end(&mut Vec::new());
+        drop(client);
         let name = format!("\"service\":\"{}\"", service.name());
         let line = lariat.wait_for_line(&[&name]);
         assert_eq!(line["reason"], "server-starttls-failed", "{line}");

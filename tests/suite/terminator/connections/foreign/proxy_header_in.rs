@@ -56,6 +56,7 @@ fn a_header_of_a_stranger_a_malformed_one_and_a_second_one_are_refused() {
             let mut stream = tcp(service.address);
             stream.write_all(bytes).unwrap();
             let _closed_or_reset = stream.read_to_end(&mut Vec::new());
+            drop(stream);
             lariat.wait_for_reason(reason, count);
         }
         if all.len() > 1 {
