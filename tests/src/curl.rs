@@ -49,4 +49,11 @@ impl Curl {
     pub fn run(mut self) -> Finished {
         run(&mut self.0)
     }
+
+    /// Runs it to its end, which must be a success: the bytes that it got.
+    pub fn bytes(self) -> Vec<u8> {
+        let mut running = self.start();
+        assert!(running.wait().success(), "{}", running.stderr());
+        running.stdout_bytes()
+    }
 }

@@ -9,6 +9,11 @@ use crate::site::Site;
 /// Bound in this order, they end in the other one: Lariat first.
 pub type Fixture = (Site, Server, Service, Lariat);
 
+/// A server of HTTP that answers `hello`.
+pub fn http() -> Behaviour {
+    Behaviour::Http(b"hello".to_vec())
+}
+
 /// A service before a server, without a Lariat that runs it.
 pub fn set_up(behaviour: Behaviour) -> (Site, Server, Service) {
     let (site, server) = (Site::new(), Server::start(behaviour));

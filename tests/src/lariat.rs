@@ -124,6 +124,14 @@ impl Lariat {
         self.ask("reload")
     }
 
+    /// A reload of another configuration, which has to be refused.
+    pub fn reload_refused(&self, configuration: &str) -> Finished {
+        self.configure(configuration);
+        let refused = self.reload();
+        assert_eq!(refused.code(), 5, "{refused:?}");
+        refused
+    }
+
     /// Makes another configuration the running one.
     pub fn reload_with(&self, configuration: &str) {
         self.configure(configuration);
@@ -225,6 +233,13 @@ impl Lariat {
     /// Ends the worker process as a crash does.
     pub fn kill_worker_process(&self) {
         kill_process(self.worker_process(), Signal::KILL).expect("it runs");
+    }
+
+    /// The same, and waits for the next one.
+    pub fn replace_worker_process(&self) {
+        let before = self.worker_process();
+        self.kill_worker_process();
+        until_true("another worker process", || self.worker_process() != before);
     }
 
     /// The id of the supervisor's process that `ps` shows by this name.

@@ -19,7 +19,7 @@ pub use testkit::server::{Behaviour, Server, free_address};
 pub use crate::client::{Client, Connection, tcp};
 pub use crate::configuration::Service;
 pub use crate::curl::{curl, curl_tls, curl_tls_for};
-pub use crate::fixture::{serve, serve_as, serve_with, set_up};
+pub use crate::fixture::{http, serve, serve_as, serve_with, set_up};
 pub use crate::lab::{self, Origin};
 pub use crate::lariat::{self, Lariat};
 pub use crate::load::Load;

@@ -126,7 +126,6 @@ mod terminator {
         mod upgrade_versions;
     }
     mod resumption {
-        mod clients;
         mod flood;
         mod keys;
         mod kinds;

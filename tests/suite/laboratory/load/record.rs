@@ -130,7 +130,7 @@ fn words_of_container(job: &str) -> Vec<&str> {
 /// The log of a pod is what it says on both outputs; the record is the line that is JSON.
 #[test]
 fn the_pods_of_a_job_make_one_record() {
-    let (_site, _server, service, _lariat) = serve(Behaviour::Http("hello".into()));
+    let (_site, _server, service, _lariat) = serve(http());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/kubernetes/load-job.yaml");
     let job = fs::read_to_string(path).unwrap();
     let words = words_of_container(&job);

@@ -9,7 +9,7 @@ use suite::prelude::*;
 #[test]
 fn a_line_tells_the_connections_story() {
     let (site, server, service, lariat) =
-        serve_as(Behaviour::Http("hello".into()), |service| service.tls("alpn = ['http/1.1']"));
+        serve_as(http(), |service| service.tls("alpn = ['http/1.1']"));
     curl_tls(&site, service.address).args(&["--tls-max", "1.2"]).run().success();
     let line = lariat.wait_for_line(&["\"web\""]);
     for (key, value) in [
@@ -69,6 +69,8 @@ fn successes_are_sampled_and_bounded_and_their_number_is_in_the_log() {
     }
     let mut plain = TcpStream::connect(service.address).unwrap();
     plain.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let _closed_or_reset = plain.read_to_end(&mut Vec::new());
+    drop(plain);
     lariat.wait_for_reason("plain-http", 1);
     lariat.stop();
     let lines: Vec<Value> =
@@ -89,8 +91,7 @@ fn messages_have_time_and_level_in_the_form_of_their_reader() {
         let service = Service::new(&site, &server).toml();
         let lariat = Lariat::start(&format!("messages = '{form}'\n{service}"));
         lariat.reload().success();
-        lariat.configure(&format!("messages = 'json'\n{service}\nnonsense = 1\n"));
-        assert_eq!(lariat.reload().code(), 5);
+        lariat.reload_refused(&format!("messages = 'json'\n{service}\nnonsense = 1\n"));
         let said = said_of_refusal(&lariat);
         let reloaded = said.lines().find(|line| line.contains("is served")).unwrap();
         let refused = said.lines().find(|line| line.contains("refused")).unwrap();
@@ -128,8 +129,7 @@ fn for_journald_each_line_has_its_priority_and_no_time() {
         .arg("JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec \"$0\" \"$@\"")
         .arg(command().get_program());
     let lariat = Lariat::start_by(shell, &Service::new(&site, &server).toml());
-    lariat.configure("nonsense = 1\n");
-    assert_eq!(lariat.reload().code(), 5);
+    lariat.reload_refused("nonsense = 1\n");
     let said = said_of_refusal(&lariat);
     assert_has(&said, "<5>service `web` listens at");
     assert_has(&said, "<3>reload refused, the old configuration is still served:\n<3>");

@@ -65,7 +65,7 @@ fn wait_for(socket: &UnixDatagram, key: &str, words: &str) -> BTreeMap<String, S
 
 #[test]
 fn journald_gets_whole_entries_of_lines_and_messages() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let path = site.path("journal");
     let socket = daemon(&path);
     let log = format!("output = 'journald'\nmessages-output = 'journald'\njournald = {path:?}");
@@ -86,8 +86,7 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
     wait_for(&socket, "LARIAT_REASON", "client-closed");
     // A message of several lines, with a file name that would be an entry of its own.
     let hostile = "a\\nPRIORITY=0\\nMESSAGE=forged\\n";
-    lariat.configure(&format!("[process]\npid-file = \"/nonexistent/{hostile}\"\n"));
-    assert_eq!(lariat.reload().code(), 5);
+    lariat.reload_refused(&format!("[process]\npid-file = \"/nonexistent/{hostile}\"\n"));
     let entry = wait_for(&socket, "MESSAGE", "reload refused");
     assert_eq!(entry["PRIORITY"], "3");
     assert!(entry["MESSAGE"].lines().count() > 1, "{entry:?}");
@@ -103,7 +102,7 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
 /// The daemon reads nothing: the kernel's queue is full after some entries.
 #[test]
 fn a_daemon_that_takes_nothing_holds_nobody() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let path = site.path("journal");
     let socket = daemon(&path);
     let log = format!(

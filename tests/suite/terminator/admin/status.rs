@@ -6,7 +6,7 @@ use suite::prelude::*;
 
 #[test]
 fn the_command_prints_a_table_or_the_document() {
-    let (site, server, service, lariat) = serve(Behaviour::Http("hello".into()));
+    let (site, server, service, lariat) = serve(http());
     curl_tls(&site, service.address).run().success();
     let table = lariat.ask("status").success();
     assert!(table.contains("web") && table.contains(server.address()), "{table}");
@@ -17,7 +17,7 @@ fn the_command_prints_a_table_or_the_document() {
 
 #[test]
 fn the_socket_never_reads() {
-    let (_site, _server, _service, lariat) = serve(Behaviour::Http("hello".into()));
+    let (_site, _server, _service, lariat) = serve(http());
     let mut stream = UnixStream::connect(lariat.status_socket()).unwrap();
     let mut document = String::new();
     // Whether our words arrive before it closes is left open; that they change nothing is not.

@@ -7,7 +7,7 @@ use suite::prelude::*;
 
 #[test]
 fn three_flags_make_a_service() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let (address, status) = (free_address(), site.path("status.sock"));
     let mut serve = command();
     serve

@@ -10,8 +10,7 @@ struct Wall {
 }
 
 fn wall(more: &str) -> Wall {
-    let (site, server, service, lariat) =
-        serve_as(Behaviour::Http("hello".into()), |service| service.more(more));
+    let (site, server, service, lariat) = serve_as(http(), |service| service.more(more));
     Wall { site, service, lariat, server }
 }
 
@@ -87,6 +86,7 @@ fn a_silent_connection_is_ended_by_the_idle_limit() {
     let wall = wall("timeouts = { idle = '200ms' }");
     let mut silent = Client::new(&wall.site).connect(wall.service.address);
     let _ended = silent.read_to_end();
+    drop(silent);
     wall.lariat.wait_for_reason("idle-timeout", 1);
 }
 

@@ -2,13 +2,9 @@
 
 use suite::prelude::*;
 
-fn server(body: &str) -> Server {
-    Server::start(Behaviour::Http(body.into()))
-}
-
 #[test]
 fn ipv4_ipv6_and_unix_addresses_reach_one_service() {
-    let (site, server) = (Site::new(), server("hello"));
+    let (site, server) = (Site::new(), Server::start(http()));
     let (four, six) = (free_address(), free_address().port());
     let unix = site.path("front.sock");
     let service = Service::new(&site, &server)
@@ -25,7 +21,7 @@ fn ipv4_ipv6_and_unix_addresses_reach_one_service() {
 
 #[test]
 fn fast_open_and_backlog_are_taken() {
-    let (site, server) = (Site::new(), server("hello"));
+    let (site, server) = (Site::new(), Server::start(http()));
     let service = Service::new(&site, &server);
     let workers = "[workers]\nthreads = 2\nbacklog = 64\nfast-open = 64\n";
     let _lariat = service.start_with(&workers);

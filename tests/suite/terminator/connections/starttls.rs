@@ -310,6 +310,7 @@ fn bytes_behind_the_request_are_never_taken_for_what_comes_under_tls() {
     let mut rest = String::new();
     client.0.read_to_string(&mut rest).unwrap();
     assert!(rest.starts_with("554 5.5.0 ") && !rest.contains("said"), "{rest}");
+    drop(client);
     lariat.wait_for_reason("starttls-injection", 1);
 }
 

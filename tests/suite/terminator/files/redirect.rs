@@ -10,7 +10,7 @@ fn curl_follows_to_the_service_with_tls() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write(".well-known/acme-challenge/token-1", "token-1.thumbprint");
     folder.write("secret.txt", "secret");
-    let server = Server::start(Behaviour::Http(b"hello".to_vec()));
+    let server = Server::start(http());
     let web = Service::new(&site, &server);
     let port = web.address.port();
     let redirect = Service::files(&site, folder.path()).named("redirect");

@@ -50,9 +50,7 @@ fn a_reload_keeps_the_folder() {
 fn a_reload_brings_no_other_folder() {
     let scene = Scene::new();
     scene.base.write("others/name", "second");
-    scene.lariat.configure(&scene.with(&scene.base.join("others"), ""));
-    let refused = scene.lariat.reload();
-    assert_eq!(refused.code(), 5, "{refused:?}");
+    let refused = scene.lariat.reload_refused(&scene.with(&scene.base.join("others"), ""));
     let said = format!("{}{}", refused.stderr, scene.lariat.stderr());
     assert!(said.contains("may not read") && said.contains("hint: restart"), "{said}");
     assert_eq!(scene.name(), "first");
@@ -69,9 +67,7 @@ fn a_reload_brings_no_other_folder() {
 fn the_next_worker_process_serves_the_same_folder() {
     let scene = Scene::new();
     fs::rename(scene.base.join("files"), scene.base.join("moved")).unwrap();
-    let first = scene.lariat.worker_process();
-    kill_process(first, Signal::KILL).unwrap();
-    until_true("another worker process", || scene.lariat.worker_process() != first);
+    scene.lariat.replace_worker_process();
     assert_eq!(scene.name(), "first");
 }
 

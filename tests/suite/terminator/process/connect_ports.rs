@@ -3,10 +3,6 @@
 use suite::lariat::command;
 use suite::prelude::*;
 
-fn server() -> Server {
-    Server::start(Behaviour::Http("hello".into()))
-}
-
 fn port(server: &Server) -> String {
     server.port().to_string()
 }
@@ -27,7 +23,8 @@ fn assert_a_restart_is_asked_for(lariat: &Lariat, address: &str) {
 
 #[test]
 fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
-    let (site, first, spare, other) = (Site::new(), server(), server(), server());
+    let (site, first, spare, other) =
+        (Site::new(), Server::start(http()), Server::start(http()), Server::start(http()));
     let service = Service::new(&site, &first);
     let ports = [port(&first), port(&spare)];
     let lariat = Lariat::start(&listing(&ports, &service));
@@ -57,7 +54,7 @@ fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
 
 #[test]
 fn a_reload_brings_no_abstract_socket() {
-    let (site, first) = (Site::new(), server());
+    let (site, first) = (Site::new(), Server::start(http()));
     let name = format!("lariat-connect-ports-{}", std::process::id());
     let other = Server::start_abstract(&name, Behaviour::Http("other".into()));
     let service = Service::new(&site, &first);
@@ -70,7 +67,7 @@ fn a_reload_brings_no_abstract_socket() {
 
 #[test]
 fn a_server_at_a_port_that_is_not_listed_is_named() {
-    let (site, folder, server) = (Site::new(), Directory::new(), server());
+    let (site, folder, server) = (Site::new(), Directory::new(), Server::start(http()));
     let service = Service::new(&site, &server).servers("['127.0.0.1:80', '127.0.0.1:8080']");
     let file = folder.write("lariat.toml", listing(&["80".to_owned()], &service));
     for what in ["check", "serve"] {

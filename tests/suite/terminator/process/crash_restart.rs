@@ -20,9 +20,7 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
                 }
             }
         });
-        let first = lariat.worker_process();
-        kill_process(first, Signal::KILL).unwrap();
-        until_true("another worker process", || lariat.worker_process() != first);
+        lariat.replace_worker_process();
         lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
         done.store(true, Ordering::Release);
     });

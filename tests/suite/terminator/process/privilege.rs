@@ -11,7 +11,7 @@ fn command_line(process: Pid) -> String {
 
 #[test]
 fn the_worker_process_has_no_rights() {
-    let (site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
+    let (site, _server, service, lariat) = serve(http());
     let data = lariat.worker_process();
     // The supervisor has no more system calls than it needs, either.
     for (process, name) in [(data, "lariat: worker"), (lariat.supervisor(), "lariat serve")] {
@@ -49,7 +49,7 @@ fn the_worker_process_has_the_groups_that_it_is_to_have() {
 
 #[test]
 fn the_worker_process_holds_no_file_of_the_operator() {
-    let (site, _server, _service, lariat) = serve(Behaviour::Http("hello".into()));
+    let (site, _server, _service, lariat) = serve(http());
     let data = lariat.worker_process();
     if !geteuid().is_root() {
         // It allows no memory images, so that not even its own user may look into it.

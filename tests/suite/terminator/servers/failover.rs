@@ -2,13 +2,9 @@
 
 use suite::prelude::*;
 
-fn http() -> Server {
-    Server::start(Behaviour::Http("hello".into()))
-}
-
 #[test]
 fn a_refused_dial_goes_to_the_next_server() {
-    let (site, server, dead) = (Site::new(), http(), free_address());
+    let (site, server, dead) = (Site::new(), Server::start(http()), free_address());
     let service =
         Service::new(&site, &server).servers(&format!("['{dead}', '{}']", server.address()));
     let lariat = service.start();
@@ -21,7 +17,8 @@ fn a_refused_dial_goes_to_the_next_server() {
 
 #[test]
 fn a_backup_serves_only_while_the_others_are_down() {
-    let (site, server, backup, dead) = (Site::new(), http(), http(), free_address());
+    let (site, server, backup, dead) =
+        (Site::new(), Server::start(http()), Server::start(http()), free_address());
     let pool = |first: &str| {
         let backup = backup.address();
         format!("['{first}', {{ address = '{backup}', backup = true }}]")
@@ -42,12 +39,13 @@ fn with_every_server_dead_the_client_is_let_go_and_the_reason_counted() {
     let lariat = service.start();
     let mut connection = Client::new(&site).connect(service.address);
     let _ended_either_way = connection.read_to_end();
+    drop(connection);
     lariat.wait_for_reason("backend-refused", 1);
 }
 
 #[test]
 fn an_active_check_takes_a_dead_server_out() {
-    let (site, server, dead) = (Site::new(), http(), free_address());
+    let (site, server, dead) = (Site::new(), Server::start(http()), free_address());
     let service = Service::new(&site, &server)
         .servers(&format!("['{dead}', '{}']", server.address()))
         .back("check = { kind = 'tcp', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }");

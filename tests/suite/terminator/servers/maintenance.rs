@@ -101,6 +101,7 @@ fn with_all_disabled_the_log_says_so() {
     rig.change("disable", 1).assert_stderr("warning: no server of web is up");
     let mut refused = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = refused.read_to_end();
+    drop(refused);
     rig.lariat.wait_for_line(&["no-server-available", "2 of 2 servers are disabled"]);
 }
 

@@ -5,7 +5,7 @@ use suite::prelude::*;
 
 #[test]
 fn a_host_name_is_resolved() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let service = Service::new(&site, format!("localhost:{}", server.port()));
     let _lariat = service.start();
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
@@ -17,7 +17,7 @@ fn a_name_that_moves_is_followed() {
         // Nobody else may mount.
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let path = site.path("hosts");
     let hosts = |address: &str| fs::write(&path, format!("{address} app.test\n")).unwrap();
     // Nobody listens there.

@@ -101,6 +101,7 @@ fn a_full_queue_and_a_long_wait_have_their_reasons() {
     let waiting = rig.waiting(0);
     let mut refused = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = refused.read_to_end();
+    drop(refused);
     rig.lariat.wait_for_reason("server-queue-full", 1);
     rig.lariat.wait_for_line(&["server-queue-full", "back.queue.length"]);
     drop(waiting);
@@ -108,6 +109,7 @@ fn a_full_queue_and_a_long_wait_have_their_reasons() {
     let _served = [rig.echo(), rig.echo()];
     let mut late = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = late.read_to_end();
+    drop(late);
     rig.lariat.wait_for_reason("server-queue-timeout", 1);
     rig.wait_for_queue(0);
 }
@@ -135,6 +137,7 @@ fn without_a_queue_nobody_waits() {
     let _served = [rig.echo(), rig.echo()];
     let mut refused = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = refused.read_to_end();
+    drop(refused);
     rig.lariat.wait_for_reason("server-queue-full", 1);
 }
 

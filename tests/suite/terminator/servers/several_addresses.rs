@@ -64,7 +64,7 @@ fn a_black_hole_beside_a_live_address_is_known_dead_and_comes_back() {
         // Nobody else may mount.
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let address = at_port_of(&server, "127.0.0.66");
     let hole = BlackHole::open(&address);
     let back = "passive = { ejection-time = '1s' }";
@@ -106,7 +106,7 @@ fn an_address_that_refuses_is_passed_over_after_three_dials() {
     if !geteuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let (service, lariat) = start(&site, &server, "::1", "");
     hello(&site, &service, 12);
     let refused = lariat.sum("lariat_dial_failures_total", &[("kind", "refused")]);
@@ -118,7 +118,7 @@ fn checks_judge_each_address_and_a_new_one_begins_clean() {
     if !geteuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let address = at_port_of(&server, "127.0.0.67");
     let _hole = BlackHole::open(&address);
     let back = "check = { kind = 'http', interval = '100ms', timeout = '300ms', fall = 1 }";
@@ -143,7 +143,7 @@ fn one_family_can_be_asked_for() {
     if !geteuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let hosts = site.path("hosts");
     fs::write(&hosts, "::1 app.test\n127.0.0.1 app.test\n").unwrap();
     let name = at_port_of(&server, "app.test");
@@ -163,7 +163,7 @@ fn a_server_without_room_for_a_race_is_dialled_at_its_other_address_later() {
     if !geteuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let _hole = BlackHole::open(&at_port_of(&server, "127.0.0.66"));
     let place = at_port_of(&server, "app.test");
     let service = Service::new(&site, &server)

@@ -149,6 +149,7 @@ fn a_server_that_fails_sees_no_word_of_a_client_who_is_told() {
     client.send(b"secret\n");
     let end = client.read_to_end().unwrap_err().to_string();
     assert_has(&end, "InternalError");
+    drop(client);
     let mut client = tcp(plain.address);
     client.write_all(b"secret\n").unwrap();
     let end = client.read(&mut [0]).unwrap_err();

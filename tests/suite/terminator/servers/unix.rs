@@ -5,10 +5,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use suite::prelude::*;
 
-fn http() -> Behaviour {
-    Behaviour::Http("hello".into())
-}
-
 #[test]
 fn a_server_on_a_path() {
     let site = Site::new();

@@ -102,9 +102,7 @@ fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
         replay(&flight, &service);
         lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], count);
     }
-    let first = lariat.worker_process();
-    kill_process(first, Signal::KILL).unwrap();
-    until_true("another worker process", || lariat.worker_process() != first);
+    lariat.replace_worker_process();
     replay(&flight, &service);
     lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], 1.0);
     assert_eq!(server.connections().len(), 2, "no replay reached the server");

@@ -216,7 +216,7 @@ fn offers_no_resumption() {
         let reason = unresumed(nginx.address, handshake).reason();
         assert_eq!(reason, wanted, "{handshake}");
     }
-    let server = Server::start(Behaviour::Http("hello".into()));
+    let server = Server::start(http());
     let service = Service::new(&site, &server).tls("resumption = false");
     let _lariat = service.start();
     for handshake in ["session-id", "ticket", "psk"] {

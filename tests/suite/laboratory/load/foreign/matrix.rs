@@ -60,7 +60,7 @@ fn row(address: SocketAddr, scheme: &str) {
 
 #[test]
 fn lariat_does_all_of_it() {
-    let (site, server) = (site(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (site(), Server::start(http()));
     let services = KEYS.map(|(_, file, scheme)| {
         let service = Service::new(&site, &server)
             .named(file)

@@ -35,7 +35,7 @@ fn seen<'a>(log: &'a [Line], field: &str) -> &'a str {
 #[test]
 fn handshakes_alone_end_by_reset_or_properly() {
     let site = Site::new();
-    let server = Server::start(Behaviour::Http("hello".into()));
+    let server = Server::start(http());
     for (flags, reason, kinds) in [
         ("--close reset", "client-reset", [10, 0, 0, 0]),
         ("--close notify", "client-closed", [10, 0, 0, 0]),
@@ -169,7 +169,7 @@ fn a_group_that_the_server_does_not_know_costs_a_second_hello() {
     assert_eq!(seen(&log, "curve"), "prime256v1");
     assert_eq!(record.negotiated("group"), "secp256r1");
     assert_eq!(record.negotiated("retried"), "true");
-    let server = Server::start(Behaviour::Http("hello".into()));
+    let server = Server::start(http());
     let service = Service::new(&site, &server);
     let _lariat = service.start();
     let load = Load::of(service.address).args("--count 4").args(flags);
@@ -184,7 +184,7 @@ fn a_client_can_be_without_rsa_or_without_ecdsa() {
     let leaf = |key| site.authority.leaf(&["localhost"]).key(key).issue();
     let rsa = leaf(Key::Rsa2048).write(&site.directory, "rsa.pem");
     let ecdsa = leaf(Key::EcdsaP256).write(&site.directory, "ecdsa.pem");
-    let server = Server::start(Behaviour::Http("hello".into()));
+    let server = Server::start(http());
     let service = Service::new(&site, &server).certificates(&format!("[{rsa:?}, {ecdsa:?}]"));
     let _lariat = service.start();
     for (flags, scheme) in [

@@ -87,7 +87,7 @@ fn connect(site: &Site, service: &Service) {
 
 #[test]
 fn rsyslog_reads_lines_and_messages_with_their_fields() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let path = site.path("log");
     let rsyslog = Rsyslog::at_path(&site, &path);
     let log = format!(
@@ -129,8 +129,7 @@ fn rsyslog_reads_lines_and_messages_with_their_fields() {
         .unwrap();
     assert_eq!(listens["severity"], "notice");
     assert_eq!(listens["pid"], supervisor.as_str());
-    lariat.configure("[workers]\nthreds = 2\n");
-    assert_eq!(lariat.reload().code(), 5);
+    lariat.reload_refused("[workers]\nthreds = 2\n");
     until("the refusal", || {
         let entries = rsyslog.wait_for("message", 1);
         let refused = entries.iter().find(|entry| entry["severity"] == "err")?;
@@ -144,7 +143,7 @@ fn rsyslog_reads_lines_and_messages_with_their_fields() {
 /// Lines that wait while it is away are written when it is back.
 #[test]
 fn lines_wait_for_an_rsyslog_that_restarts() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let path = site.path("log");
     let mut rsyslog = Rsyslog::at_path(&site, &path);
     let log = format!(
@@ -178,7 +177,7 @@ fn lines_wait_for_an_rsyslog_that_restarts() {
 /// A line that was sent to nobody is lost, and the kernel says so later.
 #[test]
 fn rsyslog_reads_entries_over_udp_and_what_it_missed_is_counted() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (lariat, service) =
         start(&site, &server, &format!("output = 'syslog'\nsyslog = '{address}'"));
@@ -238,7 +237,7 @@ fn journald_has_a_field_for_each_column() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let folder = site.directory.path();
     let _journald = journald(folder);
     let log = format!(
@@ -247,8 +246,7 @@ fn journald_has_a_field_for_each_column() {
     );
     let (lariat, service) = start(&site, &server, &log);
     connect(&site, &service);
-    lariat.configure("[workers]\nthreds = 2\n");
-    assert_eq!(lariat.reload().code(), 5);
+    lariat.reload_refused("[workers]\nthreds = 2\n");
     let line = until("the line", || {
         let mut entries = journal(folder).into_iter();
         entries.find(|entry| entry["LARIAT_REASON"] == "client-closed")

@@ -7,8 +7,7 @@ use suite::prelude::*;
 
 #[test]
 fn chromium_shows_the_service_and_its_server() {
-    let (site, server, service, lariat) =
-        serve_as(Behaviour::Http("hello".into()), |service| service.named("shop-window"));
+    let (site, server, service, lariat) = serve_as(http(), |service| service.named("shop-window"));
     curl_tls(&site, service.address).run().success();
     let page = dump_page(&format!("http://{}/", lariat.admin()), 3000);
     assert!(page.contains("shop-window") && page.contains(server.address()), "{page}");
@@ -56,7 +55,7 @@ fn framed(lariat: &Lariat, width: u32) -> String {
 
 #[test]
 fn it_opens_with_the_past_and_fits_any_width() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let service = Service::new(&site, &server);
     let named = Service::new(&site, free_address())
         .named("a-service-with-a-name-that-is-longer-than-any-column");

@@ -13,7 +13,7 @@ fn lines(paths: &[&Path]) -> Vec<Value> {
 /// of the two files.
 #[test]
 fn logrotate_renames_the_log_and_no_line_is_lost() {
-    let (site, _server, service) = set_up(Behaviour::Http("hello".into()));
+    let (site, _server, service) = set_up(http());
     let (log, rotated) = (site.path("lines.log"), site.path("lines.log.1"));
     let pid_file = site.path("lariat.pid");
     let configuration =

@@ -10,7 +10,7 @@ fn trusting(site: &Site, server: &Server) -> Service {
 
 #[test]
 fn haproxy_sends_both_versions() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let service = trusting(&site, &server).back("send-proxy = 'v2'");
     let lariat = service.start();
     for (count, how) in [(1, "send-proxy"), (2, "send-proxy-v2")] {
@@ -26,7 +26,7 @@ fn haproxy_sends_both_versions() {
 
 #[test]
 fn a_header_passes_through_byte_for_byte() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let service = trusting(&site, &server).back("send-proxy = 'pass'");
     let _lariat = service.start();
     let haproxy = Haproxy::send_proxy(service.address, "send-proxy");
