@@ -174,6 +174,14 @@ impl Lariat {
         Metrics::parse(&curl().url(&format!("http://{}/metrics", self.admin)).run().success())
     }
 
+    /// The name of the ticket key that encrypts, in hexadecimal.
+    pub fn ticket_key(&self) -> String {
+        let page = curl().url(&format!("http://{}/metrics", self.admin)).run().success();
+        let mut lines = page.lines().filter(|line| line.starts_with("lariat_ticket_key_age"));
+        let line = lines.find(|line| line.contains("encrypt")).expect("a key that encrypts");
+        line.split('"').nth(1).expect("its name").to_owned()
+    }
+
     /// A metric, summed over the series with these labels.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         self.metrics().sum(name, labels)

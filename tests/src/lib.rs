@@ -9,6 +9,7 @@ mod binary;
 pub mod chaos;
 pub mod chromium;
 pub mod client;
+pub mod clock;
 pub mod configuration;
 pub mod curl;
 pub mod desk;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
+use crate::clock::Clock;
 use crate::configuration::Service;
 use crate::footprint::Footprint;
 use crate::lab::Origin;
@@ -19,7 +20,6 @@ use crate::lariat::{self, Lariat};
 use crate::patience::within;
 use crate::site::Site;
 
-use super::clock::Clock;
 use super::honest::{FILE, FILE_BYTES};
 use super::journal::Journal;
 use super::log_book::PipeReader;

@@ -51,7 +51,7 @@ impl Kept {
         let der = self.convert("DER");
         let mut bytes = fs::read(&der).unwrap();
         // A ticket begins with a byte for its format and the name of its key.
-        let name = self.key_name();
+        let name = bytes_of(&self.lariat.ticket_key());
         let at = bytes.windows(name.len()).position(|part| part == name);
         bytes[at.expect("a ticket of that key") - 1 + offset] ^= 1;
         fs::write(der, bytes).unwrap();
@@ -69,17 +69,6 @@ impl Kept {
         command.args(["sess_id", "-inform", other, "-outform", form, "-in"]);
         run(command.arg(&from).arg("-out").arg(&to)).success();
         to
-    }
-
-    /// The first bytes of the name of the key that encrypts.
-    fn key_name(&self) -> Vec<u8> {
-        let page = curl().url(&format!("http://{}/metrics", self.lariat.admin())).run().success();
-        let line = page
-            .lines()
-            .find(|line| line.starts_with("lariat_ticket_key_age") && line.contains("encrypt"))
-            .expect("a key that encrypts");
-        let name = line.split('"').nth(1).unwrap();
-        bytes_of(name)
     }
 }
 
