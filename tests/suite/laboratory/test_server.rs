@@ -6,14 +6,9 @@ use suite::process::resident_kib;
 use suite::program::process_id;
 use testkit::chance::Chance;
 
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = tcp(address);
-    stream
-}
-
 /// Sends these bytes and our end, and reads to the end of what comes back.
 fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = connect(address);
+    let mut stream = tcp(address);
     stream.write_all(bytes).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut answer = Vec::new();
@@ -80,7 +75,7 @@ fn a_query_chooses_status_chunks_delay_and_end() {
         .run();
     assert_eq!(code.success(), "503 1");
     assert!(fs::read(path).unwrap() == pattern(64 << 10));
-    let mut stream = connect(origin.address);
+    let mut stream = tcp(origin.address);
     stream.write_all(get(wanted).as_bytes()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -119,7 +114,7 @@ fn the_cuts_of_the_network_change_nothing() {
         + "PUT /2 HTTP/1.1\r\nHost: o\r\nTransfer-Encoding: chunked\r\n\r\n2;x\r\nab\r\n0\r\n\r\n"
         + "HEAD /7 HTTP/1.1\r\nHost: o\r\n\r\n";
     let whole = exchange(origin.address, requests.as_bytes());
-    let mut stream = connect(origin.address);
+    let mut stream = tcp(origin.address);
     stream.set_nodelay(true).unwrap();
     for byte in requests.bytes() {
         stream.write_all(&[byte]).unwrap();
@@ -145,7 +140,7 @@ fn connections_persist_as_the_client_wants() {
         ("GET /3 HTTP/1.1\r\nHost: o\r\nConnection: close\r\n\r\n", true),
         ("GET /3?close=1 HTTP/1.1\r\nHost: o\r\n\r\n", true),
     ] {
-        let mut stream = connect(origin.address);
+        let mut stream = tcp(origin.address);
         stream.write_all(request.as_bytes()).unwrap();
         let head = read_head(&mut stream);
         stream.read_exact(&mut [0; 3]).unwrap();
@@ -174,7 +169,7 @@ fn uploads_are_read_to_their_end() {
         let answer = answer.run().success();
         assert!(answer.starts_with(" 200 3000"), "{more}: {answer}");
     }
-    let mut stream = connect(origin.address);
+    let mut stream = tcp(origin.address);
     let head = "PUT /1 HTTP/1.1\r\nHost: o\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     assert_eq!(read_head(&mut stream), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -228,17 +223,17 @@ fn what_is_no_request_is_refused_and_the_refusal_is_heard() {
 #[test]
 fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
     let origin = Origin::start_with(&["--threads", "1", "--idle-timeout", "100ms"]);
-    let mut waiting = connect(origin.address);
+    let mut waiting = tcp(origin.address);
     waiting.write_all(get("/3?time=600").as_bytes()).unwrap();
-    let mut silent = connect(origin.address);
+    let mut silent = tcp(origin.address);
     assert_eq!(silent.read(&mut [0]).unwrap(), 0);
-    let mut kept = connect(origin.address);
+    let mut kept = tcp(origin.address);
     kept.write_all(get("/3").as_bytes()).unwrap();
     let mut answer = Vec::new();
     kept.read_to_end(&mut answer).unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 200"));
     // It always says a little more, and never all of it.
-    let mut slow = connect(origin.address);
+    let mut slow = tcp(origin.address);
     slow.write_all(b"GET /3 HTTP/1.1\r\nX: ").unwrap();
     let mut watcher = slow.try_clone().unwrap();
     watcher.set_nonblocking(true).unwrap();
@@ -247,7 +242,7 @@ fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
         !is_open || matches!(watcher.read(&mut [0]), Ok(0))
     });
     // So is one that asks for much and takes nothing.
-    let mut lazy = connect(origin.address);
+    let mut lazy = tcp(origin.address);
     lazy.write_all(get("/10g").as_bytes()).unwrap();
     until_true("the lazy one to be given up", || lazy.write_all(b"x").is_err());
     assert!(read_head(&mut waiting).starts_with("HTTP/1.1 200"));
@@ -256,10 +251,10 @@ fn the_silent_and_the_slow_are_given_up_and_the_waiting_are_not() {
 #[test]
 fn one_that_does_not_read_holds_up_nobody() {
     let origin = Origin::start();
-    let mut lazy = connect(origin.address);
+    let mut lazy = tcp(origin.address);
     lazy.write_all(get("/10g").as_bytes()).unwrap();
     assert!(read_head(&mut lazy).contains("Content-Length: 10737418240"));
-    let mut greedy = connect(origin.address);
+    let mut greedy = tcp(origin.address);
     for _ in 0..2000 {
         greedy.write_all(get("/1k").as_bytes()).unwrap();
     }
@@ -278,7 +273,7 @@ fn without_descriptors_clients_wait_and_are_served_when_there_are_some() {
     limited.args(["-c", "ulimit -n 40 && exec \"$0\" \"$@\""]);
     limited.arg(command().get_program());
     let origin = Origin::start_by(&mut limited, &["--threads", "1"]);
-    let mut streams: Vec<_> = (0..60).map(|_| connect(origin.address)).collect();
+    let mut streams: Vec<_> = (0..60).map(|_| tcp(origin.address)).collect();
     until_true("the origin to warn", || origin.stderr().contains("warning: "));
     assert!(origin.stderr().contains("hint: raise the limit of open files"));
     let mut last = streams.pop().unwrap();
@@ -306,7 +301,7 @@ fn rubbish_is_answered_or_not_but_never_hurts() {
                 _ => bytes.swap(at, other),
             }
         }
-        let mut stream = connect(origin.address);
+        let mut stream = tcp(origin.address);
         stream.write_all(&bytes).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let end = stream.read_to_end(&mut Vec::new());
@@ -325,10 +320,10 @@ fn an_open_connection_costs_little_memory() {
         read_head(stream);
     };
     // What the first one brings about is no connection's.
-    serve(&mut connect(origin.address), "/64k");
+    serve(&mut tcp(origin.address), "/64k");
     let before = resident_kib(process_id(origin.id()));
     let count = 400;
-    let mut streams: Vec<_> = (0..count).map(|_| connect(origin.address)).collect();
+    let mut streams: Vec<_> = (0..count).map(|_| tcp(origin.address)).collect();
     for stream in &mut streams {
         serve(stream, "/0");
     }
@@ -358,9 +353,9 @@ fn a_unix_socket_serves_too_and_goes_with_the_program() {
 #[test]
 fn a_signal_ends_it_whatever_is_under_way() {
     let mut origin = Origin::start_with(&["--threads", "2"]);
-    let mut waiting = connect(origin.address);
+    let mut waiting = tcp(origin.address);
     waiting.write_all(get("/3?time=600000").as_bytes()).unwrap();
-    let mut loading = connect(origin.address);
+    let mut loading = tcp(origin.address);
     loading.write_all(get("/1g").as_bytes()).unwrap();
     read_head(&mut loading);
     assert!(origin.end(Signal::INT).success());

@@ -19,7 +19,7 @@ fn daemon(path: &Path) -> UnixDatagram {
 
 fn start(site: &Site, server: &Server, log: &str) -> (Lariat, Service) {
     let service = Service::new(site, server);
-    (service.start_with(&log), service)
+    (service.start_with(log), service)
 }
 
 /// The fields of an entry, each once; all that the protocol does not allow is a failure.

@@ -62,7 +62,7 @@ fn a_certificate_whose_key_is_missing_has_no_fault_of_its_own() {
     let chain = site.leaf(&["localhost"]).chain_pem();
     let chain = site.write("chain.pem", chain);
     let certificates = format!("[{{ chain = {chain:?}, key = 'missing.key' }}]");
-    let text = service.clone().certificates(&certificates).toml();
+    let text = service.certificates(&certificates).toml();
     assert_refused(&lariat::check(&text), &["missing.key", ": 1 error, "]);
 }
 
@@ -76,7 +76,7 @@ fn all_errors_are_told_at_once_each_where_it_was_written() {
     let damaged = site.write("damaged.pem", damaged);
     let files = format!("[{mixed:?}, {damaged:?}, \"missing.pem\"]");
     let text = service.clone().certificates(&files).toml()
-        + &service.clone().named("second").at(free_address()).toml()
+        + &service.named("second").at(free_address()).toml()
         + &format!(
             "[[service]]\nname = 'ring'\nfront = {{ listen = ['{0}'], tls = 'off' }}\n\
              back = {{ servers = ['{0}'], balanse = 'source' }}\n",
@@ -98,7 +98,7 @@ fn a_program_reads_json_and_strict_refuses_warnings() {
     let leaf = site.authority.leaf(&["localhost"]).expired().issue();
     let file = leaf.write(&site.directory, "old.pem");
     let certificates = format!("[{file:?}]");
-    let text = service.clone().certificates(&certificates).toml();
+    let text = service.certificates(&certificates).toml();
     let file = site.write("lariat.toml", text);
     let answer = |flags: &[&str]| run(command().arg("check").arg(&file).args(flags));
     assert_eq!(answer(&["--strict"]).code(), 2);
@@ -158,7 +158,7 @@ fn the_standard_input_is_a_configuration() {
 fn an_address_that_is_taken_is_found_by_bind_alone() {
     let (site, _server, service) = set_up(Behaviour::Echo);
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
-    let text = service.clone().at(holder.local_addr().unwrap()).toml();
+    let text = service.at(holder.local_addr().unwrap()).toml();
     let file = site.write("lariat.toml", &text);
     let answer = |flags: &[&str]| run(command().arg("check").arg(&file).args(flags));
     assert_eq!(answer(&[]).code(), 0);

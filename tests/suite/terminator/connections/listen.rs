@@ -24,7 +24,7 @@ fn fast_open_and_backlog_are_taken() {
     let (site, server) = (Site::new(), Server::start(http()));
     let service = Service::new(&site, &server);
     let workers = "[workers]\nthreads = 2\nbacklog = 64\nfast-open = 64\n";
-    let _lariat = service.start_with(&workers);
+    let _lariat = service.start_with(workers);
     let curl = curl_tls(&site, service.address).args(&["--tcp-fastopen"]);
     assert_eq!(curl.run().success(), "hello");
 }

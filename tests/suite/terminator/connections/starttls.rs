@@ -241,7 +241,7 @@ fn requests_to_cancel_count_against_the_pace_of_their_client() {
     let service = service(&site, "paced", "127.0.0.1:1").servers(&format!("[{}]", list.join(", ")));
     let service = service.starting_tls("postgres", "required");
     let limits = "[limits]\nper-source = { rate = 1, exempt = [] }\n";
-    let lariat = service.start_with(&limits);
+    let lariat = service.start_with(limits);
     assert_eq!(send_with_end(service.address, &request_to_cancel()), b"");
     // It was cut nowhere, and has used up what its client may have in 40 seconds.
     servers.iter().for_each(|one| drop(one.wait_for_end(1)));

@@ -129,7 +129,7 @@ fn sessions_without_a_lasting_id_are_spread_and_not_counted() {
 #[test]
 fn affinity_is_for_tls_that_stays_closed() {
     let site = Site::new();
-    let service = Service::new(&site, &Server::start(Behaviour::Echo));
+    let service = Service::new(&site, Server::start(Behaviour::Echo));
     let lariat = Lariat::start(&service.back("affinity = 'session-id'").toml());
     assert_has(lariat.stderr(), "affinity");
     assert_has(lariat.stderr(), "clients have no TLS session with the servers");

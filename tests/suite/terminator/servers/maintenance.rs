@@ -22,7 +22,7 @@ impl Rig {
         let addresses = [servers[0].address(), servers[1].address()];
         let service =
             Service::new(&site, &servers[0]).servers(&format!("{addresses:?}")).back(back);
-        let lariat = service.start_with(&tables);
+        let lariat = service.start_with(tables);
         Self { site, servers, service, lariat }
     }
 

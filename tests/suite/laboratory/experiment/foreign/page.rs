@@ -135,8 +135,7 @@ fn what_has_nothing_in_common_is_not_compared() {
 fn damage_and_age_are_told() {
     let desk = desk();
     desk.0.write("new.jsonl", "{\"event\":\"began\",\"format\":900}\n");
-    desk.0
-        .write("bad.jsonl", &RECORD.replacen("\"event\":\"measured\"", "\"event\":\"measur\"", 1));
+    desk.0.write("bad.jsonl", RECORD.replacen("\"event\":\"measured\"", "\"event\":\"measur\"", 1));
     let told = desk.run("report new.jsonl run.jsonl bad.jsonl");
     assert_eq!(told.code(), 6, "the one that can be read is told");
     told.assert_stderr("a newer lariat-lab wrote it");

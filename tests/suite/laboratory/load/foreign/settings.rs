@@ -27,7 +27,8 @@ const LISTS: [&str; 7] = ["alpn", "groups", "header", "signatures", "source", "s
 fn settings(flags: &str) -> BTreeMap<&str, String> {
     let mut settings = BTreeMap::new();
     for flag in flags.split("--").skip(1) {
-        let (name, value) = flag.trim().split_once(' ').unwrap_or((flag.trim(), "true"));
+        let flag = flag.trim();
+        let (name, value) = flag.split_once(' ').unwrap_or((flag, "true"));
         let all: &mut String = settings.entry(name).or_default();
         *all += if all.is_empty() { "" } else { "," };
         *all += value;

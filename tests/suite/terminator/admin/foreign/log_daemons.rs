@@ -78,7 +78,7 @@ fn host() -> String {
 /// A lariat with this in `[log]`.
 fn start(site: &Site, server: &Server, log: &str) -> (Lariat, Service) {
     let service = Service::new(site, server);
-    (service.start_with(&log), service)
+    (service.start_with(log), service)
 }
 
 fn connect(site: &Site, service: &Service) {
