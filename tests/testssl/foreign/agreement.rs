@@ -193,7 +193,7 @@ fn lariat_for_another_name() {
     let behind = Nginx::start("", "ok");
     let file = site.leaf(&["other.example"]).write(&site.directory, "other.pem");
     let servers = format!("[{:?}]", behind.address.to_string());
-    let service = Service::new(&site, &Server::start(Behaviour::Hang)).servers(&servers);
+    let service = Service::new(&site, Server::start(Behaviour::Hang)).servers(&servers);
     let service = service.certificates(&format!("[{file:?}]")).tls("versions = ['1.2']");
     let _lariat = service.start();
     compare(&site, service.address);
