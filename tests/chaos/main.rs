@@ -1,6 +1,6 @@
 //! Load of every kind while everything breaks, for as long as you like: `./run-tests chaos`.
 //!
-//! What is done, and what must hold, is `suite::chaos`.
+//! The script and the promises are in `suite::chaos`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -9,9 +9,7 @@ mod mysql;
 mod postgres;
 
 use std::env;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fmt::Display;
 
 use suite::prelude::*;
 
@@ -51,7 +49,7 @@ impl Login<'_> {
 }
 
 /// A service for this server, with patience for drivers on a busy machine.
-fn service(site: &Site, name: &str, server: &str) -> Service {
+fn service(site: &Site, name: &str, server: impl Display) -> Service {
     suite::starttls::service(site, name, server).more("timeouts = { handshake = '1m' }")
 }
 
@@ -90,7 +88,7 @@ fn call(driver: &str, login: Login<'_>, actions: &[&str]) -> Finished {
     run(program(driver).args(login.words()).args(actions))
 }
 
-/// What it printed, which has to be these lines.
+/// A driver prints these lines and no others.
 #[track_caller]
 fn assert_says(driver: &str, login: Login<'_>, actions: &[&str], lines: &[&str]) {
     let finished = call(driver, login, actions);

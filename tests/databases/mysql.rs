@@ -1,17 +1,13 @@
 //! Drivers of MySQL before MariaDB, and before a server of `caching_sha2_password` and
 //! `sha256_password`.
 
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
-
 use suite::mariadb::Mariadb;
 use suite::prelude::*;
 use suite::starttls::lariat;
 
 use super::{Login, assert_refused, assert_says, call, folder, service};
 
-/// Of MySQL's protocol, with what each can do beside a query.
+/// Drivers of MySQL's protocol, with their abilities beside a query.
 const DRIVERS: [(&str, &[Ability]); 7] = [
     ("pymysql", &[FetchKey, Sha256, Signed]),
     ("connector", &[Change, Compress, Prepare, Sha256]),
@@ -100,8 +96,7 @@ fn mariadb_serves_every_driver() {
     let unix = format!("unix:{}", server.socket.display());
     let over_tcp = service(&site, "tcp", &tcp).starting_tls("mysql", "required");
     let over_unix = service(&site, "unix", &unix).starting_tls("mysql", "required");
-    let pair =
-        service(&site, "pair", &over_tcp.address.to_string()).asking("mysql", &ca).mode("off");
+    let pair = service(&site, "pair", over_tcp.address).asking("mysql", &ca).mode("off");
     let lariat = lariat([&over_tcp, &over_unix, &pair]);
     let other = Authority::root("another root");
     other.write(&site.directory, "other.pem");
@@ -153,8 +148,7 @@ fn passwords_by_rsa_reach_a_server_without_tls() {
             }
             // A server for each: it remembers who has logged in.
             let (server, address) = go_mysql(plugin, &["plain"]);
-            let front = service(&site, "front", &address.to_string());
-            let front = front.starting_tls("mysql", "required");
+            let front = service(&site, "front", address).starting_tls("mysql", "required");
             let _lariat = lariat([&front]);
             assert_logins(driver, login(front.address, "ann", Some(&ca)));
             let unknown = login(front.address, "nobody", Some(&ca));
@@ -182,8 +176,7 @@ fn passwords_by_rsa_of_clients_without_tls_reach_a_server_with_it() {
     let (ca, pem) = (site.ca(), site.path("site.pem").display().to_string());
     for (driver, abilities) in DRIVERS {
         let (server, address) = go_mysql("caching_sha2_password", &["tls", &pem]);
-        let client =
-            service(&site, "client", &address.to_string()).asking("mysql", &ca).mode("off");
+        let client = service(&site, "client", address).asking("mysql", &ca).mode("off");
         let _lariat = lariat([&client]);
         let login = login(client.address, "ann", None);
         let actions = [taking_key(driver), &["who"]].concat();

@@ -1,7 +1,5 @@
 //! Drivers of PostgreSQL.
 
-use std::path::Path;
-
 use suite::prelude::*;
 use suite::starttls::{lariat, postgres};
 
@@ -49,11 +47,9 @@ fn a_server_without_tls_serves_every_driver() {
     let socket = format!(".s.PGSQL.{}", server.address.port());
     let socket = format!("unix:{}", server.directory.join(socket).display());
     let ca = site.ca();
-    let tcp = service(&site, "tcp", &server.address.to_string());
-    let tcp = tcp.starting_tls("postgres", "required");
+    let tcp = service(&site, "tcp", server.address).starting_tls("postgres", "required");
     let unix = service(&site, "unix", &socket).starting_tls("postgres", "required");
-    let pair = service(&site, "pair", &tcp.address.to_string());
-    let pair = pair.asking("postgres", &ca).mode("off");
+    let pair = service(&site, "pair", tcp.address).asking("postgres", &ca).mode("off");
     let lariat = lariat([&tcp, &unix, &pair]);
     for driver in DRIVERS {
         for (service, ca) in [(&tcp, Some(ca.as_path())), (&unix, Some(&ca)), (&pair, None)] {

@@ -7,12 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "what fails in a test's own tools fails the test")]
 
 use std::env;
-use std::fs;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use rustix::process::Signal;
 use suite::prelude::*;
 use suite::starttls::{lariat, service};
 
@@ -117,7 +112,7 @@ impl Postgres {
     /// A service before it that speaks TLS to it at once.
     fn service(&self, name: &str, keys: &str) -> Service {
         let tls = format!("tls = {{ ca = [{:?}], {keys} }}", self.site.ca());
-        service(&self.site, name, &self.address.to_string()).back(&tls)
+        service(&self.site, name, self.address).back(&tls)
     }
 }
 
@@ -142,8 +137,7 @@ const ALPN: &str = "name = 'localhost', alpn = ['postgresql']";
 #[test]
 fn a_server_that_speaks_tls_at_once_gets_clients_of_every_kind() {
     let server = Postgres::start();
-    let closed = service(&server.site, "closed", &server.address.to_string());
-    let closed = closed.mode("passthrough");
+    let closed = service(&server.site, "closed", server.address).mode("passthrough");
     let plain = server.service("plain", ALPN).mode("off");
     // What the client has agreed on is offered to the server.
     let both = server.service("both", "name = 'localhost'");

@@ -1,11 +1,9 @@
 //! Many at once: no descriptor and no buffer stays behind.
 
-use std::fs;
-
-use rustix::process::Pid;
 use suite::kernel::{Bench, pattern};
 use suite::nginx::Nginx;
 use suite::prelude::*;
+use suite::process::resident_kib;
 
 /// Above the size from which on the kernel seals.
 const BODY: usize = 160 << 10;
@@ -13,13 +11,6 @@ const BODY: usize = 160 << 10;
 /// Our buffers would hold 256 KiB for each of them; the kernel's are not counted here. A quarter of
 /// that, a connection, leaves room for its state many times.
 const GROWTH_KIB_MAX: u64 = 64;
-
-fn memory_kib(process: Pid) -> u64 {
-    let path = format!("/proc/{}/status", process.as_raw_nonzero());
-    let status = fs::read_to_string(path).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.unwrap().trim().trim_end_matches(" kB").parse().unwrap()
-}
 
 /// All connect, all ask, and only then all read.
 fn crowd(bench: &Bench, count: usize) -> Vec<Connection> {
@@ -39,7 +30,7 @@ fn assert_all_are_served(
     descriptors_more: usize,
 ) {
     let before = bench.descriptors().len();
-    let memory = memory_kib(bench.lariat.worker_process());
+    let memory = resident_kib(bench.lariat.worker_process());
     let mut all = crowd(bench, clients);
     let most = before + descriptors_each * clients + descriptors_more;
     let body = pattern(BODY);
@@ -48,7 +39,7 @@ fn assert_all_are_served(
     }
     let open = bench.descriptors().len();
     assert!(open <= most, "{open} descriptors, {before} before");
-    let grown = memory_kib(bench.lariat.worker_process()) - memory;
+    let grown = resident_kib(bench.lariat.worker_process()) - memory;
     assert!(grown < GROWTH_KIB_MAX * clients as u64, "{grown} KiB more");
     assert_eq!(bench.counts().sealing, clients as u64);
     drop(all);
@@ -72,10 +63,8 @@ fn many_relays_share_a_few_pipes() {
     let folder = Directory::new();
     folder.write("body", pattern(BODY));
     let server = Nginx::plain_files(folder.path());
-    let servers = format!("{:?}", [server.address.to_string()]);
     // Relays are handed over from eight times this on.
     let from = "ktls = { mode = \"auto\", min-size = \"4KiB\" }";
-    let unused = Server::start(Behaviour::Hang);
-    let bench = Bench::relay(&unused, |service| service.servers(&servers).tls(from));
+    let bench = Bench::relay(server.address, |service| service.tls(from));
     assert_all_are_served(&bench, 400, 2, PIPES);
 }

@@ -1,7 +1,7 @@
 //! A request in early data (0-RTT) whose answer is long: the kernel takes over after the handshake.
 
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
-use suite::s_client::Session;
+use suite::openssl::Talk;
 
 #[test]
 fn a_long_answer_to_early_data_arrives_whole() {
@@ -13,22 +13,19 @@ fn a_long_answer_to_early_data_arrives_whole() {
     bench.site.write("early", request("large"));
     let visit = |arguments: &[&str]| {
         let arguments = [&["-tls1_3"], arguments].concat();
-        Session::start(&bench.site, bench.service.address, &arguments)
+        Talk::start_quiet(&bench.site, bench.service.address, &arguments)
     };
-
     let mut first = visit(&["-sess_out", &session]);
     first.send(&request("small"));
     first.wait_for_bytes(heads[0] + SMALL);
-    assert!(first.quit().0.success());
-
+    assert!(first.quit().status.success());
     let mut second = visit(&["-sess_in", &session, "-early_data", &early]);
     let got = second.wait_for_bytes(heads[1] + LARGE);
     assert!(got.ends_with(&pattern(LARGE)));
     second.send(&request("small"));
     let got = second.wait_for_bytes(heads[1] + LARGE + heads[0] + SMALL);
     assert!(got.ends_with(&pattern(SMALL)));
-    assert!(second.quit().0.success());
-
+    assert!(second.quit().status.success());
     bench.wait_for_end_of(1);
     let accepted = [("result", "accepted")];
     let early = "lariat_early_data_total";

@@ -1,10 +1,7 @@
 //! How connections end where the kernel seals: cleanly, with an alert, or by the client's whim.
 
-use std::io::Write;
-
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
 use suite::prelude::*;
-use suite::s_client::Session;
 
 const HUGE: usize = 32 << 20;
 
@@ -12,10 +9,10 @@ const HUGE: usize = 32 << 20;
 fn openssl_sees_close_notify() {
     let bench = Bench::files(|service| service);
     for (count, version) in [(1, "-tls1_2"), (2, "-tls1_3")] {
-        let mut session = Session::start(&bench.site, bench.service.address, &[version]);
+        let mut session = Talk::start_quiet(&bench.site, bench.service.address, &[version]);
         session.send("GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         // Without close_notify it fails with "unexpected eof".
-        let (status, said) = session.wait();
+        let Finished { status, stderr: said, .. } = session.wait();
         assert!(status.success(), "{said}");
         assert!(!said.contains("error"), "{said}");
         bench.wait_for_end_of(count);
@@ -55,12 +52,12 @@ fn nonsense_is_answered_by_an_alert_that_the_kernel_seals() {
 fn renegotiation_is_refused_by_a_warning_that_the_kernel_seals() {
     let bench = Bench::files(|service| service);
     let head = bench.head_length("large");
-    let mut session = Session::start(&bench.site, bench.service.address, &["-tls1_2"]);
+    let mut session = Talk::start_quiet(&bench.site, bench.service.address, &["-tls1_2"]);
     session.send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
     session.wait_for_bytes(head + LARGE);
-    session.renegotiate();
+    session.say("R");
     // OpenSSL takes the warning for the end.
-    let (status, said) = session.wait();
+    let Finished { status, stderr: said, .. } = session.wait();
     assert!(!status.success() && said.contains("no renegotiation"), "{said}");
     bench.wait_for_end_of(1);
 }

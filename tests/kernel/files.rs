@@ -1,6 +1,6 @@
 //! Files go from the kernel's cache to the client without passing through us, if they are long.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 
 use suite::kernel::{Bench, LARGE, SMALL, pattern};
 use suite::prelude::*;
@@ -16,8 +16,7 @@ fn the_counters_of_the_service_and_of_the_kernel_agree() {
         let open = [("service", "web")];
         let metrics = bench.lariat.metrics();
         assert_eq!(metrics.sum("lariat_ktls_connections_open", &open), 1.0);
-        connection.end();
-        assert_eq!(connection.read_to_end().unwrap(), b"");
+        connection.finish();
         drop(connection);
         bench.wait_for_end_of(count as u32);
     }
@@ -50,11 +49,8 @@ fn the_setting_says_from_which_length_on() {
     let bench = Bench::files(|service| service.tls(from));
     for (name, length) in [("below", (1 << 20) - 1), ("exactly", 1 << 20)] {
         bench.folder.write(name, pattern(length));
-        let got = curl_tls_for(&bench.site, bench.service.address, &[name]);
-        let file = bench.site.path(name);
-        let got = got.args(&["--output", file.to_str().unwrap()]).run();
-        got.success();
-        assert!(fs::read(file).unwrap() == pattern(length));
+        let got = curl_tls_for(&bench.site, bench.service.address, &[name]).bytes();
+        assert!(got == pattern(length));
     }
     bench.wait_for_end_of(1);
     assert_eq!(bench.sent("sendfile"), f64::from(1 << 20));
@@ -149,8 +145,7 @@ fn requests_in_one_piece_are_answered_in_order_across_the_hand_over() {
         }
         assert!(connection.head().contains(&format!(": {LARGE}\r\n")));
         assert_eq!(connection.response().1, pattern(SMALL));
-        connection.end();
-        assert_eq!(connection.read_to_end().unwrap(), b"");
+        connection.finish();
     }
     bench.wait_for_end_of(2);
     assert!(bench.sent("sendfile") >= 4.0 * LARGE as f64);
@@ -202,9 +197,6 @@ fn a_file_is_closed_when_it_has_been_sent() {
     let mut connection = Client::new(&bench.site).connect(bench.service.address);
     connection.ask("large");
     connection.response();
-    let large = bench.folder.join("large").display().to_string();
-    until_true("the file to be closed", || {
-        let is_open = bench.descriptors().contains(&large);
-        !is_open
-    });
+    let large = bench.folder.join("large");
+    until_true("the file to be closed", || !bench.descriptors().contains(&large));
 }

@@ -2,13 +2,12 @@
 
 use suite::kernel::{Bench, KernelCounts, LARGE, SMALL, pattern};
 use suite::prelude::*;
-use suite::s_client::Session;
 
 const GET_SMALL: &str = "GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const GET_LARGE: &str = "GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Without a head, so that what is received is what is stored.
-fn wait_for(session: &mut Session, head_and: &mut usize, body: &[u8]) {
+fn wait_for(session: &mut Talk, head_and: &mut usize, body: &[u8]) {
     *head_and += body.len();
     let got = session.wait_for_bytes(*head_and);
     assert!(got.ends_with(body), "other bytes");
@@ -26,15 +25,15 @@ fn rekeys(bench: &Bench) -> f64 {
 fn a_client_that_changes_only_its_own_keys_goes_on() {
     let bench = Bench::files(|service| service);
     let head = bench.head_length("large");
-    let mut session = Session::start(&bench.site, bench.service.address, &["-tls1_3"]);
+    let mut session = Talk::start_quiet(&bench.site, bench.service.address, &["-tls1_3"]);
     let mut expected = 0;
     for _ in 0..5 {
         session.send(GET_LARGE);
         expected += head;
         wait_for(&mut session, &mut expected, &pattern(LARGE));
-        session.change_keys(false);
+        session.update_keys(false);
     }
-    let (status, said) = session.quit();
+    let Finished { status, stderr: said, .. } = session.quit();
     assert!(status.success(), "{said}");
     bench.wait_for_end_of(1);
     assert_eq!(rekeys(&bench), 0.0);
@@ -45,15 +44,15 @@ fn a_client_that_changes_only_its_own_keys_goes_on() {
 fn a_client_that_asks_for_new_keys_gets_them_or_a_clean_word() {
     let bench = Bench::files(|service| service);
     let head = bench.head_length("large");
-    let mut session = Session::start(&bench.site, bench.service.address, &["-tls1_3"]);
+    let mut session = Talk::start_quiet(&bench.site, bench.service.address, &["-tls1_3"]);
     // Once before the hand-over: that is ours to do.
-    session.change_keys(true);
+    session.update_keys(true);
     session.send(GET_LARGE);
     let mut expected = head;
     wait_for(&mut session, &mut expected, &pattern(LARGE));
-    session.change_keys(true);
+    session.update_keys(true);
     if !can_rekey() {
-        let (status, said) = session.wait();
+        let Finished { status, stderr: said, .. } = session.wait();
         assert!(!status.success() && said.contains("alert"), "{said}");
         bench.lariat.wait_for_reason("kernel-rekey", 1);
         bench.wait_for_end_of(1);
@@ -65,12 +64,12 @@ fn a_client_that_asks_for_new_keys_gets_them_or_a_clean_word() {
         expected += small_head;
         wait_for(&mut session, &mut expected, &pattern(SMALL));
         assert_eq!(rekeys(&bench), f64::from(round));
-        session.change_keys(true);
+        session.update_keys(true);
     }
     session.send(GET_LARGE);
     expected += head;
     wait_for(&mut session, &mut expected, &pattern(LARGE));
-    let (status, said) = session.quit();
+    let Finished { status, stderr: said, .. } = session.quit();
     assert!(status.success(), "{said}");
     bench.wait_for_end_of(1);
     let kernel = bench.counts().rekeys.unwrap();

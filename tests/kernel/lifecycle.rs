@@ -1,8 +1,5 @@
 //! Reloads and deaths while the kernel seals.
 
-use std::net::TcpStream;
-
-use rustix::process::{Signal, kill_process};
 use suite::kernel::{Bench, KernelCounts, LARGE, pattern};
 use suite::prelude::*;
 
@@ -67,6 +64,6 @@ fn a_drain_waits_for_what_the_kernel_sends() {
     assert!(connection.receive(HUGE) == pattern(HUGE));
     connection.end();
     assert_eq!(connection.read_to_end().unwrap(), b"", "close_notify");
-    assert_eq!(bench.lariat.wait().code(), Some(0));
+    bench.lariat.assert_ends();
     assert_eq!((bench.counts().taken, bench.counts().sealing), (1, 0));
 }

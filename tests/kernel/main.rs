@@ -1,4 +1,4 @@
-//! What the kernel does for `lariat`, on kernels that have TLS: a module a behaviour.
+//! Behaviour of `lariat` on kernels that have TLS: a module a behaviour.
 //!
 //! It fails on others. `./run-tests` runs it in virtual machines; CONTRIBUTING.md says how.
 #![forbid(unsafe_code)]

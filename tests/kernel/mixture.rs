@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use suite::kernel::{Bench, KernelCounts, LARGE, pattern};
-use suite::numbers::Numbers;
 use suite::prelude::*;
+use testkit::chance::Chance;
 
 const CONNECTIONS: usize = 16;
 const STEPS: usize = 600;
@@ -14,10 +14,10 @@ const STEPS: usize = 600;
 const ASKED_MAX: usize = 4;
 
 /// A part of the file: half of them short, the others up to so many bytes.
-fn part(numbers: &mut Numbers, most: usize) -> Range<usize> {
-    let longest = *numbers.pick(&[2000, most]);
-    let begin = numbers.below(LARGE - longest);
-    begin..begin + 1 + numbers.below(longest)
+fn part(chance: &mut Chance, most: usize) -> Range<usize> {
+    let longest = *chance.pick(&[2000, most]);
+    let begin = chance.below(LARGE - longest);
+    begin..begin + 1 + chance.below(longest)
 }
 
 /// A connection and what it has asked for.
@@ -74,12 +74,12 @@ fn whatever_the_order_each_answer_is_whole() {
     let bench = Bench::files(|service| service);
     let whole = pattern(LARGE);
     let can_rekey = KernelCounts::read().rekeys.is_some();
-    let mut numbers = Numbers::new(0x5eed);
+    let mut chance = Chance::new(0x5eed);
     let mut visits = visits(&bench);
     for _ in 0..STEPS {
-        let visit = &mut visits[numbers.below(CONNECTIONS)];
-        match numbers.below(16) {
-            0..7 if visit.asked.len() < ASKED_MAX => visit.ask(part(&mut numbers, 2_000_000)),
+        let visit = &mut visits[chance.below(CONNECTIONS)];
+        match chance.below(16) {
+            0..7 if visit.asked.len() < ASKED_MAX => visit.ask(part(&mut chance, 2_000_000)),
             7..10 if visit.is_tls13 && can_rekey => visit.connection.change_keys(),
             // It leaves what it has asked for.
             10 => *visit = Visit::new(&bench, visit.is_tls13),
@@ -90,15 +90,14 @@ fn whatever_the_order_each_answer_is_whole() {
         while !visit.asked.is_empty() {
             visit.read(&whole);
         }
-        visit.connection.end();
-        assert_eq!(visit.connection.read_to_end().unwrap(), b"");
+        visit.connection.finish();
     }
     drop(visits);
     assert_counts_agree(&bench);
 }
 
-/// What may be on its way of one connection: less than the queues hold, so that nobody who sends
-/// waits for one who does not read.
+/// Bytes of one connection that may be on their way: less than the queues hold, so that nobody who
+/// sends waits for one who does not read.
 const OWED_MAX: usize = 500_000;
 
 #[test]
@@ -109,13 +108,13 @@ fn whatever_the_order_each_echo_is_whole() {
     let bench = Bench::relay(&server, |service| service.tls(from));
     let whole = pattern(LARGE);
     let can_rekey = KernelCounts::read().rekeys.is_some();
-    let mut numbers = Numbers::new(0xec40);
+    let mut chance = Chance::new(0xec40);
     let mut visits = visits(&bench);
     for _ in 0..STEPS {
-        let visit = &mut visits[numbers.below(CONNECTIONS)];
-        match numbers.below(16) {
+        let visit = &mut visits[chance.below(CONNECTIONS)];
+        match chance.below(16) {
             0..7 if visit.owed() < OWED_MAX / 2 => {
-                visit.echo(&whole, part(&mut numbers, OWED_MAX / 2));
+                visit.echo(&whole, part(&mut chance, OWED_MAX / 2));
             }
             7..10 if visit.is_tls13 && can_rekey => visit.connection.change_keys(),
             // It leaves what is owed to it.

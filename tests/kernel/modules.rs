@@ -3,9 +3,6 @@
 //! These need a machine of their own, with no module loaded and a kernel that loads none by itself;
 //! `./run-tests` makes one.
 
-use std::path::Path;
-use std::process::Command;
-
 use suite::kernel::{LARGE, pattern};
 use suite::lariat::command;
 use suite::prelude::*;
@@ -35,7 +32,7 @@ impl Desk {
         assert!(connection.fetch("large") == pattern(LARGE));
     }
 
-    /// What `lariat` says of this configuration, by this command.
+    /// Runs this command of `lariat` on this configuration.
     fn say(&self, command_name: &str, service: &Service) -> Finished {
         let file = self.site.write("lariat.toml", service.toml());
         run(command().arg(command_name).arg(file))
@@ -70,7 +67,7 @@ fn without_the_module_and_without_a_cipher() {
 
 fn no_module(desk: &Desk) {
     let service = desk.service("");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     desk.assert_served(&service, AES);
     assert_eq!((handed_over(&lariat), refusals(&lariat, "no-kernel-tls")), (0.0, 1.0));
     let status = lariat.ask("status").success();
@@ -85,7 +82,7 @@ fn no_module(desk: &Desk) {
 
 fn no_cipher(desk: &Desk) {
     let service = desk.service("");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     desk.assert_served(&service, CHACHA);
     assert_eq!((handed_over(&lariat), refusals(&lariat, "suite")), (0.0, 1.0));
     desk.assert_served(&service, AES);

@@ -1,9 +1,4 @@
-//! What a server sends without a pause goes from its connection to the client's by the kernel.
-
-use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::thread;
+//! Bytes that a server sends without a pause go to the client's connection by the kernel.
 
 use suite::kernel::{Bench, pattern};
 use suite::nginx::Nginx;
@@ -94,9 +89,9 @@ fn small_exchanges_are_ours_however_many() {
 }
 
 /// It sends what it is told and closes with a byte unread, which resets.
-fn resetting_server(sends: usize) -> (String, thread::JoinHandle<()>) {
+fn resetting_server(sends: usize) -> (SocketAddr, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let servers = format!("{:?}", [listener.local_addr().unwrap().to_string()]);
+    let address = listener.local_addr().unwrap();
     let serve = move || {
         for _ in 0..2 {
             let (mut stream, _) = listener.accept().unwrap();
@@ -105,14 +100,13 @@ fn resetting_server(sends: usize) -> (String, thread::JoinHandle<()>) {
             stream.write_all(&pattern(sends)).unwrap();
         }
     };
-    (servers, thread::spawn(serve))
+    (address, thread::spawn(serve))
 }
 
 #[test]
 fn a_servers_reset_is_no_clean_end() {
-    let unused = Server::start(Behaviour::Echo);
-    let (servers, resetting) = resetting_server(LONG);
-    let bench = Bench::relay(&unused, |service| service.servers(&servers));
+    let (server, resetting) = resetting_server(LONG);
+    let bench = Bench::relay(server, |service| service);
     for client in Client::of_each_version(&bench.site) {
         let mut connection = client.connect(bench.service.address);
         connection.send(b"xx");
@@ -126,7 +120,7 @@ fn a_servers_reset_is_no_clean_end() {
     bench.wait_for_end_of(2);
 }
 
-/// Its client has the kernel seal what it sends, and with TLS 1.2 open what it receives.
+/// nginx's client has the kernel seal what it sends, and with TLS 1.2 open what it receives.
 #[test]
 fn nginx_with_the_kernels_tls_gets_the_same_bytes() {
     let server = Server::start(Behaviour::Http(pattern(LONG)));
@@ -135,11 +129,8 @@ fn nginx_with_the_kernels_tls_gets_the_same_bytes() {
         let directives =
             format!("proxy_ssl_protocols {protocol}; proxy_ssl_conf_command Options KTLS;");
         let nginx = Nginx::forward(bench.service.address, &bench.site.ca(), &directives);
-        let file = bench.site.path("got");
-        let client = curl().url(&format!("http://{}/", nginx.address));
-        let output = ["--output", file.to_str().unwrap()];
-        client.args(&output).run().success();
-        assert!(fs::read(file).unwrap() == pattern(LONG), "{protocol}");
+        let got = curl().url(&format!("http://{}/", nginx.address)).bytes();
+        assert!(got == pattern(LONG), "{protocol}");
         assert_eq!(bench.counts().taken, 2 * count, "nginx's and ours");
     }
     let taken = "lariat_ktls_connections_total";

@@ -1,4 +1,4 @@
-//! What is said about the kernel where it has TLS.
+//! Status and checks tell of the kernel where it has TLS.
 
 use suite::kernel::{Bench, KernelCounts};
 use suite::lariat::command;

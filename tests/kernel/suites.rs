@@ -1,7 +1,5 @@
 //! Every suite of both versions, by a real client: the same bytes, sealed by the kernel.
 
-use std::fs;
-
 use suite::kernel::{Bench, LARGE, pattern};
 use suite::prelude::*;
 

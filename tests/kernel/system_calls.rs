@@ -19,7 +19,7 @@ const LENGTH: u64 = 64 << 20;
 /// Bytes that each `sendfile` moves in the mean, at least, however slowly this kernel seals.
 const PASSED_MIN: u64 = 64 << 10;
 
-/// What the C library does without the kernel on hardware, and by a call where the clock is
+/// Calls that the C library makes only where the clock is
 /// emulated.
 const CLOCKS: [&str; 3] = ["clock_gettime", "gettimeofday", "time"];
 

@@ -1,9 +1,6 @@
 //! The unit of `pkg/systemd` under a systemd of its own: start, reload, restart, watchdog, sockets,
 //! and what systemd keeps from one start to the next.
 
-use std::fs;
-use std::process::Command;
-
 use suite::lariat::command;
 use suite::prelude::*;
 

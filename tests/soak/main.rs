@@ -1,6 +1,6 @@
 //! Load of every kind for hours, in which nothing may grow: `./run-tests soak`.
 //!
-//! What is done, and what must hold, is `suite::chaos::soak`. Here is where table and plot go.
+//! The script and the promises are in `suite::chaos::soak`; this program writes the table.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -10,18 +10,15 @@ use std::{env, fs};
 
 use suite::chaos::journal::Journal;
 use suite::chaos::run::Plan;
-use suite::chaos::soak::{plot, soak, table};
+use suite::chaos::soak::{soak, table};
 
 fn main() -> ExitCode {
     let plan = Plan::of_environment("SOAK", 3600);
     let journal = Arc::new(Journal::default());
     let samples = soak(&plan, &journal);
-    let folder = folder();
-    for (name, text) in [("soak.csv", table(&samples)), ("soak.svg", plot(&samples))] {
-        let path = folder.join(name);
-        fs::write(&path, text).expect("cargo's folder is writable");
-        println!("{}", path.display());
-    }
+    let path = folder().join("soak.csv");
+    fs::write(&path, table(&samples)).expect("cargo's folder is writable");
+    println!("{}", path.display());
     journal.conclude("soak", &plan.again("SOAK"))
 }
 

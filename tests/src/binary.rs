@@ -4,8 +4,8 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What the variable names, or the program beside the tests, built anew: it belongs to another
-/// package, which cargo does not build for ours.
+/// The program that the variable names, or the one beside the tests, built anew: it belongs to
+/// another package, which cargo does not build for ours.
 pub(crate) fn find(variable: &str, name: &str) -> PathBuf {
     env::var_os(variable).map_or_else(|| build(name), PathBuf::from)
 }

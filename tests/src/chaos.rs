@@ -4,7 +4,6 @@
 //! into the [`journal`]; `tests/chaos` and `tests/soak` are the programs, and the suite has a short
 //! one.
 
-mod clock;
 mod exchange;
 mod faults;
 mod honest;
@@ -17,4 +16,3 @@ pub mod run;
 pub mod script;
 mod server;
 pub mod soak;
-mod sockets;

@@ -15,6 +15,16 @@ pub fn dump_page(url: &str, budget_ms: u32) -> String {
     run(command.arg("--ignore-certificate-errors")).success()
 }
 
+/// The number that the element of this id has for programs (`data-value`).
+pub fn value(page: &str, id: &str) -> f64 {
+    let at = page.find(&format!(" id=\"{id}\""));
+    let tag = &page[at.unwrap_or_else(|| panic!("no element {id}"))..];
+    let (tag, _) = tag.split_once('>').expect("an end of the tag");
+    let (_, text) = tag.split_once("data-value=\"").expect("a value");
+    let (text, _) = text.split_once('"').expect("an end of the value");
+    text.parse().expect("a number")
+}
+
 /// A browser that loads a page as [`dump_page`] does, beside the test; killed on drop.
 #[derive(Debug)]
 pub struct Browser {
@@ -35,7 +45,6 @@ impl Browser {
         &mut self.running
     }
 
-    /// Waits for its end and returns the document.
     pub fn document(mut self) -> String {
         assert!(self.running.wait().success());
         self.running.stdout()

@@ -11,6 +11,13 @@ use testkit::leaf::Leaf;
 use crate::patience::PATIENCE;
 use crate::site::Site;
 
+/// A connection without TLS, which waits for bytes as long as tests wait.
+pub fn tcp(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("somebody listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("any time");
+    stream
+}
+
 /// Makes connections that share one memory of sessions.
 #[derive(Clone, Debug)]
 pub struct Client(ClientChoice);
@@ -26,7 +33,6 @@ impl Client {
         Self::with(site, false, &[])
     }
 
-    /// One of TLS 1.2 and one of TLS 1.3.
     pub fn of_each_version(site: &Site) -> [Self; 2] {
         [Self::tls12(site), Self::new(site)]
     }
@@ -57,12 +63,10 @@ impl Client {
         Self(ClientChoice::new(&root, is_tls13, suites))
     }
 
-    /// Connects as `localhost` and finishes the handshake.
     pub fn connect(&self, address: SocketAddr) -> Connection {
         self.try_connect(address).expect("the handshake succeeds")
     }
 
-    /// Connects as `localhost` and finishes the handshake.
     pub fn try_connect(&self, address: SocketAddr) -> io::Result<Connection> {
         self.over(TcpStream::connect(address)?)
     }
@@ -97,12 +101,10 @@ impl Client {
     }
 }
 
-/// A TLS connection whose handshake is over.
 #[derive(Debug)]
 pub struct Connection(StreamOwned<ClientConnection, TcpStream>);
 
 impl Connection {
-    /// Sends these bytes.
     pub fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).expect("the connection is open");
         self.0.flush().expect("the connection is open");
@@ -114,7 +116,6 @@ impl Connection {
         assert_eq!(self.receive(1), b"x");
     }
 
-    /// Receives exactly that many bytes.
     pub fn receive(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.0.read_exact(&mut bytes).expect("the server sends that much");
@@ -136,6 +137,12 @@ impl Connection {
         let mut bytes = Vec::new();
         self.0.read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Ends it, and sees that the server does so and sends nothing more.
+    pub fn finish(&mut self) {
+        self.end();
+        assert_eq!(self.read_to_end().expect("a clean end"), b"");
     }
 
     /// Reads to the server's close_notify, behind what was received before.
@@ -181,7 +188,6 @@ impl Connection {
         (head, body)
     }
 
-    /// Receives a head of HTTP alone.
     pub fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -209,12 +215,10 @@ impl Connection {
         self.0.sock.write_all(&packet).expect("the connection is open");
     }
 
-    /// Whether the handshake was full or resumed.
     pub fn kind(&self) -> HandshakeKind {
         self.0.conn.handshake_kind().expect("the handshake is over")
     }
 
-    /// The group of the key exchange.
     pub fn group(&self) -> NamedGroup {
         let group = self.0.conn.negotiated_key_exchange_group();
         group.expect("the handshake is over").name()

@@ -1,10 +1,12 @@
 //! A service as TOML: what each test needs is said, the rest is the same for all.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use testkit::server::{Server, free_address};
+use testkit::server::free_address;
 
+use crate::lariat::Lariat;
 use crate::site::Site;
 
 /// A service that terminates TLS for one server, or for files.
@@ -19,16 +21,17 @@ pub struct Service {
     behind: String,
     more: String,
     front: String,
-    /// What is done with clients' TLS, if it is not terminated.
+    /// The mode of clients' TLS, if it is not terminated.
     mode: Option<String>,
     tls: String,
     back: String,
 }
 
 impl Service {
-    /// Named `web`, on a free port, with the site's own certificate.
-    pub fn new(site: &Site, server: &Server) -> Self {
-        Self::before(site, &format!("servers = {:?}", [server.address()]))
+    /// Named `web`, on a free port, with the site's own certificate, before a server (or its
+    /// address).
+    pub fn new(site: &Site, server: impl Display) -> Self {
+        Self::before(site, &format!("servers = {:?}", [server.to_string()]))
     }
 
     /// The same with the files beneath a folder behind it.
@@ -121,6 +124,16 @@ impl Service {
     pub fn back(mut self, keys: &str) -> Self {
         add(&mut self.back, keys);
         self
+    }
+
+    /// A running Lariat with this service alone.
+    pub fn start(&self) -> Lariat {
+        self.start_with("")
+    }
+
+    /// The same with keys of `[log]`, then tables of their own, before the service.
+    pub fn start_with(&self, tables: &str) -> Lariat {
+        Lariat::start(&format!("{tables}\n{}", self.toml()))
     }
 
     pub fn toml(&self) -> String {

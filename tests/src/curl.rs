@@ -29,7 +29,6 @@ pub fn curl_tls_for(site: &Site, address: SocketAddr, paths: &[&str]) -> Curl {
     curl
 }
 
-/// A command line of `curl`.
 #[derive(Debug)]
 pub struct Curl(Command);
 
@@ -47,8 +46,14 @@ impl Curl {
         Running::start(&mut self.0)
     }
 
-    /// Runs it to its end.
     pub fn run(mut self) -> Finished {
         run(&mut self.0)
+    }
+
+    /// Runs it to its end, which must be a success: the bytes that it got.
+    pub fn bytes(self) -> Vec<u8> {
+        let mut running = self.start();
+        assert!(running.wait().success(), "{}", running.stderr());
+        running.stdout_bytes()
     }
 }

@@ -94,7 +94,6 @@ impl Desk {
         self.run(&format!("./small.toml --speeds none --record r.jsonl {words}"))
     }
 
-    /// A path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -130,7 +129,6 @@ pub fn measurements(events: &[Value]) -> BTreeSet<(String, u64)> {
     events.iter().map(key).collect()
 }
 
-/// Each of these stands in what was said.
 pub fn assert_said(finished: &Finished, words: &[&str]) {
     for word in words {
         assert!(finished.stderr.contains(word), "{word}: {finished:?}");

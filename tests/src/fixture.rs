@@ -9,24 +9,34 @@ use crate::site::Site;
 /// Bound in this order, they end in the other one: Lariat first.
 pub type Fixture = (Site, Server, Service, Lariat);
 
+/// A server of HTTP that answers `hello`.
+pub fn http() -> Behaviour {
+    Behaviour::Http(b"hello".to_vec())
+}
+
+/// A service before a server, without a Lariat that runs it.
+pub fn set_up(behaviour: Behaviour) -> (Site, Server, Service) {
+    let (site, server) = (Site::new(), Server::start(behaviour));
+    let service = Service::new(&site, &server);
+    (site, server, service)
+}
+
 /// A running Lariat with one service.
 pub fn serve(behaviour: Behaviour) -> Fixture {
-    serve_as(behaviour, |service| service)
+    serve_with("", behaviour)
 }
 
 /// The same with more in the configuration of the service.
 pub fn serve_as(behaviour: Behaviour, adjust: impl FnOnce(Service) -> Service) -> Fixture {
-    start("", behaviour, adjust)
+    let (site, server, service) = set_up(behaviour);
+    let service = adjust(service);
+    let lariat = service.start();
+    (site, server, service, lariat)
 }
 
 /// The same with keys of `[log]`, then tables of their own, before the service.
 pub fn serve_with(tables: &str, behaviour: Behaviour) -> Fixture {
-    start(tables, behaviour, |service| service)
-}
-
-fn start(tables: &str, behaviour: Behaviour, adjust: impl FnOnce(Service) -> Service) -> Fixture {
-    let (site, server) = (Site::new(), Server::start(behaviour));
-    let service = adjust(Service::new(&site, &server));
-    let lariat = Lariat::start(&format!("{tables}\n{}", service.toml()));
+    let (site, server, service) = set_up(behaviour);
+    let lariat = service.start_with(tables);
     (site, server, service, lariat)
 }

@@ -1,4 +1,4 @@
-//! What a process holds: memory, descriptors, threads, CPU time.
+//! The footprint of a process: memory, descriptors, threads, CPU time.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// That of a process; `None` if it is gone, or belongs to another user and we are not root.
+    /// The footprint of a process; `None` if it is gone, or not ours and we are not root.
     pub fn of(process: Pid) -> Option<Self> {
         let read = |name: &str| {
             let path = format!("/proc/{}/{name}", process.as_raw_nonzero());
@@ -66,13 +66,6 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn our_own_process_holds_something() {
-        let own = Footprint::of(rustix::process::getpid()).unwrap();
-        assert!(own.anonymous_kib > 0 && own.anonymous_kib <= own.resident_kib);
-        assert!(own.descriptors >= 3 && own.threads >= 1, "{own:?}");
-    }
 
     #[test]
     fn cpu_time_is_read_behind_a_name_with_blanks() {

@@ -14,7 +14,7 @@ use std::thread;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-/// What the file system does when it is asked for a file.
+/// The answer of the file system when it is asked for a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Temper {
     Prompt,
@@ -78,7 +78,6 @@ impl Fuse {
         Ok(Self { at: at.to_owned(), shared })
     }
 
-    /// How many answers are held back.
     pub fn held(&self) -> usize {
         self.shared.held().as_ref().map_or(0, Vec::len)
     }
@@ -174,7 +173,7 @@ impl Shared {
         self.send(&answer);
     }
 
-    /// What has that name; ENOENT if nothing has.
+    /// The file of that name; ENOENT if there is none.
     fn entry(&self, name: &[u8]) -> Result<Vec<u8>, i32> {
         let name = name.strip_suffix(b"\0").unwrap_or(name);
         let mut all = (ROOT + 1..).zip(&self.files);

@@ -19,7 +19,8 @@ pub struct Haproxy {
 impl Haproxy {
     /// An HTTP server that takes a PROXY header and answers with `body`, a log format of haproxy's.
     pub fn receive_proxy(body: &str) -> Self {
-        Self::start(
+        Self::start_with(
+            "",
             "accept-proxy",
             &format!(
                 "mode http\n http-request return status 200 content-type text/plain lf-string {body:?}\n"
@@ -29,7 +30,7 @@ impl Haproxy {
 
     /// A TCP forwarder to `target` that sends a PROXY header: `send-proxy` or `send-proxy-v2`.
     pub fn send_proxy(target: SocketAddr, how: &str) -> Self {
-        Self::start("", &format!("mode tcp\n server target {target} {how}\n"))
+        Self::start_with("", "", &format!("mode tcp\n server target {target} {how}\n"))
     }
 
     /// An HTTPS server with this certificate (chain and key in one file) and more options of its
@@ -45,10 +46,6 @@ impl Haproxy {
             &format!("ssl crt {} {bind}", certificate.display()),
             "mode http\n http-request return status 200 content-type text/plain string ok\n",
         )
-    }
-
-    fn start(bind: &str, rest: &str) -> Self {
-        Self::start_with("", bind, rest)
     }
 
     fn start_with(global: &str, bind: &str, rest: &str) -> Self {

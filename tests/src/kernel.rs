@@ -2,19 +2,19 @@
 //!
 //! The kernel's counts are those of the whole network namespace, so one test runs at a time.
 
+use std::fmt::Display;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use rustix::process::Pid;
 use testkit::directory::Directory;
-use testkit::server::Server;
 
 use crate::client::Client;
 use crate::configuration::Service;
 use crate::lariat::Lariat;
 use crate::patience::{until, until_true};
+use crate::process::open_files;
 use crate::site::Site;
 
 const COUNTS: &str = "/proc/net/tls_stat";
@@ -25,7 +25,7 @@ pub const SMALL: usize = 600;
 /// The file that the kernel seals by default.
 pub const LARGE: usize = (4 << 20) + 123;
 
-/// What the kernel has counted of its TLS.
+/// The kernel's counts of its TLS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KernelCounts {
     /// Open connections that it seals.
@@ -80,7 +80,7 @@ impl Bench {
     }
 
     /// Lariat in front of a server, with one worker.
-    pub fn relay(server: &Server, adjust: impl FnOnce(Service) -> Service) -> Self {
+    pub fn relay(server: impl Display, adjust: impl FnOnce(Service) -> Service) -> Self {
         Self::start(Directory::new(), |site, _| adjust(Service::new(site, server)))
     }
 
@@ -104,7 +104,7 @@ impl Bench {
         Self { lariat, site, folder, service, before, _turn: turn }
     }
 
-    /// What the kernel has counted since Lariat was started.
+    /// The kernel's counts since Lariat was started.
     pub fn counts(&self) -> KernelCounts {
         let now = KernelCounts::read();
         KernelCounts {
@@ -126,7 +126,6 @@ impl Bench {
         assert_eq!(self.lariat.metrics().sum(metric, &[]), wanted, "no more");
     }
 
-    /// Waits until the kernel has taken this many connections.
     pub fn wait_for_taken(&self, connections: u64) {
         until_true("the kernel to take a connection", || self.counts().taken == connections);
     }
@@ -145,18 +144,10 @@ impl Bench {
         connection.head().len()
     }
 
-    /// What the worker process has open, as the kernel names it.
-    pub fn descriptors(&self) -> Vec<String> {
-        descriptors(self.lariat.worker_process())
+    /// The descriptors of the worker process, as the kernel names them.
+    pub fn descriptors(&self) -> Vec<PathBuf> {
+        open_files(self.lariat.worker_process())
     }
-}
-
-/// What a process has open, as the kernel names it.
-pub fn descriptors(process: Pid) -> Vec<String> {
-    let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
-    let entries = fs::read_dir(folder).expect("we are root, and it runs");
-    let names = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-    names.map(|name| name.to_string_lossy().into_owned()).collect()
 }
 
 /// Bytes in which a lost or moved one shows. What is shorter is the beginning of what is longer.

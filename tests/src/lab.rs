@@ -1,16 +1,18 @@
 //! The program `lariat-lab`.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
 
 use rustix::process::Signal;
+use testkit::directory::Directory;
 
 use crate::binary;
 use crate::lariat;
 use crate::patience::until;
-use crate::program::Running;
+use crate::program::{Finished, Running, run};
 
 /// The program, not yet started; `LARIAT_LAB` names another one than that beside the tests.
 pub fn command() -> Command {
@@ -20,6 +22,47 @@ pub fn command() -> Command {
         lariat::command();
         binary::find("LARIAT_LAB", "lariat-lab")
     }))
+}
+
+/// A folder of its own in which the program runs.
+#[derive(Debug)]
+pub struct Folder(pub Directory);
+
+impl Folder {
+    /// A folder with these files.
+    pub fn with(files: &[(&str, &str)]) -> Self {
+        let folder = Self(Directory::new());
+        files.iter().for_each(|(name, text)| drop(folder.0.write(name, text)));
+        folder
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// The names in a folder beneath it, sorted.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(folder)).expect("it is there");
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        let mut names: Vec<_> = entries.flatten().map(name).collect();
+        names.sort();
+        names
+    }
+
+    /// The program with these words, not yet started.
+    pub fn command(&self, words: &str) -> Command {
+        let mut command = command();
+        command.current_dir(self.0.path()).args(words.split_whitespace());
+        command
+    }
+
+    pub fn run(&self, words: &str) -> Finished {
+        run(&mut self.command(words))
+    }
 }
 
 /// A running `lariat-lab origin`; killed on drop.
@@ -53,7 +96,6 @@ impl Origin {
         Self { address, running }
     }
 
-    /// The URL of a path there, without TLS.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -62,12 +104,10 @@ impl Origin {
         self.running.id()
     }
 
-    /// What it said on its standard error so far.
     pub fn stderr(&self) -> String {
         self.running.stderr()
     }
 
-    /// Sends it a signal and waits for its end.
     pub fn end(&mut self, signal: Signal) -> ExitStatus {
         self.running.signal(signal);
         self.running.wait()

@@ -124,6 +124,14 @@ impl Lariat {
         self.ask("reload")
     }
 
+    /// A reload of another configuration, which has to be refused.
+    pub fn reload_refused(&self, configuration: &str) -> Finished {
+        self.configure(configuration);
+        let refused = self.reload();
+        assert_eq!(refused.code(), 5, "{refused:?}");
+        refused
+    }
+
     /// Makes another configuration the running one.
     pub fn reload_with(&self, configuration: &str) {
         self.configure(configuration);
@@ -141,12 +149,10 @@ impl Lariat {
         run(command.arg(what).arg("--status-socket").arg(self.status_socket()).args(arguments))
     }
 
-    /// The path of the status socket.
     pub fn status_socket(&self) -> PathBuf {
         self.directory.join("status.sock")
     }
 
-    /// The path of the configuration file.
     pub fn configuration(&self) -> PathBuf {
         self.directory.join("lariat.toml")
     }
@@ -159,13 +165,21 @@ impl Lariat {
         try_status(&self.status_socket())
     }
 
-    /// Where the status page and the metrics are served.
+    /// The address of the status page and the metrics.
     pub fn admin(&self) -> SocketAddr {
         self.admin
     }
 
     pub fn metrics(&self) -> Metrics {
         Metrics::parse(&curl().url(&format!("http://{}/metrics", self.admin)).run().success())
+    }
+
+    /// The name of the ticket key that encrypts, in hexadecimal.
+    pub fn ticket_key(&self) -> String {
+        let page = curl().url(&format!("http://{}/metrics", self.admin)).run().success();
+        let mut lines = page.lines().filter(|line| line.starts_with("lariat_ticket_key_age"));
+        let line = lines.find(|line| line.contains("encrypt")).expect("a key that encrypts");
+        line.split('"').nth(1).expect("its name").to_owned()
     }
 
     /// A metric, summed over the series with these labels.
@@ -208,12 +222,10 @@ impl Lariat {
         })
     }
 
-    /// What it said on its standard error so far.
     pub fn stderr(&self) -> String {
         self.running.stderr()
     }
 
-    /// Waits until these words are in it.
     pub fn wait_for_stderr(&self, words: &str) {
         self.running.wait_for_stderr(words);
     }
@@ -229,6 +241,13 @@ impl Lariat {
     /// Ends the worker process as a crash does.
     pub fn kill_worker_process(&self) {
         kill_process(self.worker_process(), Signal::KILL).expect("it runs");
+    }
+
+    /// The same, and waits for the next one.
+    pub fn replace_worker_process(&self) {
+        let before = self.worker_process();
+        self.kill_worker_process();
+        until_true("another worker process", || self.worker_process() != before);
     }
 
     /// The id of the supervisor's process that `ps` shows by this name.
@@ -249,18 +268,33 @@ impl Lariat {
         })
     }
 
-    /// Sends the supervisor a signal.
     pub fn signal(&self, signal: Signal) {
         self.running.signal(signal);
     }
 
-    /// How it ended, if it did.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.running.ended()
     }
 
     pub fn wait(&mut self) -> ExitStatus {
         self.running.wait()
+    }
+
+    /// Ends it by SIGTERM, in order.
+    pub fn stop(&mut self) {
+        self.signal(Signal::TERM);
+        self.assert_ends();
+    }
+
+    /// Ends it by `lariat drain`, in order.
+    pub fn drain(&mut self) {
+        self.ask("drain").success();
+        self.assert_ends();
+    }
+
+    /// Waits for an end in order.
+    pub fn assert_ends(&mut self) {
+        assert_eq!(self.wait().code(), Some(0), "{}", self.stderr());
     }
 }
 
@@ -307,6 +341,13 @@ pub fn path_to(program: &Command) -> OsString {
     let usual = std::env::split_paths(&usual);
     let folders = folder.into_iter().map(Path::to_owned).chain(usual);
     std::env::join_paths(folders).expect("no folder's name has a colon")
+}
+
+/// `lariat check` of this configuration.
+pub fn check(configuration: &str) -> Finished {
+    let directory = Directory::new();
+    let file = directory.write("lariat.toml", configuration);
+    run(command().arg("check").arg(file))
 }
 
 /// The program, not yet started; `LARIAT` names another one than that beside the tests.

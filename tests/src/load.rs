@@ -23,8 +23,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of `https://localhost/` at this address, by two clients on one thread: enough to see each
-    /// kind of handshake, and few enough to be counted.
+    /// A load of `https://localhost/` at this address, by two clients on one thread: enough to see
+    /// each kind of handshake, and few enough to be counted.
     pub fn of(address: SocketAddr) -> Self {
         Self::alone(address).args("--connections 2")
     }
@@ -35,7 +35,7 @@ impl Load {
         Self::bare().arg(url).args(&format!("--connect {address} --threads 1 --cpus none"))
     }
 
-    /// Of nothing yet; its record goes to a file of its own.
+    /// A load without a URL yet, whose record goes to a file of its own.
     pub fn bare() -> Self {
         Self::by(lab::command())
     }
@@ -60,7 +60,6 @@ impl Load {
         self
     }
 
-    /// Runs it to its end.
     pub fn run(self) -> Loaded {
         self.start().wait()
     }
@@ -88,12 +87,10 @@ pub struct Loading {
 }
 
 impl Loading {
-    /// What it said on its standard error so far.
     pub fn stderr(&self) -> String {
         self.running.stderr()
     }
 
-    /// Panics if it has ended.
     pub fn assert_running(&mut self) {
         self.running.assert_running();
     }
@@ -110,7 +107,6 @@ impl Loading {
     }
 }
 
-/// A load that has ended.
 #[derive(Debug)]
 pub struct Loaded {
     /// How it ended and what it said.
@@ -124,18 +120,16 @@ impl Loaded {
         Record::read(&text.unwrap_or_else(|error| panic!("{error}: {:?}", self.finished)))
     }
 
-    /// Where its record is, if it has one.
+    /// The path of its record, if it has one.
     pub fn path(&self) -> PathBuf {
         self.directory.join("record.json")
     }
 
-    /// The folder that it ran in.
     pub fn folder(&self) -> &Path {
         self.directory.path()
     }
 }
 
-/// A record, as a document.
 #[derive(Clone, Debug)]
 pub struct Record(Value);
 
@@ -172,7 +166,7 @@ impl Record {
         reasons.iter().map(|(name, count)| (name.clone(), number(count))).collect()
     }
 
-    /// Why transactions failed, if there is one reason for all.
+    /// The one reason for which all failed.
     pub fn reason(&self) -> String {
         let failures = self.failures();
         assert_eq!(failures.len(), 1, "{failures:?}");
@@ -225,13 +219,12 @@ impl Record {
         found.unwrap_or_else(|| panic!("no --{name}")).1
     }
 
-    /// What stands at a JSON pointer (RFC 6901).
+    /// The value at a JSON pointer (RFC 6901).
     pub fn at(&self, pointer: &str) -> &Value {
         let value = self.0.pointer(pointer);
         value.unwrap_or_else(|| panic!("no {pointer} in {self:?}"))
     }
 
-    /// The number at a JSON pointer.
     pub fn number(&self, pointer: &str) -> u64 {
         number(self.at(pointer))
     }

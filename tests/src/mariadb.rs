@@ -99,7 +99,6 @@ pub fn mariadb_tls(site: &Site, address: SocketAddr, user: &str, statements: &st
     command
 }
 
-/// The values that a client printed, without the line's end.
 pub fn values(command: &mut Command) -> String {
     run(command).success().trim_end().to_owned()
 }

@@ -39,19 +39,3 @@ impl Sample {
             })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn series_are_summed_by_whole_names_and_labels() {
-        let metrics = Metrics::parse(
-            "# HELP a Help.\na{x=\"1\",y=\"2\"} 3\na{x=\"1\",y=\"3\"} 4\na_total 5\nb 1.5\n",
-        );
-        assert_eq!(metrics.sum("a", &[("x", "1")]), 7.0);
-        assert_eq!(metrics.sum("a", &[("y", "3")]), 4.0);
-        assert_eq!(metrics.sum("b", &[]), 1.5);
-        assert_eq!(metrics.sum("c", &[]), 0.0);
-    }
-}

@@ -50,12 +50,11 @@ impl NameServer {
         Some(server)
     }
 
-    /// The text of a `resolv.conf` that names it.
     pub fn resolv_conf(&self) -> String {
         format!("nameserver {}\noptions timeout:1 attempts:1\n", self.address)
     }
 
-    /// Has the name these records from now on; none = it has no SRV records.
+    /// Gives the name these records from now on; none = it has no SRV records.
     pub fn set(&self, records: &[Record]) {
         *lock(&self.state) = State { records: records.to_vec(), answers: 0 };
     }

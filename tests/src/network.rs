@@ -85,7 +85,7 @@ impl Host {
         Ipv4Addr::new(10, 77, 0, self.number).into()
     }
 
-    /// Its address on a further way: [`Network::add_path`].
+    /// The address on a further way: [`Network::add_path`].
     pub fn second_ipv4(&self) -> IpAddr {
         Ipv4Addr::new(10, 78, 0, self.number).into()
     }
@@ -124,7 +124,6 @@ impl Host {
         self.ip(&format!("link set eth0 {word}"));
     }
 
-    /// Runs `ip` there with these words.
     pub fn ip(&self, line: &str) {
         self.namespace.ip(line);
     }

@@ -39,23 +39,14 @@ impl Nginx {
         listen: &str,
         directives: &str,
     ) -> Self {
-        let server = format!(
-            "ssl_certificate {certificate:?};
-             ssl_certificate_key {certificate:?};
-             {directives}
-             location / {{ return 200 ok; }}"
-        );
-        Self::start_at(address, &format!("ssl {listen}"), &server)
+        let listen = format!("ssl {listen}");
+        let answer = "location / { return 200 ok; }";
+        Self::start_at(address, &listen, &(tls(certificate, directives) + answer))
     }
 
     /// Starts one HTTPS server of the files beneath a folder, with more directives.
     pub fn files(certificate: &Path, folder: &Path, directives: &str) -> Self {
-        let server = format!(
-            "ssl_certificate {certificate:?};
-             ssl_certificate_key {certificate:?};
-             {directives}
-             root {folder:?};"
-        );
+        let server = format!("{}root {folder:?};", tls(certificate, directives));
         Self::start_at(free_address(), "ssl", &server)
     }
 
@@ -108,7 +99,6 @@ impl Nginx {
     }
 }
 
-/// A request in the log.
 #[derive(Clone, Debug)]
 pub struct Line(String);
 
@@ -128,6 +118,10 @@ const LOG: &str = "session_reused=$ssl_session_reused protocol=$ssl_protocol cip
                    connection_requests=$connection_requests \
                    proxy_protocol_addr=$proxy_protocol_addr request_method=$request_method \
                    request_uri=$request_uri";
+
+fn tls(certificate: &Path, directives: &str) -> String {
+    format!("ssl_certificate {certificate:?}; ssl_certificate_key {certificate:?};\n{directives}\n")
+}
 
 fn text(address: SocketAddr, listen: &str, server: &str) -> String {
     format!(

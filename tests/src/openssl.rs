@@ -8,7 +8,7 @@ use std::process::{ChildStdin, Command, Stdio};
 
 use testkit::server::free_address;
 
-use crate::patience::until_true;
+use crate::patience::{until, until_true};
 use crate::program::{Finished, Running, run};
 use crate::site::Site;
 
@@ -69,6 +69,48 @@ impl Talk {
         until_true("the update", || taken(self) > before);
     }
 
+    /// The same; its output is nothing but what the server sends.
+    pub fn start_quiet(site: &Site, address: SocketAddr, arguments: &[&str]) -> Self {
+        // Quiet alone would have it take commands for data.
+        Self::start(site, address, &[arguments, &["-quiet", "-no_ign_eof"]].concat())
+    }
+
+    /// Sends this, in one piece and therefore not taken for a command.
+    pub fn send(&mut self, words: &str) {
+        assert!(!words.starts_with(['B', 'K', 'Q', 'R', 'k']), "{words}");
+        let input = self.input.as_mut().expect("not yet ended");
+        let written = input.write_all(words.as_bytes());
+        written.unwrap_or_else(|error| panic!("{error}: {}", self.running.stderr()));
+    }
+
+    /// Waits until the server has sent that many bytes in all, and returns them.
+    pub fn wait_for_bytes(&mut self, count: usize) -> Vec<u8> {
+        let received = until(&format!("{count} bytes at openssl"), || {
+            let has_ended = self.running.ended().is_some();
+            let length = self.running.stdout_length();
+            let said = self.running.stderr();
+            assert!(length >= count || !has_ended, "{length} of {count} bytes: {said}");
+            (length >= count).then(|| self.running.stdout_bytes())
+        });
+        assert_eq!(received.len(), count, "more than was asked for");
+        received
+    }
+
+    /// Has it quit.
+    pub fn quit(mut self) -> Finished {
+        self.say("Q");
+        self.wait()
+    }
+
+    /// Waits for the end that the server makes.
+    pub fn wait(mut self) -> Finished {
+        Finished {
+            status: self.running.wait(),
+            stdout: String::new(),
+            stderr: self.running.stderr(),
+        }
+    }
+
     /// Ends its input, and waits for its end.
     pub fn end(mut self) -> Finished {
         self.input = None;
@@ -124,19 +166,17 @@ impl SServer {
         self.input.write_all(line.as_bytes()).expect("it runs");
     }
 
-    /// What it has said so far, on both outputs.
     pub fn said(&self) -> String {
         self.running.stdout() + &self.running.stderr()
     }
 
-    /// Waits until it has said this.
     pub fn wait_for(&self, words: &str) {
         until_true(&format!("{words:?} of openssl"), || self.said().contains(words));
     }
 }
 
 /// The command that connects to `address` as `localhost`, unless it is told another name.
-pub(crate) fn s_client_command(site: &Site, address: SocketAddr, arguments: &[&str]) -> Command {
+fn s_client_command(site: &Site, address: SocketAddr, arguments: &[&str]) -> Command {
     let mut command = Command::new("openssl");
     command.args(["s_client", "-connect", &address.to_string(), "-CAfile"]).arg(site.ca());
     if !arguments.iter().any(|one| one.ends_with("servername")) {
@@ -156,6 +196,21 @@ pub fn key_hash(site: &Site, certificate: &str) -> String {
     openssl(&["pkey", "-pubin", "-in", &pem, "-outform", "DER", "-out", &der]);
     openssl(&["dgst", "-sha256", "-binary", "-out", &hash, &der]);
     openssl(&["base64", "-in", &hash]).trim().to_owned()
+}
+
+/// The master secret in a file of `-keylogfile` (TLS 1.2).
+pub fn master_secret(key_log: &Path) -> Vec<u8> {
+    let log = fs::read_to_string(key_log).expect("openssl has written it");
+    let line = log.lines().find(|line| line.starts_with("CLIENT_RANDOM "));
+    let (_, secret) = line.expect("TLS 1.2").rsplit_once(' ').expect("NAME RANDOM SECRET");
+    let secret = bytes_of(secret);
+    assert_eq!(secret.len(), 48, "a master secret");
+    secret
+}
+
+pub fn bytes_of(hexadecimal: &str) -> Vec<u8> {
+    let pairs = (0..hexadecimal.len()).step_by(2).map(|at| &hexadecimal[at..at + 2]);
+    pairs.map(|pair| u8::from_str_radix(pair, 16).expect("digits")).collect()
 }
 
 /// The SHA-256 fingerprint of the certificate in a file, as it is printed: with colons.

@@ -14,7 +14,6 @@ pub fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     within(PATIENCE, ask).unwrap_or_else(|| panic!("still waiting for {what}"))
 }
 
-/// Asks again and again until it is so.
 pub fn until_true(what: &str, mut is_so: impl FnMut() -> bool) {
     until(what, || is_so().then_some(()));
 }
@@ -33,7 +32,6 @@ pub fn within<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<
     }
 }
 
-/// Seconds of Unix time.
 pub fn now_seconds() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.expect("a clock of today").as_secs()

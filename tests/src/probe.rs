@@ -19,7 +19,7 @@ pub fn probe(timeout: &str, address: SocketAddr, flags: &[&str]) -> Finished {
     run(command.args(["--attempts", "2"]).args(flags))
 }
 
-/// Its report. That a server is bad is no failure of ours.
+/// The report of a probe. That a server is bad is no failure of ours.
 pub fn report(timeout: &str, address: SocketAddr, flags: &[&str]) -> Value {
     let said = probe(timeout, address, &[flags, &["--json"]].concat()).success();
     serde_json::from_str(&said).expect("it is JSON")

@@ -1,6 +1,8 @@
-//! What the system says of a process.
+//! The system's words about processes.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 
 use rustix::process::Pid;
 
@@ -16,4 +18,38 @@ pub fn has_ended(process: Pid) -> bool {
     let path = format!("/proc/{}/status", process.as_raw_nonzero());
     let status = fs::read_to_string(path);
     status.map_or(true, |status| status.contains("\nState:\tZ"))
+}
+
+/// The memory of a process that is in RAM, in KiB.
+pub fn resident_kib(process: Pid) -> u64 {
+    let text = status_line(process, "VmRSS");
+    text.trim_end_matches(" kB").parse().expect("a number of kB")
+}
+
+/// The files and sockets that it has open, as the kernel names them; only root may ask.
+pub fn open_files(process: Pid) -> Vec<PathBuf> {
+    let folder = format!("/proc/{}/fd", process.as_raw_nonzero());
+    let entries = fs::read_dir(folder).expect("we are root, and it runs");
+    entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).collect()
+}
+
+/// Every process that has not ended, and its parent.
+pub fn processes() -> Vec<(u32, u32)> {
+    let entries = fs::read_dir("/proc").expect("it is mounted");
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let with_parent = |id: u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut fields = rest.split_whitespace();
+        let has_ended = matches!(fields.next()?, "Z" | "X");
+        let parent = fields.next()?.parse().ok()?;
+        (!has_ended).then_some((id, parent))
+    };
+    ids.filter_map(with_parent).collect()
+}
+
+/// The processes that were started by these.
+pub fn children(of: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let all = processes().into_iter();
+    all.filter(|(_, parent)| of.contains(parent)).map(|(id, _)| id).collect()
 }

@@ -35,7 +35,13 @@ impl Finished {
         assert!(self.stderr.contains(words), "no {words:?}: {self:?}");
     }
 
-    /// The standard output of a success.
+    /// Panics unless it ended with this code and its standard error contains all these words.
+    #[track_caller]
+    pub fn assert_fails(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code(), code, "{self:?}");
+        words.iter().for_each(|one| self.assert_stderr(one));
+    }
+
     pub fn success(self) -> String {
         assert!(self.status.success(), "{self:?}");
         self.stdout
@@ -74,7 +80,7 @@ pub fn process_id(number: u32) -> Pid {
     Pid::from_raw(number).expect("process ids are not zero")
 }
 
-/// What is shown of a program's standard output when a test fails, in bytes.
+/// The longest standard output that is shown of a program when a test fails, in bytes.
 const SAID_MAX: usize = 1 << 20;
 
 /// A program that runs beside a test and is killed at its end.
@@ -90,7 +96,6 @@ impl Running {
         Self::start_with(command, Stdio::null())
     }
 
-    /// Starts it with this input.
     pub fn start_with(command: &mut Command, input: Stdio) -> Self {
         // Files, not pipes: a program never waits for us to read.
         Self::spawn(command, input, Stdio::from)
@@ -131,12 +136,10 @@ impl Running {
         until(&name, || self.ended())
     }
 
-    /// How it ended, if it did.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("our own child")
     }
 
-    /// Panics if it has ended.
     pub fn assert_running(&mut self) {
         if let Some(status) = self.ended() {
             panic!("{} ended: {status}\n{}{}", self.name, self.stdout(), self.stderr());
@@ -161,7 +164,6 @@ impl Running {
         kill_process(process_id(self.id()), signal).is_ok()
     }
 
-    /// What it wrote to its standard output so far.
     pub fn stdout(&self) -> String {
         self.read("stdout")
     }
@@ -177,12 +179,10 @@ impl Running {
         usize::try_from(facts.len()).expect("it fits the memory")
     }
 
-    /// What it wrote to its standard error so far.
     pub fn stderr(&self) -> String {
         self.read("stderr")
     }
 
-    /// Waits until these words are in it.
     pub fn wait_for_stderr(&self, words: &str) {
         until_true(&format!("{words:?} of {}", self.name), || self.stderr().contains(words));
     }

@@ -51,7 +51,7 @@ impl Prometheus {
         prometheus
     }
 
-    /// What an expression yields now: series with their values.
+    /// The series that an expression yields now, with their values.
     pub fn query(&self, expression: &str) -> Vec<Value> {
         let url = format!("http://{}/api/v1/query", self.address);
         let query = format!("query={expression}");

@@ -8,7 +8,6 @@ pub struct ProxyHeader {
     pub version: u8,
     /// The client and the address that it connected to; `None` for LOCAL and UNKNOWN.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
-    /// Type and value, in their order.
     pub tlvs: Vec<(u8, Vec<u8>)>,
     pub bytes: Vec<u8>,
     pub rest: Vec<u8>,

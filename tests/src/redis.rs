@@ -85,22 +85,16 @@ impl Redis {
     /// Starts it with the site's certificate and these options.
     pub fn by_tls(site: &Site, options: &[&str]) -> Self {
         let address = free_address();
-        let directory = Directory::new();
-        let mut command = command();
-        command
-            .args(["--bind", &address.ip().to_string(), "--port", "0"])
-            .args(["--tls-port", &address.port().to_string()])
-            .args(options)
-            .arg("--tls-ca-cert-file")
-            .arg(site.ca())
-            .arg("--dir")
-            .arg(directory.path())
-            .args(["--save", "", "--appendonly", "no"]);
-        for option in ["--tls-cert-file", "--tls-key-file"] {
-            command.arg(option).arg(site.path("site.pem"));
-        }
-        let running = Running::start(&mut command);
-        Self { address, running, directory }.listening()
+        let port = address.port().to_string();
+        let [ca, pem] = [site.ca(), site.path("site.pem")].map(|one| one.display().to_string());
+        let tls = [
+            ["--port", "0"],
+            ["--tls-port", &port],
+            ["--tls-ca-cert-file", &ca],
+            ["--tls-cert-file", &pem],
+            ["--tls-key-file", &pem],
+        ];
+        Self::start_by(&mut command(), address, &[tls.as_flattened(), options].concat())
     }
 
     /// Waits until it accepts connections; those of another host cannot be tried.
@@ -120,7 +114,6 @@ impl Redis {
         self
     }
 
-    /// A file in its folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
@@ -134,8 +127,8 @@ impl Redis {
         self.running.wait();
     }
 
-    /// Its answer to a command, without the form around it: the elements of a list stand one after
-    /// the other.
+    /// Asks it a command and returns the answer without the form around it: elements of a list
+    /// stand one after the other.
     pub fn ask(&self, words: &[&[u8]]) -> Vec<Vec<u8>> {
         let mut socket = TcpStream::connect(self.address).expect("it listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("any time");

@@ -81,6 +81,25 @@ pub fn pass_on<E>(
     let _gone = server.shutdown(Shutdown::Both);
 }
 
+/// Bytes behind their length in two bytes.
+pub fn vector(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
+}
+
+/// A hello of TLS 1.2 by hand, with this extension server_name and more extensions.
+pub fn hello(server_name: &[u8], more: &[u8]) -> Vec<u8> {
+    let extensions = [&[0, 0][..], &vector(server_name), more].concat();
+    let fixed = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0xc0, 0x2f, 1, 0]].concat();
+    let message = [&[1, 0][..], &vector(&[fixed, vector(&extensions)].concat())].concat();
+    [&[22, 3, 1][..], &vector(&message)].concat()
+}
+
+/// The names of an extension server_name.
+pub fn names(names: &[&[u8]]) -> Vec<u8> {
+    let entry = |name: &&[u8]| [&[0][..], &vector(name)].concat();
+    vector(&names.iter().flat_map(entry).collect::<Vec<u8>>())
+}
+
 /// The next TLS record, with its head.
 ///
 /// # Errors

@@ -38,7 +38,7 @@ os.environ.update([variable.split("=", 1)])
 os.execv(program, sys.argv[4:])
 "#;
 
-/// What a command that hands over descriptors needs until it has run.
+/// A guard that a command that hands over descriptors needs until it has run.
 #[derive(Debug)]
 pub struct HandedOver {
     _directory: Directory,
@@ -124,12 +124,10 @@ impl Keeper {
         (command, kept)
     }
 
-    /// The names of what is kept.
     pub fn names(&self) -> Vec<String> {
         self.state().store.keys().cloned().collect()
     }
 
-    /// How many descriptors are kept by this name.
     pub fn count(&self, name: &str) -> usize {
         self.state().store.get(name).map_or(0, Vec::len)
     }

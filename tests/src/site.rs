@@ -27,7 +27,6 @@ impl Site {
         self.authority.leaf(names).issue()
     }
 
-    /// The root that clients trust.
     pub fn ca(&self) -> PathBuf {
         self.path("ca.pem")
     }

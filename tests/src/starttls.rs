@@ -1,6 +1,7 @@
 //! Services that start TLS within a protocol, and the servers of such protocols: PostgreSQL,
 //! Dovecot, INN, Prosody, `slapd`, `aiosmtpd` and `pyftpdlib`.
 
+use std::fmt::Display;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::process::Command;
 
 use rustix::process::{Signal, geteuid};
 use testkit::directory::Directory;
-use testkit::server::{Behaviour, Server, free_address};
+use testkit::server::free_address;
 
 use crate::configuration::Service;
 use crate::lariat::Lariat;
@@ -16,14 +17,13 @@ use crate::patience::{PATIENCE, within};
 use crate::program::{Running, run};
 use crate::site::Site;
 
-/// A service for this server.
-pub fn service(site: &Site, name: &str, server: &str) -> Service {
-    let unused = Server::start(Behaviour::Hang);
-    Service::new(site, &unused).named(name).servers(&format!("[{server:?}]"))
+/// A service of this name for a server.
+pub fn service(site: &Site, name: &str, server: impl Display) -> Service {
+    Service::new(site, server).named(name)
 }
 
 impl Service {
-    /// Its clients may ask for TLS, or have to.
+    /// Lets its clients ask for TLS, or makes them.
     pub fn starting_tls(self, protocol: &str, policy: &str) -> Self {
         self.front(&format!("starttls = {{ protocol = '{protocol}', policy = '{policy}' }}"))
     }

@@ -16,7 +16,7 @@ use crate::network::Host;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weather {
     pub lost: usize,
-    /// That come twice, of a thousand.
+    /// Datagrams that come twice, of a thousand.
     pub repeated: usize,
     /// How long each is under way at least.
     pub way: Duration,
@@ -75,12 +75,12 @@ impl Relay {
         Self { places, parted, threads, _host: host }
     }
 
-    /// Where others send what is for the host of this number.
+    /// The address to which others send what is for the host of this number.
     pub fn place(&self, host: usize) -> SocketAddr {
         self.places[host].local_addr().expect("it is bound")
     }
 
-    /// Nothing passes between the host of this number and the others, or all does.
+    /// Parts the host of this number from the others; `None` = all are joined again.
     pub fn part(&self, host: Option<usize>) {
         *self.parted.lock().expect("no thread panics") = host;
     }

@@ -1,4 +1,4 @@
-//! What the two programs do, seen from outside: one module per behaviour.
+//! Behaviour of the two programs, seen from outside: one module per behaviour.
 //!
 //! Modules named `foreign` need a browser or another server; `./run-tests fast` leaves them out.
 #![forbid(unsafe_code)]
@@ -130,7 +130,6 @@ mod terminator {
         mod upgrade_versions;
     }
     mod resumption {
-        mod clients;
         mod flood;
         mod keys;
         mod kinds;

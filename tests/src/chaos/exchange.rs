@@ -1,22 +1,23 @@
-//! What our clients and servers say to each other: bytes that show by themselves whose they are and
+//! Our clients and servers send each other bytes that show by themselves whose they are and
 //! where they belong, so that one wrong, lost, doubled or misdelivered byte is seen on either side.
 
-use crate::numbers::mixed;
+use std::io;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::net::sockopt::set_socket_linger;
 
 /// A round: the client's head, its bytes, and then the server's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Head {
     pub(super) salt: u64,
     pub(super) round: u32,
-    /// Bytes that the client sends behind the head.
     pub(super) up: u32,
-    /// Bytes that the server answers.
     pub(super) down: u32,
     /// The client may break off in the midst of a round.
     pub(super) may_break: bool,
 }
 
-/// Bytes of an encoded head.
 pub(super) const HEAD_BYTES: usize = 32;
 
 const MARK: u32 = 0x4c52_5431;
@@ -49,7 +50,7 @@ impl Head {
         (word(0) & !1 == MARK & !1 && long(24) == sum(bytes)).then_some(head)
     }
 
-    /// Where the client's bytes of this round come from.
+    /// The source of the client's bytes of this round.
     pub(super) fn up_stream(&self) -> Stream {
         Stream(mixed(self.salt ^ u64::from(self.round) << 1))
     }
@@ -64,12 +65,20 @@ fn sum(bytes: &[u8; HEAD_BYTES]) -> u64 {
     words.fold(0, |sum, word| mixed(sum ^ u64::from_be_bytes(word.try_into().expect("eight"))))
 }
 
+/// A number in which each bit depends on all bits of another (the finaliser of SplitMix64).
+pub(super) fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
 /// An endless stream of bytes, other than every other one's at nearly every offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stream(pub(super) u64);
 
 impl Stream {
-    /// Its bytes from an offset on.
+    /// The bytes from an offset on.
     pub(super) fn bytes(self, offset: usize, length: usize) -> Vec<u8> {
         let first = offset / 8;
         let words = first..(offset + length).div_ceil(8);
@@ -83,6 +92,17 @@ impl Stream {
         let wrong = bytes.iter().zip(&right).position(|(one, other)| one != other);
         wrong.map(|at| offset + at)
     }
+}
+
+/// Makes the kernel send RST as soon as the socket is closed, whatever waits to be sent.
+pub(super) fn reset_on_close(socket: &TcpStream) {
+    // It fails on a socket that is reset already.
+    let _ = set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+/// Whether a call has only waited long enough.
+pub(super) fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Nothing yet. `is_reload_sure` = nothing else will keep a reload from ending as it should.
+    /// No fault yet. `is_reload_sure` = nothing else will keep a reload from ending as it should.
     pub(super) fn new(is_reload_sure: bool) -> Self {
         Self { frozen: None, crowd: Vec::new(), is_reload_sure }
     }
@@ -153,7 +153,6 @@ impl Faults {
     }
 }
 
-/// The exit code of a reload that was refused.
 const REFUSED: i32 = 5;
 
 fn skip(rig: &Rig, why: &str) {
@@ -193,7 +192,7 @@ fn kill(rig: &mut Rig) {
     });
 }
 
-/// Nobody reads what the supervisor says, and there is no room left for more.
+/// Fills the pipe of the supervisor's messages, which is not read any more.
 fn block_talk(rig: &Rig) {
     rig.talk.set_paused(true);
     let path = format!("/proc/{}/fd/2", rig.lariat.supervisor().as_raw_nonzero());

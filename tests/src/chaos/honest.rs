@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::client::{Client, Connection};
-use crate::numbers::Numbers;
 use crate::site::Site;
+use testkit::chance::Chance;
 
-use super::exchange::{HEAD_BYTES, Head, Stream};
+use super::exchange::{HEAD_BYTES, Head, Stream, is_timeout};
 use super::journal::Journal;
-use super::sockets::is_timeout;
 
 /// The file that is served: longer than what the kernel seals, and no multiple of anything.
 pub(super) const FILE_BYTES: usize = (1 << 20) + 77;
@@ -33,11 +32,8 @@ pub(super) enum Target {
 pub(super) struct Tally {
     pub(super) visits: u64,
     pub(super) whole: u64,
-    /// Handshakes of exchanges that were finished.
     pub(super) handshakes: u64,
-    /// Bytes that were sent in exchanges.
     pub(super) up: u64,
-    /// Bytes that came in exchanges.
     pub(super) down: u64,
 }
 
@@ -55,7 +51,7 @@ impl Tally {
 pub(super) struct Visitor<'a> {
     journal: &'a Journal,
     clients: [Client; 3],
-    numbers: Numbers,
+    chance: Chance,
     is_calm: bool,
     tally: Tally,
 }
@@ -66,7 +62,7 @@ impl<'a> Visitor<'a> {
         Self {
             journal,
             clients: [Client::new(site), Client::tls12(site), Client::without_tickets(site)],
-            numbers: Numbers::new(seed),
+            chance: Chance::new(seed),
             is_calm,
             tally: Tally::default(),
         }
@@ -78,7 +74,7 @@ impl<'a> Visitor<'a> {
 
     pub(super) fn visit(&mut self, target: Target) {
         self.tally.visits += 1;
-        let client = self.numbers.pick(&self.clients).clone();
+        let client = self.chance.pick(&self.clients).clone();
         let result = match target {
             Target::Exchange(address) => self.exchange(&client, address),
             Target::File(address) => self.files(&client, address),
@@ -89,7 +85,7 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    /// What an honest client may meet while servers and processes die, and what never.
+    /// Notes an error that an honest client must not meet, even while servers and processes die.
     fn judge(&self, target: Target, error: &io::Error) {
         let is_forbidden = match error.kind() {
             io::ErrorKind::ConnectionRefused => !self.journal.is_down(),
@@ -106,13 +102,13 @@ impl<'a> Visitor<'a> {
     fn exchange(&mut self, client: &Client, address: SocketAddr) -> io::Result<()> {
         let mut connection = connect(client, address)?;
         self.tally.handshakes += 1;
-        let salt = self.numbers.next();
-        for round in 0..1 + self.numbers.below(5) as u32 {
+        let salt = self.chance.number();
+        for round in 0..1 + self.chance.below(5) as u32 {
             let head = Head {
                 salt,
                 round,
-                up: length(&mut self.numbers),
-                down: length(&mut self.numbers),
+                up: length(&mut self.chance),
+                down: length(&mut self.chance),
                 may_break: false,
             };
             self.round(&mut connection, &head)?;
@@ -132,9 +128,10 @@ impl<'a> Visitor<'a> {
 
     fn files(&mut self, client: &Client, address: SocketAddr) -> io::Result<()> {
         let mut connection = connect(client, address)?;
-        for _ in 0..1 + self.numbers.below(3) {
-            let length = 1 + self.numbers.below(*self.numbers.clone().pick(&[2000, FILE_BYTES]));
-            let first = self.numbers.below(FILE_BYTES - length + 1);
+        for _ in 0..1 + self.chance.below(3) {
+            let most = *self.chance.pick(&[2000, FILE_BYTES]);
+            let length = 1 + self.chance.below(most);
+            let first = self.chance.below(FILE_BYTES - length + 1);
             let last = first + length - 1;
             let ask = format!(
                 "GET /file HTTP/1.1\r\nHost: localhost\r\nRange: bytes={first}-{last}\r\n\r\n"
@@ -155,9 +152,9 @@ impl<'a> Visitor<'a> {
 }
 
 /// Mostly short, at times long enough for all buffers to be full.
-fn length(numbers: &mut Numbers) -> u32 {
-    let most = *numbers.pick(&[100, 3000, 20_000, 20_000, 300_000]);
-    numbers.below(most) as u32
+fn length(chance: &mut Chance) -> u32 {
+    let most = *chance.pick(&[100, 3000, 20_000, 20_000, 300_000]);
+    chance.below(most) as u32
 }
 
 /// Connects, with limits on what any call may take.
@@ -203,7 +200,6 @@ pub(super) fn finish(connection: &mut Connection) -> io::Result<()> {
     }
 }
 
-/// Reads a head of HTTP.
 fn head(connection: &mut Connection) -> io::Result<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {

@@ -5,13 +5,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, Connection};
-use crate::numbers::Numbers;
 use crate::patience::pause;
+use testkit::chance::Chance;
 
-use super::exchange::{Head, Stream};
+use super::exchange::{Head, Stream, reset_on_close};
 use super::honest::{connect, finish, receive};
 use super::journal::Journal;
-use super::sockets::reset_on_close;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Hostility {
@@ -20,7 +19,6 @@ pub enum Hostility {
     Dribbling,
     /// Closes TCP in the midst of its bytes, without close_notify.
     Truncating,
-    /// Resets in the midst of its bytes.
     Resetting,
     /// Sends what is no TLS, or no TLS any more.
     Garbage,
@@ -34,16 +32,18 @@ pub enum Hostility {
     NeverReading,
 }
 
-pub(super) const ALL: [Hostility; 9] = [
-    Hostility::Silent,
-    Hostility::Dribbling,
-    Hostility::Truncating,
-    Hostility::Resetting,
-    Hostility::Garbage,
-    Hostility::Flood,
-    Hostility::SlowReader,
-    Hostility::HalfClosing,
-    Hostility::NeverReading,
+type Act = fn(&Client, SocketAddr, &mut Chance) -> io::Result<()>;
+
+pub(super) const ALL: [(Hostility, Act); 9] = [
+    (Hostility::Silent, silent),
+    (Hostility::Dribbling, dribble),
+    (Hostility::Truncating, truncate),
+    (Hostility::Resetting, reset),
+    (Hostility::Garbage, garbage),
+    (Hostility::Flood, flood),
+    (Hostility::SlowReader, read_slowly),
+    (Hostility::HalfClosing, half_close),
+    (Hostility::NeverReading, never_read),
 ];
 
 /// Sockets of one flood: less than a listener's queue holds.
@@ -60,20 +60,10 @@ pub(super) fn act(
     journal: &Journal,
     client: &Client,
     address: SocketAddr,
-    numbers: &mut Numbers,
+    chance: &mut Chance,
 ) {
-    let act = match hostility {
-        Hostility::Silent => silent,
-        Hostility::Dribbling => dribble,
-        Hostility::Truncating => truncate,
-        Hostility::Resetting => reset,
-        Hostility::Garbage => garbage,
-        Hostility::Flood => flood,
-        Hostility::SlowReader => read_slowly,
-        Hostility::HalfClosing => half_close,
-        Hostility::NeverReading => never_read,
-    };
-    if let Err(error) = act(client, address, numbers) {
+    let (_, act) = ALL.iter().find(|(one, _)| *one == hostility).expect("all are there");
+    if let Err(error) = act(client, address, chance) {
         // It is rude, but what it gets must be right all the same.
         journal.check(error.kind() != io::ErrorKind::Other, || {
             format!("a {hostility:?} client: {error}")
@@ -81,17 +71,17 @@ pub(super) fn act(
     }
 }
 
-fn head(numbers: &mut Numbers, up: u32, down: u32) -> Head {
-    Head { salt: numbers.next(), round: 0, up, down, may_break: true }
+fn head(chance: &mut Chance, up: u32, down: u32) -> Head {
+    Head { salt: chance.number(), round: 0, up, down, may_break: true }
 }
 
-fn silent(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
+fn silent(_: &Client, address: SocketAddr, _: &mut Chance) -> io::Result<()> {
     let _socket = TcpStream::connect(address)?;
     pause(SPELL);
     Ok(())
 }
 
-fn dribble(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
+fn dribble(_: &Client, address: SocketAddr, _: &mut Chance) -> io::Result<()> {
     let mut socket = TcpStream::connect(address)?;
     // The beginning of a handshake record with a ClientHello of 252 bytes.
     for byte in b"\x16\x03\x01\x01\x00\x01\x00\x00\xfc\x03\x03".iter().chain(&[7; 20]) {
@@ -102,29 +92,29 @@ fn dribble(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
 }
 
 /// Connects and sends a part of what its head announces.
-fn begin(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<Connection> {
+fn begin(client: &Client, address: SocketAddr, chance: &mut Chance) -> io::Result<Connection> {
     let mut connection = connect(client, address)?;
-    let head = head(numbers, 50_000, 1000);
+    let head = head(chance, 50_000, 1000);
     connection.write_all(&head.encode())?;
-    connection.write_all(&head.up_stream().bytes(0, numbers.below(50_000)))?;
+    connection.write_all(&head.up_stream().bytes(0, chance.below(50_000)))?;
     connection.flush()?;
     Ok(connection)
 }
 
-fn truncate(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
-    begin(client, address, numbers).map(drop)
+fn truncate(client: &Client, address: SocketAddr, chance: &mut Chance) -> io::Result<()> {
+    begin(client, address, chance).map(drop)
 }
 
-fn reset(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
-    let connection = begin(client, address, numbers)?;
+fn reset(client: &Client, address: SocketAddr, chance: &mut Chance) -> io::Result<()> {
+    let connection = begin(client, address, chance)?;
     reset_on_close(connection.socket());
     Ok(())
 }
 
-fn garbage(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
-    let noise = Stream(numbers.next()).bytes(0, 1 + numbers.below(2000));
-    let mut socket = match numbers.below(3) {
-        0 => begin(client, address, numbers)?.socket().try_clone()?,
+fn garbage(client: &Client, address: SocketAddr, chance: &mut Chance) -> io::Result<()> {
+    let noise = Stream(chance.number()).bytes(0, 1 + chance.below(2000));
+    let mut socket = match chance.below(3) {
+        0 => begin(client, address, chance)?.socket().try_clone()?,
         1 => TcpStream::connect(address)?,
         _ => {
             let mut socket = TcpStream::connect(address)?;
@@ -138,7 +128,7 @@ fn garbage(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::R
     Ok(())
 }
 
-fn flood(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
+fn flood(_: &Client, address: SocketAddr, _: &mut Chance) -> io::Result<()> {
     let sockets: io::Result<Vec<_>> = (0..FLOOD).map(|_| TcpStream::connect(address)).collect();
     drop(sockets?);
     pause(SPELL);
@@ -148,18 +138,18 @@ fn flood(_: &Client, address: SocketAddr, _: &mut Numbers) -> io::Result<()> {
 fn ask_much(
     client: &Client,
     address: SocketAddr,
-    numbers: &mut Numbers,
+    chance: &mut Chance,
 ) -> io::Result<(Connection, Stream)> {
     let mut connection = connect(client, address)?;
-    let head = head(numbers, 0, MUCH);
+    let head = head(chance, 0, MUCH);
     connection.write_all(&head.encode())?;
     connection.flush()?;
     Ok((connection, head.down_stream()))
 }
 
-fn read_slowly(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
+fn read_slowly(client: &Client, address: SocketAddr, chance: &mut Chance) -> io::Result<()> {
     const STEP: usize = 4000;
-    let (mut connection, stream) = ask_much(client, address, numbers)?;
+    let (mut connection, stream) = ask_much(client, address, chance)?;
     let (begun, mut got) = (Instant::now(), 0);
     while begun.elapsed() < SPELL {
         receive(&mut connection, stream, got, STEP)?;
@@ -170,9 +160,9 @@ fn read_slowly(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> i
     finish(&mut connection)
 }
 
-fn half_close(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
+fn half_close(client: &Client, address: SocketAddr, chance: &mut Chance) -> io::Result<()> {
     let mut connection = connect(client, address)?;
-    let head = head(numbers, 3000, 200_000);
+    let head = head(chance, 3000, 200_000);
     connection.write_all(&head.encode())?;
     connection.write_all(&head.up_stream().bytes(0, 3000))?;
     connection.try_end()?;
@@ -180,8 +170,8 @@ fn half_close(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io
     finish(&mut connection)
 }
 
-fn never_read(client: &Client, address: SocketAddr, numbers: &mut Numbers) -> io::Result<()> {
-    let _connection = ask_much(client, address, numbers)?;
+fn never_read(client: &Client, address: SocketAddr, chance: &mut Chance) -> io::Result<()> {
+    let _connection = ask_much(client, address, chance)?;
     pause(SPELL);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What was done and when, and which promises were broken.
+//! The journal of a run: each step with its time, and the promises that were broken.
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ pub struct Journal {
     /// Kills of a worker process that have begun and that are over: its connections may end in any
     /// way.
     kills: AtomicU64,
-    /// Nobody listens: Lariat is being started again.
+    /// Lariat does not listen: it is being started again.
     is_down: AtomicBool,
 }
 
@@ -61,12 +61,10 @@ impl Journal {
         }
     }
 
-    /// All promises that were broken so far.
     pub fn all_broken(&self) -> Vec<String> {
         self.pages().broken.clone()
     }
 
-    /// The last steps, in order.
     pub fn last_steps(&self) -> Vec<String> {
         self.pages().last.iter().cloned().collect()
     }

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use crate::client::Client;
 use crate::load::{Load, Loading, Record};
-use crate::numbers::{Numbers, mixed};
+use testkit::chance::Chance;
+
+use super::exchange::mixed;
 use crate::patience::pause;
 
 use super::faults::Faults;
@@ -19,7 +21,7 @@ use super::script::{Fault, Phase};
 pub(super) struct Counted {
     /// The honest ones of ours.
     pub(super) tally: Tally,
-    /// Those of `lariat-lab load`, a record for each.
+    /// A record for each `lariat-lab load`.
     pub(super) records: Vec<Record>,
 }
 
@@ -68,11 +70,11 @@ pub(super) fn play(rig: &mut Rig, phase: &Phase, seed: u64) -> Counted {
         let honest: Vec<_> =
             visitors.into_iter().enumerate().map(|pair| scope.spawn(move || visit(pair))).collect();
         for (index, hostility) in phase.hostile.iter().enumerate() {
-            let mut numbers = Numbers::new(seed ^ index as u64);
+            let mut chance = Chance::new(seed ^ index as u64);
             let (journal, client) = (&journal, &client);
             scope.spawn(move || {
                 while !is_stopped() {
-                    hostile::act(*hostility, journal, client, address, &mut numbers);
+                    hostile::act(*hostility, journal, client, address, &mut chance);
                     rest(*hostility);
                 }
             });
@@ -88,7 +90,7 @@ pub(super) fn play(rig: &mut Rig, phase: &Phase, seed: u64) -> Counted {
     Counted { tally, records }
 }
 
-/// Those who reset or truncate are done in no time, and must not take all of the CPU.
+/// Clients who reset or truncate are done in no time, and must not take all of the CPU.
 fn rest(hostility: Hostility) {
     let milliseconds = match hostility {
         Hostility::Truncating | Hostility::Resetting | Hostility::Garbage => 20,

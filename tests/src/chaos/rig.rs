@@ -1,4 +1,4 @@
-//! What stands on the table: Lariat with its three services, what is behind them, and its pipes.
+//! The rig: Lariat with its three services, the servers behind them, and its pipes.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use testkit::directory::Directory;
 use testkit::server::free_address;
 
+use crate::clock::Clock;
 use crate::configuration::Service;
 use crate::footprint::Footprint;
 use crate::lab::Origin;
@@ -19,13 +20,12 @@ use crate::lariat::{self, Lariat};
 use crate::patience::within;
 use crate::site::Site;
 
-use super::clock::Clock;
 use super::honest::{FILE, FILE_BYTES};
 use super::journal::Journal;
 use super::log_book::PipeReader;
 use super::server::CheckingServer;
 
-/// What Lariat gives its connections to end, in seconds.
+/// The time of Lariat's drain, in seconds.
 const DRAIN_SECONDS: u64 = 3;
 
 /// Threads that read what of files is not in memory, at most.
@@ -54,12 +54,12 @@ pub(super) struct Rig {
     pub(super) site: Site,
     pub(super) servers: [CheckingServer; 2],
     pub(super) choice: Choice,
-    /// Of this supervisor: worker processes that we have killed.
+    /// Worker processes of this supervisor that we have killed.
     pub(super) kills: u64,
     pub(super) services: Services,
     /// Whose status is asked for all the time; `None` while it is being started again.
     pub(super) watched: Arc<Mutex<Option<PathBuf>>>,
-    /// That of Lariat's processes; `None` if it is the host's.
+    /// The clock of Lariat's processes; `None` if it is the host's.
     pub(super) clock: Option<Clock>,
     _origin: Origin,
     _folder: Directory,
@@ -142,7 +142,6 @@ impl Rig {
         self.journal.check(!talk.contains("panicked"), || format!("a panic: {talk}"));
     }
 
-    /// Writes the site's certificate anew.
     pub(super) fn renew_certificate(&self) {
         let leaf = self.site.leaf(&["localhost", "127.0.0.1"]);
         leaf.write(&self.site.directory, "site.pem");
@@ -155,13 +154,12 @@ impl Rig {
         fs::write(&path, &whole[..whole.len() / 3]).expect("our own file");
     }
 
-    /// What supervisor and worker process hold; `None` if we may not look.
+    /// The footprints of supervisor and worker process; `None` if we may not look.
     pub(super) fn footprints(&self) -> Option<[Footprint; 2]> {
         let supervisor = Footprint::of(self.lariat.supervisor())?;
         Some([supervisor, Footprint::of(self.lariat.worker_process())?])
     }
 
-    /// The status document, if it comes in time.
     pub(super) fn status(&self) -> Option<Value> {
         lariat::try_status(&self.lariat.status_socket())
     }

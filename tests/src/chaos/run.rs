@@ -45,7 +45,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(200);
 /// The pause between lines after which no more are expected.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
-/// What a process may hold more than after the first phase, in KiB of its own memory: buffers
+/// A process may hold so many KiB of its own memory more than after the first phase: buffers
 /// that its pools keep for the next connections, what the allocator does not give back after a
 /// reload, and queues of lines. A connection that stays costs more than 1 KiB, a buffer 18 KiB.
 const GROWTH_KIB_MAX: u64 = 32 << 10;
@@ -67,7 +67,7 @@ pub fn run(plan: &Plan, journal: &Arc<Journal>) {
 }
 
 impl Plan {
-    /// What the environment says: `NAME_SEED`, `NAME_SECONDS`, `NAME_FIRST` and `NAME_PHASES`.
+    /// A plan by the environment: `NAME_SEED`, `NAME_SECONDS`, `NAME_FIRST` and `NAME_PHASES`.
     pub fn of_environment(name: &str, seconds: u64) -> Self {
         let setting = |what: &str| {
             let text = env::var(format!("{name}_{what}")).ok()?;
@@ -136,7 +136,7 @@ fn watch(journal: &Journal, watched: &Mutex<Option<PathBuf>>, stop: &AtomicBool)
     }
 }
 
-/// What the books of a worker process say.
+/// The counts of a worker process.
 #[derive(Clone, Debug, Default)]
 struct Books {
     pid: i64,
@@ -230,7 +230,7 @@ impl Auditor {
         });
     }
 
-    /// Nothing failed, and clients, Lariat and servers have counted the same.
+    /// Checks that nothing failed, and that clients, Lariat and servers have counted the same.
     fn check_calm(&self, rig: &Rig, counted: &Counted, books: &Books) {
         let journal = &rig.journal;
         let failures: Vec<_> = counted.records.iter().map(|one| one.failures()).collect();

@@ -1,8 +1,10 @@
-//! What is done in each phase of a run, and when: all of it follows from the seed.
+//! The script of a run: all that is done in each phase, and when, follows from the seed.
 
 use std::time::Duration;
 
-use crate::numbers::{Numbers, mixed};
+use testkit::chance::Chance;
+
+use super::exchange::mixed;
 
 use super::hostile::{self, Hostility};
 
@@ -16,22 +18,20 @@ pub enum Fault {
     Restart,
     /// A reload of another good configuration, with a renewed certificate.
     Reload,
-    /// SIGHUP with the same configuration.
     Hangup,
     /// A reload of a text that is no configuration.
     BadReload,
     /// A reload with a certificate whose file is damaged.
     BadCertificate,
-    /// Servers die and come back.
     ServersDie,
     ServersRefuse,
     /// Servers neither read nor write.
     ServersStall,
     /// Servers reset in the midst of answers.
     ServersReset,
-    /// Nobody reads the log of connections.
+    /// The log of connections is not read.
     BlockLog,
-    /// Nobody reads what the supervisor says.
+    /// The messages of the supervisor are not read.
     BlockTalk,
     /// The disk with the log of connections is full.
     FillDisk,
@@ -78,25 +78,20 @@ const LOADS: [&str; 11] = [
     "--handshake session-id --requests-per-session 5 --requests-per-connection 2 --size 3k",
 ];
 
-/// One phase of a run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Phase {
     pub number: u64,
     /// Whether nothing breaks in it.
     pub is_calm: bool,
-    /// How long load goes on.
     pub length: Duration,
     /// Flags of each `lariat-lab load`.
     pub loads: Vec<&'static str>,
-    /// Honest clients at a time.
     pub honest: usize,
-    /// Hostile clients at a time.
     pub hostile: Vec<Hostility>,
-    /// What breaks, and what is mended, in order of time.
+    /// Faults and their mending, in order of time.
     pub steps: Vec<Step>,
 }
 
-/// One step of a phase.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Step {
     pub at: Duration,
@@ -107,22 +102,22 @@ pub struct Step {
 
 impl Phase {
     pub fn by_seed(seed: u64, number: u64) -> Self {
-        let mut numbers = Numbers::new(seed ^ mixed(number));
+        let mut chance = Chance::new(seed ^ mixed(number));
         let is_calm = number.is_multiple_of(CALM_EVERY);
-        let length = Duration::from_millis(4000 + numbers.below(4000) as u64);
+        let length = Duration::from_millis(4000 + chance.below(4000) as u64);
         let mut phase = Self {
             number,
             is_calm,
             length,
-            loads: (0..1 + numbers.below(2)).map(|_| *numbers.pick(&LOADS)).collect(),
-            honest: 3 + numbers.below(4),
+            loads: (0..1 + chance.below(2)).map(|_| *chance.pick(&LOADS)).collect(),
+            honest: 3 + chance.below(4),
             hostile: Vec::new(),
             steps: Vec::new(),
         };
         if !is_calm {
-            let rude = 1 + numbers.below(3);
-            phase.hostile = (0..rude).map(|_| *numbers.pick(&hostile::ALL)).collect();
-            phase.choose_faults(seed, &mut numbers);
+            let rude = 1 + chance.below(3);
+            phase.hostile = (0..rude).map(|_| chance.pick(&hostile::ALL).0).collect();
+            phase.choose_faults(seed, &mut chance);
         }
         phase
     }
@@ -145,25 +140,24 @@ impl Phase {
         phase
     }
 
-    /// Whether a fault is among those of the phase.
     pub fn has(&self, fault: Fault) -> bool {
         self.steps.iter().any(|step| step.fault == fault)
     }
 
     /// The first goes through all faults in an order by seed, the others come by chance.
-    fn choose_faults(&mut self, seed: u64, numbers: &mut Numbers) {
+    fn choose_faults(&mut self, seed: u64, chance: &mut Chance) {
         let turn = self.number - self.number / CALM_EVERY - 1;
         let mut faults = vec![shuffled(seed)[(turn % FAULTS.len() as u64) as usize]];
-        for _ in 0..numbers.below(3) {
-            let fault = *numbers.pick(&FAULTS);
+        for _ in 0..chance.below(3) {
+            let fault = *chance.pick(&FAULTS);
             if !faults.contains(&fault) {
                 faults.push(fault);
             }
         }
         let length = self.length.as_millis() as usize;
         for fault in faults {
-            let begin = length / 10 + numbers.below(length / 2);
-            let end = begin + 300 + numbers.below(length - begin - 300);
+            let begin = length / 10 + chance.below(length / 2);
+            let end = begin + 300 + chance.below(length - begin - 300);
             let step =
                 |at: usize, is_end| Step { at: Duration::from_millis(at as u64), fault, is_end };
             self.steps.extend([step(begin, false), step(end, true)]);
@@ -174,9 +168,9 @@ impl Phase {
 
 /// All faults in an order by seed (Fisher and Yates).
 fn shuffled(seed: u64) -> [Fault; FAULTS.len()] {
-    let (mut faults, mut numbers) = (FAULTS, Numbers::new(seed));
+    let (mut faults, mut chance) = (FAULTS, Chance::new(seed));
     for last in (1..faults.len()).rev() {
-        faults.swap(last, numbers.below(last + 1));
+        faults.swap(last, chance.below(last + 1));
     }
     faults
 }

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use testkit::server::free_address;
 
-use super::exchange::{HEAD_BYTES, Head};
+use super::exchange::{HEAD_BYTES, Head, is_timeout, reset_on_close};
 use super::journal::Journal;
-use super::sockets::{is_timeout, reset_on_close};
 
 /// How soon a thread that waits for bytes sees a change of mood.
 const LOOK: Duration = Duration::from_millis(50);
@@ -131,7 +130,7 @@ struct Visit {
     kills: u64,
 }
 
-/// Why a connection is over before its end: nobody is told more.
+/// A connection is over before its end: more is told to nobody.
 struct Broken;
 
 impl From<io::Error> for Broken {
@@ -266,7 +265,7 @@ mod tests {
     use crate::chaos::exchange::Stream;
     use crate::patience::until;
 
-    /// What is noted about a client that sends this and then ends its stream.
+    /// The journal of a server whose client sends this and then ends its stream.
     fn noted(bytes: &[u8]) -> Vec<String> {
         let journal = Arc::new(Journal::default());
         let server = CheckingServer::start(&journal);

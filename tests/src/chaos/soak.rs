@@ -1,4 +1,4 @@
-//! Hours of mixed load, in which nothing may grow; samples, and their table and plot.
+//! Hours of mixed load, in which nothing may grow; samples, and their table.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,6 @@ const QUARTER_MIN: usize = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub at: Duration,
-    /// Whether no connection was open.
     pub is_quiet: bool,
     pub held: [Footprint; 2],
 }
@@ -73,8 +72,8 @@ fn sample(processes: [Pid; 2], begun: Instant, is_quiet: bool) -> Option<Sample>
     Some(Sample { at: begun.elapsed(), is_quiet, held: [supervisor?, data?] })
 }
 
-/// Nothing is higher in the last quarter of the run than in the second, when all is quiet: memory
-/// and threads within a bound, descriptors not at all.
+/// Checks that nothing is higher in the last quarter of the run than in the second, when quiet:
+/// memory and threads within a bound, descriptors not at all.
 fn check_flat(samples: &[Sample], journal: &Journal) {
     let quiet: Vec<_> = samples.iter().filter(|sample| sample.is_quiet).collect();
     let quarter = quiet.len() / 4;
@@ -134,38 +133,4 @@ pub fn table(samples: &[Sample]) -> String {
         }
     }
     text
-}
-
-const WIDTH: f64 = 900.0;
-const HEIGHT: f64 = 120.0;
-
-/// The samples as an SVG: a panel for each value of each process, from 0 to its highest.
-pub fn plot(samples: &[Sample]) -> String {
-    let end = samples.last().map_or(1.0, |last| last.at.as_secs_f64());
-    let mut panels = String::new();
-    for (process, name) in NAMES.iter().enumerate() {
-        for (what, of, _) in VALUES {
-            let values: Vec<_> = samples.iter().map(|one| of(&one.held[process])).collect();
-            let most = values.iter().copied().max().unwrap_or(1).max(1);
-            let top = panels.matches("<g").count() as f64 * (HEIGHT + 40.0) + 30.0;
-            let mut points = String::new();
-            for (sample, value) in samples.iter().zip(&values) {
-                let x = sample.at.as_secs_f64() / end * WIDTH;
-                let y = HEIGHT * (1.0 - *value as f64 / most as f64);
-                let _a_string_takes_all = write!(points, "{x:.1},{y:.1} ");
-            }
-            let _a_string_takes_all = writeln!(
-                panels,
-                "<g transform='translate(20 {top})'><text y='-6'>{name}: {what}, 0 to {most}, in \
-                 {end:.0} s</text><rect width='{WIDTH}' height='{HEIGHT}' fill='none' \
-                 stroke='#ccc'/><polyline points='{points}' fill='none' stroke='#06c'/></g>"
-            );
-        }
-    }
-    let height = panels.matches("<g").count() as f64 * (HEIGHT + 40.0) + 30.0;
-    format!(
-        "<svg xmlns='http://www.w3.org/2000/svg' width='{}' height='{height}' \
-         font-family='sans-serif' font-size='13'>\n{panels}</svg>\n",
-        WIDTH + 40.0
-    )
 }

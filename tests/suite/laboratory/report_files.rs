@@ -1,11 +1,7 @@
 //! `lariat-lab report` and the files that it is given: it reads what it can, names what it cannot,
 //! and writes where it was told.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
-
-use suite::lab::command;
+use suite::lab::{Folder, command};
 use suite::prelude::*;
 
 /// The example of the reference is a record.
@@ -15,52 +11,14 @@ fn example() -> &'static str {
     rest.split_once("```\n").unwrap().0
 }
 
-/// `lariat-lab report` among these files.
-struct Desk {
-    directory: Directory,
-}
-
-impl Desk {
-    fn with(files: &[(&str, &str)]) -> Self {
-        let directory = Directory::new();
-        for (name, text) in files {
-            fs::write(directory.join(name), text).unwrap();
-        }
-        Self { directory }
-    }
-
-    fn command(&self, words: &str) -> Command {
-        let mut command = command();
-        command.current_dir(self.directory.path());
-        command.arg("report").args(words.split_whitespace());
-        command
-    }
-
-    fn report(&self, words: &str) -> Finished {
-        run(&mut self.command(words))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
-    }
-
-    fn names(&self, folder: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.path(folder)).unwrap();
-        let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
-        let mut names: Vec<String> = entries.map(|entry| name(entry.unwrap())).collect();
-        names.sort();
-        names
-    }
-}
-
 #[test]
 fn one_record_is_told_and_several_are_compared() {
-    let desk = Desk::with(&[("a.json", example()), ("b.json", example())]);
-    let one = desk.report("a.json");
+    let desk = Folder::with(&[("a.json", example()), ("b.json", example())]);
+    let one = desk.run("report a.json");
     assert_eq!((one.code(), one.stderr.as_str()), (0, ""));
     assert!(one.stdout.starts_with("2/s succeeded of 3/s, 1 failed (33.3 %)"), "{one:?}");
     assert!(one.stdout.contains("\nwarning: one of 3 transactions failed"));
-    let two = desk.report("a.json b.json");
+    let two = desk.run("report a.json b.json");
     assert_eq!(two.code(), 0);
     two.assert_stdout("\nRuns\n");
     two.assert_stdout("1, 2  Succeeded per second");
@@ -69,14 +27,14 @@ fn one_record_is_told_and_several_are_compared() {
 
 #[test]
 fn compressed_records_are_read_as_they_are() {
-    let desk = Desk::with(&[("a.json", example())]);
-    let plain = desk.report("a.json");
+    let desk = Folder::with(&[("a.json", example())]);
+    let plain = desk.run("report a.json");
     let mut gzip = Command::new("gzip");
-    gzip.current_dir(desk.directory.path());
+    gzip.current_dir(desk.0.path());
     assert_eq!(run(gzip.arg("a.json")).code(), 0);
-    let compressed = desk.report("a.json.gz --csv sheets");
+    let compressed = desk.run("report a.json.gz --csv sheets");
     assert_eq!(compressed.code(), 0, "{compressed:?}");
-    assert_eq!(desk.report("a.json.gz").stdout, plain.stdout);
+    assert_eq!(desk.run("report a.json.gz").stdout, plain.stdout);
     assert_eq!(desk.names("sheets"), ["a-latencies.csv", "a-seconds.csv"]);
 }
 
@@ -91,8 +49,8 @@ fn what_cannot_be_read_is_named_and_the_others_go_on() {
         ("page.json", "<html>\u{1b}[31m"),
         ("odd.json", "{\"format\":3,\"\\u001b[31m\":1}"),
     ];
-    let desk = Desk::with(&files);
-    let told = desk.report("missing.json cut.json newer.json page.json odd.json . good.json");
+    let desk = Folder::with(&files);
+    let told = desk.run("report missing.json cut.json newer.json page.json odd.json . good.json");
     assert_eq!(told.code(), 6, "{told:?}");
     assert!(told.stdout.starts_with("2/s succeeded"));
     let said = &told.stderr;
@@ -108,19 +66,19 @@ fn what_cannot_be_read_is_named_and_the_others_go_on() {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     assert!(!said.contains('\u{1b}'), "{said:?}");
-    let none = desk.report("missing.json -o page.html");
+    let none = desk.run("report missing.json -o page.html");
     assert_eq!(none.code(), 2);
     assert!(!desk.path("page.html").exists());
 }
 
 #[test]
 fn pages_figures_and_sheets_are_written_where_they_were_wanted() {
-    let desk = Desk::with(&[("a.json", example()), ("b.json", example())]);
+    let desk = Folder::with(&[("a.json", example()), ("b.json", example())]);
     fs::create_dir(desk.path("old")).unwrap();
     fs::write(desk.path("old/a.json"), example()).unwrap();
-    let told = desk.report("a.json old/a.json b.json -o p.html --svg figures --csv new/sheets");
+    let told = desk.run("report a.json old/a.json b.json -o p.html --svg figures --csv new/sheets");
     assert_eq!((told.code(), told.stdout.as_str()), (0, ""), "{told:?}");
-    let page = fs::read_to_string(desk.path("p.html")).unwrap();
+    let page = desk.read("p.html");
     assert!(page.starts_with("<!doctype html>") && page.contains("3 loads compared"));
     let sheets = desk.names("new/sheets");
     let wanted =
@@ -128,7 +86,7 @@ fn pages_figures_and_sheets_are_written_where_they_were_wanted() {
     let mut wanted = wanted.concat();
     wanted.sort();
     assert_eq!(sheets, wanted);
-    let seconds = fs::read_to_string(desk.path("new/sheets/b-seconds.csv")).unwrap();
+    let seconds = desk.read("new/sheets/b-seconds.csv");
     assert!(seconds.ends_with("\n0,3,2,1,2,0,1320000,1230000,1410000,1410000,0\n"), "{seconds}");
     let figures = desk.names("figures");
     assert!(figures.contains(&"a-2-time.svg".to_owned()), "{figures:?}");
@@ -137,62 +95,58 @@ fn pages_figures_and_sheets_are_written_where_they_were_wanted() {
 
 #[test]
 fn a_record_is_never_written_over() {
-    let desk = Desk::with(&[("a.json", example()), ("record.html", example())]);
-    let told = desk.report("a.json -o a.json");
-    assert_eq!(told.code(), 2);
-    told.assert_stderr("ends in .html");
-    let told = desk.report("record.html -o ./record.html");
-    assert_eq!(told.code(), 2);
-    told.assert_stderr("is one of the records");
+    let desk = Folder::with(&[("a.json", example()), ("record.html", example())]);
+    let told = desk.run("report a.json -o a.json");
+    told.assert_fails(2, &["ends in .html"]);
+    let told = desk.run("report record.html -o ./record.html");
+    told.assert_fails(2, &["is one of the records"]);
     for name in ["a.json", "record.html"] {
-        assert_eq!(fs::read_to_string(desk.path(name)).unwrap(), example());
+        assert_eq!(desk.read(name), example());
     }
 }
 
 #[test]
 fn what_cannot_be_written_is_named() {
-    let desk = Desk::with(&[("a.json", example())]);
-    let told = desk.report("a.json -o nowhere/p.html");
+    let desk = Folder::with(&[("a.json", example())]);
+    let told = desk.run("report a.json -o nowhere/p.html");
     assert_eq!(told.code(), 1);
     assert!(told.stderr.contains("error: cannot write `nowhere/p.html`: "), "{told:?}");
-    let told = desk.report("a.json --csv a.json");
-    assert_eq!(told.code(), 1);
-    told.assert_stderr("error: cannot write `a.json`: ");
-    assert_eq!(fs::read_to_string(desk.path("a.json")).unwrap(), example());
+    let told = desk.run("report a.json --csv a.json");
+    told.assert_fails(1, &["error: cannot write `a.json`: "]);
+    assert_eq!(desk.read("a.json"), example());
 }
 
 #[test]
 fn a_record_comes_from_a_pipe_too() {
-    let desk = Desk::with(&[("a.json", example())]);
+    let desk = Folder::with(&[("a.json", example())]);
     let mut shell = Command::new("sh");
-    shell.current_dir(desk.directory.path());
+    shell.current_dir(desk.0.path());
     shell.args(["-c", "cat a.json | \"$0\" report -"]);
     let told = run(shell.arg(command().get_program()));
     assert_eq!(told.code(), 0, "{told:?}");
     assert!(told.stdout.starts_with("2/s succeeded"));
 }
 
-/// Of a run whose record is beside this project's figures.
+/// The record is that of a run beside this project's figures.
 #[test]
 fn a_card_is_a_picture_of_one_claim() {
-    let desk = Desk::with(&[]);
+    let desk = Folder::with(&[]);
     let records = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reports/2026-11-25-sid");
     let card = |name: &str, (scenario, context): (&str, &str)| {
         let record = format!("{records}/{scenario}.jsonl.gz");
-        let mut command = desk.command("");
+        let mut command = desk.command("report");
         run(command.args([&*record, "--card", name, "--context", context]))
     };
     let borne = ("implementations", "TLS 1.3, P-256, PSK");
     let at_capacity = "1 request, full handshake, offered, to capacity 1 ×";
     let doubtful = ("overload", at_capacity);
     assert_eq!(card("card.svg", borne).code(), 0);
-    let svg = fs::read_to_string(desk.path("card.svg")).unwrap();
+    let svg = desk.read("card.svg");
     assert_has(&svg, ">lariat: 50 % less<");
     assert_eq!(card("card.png", borne).code(), 2);
     let refused = card("no.svg", doubtful);
-    assert_eq!(refused.code(), 2);
-    refused.assert_stderr("does not bear that lariat is better than haproxy-tcp");
+    refused.assert_fails(2, &["does not bear that lariat is better than haproxy-tcp"]);
     assert!(!desk.path("no.svg").exists());
-    let alone = desk.report("a.json --context x");
+    let alone = desk.run("report a.json --context x");
     alone.assert_stderr("not provided:\n  --card <CARD.svg>");
 }

@@ -1,16 +1,10 @@
-//! Where `testssl.sh` sees the same as a probe does, the answers agree: versions, suites, order,
-//! certificate, chain, staple, ALPN and resumption.
+//! Answers of `testssl.sh` agree with those of a probe where both see the same: versions, suites,
+//! order, certificate, chain, staple, ALPN and resumption.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::net::SocketAddr;
-use std::process::Command;
-use std::time::Duration;
 
-use serde_json::Value;
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
-use suite::lab;
 use suite::nginx::Nginx;
 use suite::patience::within;
 use suite::prelude::*;
@@ -19,7 +13,7 @@ use suite::stunnel::Stunnel;
 /// It takes one minute of a host that does nothing else.
 const MINUTES: Duration = Duration::from_secs(600);
 
-/// What `testssl.sh` found, by its names.
+/// Findings of `testssl.sh`, by their names.
 type Findings = BTreeMap<String, String>;
 
 fn testssl(site: &Site, address: SocketAddr) -> Findings {
@@ -59,7 +53,7 @@ const VERSIONS: [(&str, &str, &str); 4] = [
     ("TLSv1.0", "TLS1", "cipher-tls1_x"),
 ];
 
-/// What both say, a line each, so that a difference is a difference of lists.
+/// Compares what both say, a line each, so that a difference is a difference of lists.
 fn compare(site: &Site, address: SocketAddr) {
     let (node, theirs) = (probe(site, address), testssl(site, address));
     let found = |id: &str| theirs.get(id).map_or("", String::as_str);
@@ -199,8 +193,8 @@ fn lariat_for_another_name() {
     let behind = Nginx::start("", "ok");
     let file = site.leaf(&["other.example"]).write(&site.directory, "other.pem");
     let servers = format!("[{:?}]", behind.address.to_string());
-    let service = Service::new(&site, &Server::start(Behaviour::Hang)).servers(&servers);
+    let service = Service::new(&site, Server::start(Behaviour::Hang)).servers(&servers);
     let service = service.certificates(&format!("[{file:?}]")).tls("versions = ['1.2']");
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     compare(&site, service.address);
 }

@@ -9,12 +9,20 @@ impl Chance {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number below the limit; 0 if that is 0.
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below the limit; 0 if that is 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.number() >> 33) as usize % limit.max(1)
+    }
+
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
     }
 
     /// Whether the one in `count` has come.
@@ -22,7 +30,6 @@ impl Chance {
         self.below(count) == 0
     }
 
-    /// Bytes of any value.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.below(256) as u8).collect()
     }

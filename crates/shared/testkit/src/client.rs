@@ -80,7 +80,6 @@ impl ClientChoice {
         &self.0
     }
 
-    /// A client that asks for `name`.
     pub fn connect(&self, name: &str) -> Client {
         Client(self.connection(name))
     }
@@ -140,7 +139,6 @@ impl Client {
         early.map_or(0, |mut early| early.write(plain).expect("the buffer has no limit"))
     }
 
-    /// Whether the server took the early data.
     pub fn is_early_taken(&self) -> bool {
         self.0.is_early_data_accepted()
     }
@@ -154,7 +152,6 @@ impl Client {
         self.0.send_close_notify();
     }
 
-    /// Takes the bytes that go on the wire now.
     pub fn take_wire(&mut self) -> Vec<u8> {
         let mut wire = Vec::new();
         while self.0.wants_write() {
@@ -163,12 +160,10 @@ impl Client {
         wire
     }
 
-    /// Whether the handshake is over.
     pub fn is_established(&self) -> bool {
         !self.0.is_handshaking()
     }
 
-    /// Whether a session was resumed.
     pub fn is_resumed(&self) -> bool {
         self.0.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }

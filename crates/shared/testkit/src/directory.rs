@@ -55,18 +55,3 @@ impl Drop for Directory {
         let _best_effort = fs::remove_dir_all(&self.0);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_is_gone_after_its_value() {
-        let directory = Directory::new();
-        let file = directory.write("deep/er/file", "x");
-        assert_eq!(fs::read(&file).unwrap(), b"x");
-        let path = directory.path().to_owned();
-        drop(directory);
-        assert!(!path.exists());
-    }
-}

@@ -11,7 +11,6 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::directory::Directory;
 
-/// The kind of a leaf's key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Key {
     EcdsaP256,

@@ -19,11 +19,8 @@ const HEADER_BYTES: usize = 5;
 const EXPLICIT_NONCE_BYTES: usize = 8;
 const TAG_BYTES: usize = 16;
 
-/// The type of a record that carries application data.
 pub const APPLICATION_DATA: u8 = 23;
-/// The type of a record that carries handshake messages.
 pub const HANDSHAKE: u8 = 22;
-/// The type of a record that carries an alert.
 pub const ALERT: u8 = 21;
 
 /// A KeyUpdate that asks for none in return, and one that does (RFC 8446 section 4.6.3).
@@ -77,7 +74,6 @@ impl RawClient {
         client
     }
 
-    /// Whether it speaks TLS 1.3.
     pub fn is_tls13(&self) -> bool {
         self.next.protocol_version() == ProtocolVersion::TLSv1_3
     }
@@ -154,7 +150,6 @@ impl RawClient {
     }
 }
 
-/// A record with this type and body.
 pub fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
     let [high, low] = u16::try_from(body.len()).expect("a short record").to_be_bytes();
     [&[kind, 3, 3, high, low], body].concat()

@@ -1,5 +1,6 @@
 //! Fake servers behind a proxy: threads on ephemeral ports that remember what they saw.
 
+use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
@@ -53,7 +54,6 @@ struct Seen {
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Connection {
-    /// All bytes read.
     pub bytes: Vec<u8>,
     /// Whether the client's end of the stream was read.
     pub ended: bool,
@@ -76,7 +76,6 @@ impl Server {
         server
     }
 
-    /// On a Unix socket at `path`.
     pub fn start_unix(path: &Path, behaviour: Behaviour) -> Self {
         let listener = UnixListener::bind(path).expect("the socket's path is free");
         let server = Self::new(format!("unix:{}", path.display()));
@@ -121,6 +120,11 @@ impl Server {
         &self.address
     }
 
+    /// The port of an address of TCP.
+    pub fn port(&self) -> u16 {
+        self.ip.expect("it has a port").port()
+    }
+
     /// The bytes of each connection so far, in the order of acceptance.
     pub fn connections(&self) -> Vec<Connection> {
         self.seen.lock().clone()
@@ -143,6 +147,12 @@ impl Server {
             seen.len() >= count && seen.get(count - 1).is_some_and(|one| one.ended || one.failed)
         });
         connections[count - 1].clone()
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.address)
     }
 }
 
@@ -285,61 +295,4 @@ pub fn free_address() -> SocketAddr {
     let mut free = ports.filter(|port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok());
     let port = free.next().expect("one of 20,000 ports is free");
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::net::Shutdown;
-
-    use super::*;
-    use crate::directory::Directory;
-
-    fn exchange(server: &Server, words: &[u8]) -> io::Result<Vec<u8>> {
-        let mut stream = TcpStream::connect(server.address())?;
-        stream.write_all(words)?;
-        stream.shutdown(Shutdown::Write)?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        Ok(answer)
-    }
-
-    #[test]
-    fn an_echo_is_what_was_said_and_is_remembered() {
-        let server = Server::start(Behaviour::Echo);
-        assert_eq!(exchange(&server, b"hello").unwrap(), b"hello");
-        let seen = server.wait_for_end(1);
-        assert_eq!((seen.bytes.as_slice(), seen.ended), (&b"hello"[..], true));
-    }
-
-    #[test]
-    fn a_reset_is_an_error_of_the_client() {
-        let server = Server::start(Behaviour::Reset);
-        let fault = exchange(&server, b"hello").unwrap_err();
-        assert_eq!(fault.kind(), io::ErrorKind::ConnectionReset);
-    }
-
-    #[test]
-    fn a_reply_comes_after_the_end() {
-        let server = Server::start(Behaviour::ReplyAfterEnd(b"late".to_vec()));
-        assert_eq!(exchange(&server, b"hello").unwrap(), b"late");
-    }
-
-    #[test]
-    fn two_requests_get_two_answers() {
-        let server = Server::start(Behaviour::Http(b"ok".to_vec()));
-        let answer = exchange(&server, b"GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n").unwrap();
-        assert_eq!(answer.windows(2).filter(|two| two == b"ok").count(), 2);
-    }
-
-    #[test]
-    fn unix_sockets_serve_too() {
-        let place = Directory::new();
-        let path = place.join("socket");
-        let server = Server::start_unix(&path, Behaviour::Greet(b"hi".to_vec()));
-        let mut greeting = [0; 2];
-        UnixStream::connect(&path).unwrap().read_exact(&mut greeting).unwrap();
-        assert_eq!(&greeting, b"hi");
-        assert_eq!(server.connections().len(), 1);
-    }
 }

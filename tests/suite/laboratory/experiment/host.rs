@@ -1,8 +1,5 @@
 //! `lariat-lab host`: what it tells of the host that it runs on, to people and to programs.
 
-use std::process::Command;
-
-use serde_json::Value;
 use suite::lab::command;
 use suite::prelude::*;
 
@@ -98,8 +95,8 @@ fn an_openssl_that_says_nonsense_fails_no_report() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Directory::new();
     let program = folder.join("openssl");
-    std::fs::write(&program, "#!/bin/sh\necho 'Quantum 9'; exit 3\n").unwrap();
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    fs::write(&program, "#!/bin/sh\necho 'Quantum 9'; exit 3\n").unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     let path = format!("{}:/usr/bin:/bin", folder.path().display());
     let finished = run(host("--seconds 0.01 --json").env("PATH", path));
     assert!(finished.status.success(), "{finished:?}");

@@ -1,11 +1,8 @@
 //! `lariat-lab run` interrupted: by signals, by its end, by the end of what it started.
 
-use std::fs;
-
-use rustix::process::{Signal, kill_process};
-use serde_json::Value;
 use suite::desk::{Desk, assert_said, measurements};
 use suite::prelude::*;
+use suite::process::{children, processes};
 use suite::program::process_id;
 
 /// Starts a run of many measurements and sends it a signal once the first is written.
@@ -60,24 +57,6 @@ fn a_run_that_was_killed_is_taken_up_and_left_nothing_running() {
     assert_eq!(measurements(&desk.of_kind("measured")).len(), 16);
 }
 
-/// Processes beneath another, with their parents' numbers; those that have ended are not there.
-fn beneath(parents: &[u32]) -> Vec<u32> {
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let names = processes.filter_map(|one| one.file_name().to_str()?.parse().ok());
-    names.filter(|id| parents.contains(&parent(*id))).collect()
-}
-
-/// 0 of a process that has ended.
-fn parent(id: u32) -> u32 {
-    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
-    let mut fields = fields.split_whitespace();
-    match fields.next() {
-        None | Some("Z" | "X") => 0,
-        Some(_) => fields.next().unwrap().parse().unwrap(),
-    }
-}
-
 #[test]
 fn a_server_does_not_outlive_its_guard() {
     let desk = Desk::new();
@@ -86,16 +65,16 @@ fn a_server_does_not_outlive_its_guard() {
     // Those of the origin behind servers, and of the server.
     let (guards, servers) = until("both servers with their guards", || {
         running.assert_running();
-        let guards = beneath(&[running.id()]);
-        let servers = beneath(&guards);
+        let guards = children(&[running.id()].into());
+        let servers = children(&guards);
         (guards.len() == 2 && servers.len() == 2).then_some((guards, servers))
     });
     for guard in guards {
         kill_process(process_id(guard), Signal::KILL).unwrap();
     }
     until_true("the servers to end", || {
-        let mut parents = servers.iter().map(|id| parent(*id));
-        parents.all(|parent| parent == 0)
+        let left = processes();
+        !left.iter().any(|(id, _)| servers.contains(id))
     });
     running.signal(Signal::TERM);
     assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());

@@ -2,12 +2,8 @@
 //! resumed.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::process::Command;
 
-use rustix::process::Signal;
 use suite::desk::{Desk, SMALL, assert_said, measurements};
-use suite::lab;
 use suite::prelude::*;
 
 #[test]

@@ -1,9 +1,6 @@
 //! Load on servers that are asked for TLS in their own protocol, and probes of them.
 
-use std::net::SocketAddr;
-
-use suite::lab;
-use suite::load::{Load, Record};
+use suite::load::Record;
 use suite::mariadb::Mariadb;
 use suite::prelude::*;
 use suite::starttls::{aiosmtpd, dovecot, inn, lariat, postgres, pyftpdlib, service, slapd};
@@ -12,7 +9,7 @@ fn load(address: SocketAddr, protocol: &str, how: &str) -> Record {
     Load::of(address).args("--no-request --count 20 --starttls").arg(protocol).args(how).record()
 }
 
-/// What a probe finds there must be as this says.
+/// Probes a server, which must be as these facts say.
 fn probe(site: &Site, address: SocketAddr, protocol: &str, facts: &str) {
     let file = site.write("expect.toml", facts);
     let mut command = lab::command();
@@ -23,7 +20,7 @@ fn probe(site: &Site, address: SocketAddr, protocol: &str, facts: &str) {
     assert_eq!(finished.code(), 0, "{protocol}: {finished:?}");
 }
 
-/// Of two clients with 20 handshakes, the first ones are full.
+/// The kinds of 20 handshakes of two clients: the first of each is full.
 const RESUMED: [u64; 4] = [2, 0, 0, 18];
 
 #[test]
@@ -49,8 +46,7 @@ fn lariat_before_servers_without_tls_resumes_in_each_protocol() {
         ("mysql", mysql.address),
         ("xmpp", chat),
     ] {
-        let front = service(&site, protocol, &server.to_string());
-        let front = front.starting_tls(protocol, "required");
+        let front = service(&site, protocol, server).starting_tls(protocol, "required");
         let _lariat = lariat([&front]);
         let ca = format!("--ca {}", site.ca().display());
         let record = load(front.address, protocol, &format!("--handshake psk {ca}"));

@@ -1,10 +1,6 @@
-//! Where the record of a load goes, and that it is whole.
+//! The record of a load goes where it was told, and is whole.
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-use suite::lab::{Origin, command};
+use suite::lab::command;
 use suite::load::Record;
 use suite::prelude::*;
 
@@ -42,8 +38,7 @@ fn a_record_that_cannot_be_written_is_told_after_the_summary() {
     let mut load = command();
     load.args(["load", &origin.url("/1k"), "--count", "5", "--record", "/dev/full"]);
     let answer = run(load.args(["--timeout", "30s"]));
-    assert_eq!(answer.code(), 1, "{answer:?}");
-    answer.assert_stderr("cannot be written to /dev/full");
+    answer.assert_fails(1, &["cannot be written to /dev/full"]);
     answer.assert_stdout("/s succeeded of ");
 }
 
@@ -115,19 +110,16 @@ fn loads_of_several_hosts_make_one_record() {
     let text = fs::read_to_string(directory.join("sum.json")).unwrap();
     assert_eq!(Record::read(&text).totals(), [40, 40, 0]);
     assert!(text.contains(&at) && !text.contains("\"--start-at\""));
-
     // One that began later, and one that was to begin in the past.
     let ([mut later], _) = begun_together(|at| [start("c.json", at)]);
     assert_eq!(later.wait().code(), Some(0), "{}", later.stderr());
     let answer = merge(["a.json", "c.json"]);
-    assert_eq!(answer.code(), 2, "{answer:?}");
-    answer.assert_stderr("one load began at");
+    answer.assert_fails(2, &["one load began at"]);
     let answer = run(&mut load("d.json", &format!("--count 1 --start-at {at}")));
-    assert_eq!(answer.code(), 2, "{answer:?}");
-    answer.assert_stderr("--start-at: ");
+    answer.assert_fails(2, &["--start-at: "]);
 }
 
-/// What the container of a pod runs: the items of its `command` and `args`, one a line.
+/// The words of the container of a pod: the items of its `args`, one a line.
 fn words_of_container(job: &str) -> Vec<&str> {
     let lines = job.lines().map(str::trim);
     let from_args = lines.skip_while(|line| *line != "args:").skip(1);
@@ -138,7 +130,7 @@ fn words_of_container(job: &str) -> Vec<&str> {
 /// The log of a pod is what it says on both outputs; the record is the line that is JSON.
 #[test]
 fn the_pods_of_a_job_make_one_record() {
-    let (_site, _server, service, _lariat) = serve(Behaviour::Http("hello".into()));
+    let (_site, _server, service, _lariat) = serve(http());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/kubernetes/load-job.yaml");
     let job = fs::read_to_string(path).unwrap();
     let words = words_of_container(&job);

@@ -1,14 +1,7 @@
 //! Servers that mean ill: they cut, drip, lie about lengths, never end, or write what a terminal or
 //! a browser would obey. A probe ends with a finding, and shows their words as words.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr};
-use std::time::Duration;
-
 use rustix::net::sockopt::set_socket_linger;
-use serde_json::Value;
-use suite::lab;
 use suite::prelude::*;
 use suite::probe::{BRIEF, BUSY, probe, report, trouble};
 use suite::scripted::{answer, read_record, relay, say_for_ever, serve, serve_by_hello};
@@ -79,9 +72,29 @@ fn lies_about_lengths_have_their_reason() {
             [&record(22, &[2, 0])[..], b"HTTP/1.1 400"].concat(),
             "no record",
         ),
+        ("a hello", record(22, &[2, 0, 0, 4, 3, 3, 0, 0]), "ServerHello is cut"),
+        ("no hello", record(22, &[11, 0, 0, 0]), "no ServerHello"),
+        ("more that does not come", [22, 3, 3, 0, 100, 2, 0].to_vec(), "was not over within 1 s"),
+        ("an alert", record(21, &[2, 40]), "handshake_failure"),
     ] {
-        let (_, text) = trouble(&report(BRIEF, answer(bytes), &[]));
+        let report = report(BRIEF, answer(bytes), &[]);
+        let (kind, text) = trouble(&report);
         assert!(text.contains(words), "{what}: {text}");
+        let (expected, point) = match words {
+            "handshake_failure" => ("refused", "refused"),
+            _ if words.ends_with("1 s") => ("timeout", "no-answer"),
+            _ => ("malformed", "broken-answer"),
+        };
+        assert_eq!(kind, expected, "{what}: {text}");
+        assert_eq!(report["verdicts"][0]["point"], point, "{what}: {text}");
+    }
+    for (act, kind, words) in [
+        ((|_, _| {}) as fn(&mut TcpStream, &[u8]), "closed", "closed the connection"),
+        (|_, _| thread::park(), "timeout", "was not over within 1 s"),
+    ] {
+        let (found, text) = trouble(&report(BRIEF, serve_by_hello(act), &[]));
+        assert_eq!(found, kind, "{text}");
+        assert_has(text, words);
     }
 }
 
@@ -226,7 +239,7 @@ fn a_connection_that_breaks_at_any_stage_is_a_finding() {
     let site = Site::new();
     let server = Server::start(Behaviour::Http("ok".into()));
     let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     // Nothing, a record's head, a cut ServerHello, and on through certificates to tickets.
     for after in [0, 1, 5, 40, 90, 200, 600, 900, 1200, 1500, 2500] {
         let node = node(BUSY, cutting(service.address, after));
@@ -260,9 +273,8 @@ fn a_reply_that_never_ends_is_left() {
             is_wanted = stream.write_all(head.as_bytes()).is_ok();
         }
     });
-    let service = Service::new(&site, &Server::start(Behaviour::Hang));
-    let service = service.servers(&format!("[{:?}]", behind.to_string()));
-    let _lariat = Lariat::start(&service.toml());
+    let service = Service::new(&site, behind);
+    let _lariat = service.start();
     let node = node(BUSY, service.address);
     let exchange = &node["exchange"];
     assert_eq!(exchange["reply"], "HTTP/1.1 200 OK", "{node}");
@@ -275,7 +287,7 @@ fn an_end_without_close_notify_is_advice() {
     let reply = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok";
     let server = Server::start(Behaviour::Speak(reply.to_vec()));
     let service = Service::new(&site, &server).tls("versions = ['1.2']");
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     for (address, end) in
         [(service.address, "close-notify"), (without_alerts(service.address), "truncated")]
     {
@@ -299,12 +311,18 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
         vec![nested],
         vec![good.clone(); 100],
         vec![vec![0x30; 60_000]],
+        vec![vec![0x30, 2, 2, 0]],
     ] {
         let list: Vec<u8> = chain.iter().flat_map(|one| vector(3, one)).collect();
-        let bytes = flight(&list);
-        let node = node(BRIEF, answer(bytes));
+        let report = report(BRIEF, answer(flight(&list)), &[]);
+        let node = &report["nodes"][0];
+        // Hellos by hand see a version; no client gets through.
         assert_eq!(node["versions"][1]["spoken"], true, "{node}");
-        assert!(!node["clients"].as_array().unwrap().is_empty(), "{node}");
+        let clients = node["clients"].as_array().unwrap();
+        assert!(!clients.is_empty(), "{node}");
+        assert!(clients.iter().all(|one| one["trouble"]["text"].is_string()), "{node}");
+        let seen = &report["verdicts"][0]["seen"];
+        assert_has(seen.to_string(), "no kind of client gets a handshake");
     }
     let mut chain = site.leaf(&["localhost"]).pem();
     for _ in 0..100 {
@@ -322,9 +340,8 @@ fn certificates_that_are_none_and_a_hundred_of_them_are_seen() {
 #[test]
 fn a_chain_made_to_cost_seconds_is_a_finding() {
     let site = Site::new();
-    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let hostile = Authority::root("x").leaf(&["localhost"]).issue();
-    hostile.above(&flat).write(&site.directory, "hostile.pem");
+    let hostile = Authority::root("x").leaf(&["localhost"]).issue_costly();
+    hostile.write(&site.directory, "hostile.pem");
     let server = SServer::start(&site, "hostile.pem", &["-www"]);
     let ca = site.ca().display().to_string();
     let report = report(BUSY, server.address, &["--ca", &ca]);
@@ -336,7 +353,7 @@ fn a_chain_made_to_cost_seconds_is_a_finding() {
     assert!(broken.is_some_and(|one| one.to_string().contains(words)), "{report}");
 }
 
-/// What a terminal and a browser would obey.
+/// Controls and tags that a terminal and a browser would obey.
 const SPELL: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J<script>alert(1)<img src=x onerror=a>";
 
 fn assert_harmless(what: &str, text: &str) {
@@ -360,7 +377,7 @@ fn words_of_servers_stay_words() {
     let reply = format!("HTTP/1.1 200 {SPELL}\r\nConnection: close\r\n\r\n");
     let behind = Server::start(Behaviour::Speak(reply.into_bytes()));
     let service = Service::new(&site, &behind);
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     let banner = serve_by_hello(|stream, _| {
         let _gone = stream.write_all(format!("554 {SPELL}\r\n").as_bytes());
     });

@@ -1,13 +1,8 @@
 //! A list of sites: a row each, whatever is wrong with some, and no host has two connections.
 
-use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use serde_json::Value;
-use suite::lab;
 use suite::prelude::*;
 use suite::scripted::serve_in_turn;
 

@@ -23,7 +23,7 @@ fn a_web_page_under_another_name_reads_nothing() {
 fn requests_with_the_token_are_answered() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (admin, token) = (free_address(), site.path("token"));
-    std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    fs::write(&token, format!("{TOKEN}\n")).unwrap();
     let mut serve = command();
     serve
         .args(["serve", "--listen", &free_address().to_string()])
@@ -66,7 +66,5 @@ fn an_address_that_others_reach_takes_a_token() {
         .arg(site.path("site.pem"))
         .args(["--admin", "0.0.0.0:0"]);
     let answer = run(&mut serve);
-    assert_eq!(answer.code(), 2);
-    answer.assert_stderr("may be reached by other hosts");
-    answer.assert_stderr("hint: ");
+    answer.assert_fails(2, &["may be reached by other hosts", "hint: "]);
 }

@@ -1,6 +1,5 @@
 //! `/history`: what was counted in each of the last seconds.
 
-use serde_json::Value;
 use suite::prelude::*;
 
 fn history(lariat: &Lariat, question: &str) -> Vec<Value> {
@@ -23,7 +22,6 @@ fn it_adds_up_to_what_was_counted_and_keeps_each_peak() {
     let lariat = Lariat::start(&[web.toml(), other.toml()].join("\n"));
     // What is counted before the first interval has begun belongs to none.
     until("an interval", || history(&lariat, "").pop());
-
     let held: Vec<_> = (0..7).map(|_| Client::new(&site).echo(web.address)).collect();
     drop(held);
     drop(Client::new(&site).echo(other.address));
@@ -36,7 +34,6 @@ fn it_adds_up_to_what_was_counted_and_keeps_each_peak() {
     assert!(sum(&all, "/relayed_bytes/client-to-backend") >= 8);
     let ends: Vec<_> = all.iter().map(|one| one["end_ms"].as_u64().unwrap()).collect();
     assert!(ends.is_sorted(), "{ends:?}");
-
     let of_web = history(&lariat, "?service=web");
     assert_eq!(sum(&of_web, "/connections_accepted"), 7);
     let peaks = of_web.iter().filter_map(|one| one["metrics"]["connections_open"].as_u64());
@@ -44,7 +41,6 @@ fn it_adds_up_to_what_was_counted_and_keeps_each_peak() {
     let of_other = history(&lariat, "?service=other");
     assert_eq!(sum(&of_other, "/connections_accepted"), 1);
     assert_eq!(sum(&history(&lariat, "?service=nobody"), "/connections_accepted"), 0);
-
     let last = ends[ends.len() - 2];
     let later = history(&lariat, &format!("?service=web&after={last}"));
     assert!(later.iter().all(|one| one["end_ms"].as_u64() > Some(last)));

@@ -1,22 +1,16 @@
 //! One structured line a connection, that says what happened and whose fault it was.
 
-use std::io::Write;
-use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 
-use rustix::process::Signal;
-use serde_json::Value;
 use suite::lariat::command;
 use suite::prelude::*;
 
 #[test]
 fn a_line_tells_the_connections_story() {
     let (site, server, service, lariat) =
-        serve_as(Behaviour::Http("hello".into()), |service| service.tls("alpn = ['http/1.1']"));
+        serve_as(http(), |service| service.tls("alpn = ['http/1.1']"));
     curl_tls(&site, service.address).args(&["--tls-max", "1.2"]).run().success();
-
     let line = lariat.wait_for_line(&["\"web\""]);
     for (key, value) in [
         ("service", "web"),
@@ -57,15 +51,13 @@ fn no_line_is_lost_by_a_stop() {
     let count = 40;
     for _ in 0..count {
         let mut connection = client.echo(service.address);
-        connection.end();
-        assert_eq!(connection.read_to_end().unwrap(), b"");
+        connection.finish();
     }
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
     assert_eq!(lariat.log().matches("\"client-closed\"").count(), count);
 }
 
-/// What is not written is counted, so that the number of connections can be told from the log.
+/// Lines that are left out are counted, so that the log tells the number of connections.
 #[test]
 fn successes_are_sampled_and_bounded_and_their_number_is_in_the_log() {
     let (site, _server, service, mut lariat) =
@@ -73,14 +65,14 @@ fn successes_are_sampled_and_bounded_and_their_number_is_in_the_log() {
     let client = Client::new(&site);
     for _ in 0..20 {
         let mut connection = client.connect(service.address);
-        connection.end();
-        assert_eq!(connection.read_to_end().unwrap(), b"");
+        connection.finish();
     }
     let mut plain = TcpStream::connect(service.address).unwrap();
     plain.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let _closed_or_reset = plain.read_to_end(&mut Vec::new());
+    drop(plain);
     lariat.wait_for_reason("plain-http", 1);
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
     let lines: Vec<Value> =
         lariat.log().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let sampled = |reason: &str| -> Vec<u64> {
@@ -99,8 +91,7 @@ fn messages_have_time_and_level_in_the_form_of_their_reader() {
         let service = Service::new(&site, &server).toml();
         let lariat = Lariat::start(&format!("messages = '{form}'\n{service}"));
         lariat.reload().success();
-        lariat.configure(&format!("messages = 'json'\n{service}\nnonsense = 1\n"));
-        assert_eq!(lariat.reload().code(), 5);
+        lariat.reload_refused(&format!("messages = 'json'\n{service}\nnonsense = 1\n"));
         let said = said_of_refusal(&lariat);
         let reloaded = said.lines().find(|line| line.contains("is served")).unwrap();
         let refused = said.lines().find(|line| line.contains("refused")).unwrap();
@@ -138,8 +129,7 @@ fn for_journald_each_line_has_its_priority_and_no_time() {
         .arg("JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec \"$0\" \"$@\"")
         .arg(command().get_program());
     let lariat = Lariat::start_by(shell, &Service::new(&site, &server).toml());
-    lariat.configure("nonsense = 1\n");
-    assert_eq!(lariat.reload().code(), 5);
+    lariat.reload_refused("nonsense = 1\n");
     let said = said_of_refusal(&lariat);
     assert_has(&said, "<5>service `web` listens at");
     assert_has(&said, "<3>reload refused, the old configuration is still served:\n<3>");
@@ -147,7 +137,7 @@ fn for_journald_each_line_has_its_priority_and_no_time() {
     assert!(said.lines().all(|line| line.starts_with('<')), "{said}");
 }
 
-/// What it has said when the refusal of a reload is among it: messages are written in the
+/// The standard error when the refusal of a reload is among it: messages are written in the
 /// background.
 fn said_of_refusal(lariat: &Lariat) -> String {
     until("the refusal", || {
@@ -166,7 +156,7 @@ fn is_time(text: &str) -> bool {
         })
 }
 
-/// What a process says that is started as the supervisor starts its own, and hears this.
+/// Runs a process as the supervisor starts its own, and has it hear this.
 fn last_words(argument: &str, environment: &[(String, String)], heard: &[u8]) -> Finished {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     ours.write_all(heard).unwrap();
@@ -185,7 +175,7 @@ fn processes_of_the_supervisor_use_its_form_and_end_with_it_without_a_word() {
     }
     let (_site, _server, _service, lariat) = serve_with("messages = 'json'", Behaviour::Echo);
     let worker_process = lariat.worker_process().as_raw_nonzero();
-    let environment = std::fs::read_to_string(format!("/proc/{worker_process}/environ")).unwrap();
+    let environment = fs::read_to_string(format!("/proc/{worker_process}/environ")).unwrap();
     let variables = environment.split_terminator('\0');
     let variables = variables.map(|one| one.split_once('=').unwrap());
     let environment: Vec<_> =

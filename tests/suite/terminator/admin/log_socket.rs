@@ -2,10 +2,9 @@
 //! nothing holds nobody.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
 
 use suite::lariat::command;
 use suite::prelude::*;
@@ -20,7 +19,7 @@ fn daemon(path: &Path) -> UnixDatagram {
 
 fn start(site: &Site, server: &Server, log: &str) -> (Lariat, Service) {
     let service = Service::new(site, server);
-    (Lariat::start(&format!("{log}\n{}", service.toml())), service)
+    (service.start_with(log), service)
 }
 
 /// The fields of an entry, each once; all that the protocol does not allow is a failure.
@@ -66,7 +65,7 @@ fn wait_for(socket: &UnixDatagram, key: &str, words: &str) -> BTreeMap<String, S
 
 #[test]
 fn journald_gets_whole_entries_of_lines_and_messages() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let path = site.path("journal");
     let socket = daemon(&path);
     let log = format!("output = 'journald'\nmessages-output = 'journald'\njournald = {path:?}");
@@ -79,36 +78,31 @@ fn journald_gets_whole_entries_of_lines_and_messages() {
     assert_eq!(entry["LARIAT_SNI"], "localhost");
     assert!(!entry.contains_key("LARIAT_CLIENT_CN"), "{entry:?}");
     assert!(entry["MESSAGE"].starts_with("{\"time\":"), "{entry:?}");
-
     // Another takes its place.
     drop(socket);
     fs::remove_file(&path).unwrap();
     let socket = daemon(&path);
     curl_tls(&site, service.address).run().success();
     wait_for(&socket, "LARIAT_REASON", "client-closed");
-
     // A message of several lines, with a file name that would be an entry of its own.
     let hostile = "a\\nPRIORITY=0\\nMESSAGE=forged\\n";
-    lariat.configure(&format!("[process]\npid-file = \"/nonexistent/{hostile}\"\n"));
-    assert_eq!(lariat.reload().code(), 5);
+    lariat.reload_refused(&format!("[process]\npid-file = \"/nonexistent/{hostile}\"\n"));
     let entry = wait_for(&socket, "MESSAGE", "reload refused");
     assert_eq!(entry["PRIORITY"], "3");
     assert!(entry["MESSAGE"].lines().count() > 1, "{entry:?}");
     assert!(!entry["MESSAGE"].lines().any(|line| line == "MESSAGE=forged"));
-
     // Why a program ends is said there, and to who started it.
     let other = format!("{log}\n{}", service.toml());
     lariat.configure(&other.replace("output = 'journald'\n", ""));
-    lariat.signal(rustix::process::Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
     wait_for(&socket, "MESSAGE", "draining for up to");
     assert_eq!(lariat.stderr(), "");
 }
 
-/// Nobody reads there: the kernel's queue is full after some entries.
+/// The daemon reads nothing: the kernel's queue is full after some entries.
 #[test]
 fn a_daemon_that_takes_nothing_holds_nobody() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let path = site.path("journal");
     let socket = daemon(&path);
     let log = format!(
@@ -117,7 +111,7 @@ fn a_daemon_that_takes_nothing_holds_nobody() {
     );
     let (mut lariat, service) = start(&site, &server, &log);
     for _ in 0..600 {
-        drop(std::net::TcpStream::connect(service.address).unwrap());
+        drop(TcpStream::connect(service.address).unwrap());
     }
     for _ in 0..5 {
         curl_tls(&site, service.address).run().success();
@@ -125,10 +119,9 @@ fn a_daemon_that_takes_nothing_holds_nobody() {
     }
     lariat.wait_for_stderr("it has read nothing for 1s");
     // All that waited arrives once it is read.
-    let reader = std::thread::spawn(move || wait_for(&socket, "LARIAT_SNI", "localhost"));
+    let reader = thread::spawn(move || wait_for(&socket, "LARIAT_SNI", "localhost"));
     assert_eq!(reader.join().unwrap()["LARIAT_REASON"], "client-closed");
-    lariat.signal(rustix::process::Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
 }
 
 #[test]
@@ -160,7 +153,6 @@ fn a_check_looks_for_the_daemon() {
         ("messages-output = 'syslogd'", "messages-output"),
     ] {
         let refused = check(wrong);
-        assert_eq!(refused.code(), 2, "{wrong}: {refused:?}");
-        refused.assert_stderr(words);
+        refused.assert_fails(2, &[words]);
     }
 }

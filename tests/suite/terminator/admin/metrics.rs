@@ -1,18 +1,15 @@
 //! `/metrics` counts what happens, in the Prometheus text format.
 
-use std::net::TcpStream;
-
 use suite::prelude::*;
 
 #[test]
 fn connections_handshakes_and_bytes_are_counted() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http(vec![b'x'; 5000])));
     let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     for version in ["1.2", "1.3", "1.3"] {
         curl_tls(&site, service.address).args(&["--tls-max", version]).run().success();
     }
-
     let web = ("service", "web");
     lariat.wait_for_metric("lariat_connections_open", &[web], 0.0);
     let metrics = lariat.metrics();
@@ -46,8 +43,7 @@ fn each_family_has_its_help_and_type_once() {
 
 #[test]
 fn the_worker_process_reports_what_it_uses_of_the_host() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (_site, _server, service) = set_up(Behaviour::Echo);
     let lariat = Lariat::start_within(700, &service.toml());
     let value = |name: &str| lariat.sum(&format!("process_{name}"), &[]);
     assert_eq!(value("max_fds"), 700.0);
@@ -56,7 +52,6 @@ fn the_worker_process_reports_what_it_uses_of_the_host() {
     assert!(resident > 1e6 && resident < value("virtual_memory_bytes"));
     let now = now_seconds() as f64;
     assert!((now - 600.0..=now).contains(&value("start_time_seconds")));
-
     let before = value("open_fds");
     let held: Vec<_> = (0..50).map(|_| TcpStream::connect(service.address).unwrap()).collect();
     let web = [("service", "web")];
@@ -98,12 +93,10 @@ fn the_last_reload_shows_whether_it_was_refused_and_when_one_was_not() {
     let at_start = time();
     assert_eq!(lariat.sum(successful, &[]), 1.0);
     assert!(at_start > now_seconds() as f64 - 600.0);
-
     lariat.configure("nonsense");
     assert_ne!(lariat.reload().code(), 0);
     lariat.wait_for_metric(successful, &[], 0.0);
     assert_eq!(time(), at_start);
-
     lariat.reload_with(&toml);
     lariat.wait_for_metric(successful, &[], 1.0);
     assert!(time() >= at_start);

@@ -1,25 +1,23 @@
 //! The status document, from a socket that only writes.
 
-use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use suite::prelude::*;
 
 #[test]
 fn the_command_prints_a_table_or_the_document() {
-    let (site, server, service, lariat) = serve(Behaviour::Http("hello".into()));
+    let (site, server, service, lariat) = serve(http());
     curl_tls(&site, service.address).run().success();
-
     let table = lariat.ask("status").success();
     assert!(table.contains("web") && table.contains(server.address()), "{table}");
     let json = lariat.ask_with("status", &["--json"]).success();
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let document: Value = serde_json::from_str(&json).unwrap();
     assert!(document.is_object() && json.contains("\"web\""), "{json}");
 }
 
 #[test]
 fn the_socket_never_reads() {
-    let (_site, _server, _service, lariat) = serve(Behaviour::Http("hello".into()));
+    let (_site, _server, _service, lariat) = serve(http());
     let mut stream = UnixStream::connect(lariat.status_socket()).unwrap();
     let mut document = String::new();
     // Whether our words arrive before it closes is left open; that they change nothing is not.
@@ -32,7 +30,7 @@ fn the_socket_never_reads() {
 #[test]
 fn without_a_running_lariat_the_command_fails_and_says_why() {
     let site = Site::new();
-    let mut command = suite::lariat::command();
+    let mut command = lariat::command();
     let nowhere = site.path("nowhere.sock");
     let answer = run(command.arg("status").arg("--status-socket").arg(&nowhere));
     assert_eq!(answer.code(), 4);

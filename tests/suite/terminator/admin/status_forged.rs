@@ -1,16 +1,13 @@
 //! A status socket that somebody else made, or whose worker process is an attacker's: what it sends
 //! decides over no process and does nothing to the terminal.
 
-use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 
-use suite::lariat;
 use suite::prelude::*;
 
-/// What no text of ours holds: controls of C0 and C1, DEL, and one that turns text around.
+/// Controls of C0 and C1, DEL, and one that turns text around: no text of ours holds them.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}2J\u{7f}\u{202e}";
 
 /// A process that answers as long as it lives.
@@ -60,7 +57,7 @@ fn serve(site: &Site, document: String, count: usize) -> (PathBuf, JoinHandle<()
             stream.write_all(document.as_bytes()).unwrap();
         }
     };
-    (path, std::thread::spawn(answer))
+    (path, thread::spawn(answer))
 }
 
 fn ask(arguments: &[&str], path: &Path) -> Finished {
@@ -105,10 +102,9 @@ fn a_forged_document_does_nothing_to_the_terminal() {
     assert_eq!((lines_of("service "), lines_of("reloads: ")), (1, 1), "{table}");
     // The number is that of the process that made the socket.
     assert_has(&table, &format!("of supervisor {}\n", std::process::id()));
-
     let json = ask(&["status", "--json"], &path);
     assert_harmless(&json);
-    let document: serde_json::Value = serde_json::from_str(&json.success()).unwrap();
+    let document: Value = serde_json::from_str(&json.success()).unwrap();
     assert_eq!(document["services"][0]["servers"][0]["note"], HOSTILE);
     socket.join().unwrap();
 }

@@ -1,14 +1,8 @@
 //! Three terminators behind a balancer that leaves TLS closed, and an origin, each on a host of its
 //! own.
 
-use std::net::SocketAddr;
-
-use rustix::process::{Signal, kill_process};
-use rustls::HandshakeKind;
-use serde_json::Value;
-use suite::lab::{self, Origin};
-use suite::lariat;
-use suite::load::{Load, Record};
+use suite::lab;
+use suite::load::Record;
 use suite::network::{Host, Network};
 use suite::prelude::*;
 use suite::weather::{Relay, Weather};
@@ -31,7 +25,7 @@ pub(super) struct Farm {
     nodes: Vec<Node>,
     balancer: (Lariat, Host),
     _origin: (Origin, Host),
-    /// What lies between the terminators, if it is bad.
+    /// The bad weather between the terminators.
     pub(super) relay: Option<Relay>,
     clients: Host,
     site: Site,
@@ -132,7 +126,7 @@ impl Farm {
         self.clients.within(talk)
     }
 
-    /// So many clients without tickets and without a session.
+    /// New clients without tickets and without a session.
     pub(super) fn clients(&self, count: usize) -> Vec<Client> {
         (0..count).map(|_| Client::without_tickets(&self.site)).collect()
     }
@@ -243,9 +237,7 @@ fn cluster(peers: &str) -> String {
 /// At port 443 of a host, before these servers.
 fn service(site: &Site, host: &Host, servers: &[SocketAddr]) -> Service {
     let servers: Vec<_> = servers.iter().map(SocketAddr::to_string).collect();
-    Service::new(site, &Server::start(Behaviour::Hang))
-        .at(host.at(443))
-        .servers(&format!("{servers:?}"))
+    Service::new(site, &servers[0]).at(host.at(443)).servers(&format!("{servers:?}"))
 }
 
 fn start(host: &Host, configuration: &str) -> Lariat {

@@ -5,7 +5,7 @@ use suite::weather::Weather;
 
 use super::farm::{CLIENTS, Farm, TRANSACTIONS, WAIT};
 
-/// Nothing failed but what was in progress at the node that died.
+/// Checks that nothing failed but what was in progress at the node that died.
 pub(super) fn assert_few_failed(record: &Record) {
     let [attempted, _, failed] = record.totals();
     assert!(failed <= CLIENTS, "{failed} of {attempted}: {:?}", record.failures());
@@ -44,7 +44,7 @@ fn session_ids_of_the_living_are_kept_by_affinity() {
     assert!((CLIENTS + 1..=2 * CLIENTS).contains(&full), "{full} full, {by_id} resumed");
 }
 
-/// Nobody but each client's first, and one where it was cut, made a full handshake.
+/// Checks that only each client's first handshake, and one where it was cut, was full.
 pub(super) fn assert_resumed_by_id(record: &Record) {
     assert_few_failed(record);
     let [full, by_id, by_ticket, by_psk] = record.kinds();

@@ -1,18 +1,11 @@
 //! Hosts that share their sessions by datagrams: each a program of its own, at its own address of
 //! loopback.
 
-use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::process::Signal;
-use rustls::HandshakeKind;
-use suite::lab::Origin;
-use suite::load::Load;
-use suite::openssl::Talk;
+use suite::openssl::master_secret;
 use suite::prelude::*;
 
 /// Programs of one cluster, and the test's own place in it.
@@ -20,7 +13,7 @@ pub(super) struct Farm {
     pub(super) site: Site,
     server: Server,
     secret: PathBuf,
-    /// Where each listens for datagrams; the last is the test's.
+    /// The address for datagrams of each; the last is the test's.
     pub(super) places: Vec<SocketAddr>,
     services: Vec<Service>,
     /// More keys of `cluster.peers`, and tables behind them.
@@ -110,22 +103,6 @@ pub(super) fn stored(lariat: &Lariat, count: f64) {
 }
 
 #[test]
-fn a_session_id_and_a_ticket_of_one_host_resume_on_another() {
-    let farm = Farm::new(2);
-    let hosts = [farm.start(0), farm.start(1)];
-    hosts.iter().for_each(|host| hears(host, 1.0));
-    let by_id = Client::without_tickets(&farm.site);
-    assert_eq!(farm.visit(&by_id, 0), HandshakeKind::Full);
-    stored(&hosts[1], 1.0);
-    assert_eq!(farm.visit(&by_id, 1), HandshakeKind::Resumed);
-    // Tickets need no datagram: their keys come from the secret.
-    for client in Client::of_each_version(&farm.site) {
-        assert_eq!(farm.visit(&client, 0), HandshakeKind::Full);
-        assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed);
-    }
-}
-
-#[test]
 fn a_host_that_starts_later_gets_what_it_missed_and_what_a_stopped_one_made_is_kept() {
     let farm = Farm::new(3);
     let (mut first, second) = (farm.start(0), farm.start(1));
@@ -160,7 +137,7 @@ fn a_session_that_did_not_arrive_is_fetched_while_its_client_waits() {
     drop(first);
     // Of a session that nobody has, the handshake goes on without it.
     let alone = Service::new(&farm.site, &farm.server);
-    let _alone = Lariat::start(&alone.toml());
+    let _alone = alone.start();
     let stranger = Client::without_tickets(&farm.site);
     assert_eq!(stranger.visit(alone.address), HandshakeKind::Full);
     assert_eq!(farm.visit(&stranger, 1), HandshakeKind::Full);
@@ -172,9 +149,7 @@ fn a_session_that_did_not_arrive_is_fetched_while_its_client_waits() {
 fn the_share_of_sessions_that_resume_on_another_host_is_a_number() {
     let origin = Origin::start();
     let mut farm = Farm::new(2);
-    let servers = format!("[\"{}\"]", origin.address);
-    let of_origin = |one: Service| one.servers(&servers);
-    farm.services = farm.services.into_iter().map(of_origin).collect();
+    farm.services = [(); 2].map(|()| Service::new(&farm.site, origin.address)).into();
     let load = || {
         let addresses = farm.services.iter().map(|one| one.address.to_string());
         let connect = addresses.collect::<Vec<_>>().join(",");
@@ -302,17 +277,13 @@ fn nothing_that_an_attacker_sends_enters_a_cache_and_nothing_they_see_is_a_secre
     let options = ["-tls1_2", "-no_ticket", "-keylogfile", keys.to_str().unwrap()];
     s_client(&farm.site, farm.services[0].address, &options).success();
     stored(&hosts[1], 1.0);
-    let log = fs::read_to_string(keys).unwrap();
-    let line = log.lines().find(|line| line.starts_with("CLIENT_RANDOM ")).unwrap();
-    let secret = bytes_of(line.rsplit_once(' ').unwrap().1);
-    assert_eq!(secret.len(), 48, "a master secret");
+    let secret = master_secret(&keys);
     let seen = seen_until_session(&spy, farm.places[0]);
     for datagram in &seen {
         for part in secret.windows(8) {
             assert!(!datagram.windows(8).any(|here| here == part), "it was sent in clear");
         }
     }
-
     let sample = seen.last().unwrap();
     let changed = |place: usize| {
         let mut datagram = sample.clone();
@@ -479,7 +450,7 @@ fn a_flood_by_who_has_no_secret_costs_no_peer_its_datagrams() {
     }
 }
 
-/// What is heard until the first datagram from there that carries more than signs of life.
+/// Datagrams up to the first one from there that carries more than signs of life.
 pub(super) fn seen_until_session(spy: &UdpSocket, from: SocketAddr) -> Vec<Vec<u8>> {
     let mut seen = Vec::new();
     loop {
@@ -490,10 +461,4 @@ pub(super) fn seen_until_session(spy: &UdpSocket, from: SocketAddr) -> Vec<Vec<u
             return seen;
         }
     }
-}
-
-fn bytes_of(hexadecimal: &str) -> Vec<u8> {
-    let pairs = hexadecimal.as_bytes().chunks(2);
-    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    pairs.map(byte).collect()
 }

@@ -1,10 +1,7 @@
-//! What operators are told of the peers, and what datagrams cost that bring nothing.
+//! Operators are told of the peers; datagrams that bring nothing cost little.
 
-use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 
-use rustix::process::Signal;
-use rustls::HandshakeKind;
 use suite::footprint::thread_cpu_ns;
 use suite::prelude::*;
 
@@ -119,7 +116,7 @@ fn a_host_that_is_upgraded_again_and_again_shares_on() {
 const DATAGRAMS: usize = 4000;
 const AT_ONCE: usize = 100;
 
-/// What the guide says of the CPU per datagram is printed here.
+/// The guide's numbers of the CPU per datagram are printed here.
 #[test]
 fn what_each_kind_of_datagram_costs_that_is_dropped() {
     let mut farm = Farm::new(2);

@@ -1,7 +1,5 @@
 //! A store that is none: it sends without end, or names hosts for us to give our password to.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
 use suite::footprint::Footprint;
@@ -11,7 +9,7 @@ use testkit::authority::Trait;
 
 const FAILURES: &str = "lariat_cluster_store_failures_total";
 
-/// What a poser gets rid of until the host has closed: sockets hold some MiB of it.
+/// A poser gets rid of no more until the host has closed: sockets hold some MiB of it.
 const SENT_BYTES_MAX: usize = 32 << 20;
 
 /// More than a host with one idle service needs, and less than what was sent.
@@ -19,8 +17,7 @@ const MEMORY_KIB_MAX: u64 = 24 << 10;
 
 /// A host with these keys of `cluster.store`.
 fn start(keys: &str) -> (Lariat, Site, Server) {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, server, service) = set_up(Behaviour::Echo);
     let secret = site.write("cluster.key", SECRET);
     let toml = format!(
         "[cluster]\nsecret = {secret:?}\n[cluster.store]\nfetch-timeout = \"1s\"\n{keys}\n{}",
@@ -150,9 +147,8 @@ fn a_host_that_a_poser_names_is_not_sent_the_password_unless_its_network_is_list
 #[test]
 fn a_store_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     let site = Site::new();
-    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let hostile = Authority::root("x").leaf(&["127.0.0.1"]).issue();
-    hostile.above(&flat).write(&site.directory, "hostile.pem");
+    let hostile = Authority::root("x").leaf(&["127.0.0.1"]).issue_costly();
+    hostile.write(&site.directory, "hostile.pem");
     let poser = SServer::start(&site, "hostile.pem", &[]);
     let ca = site.ca();
     let (host, ..) = start(&format!("url = \"rediss://{}\"\nca = [{ca:?}]", poser.address));

@@ -1,12 +1,9 @@
 //! The script of `completion bash` completes commands, flags, values, files and names.
 
-use std::process::Command;
-
-use suite::lab;
 use suite::lariat::{self, path_to};
 use suite::prelude::*;
 
-/// What bash proposes for the last of these words, as it divides a line into them.
+/// Bash's proposals for the last of these words, as it divides a line into them.
 fn proposed(mut program: Command, name: &str, words: &[&str]) -> Vec<String> {
     let folder = Directory::new();
     folder.write("lariat.toml", "");

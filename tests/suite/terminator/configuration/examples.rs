@@ -1,8 +1,5 @@
 //! Every example passes `lariat check`, given the certificates that it names.
 
-use std::fs;
-use std::path::Path;
-
 use suite::lariat::command;
 use suite::prelude::*;
 

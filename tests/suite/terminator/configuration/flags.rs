@@ -7,7 +7,7 @@ use suite::prelude::*;
 
 #[test]
 fn three_flags_make_a_service() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let (address, status) = (free_address(), site.path("status.sock"));
     let mut serve = command();
     serve
@@ -21,7 +21,6 @@ fn three_flags_make_a_service() {
         lariat.assert_running();
         UnixStream::connect(&status).ok()
     });
-
     assert_eq!(curl_tls(&site, address).run().success(), "hello");
     let line = until("a line", || lariat.stdout().lines().next().map(str::to_owned));
     for words in [" service=main ", " sni=localhost ", " fault=none "] {
@@ -32,9 +31,7 @@ fn three_flags_make_a_service() {
 #[test]
 fn a_slip_is_named_with_its_remedy() {
     let answer = run(command().args(["serve", "--lisen", "127.0.0.1:0"]));
-    assert_eq!(answer.code(), 2);
-    answer.assert_stderr("hint:");
-    answer.assert_stderr("--listen");
+    answer.assert_fails(2, &["hint:", "--listen"]);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! `reload.watch`: changed files are read again by themselves, as one transaction.
 
-use std::fs;
 use std::os::unix::fs::symlink;
 
 use suite::prelude::*;
@@ -29,14 +28,12 @@ fn certificate_and_configuration_are_followed_and_connections_go_on() {
     site.leaf(&["renewed.example"]).write(&site.directory, "site.pem");
     wait_for(&site, &service, "renewed.example");
     old.echo();
-
     site.leaf(&["other.example"]).write(&site.directory, "other.pem");
     let other = format!("[{:?}]", site.path("other.pem"));
     let text = |service: &Service| service.clone().certificates(&other).toml();
     lariat.configure(&(WATCHED.to_owned() + &text(&service)));
     wait_for(&site, &service, "other.example");
     assert!(lariat.stderr().contains("site.pem"), "{}", lariat.stderr());
-
     // Not watched any more, it is read when somebody says so.
     lariat.configure(&text(&service));
     until_true("the last reload", || reloads(&lariat, "ok") > 2.0);
@@ -92,7 +89,6 @@ fn a_secret_of_kubernetes_is_followed_through_its_links() {
     fs::remove_dir_all(site.path("secret/..one")).unwrap();
     publish(&site, "three", "three.example");
     wait_for(&site, &service, "three.example");
-
     // The whole folder goes, and comes again.
     fs::remove_dir_all(site.path("secret")).unwrap();
     until_true("a refusal", || reloads(&lariat, "refused") > 0.0);
@@ -105,7 +101,7 @@ fn a_secret_of_kubernetes_is_followed_through_its_links() {
 fn a_watcher_that_is_killed_is_started_again() {
     let (site, _server, service, lariat) = serve_with(WATCHED, Behaviour::Echo);
     let watcher = lariat.process("lariat: watcher");
-    rustix::process::kill_process(watcher, rustix::process::Signal::KILL).unwrap();
+    kill_process(watcher, Signal::KILL).unwrap();
     let another = |now| (now != watcher).then_some(());
     until("another watcher", || another(lariat.process("lariat: watcher")));
     site.leaf(&["later.example"]).write(&site.directory, "site.pem");

@@ -1,38 +1,24 @@
-//! Where clients come in by, and where connections to servers come from.
+//! Addresses by which clients come in, and from which connections to servers come.
 //!
-//! What must not be seen outside happens in a network namespace that the test makes, of which its
-//! threads and the programs that they start are.
+//! All that must not be seen outside happens at a host that the test makes, of which
+//! its threads and the programs that they start are.
 
-use std::fs;
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::Path;
-use std::process::Command;
+use std::net::IpAddr;
 
 use rustix::net::{AddressFamily, SocketType, connect, ipproto, socket};
-use rustix::thread::UnshareFlags;
 use suite::kernel::pattern;
 use suite::network::{Host, Network};
 use suite::prelude::*;
 use suite::scripted::serve_in_turn;
 
-/// Runs `test` in a network namespace of its own, with these commands of `ip` first.
-#[allow(deprecated, reason = "its successor is unsafe for the sake of other flags")]
-fn in_namespace(setup: &[&str], test: impl FnOnce() + Send + 'static) {
-    let setup: Vec<String> = setup.iter().map(|line| (*line).to_owned()).collect();
-    let thread = std::thread::spawn(move || {
-        rustix::thread::unshare(UnshareFlags::NEWNET).expect("root makes namespaces");
-        for line in setup {
-            run(Command::new("ip").args(line.split_whitespace())).success();
-        }
-        test();
-    });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
+/// Runs `test` at a host of its own, with these commands of `ip` first; only root may.
+fn at_a_host(setup: &[&str], test: impl FnOnce() + Send) {
+    if let Some(mut network) = Network::new() {
+        let host = network.host();
+        setup.iter().for_each(|line| host.ip(line));
+        host.within(test);
     }
 }
-
-const LOOPBACK: &str = "link set lo up";
 
 /// A server that answers each connection with the address that it comes from.
 fn who_asks(address: &str) -> SocketAddr {
@@ -42,7 +28,7 @@ fn who_asks(address: &str) -> SocketAddr {
     })
 }
 
-/// Where the server says that a connection through the service comes from, if it comes.
+/// The address from which the server says that a connection through the service comes.
 fn seen_source(client: &Client, service: &Service) -> Option<IpAddr> {
     let mut connection = client.try_connect(service.address).ok()?;
     let text = connection.read_to_end().ok()?;
@@ -50,8 +36,7 @@ fn seen_source(client: &Client, service: &Service) -> Option<IpAddr> {
 }
 
 fn service_before(site: &Site, address: SocketAddr, source: &str) -> Service {
-    let unused = Server::start(Behaviour::Hang);
-    Service::new(site, &unused).servers(&format!("[\"{address}\"]")).back(source)
+    Service::new(site, address).back(source)
 }
 
 #[test]
@@ -59,10 +44,9 @@ fn connections_to_servers_come_from_the_address_that_is_set_or_not_at_all() {
     let (site, server) = (Site::new(), who_asks("127.0.0.1"));
     let client = Client::new(&site);
     let service = service_before(&site, server, "source = '127.0.0.9, ::1'");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let expected: IpAddr = "127.0.0.9".parse().unwrap();
     assert_eq!(seen_source(&client, &service), Some(expected));
-
     lariat.reload_with(&service.toml().replace("127.0.0.9, ", ""));
     assert_eq!(seen_source(&client, &service), None);
     let line = lariat.wait_for_line(&["host-resources"]);
@@ -85,16 +69,15 @@ fn a_reload_does_not_let_a_worker_process_choose_addresses() {
 #[test]
 fn servers_see_the_clients_own_address() {
     let setup = [
-        LOOPBACK,
         "address add 10.9.1.1/32 dev lo",
         "rule add from 10.9.1.1 lookup 100",
         "route add local 10.9.0.0/24 dev lo table 100",
     ];
-    in_namespace(&setup, || {
+    at_a_host(&setup, || {
         let (site, server) = (Site::new(), who_asks("10.9.1.1"));
         let service = service_before(&site, server, "source = 'client'")
             .front("accept-proxy = ['127.0.0.1/32']");
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         let status = fs::read_to_string(format!(
             "/proc/{}/status",
             lariat.worker_process().as_raw_nonzero()
@@ -111,20 +94,19 @@ fn servers_see_the_clients_own_address() {
 
 #[test]
 fn clients_come_in_by_the_interface_that_is_set() {
-    let setup = [LOOPBACK, "link add one type veth peer name other", "link set one up"];
-    in_namespace(&setup, || {
-        let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-        let service = Service::new(&site, &server);
+    let setup = ["link add one type veth peer name other", "link set one up"];
+    at_a_host(&setup, || {
+        let (_site, _server, service) = set_up(Behaviour::Echo);
         for (interface, is_reached) in [("lo", true), ("one", false)] {
             let service = service.clone().front(&format!("interface = '{interface}'"));
-            let _lariat = Lariat::start(&service.toml());
+            let _lariat = service.start();
             let reached = TcpStream::connect(service.address).is_ok();
             assert_eq!(reached, is_reached, "{interface}");
         }
         let service = service.front("interface = 'eth7'");
         let directory = Directory::new();
         let path = directory.write("lariat.toml", service.toml());
-        let checked = run(suite::lariat::command().arg("check").arg(path));
+        let checked = run(lariat::command().arg("check").arg(path));
         assert!(!checked.status.success());
         assert_has(&checked.stderr, "there is no network interface eth7");
     });
@@ -185,7 +167,7 @@ fn a_transfer_goes_on_by_the_other_path_if_one_is_cut() {
     let speaker = server.within(|| Server::start(Behaviour::Speak(body.clone())));
     let service = Service::new(&site, &speaker).listen("['0.0.0.0:443']");
     let text = service.front("mptcp = true").toml();
-    let program = server.command(&suite::lariat::command());
+    let program = server.command(&lariat::command());
     let _lariat = server.within(|| Lariat::start_by(program, &text));
     let joined = |host: &Host| host.within(|| mptcp_count("MPJoinAckRx"));
     client.within(|| {
@@ -207,29 +189,26 @@ fn a_transfer_goes_on_by_the_other_path_if_one_is_cut() {
 #[test]
 fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
     let setup = [
-        LOOPBACK,
         "link add zone0 type veth peer name zone1",
         "link set zone0 up",
         "address add fe80::77/64 dev zone0 nodad",
     ];
-    in_namespace(&setup, || {
+    at_a_host(&setup, || {
         let site = Site::new();
-        let unused = Server::start(Behaviour::Hang);
-        let origin = suite::lab::Origin::start_with(&["--listen", "[fe80::77%zone0]:8000"]);
+        let origin = Origin::start_with(&["--listen", "[fe80::77%zone0]:8000"]);
         let front = "[fe80::77%zone0]:8443";
-        let service = Service::new(&site, &unused)
+        let service = Service::new(&site, "[fe80::77%zone0]:8000")
             .listen(&format!("['{front}']"))
-            .servers("['[fe80::77%zone0]:8000']")
             .back("check = { kind = 'http', interval = '100ms' }");
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         lariat.wait_for_metric("lariat_server_changes_total", &[], 0.0);
-        let load = suite::load::Load::bare()
+        let load = Load::bare()
             .arg("https://[fe80::77%25zone0]:8443/1k")
             .args("--threads 1 --cpus none --connections 2 --count 20 --verify off");
         let [attempted, succeeded, failed] = load.record().totals();
         assert_eq!([attempted, succeeded, failed], [20, 20, 0]);
         let probe = |place: &str| {
-            let mut command = suite::lab::command();
+            let mut command = lab::command();
             run(command.args(["probe", place, "--timeout", "10s"]))
         };
         assert_has(&probe(front).stdout, "TLSv1.3");
@@ -243,7 +222,7 @@ fn a_zone_names_the_interface_of_a_link_local_address_everywhere() {
             let toml = service.clone().servers(&format!("['{wrong}']")).toml();
             let directory = Directory::new();
             let path = directory.write("lariat.toml", toml);
-            let checked = run(suite::lariat::command().arg("check").arg(path));
+            let checked = run(lariat::command().arg("check").arg(path));
             assert!(!checked.status.success());
             assert_has(&checked.stderr, words);
         }

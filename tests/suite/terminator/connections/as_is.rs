@@ -1,13 +1,9 @@
 //! Bytes that are relayed as they come: plain TCP, and TLS that stays closed.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-
-use rustix::process::{Signal, kill_process};
 use suite::prelude::*;
 use suite::process::status_line;
 use suite::proxy_header::ProxyHeader;
-use suite::scripted;
+use suite::scripted::{self, hello, names, vector};
 
 fn serve_plain(behaviour: Behaviour, front: &str) -> (Server, SocketAddr, Lariat) {
     let (_site, server, service, lariat) =
@@ -15,20 +11,14 @@ fn serve_plain(behaviour: Behaviour, front: &str) -> (Server, SocketAddr, Lariat
     (server, service.address, lariat)
 }
 
-fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
-}
-
 #[test]
 fn plain_tcp_is_relayed_both_ways_and_logged_without_tls() {
     let (_server, address, lariat) = serve_plain(Behaviour::Echo, "");
-    let mut stream = connect(address);
+    let mut stream = tcp(address);
     let bytes: Vec<u8> = (0..3_000_000u32).map(|number| number as u8).collect();
     let mut writer = stream.try_clone().unwrap();
     let expected = bytes.clone();
-    let sending = std::thread::spawn(move || {
+    let sending = thread::spawn(move || {
         writer.write_all(&bytes).unwrap();
         writer.shutdown(Shutdown::Write).unwrap();
     });
@@ -47,7 +37,7 @@ fn plain_tcp_is_relayed_both_ways_and_logged_without_tls() {
 #[test]
 fn a_plain_server_may_speak_before_its_client() {
     let (_server, address, lariat) = serve_plain(Behaviour::Greet(b"220 ready".to_vec()), "");
-    let mut stream = connect(address);
+    let mut stream = tcp(address);
     let mut greeting = [0; 9];
     stream.read_exact(&mut greeting).unwrap();
     assert_eq!(&greeting, b"220 ready");
@@ -61,7 +51,7 @@ fn bulk_of_a_plain_server_goes_past_our_buffers() {
     static BODY: [u8; 8 << 20] = [b'b'; 8 << 20];
     let (_server, address, lariat) = serve_plain(Behaviour::Speak(BODY.to_vec()), "");
     let mut got = Vec::new();
-    connect(address).read_to_end(&mut got).unwrap();
+    tcp(address).read_to_end(&mut got).unwrap();
     assert!(got == BODY, "{} bytes", got.len());
     let labels = [("path", "splice")];
     lariat.wait_for_reason("backend-closed", 1);
@@ -72,10 +62,10 @@ fn bulk_of_a_plain_server_goes_past_our_buffers() {
 #[test]
 fn a_reset_of_either_side_is_a_reset_for_the_other() {
     let (_server, address, lariat) = serve_plain(Behaviour::Reset, "");
-    let mut stream = connect(address);
+    let mut stream = tcp(address);
     stream.write_all(b"x").unwrap();
     let end = stream.read(&mut [0]).unwrap_err();
-    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     lariat.wait_for_reason("backend-reset", 1);
 }
 
@@ -83,13 +73,13 @@ fn a_reset_of_either_side_is_a_reset_for_the_other() {
 fn a_plain_client_behind_a_proxy_header_is_admitted_first() {
     let front = "accept-proxy = ['127.0.0.0/8']\ndeny = ['192.0.2.0/24']";
     let (server, address, lariat) = serve_plain(Behaviour::Echo, front);
-    let mut stream = connect(address);
+    let mut stream = tcp(address);
     stream.write_all(b"PROXY TCP4 198.51.100.7 198.51.100.8 1 2\r\nhello").unwrap();
     let mut echo = [0; 5];
     stream.read_exact(&mut echo).unwrap();
     assert_eq!(&echo, b"hello");
     drop(stream);
-    let mut denied = connect(address);
+    let mut denied = tcp(address);
     denied.write_all(b"PROXY TCP4 192.0.2.7 198.51.100.8 1 2\r\nhello").unwrap();
     denied.read(&mut [0]).unwrap_err();
     lariat.wait_for_reason("source-denied", 1);
@@ -99,13 +89,11 @@ fn a_plain_client_behind_a_proxy_header_is_admitted_first() {
 
 #[test]
 fn a_passthrough_server_that_is_down_is_a_reset_with_its_reason() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let nobody = free_address();
-    let service =
-        Service::new(&site, &server).mode("passthrough").servers(&format!("['{nobody}']"));
-    let lariat = Lariat::start(&service.toml());
+    let site = Site::new();
+    let service = Service::new(&site, free_address()).mode("passthrough");
+    let lariat = service.start();
     let error = Client::new(&site).try_connect(service.address).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     let line = lariat.wait_for_line(&["backend-refused"]);
     assert_eq!(line["sni"], "localhost");
     assert!(line["suite"].is_null(), "{line}");
@@ -122,8 +110,8 @@ fn a_passthrough_server_gets_name_and_protocol_and_the_hello_as_it_came() {
         // Which of them the server will choose is not known.
         (&["h2", "http/1.1"], None),
     ]) {
-        let mut stream = connect(service.address);
-        let hello = hello("localhost", offered);
+        let mut stream = tcp(service.address);
+        let hello = hello(&names(&[b"localhost"]), &offering(offered));
         // Every byte in a segment of its own, as far as the kernel lets it be.
         stream.set_nodelay(true).unwrap();
         for byte in &hello {
@@ -139,20 +127,11 @@ fn a_passthrough_server_gets_name_and_protocol_and_the_hello_as_it_came() {
     }
 }
 
-/// A hello of TLS 1.2 by hand, which asks for this name and offers these protocols.
-fn hello(name: &str, protocols: &[&str]) -> Vec<u8> {
-    let vector = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
-    let entry = [&[0][..], &vector(name.as_bytes())].concat();
-    let mut extensions = [&[0, 0][..], &vector(&vector(&entry))].concat();
-    if !protocols.is_empty() {
-        let each = |name: &&str| [&[name.len() as u8][..], name.as_bytes()].concat();
-        let list: Vec<u8> = protocols.iter().flat_map(each).collect();
-        extensions.extend([&[0, 16][..], &vector(&vector(&list))].concat());
-    }
-    let body = [&[3, 3][..], &[7; 32], &[0], &vector(&[0xc0, 0x2f]), &[1, 0], &vector(&extensions)]
-        .concat();
-    let message = [&[1, 0][..], &vector(&body)].concat();
-    [&[22, 3, 1][..], &vector(&message)].concat()
+/// An extension that offers these application protocols; without any there is none.
+fn offering(protocols: &[&str]) -> Vec<u8> {
+    let each = |name: &&str| [&[name.len() as u8][..], name.as_bytes()].concat();
+    let list: Vec<u8> = protocols.iter().flat_map(each).collect();
+    if list.is_empty() { list } else { [&[0, 16][..], &vector(&vector(&list))].concat() }
 }
 
 #[test]
@@ -161,7 +140,7 @@ fn what_a_plain_client_sends_with_its_proxy_header_and_its_end_is_relayed() {
     let (server, address, _lariat) = serve_plain(Behaviour::Echo, front);
     // Header, data and end are there when the connection is accepted, or come in one read.
     for _ in 0..20 {
-        let mut stream = connect(address);
+        let mut stream = tcp(address);
         rustix::net::sockopt::set_tcp_cork(&stream, true).unwrap();
         stream.write_all(b"PROXY TCP4 198.51.100.7 198.51.100.8 1 2\r\nhello").unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
@@ -175,7 +154,7 @@ fn what_a_plain_client_sends_with_its_proxy_header_and_its_end_is_relayed() {
 #[test]
 fn urgent_data_holds_up_nothing_that_is_behind_it() {
     let (_server, address, lariat) = serve_plain(Behaviour::Echo, "");
-    let mut stream = connect(address);
+    let mut stream = tcp(address);
     stream.write_all(b"x").unwrap();
     stream.read_exact(&mut [0]).unwrap();
     let worker_process = lariat.worker_process();
@@ -195,21 +174,21 @@ fn urgent_data_holds_up_nothing_that_is_behind_it() {
 fn a_header_of_a_client_that_may_send_none_ends_the_connection() {
     let front = "accept-proxy = ['192.0.2.0/24']";
     let (server, address, lariat) = serve_plain(Behaviour::Echo, front);
-    let mut plain = connect(address);
+    let mut plain = tcp(address);
     for piece in ["P", "RO is no header"] {
         plain.write_all(piece.as_bytes()).unwrap();
     }
     let mut echo = [0; 16];
     plain.read_exact(&mut echo).unwrap();
     assert_eq!(&echo, b"PRO is no header");
-    let mut short = connect(address);
+    let mut short = tcp(address);
     short.write_all(b"PROX").unwrap();
     short.shutdown(Shutdown::Write).unwrap();
     let mut echo = Vec::new();
     short.read_to_end(&mut echo).unwrap();
     assert_eq!(echo, b"PROX");
     for pieces in [["PROXY ", "TCP4 198.51.100.7 198.51.100.8 1 2\r\n"], ["PRO", "XY T"]] {
-        let mut forger = connect(address);
+        let mut forger = tcp(address);
         for piece in pieces {
             // The first may have ended it.
             let _reset = forger.write_all(piece.as_bytes());
@@ -231,12 +210,10 @@ fn what_a_plain_server_sends_behind_urgent_data_is_relayed_by_the_kernel_or_us()
         stream.shutdown(Shutdown::Write).unwrap();
         let _end = stream.read(&mut [0]);
     });
-    let (site, unused) = (Site::new(), Server::start(Behaviour::Hang));
-    let service = Service::new(&site, &unused).mode("off");
-    let service = service.servers(&format!("['{server}']"));
-    let lariat = Lariat::start(&service.toml());
+    let service = Service::new(&Site::new(), server).mode("off");
+    let lariat = service.start();
     let mut got = Vec::new();
-    connect(service.address).read_to_end(&mut got).unwrap();
+    tcp(service.address).read_to_end(&mut got).unwrap();
     assert_eq!(got.len(), BODY.len() + 6);
     assert!(got.ends_with(b"behind"));
     lariat.wait_for_reason("backend-closed", 1);

@@ -1,7 +1,5 @@
-//! What is no proper TLS gets the right alert or close, one reason, and touches nobody else.
+//! Bytes that are no proper TLS get the right alert or close, one reason, and touch nobody else.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use suite::prelude::*;
 
 struct Wall {
@@ -12,19 +10,17 @@ struct Wall {
 }
 
 fn wall(more: &str) -> Wall {
-    let (site, server, service, lariat) =
-        serve_as(Behaviour::Http("hello".into()), |service| service.more(more));
+    let (site, server, service, lariat) = serve_as(http(), |service| service.more(more));
     Wall { site, service, lariat, server }
 }
 
-/// What comes back for these bytes, to the end of the stream or its reset.
+/// The answer to these bytes, to the end of the stream or its reset.
 fn throw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = tcp(address);
     let _closed_early = stream.write_all(bytes);
     let mut answer = Vec::new();
     let end = stream.read_to_end(&mut answer);
-    assert!(!end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "no close");
+    assert!(!end.is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "no close");
     answer
 }
 
@@ -70,7 +66,6 @@ fn each_kind_of_rubbish_has_its_reason() {
     leaver.write_all(cut).unwrap();
     drop(leaver);
     wall.lariat.wait_for_reason("client-disconnected", 1);
-
     assert_eq!(wall.server.connections().len(), 0, "nobody was dialled for any of them");
     assert_eq!(curl_tls(&wall.site, wall.service.address).run().success(), "hello");
 }
@@ -91,6 +86,7 @@ fn a_silent_connection_is_ended_by_the_idle_limit() {
     let wall = wall("timeouts = { idle = '200ms' }");
     let mut silent = Client::new(&wall.site).connect(wall.service.address);
     let _ended = silent.read_to_end();
+    drop(silent);
     wall.lariat.wait_for_reason("idle-timeout", 1);
 }
 

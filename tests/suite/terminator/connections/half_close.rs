@@ -1,8 +1,5 @@
 //! Either side may end its direction; the other goes on.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpListener;
-use std::thread;
 use suite::prelude::*;
 
 #[test]
@@ -35,35 +32,13 @@ fn a_client_still_speaks_after_the_servers_end() {
     lariat.wait_for_reason("backend-closed", 2);
 }
 
-#[test]
-fn a_server_may_speak_first() {
-    let (site, _server, service, _lariat) = serve(Behaviour::Greet(b"220 ready".to_vec()));
-    for client in Client::of_each_version(&site) {
-        let mut connection = client.connect(service.address);
-        assert_eq!(connection.receive(9), b"220 ready");
-        connection.send(b"HELO");
-        assert_eq!(connection.receive(4), b"HELO");
-    }
-}
-
-#[test]
-fn a_servers_reset_is_no_clean_end_for_the_client() {
-    let (site, _server, service, lariat) = serve(Behaviour::Reset);
-    let mut connection = Client::new(&site).connect(service.address);
-    connection.send(b"x");
-    assert!(connection.read_to_end().is_err(), "no close_notify: the answer may be cut");
-    lariat.wait_for_reason("backend-reset", 1);
-}
-
 /// It answers before it has read all, and closes: the kernel then sends a reset.
 #[test]
 fn a_server_that_refuses_an_upload_is_heard_and_its_reset_is_no_clean_end() {
     static ANSWER: [u8; 20_000] = [b'E'; 20_000];
-    let (site, unused) = (Site::new(), Server::start(Behaviour::Echo));
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let servers = format!("{:?}", [server.local_addr().unwrap().to_string()]);
-    let service = Service::new(&site, &unused).servers(&servers);
-    let lariat = Lariat::start(&service.toml());
+    let (site, server) = (Site::new(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let service = Service::new(&site, server.local_addr().unwrap());
+    let lariat = service.start();
     let rounds = 8;
     let refusing = thread::spawn(move || {
         for _ in 0..rounds {

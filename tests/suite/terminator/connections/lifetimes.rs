@@ -1,9 +1,5 @@
 //! How long a connection lasts, and how a peer that is gone is noticed.
 
-use std::fs;
-use std::net::TcpStream;
-use std::time::Duration;
-
 use suite::patience::pause;
 use suite::prelude::*;
 
@@ -39,11 +35,10 @@ fn both_sides_are_probed_after_the_times_that_are_set_and_a_reload_changes_them(
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let keys = "keepalive = '1000s'";
     let service = Service::new(&site, &server).front(keys).back("keepalive = '2000s'");
-    let lariat = Lariat::start(&service.toml());
-    let server_port: u16 = server.address().rsplit(':').next().unwrap().parse().unwrap();
+    let lariat = service.start();
+    let server_port = server.port();
     let is_front = |own: u16, _: u16| own == service.address.port();
     let is_back = |_: u16, other: u16| other == server_port;
-
     let first = Client::new(&site).echo(service.address);
     wait_for_probe(Some(1000), is_front);
     wait_for_probe(Some(2000), is_back);
@@ -75,7 +70,7 @@ fn the_kernel_keeps_a_silent_client_for_a_while() {
         .front("defer-accept = true")
         .more("timeouts = { handshake = '1s' }");
     let before = deferred();
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let _silent = TcpStream::connect(service.address).unwrap();
     until_true("the kernel keeps it", || deferred() > before);
     drop(Client::new(&site).echo(service.address));
@@ -100,7 +95,7 @@ fn a_connection_ends_with_its_lifetime_and_a_further_one_begins_its_own() {
 fn a_client_that_takes_nothing_for_too_long_is_given_up() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Speak(vec![7; 32 << 20])));
     let service = Service::new(&site, &server).more("timeouts = { unacknowledged = '1s' }");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let connection = Client::new(&site).connect(service.address);
     lariat.wait_for_reason("client-unreachable", 1);
     drop(connection);
@@ -115,12 +110,11 @@ fn a_plain_answer_that_its_lifetime_cuts_does_not_look_whole() {
     let (_site, _server, service, lariat) = serve_as(Behaviour::Speak(vec![b'b'; BYTES]), |one| {
         one.mode("off").more("timeouts = { lifetime = '1s' }")
     });
-    let mut stream = TcpStream::connect(service.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = tcp(service.address);
     lariat.wait_for_reason("lifetime-reached", 1);
     let mut got = Vec::new();
-    let end = std::io::Read::read_to_end(&mut stream, &mut got).unwrap_err();
-    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    let end = Read::read_to_end(&mut stream, &mut got).unwrap_err();
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     assert!(got.len() < BYTES);
 }
 
@@ -137,10 +131,10 @@ fn a_client_that_takes_what_the_kernel_has_for_it_is_not_idle() {
     let mut got = vec![0; BYTES];
     let (first, rest) = got.split_at_mut(1 << 20);
     for piece in first.chunks_mut(32 << 10) {
-        std::io::Read::read_exact(&mut slow, piece).unwrap();
+        Read::read_exact(&mut slow, piece).unwrap();
         pause(Duration::from_millis(150));
     }
     lariat.wait_for_reason("idle-timeout", 1);
-    std::io::Read::read_exact(&mut slow, rest).unwrap();
+    Read::read_exact(&mut slow, rest).unwrap();
     drop(stalled);
 }

@@ -1,8 +1,5 @@
 //! Limits hold, and a place that becomes free is given again.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::thread;
 use suite::prelude::*;
 use suite::scripted::read_record;
 
@@ -11,7 +8,7 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server).more("limits = { connections = 2 }");
     // Of two workers each may get both connections or none.
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 2");
     let client = Client::new(&site);
     let connect = || client.echo(service.address);
     let (mut first, _second) = (connect(), connect());
@@ -19,7 +16,6 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
     lariat.wait_for_reason("connection-limit", 1);
     let line = lariat.wait_for_line(&["connection-limit"]);
     assert_eq!(line["fault"], "host", "{line}");
-
     first.end();
     first.read_to_end().unwrap();
     lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
@@ -30,7 +26,6 @@ fn connections_beyond_the_limit_are_ended_and_counted() {
 fn a_newcomer_takes_the_place_of_a_handshake_that_does_not_go_on() {
     let (site, _server, service, lariat) =
         serve_with("[workers]\nthreads = 1\n[limits]\nhandshakes = 1", Behaviour::Echo);
-
     let mut first = TcpStream::connect(service.address).unwrap();
     first.write_all(b"\x16\x03\x01").unwrap();
     lariat.wait_for_metric("lariat_handshakes_in_progress", &[], 1.0);
@@ -81,7 +76,7 @@ fn handshakes_that_do_not_go_on_keep_nobody_out() {
     for (bytes, is_answered) in [(vec![], false), (vec![22], false), (hello(&site), true)] {
         let service = Service::new(&site, &server).more("timeouts = { handshake = '1h' }");
         let limits = format!("[workers]\nthreads = 2\n[limits]\nhandshakes = {PLACES}\n");
-        let lariat = Lariat::start(&format!("{limits}{}", service.toml()));
+        let lariat = service.start_with(&limits);
         let attacker = || {
             let mut stream = TcpStream::connect(service.address).unwrap();
             stream.write_all(&bytes).unwrap();

@@ -2,19 +2,14 @@
 
 use suite::prelude::*;
 
-fn server(body: &str) -> Server {
-    Server::start(Behaviour::Http(body.into()))
-}
-
 #[test]
 fn ipv4_ipv6_and_unix_addresses_reach_one_service() {
-    let (site, server) = (Site::new(), server("hello"));
+    let (site, server) = (Site::new(), Server::start(http()));
     let (four, six) = (free_address(), free_address().port());
     let unix = site.path("front.sock");
     let service = Service::new(&site, &server)
         .listen(&format!("['{four}', '[::1]:{six}', 'unix:{}']", unix.display()));
-    let _lariat = Lariat::start(&service.toml());
-
+    let _lariat = service.start();
     assert_eq!(curl_tls(&site, four).run().success(), "hello");
     let six = format!("[::1]:{six}").parse().unwrap();
     assert_eq!(curl_tls(&site, six).run().success(), "hello");
@@ -25,26 +20,11 @@ fn ipv4_ipv6_and_unix_addresses_reach_one_service() {
 }
 
 #[test]
-fn each_of_many_services_has_its_own_server() {
-    let site = Site::new();
-    let servers = [server("one"), server("two"), server("three")];
-    let services: Vec<Service> = (0..)
-        .zip(&servers)
-        .map(|(number, server)| Service::new(&site, server).named(&format!("service-{number}")))
-        .collect();
-    let _lariat = Lariat::start(&services.iter().map(Service::toml).collect::<String>());
-
-    for (service, wanted) in services.iter().zip(["one", "two", "three"]) {
-        assert_eq!(curl_tls(&site, service.address).run().success(), wanted);
-    }
-}
-
-#[test]
 fn fast_open_and_backlog_are_taken() {
-    let (site, server) = (Site::new(), server("hello"));
+    let (site, server) = (Site::new(), Server::start(http()));
     let service = Service::new(&site, &server);
     let workers = "[workers]\nthreads = 2\nbacklog = 64\nfast-open = 64\n";
-    let _lariat = Lariat::start(&format!("{workers}{}", service.toml()));
+    let _lariat = service.start_with(workers);
     let curl = curl_tls(&site, service.address).args(&["--tcp-fastopen"]);
     assert_eq!(curl.run().success(), "hello");
 }

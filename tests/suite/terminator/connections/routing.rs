@@ -1,12 +1,10 @@
 //! Services that share an address: a client's hello says which one it is for.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use suite::lariat::command;
-use suite::openssl::Talk;
 use suite::prelude::*;
+use suite::scripted::{hello, names};
 
 /// Three services at one address: `shop` and `mail` terminate TLS, the TLS of `blog` stays closed.
 struct Shared {
@@ -46,7 +44,7 @@ impl Shared {
         Lariat::start(&self.toml())
     }
 
-    /// What a client gets that asks for this name.
+    /// Asks for this name by curl.
     fn ask(&self, name: &str) -> Finished {
         let port = self.address.port();
         let ca = self.site.ca();
@@ -69,27 +67,9 @@ impl Shared {
 }
 
 fn raw(address: SocketAddr, bytes: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = tcp(address);
     stream.write_all(bytes).unwrap();
     stream
-}
-
-/// A hello of TLS 1.2 with this extension server_name and one more.
-fn hello(server_name: &[u8], more: &[u8]) -> Vec<u8> {
-    let vector = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
-    let extensions = [&[0, 0][..], &vector(server_name), more].concat();
-    let fixed = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0xc0, 0x2f, 1, 0]].concat();
-    let body = [fixed, vector(&extensions)].concat();
-    let message = [&[1, 0][..], &vector(&body)].concat();
-    [&[22, 3, 1][..], &vector(&message)].concat()
-}
-
-/// The names of an extension server_name.
-fn names(names: &[&[u8]]) -> Vec<u8> {
-    let entry = |name: &&[u8]| [&[0, 0, name.len() as u8][..], name].concat();
-    let entries: Vec<u8> = names.iter().flat_map(entry).collect();
-    [&(entries.len() as u16).to_be_bytes()[..], &entries].concat()
 }
 
 #[test]
@@ -129,7 +109,6 @@ fn what_is_for_no_service_is_refused_and_by_a_default_it_is_taken() {
     lariat.wait_for_reason("name-unknown", 1);
     shared.connect(&["-noservername"]).assert_stderr("unrecognized name");
     lariat.wait_for_reason("name-missing", 1);
-
     let rest = Service::new(&shared.site, &shared.servers[0]).named("rest").at(shared.address);
     lariat.reload_with(&(shared.toml() + &rest.toml()));
     for arguments in
@@ -214,7 +193,6 @@ fn limits_and_lists_are_those_of_the_chosen_service() {
     assert!(!denied.status.success(), "{denied:?}");
     let line = lariat.wait_for_line(&["source-denied"]);
     assert_eq!((&line["service"], &line["sni"]), (&"mail".into(), &"mail.example".into()));
-
     let mut first = Talk::start(&shared.site, shared.address, &["-servername", "shop.example"]);
     first.say("GET / HTTP/1.1\r\n\r");
     first.wait_for("200", 1);
@@ -233,7 +211,7 @@ fn a_service_comes_and_goes_while_the_address_takes_every_client() {
     let shared = Shared::new();
     let lariat = shared.start();
     let (is_over, address) = (AtomicBool::new(false), shared.address);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let knocking = scope.spawn(|| {
             let mut count = 0;
             while !is_over.load(Ordering::Relaxed) {
@@ -305,7 +283,7 @@ fn an_encrypted_hello_goes_by_its_outer_name_unchanged() {
     shared.pass(&wire);
 }
 
-/// What a name may be is its server's to judge.
+/// Servers judge themselves what a name may be.
 #[test]
 fn closed_tls_is_routed_by_names_that_break_the_rules_of_hosts() {
     let shared = Shared::new();
@@ -317,9 +295,8 @@ fn closed_tls_is_routed_by_names_that_break_the_rules_of_hosts() {
 
 #[test]
 fn closed_tls_of_one_service_passes_whatever_stands_for_a_name() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
-    let service = Service::new(&site, &server).mode("passthrough");
-    let _lariat = Lariat::start(&service.toml());
+    let (_site, server, service, _lariat) =
+        serve_as(Behaviour::Swallow, |service| service.mode("passthrough"));
     for name in [&b"a\0.example"[..], b"\xff", b"a.example:443", b"192.0.2.1", &[b'a'; 255]] {
         let wire = hello(&names(&[name]), &[]);
         let _open = raw(service.address, &wire);

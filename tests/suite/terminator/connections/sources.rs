@@ -1,11 +1,10 @@
-//! Which clients may come in by their address, and how much one address may take.
+//! Clients may come in by their address, and one address may take so much.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::Ipv4Addr;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use suite::footprint::Footprint;
 use suite::prelude::*;
+use suite::process::resident_kib;
 
 /// A connection from behind a trusted load balancer whose client is told by the header; the request
 /// behind it shows whether it was let in.
@@ -29,10 +28,9 @@ fn a_denied_network_is_reset_and_named() {
 
 #[test]
 fn none_but_allowed_networks_come_in() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let denying = service.clone().front("allow = ['192.0.2.0/24']");
-    let lariat = Lariat::start(&denying.toml());
+    let lariat = denying.start();
     let client = Client::new(&site);
     assert!(client.try_connect(service.address).is_err());
     lariat.wait_for_reason("source-denied", 1);
@@ -46,17 +44,15 @@ fn a_list_is_read_again_and_a_broken_one_changes_nothing() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let list = site.write("deny.txt", "# ours\n192.0.2.0/24 ; example\n\n");
     let service = Service::new(&site, &server).front(&format!("deny = [{list:?}]"));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let client = Client::new(&site);
     client.echo(service.address);
-
     site.write("deny.txt", "127.0.0.0/8\n127.0.0/8\n10.0.0.0/33\n");
     let refused = lariat.reload();
     for place in ["deny.txt:2: \"127.0.0/8\"", "deny.txt:3: \"10.0.0.0/33\""] {
         refused.assert_stderr(place);
     }
     client.echo(service.address);
-
     site.write("deny.txt", "127.0.0.0/8\n");
     lariat.reload().success();
     assert!(client.try_connect(service.address).is_err());
@@ -94,7 +90,7 @@ fn limited(limits: &str, front: &str) -> (Site, Server, Service, Lariat) {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = Service::new(&site, &server).front(front);
     let process = format!("[workers]\nthreads = 2\n[limits.per-source]\n{limits}\n");
-    let lariat = Lariat::start(&format!("{process}{}", service.toml()));
+    let lariat = service.start_with(&process);
     (site, server, service, lariat)
 }
 
@@ -153,11 +149,11 @@ fn the_addresses_of_an_ipv6_network_are_one_source() {
     }
 }
 
-/// What is refused is counted one by one, and logged as a few lines and sums.
+/// Refusals are counted one by one, and logged as a few lines and sums.
 #[test]
 fn a_flood_of_one_source_does_not_flood_the_log() {
     let (site, _server, service, lariat) = limited("rate = 5\nexempt = []", "");
-    let resident_kib = || Footprint::of(lariat.worker_process()).unwrap().resident_kib;
+    let resident_kib = || resident_kib(lariat.worker_process());
     let before = resident_kib();
     for _ in 0..3000 {
         // Its reset may come before the answer to connect(2).
@@ -176,7 +172,7 @@ fn a_flood_of_one_source_does_not_flood_the_log() {
 }
 
 /// The addresses of a flood are 127.1.0.0 and those behind it.
-const FLOOD: u32 = 100_000;
+const FLOOD: u32 = 30_000;
 
 /// Sources that the table may hold while few have a connection open: 64 in each of its parts.
 const TABLE_MAX: f64 = 64.0 * 64.0;
@@ -196,17 +192,16 @@ fn flooder(number: u32) -> Ipv4Addr {
 /// Each comes once and says nonsense: no limit of one source is reached.
 #[test]
 fn a_flood_from_many_sources_takes_little_memory_and_few_lines() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let limits = "[limits.per-source]\nconnections = 100\nrate = 0\nexempt = []\n";
     // Keys of `log` may stand at the front.
     let toml = format!("failures-per-second = 1\n{limits}{}", service.toml());
     let lariat = Lariat::start(&toml);
-    let resident_kib = || Footprint::of(lariat.worker_process()).unwrap().resident_kib;
+    let resident_kib = || resident_kib(lariat.worker_process());
     let client = Client::new(&site);
     client.echo(service.address);
     let before = resident_kib();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let threads = 4;
         let flooding = (0..threads).map(|thread| {
             let sources = (0..FLOOD).filter(move |number| number % threads == thread);
@@ -240,7 +235,7 @@ fn a_flood_from_many_sources_takes_little_memory_and_few_lines() {
     assert!(after < before + (16 << 10), "{before} KiB, then {after}");
 }
 
-/// Of silent ones the oldest give way at the limit of the process, so that no client is kept out.
+/// The oldest silent ones give way at the limit of the process, so that no client is kept out.
 #[test]
 fn silent_clients_from_many_sources_keep_no_other_out() {
     let limits = "connections = 100\nrate = 0\nexempt = []\n[limits]\nhandshakes = 100";

@@ -1,12 +1,11 @@
 //! Protocols that begin in plaintext and ask for TLS, on either side, with servers that speak by a
 //! table.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 
 use suite::prelude::*;
 use suite::scripted;
-use suite::starttls::service;
+use suite::starttls::{lariat, service};
 
 /// A protocol: how its server greets and replies, what a client says that ends the rewriting, and
 /// how one without TLS is refused.
@@ -14,7 +13,7 @@ struct Kind {
     name: &'static str,
     greeting: &'static str,
     replies: &'static [(&'static str, &'static str)],
-    /// What a client asks, how its answer ends, and what of it is only for clients before TLS.
+    /// A question, the end of its answer, and the part that is only for clients before TLS.
     list: (&'static str, &'static str, &'static str),
     login: &'static str,
     refusal: &'static str,
@@ -104,29 +103,18 @@ impl Kind {
     }
 
     /// Services before it: one whose clients ask for TLS, and one before that which asks for it.
-    fn services(&'static self, site: &Site, policy: &str) -> (String, [SocketAddr; 2]) {
-        let [front, back] = [free_address(), free_address()];
-        let (name, server) = (self.name, self.start());
-        let toml = format!(
-            "[[service]]\nname = \"{name}\"\n\
-             front = {{ listen = [\"{front}\"], tls = {{ certificates = [{:?}] }}, \
-             starttls = {{ protocol = \"{name}\", policy = \"{policy}\" }} }}\n\
-             back = {{ servers = [\"{server}\"] }}\n\
-             [[service]]\nname = \"{name}-client\"\n\
-             front = {{ listen = [\"{back}\"] }}\n\
-             back = {{ servers = [\"{front}\"], starttls = \"{name}\", \
-             tls = {{ ca = [{:?}], name = \"localhost\" }} }}\n",
-            site.path("site.pem"),
-            site.ca(),
-        );
-        (toml, [front, back])
+    fn services(&'static self, site: &Site, policy: &str) -> [Service; 2] {
+        let front = service(site, self.name, self.start()).starting_tls(self.name, policy);
+        let name = format!("{}-client", self.name);
+        let back = service(site, &name, front.address).asking(self.name, &site.ca()).mode("off");
+        [front, back]
     }
 }
 
 fn start(site: &Site, policy: &str) -> (Lariat, Vec<[SocketAddr; 2]>) {
-    let services = KINDS.iter().map(|kind| kind.services(site, policy));
-    let (toml, addresses): (Vec<_>, Vec<_>) = services.unzip();
-    (Lariat::start(&toml.concat()), addresses)
+    let services: Vec<_> = KINDS.iter().map(|kind| kind.services(site, policy)).collect();
+    let addresses = services.iter().map(|both| both.each_ref().map(|one| one.address));
+    (lariat(services.iter().flatten()), addresses.collect())
 }
 
 /// A plaintext connection that is read up to what is waited for.
@@ -134,8 +122,7 @@ struct Plain(TcpStream);
 
 impl Plain {
     fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let stream = tcp(address);
         Self(stream)
     }
 
@@ -170,20 +157,10 @@ fn openssl_starts_tls_by_every_protocol() {
 fn openssl_starts_tls_before_a_server_is_needed_where_the_client_speaks_first() {
     let site = Site::new();
     let protocols = ["postgres", "ldap", "xmpp"];
-    let (toml, addresses): (Vec<_>, Vec<_>) = protocols
-        .map(|name| {
-            let [front, nobody] = [free_address(), free_address()];
-            let toml = format!(
-                "[[service]]\nname = \"{name}\"\nfront = {{ listen = [\"{front}\"], \
-                 starttls = \"{name}\", tls = {{ certificates = [{:?}] }} }}\n\
-                 back = {{ servers = [\"{nobody}\"] }}\n",
-                site.path("site.pem"),
-            );
-            (toml, front)
-        })
-        .into_iter()
-        .unzip();
-    let lariat = Lariat::start(&toml.concat());
+    let services =
+        protocols.map(|name| service(&site, name, free_address()).starting_tls(name, "required"));
+    let addresses = services.each_ref().map(|one| one.address);
+    let lariat = lariat(&services);
     for (name, address) in protocols.iter().zip(&addresses) {
         let arguments = ["-starttls", name, "-brief", "-verify_return_error"];
         let done = s_client(&site, *address, &arguments);
@@ -212,7 +189,7 @@ fn send_with_end(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     corked.expect("a socket of TCP");
     // One that is refused may be so before.
     let _sent = stream.write_all(bytes);
-    let _ended = stream.shutdown(std::net::Shutdown::Write);
+    let _ended = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
     let _may_be_reset = stream.read_to_end(&mut answer);
     answer
@@ -230,7 +207,7 @@ fn a_request_to_cancel_goes_to_every_server_though_the_client_has_left() {
     let new = |name| service(&site, name, "127.0.0.1:1").servers(&list);
     let policies =
         ["required", "optional"].map(|policy| new(policy).starting_tls("postgres", policy));
-    let lariat = suite::starttls::lariat(&policies);
+    let lariat = lariat(&policies);
     let request = request_to_cancel();
     for (number, service) in (1..).zip(&policies) {
         assert_eq!(send_with_end(service.address, &request), b"");
@@ -264,7 +241,7 @@ fn requests_to_cancel_count_against_the_pace_of_their_client() {
     let service = service(&site, "paced", "127.0.0.1:1").servers(&format!("[{}]", list.join(", ")));
     let service = service.starting_tls("postgres", "required");
     let limits = "[limits]\nper-source = { rate = 1, exempt = [] }\n";
-    let lariat = Lariat::start(&format!("{limits}{}", service.toml()));
+    let lariat = service.start_with(limits);
     assert_eq!(send_with_end(service.address, &request_to_cancel()), b"");
     // It was cut nowhere, and has used up what its client may have in 40 seconds.
     servers.iter().for_each(|one| drop(one.wait_for_end(1)));
@@ -333,6 +310,7 @@ fn bytes_behind_the_request_are_never_taken_for_what_comes_under_tls() {
     let mut rest = String::new();
     client.0.read_to_string(&mut rest).unwrap();
     assert!(rest.starts_with("554 5.5.0 ") && !rest.contains("said"), "{rest}");
+    drop(client);
     lariat.wait_for_reason("starttls-injection", 1);
 }
 
@@ -349,11 +327,11 @@ fn what_a_server_says_before_its_tls_reaches_no_client() {
             let _ = stream.write_all(said.as_bytes());
             let _ = stream.read_to_end(&mut Vec::new());
         });
-        let service = service(&site, "smtp", &server.to_string());
-        let service = service.asking("smtp", &site.ca()).mode("off");
-        let lariat = Lariat::start(&service.toml());
+        let service = service(&site, "smtp", server).asking("smtp", &site.ca()).mode("off");
+        let lariat = service.start();
         let mut client = Plain::connect(service.address);
         assert_eq!(client.read_to("\r\n"), "421 4.3.2 No server is available\r\n");
+        drop(client);
         lariat.wait_for_line(&["server-starttls-failed", fault]);
     }
 }
@@ -363,14 +341,10 @@ fn a_server_is_told_a_name_that_is_not_localhost() {
     let site = Site::new();
     for (flags, wanted) in [("", None), ("ehlo-name = 'mx.example'", Some("EHLO mx.example\r\n"))] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (server, front) = (listener.local_addr().unwrap(), free_address());
-        let toml = format!(
-            "[[service]]\nname = \"smtp\"\nfront = {{ listen = [\"{front}\"] }}\n[service.back]\n\
-             servers = [\"{server}\"]\nstarttls = \"smtp\"\ntls.ca = [{:?}]\n{flags}\n",
-            site.ca(),
-        );
-        let _lariat = Lariat::start(&toml);
-        let _client = Plain::connect(front);
+        let service = service(&site, "smtp", listener.local_addr().unwrap()).mode("off");
+        let service = service.asking("smtp", &site.ca()).back(flags);
+        let _lariat = service.start();
+        let _client = Plain::connect(service.address);
         let mut server = Plain(listener.accept().unwrap().0);
         server.say("220 mx");
         let said = server.read_to("\r\n");
@@ -384,27 +358,22 @@ fn a_server_is_told_a_name_that_is_not_localhost() {
 fn a_server_that_greets_with_an_error_or_not_at_all_is_told_in_words() {
     let site = Site::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let [server, front, back] = [listener.local_addr().unwrap(), free_address(), free_address()];
-    let toml = format!(
-        "[[service]]\nname = \"front\"\nfront = {{ listen = [\"{front}\"], starttls = \"imap\", \
-         tls = {{ certificates = [{:?}] }} }}\nback = {{ servers = [\"{server}\"] }}\n\
-         timeouts = {{ handshake = \"300ms\", greeting = \"300ms\" }}\n\
-         [[service]]\nname = \"back\"\nfront = {{ listen = [\"{back}\"] }}\n\
-         back = {{ servers = [\"{server}\"], starttls = \"imap\", tls = {{ ca = [{:?}] }} }}\n",
-        site.path("site.pem"),
-        site.ca(),
-    );
-    let lariat = Lariat::start(&toml);
+    let server = listener.local_addr().unwrap();
+    let front = service(&site, "front", server).starting_tls("imap", "required");
+    let front = front.more("timeouts = { handshake = '300ms', greeting = '300ms' }");
+    let back = service(&site, "back", server).asking("imap", &site.ca()).mode("off");
+    let lariat = lariat([&front, &back]);
     // Its queue takes connections, and nobody greets.
-    let mut client = Plain::connect(front);
+    let mut client = Plain::connect(front.address);
     assert_eq!(client.read_to("\r\n"), "* BYE [UNAVAILABLE] No server is available\r\n");
-    lariat.wait_for_line(&["\"service\":\"front\"", "did not answer in time"]);
     drop(client);
+    lariat.wait_for_line(&["\"service\":\"front\"", "did not answer in time"]);
     let _silent = listener.accept().unwrap();
-    let mut client = Plain::connect(back);
+    let mut client = Plain::connect(back.address);
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(b"* BYE too many connections\r\n").unwrap();
     assert_eq!(client.read_to("\r\n"), "* BYE [UNAVAILABLE] No server is available\r\n");
+    drop(client);
     lariat.wait_for_line(&["\"service\":\"back\"", "server-starttls-failed", "too many"]);
 }
 
@@ -413,7 +382,7 @@ fn a_new_key_is_answered_before_the_next_word_of_the_dialog() {
     let (site, smtp) = (Site::new(), &KINDS[0]);
     let server = smtp.start().to_string();
     let service = service(&site, "smtp", &server).starting_tls("smtp", "required");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let mut client = Plain::connect(service.address);
     client.read_to(smtp.greeting);
     client.say("STARTTLS");
@@ -426,7 +395,8 @@ fn a_new_key_is_answered_before_the_next_word_of_the_dialog() {
 
 /// A server that speaks these words first, and then others for ever.
 fn endless(first: &'static [u8], others: &'static [u8]) -> SocketAddr {
-    scripted::serve(move |stream| scripted::say_for_ever(stream, first, others))
+    let others = others.repeat(999);
+    scripted::serve(move |stream| scripted::say_for_ever(stream, first, &others))
 }
 
 #[test]
@@ -443,21 +413,21 @@ fn servers_whose_greeting_has_no_end_are_given_up() {
     ];
     let mut services = Vec::new();
     for (protocol, server) in cases {
-        let front = service(&site, &format!("{protocol}-front"), &server.to_string());
-        let back = service(&site, &format!("{protocol}-back"), &server.to_string());
+        let front = service(&site, &format!("{protocol}-front"), server);
+        let back = service(&site, &format!("{protocol}-back"), server);
         // XMPP is not greeted: a client's stream goes first.
         if protocol != "xmpp" {
             services.push(front.starting_tls(protocol, "required"));
         }
         services.push(back.asking(protocol, &site.ca()).mode("off"));
     }
-    let lariat = suite::starttls::lariat(&services);
+    let lariat = lariat(&services);
     for service in &services {
-        let mut client = TcpStream::connect(service.address).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = tcp(service.address);
         client.write_all(b"<stream:stream to='localhost'>").unwrap();
         // Its end, or that it was reset with words of the client's unread.
         let _ = client.read_to_end(&mut Vec::new());
+        drop(client);
         let name = format!("\"service\":\"{}\"", service.name());
         let line = lariat.wait_for_line(&[&name]);
         assert_eq!(line["reason"], "server-starttls-failed", "{line}");

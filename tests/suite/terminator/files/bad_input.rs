@@ -1,6 +1,6 @@
 //! Requests that try to leave the folder, to confuse, or to wear out.
 
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -25,7 +25,7 @@ impl Scene {
         base.write("public/.hidden", SECRET);
         base.write("public/.git/config", SECRET);
         let service = Service::files(&site, &base.join("public"));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         Self { site, base, service, _lariat: lariat }
     }
 

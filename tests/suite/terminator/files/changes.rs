@@ -1,12 +1,10 @@
 //! Files and clients that change while a response is under way.
 
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
-use std::path::PathBuf;
+use std::fs::File;
 
 use rustix::net::sockopt::set_socket_linger;
-use rustix::process::geteuid;
 use suite::prelude::*;
+use suite::process::open_files;
 
 /// More than all buffers between a server and a client that does not read.
 const LARGE_BYTES: u64 = 64 << 20;
@@ -59,9 +57,7 @@ impl Scene {
     }
 
     fn links(&self) -> Vec<PathBuf> {
-        let data = self.lariat.worker_process().as_raw_nonzero();
-        let entries = fs::read_dir(format!("/proc/{data}/fd")).unwrap();
-        entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).collect()
+        open_files(self.lariat.worker_process())
     }
 }
 
@@ -113,7 +109,7 @@ fn nobody_waits_for_a_client_that_reads_nothing() {
     assert_eq!(scene.small(), "small");
     for connection in stalled {
         // It resets in mid-file, with bytes unread.
-        set_socket_linger(connection.socket(), Some(std::time::Duration::ZERO)).unwrap();
+        set_socket_linger(connection.socket(), Some(Duration::ZERO)).unwrap();
         let _whatever = connection.socket().read(&mut [0; 100]);
         drop(connection);
     }
@@ -177,7 +173,7 @@ fn no_descriptor_is_lost_where_they_are_few() {
         assert!(refused > round, "the limit was never reached");
         // Half of them end by a reset.
         for connection in open.iter().step_by(2) {
-            set_socket_linger(connection.socket(), Some(std::time::Duration::ZERO)).unwrap();
+            set_socket_linger(connection.socket(), Some(Duration::ZERO)).unwrap();
         }
         drop(open);
         until_true("descriptors to be given back", || scene.links().len() <= before);

@@ -1,10 +1,8 @@
 //! Files on disks that are slow, or do not answer at all.
 
 use std::fs::File;
-use std::path::Path;
 
 use rustix::fs::{Advice, fadvise, statfs};
-use rustix::process::Signal;
 use suite::fuse::{Fuse, Temper};
 use suite::prelude::*;
 
@@ -48,7 +46,7 @@ impl Scene {
         connection
     }
 
-    /// That all which does not wait for that disk goes on.
+    /// Checks that all which does not wait for that disk goes on.
     fn assert_others_go_on(&self) {
         assert_eq!(self.ask("words.txt").response().1, b"0123456789");
         let mut relayed = Client::new(&self.site).connect(self.relay.address);
@@ -125,7 +123,7 @@ fn a_drain_does_not_wait_for_a_disk() {
     until_true("both to be asked for", || scene.fuse.held() >= 2);
     scene.lariat.signal(Signal::TERM);
     let _cut = (stuck.read_to_end(), slow.read_to_end());
-    assert_eq!(scene.lariat.wait().code(), Some(0));
+    scene.lariat.assert_ends();
 }
 
 #[test]
@@ -134,20 +132,16 @@ fn what_is_not_in_memory_comes_whole() {
     let content: Vec<u8> = (0..8_000_001_u32).map(|n| (n % 251) as u8).collect();
     let path = folder.write("cold.bin", &content);
     let service = Service::files(&site, folder.path());
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 1\n{}", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 1");
     forget(&path);
-    let target = site.path("fetched");
-    let output = ["--output", target.to_str().expect("the path is text")];
-    let fetched = curl_tls_for(&site, service.address, &["cold.bin"]).args(&output);
-    fetched.run().success();
-    assert!(std::fs::read(&target).expect("it was fetched") == content);
+    assert!(curl_tls_for(&site, service.address, &["cold.bin"]).bytes() == content);
     if !is_in_memory(folder.path()) {
         let read = [("task", "read")];
         assert!(lariat.sum("lariat_file_tasks_total", &read) > 0.0);
     }
 }
 
-/// Has the kernel forget what it has in memory of a file.
+/// Makes the kernel forget what it has in memory of a file.
 fn forget(path: &Path) {
     let file = File::open(path).expect("the file is there");
     file.sync_all().expect("it is written");

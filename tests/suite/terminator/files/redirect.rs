@@ -1,7 +1,5 @@
 //! Port 80: requests of plain HTTP are redirected to https.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 
 use suite::lariat::command;
@@ -12,7 +10,7 @@ fn curl_follows_to_the_service_with_tls() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write(".well-known/acme-challenge/token-1", "token-1.thumbprint");
     folder.write("secret.txt", "secret");
-    let server = Server::start(Behaviour::Http(b"hello".to_vec()));
+    let server = Server::start(http());
     let web = Service::new(&site, &server);
     let port = web.address.port();
     let redirect = Service::files(&site, folder.path()).named("redirect");
@@ -63,8 +61,7 @@ fn two_flags_redirect_and_refuse_what_is_hostile() {
     });
     // The answer up to its end, after the client's own end, or while the client still waits.
     let ask = |request: &[u8], ends: bool| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut stream = tcp(address);
         stream.write_all(request).unwrap();
         if ends {
             stream.shutdown(Shutdown::Write).unwrap();

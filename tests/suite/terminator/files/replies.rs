@@ -1,8 +1,5 @@
 //! Files of this host, as programs of every day fetch them.
 
-use std::fs;
-use std::process::Command;
-
 use suite::curl::Curl;
 use suite::openssl::s_client_sending;
 use suite::prelude::*;
@@ -26,7 +23,7 @@ impl Scene {
         folder.write("words.txt", "0123456789");
         folder.write("deep/er/page.html", "deep");
         let service = Service::files(&site, folder.path()).serving(keys);
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         Self { site, folder, service, lariat }
     }
 
@@ -52,10 +49,7 @@ fn curl_fetches_files_of_any_size() {
     assert_eq!(scene.curl("").run().success(), "<p>welcome</p>");
     assert_eq!(scene.curl("empty").run().success(), "");
     for version in [["--tls-max", "1.2"], ["--tls-max", "1.3"]] {
-        let target = scene.site.path("fetched");
-        let output = ["--output", target.to_str().unwrap()];
-        scene.curl("large.bin").args(&version).args(&output).run().success();
-        assert!(fs::read(&target).unwrap() == large, "{version:?}");
+        assert!(scene.curl("large.bin").args(&version).bytes() == large, "{version:?}");
     }
 }
 
@@ -82,9 +76,15 @@ fn curl_sees_heads_as_they_should_be() {
     let posted = posted.run().success();
     assert!(posted.starts_with("HTTP/1.1 405 "), "{posted}");
     assert_has(&posted, "Allow: GET, HEAD\r\n");
+    let unlisted = scene.curl("deep/").args(&arguments).run().success();
+    assert!(unlisted.starts_with("HTTP/1.1 403 "), "{unlisted}");
     let folder = scene.curl("deep/er").args(&["--include"]).run().success();
     assert!(folder.starts_with("HTTP/1.1 301 "), "{folder}");
     assert_has(&folder, "Location: /deep/er/\r\n");
+    for (class, count) in [("2xx", 1.0), ("3xx", 1.0), ("4xx", 3.0)] {
+        let class = [("class", class)];
+        scene.lariat.wait_for_metric("lariat_file_responses_total", &class, count);
+    }
 }
 
 #[test]
@@ -112,7 +112,6 @@ fn interrupted_downloads_go_on() {
     let arguments = ["--continue-at", "-", "--output", half.to_str().unwrap()];
     scene.curl("film.bin").args(&arguments).run().success();
     assert!(fs::read(&half).unwrap() == whole, "curl's");
-
     let half = scene.site.write("film.bin", &whole[..123_457]);
     let port = scene.service.address.port();
     let mut wget = Command::new("wget");
@@ -193,7 +192,7 @@ fn a_request_in_early_data_is_answered() {
     folder.write("index.html", "<p>welcome</p>");
     // Nothing tells servers, since there are none, and asking for a file twice does no harm.
     let service = Service::files(&site, folder.path()).tls("early-data = '4KiB'");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let request = site.write("request", "GET / HTTP/1.0\r\n\r\n");
     let session = site.path("session").display().to_string();
     let arguments = ["-tls1_3", "-ign_eof", "-sess_out", &session];
@@ -206,26 +205,6 @@ fn a_request_in_early_data_is_answered() {
     assert_has(&second, "\r\n\r\n<p>welcome</p>");
     let results = [("result", "accepted")];
     lariat.wait_for_metric("lariat_early_data_total", &results, 1.0);
-}
-
-#[test]
-fn a_folder_without_an_index_is_not_listed() {
-    let scene = Scene::new();
-    let arguments = ["--no-fail", "--include"];
-    let refused = scene.curl("deep/").args(&arguments).run().success();
-    assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
-}
-
-#[test]
-fn responses_are_counted_by_their_class() {
-    let scene = Scene::new();
-    scene.curl("words.txt").run().success();
-    scene.curl("missing").args(&["--no-fail"]).run().success();
-    for (class, count) in [("2xx", 1.0), ("4xx", 1.0), ("3xx", 0.0)] {
-        let labels = [("class", class)];
-        let name = "lariat_file_responses_total";
-        scene.lariat.wait_for_metric(name, &labels, count);
-    }
 }
 
 #[test]

@@ -1,12 +1,11 @@
-//! Which files the worker process may read: those of the folders that were named at start.
+//! The worker process may read the files of the folders that were named at start.
 
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 
-use rustix::process::{Signal, geteuid, kill_process};
 use suite::lariat::command;
 use suite::prelude::*;
+use suite::process::{open_files, status_line};
 
 struct Scene {
     site: Site,
@@ -20,7 +19,7 @@ impl Scene {
         let (site, base) = (Site::new(), Directory::new());
         base.write("files/name", "first");
         let service = Service::files(&site, &base.join("files"));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         Self { site, base, service, lariat }
     }
 
@@ -51,9 +50,7 @@ fn a_reload_keeps_the_folder() {
 fn a_reload_brings_no_other_folder() {
     let scene = Scene::new();
     scene.base.write("others/name", "second");
-    scene.lariat.configure(&scene.with(&scene.base.join("others"), ""));
-    let refused = scene.lariat.reload();
-    assert_eq!(refused.code(), 5, "{refused:?}");
+    let refused = scene.lariat.reload_refused(&scene.with(&scene.base.join("others"), ""));
     let said = format!("{}{}", refused.stderr, scene.lariat.stderr());
     assert!(said.contains("may not read") && said.contains("hint: restart"), "{said}");
     assert_eq!(scene.name(), "first");
@@ -70,9 +67,7 @@ fn a_reload_brings_no_other_folder() {
 fn the_next_worker_process_serves_the_same_folder() {
     let scene = Scene::new();
     fs::rename(scene.base.join("files"), scene.base.join("moved")).unwrap();
-    let first = scene.lariat.worker_process();
-    kill_process(first, Signal::KILL).unwrap();
-    until_true("another worker process", || scene.lariat.worker_process() != first);
+    scene.lariat.replace_worker_process();
     assert_eq!(scene.name(), "first");
 }
 
@@ -114,14 +109,12 @@ fn a_folder_that_the_worker_process_may_not_look_into_is_told() {
 #[test]
 fn the_sandbox_stands_around_the_folder() {
     let scene = Scene::new();
-    let data = scene.lariat.worker_process().as_raw_nonzero();
-    let status = fs::read_to_string(format!("/proc/{data}/status")).unwrap();
-    assert_has(&status, "Seccomp:\t2\n");
+    let data = scene.lariat.worker_process();
+    assert_eq!(status_line(data, "Seccomp"), "2");
     if geteuid().is_root() {
         // The folder itself, and nothing beneath it while nobody asks.
-        let links = fs::read_dir(format!("/proc/{data}/fd")).unwrap();
-        let links = links.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
-        let mut within: Vec<_> = links.filter(|link| link.starts_with(scene.base.path())).collect();
+        let mut within = open_files(data);
+        within.retain(|link| link.starts_with(scene.base.path()));
         within.dedup();
         assert_eq!(within, [scene.base.join("files")]);
     }

@@ -7,7 +7,7 @@ fn a_request_that_does_not_end_is_answered_408() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write("words.txt", "0123456789");
     let service = Service::files(&site, folder.path()).more("timeouts = { request = '300ms' }");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let mut connection = Client::new(&site).connect(service.address);
     assert_eq!(connection.fetch("words.txt"), b"0123456789");
     // A part of the next one, and nothing more. The idle limit is minutes away.
@@ -30,7 +30,7 @@ fn a_client_that_takes_a_response_too_slowly_is_reset_and_a_quick_one_is_not() {
     for ktls in ["off", "auto"] {
         let service = Service::files(&site, folder.path()).serving(keys);
         let service = service.tls(&format!("ktls = '{ktls}'"));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         let mut slow = Client::new(&site).connect(service.address);
         slow.ask("long.bin");
         let mut quick = Client::new(&site).connect(service.address);

@@ -1,14 +1,10 @@
-//! Which ports and sockets the worker process can connect to: settled at start.
+//! Ports and sockets to which the worker process can connect are settled at start.
 
 use suite::lariat::command;
 use suite::prelude::*;
 
-fn server() -> Server {
-    Server::start(Behaviour::Http("hello".into()))
-}
-
 fn port(server: &Server) -> String {
-    server.address().rsplit(':').next().unwrap().to_owned()
+    server.port().to_string()
 }
 
 fn listing(ports: &[String], service: &Service) -> String {
@@ -27,7 +23,8 @@ fn assert_a_restart_is_asked_for(lariat: &Lariat, address: &str) {
 
 #[test]
 fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
-    let (site, first, spare, other) = (Site::new(), server(), server(), server());
+    let (site, first, spare, other) =
+        (Site::new(), Server::start(http()), Server::start(http()), Server::start(http()));
     let service = Service::new(&site, &first);
     let ports = [port(&first), port(&spare)];
     let lariat = Lariat::start(&listing(&ports, &service));
@@ -38,7 +35,6 @@ fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
     let limited = rights["tcp_ports"] == "full";
     let told = lariat.stderr().contains("connect to any TCP port");
     assert!(limited || told, "{rights}");
-
     let at = |server: &Server| service.clone().servers(&format!("[{:?}]", server.address()));
     // The list grows with it, or is gone: the running worker process has the one of its start.
     lariat.configure(&listing(&[port(&other)], &at(&other)));
@@ -46,7 +42,6 @@ fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
     lariat.configure(&at(&other).toml());
     assert_a_restart_is_asked_for(&lariat, other.address());
     assert_eq!(get(), "hello");
-
     lariat.configure(&listing(&ports, &at(&spare)));
     drop(first);
     lariat.reload().success();
@@ -59,11 +54,11 @@ fn a_reload_brings_no_server_at_a_port_that_was_not_listed() {
 
 #[test]
 fn a_reload_brings_no_abstract_socket() {
-    let (site, first) = (Site::new(), server());
+    let (site, first) = (Site::new(), Server::start(http()));
     let name = format!("lariat-connect-ports-{}", std::process::id());
     let other = Server::start_abstract(&name, Behaviour::Http("other".into()));
     let service = Service::new(&site, &first);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     assert_eq!(lariat.status()["process"]["rights"]["tcp_ports"], "off");
     lariat.configure(&Service::new(&site, &other).at(service.address).toml());
     assert_a_restart_is_asked_for(&lariat, other.address());
@@ -72,7 +67,7 @@ fn a_reload_brings_no_abstract_socket() {
 
 #[test]
 fn a_server_at_a_port_that_is_not_listed_is_named() {
-    let (site, folder, server) = (Site::new(), Directory::new(), server());
+    let (site, folder, server) = (Site::new(), Directory::new(), Server::start(http()));
     let service = Service::new(&site, &server).servers("['127.0.0.1:80', '127.0.0.1:8080']");
     let file = folder.write("lariat.toml", listing(&["80".to_owned()], &service));
     for what in ["check", "serve"] {

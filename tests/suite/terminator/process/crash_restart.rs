@@ -1,33 +1,26 @@
 //! If the worker process dies, another takes over the same sockets and sessions: nobody is refused,
 //! and nobody makes a full handshake again.
 
-use std::fs;
-use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::process::{Signal, kill_process, test_kill_process};
-use rustls::HandshakeKind;
+use rustix::process::test_kill_process;
 use suite::prelude::*;
 
 #[test]
 fn nobody_is_refused_while_the_worker_process_is_replaced() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let (refused, done) = (AtomicBool::new(false), AtomicBool::new(false));
-
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
-                if std::net::TcpStream::connect(service.address).is_err() {
+                if TcpStream::connect(service.address).is_err() {
                     refused.store(true, Ordering::Release);
                 }
             }
         });
-        let first = lariat.worker_process();
-        kill_process(first, Signal::KILL).unwrap();
-        until_true("another worker process", || lariat.worker_process() != first);
+        lariat.replace_worker_process();
         lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
         done.store(true, Ordering::Release);
     });
@@ -37,13 +30,12 @@ fn nobody_is_refused_while_the_worker_process_is_replaced() {
 
 #[test]
 fn how_the_worker_process_ended_is_known_wherever_it_was_started() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let mut ignoring = std::process::Command::new("env");
+    let (_site, _server, service) = set_up(Behaviour::Echo);
+    let mut ignoring = Command::new("env");
     ignoring.arg("--ignore-signal=CHLD");
-    ignoring.arg(suite::lariat::command().get_program());
+    ignoring.arg(lariat::command().get_program());
     let lariat = Lariat::start_by(ignoring, &service.toml());
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.kill_worker_process();
     lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     let said = lariat.stderr();
     assert!(said.contains("connections with it: signal: 9"), "{said}");
@@ -51,17 +43,15 @@ fn how_the_worker_process_ended_is_known_wherever_it_was_started() {
 
 #[test]
 fn a_worker_process_that_cannot_be_started_is_tried_again() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let limit = |number: &str| {
         let pid = format!("--pid={}", lariat.supervisor().as_raw_nonzero());
         let limit = format!("--nofile={number}:");
-        let set = std::process::Command::new("prlimit").args([pid, limit]).status();
+        let set = Command::new("prlimit").args([pid, limit]).status();
         assert!(set.unwrap().success());
     };
     limit("3");
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.kill_worker_process();
     until("word that there is no descriptor for it", || {
         let words = "error: cannot start the worker process";
         lariat.stderr().contains(words).then_some(())
@@ -79,7 +69,7 @@ fn a_ticket_outlives_the_process_that_gave_it() {
         connection.kind()
     };
     assert_eq!(visit(), HandshakeKind::Full);
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.kill_worker_process();
     assert_eq!(visit(), HandshakeKind::Resumed);
 }
 
@@ -111,7 +101,7 @@ fn all_stored_sessions_outlive_reloads_and_the_processes_that_stored_them() {
     lariat.reload().success();
     assert_eq!(resumed(&clients, service.address), CROWD);
     for restarts in [1.0, 2.0] {
-        kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+        lariat.kill_worker_process();
         assert_eq!(resumed(&clients, service.address), CROWD);
         lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], restarts);
         let kind = [("kind", "full")];
@@ -128,7 +118,7 @@ fn no_stored_session_outlives_its_lifetime() {
     let clients = crowd(&site);
     assert_eq!(resumed(&clients, service.address), 0);
     let stored = Instant::now();
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.kill_worker_process();
     until_true("the sessions' end", || stored.elapsed() > LIFETIME);
     assert_eq!(resumed(&clients, service.address), 0);
 }

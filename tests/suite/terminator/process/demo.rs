@@ -1,8 +1,5 @@
 //! `lariat demo`: no files, no arguments; the line that it prints proves that it works.
 
-use std::process::Command;
-
-use rustix::process::Signal;
 use suite::lariat::command;
 use suite::prelude::*;
 
@@ -23,7 +20,6 @@ fn the_printed_curl_line_works_and_ctrl_c_ends_it() {
         found.map(str::to_owned)
     });
     assert_has(&line, "--cacert");
-
     let answer = run(Command::new("sh").args(["-c", &format!("{line} --fail --silent")]));
     let page = answer.success();
     assert!(page.contains("lariat") || page.contains("Lariat"), "{page}");

@@ -1,14 +1,13 @@
-//! What a service manager keeps from one start to the next (systemd's `FileDescriptorStoreMax=`):
+//! A service manager keeps from one start to the next (systemd's `FileDescriptorStoreMax=`)
 //! listening sockets, sessions and what goes with them, so that nobody notices a restart.
 
-use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use rustix::process::{Signal, test_kill_process};
-use rustls::HandshakeKind;
+use rustix::process::test_kill_process;
 use suite::prelude::*;
+use suite::process::open_files;
 use suite::service_manager::Keeper;
 
 const STATE: &str = "lariat/state";
@@ -28,8 +27,7 @@ fn started(keeper: &Keeper, configuration: &str) -> Lariat {
 
 /// Ends it as `systemctl restart` does.
 fn stop(mut lariat: Lariat) {
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    lariat.stop();
 }
 
 /// A client that connects while nobody serves is served by the next one.
@@ -116,8 +114,7 @@ fn a_drain_by_its_operator_is_for_good() {
     let mut lariat = started(&keeper, &service.toml());
     drop(waiting);
     lariat.wait_for_metric_from("lariat_connections_ended_total", &[("service", "web")], 1.0);
-    lariat.ask("drain").success();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.drain();
     until_true("nothing to be kept", || keeper.names().is_empty());
     TcpStream::connect(service.address).unwrap_err();
     assert!(!path.exists());
@@ -217,7 +214,7 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
         assert_ne!(text_of(&keeper.copy(STATE)), text);
     }
     // A socket that is none, and a name of a later version.
-    let null = || std::fs::File::open("/dev/null").unwrap().into();
+    let null = || fs::File::open("/dev/null").unwrap().into();
     keeper.replace("lariat/listen/127.0.0.9%3A1", null());
     keeper.replace("lariat/colours", null());
     keeper.replace("lariat/sessions", null());
@@ -241,12 +238,9 @@ fn what_is_kept_is_closed_to_other_programs() {
     let (command, _kept) = keeper.command();
     let lariat = Lariat::start_by(command, &service.toml());
     // The worker process has the listeners, and not the state with the secrets.
-    let pid = lariat.worker_process().as_raw_nonzero();
-    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    let targets = links.filter_map(|link| std::fs::read_link(link.unwrap().path()).ok());
-    let names: Vec<_> = targets.map(|path| path.display().to_string()).collect();
-    assert!(names.iter().any(|name| name.contains("socket:")), "{names:?}");
-    assert!(!names.iter().any(|name| name.contains("lariat state")), "{names:?}");
+    let names = format!("{:?}", open_files(lariat.worker_process()));
+    assert_has(&names, "socket:");
+    assert!(!names.contains("lariat state"), "{names}");
     // Sealed: nobody who has it can change it.
     let state = keeper.copy(STATE);
     rustix::io::write(state.as_fd(), b"x").unwrap_err();

@@ -1,8 +1,5 @@
 //! A drain: nobody new, those who are there may finish, within a deadline.
 
-use std::net::TcpStream;
-
-use rustix::process::Signal;
 use suite::lariat::command;
 use suite::prelude::*;
 
@@ -10,13 +7,11 @@ use suite::prelude::*;
 fn an_open_connection_finishes_and_a_new_one_is_refused() {
     let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
     let mut connection = Client::new(&site).echo(service.address);
-
     lariat.signal(Signal::TERM);
     until("the listener to close", || TcpStream::connect(service.address).err());
     connection.echo();
-    connection.end();
-    assert_eq!(connection.read_to_end().unwrap(), b"");
-    assert_eq!(lariat.wait().code(), Some(0));
+    connection.finish();
+    lariat.assert_ends();
     let last = "notice: ended; every connection had ended before";
     assert!(lariat.stderr().contains(last), "{}", lariat.stderr());
 }
@@ -26,7 +21,7 @@ fn a_client_of_files_whose_handshake_ends_in_a_drain_gets_one_answer() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write("small", "small");
     let service = Service::files(&site, folder.path());
-    let mut lariat = Lariat::start(&service.toml());
+    let mut lariat = service.start();
     let early = TcpStream::connect(service.address).unwrap();
     lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
     lariat.signal(Signal::TERM);
@@ -34,7 +29,7 @@ fn a_client_of_files_whose_handshake_ends_in_a_drain_gets_one_answer() {
     let mut connection = Client::new(&site).over(early).unwrap();
     assert_eq!(connection.fetch("/small"), b"small");
     assert_eq!(connection.read_to_end().unwrap(), b"", "a proper end");
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }
 
 #[test]
@@ -44,7 +39,7 @@ fn files_are_sent_to_their_end_and_nobody_waits_for_clients_at_rest() {
     folder.write("small", "small");
     folder.write("large", vec![7; BYTES]);
     let service = Service::files(&site, folder.path());
-    let mut lariat = Lariat::start(&service.toml());
+    let mut lariat = service.start();
     let ask = |path: &str| {
         let mut connection = Client::new(&site).connect(service.address);
         let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -57,7 +52,7 @@ fn files_are_sent_to_their_end_and_nobody_waits_for_clients_at_rest() {
     lariat.signal(Signal::TERM);
     assert_eq!(resting.read_to_end().unwrap(), b"", "a proper end");
     assert!(busy.read_to_end().unwrap() == vec![7; BYTES]);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }
 
 #[test]
@@ -65,10 +60,9 @@ fn the_deadline_ends_what_does_not_end() {
     let (site, _server, service, mut lariat) =
         serve_with("[process]\ndrain = '100ms'", Behaviour::Echo);
     let mut connection = Client::new(&site).echo(service.address);
-
     lariat.signal(Signal::TERM);
     let _cut = connection.read_to_end();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
     let line = lariat.wait_for_line(&["drained"]);
     assert_eq!(line["reason"], "drained");
     let last = "warning: ended; 1 connection was cut at the deadline";
@@ -87,21 +81,13 @@ fn the_running_one_is_found_by_its_configuration() {
     ask(&["server", "disable", &name, path]).success();
     ask(&["server", "enable", "--config", path, &name]).success();
     // Half edited, it still says where.
-    let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, format!("{text}\n[process]\ndrane = 1\n")).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{text}\n[process]\ndrane = 1\n")).unwrap();
     assert_eq!(ask(&["reload", path]).code(), 5);
     assert_eq!(ask(&["status", "/no/such/file.toml"]).code(), 2);
     let twice = ask(&["drain", path, "--status-socket", "/x"]);
-    assert_eq!(twice.code(), 2);
-    twice.assert_stderr("cannot be used with");
+    twice.assert_fails(2, &["cannot be used with"]);
     ask(&["drain", path]).success();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
     assert_eq!(ask(&["status", path]).code(), 4);
-}
-
-#[test]
-fn the_command_waits_for_the_end() {
-    let (_site, _server, _service, mut lariat) = serve(Behaviour::Echo);
-    lariat.ask("drain").success();
-    assert_eq!(lariat.wait().code(), Some(0));
 }

@@ -1,7 +1,6 @@
 //! Listening sockets that a service manager has opened and hands over (sd_listen_fds(3)).
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
@@ -28,8 +27,7 @@ fn connections_wait_in_it_from_one_lariat_to_the_next() {
             let mut connection = Client::new(&site).over(stream).unwrap();
             connection.echo();
         }
-        lariat.ask("drain").success();
-        assert_eq!(lariat.wait().code(), Some(0));
+        lariat.drain();
         waiting = Some(TcpStream::connect(service.address).unwrap());
     }
 }
@@ -45,23 +43,6 @@ fn a_reload_leaves_it_and_takes_it_again() {
         lariat.reload_with(&service.toml());
         let _connection = Client::new(&site).echo(service.address);
     }
-}
-
-#[test]
-fn the_path_of_a_unix_socket_is_the_managers() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let path = site.path("front.sock");
-    let listener = UnixListener::bind(&path).unwrap();
-    let listen = format!("['unix:{}']", path.display());
-    let service = Service::new(&site, &server).listen(&listen).mode("off");
-    let mut lariat = started(&[&listener], &service.toml());
-    let mut stream = UnixStream::connect(&path).unwrap();
-    stream.write_all(b"a").unwrap();
-    stream.read_exact(&mut [0]).unwrap();
-    drop(stream);
-    lariat.ask("drain").success();
-    assert_eq!(lariat.wait().code(), Some(0));
-    UnixStream::connect(&path).unwrap();
 }
 
 #[test]
@@ -146,21 +127,25 @@ fn a_name_that_was_not_handed_over_is_an_error_that_lists_those_that_were() {
     let file = site.path("lariat.toml");
     let socket = site.path("status.sock");
     let text = format!("admin.status-socket = {socket:?}\n{}", service.toml());
-    std::fs::write(&file, text).unwrap();
+    fs::write(&file, text).unwrap();
     let refused = |fds: &[&dyn AsFd], variables: &str| {
         let (mut command, _kept) = handing_over(fds, variables);
         run(command.arg("serve").arg(&file))
     };
     let with_one = refused(&[&listener], "LISTEN_FDNAMES=web");
-    assert_eq!(with_one.code(), 3, "{with_one:?}");
-    with_one.assert_stderr("service `web` cannot listen at fd:wbe: ");
-    with_one.assert_stderr(&format!("handed over: `web` ({address})"));
-    with_one.assert_stderr("hint: `FileDescriptorName=`");
+    with_one.assert_fails(
+        3,
+        &[
+            "service `web` cannot listen at fd:wbe: ",
+            &format!("handed over: `web` ({address})"),
+            "hint: `FileDescriptorName=`",
+        ],
+    );
     let with_none = refused(&[], "LISTEN_FDNAMES=");
     with_none.assert_stderr("no socket was handed over");
 }
 
-/// What `lariat serve` says that cannot begin.
+/// Runs a `lariat serve` that cannot begin.
 fn refused(fds: &[&dyn AsFd], variables: &str) -> Finished {
     let (mut command, _kept) = handing_over(fds, variables);
     run(command.args(["serve", "no-such-file.toml"]))
@@ -168,7 +153,7 @@ fn refused(fds: &[&dyn AsFd], variables: &str) -> Finished {
 
 #[test]
 fn what_is_no_listening_socket_is_named() {
-    let file = std::fs::File::open("/dev/null").unwrap();
+    let file = fs::File::open("/dev/null").unwrap();
     let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -179,10 +164,8 @@ fn what_is_no_listening_socket_is_named() {
     ];
     for (fd, why) in wrong {
         let refused = refused(&[&listener, fd], "LISTEN_FDNAMES=web:wrong");
-        assert_eq!(refused.code(), 2, "{refused:?}");
-        refused.assert_stderr("descriptor 4 (wrong), which the service manager");
-        refused.assert_stderr(why);
-        refused.assert_stderr("hint: ");
+        refused
+            .assert_fails(2, &["descriptor 4 (wrong), which the service manager", why, "hint: "]);
     }
 }
 
@@ -197,8 +180,7 @@ fn variables_that_say_nothing_are_named() {
         ("LISTEN_FDS=2", "descriptor 4 (unknown), which the service manager"),
     ] {
         let refused = refused(&[&listener], variables);
-        assert_eq!(refused.code(), 2, "{refused:?}");
-        refused.assert_stderr(words);
+        refused.assert_fails(2, &[words]);
     }
     // They are another process's.
     let refused = refused(&[&listener], "LISTEN_PID=1");

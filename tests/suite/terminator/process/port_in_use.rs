@@ -1,7 +1,5 @@
 //! A port that another program has: one clear message, and a code of its own.
 
-use std::net::TcpListener;
-
 use suite::lariat::command;
 use suite::prelude::*;
 
@@ -14,7 +12,6 @@ fn the_message_names_the_address() {
     let status = site.path("status.sock");
     let text = format!("[admin]\nstatus-socket = {status:?}\n{}", service.toml());
     let file = site.write("lariat.toml", text);
-
     let answer = run(command().arg("serve").arg(file));
     assert_eq!(answer.code(), 3, "{answer:?}");
     assert!(answer.stderr.contains(&address) && answer.stderr.contains("in use"), "{answer:?}");
@@ -23,9 +20,8 @@ fn the_message_names_the_address() {
 
 #[test]
 fn a_second_instance_says_who_the_first_is() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let first = Lariat::start(&service.toml());
+    let (site, server, service) = set_up(Behaviour::Echo);
+    let first = service.start();
     let file = first.configuration();
     let who = [
         format!("lariat {} listens there", env!("CARGO_PKG_VERSION")),
@@ -48,9 +44,8 @@ fn a_second_instance_with_a_status_socket_of_its_own_says_who_has_the_port() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let first = Lariat::start(&service.toml());
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let first = service.start();
     let status = site.path("status.sock");
     for listen in [service.address.to_string(), format!("*:{}", service.address.port())] {
         let service = service.clone().listen(&format!("['{listen}']"));

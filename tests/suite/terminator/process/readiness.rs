@@ -1,9 +1,6 @@
-//! What load balancers ask: whether the process lives (`/healthz`), and whether it takes clients
+//! Load balancers ask whether the process lives (`/healthz`), and whether it takes clients
 //! (`/ready`), which it goes on doing for a while when a drain is asked for.
 
-use std::net::{SocketAddr, TcpStream};
-
-use rustix::process::{Signal, kill_process};
 use suite::prelude::*;
 
 /// The status code and the body at that path.
@@ -23,15 +20,13 @@ fn answer(code: &str, body: &str) -> (String, String) {
 
 #[test]
 fn a_drain_is_announced_before_connections_are_refused() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     // Long enough for a loaded host; nothing waits for its end.
     let text = |delay| format!("[process]\ndrain-delay = '{delay}'\n{}", service.toml());
     let mut lariat = Lariat::start(&text("1h"));
     let admin = lariat.admin();
     assert_eq!(asked(admin, "/healthz"), answer("200", "healthy"));
     assert_eq!(asked(admin, "/ready"), answer("200", "ready"));
-
     lariat.signal(Signal::TERM);
     until_true("/ready to say no", || asked(admin, "/ready") == answer("503", "draining"));
     assert_eq!(asked(admin, "/healthz"), answer("200", "healthy"));
@@ -40,10 +35,8 @@ fn a_drain_is_announced_before_connections_are_refused() {
     connection.send(b"a");
     assert_eq!(connection.receive(1), b"a", "it still serves");
     assert_eq!(lariat.reload().code(), 5, "and takes no configuration");
-
     // Who cannot wait asks again.
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
 }
 
 #[test]
@@ -59,15 +52,14 @@ fn connections_are_refused_when_the_delay_is_over() {
     assert_eq!(asked(lariat.admin(), "/ready"), answer("503", "draining"));
     connection.echo();
     connection.end();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }
 
 /// How many worker threads the worker process has.
 fn worker_threads(lariat: &Lariat) -> usize {
     let tasks = format!("/proc/{}/task", lariat.worker_process().as_raw_nonzero());
-    let tasks = std::fs::read_dir(tasks).unwrap();
-    let names =
-        tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    let tasks = fs::read_dir(tasks).unwrap();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.starts_with("worker-")).count()
 }
 
@@ -84,7 +76,7 @@ fn a_worker_thread_that_has_drained_is_not_missed() {
         assert_eq!(asked(lariat.admin(), "/healthz"), healthy);
     }
     connection.end();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }
 
 #[test]
@@ -113,9 +105,9 @@ fn balancers_without_a_token_or_a_host_are_answered_and_see_nothing_else() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let token = site.write("token", "correct-horse-battery");
     let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let text = fs_text(&lariat).replace("[log]", &format!("token = {token:?}\n[log]"));
-    std::fs::write(lariat.configuration(), text).unwrap();
+    fs::write(lariat.configuration(), text).unwrap();
     lariat.reload().success();
     let admin = lariat.admin();
     let get = |path: &str, more: &[&str]| {
@@ -132,14 +124,12 @@ fn balancers_without_a_token_or_a_host_are_answered_and_see_nothing_else() {
 }
 
 fn fs_text(lariat: &Lariat) -> String {
-    std::fs::read_to_string(lariat.configuration()).unwrap()
+    fs::read_to_string(lariat.configuration()).unwrap()
 }
 
 #[test]
 fn a_worker_process_that_dies_again_and_again_is_started_later_and_later_and_not_given_up() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let ready = || asked(lariat.admin(), "/ready");
     assert_eq!(ready(), answer("200", "ready"));
     // More than ten deaths within a minute.

@@ -1,11 +1,8 @@
-//! What a service manager hears at `$NOTIFY_SOCKET` (sd_notify(3)), and that nothing depends on
+//! A service manager hears of each change at `$NOTIFY_SOCKET` (sd_notify(3)); nothing depends on
 //! whether it listens.
 
-use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::process::Command;
 
-use rustix::process::Signal;
 use suite::lariat::command;
 use suite::prelude::*;
 
@@ -63,13 +60,11 @@ fn it_hears_of_start_reload_and_drain() {
     let mut lariat = Lariat::start_by(manager.command(&[]), &service.toml());
     assert_eq!(manager.hear(), "READY=1\nSTATUS=serving 1 service");
     manager.hear_of("STATUS=serving 1 service, 0 connections open");
-
     lariat.signal(Signal::HUP);
     let begun = manager.hear_words("RELOADING=1");
     let time = begun.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC="));
     assert!(time.is_some_and(|time| time.parse::<u64>().is_ok()), "{begun}");
     manager.hear_of("READY=1");
-
     let mut connection = Client::new(&site).echo(service.address);
     lariat.configure(&format!("[process]\ndrane = '1s'\n{}", service.toml()));
     lariat.reload();
@@ -81,13 +76,12 @@ fn it_hears_of_start_reload_and_drain() {
     if !refused.contains(open) {
         manager.hear_words(open);
     }
-
     lariat.signal(Signal::TERM);
     let stopping = manager.hear_words("STOPPING=1");
     assert_has(&stopping, "EXTEND_TIMEOUT_USEC=65000000");
     assert_has(&stopping, "STATUS=draining for up to ");
     connection.end();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }
 
 #[test]
@@ -100,15 +94,15 @@ fn its_watchdog_is_fed_while_the_worker_process_runs() {
     }
     // All of its threads stand still, and what was answered before is heard.
     let worker_process = lariat.worker_process();
-    rustix::process::kill_process(worker_process, Signal::STOP).unwrap();
+    kill_process(worker_process, Signal::STOP).unwrap();
     manager.socket.set_nonblocking(true).unwrap();
     let is_silent = || {
         let heard = manager.socket.recv(&mut [0; 4096]).is_ok();
-        suite::patience::pause(std::time::Duration::from_millis(200));
+        suite::patience::pause(Duration::from_millis(200));
         (!heard && manager.socket.recv(&mut [0; 4096]).is_err()).then_some(())
     };
     until("nothing to be heard in five intervals", is_silent);
-    rustix::process::kill_process(worker_process, Signal::CONT).unwrap();
+    kill_process(worker_process, Signal::CONT).unwrap();
     manager.socket.set_nonblocking(false).unwrap();
     manager.hear_of("WATCHDOG=1");
     // While another worker process is started the supervisor answers for it.
@@ -132,8 +126,7 @@ fn a_watchdog_of_another_process_is_not_fed() {
 
 #[test]
 fn one_that_is_gone_is_named_once_and_nothing_else_changes() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (_site, _server, service) = set_up(Behaviour::Echo);
     let text = format!("[process]\ndrain = '1s'\n{}", service.toml());
     for name in ["/no/such/socket", "@no-such-socket", "vsock:2:1", "nonsense"] {
         let mut command = command();
@@ -159,8 +152,7 @@ fn one_that_does_not_read_holds_nothing_up() {
     }
     let client = Client::new(&site);
     client.connect(service.address).end();
-    lariat.ask("drain").success();
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.drain();
 }
 
 #[test]

@@ -1,13 +1,10 @@
-//! What never answers (a pipe that nobody reads, a file that blocks, a full disk) holds up neither
+//! A peer that never answers (a full pipe, a file that blocks, a full disk) holds up neither
 //! the supervisor nor a drain.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
-use rustix::process::{Signal, kill_process};
 use suite::prelude::*;
 
 fn make_pipe(path: &Path) {
@@ -44,25 +41,23 @@ fn is_served(site: &Site, service: &Service) {
 
 #[test]
 fn a_full_pipe_on_the_standard_error_holds_nobody() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let full = FullPipe::new(site.path("stderr"));
     let mut lariat = Lariat::start_with_stderr(&full.path, &service.toml());
     is_served(&site, &service);
-    kill_process(lariat.worker_process(), Signal::KILL).unwrap();
+    lariat.kill_worker_process();
     lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     is_served(&site, &service);
     site.write("site.pem", "no certificate");
     assert_eq!(lariat.reload().code(), 5, "it is refused, and that is heard");
     is_served(&site, &service);
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
 }
 
 #[test]
 fn a_certificate_that_is_a_pipe_is_refused_and_holds_nobody() {
     let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
-    std::fs::rename(site.path("site.pem"), site.path("kept.pem")).unwrap();
+    fs::rename(site.path("site.pem"), site.path("kept.pem")).unwrap();
     make_pipe(&site.path("site.pem"));
     let refused = lariat.reload();
     assert_eq!(refused.code(), 5, "{refused:?}");
@@ -70,11 +65,10 @@ fn a_certificate_that_is_a_pipe_is_refused_and_holds_nobody() {
         assert!(refused.stderr.contains(part), "no {part} in {refused:?}");
     }
     is_served(&site, &service);
-    std::fs::rename(site.path("kept.pem"), site.path("site.pem")).unwrap();
+    fs::rename(site.path("kept.pem"), site.path("site.pem")).unwrap();
     lariat.reload().success();
     is_served(&site, &service);
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
 }
 
 #[test]
@@ -98,8 +92,7 @@ fn lines_that_a_full_disk_does_not_take_are_counted_and_said() {
 
 #[test]
 fn a_log_that_blocks_does_not_hold_a_drain() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let full = FullPipe::new(site.path("log"));
     let text = format!("output = {:?}\n[process]\ndrain = \"1h\"\n{}", full.path, service.toml());
     let mut lariat = Lariat::start(&text);
@@ -107,5 +100,5 @@ fn a_log_that_blocks_does_not_hold_a_drain() {
     lariat.wait_for_reason("client-closed", 1);
     lariat.signal(Signal::TERM);
     // The drain's time is longer than anybody's patience.
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.assert_ends();
 }

@@ -1,11 +1,7 @@
 //! `lariat upgrade`: the process becomes another program, and nobody notices.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
 
-use rustix::process::{Signal, kill_process};
-use rustls::HandshakeKind;
 use suite::lariat::Draining;
 use suite::prelude::*;
 
@@ -52,7 +48,7 @@ fn a_long_download_comes_whole() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write("large", vec![7; BYTES]);
     let service = Service::files(&site, folder.path());
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let mut connection = Client::new(&site).connect(service.address);
     connection.ask("large");
     connection.head();
@@ -103,8 +99,7 @@ fn nobody_is_refused_in_many_upgrades_with_more_workers_and_fewer() {
 
 #[test]
 fn the_process_stays_and_so_do_its_files() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let pid_file = site.path("lariat.pid");
     let text = format!("[process]\npid-file = {pid_file:?}\n{}", service.toml());
     let mut lariat = Lariat::start(&text);
@@ -113,13 +108,12 @@ fn the_process_stays_and_so_do_its_files() {
         lariat.signal(Signal::USR2);
         lariat.wait_for_stderr("has taken over from");
         lariat.upgrade().wait();
-        assert_eq!(std::fs::read_to_string(&pid_file).unwrap().trim(), number);
+        assert_eq!(fs::read_to_string(&pid_file).unwrap().trim(), number);
         assert_eq!(lariat.serving(), lariat.supervisor());
     });
-    lariat.ask("drain").success();
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
-    assert!(!std::fs::exists(pid_file).unwrap());
-    assert!(!std::fs::exists(lariat.status_socket()).unwrap());
+    lariat.drain();
+    assert!(!fs::exists(pid_file).unwrap());
+    assert!(!fs::exists(lariat.status_socket()).unwrap());
 }
 
 #[test]
@@ -133,7 +127,7 @@ fn the_end_waits_for_worker_processes_of_programs_before() {
     open.echo();
     before[0].assert_running();
     drop(open);
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    lariat.assert_ends();
     before[0].wait();
 }
 
@@ -154,7 +148,7 @@ fn a_drain_that_fails_is_said() {
 fn an_upgrade_brings_back_a_socket_whose_path_was_removed() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
     let status = lariat.status_socket();
-    std::fs::remove_file(&status).unwrap();
+    fs::remove_file(&status).unwrap();
     lariat.signal(Signal::USR2);
     lariat.wait_for_stderr("has taken over from");
     assert!(status.exists());
@@ -166,15 +160,15 @@ fn an_upgrade_brings_back_a_socket_whose_path_was_removed() {
 fn a_new_program_may_have_its_status_socket_elsewhere() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (service, socket) = (Service::new(&site, &server), site.path("s.sock"));
-    let lariat = Lariat::start(&service.toml());
-    let text = std::fs::read_to_string(lariat.configuration()).unwrap();
+    let lariat = service.start();
+    let text = fs::read_to_string(lariat.configuration()).unwrap();
     let before = format!("{:?}", lariat.status_socket());
     let text = text.replace(&before, &format!("{socket:?}"));
-    std::fs::write(lariat.configuration(), text).unwrap();
+    fs::write(lariat.configuration(), text).unwrap();
     let said = lariat.ask("upgrade").success();
     assert_has(said, "with another status socket");
     assert!(!lariat.status_socket().exists());
-    let status = suite::lariat::try_status(&socket).unwrap();
+    let status = lariat::try_status(&socket).unwrap();
     let number = lariat.supervisor().as_raw_nonzero().get();
     assert_eq!(status["process"]["supervisor_pid"], number);
 }
@@ -184,7 +178,7 @@ fn what_needs_a_restart_is_done_by_it() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let (service, folder) = (Service::new(&site, &server), Directory::new());
     folder.write("a", "a");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let files = Service::files(&site, folder.path()).named("files");
     let text = format!(
         "[process]\nsandbox = \"off\"\ndrain = \"7s\"\n[workers]\nfile-threads = 3\n{}{}",
@@ -214,30 +208,29 @@ fn a_disabled_server_stays_so_and_a_unix_socket_keeps_its_path() {
     let disabled = [("service", "web")];
     assert_eq!(lariat.sum("lariat_server_disabled", &disabled), 1.0);
     lariat.ask_with("server", &["enable", &name]).success();
-    let inode =
-        |path: &std::path::Path| std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
+    let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
     let before = inode(&path);
     lariat.upgrade().wait();
     assert_eq!(inode(&path), before);
     let mut plain = std::os::unix::net::UnixStream::connect(&path).unwrap();
     plain.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    std::io::Write::write_all(&mut plain, b"no TLS").unwrap();
-    let _ended = std::io::Read::read(&mut plain, &mut [0; 64]).unwrap();
+    Write::write_all(&mut plain, b"no TLS").unwrap();
+    let _ended = Read::read(&mut plain, &mut [0; 64]).unwrap();
     lariat.wait_for_metric_from("lariat_connections_ended_total", &disabled, 1.0);
 }
 
 /// Runs the program as the first process of a container.
-fn container() -> std::process::Command {
-    let mut container = std::process::Command::new("unshare");
+fn container() -> Command {
+    let mut container = Command::new("unshare");
     container
         .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
-        .arg(suite::lariat::command().get_program());
+        .arg(lariat::command().get_program());
     container
 }
 
 fn children(of: rustix::process::Pid) -> String {
     let of = of.as_raw_nonzero();
-    std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap()
+    fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap()
 }
 
 fn first_process(lariat: &Lariat) -> rustix::process::Pid {
@@ -278,11 +271,10 @@ fn what_was_seen_of_servers_and_connections_outlasts_it() {
         is_later && count(&lariat, accepted) == 1
     });
     let seen = states(&lariat);
-
     lariat.upgrade().wait();
     assert_eq!(count(&lariat, accepted), 1);
     until_true("the same states, causes and times", || states(&lariat) == seen);
-    let _back = std::net::TcpListener::bind(dead).unwrap();
+    let _back = TcpListener::bind(dead).unwrap();
     lariat.wait_for_stderr(&format!("server {dead} is up again after "));
     let said = lariat.stderr();
     assert_eq!(said.matches("is down").count(), 1, "{said}");
@@ -293,8 +285,7 @@ fn the_first_process_of_a_container_stays_and_takes_note_of_orphans() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let mut lariat = Lariat::start_by(container(), &service.toml());
     let first_process = first_process(&lariat);
     let worker = || lariat.status()["process"]["pid"].as_u64();
@@ -311,7 +302,7 @@ fn the_first_process_of_a_container_stays_and_takes_note_of_orphans() {
     assert_eq!(lariat.status()["process"]["supervisor_pid"], 1);
     // Its parent ends first, so that it falls to the first process.
     let number = first_process.as_raw_nonzero().to_string();
-    let mut orphan = std::process::Command::new("nsenter");
+    let mut orphan = Command::new("nsenter");
     orphan.args(["--target", &number, "--pid", "sh", "-c", "sleep 0.1 & "]);
     run(&mut orphan).success();
     until_true("no orphan", || children(first_process).split_whitespace().count() == 1);
@@ -319,5 +310,5 @@ fn the_first_process_of_a_container_stays_and_takes_note_of_orphans() {
     kill_process(first_process, Signal::TERM).unwrap();
     lariat.wait_for_stderr("draining for up to");
     drop(open);
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    lariat.assert_ends();
 }

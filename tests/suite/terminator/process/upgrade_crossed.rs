@@ -1,12 +1,8 @@
 //! An upgrade that something else crosses: a stop, a reload, a crash.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::net::TcpStream;
+use std::fs::OpenOptions;
 use std::os::unix::fs::symlink;
-use std::process::Command;
 
-use rustix::process::{Signal, kill_process};
 use suite::fuse::{Fuse, Temper};
 use suite::lariat::command;
 use suite::prelude::*;
@@ -31,8 +27,7 @@ mv "$0.new" "$0"
 
 #[test]
 fn a_stop_also_ends_a_check_that_has_only_begun() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let (program, gate) = (site.path("lariat"), site.path("gate"));
     symlink(command().get_program(), &program).unwrap();
     let mut first = Command::new(&program);
@@ -44,8 +39,7 @@ fn a_stop_also_ends_a_check_that_has_only_begun() {
     run(replace.env("GATE", &gate)).success();
     let mut upgrade = asking(&lariat, "upgrade");
     let check = lariat.process("/bin/sh");
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0), "{}", lariat.stderr());
+    lariat.stop();
     // Both ways, so that nobody waits for the other end.
     let opened = OpenOptions::new().read(true).write(true).open(&gate);
     opened.unwrap().write_all(b"\n").unwrap();
@@ -68,7 +62,7 @@ fn a_stop_while_worker_processes_take_turns_drains_both() {
     running.lariat.wait_for_stderr("draining for up to");
     open.echo();
     drop(open);
-    assert_eq!(running.lariat.wait().code(), Some(0), "{}", running.lariat.stderr());
+    running.lariat.assert_ends();
     TcpStream::connect(running.service.address).unwrap_err();
 }
 
@@ -103,8 +97,7 @@ fn an_upgrade_gets_a_host_out_of_a_crash_of_its_worker_process() {
 
 #[test]
 fn a_program_on_a_disk_that_does_not_answer_holds_nobody() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let script: &[u8] = b"#!/bin/sh\nexit 0\n";
     let files = [("lariat", Temper::HoldsOpening, script)];
     let Some(fuse) = Fuse::mount(&site.path("far"), &files) else {

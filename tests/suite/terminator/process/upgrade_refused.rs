@@ -1,12 +1,7 @@
 //! An upgrade that comes to nothing: the running program goes on and says why.
 
-use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
-use rustix::process::{Signal, kill_process};
-use rustls::HandshakeKind;
 use suite::lariat::command;
 use suite::prelude::*;
 
@@ -19,9 +14,7 @@ pub(super) struct Stage {
 }
 
 pub(super) fn running() -> Stage {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let (site, server, service, lariat) = serve(Behaviour::Echo);
     Stage { site, server, service, lariat }
 }
 
@@ -42,8 +35,7 @@ impl Stage {
         let client = Client::without_tickets(&self.site);
         client.visit(self.service.address);
         let asked = self.lariat.ask("upgrade");
-        assert_eq!(asked.code(), 5, "{asked:?}");
-        asked.assert_stderr(words);
+        asked.assert_fails(5, &[words]);
         self.assert_goes_on(words);
         assert_eq!(self.lariat.worker_process(), worker_process);
         open.echo();
@@ -113,8 +105,7 @@ fn a_program_that_cannot_listen_becomes_the_one_before_again() {
     running.lariat.configure(&both);
     running.lariat.upgrade().wait();
     Client::new(&running.site).visit(more.address);
-    running.lariat.ask("drain").success();
-    assert_eq!(running.lariat.wait().code(), Some(0));
+    running.lariat.drain();
     assert!(!running.lariat.status_socket().exists());
 }
 
@@ -172,8 +163,7 @@ fn a_new_worker_process_whose_forerunner_died_serves() {
 
 #[test]
 fn a_program_that_crashes_or_is_none_changes_nothing() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, server, service) = set_up(Behaviour::Echo);
     let program = site.path("lariat");
     std::os::unix::fs::symlink(command().get_program(), &program).unwrap();
     let lariat = Lariat::start_by(Command::new(&program), &service.toml());

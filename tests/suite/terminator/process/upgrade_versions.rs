@@ -2,12 +2,9 @@
 //! other formats of what is handed over, as an upgrade or its way back does; and the rights that a
 //! program has by its file.
 
-use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::net::Ipv4Addr;
 
 use rustix::fs::XattrFlags;
-use rustls::HandshakeKind;
 use suite::lariat::command;
 use suite::prelude::*;
 
@@ -48,8 +45,7 @@ struct Stage {
 }
 
 fn running(release: Option<(&str, [u32; 2])>) -> Stage {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, server, service) = set_up(Behaviour::Echo);
     let program = site.path("lariat");
     install(&program, release);
     let lariat = Lariat::start_by(Command::new(&program), &service.toml());

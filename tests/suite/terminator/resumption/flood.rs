@@ -1,19 +1,16 @@
 //! A flood of new sessions stays within the cache's limits and washes no regular client out.
 
-use rustls::HandshakeKind;
-use suite::load::Load;
 use suite::prelude::*;
 
 const ENTRIES: u64 = 200;
-/// What the smallest cache that can be configured has room for is more than that.
+/// The smallest cache that can be configured; it has room for more sessions than that.
 const BYTES: f64 = 65_536.0;
 const REGULARS: usize = 40;
 const FLOOD: u64 = 1000;
 
 #[test]
 fn a_flood_of_new_sessions_washes_itself_out() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let lariat = Lariat::start(&format!(
         "[workers]\nthreads = 2\n\
          [resumption]\nsession-cache = {{ entries = {ENTRIES}, bytes = '64KiB' }}\n{}",
@@ -30,7 +27,6 @@ fn a_flood_of_new_sessions_washes_itself_out() {
     assert_eq!(resumed(), 0);
     // A client that comes back once is a regular client.
     assert_eq!(resumed(), REGULARS);
-
     let flood = Load::of(service.address)
         .args(&format!("--no-request --tls 1.2 --tickets off --count {FLOOD}"))
         .record();
@@ -43,6 +39,5 @@ fn a_flood_of_new_sessions_washes_itself_out() {
     let stored = (REGULARS as u64 + FLOOD) as f64;
     assert_eq!(cache("evictions_total"), stored - held);
     assert!(held >= ENTRIES as f64 / 2.0, "{held}");
-
     assert_eq!(resumed(), REGULARS);
 }

@@ -1,11 +1,8 @@
 //! Ticket keys from files and from a secret: what hosts share, what a reload changes.
 
-use std::fs;
-
-use rustls::HandshakeKind;
 use suite::prelude::*;
 
-/// What a client of one host comes to at another, if `tickets` holds on both.
+/// The handshakes at another host of clients that come from the first, by each host's `tickets`.
 fn at_another_host(site: &Site, tickets: [&str; 2]) -> [HandshakeKind; 2] {
     let server = Server::start(Behaviour::Echo);
     let (one, other) = (Service::new(site, &server), Service::new(site, &server));
@@ -73,8 +70,7 @@ fn of_keys_as_haproxy_has_them_the_last_but_one_encrypts() {
 
 #[test]
 fn a_reload_with_a_bad_file_keeps_the_keys() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let path = site.path("tickets.key");
     fs::write(&path, [1; 80]).unwrap();
     let configuration = format!("[resumption]\ntickets = {{ keys = [{path:?}] }}\n");
@@ -90,8 +86,7 @@ fn a_reload_with_a_bad_file_keeps_the_keys() {
 
 #[test]
 fn as_many_tickets_come_as_are_asked_for_by_the_configuration() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(Behaviour::Echo);
     let configuration =
         |count| format!("[resumption]\ntickets = {{ count = {count} }}\n{}", service.toml());
     let lariat = Lariat::start(&configuration(0));

@@ -1,12 +1,10 @@
 //! Sessions are resumed: by PSK, by ticket, by session id; after a reload too.
 
-use rustls::HandshakeKind;
 use suite::prelude::*;
 
 #[test]
 fn both_versions_resume_also_after_a_reload() {
     let (site, _server, service, lariat) = serve(Behaviour::Echo);
-
     for client in Client::of_each_version(&site) {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
@@ -18,43 +16,12 @@ fn both_versions_resume_also_after_a_reload() {
 }
 
 #[test]
-fn a_client_without_tickets_resumes_by_session_id() {
-    let (site, _server, service, lariat) = serve(Behaviour::Echo);
-
-    let file = site.path("session");
-    let file = file.to_str().unwrap();
-    let options = ["-tls1_2", "-no_ticket", "-sess_out", file];
-    let first = s_client(&site, service.address, &options);
-    first.assert_stdout("New, TLSv1.2");
-    let options = ["-tls1_2", "-no_ticket", "-sess_in", file];
-    let second = s_client(&site, service.address, &options);
-    second.assert_stdout("Reused, TLSv1.2");
-    let kind = [("kind", "session-id")];
-    assert_eq!(lariat.sum("lariat_handshakes_total", &kind), 1.0);
-}
-
-#[test]
 fn resumption_can_be_switched_off() {
     let (site, _server, service, _lariat) =
         serve_as(Behaviour::Echo, |service| service.tls("resumption = false"));
-
     for client in Client::of_each_version(&site) {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
-    }
-}
-
-#[test]
-fn a_session_of_one_service_is_none_of_anothers() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let one = Service::new(&site, &server).named("one");
-    let other = Service::new(&site, &server).named("other");
-    let _lariat = Lariat::start(&format!("{}{}", one.toml(), other.toml()));
-
-    // The client takes both for one host: it offers the session of the first to the second.
-    for client in Client::of_each_version(&site) {
-        assert_eq!(client.visit(one.address), HandshakeKind::Full);
-        assert_eq!(client.visit(other.address), HandshakeKind::Full);
     }
 }
 
@@ -107,9 +74,9 @@ fn a_session_of_a_revoked_certificate_is_not_resumed() {
         assert_eq!(client.visit(service.address), HandshakeKind::Full);
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
     }
-    std::fs::copy(site.path("site.pem"), site.path("old.pem")).unwrap();
+    fs::copy(site.path("site.pem"), site.path("old.pem")).unwrap();
     let leaf = site.authority.leaf(&["localhost"]).issue();
-    std::fs::write(site.path("site.pem"), leaf.pem()).unwrap();
+    fs::write(site.path("site.pem"), leaf.pem()).unwrap();
     lariat.reload().success();
     for client in &clients {
         assert_eq!(client.visit(service.address), HandshakeKind::Resumed);
@@ -131,7 +98,6 @@ fn a_reload_changes_the_limits_of_the_cache() {
     let kinds = || clients.each_ref().map(|client| client.visit(service.address));
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);
     assert_eq!(kinds(), [HandshakeKind::Resumed; 2]);
-
     let small = "[resumption]\nsession-cache = { entries = 1 }\n";
     lariat.reload_with(&format!("{small}{}", service.toml()));
     assert_eq!(kinds(), [HandshakeKind::Full; 2]);

@@ -2,7 +2,6 @@
 
 use std::net::UdpSocket;
 
-use rustix::process::Signal;
 use suite::prelude::*;
 
 /// Visits that would all meet the one server of three by chance: once in 729 times.
@@ -27,12 +26,11 @@ impl Farm {
         let servers: Vec<_> =
             (0..3).map(|_| SServer::start(&site, "site.pem", &["-www"])).collect();
         let list: Vec<_> = servers.iter().map(|one| one.address.to_string()).collect();
-        let plain = Server::start(Behaviour::Hang);
-        let service = Service::new(&site, &plain)
+        let service = Service::new(&site, &list[0])
             .mode("passthrough")
             .servers(&format!("{list:?}"))
             .back(keys);
-        let lariat = Lariat::start(&format!("{}\n[workers]\nthreads = 2\n", service.toml()));
+        let lariat = service.start_with("[workers]\nthreads = 2");
         Self { site, service, lariat, servers }
     }
 
@@ -131,7 +129,7 @@ fn sessions_without_a_lasting_id_are_spread_and_not_counted() {
 #[test]
 fn affinity_is_for_tls_that_stays_closed() {
     let site = Site::new();
-    let service = Service::new(&site, &Server::start(Behaviour::Echo));
+    let service = Service::new(&site, Server::start(Behaviour::Echo));
     let lariat = Lariat::start(&service.back("affinity = 'session-id'").toml());
     assert_has(lariat.stderr(), "affinity");
     assert_has(lariat.stderr(), "clients have no TLS session with the servers");
@@ -144,13 +142,12 @@ fn hosts_of_a_cluster_share_which_server_has_a_session() {
     site.write("cluster.key", [7; 32]);
     let servers = [(); 2].map(|()| SServer::start(&site, "site.pem", &["-www"]));
     let list = servers.each_ref().map(|one| one.address.to_string());
-    let plain = Server::start(Behaviour::Hang);
     let places = ["127.0.0.1:0", "127.0.0.2:0"].map(|place| {
         let socket = UdpSocket::bind(place).unwrap();
         socket.local_addr().unwrap()
     });
     let service = || {
-        Service::new(&site, &plain)
+        Service::new(&site, &list[0])
             .mode("passthrough")
             .servers(&format!("{list:?}"))
             .back("affinity = 'session-id'")

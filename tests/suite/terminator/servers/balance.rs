@@ -17,7 +17,7 @@ fn start(site: &Site, servers: &[Server], weights: &[u32], how: &str) -> (Lariat
     let service = Service::new(site, &servers[0])
         .servers(&format!("[{}]", entries.join(", ")))
         .back(&format!("balance = '{how}'"));
-    (Lariat::start(&format!("{ONE_WORKER}{}", service.toml())), service)
+    (service.start_with(ONE_WORKER), service)
 }
 
 /// Makes connections one after the other, all of which stay open.
@@ -52,7 +52,6 @@ fn least_connections_fills_the_emptiest() {
         if went_first { &mut on_first } else { &mut on_others }.push(connection);
     }
     assert_eq!(counts(&servers), [2, 2, 2]);
-
     for mut connection in on_first {
         connection.end();
         connection.read_to_end().unwrap();

@@ -1,21 +1,13 @@
 //! A server that cannot be reached is passed over before any byte is lost.
 
-use std::net::TcpListener;
-
-use serde_json::Value;
 use suite::prelude::*;
-
-fn http() -> Server {
-    Server::start(Behaviour::Http("hello".into()))
-}
 
 #[test]
 fn a_refused_dial_goes_to_the_next_server() {
-    let (site, server, dead) = (Site::new(), http(), free_address());
+    let (site, server, dead) = (Site::new(), Server::start(http()), free_address());
     let service =
         Service::new(&site, &server).servers(&format!("['{dead}', '{}']", server.address()));
-    let lariat = Lariat::start(&service.toml());
-
+    let lariat = service.start();
     for _ in 0..4 {
         assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
     }
@@ -25,16 +17,16 @@ fn a_refused_dial_goes_to_the_next_server() {
 
 #[test]
 fn a_backup_serves_only_while_the_others_are_down() {
-    let (site, server, backup, dead) = (Site::new(), http(), http(), free_address());
+    let (site, server, backup, dead) =
+        (Site::new(), Server::start(http()), Server::start(http()), free_address());
     let pool = |first: &str| {
         let backup = backup.address();
         format!("['{first}', {{ address = '{backup}', backup = true }}]")
     };
     let service = Service::new(&site, &server).servers(&pool(server.address()));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     curl_tls(&site, service.address).run().success();
     assert_eq!((server.connections().len(), backup.connections().len()), (1, 0));
-
     lariat.reload_with(&service.clone().servers(&pool(&dead.to_string())).toml());
     curl_tls(&site, service.address).run().success();
     assert_eq!((server.connections().len(), backup.connections().len()), (1, 1));
@@ -42,23 +34,22 @@ fn a_backup_serves_only_while_the_others_are_down() {
 
 #[test]
 fn with_every_server_dead_the_client_is_let_go_and_the_reason_counted() {
-    let (site, server, dead) = (Site::new(), http(), free_address());
-    let service = Service::new(&site, &server).servers(&format!("['{dead}']"));
-    let lariat = Lariat::start(&service.toml());
-
+    let site = Site::new();
+    let service = Service::new(&site, free_address());
+    let lariat = service.start();
     let mut connection = Client::new(&site).connect(service.address);
     let _ended_either_way = connection.read_to_end();
+    drop(connection);
     lariat.wait_for_reason("backend-refused", 1);
 }
 
 #[test]
 fn an_active_check_takes_a_dead_server_out() {
-    let (site, server, dead) = (Site::new(), http(), free_address());
+    let (site, server, dead) = (Site::new(), Server::start(http()), free_address());
     let service = Service::new(&site, &server)
         .servers(&format!("['{dead}', '{}']", server.address()))
         .back("check = { kind = 'tcp', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }");
-    let lariat = Lariat::start(&service.toml());
-
+    let lariat = service.start();
     let dead = dead.to_string();
     lariat.wait_for_metric("lariat_server_up", &[("server", &dead)], 0.0);
     lariat.wait_for_metric("lariat_server_up", &[("server", server.address())], 1.0);
@@ -68,12 +59,11 @@ fn an_active_check_takes_a_dead_server_out() {
 /// At night somebody reads: which server, why, since when, and whether clients notice.
 #[test]
 fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
-    let (site, server, address) = (Site::new(), http(), free_address());
-    let service = Service::new(&site, &server)
-        .servers(&format!("['{address}']"))
-        .back("check = { kind = 'tcp', interval = '200ms', fall = 1, rise = 1 }");
+    let (site, address) = (Site::new(), free_address());
+    let check = "check = { kind = 'tcp', interval = '200ms', fall = 1, rise = 1 }";
+    let service = Service::new(&site, address).back(check);
     let first = TcpListener::bind(address).unwrap();
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let say = |words: &str| lariat.wait_for_stderr(words);
     let state = || lariat.status()["services"][0]["servers"][0].clone();
     until("the first look", || state()["since_ms"].as_u64());
@@ -87,7 +77,6 @@ fn a_server_that_goes_down_and_comes_back_is_said_with_cause_and_time() {
     let metric = "lariat_server_last_change_timestamp_seconds";
     lariat.wait_for_metric(metric, &[], since as f64);
     assert_has(lariat.ask("status").success(), " s: could not be dialled");
-
     let _second = TcpListener::bind(address).unwrap();
     say(&format!("notice: service `web`: server {address} is up again after "));
     say("notice: service `web`: a server is up again after ");

@@ -22,7 +22,7 @@ impl Rig {
         let addresses = [servers[0].address(), servers[1].address()];
         let service =
             Service::new(&site, &servers[0]).servers(&format!("{addresses:?}")).back(back);
-        let lariat = Lariat::start(&format!("{tables}{}", service.toml()));
+        let lariat = service.start_with(tables);
         Self { site, servers, service, lariat }
     }
 
@@ -46,7 +46,7 @@ impl Rig {
         [after[0] - before[0], after[1] - before[1]]
     }
 
-    fn status_of(&self, server: usize) -> serde_json::Value {
+    fn status_of(&self, server: usize) -> Value {
         self.lariat.status()["services"][0]["servers"][server].clone()
     }
 }
@@ -68,7 +68,6 @@ fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
     let address = [("server", rig.servers[0].address())];
     rig.lariat.wait_for_metric("lariat_server_disabled", &address, 1.0);
     rig.lariat.ask("status").assert_stdout("disabled  ");
-
     // Again is no mistake.
     rig.change("disable", 0).success();
     rig.change("enable", 0).assert_stdout(" is enabled");
@@ -87,7 +86,6 @@ fn it_stays_disabled_over_reloads_and_the_death_of_the_worker_process() {
     rig.lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
     assert_eq!(rig.status_of(0)["disabled"], true);
-
     // Once it has left the configuration it is a new server.
     let alone = format!("[{:?}]", rig.servers[1].address());
     rig.lariat.configure(&rig.service.clone().servers(&alone).toml());
@@ -103,6 +101,7 @@ fn with_all_disabled_the_log_says_so() {
     rig.change("disable", 1).assert_stderr("warning: no server of web is up");
     let mut refused = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = refused.read_to_end();
+    drop(refused);
     rig.lariat.wait_for_line(&["no-server-available", "2 of 2 servers are disabled"]);
 }
 
@@ -112,7 +111,7 @@ fn an_order_about_no_server_does_nothing() {
     let pid = rig.lariat.supervisor();
     // SIGRTMIN of the C library.
     let kill = format!("kill -34 {}", pid.as_raw_nonzero());
-    run(std::process::Command::new("sh").args(["-c", &kill])).success();
+    run(Command::new("sh").args(["-c", &kill])).success();
     rig.lariat.wait_for_stderr("about a server that the served configuration does not have");
     assert!(!rig.gained(|rig| drop(rig.connect())).contains(&0));
 }

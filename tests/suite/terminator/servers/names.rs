@@ -1,17 +1,13 @@
 //! Servers behind are named by host name too.
 
-use std::fs;
-
-use rustix::process::geteuid;
 use suite::name_server::{NameServer, SERVICE_NAME};
 use suite::prelude::*;
 
 #[test]
 fn a_host_name_is_resolved() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let port = server.address().rsplit(':').next().unwrap();
-    let service = Service::new(&site, &server).servers(&format!("['localhost:{port}']"));
-    let _lariat = Lariat::start(&service.toml());
+    let (site, server) = (Site::new(), Server::start(http()));
+    let service = Service::new(&site, format!("localhost:{}", server.port()));
+    let _lariat = service.start();
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
 }
 
@@ -21,15 +17,13 @@ fn a_name_that_moves_is_followed() {
         // Nobody else may mount.
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let port = server.address().rsplit(':').next().unwrap();
+    let (site, server) = (Site::new(), Server::start(http()));
     let path = site.path("hosts");
     let hosts = |address: &str| fs::write(&path, format!("{address} app.test\n")).unwrap();
     // Nobody listens there.
     hosts("127.0.0.9");
-    let service = Service::new(&site, &server)
-        .servers(&format!("['app.test:{port}']"))
-        .back("resolve = '1s'");
+    let name = format!("app.test:{}", server.port());
+    let service = Service::new(&site, name).back("resolve = '1s'");
     let lariat = Lariat::start_with_file(&path, "/etc/hosts", &service.toml());
     let refused = curl_tls(&site, service.address).run();
     assert_ne!(refused.code(), 0);
@@ -58,11 +52,7 @@ fn replies(site: &Site, service: &Service, count: usize) -> String {
 fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
     let site = Site::new();
     let servers = ["a", "b", "c", "d"].map(|name| Server::start(Behaviour::Http(name.into())));
-    let ports = servers.each_ref().map(|server| {
-        let (_, port) = server.address().rsplit_once(':').unwrap();
-        port.parse().unwrap()
-    });
-    let [a, b, c, d] = ports;
+    let [a, b, c, d] = servers.each_ref().map(Server::port);
     let (of_a, of_b) = ((1, 30, a, "a.test"), (1, 10, b, "b.test"));
     let of_c = (2, 0, c, "c.test");
     let Some(name_server) = NameServer::start(&[of_c, of_b, of_a]) else {
@@ -85,7 +75,6 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
     (1..=3).for_each(|number| up(number, 1.0));
     up(4, 0.0);
     assert_eq!(replies(&site, &service, 8), "aaaaaabb");
-
     // One is taken out by hand and stays out while another one is replaced.
     let disabled = format!("web/{}", name(2));
     lariat.ask_with("server", &["disable", &disabled]).success();
@@ -96,14 +85,12 @@ fn servers_of_srv_records_come_and_go_and_keep_what_is_known_of_them() {
     assert_eq!(replies(&site, &service, 3), "ddd");
     lariat.reload().success();
     assert_eq!(replies(&site, &service, 3), "ddd");
-
     // The next priority serves when no server of the first one can.
     name_server.set(&[of_c, of_b]);
     until_true("the server of the next priority", || replies(&site, &service, 1) == "c");
     lariat.ask_with("server", &["enable", &disabled]).success();
     up(2, 1.0);
     assert_eq!(replies(&site, &service, 3), "bbb");
-
     // Records that are gone all at once are an accident: what was known goes on.
     name_server.set(&[]);
     until_true("two answers", || name_server.answers() > 1);

@@ -1,8 +1,5 @@
 //! A server gets no more connections at once than it takes; further ones wait their turn.
 
-use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
-
 use suite::prelude::*;
 
 /// More than one worker: what is limited is limited over all of them.
@@ -28,7 +25,7 @@ impl Rig {
         );
         let service =
             Service::new(&site, &server).servers(&servers).back(&format!("queue = {{ {queue} }}"));
-        let lariat = Lariat::start(&format!("{WORKERS}{}", service.toml()));
+        let lariat = service.start_with(WORKERS);
         Self { site, server, service, lariat }
     }
 
@@ -104,14 +101,15 @@ fn a_full_queue_and_a_long_wait_have_their_reasons() {
     let waiting = rig.waiting(0);
     let mut refused = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = refused.read_to_end();
+    drop(refused);
     rig.lariat.wait_for_reason("server-queue-full", 1);
     rig.lariat.wait_for_line(&["server-queue-full", "back.queue.length"]);
     drop(waiting);
-
     let rig = Rig::start("timeout = '50ms'");
     let _served = [rig.echo(), rig.echo()];
     let mut late = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = late.read_to_end();
+    drop(late);
     rig.lariat.wait_for_reason("server-queue-timeout", 1);
     rig.wait_for_queue(0);
 }
@@ -124,7 +122,7 @@ fn plain_clients_that_wait_in_vain_are_reset() {
         .mode("off")
         .servers(&format!("[{{ address = '{address}', max-connections = 1 }}]"))
         .back("queue = { timeout = '50ms' }");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let connect = || TcpStream::connect(service.address).unwrap();
     let _served = connect();
     lariat.wait_for_metric("lariat_server_connections_open", &[], 1.0);
@@ -139,6 +137,7 @@ fn without_a_queue_nobody_waits() {
     let _served = [rig.echo(), rig.echo()];
     let mut refused = Client::new(&rig.site).connect(rig.service.address);
     let _ended_either_way = refused.read_to_end();
+    drop(refused);
     rig.lariat.wait_for_reason("server-queue-full", 1);
 }
 
@@ -167,7 +166,7 @@ fn a_disabled_server_that_is_enabled_is_found_by_those_that_wait() {
     let service = Service::new(&site, &servers[0])
         .servers(&format!("[{}]", entries.join(", ")))
         .back("queue = { timeout = '1h' }");
-    let lariat = Lariat::start(&format!("{WORKERS}{}", service.toml()));
+    let lariat = service.start_with(WORKERS);
     let name = format!("web/{}", servers[1].address());
     lariat.ask_with("server", &["disable", &name]).success();
     let client = Client::new(&site);
@@ -183,7 +182,7 @@ fn a_disabled_server_that_is_enabled_is_found_by_those_that_wait() {
 #[test]
 fn many_clients_at_once_all_get_their_turn() {
     let rig = Rig::start("timeout = '1h'");
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| (0..8).for_each(|_| end(rig.echo())));
         }

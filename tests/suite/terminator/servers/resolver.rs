@@ -1,7 +1,7 @@
 //! Names of servers are resolved by a process without rights, which may die or hang: another takes
 //! over, and what was resolved stays.
 
-use rustix::process::{Signal, geteuid, kill_process, test_kill_process};
+use rustix::process::test_kill_process;
 use suite::prelude::*;
 use suite::process::status_line;
 
@@ -9,15 +9,14 @@ const NAME: &str = "lariat: resolver";
 
 /// A service whose server has a name.
 fn service(site: &Site, server: &Server) -> Service {
-    let (_, port) = server.address().rsplit_once(':').unwrap();
-    Service::new(site, server).servers(&format!("['localhost:{port}']"))
+    Service::new(site, format!("localhost:{}", server.port()))
 }
 
 #[test]
 fn the_resolver_has_no_rights() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = service(&site, &server);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     // It has answered, so its rights are gone.
     Client::new(&site).echo(service.address);
     let resolver = lariat.process(NAME);
@@ -26,7 +25,7 @@ fn the_resolver_has_no_rights() {
     let capabilities = status_line(resolver, "CapEff");
     assert_eq!(u64::from_str_radix(&capabilities, 16).unwrap(), 0);
     let output = format!("/proc/{}/fd/1", resolver.as_raw_nonzero());
-    let output = std::fs::read_link(output).unwrap();
+    let output = fs::read_link(output).unwrap();
     assert_eq!(output.to_str(), Some("/dev/null"), "it writes into no log");
     if geteuid().is_root() {
         for key in ["Uid", "Gid"] {
@@ -40,7 +39,7 @@ fn the_resolver_has_no_rights() {
 fn one_that_died_is_replaced() {
     let (site, first) = (Site::new(), Server::start(Behaviour::Echo));
     let before = service(&site, &first);
-    let lariat = Lariat::start(&before.toml());
+    let lariat = before.start();
     Client::new(&site).echo(before.address);
     let resolver = lariat.process(NAME);
     kill_process(resolver, Signal::KILL).unwrap();
@@ -58,7 +57,7 @@ fn one_that_died_is_replaced() {
 fn one_that_hangs_holds_neither_a_reload_nor_the_end() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let before = service(&site, &server);
-    let mut lariat = Lariat::start(&before.toml());
+    let mut lariat = before.start();
     Client::new(&site).echo(before.address);
     let resolver = lariat.process(NAME);
     kill_process(resolver, Signal::STOP).unwrap();
@@ -66,8 +65,7 @@ fn one_that_hangs_holds_neither_a_reload_nor_the_end() {
     let text = format!("{}{}", before.toml(), service(&site, &other).named("new").toml());
     lariat.reload_with(&text);
     Client::new(&site).echo(before.address);
-    lariat.signal(Signal::TERM);
-    assert_eq!(lariat.wait().code(), Some(0));
+    lariat.stop();
     until("the resolver to end", || test_kill_process(resolver).err());
 }
 
@@ -75,7 +73,7 @@ fn one_that_hangs_holds_neither_a_reload_nor_the_end() {
 fn without_names_there_is_none() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let named = service(&site, &server);
-    let lariat = Lariat::start(&named.toml());
+    let lariat = named.start();
     let resolver = lariat.process(NAME);
     lariat.reload_with(&Service::new(&site, &server).toml());
     until("the resolver to end", || test_kill_process(resolver).err());

@@ -1,10 +1,5 @@
 //! A name stands for several addresses, and no client waits for one of them that is dead.
 
-use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
-
-use rustix::process::geteuid;
 use suite::prelude::*;
 
 /// Longer than any test: a client that waits for the end of a dial gets no answer.
@@ -39,10 +34,7 @@ impl BlackHole {
 
 /// Two addresses of `app.test`, which has this back.
 fn start(site: &Site, server: &Server, other: &str, back: &str) -> (Service, Lariat) {
-    let service = Service::new(site, server)
-        .servers(&format!("['{}']", at_port_of(server, "app.test")))
-        .back(back)
-        .more(DIAL_TIME);
+    let service = Service::new(site, at_port_of(server, "app.test")).back(back).more(DIAL_TIME);
     start_service(site, other, service)
 }
 
@@ -63,7 +55,7 @@ fn hello(site: &Site, service: &Service, count: usize) {
 }
 
 fn at_port_of(server: &Server, host: &str) -> String {
-    format!("{host}:{}", server.address().rsplit(':').next().unwrap())
+    format!("{host}:{}", server.port())
 }
 
 #[test]
@@ -72,7 +64,7 @@ fn a_black_hole_beside_a_live_address_is_known_dead_and_comes_back() {
         // Nobody else may mount.
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let address = at_port_of(&server, "127.0.0.66");
     let hole = BlackHole::open(&address);
     let back = "passive = { ejection-time = '1s' }";
@@ -114,7 +106,7 @@ fn an_address_that_refuses_is_passed_over_after_three_dials() {
     if !geteuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let (service, lariat) = start(&site, &server, "::1", "");
     hello(&site, &service, 12);
     let refused = lariat.sum("lariat_dial_failures_total", &[("kind", "refused")]);
@@ -126,7 +118,7 @@ fn checks_judge_each_address_and_a_new_one_begins_clean() {
     if !geteuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let address = at_port_of(&server, "127.0.0.67");
     let _hole = BlackHole::open(&address);
     let back = "check = { kind = 'http', interval = '100ms', timeout = '300ms', fall = 1 }";
@@ -151,14 +143,12 @@ fn one_family_can_be_asked_for() {
     if !geteuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let hosts = site.path("hosts");
     fs::write(&hosts, "::1 app.test\n127.0.0.1 app.test\n").unwrap();
     let name = at_port_of(&server, "app.test");
     for (family, addresses) in [("ipv4", 1.0), ("ipv6", 1.0), ("any", 2.0)] {
-        let service = Service::new(&site, &server)
-            .servers(&format!("['{name}']"))
-            .back(&format!("resolve-family = '{family}'"));
+        let service = Service::new(&site, &name).back(&format!("resolve-family = '{family}'"));
         let lariat = Lariat::start_with_file(&hosts, "/etc/hosts", &service.toml());
         lariat.wait_for_metric("lariat_server_addresses", &[], addresses);
         let answers = curl_tls(&site, service.address).run().code() == 0;
@@ -173,7 +163,7 @@ fn a_server_without_room_for_a_race_is_dialled_at_its_other_address_later() {
     if !geteuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let _hole = BlackHole::open(&at_port_of(&server, "127.0.0.66"));
     let place = at_port_of(&server, "app.test");
     let service = Service::new(&site, &server)

@@ -1,27 +1,26 @@
 //! TLS is originated towards servers: they are verified, and what they send is relayed.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-
 use suite::openssl::key_hash;
 use suite::prelude::*;
 use testkit::authority::Trait;
 
 /// A service before one server that speaks TLS, with these keys of `back.tls`.
 fn service(site: &Site, server: &SServer, keys: &str) -> Service {
-    let plain = Server::start(Behaviour::Hang);
-    Service::new(site, &plain)
-        .servers(&format!("['{}']", server.address))
-        .back(&format!("tls = {{ {keys} }}"))
+    Service::new(site, server.address).back(&format!("tls = {{ {keys} }}"))
 }
 
 fn trusting(site: &Site) -> String {
     format!("ca = [{:?}]", site.ca())
 }
 
-/// So that the second connection finds the first one's session.
+/// One worker, so that the second connection finds the first one's session.
 fn one_worker(service: &Service) -> String {
     format!("{}\n[workers]\nthreads = 1\n", service.toml())
+}
+
+/// Keys of `back` for checks of this kind, which come often and decide at once.
+fn check(kind: &str) -> String {
+    format!("check = {{ kind = '{kind}', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }}")
 }
 
 fn page(site: &Site, service: &Service) -> String {
@@ -39,7 +38,7 @@ fn a_verified_server_is_reached_by_either_version() {
     for (argument, version) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
         let server = SServer::start(&site, "site.pem", &["-www", argument]);
         let service = service(&site, &server, &trusting(&site));
-        let _lariat = Lariat::start(&service.toml());
+        let _lariat = service.start();
         assert_has(page(&site, &service), version);
     }
 }
@@ -69,7 +68,7 @@ fn a_server_that_cannot_prove_itself_is_refused() {
     ] {
         let server = SServer::start(&site, certificate, &["-www"]);
         let service = service(&site, &server, &keys);
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         assert!(is_refused(&site, &service), "{certificate}");
         lariat.wait_for_line(&[reason, words]);
         server.wait_for("alert");
@@ -81,7 +80,7 @@ fn a_stream_that_the_client_cuts_is_no_fault_of_a_server_that_complains() {
     let site = Site::new();
     let server = SServer::start(&site, "site.pem", &["-rev"]);
     let service = service(&site, &server, &trusting(&site));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let mut connection = Client::new(&site).connect(service.address);
     connection.send(b"ab\n");
     assert_eq!(connection.receive(3), b"ba\n");
@@ -111,7 +110,7 @@ fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
             .servers(&both)
             .more(mute)
             .back(&format!("tls = {{ {} }}", trusting(&site)));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         for _ in 0..3 {
             assert_has(page(&site, &service), "TLSv1.3");
         }
@@ -178,7 +177,7 @@ fn our_certificate_is_shown_and_protocols_are_mirrored() {
     );
     let keys = format!("{}, certificate = {own:?}", trusting(&site));
     let service = service(&site, &server, &keys).tls("alpn = ['h2', 'http/1.1']");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let own = [("file", own.to_str().unwrap())];
     let expiry = "lariat_certificate_expiry_timestamp_seconds";
     assert!(lariat.metrics().sum(expiry, &own) > 1.7e9);
@@ -204,8 +203,7 @@ fn what_a_plain_client_and_a_server_of_tls_say_is_relayed_over_new_keys() {
     let mut server = SServer::start(&site, "site.pem", &["-tls1_3"]);
     let address = free_address();
     let _lariat = Lariat::start(&originating(&site, &server, address));
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(address);
     for round in 0..3 {
         let word = format!("hello {round}\n");
         client.write_all(word.as_bytes()).unwrap();
@@ -227,8 +225,7 @@ fn a_server_that_renegotiates_is_refused() {
     let mut server = SServer::start(&site, "site.pem", &["-tls1_2"]);
     let address = free_address();
     let lariat = Lariat::start(&originating(&site, &server, address));
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(address);
     client.write_all(b"hello\n").unwrap();
     server.wait_for("hello");
     server.say("r");
@@ -248,20 +245,19 @@ fn the_proxy_header_goes_where_it_is_wanted() {
     let mut server = SServer::start(&site, "site.pem", &[]);
     let within = "send-proxy = { version = 'v1', inside-tls = true }";
     let service_within = service(&site, &server, &trusting(&site)).back(within);
-    let lariat = Lariat::start(&service_within.toml());
+    let lariat = service_within.start();
     let mut client = Client::new(&site).connect(service_within.address);
     client.send(b"request\n");
     server.wait_for("PROXY TCP4 127.0.0.1 127.0.0.1");
     server.say("reply");
     assert_eq!(client.receive(6), b"reply\n");
     drop((client, lariat));
-
     // Before TLS it is plain: what this server gets first is no hello.
     let plain = Server::start(Behaviour::Swallow);
     let before = Service::new(&site, &plain)
         .more("timeouts = { dial = '300ms' }")
         .back(&format!("send-proxy = 'v1'\ntls = {{ {} }}", trusting(&site)));
-    let _lariat = Lariat::start(&before.toml());
+    let _lariat = before.start();
     assert!(is_refused(&site, &before));
     let got = plain.wait_for_end(1).bytes;
     assert!(got.starts_with(b"PROXY TCP4 127.0.0.1 127.0.0.1"), "{got:?}");
@@ -275,16 +271,12 @@ fn checks_judge_servers_as_connections_do() {
     site.leaf(&["other.example"]).write(&site.directory, "named.pem");
     let good = SServer::start(&site, "site.pem", &["-www"]);
     let bad = SServer::start(&site, "named.pem", &["-www"]);
-    let plain = Server::start(Behaviour::Hang);
     for kind in ["http", "tls"] {
-        let check = format!(
-            "check = {{ kind = '{kind}', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }}"
-        );
-        let service = Service::new(&site, &plain)
+        let service = Service::new(&site, good.address)
             .servers(&format!("['{}', '{}']", bad.address, good.address))
-            .back(&check)
+            .back(&check(kind))
             .back(&format!("tls = {{ {} }}", trusting(&site)));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         let is_up = |address: SocketAddr, value| {
             let server = address.to_string();
             lariat.wait_for_metric("lariat_server_up", &[("server", &server)], value);
@@ -305,16 +297,13 @@ fn a_servers_own_certificate_in_ca_is_trusted_for_it_alone() {
     );
     good.as_leaf().write(&site.directory, "good.pem");
     other.as_leaf().write(&site.directory, "other.pem");
-    let plain = Server::start(Behaviour::Hang);
     let servers = ["good.pem", "other.pem"].map(|name| SServer::start(&site, name, &["-www"]));
     for (trusted, [good, other]) in [("good.pem", [1.0, 0.0]), ("other.pem", [0.0, 1.0])] {
-        let service = Service::new(&site, &plain)
+        let service = Service::new(&site, servers[0].address)
             .servers(&format!("['{}', '{}']", servers[0].address, servers[1].address))
-            .back(
-                "check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }",
-            )
+            .back(&check("tls"))
             .back(&format!("tls = {{ ca = [{:?}] }}", site.path(trusted)));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         for (server, value) in servers.iter().zip([good, other]) {
             let server = server.address.to_string();
             lariat.wait_for_metric("lariat_server_up", &[("server", &server)], value);
@@ -323,22 +312,19 @@ fn a_servers_own_certificate_in_ca_is_trusted_for_it_alone() {
     }
 }
 
-/// Of a chain that costs a library seconds: connections and checks refuse it before.
+/// Connections and checks refuse a chain before a library spends seconds on it.
 #[test]
 fn a_server_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     let site = Site::new();
-    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let hostile = Authority::root("x").leaf(&["127.0.0.1"]).issue();
-    hostile.above(&flat).write(&site.directory, "flat.pem");
+    let hostile = Authority::root("x").leaf(&["127.0.0.1"]).issue_costly();
+    hostile.write(&site.directory, "flat.pem");
     for version in ["-tls1_2", "-tls1_3"] {
         let server = SServer::start(&site, "flat.pem", &["-www", version]);
         let service = service(&site, &server, &trusting(&site));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         assert!(is_refused(&site, &service));
         lariat.wait_for_line(&["server-chain-limit", "of 141 certificates", "127.0.0.1"]);
-        let check =
-            "check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }";
-        lariat.reload_with(&service.back(check).toml());
+        lariat.reload_with(&service.back(&check("tls")).toml());
         let says = || {
             let status = lariat.ask("status").success();
             status.contains("of 141 certificates").then_some(())
@@ -353,12 +339,11 @@ fn the_status_says_why_a_server_is_down_by_now() {
     let site = Site::new();
     let expired = site.authority.leaf(&["127.0.0.1"]).expired();
     expired.issue().write(&site.directory, "expired.pem");
-    let (address, plain) = (free_address(), Server::start(Behaviour::Hang));
-    let service = Service::new(&site, &plain)
-        .servers(&format!("['{address}']"))
-        .back("check = { kind = 'tls', interval = '100ms', timeout = '5s', fall = 1, rise = 1 }")
+    let address = free_address();
+    let service = Service::new(&site, address)
+        .back(&check("tls"))
         .back(&format!("tls = {{ {} }}", trusting(&site)));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let says = |words: &str| {
         let status = || lariat.ask("status").success().contains(words).then_some(());
         until(words, status);
@@ -384,7 +369,7 @@ fn what_is_not_verified_is_said() {
         (format!("verify = 'off', pins = ['{pin}']"), "pinned"),
     ] {
         let service = service(&site, &server, &keys);
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         assert_has(page(&site, &service), "TLSv1.3");
         assert_has(lariat.ask("status").success(), &format!("server TLS    {status}"));
         let warned = lariat.stderr().contains("anyone on the way to the servers can pose as one");

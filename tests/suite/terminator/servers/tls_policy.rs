@@ -1,18 +1,12 @@
-//! What servers are offered and have to prove: whose authorities and which name count, versions,
-//! suites and groups, and sessions that all workers share.
+//! The policy towards servers: whose authorities and which name count, versions, suites and groups,
+//! and sessions that all workers share.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
-use rustix::process::geteuid;
-use std::process::Command;
 use suite::prelude::*;
 
 /// A service before one server that speaks TLS, with these keys of `back.tls`.
 fn service(site: &Site, server: &SServer, keys: &str) -> Service {
-    let unused = Server::start(Behaviour::Hang);
     let tls = format!("tls = {{ ca = [{:?}], {keys} }}", site.ca());
-    Service::new(site, &unused).servers(&format!("['{}']", server.address)).back(&tls)
+    Service::new(site, server.address).back(&tls)
 }
 
 fn page(site: &Site, service: &Service) -> String {
@@ -31,12 +25,9 @@ fn where_no_authority_is_named_those_of_the_host_count() {
     let (site, stranger) = (Site::new(), Site::new());
     for (trusted, is_verified) in [(&site, true), (&stranger, false)] {
         let server = SServer::start(&site, "site.pem", &["-www"]);
-        let unused = Server::start(Behaviour::Hang);
-        let service = Service::new(&site, &unused)
-            .servers(&format!("['{}']", server.address))
-            .back("tls = 'on'");
+        let service = Service::new(&site, server.address).back("tls = 'on'");
         let mut command = Command::new("unshare");
-        let program = suite::lariat::command();
+        let program = lariat::command();
         command
             .args(["--mount", "sh", "-c", WITH_AUTHORITIES])
             .arg(trusted.ca())
@@ -71,7 +62,7 @@ fn a_server_proves_the_name_that_the_client_asked_for() {
     let server = SServer::start(&site, "back.pem", &["-www", "-tlsextdebug"]);
     let front = format!("[{:?}]", site.path("front.pem"));
     let service = service(&site, &server, "name = 'client'").certificates(&front);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     assert_has(ask(&site, &service, "a.example").success(), "TLSv1.3");
     server.wait_for(".....a.example");
     ask(&site, &service, "c.example").assert_stderr("alert");
@@ -95,12 +86,12 @@ fn versions_suites_and_groups_are_those_that_are_set() {
         ("groups = ['secp384r1']", "Supported groups: secp384r1\n"),
     ] {
         let service = service(&site, &server, keys);
-        let _lariat = Lariat::start(&service.toml());
+        let _lariat = service.start();
         assert_has(page(&site, &service), words);
     }
     let old = SServer::start(&site, "site.pem", &["-www", "-tls1_2"]);
     let service = service(&site, &old, "versions = ['1.3']");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     curl_tls(&site, service.address).run().assert_stderr("alert");
     lariat.wait_for_line(&["server-tls-failed", "protocol_version"]);
 }
@@ -110,7 +101,7 @@ fn all_workers_share_the_sessions_of_a_server() {
     let site = Site::new();
     let server = SServer::start(&site, "site.pem", &["-www", "-tls1_2"]);
     let service = service(&site, &server, "");
-    let lariat = Lariat::start(&format!("{}\n[workers]\nthreads = 3\n", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 3");
     assert_has(page(&site, &service), "New, ");
     for _ in 0..15 {
         assert_has(page(&site, &service), "Reused, ");
@@ -130,10 +121,9 @@ fn no_server_gets_early_data() {
     let site = Site::new();
     let mut server = SServer::start(&site, "site.pem", &["-tls1_3", "-early_data"]);
     let service = service(&site, &server, "").mode("off");
-    let lariat = Lariat::start(&format!("{}\n[workers]\nthreads = 1\n", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 1");
     for (round, made) in [(1, "full"), (2, "resumed")] {
-        let mut client = TcpStream::connect(service.address).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = tcp(service.address);
         let word = format!("request {round}");
         client.write_all(format!("{word}\n").as_bytes()).unwrap();
         server.wait_for(&word);
@@ -159,11 +149,11 @@ fn a_server_that_fails_sees_no_word_of_a_client_who_is_told() {
     client.send(b"secret\n");
     let end = client.read_to_end().unwrap_err().to_string();
     assert_has(&end, "InternalError");
-    let mut client = TcpStream::connect(plain.address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    drop(client);
+    let mut client = tcp(plain.address);
     client.write_all(b"secret\n").unwrap();
     let end = client.read(&mut [0]).unwrap_err();
-    assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     lariat.wait_for_reason("server-certificate-name", 2);
     let failed = [("kind", "tls")];
     lariat.wait_for_metric("lariat_dial_failures_total", &failed, 2.0);

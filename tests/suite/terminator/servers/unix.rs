@@ -1,15 +1,9 @@
 //! Servers on Unix sockets, by path and in the abstract name space.
 
-use std::fs::{self, Permissions};
-use std::io::{Read, Write};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::thread;
 use suite::prelude::*;
-
-fn http() -> Behaviour {
-    Behaviour::Http("hello".into())
-}
 
 #[test]
 fn a_server_on_a_path() {
@@ -18,7 +12,7 @@ fn a_server_on_a_path() {
     let server = Server::start_unix(&path, http());
     fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
     let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
 }
 
@@ -27,11 +21,12 @@ fn a_server_on_an_abstract_name() {
     let site = Site::new();
     let server = Server::start_abstract(&format!("lariat-test-{}", std::process::id()), http());
     let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     assert_eq!(curl_tls(&site, service.address).run().success(), "hello");
 }
 
-/// Its queue is full: connections wait for it, or go to another server, and it is not ejected.
+/// The queue of a server is full: connections wait for it, or go to another one, and it is not
+/// ejected.
 #[test]
 fn a_server_that_is_busy_is_not_taken_for_dead() {
     let site = Site::new();
@@ -45,7 +40,6 @@ fn a_server_that_is_busy_is_not_taken_for_dead() {
     }
     let (first, second) = (format!("unix:{}", first.display()), backup.address());
     let service = Service::new(&site, &backup);
-
     let both = format!("['{first}', {{ address = '{second}', backup = true }}]");
     let lariat = Lariat::start(&service.clone().servers(&both).toml());
     let server = [("server", &*first)];
@@ -56,7 +50,6 @@ fn a_server_that_is_busy_is_not_taken_for_dead() {
     let kind = [("server", &*first), ("kind", "busy")];
     assert_eq!(metrics.sum("lariat_dial_failures_total", &kind), 4.0);
     assert_eq!(metrics.sum("lariat_server_up", &server), 1.0);
-
     // Without another server a connection waits until there is room.
     lariat.reload_with(&service.clone().servers(&format!("['{first}']")).toml());
     let (address, lariat) = (service.address, &lariat);

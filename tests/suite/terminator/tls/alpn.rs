@@ -6,7 +6,6 @@ use suite::prelude::*;
 fn the_first_of_ours_that_the_client_offers() {
     let (site, _server, service, lariat) =
         serve_as(Behaviour::Echo, |service| service.tls("alpn = ['h2', 'http/1.1']"));
-
     for (offered, chosen) in [("http/1.1,h2", "h2"), ("http/1.1", "http/1.1")] {
         let answer = s_client(&site, service.address, &["-alpn", offered]);
         let line = format!("ALPN protocol: {chosen}\n");

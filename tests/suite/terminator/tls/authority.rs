@@ -1,7 +1,4 @@
-//! What stands in `ca` for clients, and chains that are made to cost much.
-
-use std::fs;
-use std::process::Command;
+//! Certificates in `ca` for clients, and chains that are made to cost much.
 
 use suite::prelude::*;
 use testkit::authority::Trait;
@@ -16,7 +13,7 @@ fn welcoming(site: &Site, mode: &str, authorities: &[&str]) -> (Server, Service)
     (server, service)
 }
 
-/// What `openssl s_client` says in each version that shows the certificate and the chain of a file.
+/// The words of `openssl s_client` in each version that shows a file's certificate and chain.
 fn shown(site: &Site, service: &Service, file: &str) -> [String; 2] {
     let path = site.path(file).display().to_string();
     ["-tls1_2", "-tls1_3"].map(|version| {
@@ -36,7 +33,7 @@ fn a_clients_own_certificate_in_ca_lets_it_in_and_nobody_else() {
     bare.as_leaf().write(&site.directory, "bare.pem");
     bare.client("admin").write(&site.directory, "admin.pem");
     let (_server, service) = welcoming(&site, "required", &["own.pem", "bare.pem"]);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     for file in ["own.pem", "bare.pem"] {
         for said in shown(&site, &service, file) {
             assert_has(said, "welcome");
@@ -60,7 +57,7 @@ fn an_expired_authority_is_said_and_lets_nobody_in() {
     new.write(&site.directory, "new.pem");
     new.client("alice").write(&site.directory, "alice.pem");
     let (_server, service) = welcoming(&site, "required", &["old.pem", "new.pem"]);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     lariat.wait_for_stderr("old.pem:1: the certificate of \"CN=old root\" expired");
     for said in shown(&site, &service, "admin.pem") {
         assert!(said.contains("certificate expired"), "{said}");
@@ -83,11 +80,11 @@ fn a_client_with_a_chain_made_to_cost_seconds_is_refused_for_it() {
     let site = Site::new();
     site.authority.client("alice").write(&site.directory, "alice.pem");
     site.authority.write(&site.directory, "ca.pem");
-    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let mallory = Authority::root("x").client("mallory");
-    mallory.above(&flat).write(&site.directory, "flat.pem");
+    let mallory = Authority::root("x");
+    let mallory = mallory.leaf(&["mallory"]).for_client().issue_costly();
+    mallory.write(&site.directory, "flat.pem");
     let (_server, service) = welcoming(&site, "optional", &["ca.pem"]);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     for (said, count) in shown(&site, &service, "flat.pem").iter().zip(1..) {
         assert!(said.contains("certificate unknown"), "{count} {said}");
     }
@@ -114,7 +111,7 @@ fn a_certificate_of_version_1_is_refused_by_a_reason_of_its_own() {
     let read = |name: &str| fs::read_to_string(site.path(name)).unwrap();
     site.write("old.pem", read("old.crt") + &read("old.key"));
     let (_server, service) = welcoming(&site, "required", &["ca.pem"]);
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     for said in shown(&site, &service, "old.pem") {
         assert!(!said.contains("welcome"), "{said}");
     }

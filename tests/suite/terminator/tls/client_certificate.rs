@@ -2,6 +2,7 @@
 
 use suite::openssl::fingerprint;
 use suite::prelude::*;
+use suite::proxy_header::ProxyHeader;
 
 struct Club {
     site: Site,
@@ -9,7 +10,7 @@ struct Club {
     service: Service,
     member: Leaf,
     revoked: Leaf,
-    _server: Server,
+    server: Server,
 }
 
 fn club(mode: &str) -> Club {
@@ -22,7 +23,7 @@ fn club(mode: &str) -> Club {
     let service = Service::new(&site, &server).tls(&format!(
         "client-certificates = {{ mode = '{mode}', ca = [{ca:?}], crl = [{list:?}] }}"
     ));
-    Club { site, authority, service, member, revoked, _server: server }
+    Club { site, authority, service, member, revoked, server }
 }
 
 impl Club {
@@ -43,8 +44,7 @@ fn is_served(client: &Client, service: &Service) -> bool {
 #[test]
 fn a_required_certificate_must_be_there_and_verify() {
     let club = club("required");
-    let lariat = Lariat::start(&club.service.toml());
-
+    let lariat = club.service.start();
     assert!(club.serves(&club.member));
     assert!(!is_served(&Client::new(&club.site), &club.service));
     lariat.wait_for_reason("client-certificate-missing", 1);
@@ -63,8 +63,7 @@ fn a_required_certificate_must_be_there_and_verify() {
 #[test]
 fn an_optional_certificate_may_be_missing_but_not_wrong() {
     let club = club("optional");
-    let lariat = Lariat::start(&club.service.toml());
-
+    let lariat = club.service.start();
     assert!(club.serves(&club.member));
     assert!(is_served(&Client::new(&club.site), &club.service));
     assert!(!club.serves(&club.revoked));
@@ -96,10 +95,9 @@ fn a_client_below_a_revoked_intermediate_is_refused_from_the_reload_on() {
         [between.revocation_list(&[]), of_root]
     };
     let service = chained(&site, &server, &root, &lists(&[]), "");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let client = Client::showing(&site, &between.client("member"));
     assert!(is_served(&client, &service));
-
     let revoking = lists(&[between.serial()]).concat();
     site.write("lists.pem", revoking);
     lariat.reload().success();
@@ -115,7 +113,7 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     let now = now_seconds();
     let list = [root.revocation_list_for(&[], now - 60, now + 6)];
     let service = chained(&site, &server, &root, &list, "");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let client = Client::showing(&site, &root.client("member"));
     until_true("the list to end", || now_seconds() >= now + 6);
     assert!(!is_served(&client, &service));
@@ -124,15 +122,14 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     assert_eq!(line["fault"], "host", "{line}");
     lariat.wait_for_metric("lariat_crls_expired", &[("service", "web")], 1.0);
     lariat.wait_for_stderr("are refused");
-
     let lenient = chained(&site, &server, &root, &list, "crl-expired = 'accept'");
-    let other = Lariat::start(&lenient.toml());
+    let other = lenient.start();
     assert!(is_served(&client, &lenient));
     let said = other.stderr();
     assert_has(&said, "past its nextUpdate");
 }
 
-/// What `openssl s_client` says that shows this certificate, until the service has ended.
+/// The words of `openssl s_client` that shows this certificate, until the service has ended.
 fn shown(site: &Site, service: &Service, leaf: &Leaf, more: &[&str]) -> String {
     let certificate = site.write("shown.pem", leaf.pem());
     let path = certificate.to_str().expect("the test's own path");
@@ -159,7 +156,7 @@ fn a_certificate_enters_by_any_identity_that_is_listed_and_by_no_other() {
              fingerprint = ['{print}'] }}"
         ),
     );
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let issue = |names: &[&str]| root.leaf(names).for_client().issue();
     let desk = root.leaf(&["x"]).unit("Desk").for_client().issue();
     let evil = ["spiffe://td/web/../ops", "a.b.web.example", "Ann@example.org"];
@@ -207,7 +204,7 @@ fn a_session_made_before_a_reload_that_allows_fewer_does_not_enter() {
     let root = Authority::root("club");
     let lists = [root.revocation_list(&[])];
     let service = chained(&site, &server, &root, &lists, "allow = { cn = ['ann', 'bob'] }");
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let clients = ["ann", "bob"].map(|name| (name, root.client(name)));
     // By id and by ticket of TLS 1.2, and by PSK.
     let ways: [&[&str]; 3] = [&["-tls1_2", "-no_ticket"], &["-tls1_2"], &["-tls1_3"]];
@@ -251,11 +248,57 @@ fn names_of_authorities_are_sent_unless_they_are_too_many_or_omitted() {
         let service = Service::new(&site, &server).tls(&format!(
             "client-certificates = {{ mode = 'required', ca = [{ca:?}], ca-names = '{names}' }}"
         ));
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         s_client(&site, service.address, &["-tls1_2"]).assert_stdout(told);
         assert!(is_served(&Client::showing(&site, &member), &service));
         if ca == &all {
             lariat.wait_for_stderr("the names of the authorities in `ca` take ");
         }
     }
+}
+
+#[test]
+fn a_server_is_told_of_the_certificate_at_a_resumption_too() {
+    let mut club = club("required");
+    let header = "send-proxy = { version = 'v2', client-certificate = 'der' }";
+    club.service = club.service.back(header);
+    let lariat = club.service.start();
+    let client = Client::showing(&club.site, &club.member);
+    assert_eq!(client.visit(club.service.address), HandshakeKind::Full);
+    assert_eq!(client.visit(club.service.address), HandshakeKind::Resumed);
+    let headers = [1, 2].map(|count| {
+        let bytes = club.server.wait_for_end(count).bytes;
+        ProxyHeader::read(&bytes).unwrap()
+    });
+    let [first, second] = headers.map(|header| header.ssl());
+    // PP2_CLIENT_SSL, _CERT_CONN and _CERT_SESS; the last is what a resumption has.
+    assert_eq!((first.client, second.client), (7, 5));
+    assert_eq!((first.verify, second.verify), (0, 0));
+    assert_eq!(second.text(0x22).as_deref(), Some("member"));
+    lariat.wait_for_line(&["\"handshake\":\"psk\"", "\"client_cn\":\"member\""]);
+}
+
+#[test]
+fn a_client_that_is_revoked_is_refused_though_it_has_a_session() {
+    let club = club("required");
+    let lariat = club.service.start();
+    let (member, other) = (
+        Client::showing(&club.site, &club.member),
+        Client::showing(&club.site, &club.authority.client("other")),
+    );
+    for client in [&member, &other] {
+        assert_eq!(client.visit(club.service.address), HandshakeKind::Full);
+        assert_eq!(client.visit(club.service.address), HandshakeKind::Resumed);
+    }
+    let list = club.authority.revocation_list(&[&club.member]);
+    fs::write(club.site.path("list.pem"), list).unwrap();
+    lariat.reload().success();
+    assert_eq!(other.visit(club.service.address), HandshakeKind::Resumed);
+    // In TLS 1.3 the client's own handshake is over before the server looks at its certificate.
+    if let Ok(mut connection) = member.try_connect(club.service.address) {
+        assert!(connection.read_to_end().is_err());
+    }
+    lariat.wait_for_reason("client-certificate-revoked", 1);
+    let labels = [("reason", "client-certificate")];
+    lariat.wait_for_metric("lariat_resumption_misses_total", &labels, 1.0);
 }

@@ -11,8 +11,7 @@ fn the_certificate_is_of_a_kind_that_the_client_can_verify() {
     let ecdsa = leaf(Key::EcdsaP256).write(&site.directory, "ecdsa.pem");
     let server = Server::start(Behaviour::Echo);
     let service = Service::new(&site, &server).certificates(&format!("[{rsa:?}, {ecdsa:?}]"));
-    let _lariat = Lariat::start(&service.toml());
-
+    let _lariat = service.start();
     for (client, kind) in [
         (&["-tls1_3"][..], "ECDSA"),
         (&["-tls1_2"], "ECDSA"),
@@ -40,8 +39,7 @@ fn a_certificate_that_ends_gives_way_to_its_successor_without_a_reload() {
     let server = Server::start(Behaviour::Echo);
     let service = Service::new(&site, &server);
     let service = service.certificates(&format!("[{old_file:?}, {new_file:?}]"));
-    let lariat = Lariat::start(&service.toml());
-
+    let lariat = service.start();
     until_true("the first to end", || now_seconds() > end);
     for version in ["-tls1_2", "-tls1_3"] {
         let answer = s_client(&site, service.address, &[version]);

@@ -1,11 +1,5 @@
 //! Early data (0-RTT): off unless it is asked for, told to the servers, and never taken twice.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
-use rustix::process::{Signal, kill_process};
-use suite::load::Load;
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 use testkit::client::{Client, ClientChoice};
@@ -23,11 +17,10 @@ fn told(service: &Service) -> Service {
 fn openssl_sends_early_data_once_and_the_server_is_told() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Speak(b"hi".to_vec())));
     let service = told(&Service::new(&site, &server));
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 2");
     let path = |name: &str| site.path(name).display().to_string();
     let (session, early) = (path("session"), path("early"));
     fs::write(&early, b"GET / HTTP/1.0\r\n\r\n").unwrap();
-
     let visit = |options: &[&str]| {
         let options = [&["-tls1_3", "-ign_eof"], options].concat();
         s_client(&site, service.address, &options).success()
@@ -45,7 +38,6 @@ fn openssl_sends_early_data_once_and_the_server_is_told() {
     assert_eq!(header.rest, b"GET / HTTP/1.0\r\n\r\n");
     assert_eq!(header.ssl().text(0x21).as_deref(), Some("TLSv1.3"));
     lariat.wait_for_line(&["\"handshake\":\"psk-cache\"", "\"early_data\":\"accepted\""]);
-
     let third = visit(&["-sess_in", &session, "-early_data", &early]);
     assert_has(&third, "New, TLSv1.3");
     assert_has(&third, "Early data was rejected");
@@ -61,7 +53,7 @@ fn a_load_of_early_data_is_taken_where_servers_do_not_mind() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http(b"x".to_vec())));
     let service =
         Service::new(&site, &server).tls("early-data = '4KiB'").back("early-data-safe = true");
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 2");
     let load = Load::of(service.address)
         .args("--handshake psk --early-data --clients 2 --count 40")
         .record();
@@ -91,10 +83,9 @@ fn none_is_offered_or_taken_unless_it_is_configured() {
 fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = told(&Service::new(&site, &server)).back("early-data-safe = true");
-    let lariat = Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()));
+    let lariat = service.start_with("[workers]\nthreads = 2");
     let choice = choice(&site);
     Visitor::new(&choice, &service).exchange(b"x");
-
     let mut visitor = Visitor::new(&choice, &service);
     assert_eq!(visitor.client.send_early(b"pay"), 3);
     let flight = visitor.client.take_wire();
@@ -106,15 +97,12 @@ fn a_captured_flight_is_worth_nothing_also_after_a_crash() {
         let second = ProxyHeader::read(&seen.get(1)?.bytes)?;
         (second.rest == b"pay").then_some(())
     });
-
     for count in [1.0, 2.0] {
         // On whichever worker it lands.
         replay(&flight, &service);
         lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], count);
     }
-    let first = lariat.worker_process();
-    kill_process(first, Signal::KILL).unwrap();
-    until_true("another worker process", || lariat.worker_process() != first);
+    lariat.replace_worker_process();
     replay(&flight, &service);
     lariat.wait_for_metric(RESULTS, &[("result", "unknown-session")], 1.0);
     assert_eq!(server.connections().len(), 2, "no replay reached the server");
@@ -128,7 +116,6 @@ fn what_was_allowed_before_a_reload_is_skipped_after_it() {
     let choice = choice(&site);
     Visitor::new(&choice, &plain).exchange(b"x");
     lariat.reload_with(&plain.toml());
-
     let mut visitor = Visitor::new(&choice, &plain);
     let early = [7; 16_384];
     assert_eq!(visitor.client.send_early(&early), early.len());
@@ -144,8 +131,7 @@ fn choice(site: &Site) -> ClientChoice {
 
 /// Sends what a client has sent before, and sees that it is answered by a handshake of its own.
 fn replay(flight: &[u8], service: &Service) {
-    let mut socket = TcpStream::connect(service.address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut socket = tcp(service.address);
     socket.write_all(flight).unwrap();
     let mut record = [0; 5];
     socket.read_exact(&mut record).unwrap();
@@ -161,8 +147,7 @@ struct Visitor {
 
 impl Visitor {
     fn new(choice: &ClientChoice, service: &Service) -> Self {
-        let socket = TcpStream::connect(service.address).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let socket = tcp(service.address);
         Self { client: choice.connect("localhost"), socket, got: Vec::new() }
     }
 

@@ -1,8 +1,6 @@
 //! Long answers are the same whether the kernel of this host seals them or not, and what it cannot
 //! is told with the remedy.
 
-use std::path::Path;
-
 use suite::kernel::{LARGE, pattern};
 use suite::lariat::command;
 use suite::prelude::*;
@@ -39,7 +37,7 @@ fn assert_counted(lariat: &Lariat, connections: f64) {
 fn a_long_file_is_the_same_from_user_space() {
     let (site, folder) = files();
     let service = Service::files(&site, folder.path());
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     for client in Client::of_each_version(&site) {
         let mut connection = client.connect(service.address);
         // The hand-over is tried once a connection.
@@ -68,7 +66,7 @@ fn a_long_relay_is_the_same_from_user_space() {
 fn status_tells_what_the_kernel_does_and_the_remedy_if_nothing() {
     let (site, folder) = files();
     let service = Service::files(&site, folder.path());
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let status = lariat.ask("status").success();
     assert_has(&status, "kernel TLS");
     if !kernel_has_tls() {
@@ -80,7 +78,7 @@ fn status_tells_what_the_kernel_does_and_the_remedy_if_nothing() {
 fn what_is_required_and_not_had_refuses_to_serve() {
     let (site, folder) = files();
     let service = Service::files(&site, folder.path());
-    let running = Lariat::start(&service.toml());
+    let running = service.start();
     let required = service.tls("ktls = \"require\"").toml();
     running.configure(&required);
     let file = running.configuration();

@@ -1,6 +1,5 @@
 //! The OCSP response in the file beside a certificate is stapled.
 
-use suite::lariat;
 use suite::prelude::*;
 
 /// A service whose certificate has this response of OCSP in the file beside it.
@@ -15,8 +14,7 @@ fn stapling(site: &Site, server: &Server, response: impl FnOnce(&Leaf) -> Vec<u8
 fn a_response_beside_the_certificate_is_stapled() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let service = stapling(&site, &server, |leaf| site.authority.ocsp_response(leaf));
-    let _lariat = Lariat::start(&service.toml());
-
+    let _lariat = service.start();
     for version in ["-tls1_2", "-tls1_3"] {
         let answer = s_client(&site, service.address, &[version, "-status"]);
         answer.assert_stdout("OCSP Response Status: successful");
@@ -27,7 +25,6 @@ fn a_response_beside_the_certificate_is_stapled() {
 #[test]
 fn without_a_response_nothing_is_stapled() {
     let (site, _server, service, _lariat) = serve(Behaviour::Echo);
-
     let answer = s_client(&site, service.address, &["-status"]);
     answer.assert_stdout("OCSP response: no response sent");
 }
@@ -38,8 +35,7 @@ fn a_response_is_stapled_until_its_next_update_and_not_longer() {
     let end = now_seconds() + 4;
     let response = |leaf: &Leaf| site.authority.ocsp_response_until(leaf, end);
     let service = stapling(&site, &server, response);
-    let lariat = Lariat::start(&service.toml());
-
+    let lariat = service.start();
     until_true("the response to end", || now_seconds() > end);
     for version in ["-tls1_2", "-tls1_3"] {
         let answer = s_client(&site, service.address, &[version, "-status"]);
@@ -58,8 +54,7 @@ fn a_response_that_says_revoked_is_refused() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     let response = |leaf: &Leaf| site.authority.ocsp_response_revoked(leaf);
     let service = stapling(&site, &server, response);
-    let file = site.write("lariat.toml", service.toml());
-    let answer = run(lariat::command().arg("check").arg(file));
+    let answer = lariat::check(&service.toml());
     assert_ne!(answer.code(), 0, "{answer:?}");
     answer.assert_stderr("says that the certificate is revoked");
 }

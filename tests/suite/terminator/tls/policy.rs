@@ -3,15 +3,6 @@
 use suite::prelude::*;
 
 #[test]
-fn both_versions_by_default() {
-    let (site, _server, service, _lariat) = serve(Behaviour::Echo);
-    for (flag, version) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
-        let answer = s_client(&site, service.address, &[flag]);
-        answer.assert_stdout(&format!("New, {version}, Cipher is "));
-    }
-}
-
-#[test]
 fn a_version_can_be_left_out() {
     let (site, _server, service, lariat) =
         serve_as(Behaviour::Echo, |service| service.tls("versions = ['1.3']"));

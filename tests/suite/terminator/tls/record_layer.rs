@@ -1,12 +1,7 @@
 //! The record layer with programs on its other end, whatever they ask for.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::thread;
-
 use suite::kernel::pattern;
-use suite::openssl::{Talk, s_client_sending};
+use suite::openssl::s_client_sending;
 use suite::prelude::*;
 
 const TLS13: [&str; 3] =
@@ -29,7 +24,7 @@ fn service(site: &Site, server: &Server) -> Service {
 }
 
 fn start(service: &Service) -> Lariat {
-    Lariat::start(&format!("[workers]\nthreads = 2\n{}", service.toml()))
+    service.start_with("[workers]\nthreads = 2")
 }
 
 #[test]
@@ -40,9 +35,7 @@ fn every_suite_brings_bytes_down_and_up_intact() {
     let up = Server::start(Behaviour::Swallow);
     let (from, into) = (service(&site, &down), service(&site, &up));
     let _lariats = [start(&from), start(&into)];
-    let (got, sent) = (site.path("got"), site.path("sent"));
-    fs::write(&sent, &body).unwrap();
-
+    let sent = site.write("sent", &body);
     for (index, suite) in TLS13.iter().chain(&TLS12).enumerate() {
         let is_tls13 = TLS13.contains(suite);
         let (version, ciphers) = if is_tls13 {
@@ -51,9 +44,7 @@ fn every_suite_brings_bytes_down_and_up_intact() {
             (["--tlsv1.2", "--tls-max", "1.2"], "--ciphers")
         };
         let curl = curl_tls(&site, from.address).args(&version);
-        let output = [ciphers, suite, "--output", got.to_str().unwrap()];
-        curl.args(&output).run().success();
-        assert!(fs::read(&got).unwrap() == body, "{suite}");
+        assert!(curl.args(&[ciphers, suite]).bytes() == body, "{suite}");
 
         let options = if is_tls13 {
             "-tls1_3 -max_send_frag 700 -record_padding 1000 -ciphersuites"
@@ -118,7 +109,7 @@ fn the_end_is_told_by_close_notify() {
 }
 
 /// Stands before a service for one connection; gives back all that it sent.
-fn tapped(service: &Service) -> (std::net::SocketAddr, thread::JoinHandle<Vec<u8>>) {
+fn tapped(service: &Service) -> (SocketAddr, thread::JoinHandle<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, to) = (listener.local_addr().unwrap(), service.address);
     let copy = move || {
@@ -153,11 +144,9 @@ fn no_record_is_longer_than_a_service_allows() {
         let got = curl()
             .args(&["--tls-max", version, "--cacert", site.ca().to_str().unwrap()])
             .args(&["--resolve", &format!("localhost:{}:127.0.0.1", address.port())])
-            .args(&["--output", site.path("got").to_str().unwrap()])
             .url(&format!("https://localhost:{}/", address.port()))
-            .run();
-        got.success();
-        assert!(fs::read(site.path("got")).unwrap() == body);
+            .bytes();
+        assert!(got == body);
         let sent = tap.join().unwrap();
         let (mut rest, mut longest) = (&sent[..], 0);
         while let [_, _, _, high, low, after @ ..] = rest {

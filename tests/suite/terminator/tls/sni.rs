@@ -32,8 +32,7 @@ fn subject(names: &Names, server_name: &[&str]) -> String {
 #[test]
 fn exact_then_wildcard_then_default() {
     let names = names();
-    let _lariat = Lariat::start(&names.service.toml());
-
+    let _lariat = names.service.start();
     for (asked, answered) in [
         ("eu.shop.example", "eu.shop.example"),
         ("WWW.Example", "eu.shop.example"),
@@ -50,8 +49,7 @@ fn exact_then_wildcard_then_default() {
 fn an_unknown_name_is_refused_if_so_configured() {
     let mut names = names();
     names.service = names.service.tls("unknown-name = 'refuse'");
-    let lariat = Lariat::start(&names.service.toml());
-
+    let lariat = names.service.start();
     let known = subject(&names, &["-servername", "www.example"]);
     assert_eq!(known, "eu.shop.example");
     let address = names.service.address;
@@ -72,7 +70,7 @@ fn what_is_no_host_name_gets_the_default_certificate() {
     let server = Server::start(Behaviour::Echo);
     let service = Service::new(&site, &server);
     let service = service.certificates(&format!("[{:?}]", site.path("certs")));
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let names = Names { site, service, _server: server };
     for (asked, answered) in [
         ("default.example:443", "default.example"),

@@ -1,10 +1,5 @@
-//! What `lariat-lab run` reads of a server is what the server did, and what it says that it was.
+//! Readings of `lariat-lab run`: they are what the server did, and what it says that it was.
 
-use std::fs;
-use std::path::PathBuf;
-
-use serde_json::Value;
-use suite::lab;
 use suite::prelude::*;
 
 /// A scenario of one configuration.

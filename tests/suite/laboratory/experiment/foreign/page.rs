@@ -1,12 +1,8 @@
 //! Reports and comparisons of experiments, from a stored record: as text, as a page in a browser,
 //! as files; and what is refused.
 
-use std::fs;
-use std::process::Command;
-
-use serde_json::Value;
-use suite::chromium::dump_page;
-use suite::lab::command;
+use suite::chromium::{dump_page, value};
+use suite::lab::Folder;
 use suite::prelude::*;
 
 /// A record that was made once and is kept.
@@ -16,51 +12,13 @@ const RECORD: &str =
 const TEXT: &str =
     include_str!("../../../../../crates/laboratory/report/tests/text/experiment.txt");
 
-/// `lariat-lab` in a directory with `run.jsonl`.
-struct Desk {
-    directory: Directory,
+fn desk() -> Folder {
+    Folder::with(&[("run.jsonl", RECORD)])
 }
 
-impl Desk {
-    fn new() -> Self {
-        let desk = Self { directory: Directory::new() };
-        desk.put("run.jsonl", RECORD);
-        desk
-    }
-
-    fn put(&self, name: &str, text: &str) {
-        fs::write(self.directory.join(name), text).unwrap();
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.directory.join(name)).unwrap()
-    }
-
-    fn command(&self, words: &str) -> Command {
-        let mut command = command();
-        command.current_dir(self.directory.path());
-        command.args(words.split_whitespace());
-        command
-    }
-
-    fn run(&self, words: &str) -> Finished {
-        run(&mut self.command(words))
-    }
-
-    /// The page as a browser shows it.
-    fn shown(&self, name: &str) -> String {
-        let path = self.directory.join(name);
-        dump_page(&format!("file://{}", path.display()), 1000)
-    }
-}
-
-/// What the element of this id says to programs.
-fn value(page: &str, id: &str) -> f64 {
-    let at = page.find(&format!(" id=\"{id}\""));
-    let at = at.unwrap_or_else(|| panic!("no element {id}"));
-    let tag = &page[at..at + page[at..].find('>').unwrap()];
-    let text = tag.split_once("data-value=\"").unwrap().1;
-    text.split('"').next().unwrap().parse().unwrap()
+/// The page as a browser shows it.
+fn shown(desk: &Folder, name: &str) -> String {
+    dump_page(&format!("file://{}", desk.path(name).display()), 1000)
 }
 
 /// The server's CPU time per operation of a target, by round, as the record has it.
@@ -79,16 +37,16 @@ fn cpu_ns(target: &str) -> Vec<f64> {
 
 #[test]
 fn text_is_what_it_was() {
-    let told = Desk::new().run("report run.jsonl");
+    let told = desk().run("report run.jsonl");
     assert_eq!(told.code(), 0, "{told:?}");
     assert_eq!(told.stdout, TEXT);
 }
 
 #[test]
 fn chromium_shows_the_numbers_of_the_record() {
-    let desk = Desk::new();
+    let desk = desk();
     assert_eq!(desk.run("report run.jsonl -o page.html").code(), 0);
-    let page = desk.shown("page.html");
+    let page = shown(&desk, "page.html");
     let (ours, theirs) = (cpu_ns("lariat"), cpu_ns("stunnel"));
     assert_eq!((ours.len(), theirs.len()), (3, 3));
     let mut sorted = ours.clone();
@@ -109,7 +67,7 @@ fn chromium_shows_the_numbers_of_the_record() {
 
 #[test]
 fn the_page_asks_nobody_for_anything() {
-    let desk = Desk::new();
+    let desk = desk();
     assert_eq!(desk.run("report run.jsonl -o page.html").code(), 0);
     assert_eq!(desk.run("compare run.jsonl run.jsonl -o both.html").code(), 0);
     for page in ["page.html", "both.html"] {
@@ -122,7 +80,7 @@ fn the_page_asks_nobody_for_anything() {
 
 #[test]
 fn figures_and_sheets_keep_their_names() {
-    let desk = Desk::new();
+    let desk = desk();
     let told = desk.run("report run.jsonl --svg figures --csv data");
     assert_eq!(told.code(), 0, "{told:?}");
     let figure = desk.read("figures/implementations-server-cpu.svg");
@@ -135,9 +93,9 @@ fn figures_and_sheets_keep_their_names() {
 
 #[test]
 fn two_platforms_are_compared() {
-    let desk = Desk::new();
+    let desk = desk();
     let other = RECORD.replace("\"hypervisor\":\"KVM\"", "\"hypervisor\":\"Xen\"");
-    desk.put("xen.jsonl", &other);
+    desk.0.write("xen.jsonl", &other);
     let told = desk.run("compare run.jsonl xen.jsonl");
     assert_eq!(told.code(), 0, "{told:?}");
     told.assert_stdout("better in 0 and worse in 0");
@@ -148,22 +106,21 @@ fn two_platforms_are_compared() {
     assert!(has(&["hypervisor", "KVM", "Xen"]), "{told:?}");
     let told = desk.run("compare run.jsonl xen.jsonl -o loss.html --svg figures");
     assert_eq!(told.code(), 0, "{told:?}");
-    assert!(desk.shown("loss.html").contains("In what they differ"));
+    assert!(shown(&desk, "loss.html").contains("In what they differ"));
     let figure = desk.read("figures/compared-object-sizes.svg");
     assert_has(&figure, "loss of succeeded per second against the first, %");
 }
 
 #[test]
 fn what_has_nothing_in_common_is_not_compared() {
-    let desk = Desk::new();
+    let desk = desk();
     let began = RECORD.lines().next().unwrap().to_owned() + "\n";
-    desk.put("unread.jsonl", &began);
+    desk.0.write("unread.jsonl", &began);
     let told = desk.run("compare run.jsonl unread.jsonl");
-    assert_eq!(told.code(), 2);
-    told.assert_stderr("no configuration in common");
+    told.assert_fails(2, &["no configuration in common"]);
     let page = include_str!("../../../../../docs/reference/record.md");
     let (_, rest) = page.split_once("```json\n").unwrap();
-    desk.put("load.json", rest.split_once("```\n").unwrap().0);
+    desk.0.write("load.json", rest.split_once("```\n").unwrap().0);
     for words in ["compare run.jsonl load.json", "report load.json run.jsonl"] {
         let told = desk.run(words);
         assert_eq!(told.code(), 2, "{words}");
@@ -176,16 +133,16 @@ fn what_has_nothing_in_common_is_not_compared() {
 
 #[test]
 fn damage_and_age_are_told() {
-    let desk = Desk::new();
-    desk.put("new.jsonl", "{\"event\":\"began\",\"format\":900}\n");
-    desk.put("bad.jsonl", &RECORD.replacen("\"event\":\"measured\"", "\"event\":\"measur\"", 1));
+    let desk = desk();
+    desk.0.write("new.jsonl", "{\"event\":\"began\",\"format\":900}\n");
+    desk.0.write("bad.jsonl", RECORD.replacen("\"event\":\"measured\"", "\"event\":\"measur\"", 1));
     let told = desk.run("report new.jsonl run.jsonl bad.jsonl");
     assert_eq!(told.code(), 6, "the one that can be read is told");
     told.assert_stderr("a newer lariat-lab wrote it");
     told.assert_stderr("line 2 is damaged");
     assert_eq!(told.stdout, TEXT);
     // A line that was under way when the run was killed is no damage.
-    desk.put("torn.jsonl", &RECORD[..RECORD.len() - 20]);
+    desk.0.write("torn.jsonl", &RECORD[..RECORD.len() - 20]);
     let told = desk.run("report torn.jsonl");
     assert_eq!(told.code(), 0, "{told:?}");
     told.assert_stdout("not complete: it was stopped");

@@ -1,6 +1,6 @@
 //! `lariat-lab load` counts what the server counts, to the last handshake.
 
-use suite::load::{Load, Record};
+use suite::load::Record;
 use suite::nginx::{Line, Nginx};
 use suite::prelude::*;
 
@@ -59,7 +59,7 @@ fn nginx_has_logged_what_the_record_tells() {
 
 #[test]
 fn lariat_has_counted_what_the_record_tells() {
-    let (_site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
+    let (_site, _server, service, lariat) = serve(http());
     let mut sums = [0; 4];
     for (flags, kinds, _) in LOADS {
         let record = load(Load::alone(service.address).args("--connections 1"), flags);
@@ -74,7 +74,7 @@ fn lariat_has_counted_what_the_record_tells() {
 
 #[test]
 fn clients_of_all_kinds_in_open_load_are_counted_alike_by_both_sides() {
-    let (_site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
+    let (_site, _server, service, lariat) = serve(http());
     let url = format!("https://localhost:{}/", service.address.port());
     let record = Load::bare()
         .arg(url)

@@ -1,14 +1,9 @@
 //! Whatever a server does wrong has a reason of its own in the record, and the load goes on.
 
-use std::fs;
-use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::Command;
+use std::io;
 
-use rustix::process::Signal;
 use suite::lab::command;
-use suite::load::{Load, Loaded, Record};
+use suite::load::{Loaded, Record};
 use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::scripted::{read_record, relay};
@@ -39,8 +34,34 @@ fn address_of(server: &Server) -> SocketAddr {
 }
 
 #[test]
-fn nobody_listens() {
+fn shakes_no_hands() {
     assert_eq!(reason(free_address(), ""), "connect-refused");
+    let http = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+    for (behaviour, flags, wanted) in [
+        (Behaviour::Reset, "", "handshake-reset"),
+        (Behaviour::Speak(Vec::new()), "", "handshake-closed"),
+        (Behaviour::Hang, "--timeout 100ms", "handshake-timeout"),
+        (Behaviour::Swallow, "--timeout 100ms", "handshake-timeout"),
+        (Behaviour::Greet(b"220 mail.example ESMTP\r\n".to_vec()), "", "not-tls"),
+        (Behaviour::Greet(http.to_vec()), "", "not-tls"),
+        (Behaviour::Greet(vec![0; 64]), "", "not-tls"),
+    ] {
+        let server = Server::start(behaviour.clone());
+        assert_eq!(reason(address_of(&server), flags), wanted, "{behaviour:?}");
+    }
+}
+
+#[test]
+fn gives_no_whole_answer() {
+    let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec();
+    for (behaviour, flags, wanted) in [
+        (Behaviour::Swallow, "--timeout 1s", "reply-timeout"),
+        (Behaviour::Echo, "", "reply-malformed"),
+        (Behaviour::Speak(cut), "", "reply-closed"),
+    ] {
+        let (_site, _server, service, _lariat) = serve(behaviour);
+        assert_eq!(reason(service.address, flags), wanted);
+    }
 }
 
 #[test]
@@ -79,59 +100,6 @@ fn our_own_host_has_no_descriptor() {
 }
 
 #[test]
-fn resets() {
-    let server = Server::start(Behaviour::Reset);
-    assert_eq!(reason(address_of(&server), ""), "handshake-reset");
-}
-
-#[test]
-fn ends() {
-    let server = Server::start(Behaviour::Speak(Vec::new()));
-    assert_eq!(reason(address_of(&server), ""), "handshake-closed");
-}
-
-#[test]
-fn stalls_in_the_handshake() {
-    for behaviour in [Behaviour::Hang, Behaviour::Swallow] {
-        let server = Server::start(behaviour);
-        let reason = reason(address_of(&server), "--timeout 100ms");
-        assert_eq!(reason, "handshake-timeout");
-    }
-}
-
-#[test]
-fn stalls_before_it_answers() {
-    let (_site, _server, service, _lariat) = serve(Behaviour::Swallow);
-    assert_eq!(reason(service.address, "--timeout 1s"), "reply-timeout");
-}
-
-#[test]
-fn speaks_no_tls() {
-    let greetings: [&[u8]; 3] = [
-        b"220 mail.example ESMTP\r\n",
-        b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
-        &[0; 64],
-    ];
-    for greeting in greetings {
-        let server = Server::start(Behaviour::Greet(greeting.to_vec()));
-        assert_eq!(reason(address_of(&server), ""), "not-tls", "{greeting:?}");
-    }
-}
-
-#[test]
-fn speaks_no_http() {
-    let (_site, _server, service, _lariat) = serve(Behaviour::Echo);
-    assert_eq!(reason(service.address, ""), "reply-malformed");
-}
-
-#[test]
-fn ends_within_the_reply() {
-    let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec();
-    let (_site, _server, service, _lariat) = serve(Behaviour::Speak(cut));
-    assert_eq!(reason(service.address, ""), "reply-closed");
-}
-
-#[test]
 fn answers_with_an_error() {
     let site = Site::new();
     let nginx = Nginx::terminate(
@@ -143,7 +111,7 @@ fn answers_with_an_error() {
     assert_eq!(record.failures()["status-503"], 6);
 }
 
-/// Where a relay breaks the first record of that type that the server sends.
+/// A relay that breaks the first record of that type that the server sends.
 fn breaks_records(server: SocketAddr, record_type: u8, change: fn(&mut Vec<u8>)) -> SocketAddr {
     relay(server, move |server, client| -> io::Result<()> {
         let mut is_broken = false;
@@ -193,8 +161,7 @@ fn shows_a_certificate_that_does_not_hold() {
     let directory = &site.directory;
     let expired = site.authority.leaf(&["localhost"]).expired().issue();
     let foreign = Authority::root("another").leaf(&["localhost"]).issue();
-    let flat: String = (0..140).map(|_| Authority::forged("x", "x", &[])).collect();
-    let hostile = Authority::root("x").leaf(&["localhost"]).issue().above(&flat);
+    let hostile = Authority::root("x").leaf(&["localhost"]).issue_costly();
     let good = nginx_with(&site, site.path("site.pem"));
     let hostile = nginx_with(&site, hostile.write(directory, "hostile.pem"));
     let expired = nginx_with(&site, expired.write(directory, "expired.pem"));
@@ -249,10 +216,9 @@ fn offers_no_resumption() {
         let reason = unresumed(nginx.address, handshake).reason();
         assert_eq!(reason, wanted, "{handshake}");
     }
-
-    let server = Server::start(Behaviour::Http("hello".into()));
+    let server = Server::start(http());
     let service = Service::new(&site, &server).tls("resumption = false");
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     for handshake in ["session-id", "ticket", "psk"] {
         let reason = unresumed(service.address, handshake).reason();
         assert_eq!(reason, "resumption-not-offered", "{handshake}");
@@ -294,7 +260,6 @@ fn dies_and_comes_back() {
     load.signal(Signal::INT);
     let loaded = load.wait();
     assert_eq!(loaded.finished.code(), SUCCESS, "{:?}", loaded.finished);
-
     let record = loaded.record();
     let (succeeded, failed) = (record.seconds("succeeded"), record.seconds("failed"));
     let first_failure = failed.iter().position(|count| *count > 0).unwrap();

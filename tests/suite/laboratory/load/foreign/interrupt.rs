@@ -1,9 +1,6 @@
 //! A load that is told to stop writes the record of what was done.
 
-use std::net::SocketAddr;
-
-use rustix::process::Signal;
-use suite::load::{Load, Loaded};
+use suite::load::Loaded;
 use suite::nginx::Nginx;
 use suite::prelude::*;
 

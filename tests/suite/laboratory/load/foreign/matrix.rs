@@ -1,12 +1,9 @@
 //! Each kind of resumption, in each version that has it, with each kind of key, against each
 //! server: the resumed share is the one that was asked for, or the record tells why not.
 
-use std::net::SocketAddr;
-
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
-use suite::lab::Origin;
-use suite::load::{Load, Record};
+use suite::load::Record;
 use suite::nginx::Nginx;
 use suite::prelude::*;
 
@@ -63,7 +60,7 @@ fn row(address: SocketAddr, scheme: &str) {
 
 #[test]
 fn lariat_does_all_of_it() {
-    let (site, server) = (site(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (site(), Server::start(http()));
     let services = KEYS.map(|(_, file, scheme)| {
         let service = Service::new(&site, &server)
             .named(file)

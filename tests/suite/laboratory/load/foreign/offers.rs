@@ -1,10 +1,10 @@
-//! What a client says before, in and after the handshake: as asked, and as the server saw it.
+//! Offers of a client before, in and after the handshake: as asked, and as the server saw them.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 
 use suite::haproxy::Haproxy;
-use suite::load::{Load, Record};
+use suite::load::Record;
 use suite::nginx::{Line, Nginx};
 use suite::prelude::*;
 
@@ -35,14 +35,14 @@ fn seen<'a>(log: &'a [Line], field: &str) -> &'a str {
 #[test]
 fn handshakes_alone_end_by_reset_or_properly() {
     let site = Site::new();
-    let server = Server::start(Behaviour::Http("hello".into()));
+    let server = Server::start(http());
     for (flags, reason, kinds) in [
         ("--close reset", "client-reset", [10, 0, 0, 0]),
         ("--close notify", "client-closed", [10, 0, 0, 0]),
         ("--handshake psk", "client-closed", [2, 0, 0, 8]),
     ] {
         let service = Service::new(&site, &server);
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         let record = Load::of(service.address).args("--no-request --count 10").args(flags).record();
         assert_eq!(record.totals(), [10, 10, 0], "{flags}");
         assert_eq!(record.kinds(), kinds, "{flags}");
@@ -105,7 +105,6 @@ fn the_first_request_goes_with_the_hello_where_the_server_lets_it() {
     let early = rows.filter(|row| row["early_data_accepted"] == true);
     let early: u64 = early.map(|row| row["count"].as_u64().unwrap()).sum();
     assert_eq!(early, 3, "{record:?}");
-
     let unwilling = nginx(&site, "");
     let record = Load::alone(unwilling.address).args(flags).record();
     // The second request of each connection succeeds.
@@ -122,7 +121,6 @@ fn a_server_can_be_reached_by_a_socket_or_over_ipv6() {
     let record = load.args(&format!("--connect unix:{}", path.display())).record();
     assert_eq!(record.totals(), [4, 4, 0]);
     assert_eq!(nginx.end().len(), 4);
-
     let address = SocketAddr::from((Ipv6Addr::LOCALHOST, free_address().port()));
     let nginx = Nginx::terminate_at(address, &site.path("site.pem"), "", "");
     let load = Load::bare().arg(format!("https://{address}/"));
@@ -171,10 +169,9 @@ fn a_group_that_the_server_does_not_know_costs_a_second_hello() {
     assert_eq!(seen(&log, "curve"), "prime256v1");
     assert_eq!(record.negotiated("group"), "secp256r1");
     assert_eq!(record.negotiated("retried"), "true");
-
-    let server = Server::start(Behaviour::Http("hello".into()));
+    let server = Server::start(http());
     let service = Service::new(&site, &server);
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     let load = Load::of(service.address).args("--count 4").args(flags);
     let record = load.record();
     assert_eq!(record.negotiated("group"), "X25519MLKEM768");
@@ -187,9 +184,9 @@ fn a_client_can_be_without_rsa_or_without_ecdsa() {
     let leaf = |key| site.authority.leaf(&["localhost"]).key(key).issue();
     let rsa = leaf(Key::Rsa2048).write(&site.directory, "rsa.pem");
     let ecdsa = leaf(Key::EcdsaP256).write(&site.directory, "ecdsa.pem");
-    let server = Server::start(Behaviour::Http("hello".into()));
+    let server = Server::start(http());
     let service = Service::new(&site, &server).certificates(&format!("[{rsa:?}, {ecdsa:?}]"));
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     for (flags, scheme) in [
         ("--tls 1.3 --signatures rsa", "rsa_pss_"),
         ("--tls 1.2 --signatures rsa", "rsa_"),

@@ -1,10 +1,8 @@
 //! The page of `lariat-lab report` in a browser: its numbers are the record's.
 
-use std::path::{Path, PathBuf};
-
-use suite::chromium::dump_page;
+use suite::chromium::{dump_page, value};
 use suite::lab::command;
-use suite::load::{Load, Loaded, Record};
+use suite::load::{Loaded, Record};
 use suite::nginx::Nginx;
 use suite::prelude::*;
 
@@ -16,19 +14,9 @@ fn page(records: &[&Path]) -> (String, String) {
     report.arg("report").args(records).arg("-o").arg(&path);
     let answer = run(&mut report);
     assert_eq!(answer.code(), 0, "{answer:?}");
-    let source = std::fs::read_to_string(&path).unwrap();
+    let source = fs::read_to_string(&path).unwrap();
     let url = format!("file://{}", path.display());
     (dump_page(&url, 1000), source)
-}
-
-/// What the element of this id says to programs.
-fn value(page: &str, id: &str) -> f64 {
-    let mark = format!(" id=\"{id}\"");
-    let at = page.find(&mark);
-    let at = at.unwrap_or_else(|| panic!("no element {id}"));
-    let tag = &page[at..at + page[at..].find('>').unwrap()];
-    let text = tag.split_once("data-value=\"").unwrap().1;
-    text.split('"').next().unwrap().parse().unwrap()
 }
 
 /// Whether the numbers of run `number` are those of the record.
@@ -86,7 +74,6 @@ fn chromium_shows_the_numbers_of_the_record() {
     assert_has(&shown, "--handshake </b>ticket");
     assert!(shown.contains("<svg") && shown.contains("<path"), "{shown}");
     assert!(!shown.contains("Runs side by side"));
-
     let paths: Vec<PathBuf> = [&first, &second].map(Loaded::path).into();
     let (shown, _) = page(&[&paths[0], &paths[1]]);
     assert_has(&shown, "Runs side by side");

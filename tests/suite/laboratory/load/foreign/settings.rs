@@ -1,83 +1,66 @@
-//! What flags and a plan file say: the same things, in the same words, and nothing that cannot be.
+//! Flags and a plan file say the same things in the same words, and nothing that cannot be.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
 
-use suite::load::{Load, Loaded};
+use suite::load::Loaded;
 use suite::nginx::Nginx;
 use suite::prelude::*;
 
-/// What a flag says, and a line of a file.
-type Said<'a> = (&'a str, &'a str);
+const CLOSED: &str = "--handshake session-id --requests-per-session 6 \
+    --requests-per-connection 2 --connections 3 --clients 4 --think-time 250us --close reset \
+    --send-proxy v2 --source 127.0.0.2,127.0.0.3 --method PUT --header X-One:1 --header X-Two:2 \
+    --body a=1 --tls 1.2 --suites TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 \
+    --groups secp256r1,x25519 --signatures ecdsa --alpn http/1.1 --server-name localhost \
+    --tickets off --session-ids on --count 24 --duration 20m --timeout 30s --seed 7";
 
-const CLOSED: &[Said<'_>] = &[
-    ("--handshake session-id", "handshake = 'session-id'"),
-    ("--requests-per-session 6", "requests-per-session = 6"),
-    ("--requests-per-connection 2", "requests-per-connection = 2"),
-    ("--connections 3", "connections = 3"),
-    ("--clients 4", "clients = 4"),
-    ("--think-time 250us", "think-time = '250us'"),
-    ("--close reset", "close = 'reset'"),
-    ("--send-proxy v2", "send-proxy = 'v2'"),
-    ("--source 127.0.0.2,127.0.0.3", "source = ['127.0.0.2', '127.0.0.3']"),
-    ("--method PUT", "method = 'PUT'"),
-    ("--header X-One:1 --header X-Two:2", "header = ['X-One:1', 'X-Two:2']"),
-    ("--body a=1", "body = 'a=1'"),
-    ("--tls 1.2", "tls = 1.2"),
-    (
-        "--suites TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        "suites = ['TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256']",
-    ),
-    ("--groups secp256r1,x25519", "groups = ['secp256r1', 'x25519']"),
-    ("--signatures ecdsa", "signatures = ['ecdsa']"),
-    ("--alpn http/1.1", "alpn = ['http/1.1']"),
-    ("--server-name localhost", "server-name = 'localhost'"),
-    ("--tickets off", "tickets = 'off'"),
-    ("--session-ids on", "session-ids = 'on'"),
-    ("--count 24", "count = 24"),
-    ("--duration 20m", "duration = '20m'"),
-    ("--timeout 30s", "timeout = '30s'"),
-    ("--seed 7", "seed = 7"),
-];
+const OPEN: &str = "--steps 20,40 --step-duration 300ms --spacing poisson --session-arrivals \
+    --warm-up 100ms --clients 50 --tls 1.3 --no-request --verify signature --quiet --timeout 30s";
 
-const OPEN: &[Said<'_>] = &[
-    ("--steps 20,40", "steps = [20, 40]"),
-    ("--step-duration 300ms", "step-duration = '300ms'"),
-    ("--spacing poisson", "spacing = 'poisson'"),
-    ("--session-arrivals", "session-arrivals = true"),
-    ("--warm-up 100ms", "warm-up = '100ms'"),
-    ("--clients 50", "clients = 50"),
-    ("--tls 1.3", "tls = '1.3'"),
-    ("--no-request", "no-request = true"),
-    ("--verify signature", "verify = 'signature'"),
-    ("--quiet", "quiet = true"),
-    ("--timeout 30s", "timeout = '30s'"),
-];
+const SEARCH: &str = "--find-capacity --limit p99<10s,error-rate<90% --precision 90% --rate 1 \
+    --clients 1 --size 1k --step-duration 1s --timeout 30s";
 
-const SEARCH: &[Said<'_>] = &[
-    ("--find-capacity", "find-capacity = true"),
-    ("--limit p99<10s,error-rate<90%", "limit = 'p99<10s,error-rate<90%'"),
-    ("--precision 90%", "precision = '90%'"),
-    ("--rate 1", "rate = 1"),
-    ("--clients 1", "clients = 1"),
-    ("--size 1k", "size = '1k'"),
-    ("--step-duration 1s", "step-duration = '1s'"),
-    ("--timeout 30s", "timeout = '30s'"),
-];
+/// Settings of which there may be several.
+const LISTS: [&str; 7] = ["alpn", "groups", "header", "signatures", "source", "steps", "suites"];
+
+/// The settings of these flags, as a record has them: values that are several are joined by commas,
+/// and a switch is `true`.
+fn settings(flags: &str) -> BTreeMap<&str, String> {
+    let mut settings = BTreeMap::new();
+    for flag in flags.split("--").skip(1) {
+        let flag = flag.trim();
+        let (name, value) = flag.split_once(' ').unwrap_or((flag, "true"));
+        let all: &mut String = settings.entry(name).or_default();
+        *all += if all.is_empty() { "" } else { "," };
+        *all += value;
+    }
+    settings
+}
+
+/// The lines of a plan file that say the same.
+fn lines(flags: &str) -> Vec<String> {
+    let quoted = |value: &str| match value.parse::<f64>() {
+        Err(_) if value != "true" => format!("'{value}'"),
+        _ => value.to_owned(),
+    };
+    let line = |(name, value): (&str, String)| {
+        let value = if LISTS.contains(&name) {
+            format!("[{}]", value.split(',').map(quoted).collect::<Vec<_>>().join(", "))
+        } else {
+            quoted(&value)
+        };
+        format!("{name} = {value}")
+    };
+    settings(flags).into_iter().map(line).collect()
+}
 
 /// Loads by a plan file with these lines, and these flags beside it.
-fn by_file(address: SocketAddr, lines: &[&str], flags: &str) -> Loaded {
+fn by_file(address: SocketAddr, lines: &[String], flags: &str) -> Loaded {
     let directory = Directory::new();
     let target = format!("connect = '{address}'\nthreads = 1\ncpus = 'none'\n");
     let url = format!("url = 'https://localhost:{}/'\n", address.port());
     let text = format!("{url}{target}{}\n", lines.join("\n"));
     let plan = directory.write("plan.toml", text);
     Load::bare().arg("--plan").arg(plan).args(flags).run()
-}
-
-fn by_flags(address: SocketAddr, flags: &[&str]) -> Loaded {
-    Load::alone(address).args(&flags.join(" ")).run()
 }
 
 fn nginx(site: &Site, listen: &str) -> Nginx {
@@ -92,20 +75,16 @@ fn flags_and_a_file_say_the_same() {
     let closed = nginx(&site, "proxy_protocol");
     // A search that nobody answers is soon over.
     let nowhere = free_address();
-    for (said, address) in [(CLOSED, closed.address), (OPEN, open.address), (SEARCH, nowhere)] {
-        let (flags, lines): (Vec<_>, Vec<_>) = said.iter().copied().unzip();
-        let loads = [by_flags(address, &flags), by_file(address, &lines, "")];
-        let [first, second] = loads.map(|load| load.record());
+    for (flags, address) in [(CLOSED, closed.address), (OPEN, open.address), (SEARCH, nowhere)] {
+        let first = Load::alone(address).args(flags).run().record();
+        let second = by_file(address, &lines(flags), "").record();
         assert_eq!(first.at("/plan"), second.at("/plan"));
         let second = second.flags();
         // Each of them is told.
-        for line in lines {
-            let (name, value) = line.split_once(" = ").unwrap();
+        for (name, value) in settings(flags) {
             let told = second.iter().filter(|(setting, _)| setting == name);
             let told: Vec<_> = told.map(|(_, value)| value.replace(", ", ",")).collect();
-            let value = value.trim_matches(['[', ']', '\'']).replace("', '", ",");
-            let value = value.replace(", ", ",");
-            assert_eq!(told.join(","), value, "{line}");
+            assert_eq!(told.join(","), value, "{name}");
         }
     }
 }
@@ -114,10 +93,9 @@ fn flags_and_a_file_say_the_same() {
 fn a_flag_replaces_what_the_file_says() {
     let site = Site::new();
     let nginx = nginx(&site, "proxy_protocol");
-    let lines: Vec<_> = CLOSED.iter().map(|said| said.1).collect();
     let flags = "--handshake ticket --tickets on --session-ids off --count 12 --method PATCH \
                  --suites TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 --source 127.0.0.9";
-    let record = by_file(nginx.address, &lines, flags).record();
+    let record = by_file(nginx.address, &lines(CLOSED), flags).record();
     for (name, value) in [
         ("handshake", "ticket"),
         ("count", "12"),
@@ -175,11 +153,12 @@ const CONTRADICTIONS: &[(&str, [&str; 2])] = &[
     ("--early-data --handshake ticket", ["--early-data", "--handshake psk"]),
     ("--no-request --body x", ["--body", "--no-request"]),
     ("--verify full", ["--verify", "--ca"]),
+    ("--ca /nowhere/ca.pem", ["--ca", "cannot read /nowhere/ca.pem"]),
     ("--client-key /etc/hostname", ["--client-key", "--client-certificate"]),
     ("--source ::1", ["--source", "IPv6"]),
 ];
 
-/// What is said of a load that must not begin.
+/// Runs a load that must not begin.
 fn refused(flags: &str, server: &Server) -> Finished {
     let url = format!("https://{}/", server.address());
     let finished = Load::bare().arg(url).args(flags).run().finished;
@@ -217,7 +196,6 @@ fn slips_are_told_with_the_nearest_name() {
         assert!(told.contains(near), "{flags}: no {near} in {told}");
     }
     assert_eq!(server.connections(), []);
-
     let directory = Directory::new();
     for (line, near, place) in [
         ("handshak = 'full'", "did you mean `handshake`?", "2:1"),

@@ -1,8 +1,5 @@
 //! How load arrives: as many transactions as the plan says, and the rates of a search.
 
-use serde_json::Value;
-use suite::lab::Origin;
-use suite::load::Load;
 use suite::nginx::Nginx;
 use suite::prelude::*;
 
@@ -127,12 +124,9 @@ fn what_cannot_begin_has_failed() {
 #[test]
 fn a_search_finds_a_rate_and_reads_the_four_off() {
     let (site, origin) = (Site::new(), Origin::start());
-    let unused = Server::start(Behaviour::Swallow);
     // Two connections and 20 ms a reply: 100 transactions a second are all that can be.
-    let service = Service::new(&site, &unused)
-        .servers(&format!("[\"{}\"]", origin.address))
-        .more("limits = { connections = 2 }");
-    let _lariat = Lariat::start(&service.toml());
+    let service = Service::new(&site, origin.address).more("limits = { connections = 2 }");
+    let _lariat = service.start();
     let port = service.address.port();
     let load = Load::bare()
         .arg(format!("https://localhost:{port}/?size=1k&time=20"))
@@ -150,7 +144,6 @@ fn a_search_finds_a_rate_and_reads_the_four_off() {
     let capacity = |name: &str| record.at(&format!("/capacity/{name}_per_s")).as_f64();
     assert_eq!(capacity("found"), kept.map(|point| point.succeeded), "{points:?}");
     assert_eq!(capacity("broken_at"), broken.map(|broken| points[broken].offered));
-
     let read_off = |name: &str| capacity(&format!("read_offs/{name}"));
     assert_eq!(read_off("peak"), greatest(points.iter()));
     // A limit ends where it is first broken.

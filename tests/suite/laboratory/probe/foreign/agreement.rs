@@ -1,11 +1,7 @@
-//! Where `openssl s_client` and `sslscan` see the same as a probe does, the answers agree.
+//! Answers of `openssl s_client` and `sslscan` agree with those of a probe where both see the same.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::process::Command;
 
-use serde_json::Value;
-use suite::lab;
 use suite::nginx::Nginx;
 use suite::prelude::*;
 

@@ -3,16 +3,11 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::Value;
 use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
-use suite::lab;
 use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::scripted;
@@ -37,7 +32,7 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// What each node of a program is told; none if it is not named, or cannot.
+    /// The settings of each node of a program; none if it is not named, or cannot.
     fn nodes(&self, program: &str) -> Vec<&str> {
         let of = |wanted: &str| -> Vec<&str> {
             let all = self.programs.iter().filter(|(name, _)| name == wanted);
@@ -87,7 +82,7 @@ fn settings(text: &str) -> Settings {
     parts.map(setting).collect()
 }
 
-/// Those of the base whose place is not taken, and more.
+/// Settings of the base whose place is not taken, and more.
 fn merged(base: &str, more: &str) -> Settings {
     let more = settings(more);
     let mut all = settings(base);
@@ -120,7 +115,7 @@ impl Place {
         place
     }
 
-    /// Of one leaf, chains that are right or wrong.
+    /// Writes chains of one leaf that are right or wrong.
     fn write_chains(&self) {
         let root = &self.site.authority;
         let above = root.intermediate("upper");
@@ -185,7 +180,7 @@ impl Place {
         }
     }
 
-    /// Of four primes: two take half a minute to be found.
+    /// Writes an RSA key of four primes, because two take half a minute to be found.
     fn write_long_key(&self) {
         let key = "-newkey rsa -pkeyopt rsa_keygen_bits:8192 -pkeyopt rsa_keygen_primes:4";
         let made = self.site.authority.leaf_by_openssl(key, "-sha256");
@@ -255,14 +250,13 @@ impl Place {
                 service = service.tls(&format!("{key} {value}"));
             }
         }
-        let started = Lariat::start(&format!("{global}{}", service.toml()));
+        let started = service.start_with(&global);
         (service.address, Box::new(started))
     }
 
     /// A service of lariat before the server.
     fn service(&self) -> Service {
-        let servers = [self.server.address.to_string()];
-        Service::new(&self.site, &Server::start(Behaviour::Hang)).servers(&format!("{servers:?}"))
+        Service::new(&self.site, self.server.address)
     }
 
     /// Probes these addresses as localhost: the report, and what was not as expected.
@@ -397,7 +391,7 @@ fn nodes_that_share_all_resume_each_others_sessions() {
             "[cluster]\nsecret = {secret:?}\n[cluster.peers]\nlisten = \"{own}\"\n\
              send-to = [\"{other}\"]\nfetch-timeout = \"100ms\"\n"
         );
-        let started = Lariat::start(&format!("{cluster}{}", service.toml()));
+        let started = service.start_with(&cluster);
         (service.address, started)
     };
     let nodes = [start(peers[0], peers[1]), start(peers[1], peers[0])];

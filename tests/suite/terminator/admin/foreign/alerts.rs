@@ -1,13 +1,9 @@
 //! The rules for alerts and the dashboard in `pkg`, with a Prometheus that watches Lariats.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs::File;
+use std::net::UdpSocket;
 
-use serde_json::Value;
 use suite::patience::pause;
 use suite::prelude::*;
 use suite::prometheus::Prometheus;
@@ -21,7 +17,7 @@ const DESCRIPTORS: u32 = 400;
 const CONNECTIONS: usize = 350;
 
 /// A handshake that takes longer than the alert allows.
-const SLOW: std::time::Duration = std::time::Duration::from_millis(1500);
+const SLOW: Duration = Duration::from_millis(1500);
 
 fn shipped(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../pkg").join(path)
@@ -82,7 +78,7 @@ impl Sick {
             .named("queued")
             .servers(&limited)
             .back("queue = { length = 0 }");
-        let broken = broken(&site, &server);
+        let broken = broken(&site);
         let echo = Service::new(&site, &server).named("echo");
         let club = club(&site, &server);
         let services = [&broken, &queued, &echo, &club].map(Service::toml);
@@ -98,7 +94,7 @@ impl Sick {
         fs::create_dir(&folder).unwrap();
         File::create(folder.join("large")).and_then(|file| file.set_len(1 << 36)).unwrap();
         let busy = Service::files(&site, &folder);
-        let busy_run = Lariat::start(&format!("[workers]\nthreads = 1\n{}", busy.toml()));
+        let busy_run = busy.start_with("[workers]\nthreads = 1");
         Self {
             site,
             _servers: vec![server],
@@ -140,8 +136,7 @@ impl Sick {
 }
 
 /// No server of it answers, and its certificates have expired or will soon; a staple has as well.
-fn broken(site: &Site, server: &Server) -> Service {
-    let nobody = format!("[{:?}]", free_address().to_string());
+fn broken(site: &Site) -> Service {
     let now = now_seconds();
     let leaf = |name| site.authority.leaf(&[name]);
     let site_leaf = leaf("localhost").issue();
@@ -152,14 +147,13 @@ fn broken(site: &Site, server: &Server) -> Service {
         let leaf = leaf(name).valid(now - 864_000, end).issue();
         leaf.write(&site.directory, &format!("broken/{name}.pem"));
     }
-    Service::new(site, server)
+    Service::new(site, free_address())
         .named("broken")
-        .servers(&nobody)
         .certificates(&format!("[{:?}]", site.path("broken")))
 }
 
-/// Its clients' certificates are checked against a list that has expired, and their authority's own
-/// will soon.
+/// A service whose clients' certificates are checked against an expired list, and whose authority's
+/// own will soon.
 fn club(site: &Site, server: &Server) -> Service {
     let now = now_seconds();
     let valid = Trait::Valid(now - 864_000, now + 864_000);
@@ -221,7 +215,6 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     };
     wait_for("lariat_cluster_peers == 1");
     wait_for("lariat_worker_process_restarts_total == 0");
-
     sick.main.configure("nonsense");
     assert_ne!(sick.main.reload().code(), 0);
     let Sick { site, .. } = &sick;
@@ -234,7 +227,6 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     });
     let downloads: Vec<_> = downloads.collect();
     shake_hands_slowly(site, sick.echo.address);
-
     let expected = alerts(&rules);
     let fired = || {
         sick.fail();
@@ -251,9 +243,7 @@ fn each_alert_fires_when_its_fault_is_made_and_the_dashboard_shows_data() {
     };
     until("the alerts of what is broken", || all_but(&later));
     drop(downloads);
-
     check_dashboard(&prometheus);
-
     // What ends something comes last.
     let Sick { peers, .. } = sick;
     let [(_, one), (_, other)] = peers;

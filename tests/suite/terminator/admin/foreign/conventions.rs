@@ -5,11 +5,10 @@ use suite::prometheus::promtool;
 
 #[test]
 fn promtool_has_nothing_to_say_of_them() {
-    let (site, _server, service, lariat) = serve(Behaviour::Http("hello".into()));
+    let (site, _server, service, lariat) = serve(http());
     curl_tls(&site, service.address).run().success();
     let url = format!("http://{}/metrics", lariat.admin());
     let metrics = curl().url(&url).run().success();
-
     let check = ["check", "metrics"];
     let answer = promtool(&check, &metrics);
     let said = format!("{}{}", answer.stdout, answer.stderr);

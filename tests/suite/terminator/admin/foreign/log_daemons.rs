@@ -1,14 +1,8 @@
 //! Log daemons of Debian take what a Lariat says: rsyslog by a Unix socket and by UDP, and
 //! systemd's journald.
 
-use std::fs;
-use std::io::Write;
-use std::net::{TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::net::UdpSocket;
 
-use rustix::process::Signal;
-use serde_json::Value;
 use suite::prelude::*;
 
 /// rsyslog in a folder of its own; each entry that it gets is a line of JSON.
@@ -84,7 +78,7 @@ fn host() -> String {
 /// A lariat with this in `[log]`.
 fn start(site: &Site, server: &Server, log: &str) -> (Lariat, Service) {
     let service = Service::new(site, server);
-    (Lariat::start(&format!("{log}\n{}", service.toml())), service)
+    (service.start_with(log), service)
 }
 
 fn connect(site: &Site, service: &Service) {
@@ -93,7 +87,7 @@ fn connect(site: &Site, service: &Service) {
 
 #[test]
 fn rsyslog_reads_lines_and_messages_with_their_fields() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let path = site.path("log");
     let rsyslog = Rsyslog::at_path(&site, &path);
     let log = format!(
@@ -121,14 +115,12 @@ fn rsyslog_reads_lines_and_messages_with_their_fields() {
     // The text is the line, as `format` says.
     let text: Value = serde_json::from_str(line["message"].as_str().unwrap().trim()).unwrap();
     assert_eq!(text["sni"], "localhost");
-
     // A client's fault is a notice.
     let mut plain = TcpStream::connect(service.address).unwrap();
     plain.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let lines = rsyslog.wait_for("connection", 2);
     assert_eq!(lines[1]["severity"], "notice", "{}", lines[1]);
     assert_has(lines[1]["data"].as_str().unwrap(), "reason=\"plain-http\" detail=");
-
     let said = rsyslog.wait_for("message", 1);
     let supervisor = lariat.supervisor().as_raw_nonzero().to_string();
     let listens = said
@@ -137,8 +129,7 @@ fn rsyslog_reads_lines_and_messages_with_their_fields() {
         .unwrap();
     assert_eq!(listens["severity"], "notice");
     assert_eq!(listens["pid"], supervisor.as_str());
-    lariat.configure("[workers]\nthreds = 2\n");
-    assert_eq!(lariat.reload().code(), 5);
+    lariat.reload_refused("[workers]\nthreds = 2\n");
     until("the refusal", || {
         let entries = rsyslog.wait_for("message", 1);
         let refused = entries.iter().find(|entry| entry["severity"] == "err")?;
@@ -149,10 +140,10 @@ fn rsyslog_reads_lines_and_messages_with_their_fields() {
     assert_eq!(lariat.log(), "");
 }
 
-/// What waits while it is away is written when it is back.
+/// Lines that wait while it is away are written when it is back.
 #[test]
 fn lines_wait_for_an_rsyslog_that_restarts() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let path = site.path("log");
     let mut rsyslog = Rsyslog::at_path(&site, &path);
     let log = format!(
@@ -183,10 +174,10 @@ fn lines_wait_for_an_rsyslog_that_restarts() {
     });
 }
 
-/// What was sent to nobody is lost, and the kernel says so later.
+/// A line that was sent to nobody is lost, and the kernel says so later.
 #[test]
 fn rsyslog_reads_entries_over_udp_and_what_it_missed_is_counted() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (lariat, service) =
         start(&site, &server, &format!("output = 'syslog'\nsyslog = '{address}'"));
@@ -246,7 +237,7 @@ fn journald_has_a_field_for_each_column() {
     if !rustix::process::getuid().is_root() {
         return;
     }
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let folder = site.directory.path();
     let _journald = journald(folder);
     let log = format!(
@@ -255,8 +246,7 @@ fn journald_has_a_field_for_each_column() {
     );
     let (lariat, service) = start(&site, &server, &log);
     connect(&site, &service);
-    lariat.configure("[workers]\nthreds = 2\n");
-    assert_eq!(lariat.reload().code(), 5);
+    lariat.reload_refused("[workers]\nthreds = 2\n");
     let line = until("the line", || {
         let mut entries = journal(folder).into_iter();
         entries.find(|entry| entry["LARIAT_REASON"] == "client-closed")

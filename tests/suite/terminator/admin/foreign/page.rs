@@ -2,16 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
 use suite::chromium::dump_page;
 use suite::prelude::*;
 
 #[test]
 fn chromium_shows_the_service_and_its_server() {
-    let (site, server, service, lariat) =
-        serve_as(Behaviour::Http("hello".into()), |service| service.named("shop-window"));
+    let (site, server, service, lariat) = serve_as(http(), |service| service.named("shop-window"));
     curl_tls(&site, service.address).run().success();
-
     let page = dump_page(&format!("http://{}/", lariat.admin()), 3000);
     assert!(page.contains("shop-window") && page.contains(server.address()), "{page}");
 }
@@ -58,12 +55,10 @@ fn framed(lariat: &Lariat, width: u32) -> String {
 
 #[test]
 fn it_opens_with_the_past_and_fits_any_width() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let nobody = format!("[{:?}]", free_address().to_string());
+    let (site, server) = (Site::new(), Server::start(http()));
     let service = Service::new(&site, &server);
-    let named = Service::new(&site, &server)
-        .named("a-service-with-a-name-that-is-longer-than-any-column")
-        .servers(&nobody);
+    let named = Service::new(&site, free_address())
+        .named("a-service-with-a-name-that-is-longer-than-any-column");
     let lariat = Lariat::start(&[service.toml(), named.toml()].join("\n"));
     let _refused = curl_tls(&site, named.address).run();
     curl_tls(&site, service.address).run().success();
@@ -78,7 +73,6 @@ fn it_opens_with_the_past_and_fits_any_width() {
         (busy + 2 < intervals.len()).then_some(())
     };
     until("a second without connections", quiet);
-
     for width in [390, 1280] {
         let file = site.write("framed.html", framed(&lariat, width));
         let shown = dump_page(&format!("file://{}", file.display()), 5000);

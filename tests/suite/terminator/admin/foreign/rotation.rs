@@ -1,12 +1,9 @@
 //! Debian's logrotate takes the log as it takes those of other servers.
 
-use std::fs;
-use std::process::Command;
-
 use suite::prelude::*;
 
 /// The lines of several files together.
-fn lines(paths: &[&std::path::Path]) -> Vec<serde_json::Value> {
+fn lines(paths: &[&Path]) -> Vec<Value> {
     let texts = paths.iter().map(|path| fs::read_to_string(path).unwrap_or_default());
     let text: String = texts.collect();
     text.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect()
@@ -16,8 +13,7 @@ fn lines(paths: &[&std::path::Path]) -> Vec<serde_json::Value> {
 /// of the two files.
 #[test]
 fn logrotate_renames_the_log_and_no_line_is_lost() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
-    let service = Service::new(&site, &server);
+    let (site, _server, service) = set_up(http());
     let (log, rotated) = (site.path("lines.log"), site.path("lines.log.1"));
     let pid_file = site.path("lariat.pid");
     let configuration =
@@ -34,7 +30,7 @@ fn logrotate_renames_the_log_and_no_line_is_lost() {
     let connect = || {
         curl_tls(&site, service.address).run().success();
     };
-    let has = |paths: &[&std::path::Path], count: usize| {
+    let has = |paths: &[&Path], count: usize| {
         until_true("the lines", || lines(paths).len() == count);
     };
     (0..3).for_each(|_| connect());

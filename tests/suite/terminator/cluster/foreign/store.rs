@@ -1,13 +1,7 @@
 //! Hosts that share their sessions by a store: each a program of its own, beside real servers of
 //! Redis, some of which fail.
 
-use std::fs;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
-use rustix::process::Signal;
-use rustls::HandshakeKind;
-use suite::openssl::Talk;
+use suite::openssl::{bytes_of, master_secret};
 use suite::prelude::*;
 use suite::redis::Redis;
 
@@ -323,10 +317,7 @@ fn what_lies_in_the_store_is_no_secret_and_nothing_that_was_changed_is_taken() {
     let options = ["-tls1_2", "-no_ticket", "-keylogfile", keys.to_str().unwrap()];
     let said = s_client(&farm.site, farm.services[0].address, &options).success();
     published(&first, 1.0);
-    let log = fs::read_to_string(keys).unwrap();
-    let line = log.lines().find(|line| line.starts_with("CLIENT_RANDOM "));
-    let secret = bytes_of(line.unwrap().rsplit_once(' ').unwrap().1);
-    assert_eq!(secret.len(), 48, "a master secret");
+    let secret = master_secret(&keys);
     let id = said.lines().find_map(|line| line.trim().strip_prefix("Session-ID: "));
     let id = id.unwrap();
     let all = redis.contents();
@@ -338,7 +329,6 @@ fn what_lies_in_the_store_is_no_secret_and_nothing_that_was_changed_is_taken() {
         let text = String::from_utf8_lossy(bytes).to_ascii_uppercase();
         assert!(!text.contains(&id[..16]));
     }
-
     // Somebody writes into the store.
     let second = farm.start(1);
     let mut count = 1.0;
@@ -367,12 +357,6 @@ fn what_lies_in_the_store_is_no_secret_and_nothing_that_was_changed_is_taken() {
     refused("forged", &|value| *value.last_mut().unwrap() ^= 1);
     // One session's value under the name of another.
     refused("forged", &|value| value.clone_from(&all[0].1));
-}
-
-pub(super) fn bytes_of(hexadecimal: &str) -> Vec<u8> {
-    let pairs = hexadecimal.as_bytes().chunks(2);
-    let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    pairs.map(byte).collect()
 }
 
 /// Makes three servers one cluster; each has the port of its bus beside it.

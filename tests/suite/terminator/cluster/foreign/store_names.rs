@@ -1,10 +1,6 @@
 //! A store whose nodes have names, which the test's own name server knows: of one server, as a
 //! cluster announces them, and as sentinels do.
 
-use std::fs;
-use std::path::PathBuf;
-
-use rustls::HandshakeKind;
 use suite::name_server::NameServer;
 use suite::prelude::*;
 use suite::program::with_file;
@@ -53,7 +49,7 @@ impl Farm {
         lariat
     }
 
-    /// So many sessions that the first host makes are resumed by the second.
+    /// Checks that this many sessions of the first host are resumed by the second.
     fn assert_shared(&self, hosts: &[Lariat; 2], count: usize) {
         let client = |made: usize| {
             let client = Client::without_tickets(&self.site);

@@ -1,8 +1,5 @@
 //! Editors check a configuration by the schema: it takes every example, and names faults.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use suite::prelude::*;
 
 /// Prints a line for each fault that the schema finds in a file.
@@ -30,7 +27,7 @@ fn faults(files: &[PathBuf]) -> String {
 
 #[test]
 fn the_schema_takes_every_example() {
-    let entries = std::fs::read_dir(repository().join("examples")).unwrap();
+    let entries = fs::read_dir(repository().join("examples")).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
     let is_toml = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "toml");
     let files: Vec<_> = paths.filter(is_toml).collect();

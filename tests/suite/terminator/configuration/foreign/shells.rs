@@ -1,8 +1,5 @@
 //! Other shells take the scripts of `completion`, and man the pages of `manual`.
 
-use std::process::Command;
-
-use suite::lab;
 use suite::lariat::{self, path_to};
 use suite::prelude::*;
 

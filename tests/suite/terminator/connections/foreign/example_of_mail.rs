@@ -1,15 +1,11 @@
 //! `examples/mail.toml`, served to the usual clients of its protocols before real servers.
 
-use std::net::SocketAddr;
-use std::process::Command;
-
-use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{Foreign, aiosmtpd, dovecot, prosody, slapd};
 
 use super::starttls::{LOGIN, STREAM, curl_as_ann, ldap_at};
 
-/// Where the services of `examples/mail.toml` listen.
+/// The addresses of the services of `examples/mail.toml`.
 const EXAMPLE_FRONTS: [&str; 8] = [
     "[::]:8587",
     "[::]:8465",
@@ -21,10 +17,10 @@ const EXAMPLE_FRONTS: [&str; 8] = [
     "127.0.0.1:2525",
 ];
 
-/// That file with the site's certificate and authority, and with these servers; where it listens.
+/// The example with the site's certificate and authority and these servers, and its addresses.
 fn example(site: &Site, servers: &[(&str, String)]) -> (String, [SocketAddr; 8]) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mail.toml");
-    let mut text = std::fs::read_to_string(path).unwrap();
+    let mut text = fs::read_to_string(path).unwrap();
     let ca = format!("tls = {{ ca = [\"{}\"]", site.ca().display());
     text = text.replace("tls = { ca = [\"certs/site.pem\"]", &ca);
     let pem = site.path("site.pem").display().to_string();
@@ -38,7 +34,7 @@ fn example(site: &Site, servers: &[(&str, String)]) -> (String, [SocketAddr; 8])
     (text, fronts)
 }
 
-/// Has `msmtp` send a message there, which has to come to this server.
+/// Sends a message there by `msmtp`, which has to come to this server.
 fn msmtp(site: &Site, address: SocketAddr, tls: &[&str], server: &Foreign) {
     let message = "From: bob@example\nTo: ann@example\nSubject: by msmtp\n\nhello\n";
     let (message, before) = (site.write("message", message), server.stdout());

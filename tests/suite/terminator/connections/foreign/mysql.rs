@@ -1,13 +1,8 @@
 //! MariaDB and its client, with TLS on either side of Lariat, on both, and by a pair.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
-
 use rustix::net::sockopt::set_socket_linger;
 
 use suite::mariadb::{Mariadb, mariadb, mariadb_tls, refused, values};
-use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{lariat, service};
 
@@ -22,8 +17,7 @@ fn a_server_without_tls_gets_clients_with_it() {
     let over_tcp = service(&site, "tcp", &tcp).starting_tls("mysql", "required");
     let over_unix = service(&site, "unix", &unix).starting_tls("mysql", "required");
     let optional = service(&site, "optional", &tcp).starting_tls("mysql", "optional");
-    let pair =
-        service(&site, "pair", &over_unix.address.to_string()).asking("mysql", &ca).mode("off");
+    let pair = service(&site, "pair", over_unix.address).asking("mysql", &ca).mode("off");
     let lariat = lariat([&over_tcp, &over_unix, &optional, &pair]);
     let client = |address: SocketAddr, is_tls: bool, user: &str, statements: &str| {
         if is_tls {
@@ -60,7 +54,6 @@ fn a_server_without_tls_gets_clients_with_it() {
     let mut compressed = mariadb_tls(&site, over_tcp.address, "native", &load);
     compressed.args(["--compress", "--local-infile=1"]);
     assert_eq!(values(&mut compressed), "6\n3000000");
-
     let mut plain = mariadb(over_tcp.address, "native", "SELECT 1");
     refused(&mut plain).assert_stderr("ERROR 3159 (HY000)");
     let line = lariat.wait_for_line(&["starttls-required"]);
@@ -76,9 +69,8 @@ const REQUIRING: &str = "\
 fn what_cannot_work_fails_by_the_error_of_the_server() {
     let site = Site::new();
     let (without, with) = (Mariadb::start(&[]), Mariadb::requiring_tls(&site));
-    let front = service(&site, "front", &without.address.to_string());
-    let front = front.starting_tls("mysql", "required");
-    let both = service(&site, "both", &with.address.to_string());
+    let front = service(&site, "front", without.address).starting_tls("mysql", "required");
+    let both = service(&site, "both", with.address);
     let both = both.starting_tls("mysql", "required").asking("mysql", &site.ca());
     let _lariat = lariat([&front, &both]);
     for (service, user, is_served) in [
@@ -103,8 +95,7 @@ fn what_cannot_work_fails_by_the_error_of_the_server() {
 fn a_server_with_too_many_connections_says_so_to_the_client_and_the_log() {
     let site = Site::new();
     let server = Mariadb::start(&["--max-connections=10"]);
-    let front = service(&site, "front", &server.address.to_string());
-    let front = front.starting_tls("mysql", "required");
+    let front = service(&site, "front", server.address).starting_tls("mysql", "required");
     let lariat = lariat([&front]);
     let mut held = Vec::new();
     until_true("the server to be full", || {
@@ -191,8 +182,7 @@ fn servers_that_refuse_are_heard_in_words_of_mysql() {
 
 /// A client that has read the first packet of MariaDB, or of Lariat for it.
 fn answered(address: SocketAddr) -> (TcpStream, Vec<u8>) {
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(address);
     let mut header = [0; 4];
     client.read_exact(&mut header).unwrap();
     let mut packet = vec![0; usize::from(header[0])];
@@ -232,12 +222,9 @@ fn clients_that_say_nothing_after_the_greeting_have_as_long_as_a_handshake() {
 fn resets_amid_the_login_are_named_by_side() {
     let (site, server) = (Site::new(), Mariadb::start(&[]));
     let resetting = Server::start(Behaviour::Reset);
-    let front = service(&site, "front", &server.address.to_string());
-    let front = front.starting_tls("mysql", "required");
-    let client = service(&site, "client", &front.address.to_string());
-    let client = client.asking("mysql", &site.ca()).mode("off");
-    let broken = service(&site, "broken", resetting.address());
-    let broken = broken.starting_tls("postgres", "required");
+    let front = service(&site, "front", server.address).starting_tls("mysql", "required");
+    let client = service(&site, "client", front.address).asking("mysql", &site.ca()).mode("off");
+    let broken = service(&site, "broken", resetting.address()).starting_tls("postgres", "required");
     let lariat = lariat([&front, &client, &broken]);
     for service in [&front, &client] {
         let mut one = greeted(service.address);

@@ -6,9 +6,8 @@ use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::stunnel::Stunnel;
 
-fn passing(site: &Site, server: std::net::SocketAddr, back: &str) -> Service {
-    let unused = Server::start(Behaviour::Echo);
-    Service::new(site, &unused).mode("passthrough").servers(&format!("['{server}']")).back(back)
+fn passing(site: &Site, server: SocketAddr, back: &str) -> Service {
+    Service::new(site, server).mode("passthrough").back(back)
 }
 
 #[test]
@@ -18,7 +17,7 @@ fn curl_and_openssl_reach_the_tls_of_nginx_and_haproxy() {
     let haproxy = Haproxy::terminate(&site.path("site.pem"), "");
     for server in [nginx.address, haproxy.address] {
         let service = passing(&site, server, "");
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         assert_eq!(curl_tls(&site, service.address).run().success(), "ok");
         for version in ["-tls1_2", "-tls1_3"] {
             let arguments = [version, "-verify_return_error", "-servername", "localhost"];
@@ -36,14 +35,14 @@ fn a_proxy_header_before_closed_tls_tells_nginx_the_client() {
     let address = free_address();
     let nginx = Nginx::terminate_at(address, &site.path("site.pem"), "proxy_protocol", "");
     let service = passing(&site, nginx.address, "send-proxy = 'v2'");
-    let _lariat = Lariat::start(&service.toml());
+    let _lariat = service.start();
     assert_eq!(curl_tls(&site, service.address).run().success(), "ok");
     let lines = nginx.end();
     assert_eq!(lines[0].field("proxy_protocol_addr"), "127.0.0.1");
     assert_eq!(lines[0].field("server_name"), "localhost");
 }
 
-/// What makes hellos and handshakes long or odd comes through unchanged.
+/// Hellos and handshakes that are long or odd come through unchanged.
 #[test]
 fn odd_handshakes_come_through_to_openssl() {
     let site = Site::new();
@@ -68,7 +67,7 @@ fn odd_handshakes_come_through_to_openssl() {
     ] {
         let server = SServer::start(&site, "site.pem", &[&["-www"], server].concat());
         let service = passing(&site, server.address, "");
-        let _lariat = Lariat::start(&service.toml());
+        let _lariat = service.start();
         let finished = s_client(&site, service.address, client);
         finished.assert_stdout(said);
     }
@@ -81,13 +80,13 @@ fn post_quantum_hellos_come_through_to_servers_that_know_the_group_and_to_others
     let client = Client::new(&site);
     let echo = Server::start(Behaviour::Echo);
     let inner = Service::new(&site, &echo);
-    let _inner = Lariat::start(&inner.toml());
+    let _inner = inner.start();
     let stunnel = Stunnel::terminate(&site.path("site.pem"), echo.address(), "curves = P-384");
     for (server, group) in
         [(inner.address, NamedGroup::X25519MLKEM768), (stunnel.address, NamedGroup::secp384r1)]
     {
         let service = passing(&site, server, "");
-        let _lariat = Lariat::start(&service.toml());
+        let _lariat = service.start();
         let connection = client.echo(service.address);
         assert_eq!(connection.group(), group);
     }

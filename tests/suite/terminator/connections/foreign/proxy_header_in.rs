@@ -1,8 +1,5 @@
 //! The PROXY header that a trusted peer sends: accepted, passed on, or refused.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use suite::haproxy::Haproxy;
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
@@ -13,10 +10,9 @@ fn trusting(site: &Site, server: &Server) -> Service {
 
 #[test]
 fn haproxy_sends_both_versions() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let service = trusting(&site, &server).back("send-proxy = 'v2'");
-    let lariat = Lariat::start(&service.toml());
-
+    let lariat = service.start();
     for (count, how) in [(1, "send-proxy"), (2, "send-proxy-v2")] {
         let haproxy = Haproxy::send_proxy(service.address, how);
         assert_eq!(curl_tls(&site, haproxy.address).run().success(), "hello", "{how}");
@@ -30,10 +26,9 @@ fn haproxy_sends_both_versions() {
 
 #[test]
 fn a_header_passes_through_byte_for_byte() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
+    let (site, server) = (Site::new(), Server::start(http()));
     let service = trusting(&site, &server).back("send-proxy = 'pass'");
-    let _lariat = Lariat::start(&service.toml());
-
+    let _lariat = service.start();
     let haproxy = Haproxy::send_proxy(service.address, "send-proxy");
     assert_eq!(curl_tls(&site, haproxy.address).run().success(), "hello");
     let header = ProxyHeader::read(&server.wait_for_end(1).bytes).unwrap();
@@ -42,28 +37,32 @@ fn a_header_passes_through_byte_for_byte() {
 }
 
 #[test]
-fn a_header_from_a_stranger_is_refused() {
-    let (_site, _server, service, lariat) =
-        serve_as(Behaviour::Echo, |service| service.front("accept-proxy = ['192.0.2.0/24']"));
-
-    let mut stream = TcpStream::connect(service.address).unwrap();
-    stream.write_all(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n").unwrap();
-    let _closed_or_reset = stream.read_to_end(&mut Vec::new());
-    lariat.wait_for_reason("proxy-header-untrusted", 1);
-}
-
-#[test]
-fn a_second_header_of_a_trusted_balancer_is_called_that() {
-    let (_site, _server, service, lariat) =
-        serve_as(Behaviour::Echo, |service| service.front("accept-proxy = ['127.0.0.0/8']"));
-    let mut stream = TcpStream::connect(service.address).unwrap();
-    let header = b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n";
-    stream.write_all(&[*header, *header].concat()).unwrap();
-    let _closed_or_reset = stream.read_to_end(&mut Vec::new());
-    lariat.wait_for_reason("proxy-header-malformed", 1);
-    let line = lariat.wait_for_line(&["proxy-header-malformed"]);
-    let detail = line["detail"].as_str().unwrap_or_default();
-    assert!(detail.starts_with("a second one follows"), "{line}");
+fn a_header_of_a_stranger_a_malformed_one_and_a_second_one_are_refused() {
+    let header = &b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"[..];
+    let twice = [header, header].concat();
+    let malformed: [&[u8]; 4] = [
+        &twice,
+        b"PROXY TCP4 192.0.2.1 nonsense 1 2\r\n",
+        b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c............",
+        b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03 no header before the hello",
+    ];
+    for (trusted, all, reason) in [
+        ("192.0.2.0/24", &[header][..], "proxy-header-untrusted"),
+        ("127.0.0.0/8", &malformed, "proxy-header-malformed"),
+    ] {
+        let front = format!("accept-proxy = ['{trusted}']");
+        let (_site, _server, service, lariat) = serve_as(Behaviour::Echo, |one| one.front(&front));
+        for (bytes, count) in all.iter().zip(1..) {
+            let mut stream = tcp(service.address);
+            stream.write_all(bytes).unwrap();
+            let _closed_or_reset = stream.read_to_end(&mut Vec::new());
+            drop(stream);
+            lariat.wait_for_reason(reason, count);
+        }
+        if all.len() > 1 {
+            lariat.wait_for_line(&[reason, "a second one follows"]);
+        }
+    }
 }
 
 /// The server takes what comes first for the header, so that a client without one could forge it.
@@ -72,26 +71,7 @@ fn where_headers_are_passed_on_a_client_that_may_send_none_reaches_no_server() {
     let (site, server, service, lariat) = serve_as(Behaviour::Swallow, |service| {
         service.front("accept-proxy = ['192.0.2.0/24']").back("send-proxy = 'pass'")
     });
-
     assert!(Client::new(&site).try_connect(service.address).is_err());
     lariat.wait_for_reason("proxy-header-missing", 1);
     assert!(server.connections().is_empty());
-}
-
-#[test]
-fn a_malformed_header_from_a_trusted_peer_is_refused() {
-    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = trusting(&site, &server);
-    let lariat = Lariat::start(&service.toml());
-
-    for (count, bytes) in [
-        (1, &b"PROXY TCP4 192.0.2.1 nonsense 1 2\r\n"[..]),
-        (2, b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\x0c............"),
-        (3, b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03 no header before the hello"),
-    ] {
-        let mut stream = TcpStream::connect(service.address).unwrap();
-        stream.write_all(bytes).unwrap();
-        let _closed_or_reset = stream.read_to_end(&mut Vec::new());
-        lariat.wait_for_reason("proxy-header-malformed", count);
-    }
 }

@@ -1,19 +1,15 @@
 //! The PROXY header that servers get, as read by haproxy, by nginx and by our own reader.
 
-use std::net::SocketAddr;
-
 use suite::haproxy::Haproxy;
 use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 
-/// What an HTTP server at `address` answers through lariat, which sends this kind of header.
+/// The answer of an HTTP server at `address` through lariat, which sends this kind of header.
 fn answer_through(address: SocketAddr, send_proxy: &str) -> String {
-    let (site, unused) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &unused)
-        .servers(&format!("['{address}']"))
-        .back(&format!("send-proxy = {send_proxy}"));
-    let _lariat = Lariat::start(&service.toml());
+    let site = Site::new();
+    let service = Service::new(&site, address).back(&format!("send-proxy = {send_proxy}"));
+    let _lariat = service.start();
     let curl = curl_tls(&site, service.address);
     let port = service.address.port();
     curl.run().success().replace(&port.to_string(), "FRONT").trim().to_owned()
@@ -44,14 +40,12 @@ fn version_2_carries_tls_alpn_checksum_and_the_client_certificate() {
     let service = Service::new(&site, &server)
         .tls(&format!("client-certificates = {{ mode = 'optional', ca = [{ca:?}] }}"))
         .back("send-proxy = { version = 'v2', crc32c = true, client-certificate = 'der' }");
-    let _lariat = Lariat::start(&service.toml());
-
+    let _lariat = service.start();
     let mut connection = Client::showing(&site, &member).connect(service.address);
     let client = connection.socket().local_addr().unwrap();
     connection.send(b"after");
     connection.end();
     let header = ProxyHeader::read(&server.wait_for_end(1).bytes).unwrap();
-
     assert_eq!(header.addresses, Some((client, service.address)));
     assert_eq!(header.rest, b"after");
     assert!(header.checksum_is_right());

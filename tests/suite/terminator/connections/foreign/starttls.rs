@@ -1,12 +1,8 @@
 //! Real servers and clients of the protocols that begin in plaintext, with TLS on either side of
 //! Lariat, and by a pair. MySQL has a file of its own.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::fmt::Display;
 
-use rustix::process::Signal;
-use suite::openssl::Talk;
 use suite::prelude::*;
 use suite::starttls::{
     aiosmtpd, dovecot, inn, lariat, postgres, prosody, pyftpdlib, service, slapd,
@@ -14,10 +10,10 @@ use suite::starttls::{
 
 /// Before this server: a service whose clients must ask for TLS, and one before that for clients
 /// without TLS.
-fn pair(site: &Site, protocol: &str, server: &str) -> [Service; 2] {
+fn pair(site: &Site, protocol: &str, server: impl Display) -> [Service; 2] {
     let front = service(site, &format!("{protocol}-front"), server);
     let front = front.starting_tls(protocol, "required");
-    let client = service(site, &format!("{protocol}-client"), &front.address.to_string());
+    let client = service(site, &format!("{protocol}-client"), front.address);
     let client = client.asking(protocol, &site.ca()).mode("off");
     [front, client]
 }
@@ -47,7 +43,7 @@ fn postgresql_without_tls_gets_clients_with_it() {
     let server = postgres(hba, &[], &site);
     let socket = format!(".s.PGSQL.{}", server.address.port());
     let socket = format!("unix:{}", server.directory.join(socket).display());
-    let [over_tcp, client] = pair(&site, "postgres", &server.address.to_string());
+    let [over_tcp, client] = pair(&site, "postgres", server.address);
     let over_unix = service(&site, "unix", &socket).starting_tls("postgres", "required");
     let lariat = lariat([&over_tcp, &client, &over_unix]);
     let verified = format!("sslmode=verify-full sslrootcert={}", site.ca().display());
@@ -66,11 +62,9 @@ fn postgresql_without_tls_gets_clients_with_it() {
     let much = "SELECT repeat('x', 3000000)";
     let said = run(&mut psql(over_tcp.address, &verified, much)).success();
     assert_eq!(said.len(), 3_000_001);
-
     let plain = run(&mut psql(over_tcp.address, "sslmode=disable", WHO));
     plain.assert_stderr("FATAL:  this server requires TLS");
     lariat.wait_for_line(&["starttls-required"]);
-
     // The client asks for it over a connection of its own.
     for (address, words) in
         [(over_tcp.address, verified.as_str()), (client.address, "sslmode=disable")]
@@ -120,8 +114,7 @@ fn postgresql_that_requires_tls_gets_clients_without_it() {
     }
     // `check` warns of the one whose clients it keeps out, and of no other.
     for (service, words) in [(&client, ""), (&both, ""), (&other, "keeps out clients")] {
-        let file = site.write("checked.toml", service.toml());
-        let checked = run(suite::lariat::command().arg("check").arg(file));
+        let checked = lariat::check(&service.toml());
         assert_eq!(checked.stderr.contains("keeps out"), !words.is_empty());
     }
     // Channel binding is to the certificate (RFC 5929, 4): it holds where both have the same.
@@ -220,9 +213,8 @@ fn a_directory_server_without_tls_gets_clients_with_it_and_one_with_tls_those_wi
     let pem = pem.display();
     let tls = format!("TLSCertificateFile {pem}\nTLSCertificateKeyFile {pem}\nsecurity tls=1");
     let [without, with] = [slapd(""), slapd(&tls)];
-    let [front, client] = pair(&site, "ldap", &without.address.to_string());
-    let asking = service(&site, "asking", &with.address.to_string());
-    let asking = asking.asking("ldap", &site.ca()).mode("off");
+    let [front, client] = pair(&site, "ldap", without.address);
+    let asking = service(&site, "asking", with.address).asking("ldap", &site.ca()).mode("off");
     let lariat = lariat([&front, &client, &asking]);
     for (service, start_tls) in [(&front, &["-ZZ"][..]), (&client, &[]), (&asking, &[])] {
         let who = ldap(&site, "ldapwhoami", service.address, start_tls);
@@ -267,7 +259,7 @@ fn long_lines_under_tls_are_for_the_server_to_judge() {
             ],
         ),
     ] {
-        let [front, _] = pair(&site, protocol, &server.to_string());
+        let [front, _] = pair(&site, protocol, server);
         let lariat = lariat([&front]);
         let arguments = ["-starttls", protocol, "-crlf", "-verify_return_error"];
         let mut talk = Talk::start(&site, front.address, &arguments);
@@ -288,7 +280,7 @@ pub(super) fn curl_as_ann(site: &Site, url: &str, is_tls: bool) -> suite::curl::
     curl().url(url).args(&["--user", "ann:secret"]).args(if is_tls { &tls } else { &[] })
 }
 
-/// Has `swaks` deliver a message with this subject to `ann`.
+/// Delivers a message with this subject to `ann` by `swaks`.
 fn swaks(site: &Site, protocol: &str, address: SocketAddr, subject: &str, is_tls: bool) {
     let mut command = Command::new("swaks");
     command
@@ -311,7 +303,7 @@ fn dovecot_without_tls_gets_clients_with_it() {
     let services: Vec<_> = protocols
         .iter()
         .zip(servers)
-        .map(|(protocol, server)| pair(&site, protocol, &server.to_string()))
+        .map(|(protocol, server)| pair(&site, protocol, server))
         .collect();
     let _lariat = lariat(services.iter().flatten());
     let [imap, pop3, lmtp, sieve] = [0, 1, 2, 3].map(|at| &services[at]);
@@ -337,7 +329,6 @@ fn dovecot_without_tls_gets_clients_with_it() {
     talk.say("LISTSCRIPTS");
     talk.wait_for("OK \"Listscripts completed.\"", 1);
     talk.end();
-
     // It sees no way to log in, and leaves.
     for (protocol, at) in [("imap", imap), ("pop3", pop3)] {
         let url = format!("{protocol}://localhost:{}/", at[0].address.port());
@@ -352,9 +343,8 @@ fn a_mail_server_without_tls_gets_clients_with_it_and_one_with_tls_those_without
     let pem = site.path("site.pem").display().to_string();
     let tls = ["--tlscert", &pem, "--tlskey", &pem];
     let [without, with] = [aiosmtpd(&[]), aiosmtpd(&tls)];
-    let [front, client] = pair(&site, "smtp", &without.address.to_string());
-    let asking = service(&site, "asking", &with.address.to_string());
-    let asking = asking.asking("smtp", &site.ca()).mode("off");
+    let [front, client] = pair(&site, "smtp", without.address);
+    let asking = service(&site, "asking", with.address).asking("smtp", &site.ca()).mode("off");
     let _lariat = lariat([&front, &client, &asking]);
     let message = site.write("message", "Subject: by curl\r\n\r\nhello\r\n");
     let message = message.display().to_string();
@@ -381,7 +371,7 @@ fn a_mail_server_without_tls_gets_clients_with_it_and_one_with_tls_those_without
 fn an_ftp_server_without_tls_gets_clients_with_it() {
     let site = Site::new();
     let (server, _file) = pyftpdlib();
-    let services = pair(&site, "ftp", &server.address.to_string());
+    let services = pair(&site, "ftp", server.address);
     let lariat = lariat(&services);
     let file = site.write("up", "upwards").display().to_string();
     for (service, is_tls) in services.iter().zip([true, false]) {
@@ -408,8 +398,7 @@ pub(super) const LOGIN: &str = "<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' m
 
 /// Says this in plaintext, and waits after each for an answer; all that the server said.
 fn talk_plainly(address: SocketAddr, dialog: &[(&str, &str)]) -> String {
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(address);
     let mut said = String::new();
     for (words, end) in dialog {
         client.write_all(words.as_bytes()).unwrap();
@@ -427,9 +416,8 @@ fn talk_plainly(address: SocketAddr, dialog: &[(&str, &str)]) -> String {
 fn prosody_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
     let site = Site::new();
     let (without, with) = (prosody(None), prosody(Some(&site)));
-    let [front, client] = pair(&site, "xmpp", &without.address.to_string());
-    let asking = service(&site, "asking", &with.address.to_string());
-    let asking = asking.asking("xmpp", &site.ca()).mode("off");
+    let [front, client] = pair(&site, "xmpp", without.address);
+    let asking = service(&site, "asking", with.address).asking("xmpp", &site.ca()).mode("off");
     let _lariat = lariat([&front, &client, &asking]);
     // With TLS that Prosody's own clients get, and with Lariat's.
     for address in [with.address, front.address] {
@@ -462,9 +450,8 @@ const READ: &[(&str, &str)] = &[
 fn inn_without_tls_gets_clients_with_it_and_one_with_tls_those_without() {
     let site = Site::new();
     let (without, with) = (inn(None), inn(Some(&site)));
-    let [front, client] = pair(&site, "nntp", &without.address.to_string());
-    let asking = service(&site, "asking", &with.address.to_string());
-    let asking = asking.asking("nntp", &site.ca()).mode("off");
+    let [front, client] = pair(&site, "nntp", without.address);
+    let asking = service(&site, "asking", with.address).asking("nntp", &site.ca()).mode("off");
     let lariat = lariat([&front, &client, &asking]);
     // With TLS that INN's own clients get, and with Lariat's.
     for address in [with.address, front.address] {

@@ -1,8 +1,6 @@
 //! How often the kernel is called for a new connection with one exchange.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 
 use suite::prelude::*;
 use suite::strace::Strace;
@@ -33,9 +31,8 @@ fn calls(lariat: &Lariat, visit: impl Fn()) -> BTreeMap<String, u64> {
     strace.end()
 }
 
-fn echo(address: std::net::SocketAddr) {
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+fn echo(address: SocketAddr) {
+    let mut client = tcp(address);
     client.write_all(b"x").unwrap();
     client.read_exact(&mut [0]).unwrap();
 }
@@ -45,7 +42,7 @@ fn a_connection_of_each_kind_takes_no_more_calls_than_it_must() {
     let site = Site::new();
     let plain = Server::start(Behaviour::Echo);
     let stunnel = Stunnel::terminate(&site.path("site.pem"), plain.address(), "");
-    let to_stunnel = Service::new(&site, &plain).servers(&format!("['{}']", stunnel.address));
+    let to_stunnel = Service::new(&site, stunnel.address);
     let verifying = format!("tls = {{ ca = [{:?}] }}", site.ca());
     let client = Client::new(&site);
     // TCP_NODELAY; where we speak first also TCP_QUICKACK. SO_LINGER is of a connection that one
@@ -55,7 +52,7 @@ fn a_connection_of_each_kind_takes_no_more_calls_than_it_must() {
         (to_stunnel.mode("off").back(&verifying), false, 3),
         (Service::new(&site, &plain), true, 2),
     ] {
-        let lariat = Lariat::start(&service.toml());
+        let lariat = service.start();
         let calls = calls(&lariat, || {
             if is_tls {
                 client.visit(service.address);

@@ -83,7 +83,7 @@ fn chromium_shows_pictures_and_seeks_in_a_sound() {
         folder.write(format!("picture-{n}.bmp"), picture(100 + n, 200));
     });
     let service = Service::files(&site, folder.path());
-    let lariat = Lariat::start(&service.toml());
+    let lariat = service.start();
     let url = format!("https://localhost:{}/", service.address.port());
     let page = dump_page(&url, 20_000);
     for n in 1..=12 {

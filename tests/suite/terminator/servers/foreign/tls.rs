@@ -1,8 +1,5 @@
 //! TLS to real servers: nginx, HAProxy, stunnel and Redis, in both versions, with resumption.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-
 use suite::haproxy::Haproxy;
 use suite::nginx::Nginx;
 use suite::prelude::*;
@@ -12,10 +9,9 @@ use suite::stunnel::Stunnel;
 /// The configuration of a service that verifies this server, by one worker: the second connection
 /// finds the first one's session.
 fn verifying(site: &Site, server: SocketAddr, mode: &str, keys: &str) -> (Service, String) {
-    let unused = Server::start(Behaviour::Hang);
     let ca = site.ca();
     let back = format!("tls = {{ ca = [{ca:?}], name = 'localhost', {keys} }}");
-    let service = Service::new(site, &unused).servers(&format!("['{server}']")).back(&back);
+    let service = Service::new(site, server).back(&back);
     let service = if mode == "off" { service.mode(mode) } else { service };
     let toml = format!("{}\n[workers]\nthreads = 1\n", service.toml());
     (service, toml)
@@ -59,8 +55,7 @@ fn nginx_and_haproxy_are_verified_and_resumed_from_tls_and_from_plain_clients() 
 
 /// Sends something without TLS; what comes back, to the server's end.
 fn talk(address: SocketAddr, words: &[u8], reply: &[u8]) {
-    let mut client = TcpStream::connect(address).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut client = tcp(address);
     client.write_all(words).unwrap();
     let mut got = vec![0; reply.len()];
     client.read_exact(&mut got).unwrap();
@@ -101,8 +96,7 @@ fn redis_is_verified_resumed_and_shown_our_certificate() {
         // Without a certificate of ours it lets nobody in.
         let (service, toml) = verifying(&site, redis.address, "off", "");
         let _lariat = Lariat::start(&toml);
-        let mut client = TcpStream::connect(service.address).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = tcp(service.address);
         let mut reply = Vec::new();
         // It may be reset before it has said anything.
         let said = client.write_all(b"PING\r\n");

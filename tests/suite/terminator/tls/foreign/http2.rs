@@ -7,12 +7,9 @@ use suite::prelude::*;
 #[test]
 fn chromium_and_curl_get_a_page_by_http2() {
     let nginx = Nginx::start("http2", "<p>spoken: $server_protocol</p>");
-    let (site, unused) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &unused)
-        .servers(&format!("['{}']", nginx.address))
-        .tls("alpn = ['h2']");
-    let lariat = Lariat::start(&service.toml());
-
+    let site = Site::new();
+    let service = Service::new(&site, nginx.address).tls("alpn = ['h2']");
+    let lariat = service.start();
     let curl = curl_tls(&site, service.address).args(&["--http2"]).run().success();
     assert_has(&curl, "spoken: HTTP/2.0");
     let page = dump_page(&format!("https://localhost:{}/", service.address.port()), 1000);

@@ -59,14 +59,14 @@ time_t time(time_t *to) {
 const SHELL: &str = "mount -t overlay overlay -o lowerdir=\"$0\":/etc /etc && exec \"$@\"";
 
 #[derive(Debug)]
-pub(super) struct Clock {
+pub struct Clock {
     folder: Directory,
     seconds: File,
 }
 
 impl Clock {
-    /// Makes one that shows the host's time.
-    pub(super) fn prepare() -> Result<Self, String> {
+    /// Makes one that shows the host's time; an error says why this host cannot have one.
+    pub fn prepare() -> Result<Self, String> {
         let folder = Directory::new();
         let path = folder.write("clock", [0; 8]);
         let source = folder.write("clock.c", SOURCE);
@@ -93,8 +93,16 @@ impl Clock {
         }
     }
 
-    /// What a command begins with whose programs see this clock.
-    pub(super) fn words(&self) -> Vec<OsString> {
+    /// A program that sees this clock; arguments are still to come.
+    pub fn command(&self, program: &Command) -> Command {
+        let words = self.words();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg(program.get_program());
+        command
+    }
+
+    /// The first words of a command whose programs see this clock.
+    pub fn words(&self) -> Vec<OsString> {
         let words = ["unshare", "--mount", "--propagation", "private"];
         let words = words.iter().chain(&["sh", "-c", SHELL]);
         let mut words: Vec<OsString> = words.map(OsString::from).collect();
@@ -103,7 +111,7 @@ impl Clock {
     }
 
     /// From now on it shows the host's time and so many seconds.
-    pub(super) fn set(&self, seconds: i64) {
+    pub fn set(&self, seconds: i64) {
         let written = self.seconds.write_all_at(&seconds.to_ne_bytes(), 0);
         written.expect("our own file");
     }
