@@ -1,38 +1,58 @@
-//! The supervisor: keeps the rights, the sockets and the configuration, and a worker process alive
-//! that has none of them but what it is handed.
+//! The supervisor: the process that keeps the rights, and a worker process alive that has none.
 //!
-//! Owns the order of things: start, reload as a transaction, restart after a crash, drain. It
-//! carries no connection, does no TLS and knows no protocol; what it hears from the worker process
-//! decides over its plans only, never over its own rights.
+//! **It owns** what must outlive a worker process: the listening sockets (`listeners`), the status
+//! socket, admin listener, log and pid file (`admin_sockets`), the cluster's socket
+//! (`cluster_socket`), the folders that are served (`roots`), the memory of stored sessions and the
+//! secrets of ticket keys (`sessions`), the servers that an operator has disabled and the addresses
+//! of names (`servers`), and the configuration that is served (`prepared`). It carries no
+//! connection, does no TLS, and reads nothing from the network. What a worker process says decides
+//! over its plans only, never over the supervisor's rights.
+//!
+//! **It waits** in one place, [`Supervisor::serve`], for an [`Event`](events::Event): a signal, a
+//! message of a thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child`
+//! starts it, a thread of it hears it): the reader of files (`reading`), the resolver of names
+//! (`servers`), the watcher of files (`watched`), the check of a new program (`upgrade::check`).
+//!
+//! **Its phases** ([`Phase`]) are those of the worker process: *starting* → *serving* → *draining*,
+//! and *restarting* after it died. Every answer is looked at in the light of the phase (`answers`).
+//!
+//! - **A start** (`starting`): the reader reads the configuration, the sockets are opened, names are
+//!   looked up, a worker process is started. It gives up its rights, gets the plan with all
+//!   descriptors, and says that it serves.
+//! - **A reload** (`reload`) is a transaction. The reader reads the files anew; whatever the plan
+//!   needs is opened beside what is served, and is the *pending* plan; the worker process builds it.
+//!   If it says yes, the pending plan is the served one and what that needs no more is closed. If
+//!   anything fails, the pending plan is dropped. Some keys are fixed from the start
+//!   (`prepared::FixedParts`), and the reload names them.
+//! - **A crash** of the worker process ends its connections. The next one is started at once, and
+//!   later and later if they die again and again (`child::Backoff`), with the same plan, sockets,
+//!   sessions and secrets. A pending plan is taken for the reason and dropped.
+//! - **An upgrade** (`upgrade`) makes another program of this process. That program starts a worker
+//!   process, which builds its plan while the one before serves; then they change over, and the
+//!   earlier one drains. Until then there is a way back: if the new program fails, crashes or hangs,
+//!   the process becomes the program before again, which goes on with all that it had.
+//! - **A restart** by a service manager is an end and a start. The manager may keep the sockets and
+//!   the sessions between the two (`service_manager::descriptor_store`), so that clients wait and
+//!   sessions resume.
+//! - **An end** (`stopping`): SIGTERM, or SIGINT for good, drains; another signal ends at once. If
+//!   the supervisor itself dies, so does the worker process.
 
 mod admin_sockets;
 mod answers;
-mod backoff;
 mod child;
 mod cluster_socket;
-mod descriptor_store;
-mod earlier;
 mod events;
 mod failure;
-mod handed_over;
-mod image;
 mod listeners;
-mod lookups;
 mod messages;
-mod names;
-mod new_program;
-mod notify;
-mod phase;
 mod prepared;
 mod reading;
 mod reload;
-mod reporting;
 mod roots;
 mod servers;
 mod service_manager;
 mod sessions;
 mod starting;
-mod state;
 mod stopping;
 mod upgrade;
 mod watched;
@@ -48,33 +68,32 @@ use sys::{limit, process};
 use telemetry::message::Level;
 use wire::address::Address;
 
-use crate::handover::{Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start};
+use crate::handover::{
+    Answer, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start,
+};
 use crate::maintenance::ServerName;
 use crate::messages::stderr;
 use crate::messages::{self as forms, say};
 use crate::reader::ConfigSource;
 
 use admin_sockets::AdminSockets;
-use backoff::Backoff;
-use child::{Child, WORKER};
+use child::{Backoff, Child, WORKER};
 use cluster_socket::ClusterSocket;
-use earlier::Earlier;
 use events::{Event, EventQueue};
-use handed_over::HandedOverSockets;
-use image::{Come, Inherited, Return, WayBack};
 use listeners::Listeners;
-use names::Names;
-use new_program::Upgrading;
-use phase::{Due, Next, Phase};
 use prepared::Prepared;
 use reading::Readers;
 use roots::Roots;
+use servers::Names;
 use service_manager::ServiceManager;
 use sessions::Sessions;
+use upgrade::Earlier;
+use upgrade::check::{SWITCH_TIME_MAX, Upgrading};
+use upgrade::image::{Origin, WayBack, origin};
 use watched::Watched;
 
 pub(crate) use failure::{Failure, ListenFailure};
-pub(crate) use new_program::{CHECK_ARGUMENT, answer_check};
+pub(crate) use upgrade::check::{CHECK_ARGUMENT, answer_check};
 
 /// What `lariat serve` and `lariat demo` ask for.
 pub(crate) struct Request<'a> {
@@ -105,13 +124,13 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
 /// To be called by the process's first thread before it starts another: signals are blocked in
 /// it, and the worker process ends with it.
 pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
-    let taken = image::taken()?;
+    let mut origin = origin()?;
+    let mut way_back = origin.way_back.take();
     // By it `lariat status` and the like know a supervisor, at once after an upgrade.
     let _ = process::set_name(SUPERVISOR_NAME);
-    let mut way_back = None;
     // For as long as the way back is there.
     let request = Request { started: &mut *request.started, ..request };
-    let ended = serve(request, taken, &mut way_back);
+    let ended = serve(request, origin, &mut way_back);
     match (ended, way_back) {
         (Err(failure), Some(way_back)) => {
             let error = way_back.go(&failure.to_string());
@@ -124,25 +143,9 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
 
 fn serve<'a>(
     request: Request<'a>,
-    taken: Option<(Inherited, Come)>,
+    origin: Origin,
     way_back: &'a mut Option<WayBack>,
 ) -> Result<(), Failure> {
-    let mut origin = Origin::default();
-    match taken {
-        None => {
-            let given = handed_over::given()?.into_iter();
-            let (kept, given) = given.partition(|one| descriptor_store::is_ours(&one.name));
-            origin.handed_over = HandedOverSockets::new(given)?;
-            origin.inherited = descriptor_store::restored(kept);
-        }
-        Some((inherited, come)) => {
-            origin.inherited = inherited;
-            match come {
-                Come::After(before) => *way_back = Some(before),
-                Come::Back(returned) => origin.returned = Some(*returned),
-            }
-        }
-    }
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
     stderr::write_in_background(forms::lines_lost).map_err(Failure::host("start a thread"))?;
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
@@ -159,12 +162,56 @@ fn serve<'a>(
     ended
 }
 
-/// The origin of a supervisor: what it inherits and is given.
-#[derive(Default)]
-struct Origin {
-    handed_over: HandedOverSockets,
-    inherited: Inherited,
-    returned: Option<Return>,
+/// How far the worker process is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Starting,
+    /// A successor has been started, or will be.
+    Restarting,
+    Serving,
+    /// It was told to drain.
+    Draining,
+}
+
+impl Phase {
+    /// Whether this is an answer to something. One that is in an attacker's hands may say
+    /// anything at any time, and some of it would end the supervisor.
+    fn expects(self, answer: &Answer) -> bool {
+        match answer {
+            Answer::Stuck(_) => matches!(self, Self::Starting | Self::Restarting),
+            Answer::Drained { .. } => self == Self::Draining,
+            Answer::Entered(_)
+            | Answer::Paused(_)
+            | Answer::Accepting
+            | Answer::Ready { .. }
+            | Answer::Refused { .. }
+            | Answer::Note(_)
+            | Answer::LogAway
+            | Answer::Alive { .. }
+            | Answer::Warned(_)
+            | Answer::Said(_) => true,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Due {
+    /// The next worker process is started.
+    Restart,
+    /// The worker process should have answered.
+    Answer,
+    /// The worker process before should have paused, and ours accept.
+    Switch,
+    /// Load balancers have had their time to notice: the drain begins.
+    DrainDelay,
+    /// The worker process should have drained.
+    Drained,
+}
+
+/// Whether the supervisor goes on.
+enum Next {
+    Continue,
+    Stop,
 }
 
 struct Supervisor<'a> {
@@ -222,8 +269,13 @@ impl<'a> Supervisor<'a> {
         loop {
             let due = self.due.map(|(at, _)| at);
             let earlier = self.earlier.iter().filter_map(|one| one.drains_until).min();
-            let dues =
-                [due, self.names.due(), self.manager.due(), self.upgrading.stage.due(), earlier];
+            let dues = [
+                due,
+                self.names.lookups.due(),
+                self.manager.due(),
+                self.upgrading.stage.due(),
+                earlier,
+            ];
             let until = dues.into_iter().flatten().min();
             let news = self.events.next(until).map_err(Failure::host("wait for events"))?;
             let next = match news {
@@ -299,7 +351,7 @@ impl<'a> Supervisor<'a> {
 
     fn time_is_over(&mut self) -> Result<Next, Failure> {
         let now = Instant::now();
-        if self.names.due().is_some_and(|due| due <= now) {
+        if self.names.lookups.due().is_some_and(|due| due <= now) {
             let news = self.names.time_is_over();
             news.into_iter().for_each(|one| self.resolved(one));
         }
@@ -318,7 +370,7 @@ impl<'a> Supervisor<'a> {
             }
             Some((_, Due::Switch)) => Err(Failure::Upgrade(format!(
                 "the worker processes did not take turns in {} s",
-                new_program::SWITCH_TIME_MAX.as_secs()
+                SWITCH_TIME_MAX.as_secs()
             ))),
             Some((_, Due::DrainDelay)) => Ok(self.drain()),
             Some((_, Due::Drained)) => Ok(self.end_at_once("the worker process has had its time")),
@@ -384,7 +436,7 @@ impl<'a> Supervisor<'a> {
             workers: self.workers,
             session_key: self.sessions.key(),
             roles,
-            resolved: self.names.known(&summary.names),
+            resolved: self.names.lookups.known(&summary.names),
             disabled: self.disabled.clone(),
             kernel_tls: summary.kernel_tls.clone(),
             waits: self.waits,
@@ -398,6 +450,22 @@ impl<'a> Supervisor<'a> {
     fn unless_stuck(&mut self, sent: Option<io::Result<()>>) {
         if let (Some(Err(_)), Some(child)) = (sent, &mut self.child) {
             child.kill();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unexpected_answer_does_not_end_the_supervisor() {
+        let phases = [Phase::Starting, Phase::Restarting, Phase::Serving, Phase::Draining];
+        for (answer, expected) in [
+            (Answer::Stuck(String::new()), [true, true, false, false]),
+            (Answer::Drained { cut: 0 }, [false, false, false, true]),
+        ] {
+            assert_eq!(phases.map(|phase| phase.expects(&answer)), expected);
         }
     }
 }

@@ -15,7 +15,7 @@ use wire::address::{Address, UnixName};
 use super::failure::{Failure, ListenFailure};
 use super::prepared::ConfigSummary;
 use super::reading::remove;
-use super::state::ImageState;
+use super::upgrade::state::ImageState;
 use crate::handover::Role;
 use crate::status_socket;
 

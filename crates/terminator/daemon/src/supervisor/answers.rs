@@ -5,11 +5,10 @@ use std::time::Instant;
 use telemetry::message::Level;
 
 use super::child::{Child, Heard};
-use super::earlier::Earlier;
 use super::failure::Failure;
 use super::messages::{labelled, printable, say, say_all, say_warnings, warn, warn_of_rights};
-use super::phase::{Due, Next, Phase};
-use super::{Started, Supervisor};
+use super::upgrade::Earlier;
+use super::{Due, Next, Phase, Started, Supervisor};
 use crate::handover::{Answer, Order, Rights};
 use crate::messages;
 use crate::observations::Observations;

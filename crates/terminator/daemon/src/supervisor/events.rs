@@ -14,8 +14,8 @@ use sys::wake::Waker;
 
 use super::child::Heard;
 use super::failure::Failure;
-use super::new_program::CheckNews;
 use super::reading::Done;
+use super::upgrade::check::CheckNews;
 use crate::handover::Answer;
 use crate::resolve::Reply;
 use crate::watcher::{Changed, Stamps};

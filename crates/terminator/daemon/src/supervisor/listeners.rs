@@ -11,9 +11,9 @@ use sys::socket::{self, ListenOptions, Liveness, PeerAddress, Transport};
 use wire::address::{Address, UnixName};
 
 use super::failure::ListenFailure;
-use super::handed_over::HandedOverSockets;
 use super::messages::warn;
-use super::state::ListenerState;
+use super::service_manager::handed_over::HandedOverSockets;
+use super::upgrade::state::ListenerState;
 use crate::handover::Role;
 
 /// An address that a service wants.

@@ -9,7 +9,6 @@ use super::failure::Failure;
 use crate::handover::{Fence, Rights};
 use crate::messages::stderr;
 use crate::messages::{self, Form};
-use crate::server_target::Name;
 
 /// Says a text that may begin with its level; else it is a notice.
 pub(super) fn say(text: impl Display) {
@@ -30,10 +29,6 @@ pub(super) fn say_each(diagnostics: &[Diagnostic], colour: bool) {
             messages::say_labelled(&diagnostic.to_string());
         }
     }
-}
-
-pub(super) fn say_failed(name: &Name, why: &str) {
-    warn(format_args!("cannot resolve {name}: {why}"));
 }
 
 pub(super) fn say_kept_log(failure: &Failure) {

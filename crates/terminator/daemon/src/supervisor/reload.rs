@@ -13,9 +13,8 @@ use telemetry::message::Level;
 use super::events::Event;
 use super::failure::Failure;
 use super::messages::{say_each, say_kept_log, warn};
-use super::phase::{Due, Next, Phase};
 use super::reading::{Done, Read};
-use super::{ANSWER_TIME_MAX, Supervisor};
+use super::{ANSWER_TIME_MAX, Due, Next, Phase, Supervisor};
 use crate::handover::Order;
 use crate::messages::{self as forms, say};
 use crate::reader::Task;
@@ -82,7 +81,7 @@ impl Supervisor<'_> {
         let new = read.prepared;
         say_each(&read.warnings, self.request.colour);
         self.warnings = read.warnings.iter().map(ToString::to_string).collect();
-        for key in self.served.summary.fixed_parts_changed(&new.summary) {
+        for key in self.served.summary.fixed_parts().changed(&new.summary.fixed_parts()) {
             let warning = format!(
                 "`{key}` stays as it is until a restart\nhint: `lariat upgrade` restarts without a gap"
             );
@@ -95,7 +94,7 @@ impl Supervisor<'_> {
         self.listeners.open(&new.summary.listen, workers, &new.summary.listen_options)?;
         self.admin_sockets.propose_log(&new.summary, read.log)?;
         self.cluster_socket.propose(new.summary.peers.as_ref())?;
-        let mut both = self.names.wanted().clone();
+        let mut both = self.names.lookups.wanted().clone();
         both.extend(new.summary.names.clone());
         self.sessions.propose(new.summary.session_limits)?;
         self.pending = Some(new);
@@ -106,7 +105,7 @@ impl Supervisor<'_> {
         let Some(mut new) = self.pending.take() else {
             return Ok(Next::Continue);
         };
-        new.summary.keep_fixed_parts(&self.served.summary);
+        new.summary.keep_fixed_parts(self.served.summary.fixed_parts());
         self.sessions.accept();
         self.admin_sockets.accept_log();
         self.cluster_socket.accept();

@@ -10,7 +10,7 @@ use sys::shared;
 
 use super::failure::Failure;
 use super::messages::warn;
-use super::state::SessionsState;
+use super::upgrade::state::SessionsState;
 use crate::handover::{Role, SessionKey};
 
 const NAME: &str = "lariat sessions";

@@ -9,26 +9,25 @@ use sys::{process, sandbox};
 use wire::address::Address;
 
 use super::admin_sockets::AdminSockets;
-use super::backoff::Backoff;
+use super::child::Backoff;
 use super::cluster_socket::ClusterSocket;
-use super::descriptor_store::{self, DescriptorStore};
-use super::earlier::Earlier;
 use super::events::{Event, EventQueue};
 use super::failure::Failure;
-use super::handed_over::HandedOverSockets;
-use super::image::{Inherited, InheritedImage, OwnState, Return, WayBack};
 use super::listeners::Listeners;
 use super::messages::say_each;
-use super::names::Names;
-use super::new_program::Upgrading;
-use super::phase::Phase;
 use super::prepared::ConfigSummary;
 use super::reading::{self, Done, Read, Readers};
 use super::roots::Roots;
+use super::servers::Names;
 use super::service_manager::ServiceManager;
+use super::service_manager::descriptor_store::{self, DescriptorStore};
+use super::service_manager::handed_over::HandedOverSockets;
 use super::sessions::Sessions;
+use super::upgrade::Earlier;
+use super::upgrade::check::Upgrading;
+use super::upgrade::image::{Inherited, InheritedImage, Origin, OwnState, Return, WayBack};
 use super::watched::Watched;
-use super::{Origin, Request, Supervisor};
+use super::{Phase, Request, Supervisor};
 use crate::handover::Reloads;
 use crate::messages as forms;
 use crate::reader::Task;
@@ -57,11 +56,7 @@ impl<'a> Supervisor<'a> {
         let Some((own, read, looked)) = first else {
             return Ok(None);
         };
-        let (mut served, own) = (read.prepared, own);
-        if let Some(own) = &own {
-            served.summary.keep_places(own.fixed.clone());
-        }
-        let own = own.as_ref();
+        let (served, own) = (read.prepared, own.as_ref());
         let summary = &served.summary;
         let calls_forbidden_by = forbid_system_calls(summary, &inherited)?;
         let (listeners, admin_sockets, cluster_socket) =
@@ -80,8 +75,8 @@ impl<'a> Supervisor<'a> {
             watched,
             disabled: inherited.disabled,
             fences,
-            reach: served.summary.reach(),
-            workers: own.map_or(served.summary.workers.cpus.len(), |own| own.workers),
+            reach: own.map_or_else(|| served.summary.reach(), |own| own.reach.clone()),
+            workers: served.summary.workers.cpus.len(),
             served,
             generation: own.map_or(1, |own| own.generation),
             pending: None,
@@ -158,7 +153,12 @@ fn first(
     let sender = events.sender();
     let hear = move |done, looked| sender.send(Event::Read(done, looked));
     let (own, read, looked) = match returned {
-        Some(Return { own, read, .. }) => (Some(own), read, None),
+        Some(Return { mut own, fds, .. }) => {
+            let (found, bundle) = (own.found.clone(), std::mem::take(&mut own.bundle));
+            let mut read = reading::read(found, fds, bundle)?;
+            read.prepared.summary.keep_fixed_parts(own.fixed.clone());
+            (Some(own), read, None)
+        }
         None => {
             readers.start(&Task::Read(request.config.clone()), hear)?;
             let wanted = |news: &Event| {

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::Supervisor;
-use super::earlier::DRAIN_GRACE;
 use super::failure::Failure;
 use super::messages::{say, warn};
-use super::phase::{Due, Next, Phase};
+use super::upgrade::DRAIN_GRACE;
+use super::{Due, Next, Phase, Supervisor};
 use crate::handover::Order;
 
 /// How long a worker process that is told to end may take to say that it serves, if it does: the

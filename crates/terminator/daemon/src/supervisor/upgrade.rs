@@ -1,40 +1,100 @@
 //! An upgrade: this process becomes another program, and no client notices.
 //!
 //! The new program is run as a child first: it reads its configuration and what would be handed
-//! on, and says yes or no (`new_program`). Then what worker processes say is heard to the end of a
+//! on, and says yes or no (`check`). Then what worker processes say is heard to the end of a
 //! message, and the process becomes the new program (`image`). Its worker process builds a plan
 //! while the one before serves; that one pauses, the new one accepts, that one drains. Whatever
 //! goes wrong before the new one accepts, the program before goes on: it is run again with all that
 //! it had.
 
+pub(super) mod check;
+pub(super) mod image;
+pub(super) mod state;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use sys::clock;
 use sys::signal::{self, Signal};
 use telemetry::message::Level;
 use telemetry::printable::line;
 
-use super::Supervisor;
-use super::child::Child;
-use super::earlier::{self, Earlier};
+use super::child::{Child, Heard, WORKER};
 use super::events::Event;
 use super::failure::Failure;
-use super::image::{self, OwnState};
 use super::messages::{printable, say};
-use super::new_program::{
-    CHECK_TIME_MAX, Check, CheckNews, EXECUTE_TIME_MAX, NewProgram, SWITCH_TIME_MAX, Upgrade,
-};
-use super::phase::{Due, Next, Phase};
-use super::state::{ImageState, Release, SupervisorState};
-use crate::handover::Order;
+use super::{Due, Next, Phase, Supervisor};
+use crate::handover::{Order, Secret};
 use crate::observations::Observations;
 use crate::reader::Found;
+
+use check::{
+    CHECK_TIME_MAX, Check, CheckNews, EXECUTE_TIME_MAX, NewProgram, SWITCH_TIME_MAX, Upgrade,
+};
+use image::OwnState;
+use state::{ImageState, Release, SupervisorState, WorkerState};
 
 /// How long a worker process may take to end a message that has begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
 const TOLD_TO_STOP: &str = "the running one was told to stop";
+
+/// The time that a worker process may take beyond the drain's to close what is left.
+pub(super) const DRAIN_GRACE: Duration = Duration::from_secs(5);
+
+/// A worker process of a program before.
+pub(super) struct Earlier {
+    pub(super) child: Child,
+    /// `None` = it serves.
+    pub(super) drains_until: Option<Instant>,
+}
+
+/// The same for the next program.
+fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerState {
+    let left = drains_until.map(|until| until.saturating_duration_since(Instant::now()));
+    let at = left.map(|left| (clock::monotonic() + left).as_millis());
+    WorkerState {
+        number: child.number(),
+        pid: child.pid(),
+        drains_until_ms: at.map(|at| u64::try_from(at).unwrap_or(u64::MAX)),
+    }
+}
+
+impl Earlier {
+    /// Worker processes of the program before, with the ways to them.
+    pub(super) fn all(states: &[WorkerState], channels: Vec<OwnedFd>) -> io::Result<Vec<Self>> {
+        let each = states.iter().zip(channels).map(|(state, channel)| {
+            let left = state
+                .drains_until_ms
+                .map(|at| Duration::from_millis(at).saturating_sub(clock::monotonic()));
+            Ok(Self {
+                child: Child::lent((state.number, state.pid), &WORKER, channel)?,
+                drains_until: left.map(|left| Instant::now() + left),
+            })
+        });
+        each.collect()
+    }
+
+    /// Whether it is the one that serves until ours does.
+    pub(super) fn serves(&self) -> bool {
+        self.drains_until.is_none()
+    }
+
+    /// It is ours from now on, and to drain.
+    pub(super) fn drain(&mut self, time: Duration) {
+        self.child.keep();
+        if !self.serves() {
+            return;
+        }
+        self.drains_until = Some(Instant::now() + time + DRAIN_GRACE);
+        let is_replaced = true;
+        // One that takes no order ends, which is heard.
+        if self.child.send(&Order::Drain { time, is_replaced }, &[]).is_err() {
+            self.child.kill();
+        }
+    }
+}
 
 impl Supervisor<'_> {
     /// Begins an upgrade.
@@ -160,8 +220,7 @@ impl Supervisor<'_> {
                     // It does not serve, and the new one may know better.
                     self.child = None;
                 }
-                self.workers_before().for_each(Child::stop_listening);
-                self.upgrading.listening = self.workers_before().map(Child::number).collect();
+                self.stop_listening();
                 Upgrade::Stopping(program, Instant::now() + STOP_TIME_MAX)
             }
             other => other,
@@ -169,7 +228,7 @@ impl Supervisor<'_> {
         if self.upgrading.listening.is_empty()
             && let Some(program) = self.upgrading.stage.take_stopping()
         {
-            let why = self.become_program(&program);
+            let why = self.become_program(program);
             self.listen_to(|_| true);
             self.upgrade_failed(&why);
             self.watched.follow(self.served.summary.reload);
@@ -179,6 +238,12 @@ impl Supervisor<'_> {
             self.reload_if_asked()?;
         }
         Ok(())
+    }
+
+    /// What worker processes say is heard to the end of a message, and then no more.
+    fn stop_listening(&mut self) {
+        self.workers_before().for_each(Child::stop_listening);
+        self.upgrading.listening = self.workers_before().map(Child::number).collect();
     }
 
     /// All worker processes that are to be handed on.
@@ -210,7 +275,7 @@ impl Supervisor<'_> {
     }
 
     /// Becomes the new program. Returns why that could not be.
-    fn become_program(&mut self, program: &NewProgram) -> String {
+    fn become_program(&mut self, program: NewProgram) -> String {
         self.watched.pause();
         self.names.pause();
         self.keep_descriptors();
@@ -222,13 +287,13 @@ impl Supervisor<'_> {
         let mut children: Vec<&mut Child> = self.child.iter_mut().collect();
         children.extend(self.earlier.iter_mut().map(|one| &mut one.child));
         children.into_iter().for_each(Child::lend);
-        let error = match self.handed_on(program) {
-            Ok(handed) => {
+        let error = match (self.handed_on(&program), program.fd) {
+            (Ok(handed), file) => {
                 let mut fds: Vec<_> = handed.iter().map(AsFd::as_fd).collect();
                 fds.extend(self.handed_on_descriptors());
-                image::hand_on(program.fd.as_fd(), "", &fds, self.upgrading.program.clone())
+                image::hand_on(file, &fds, self.upgrading.program.clone())
             }
-            Err(error) => error,
+            (Err(error), _) => error,
         };
         self.child.iter_mut().for_each(Child::keep);
         self.earlier.iter_mut().for_each(|one| one.child.keep());
@@ -258,12 +323,14 @@ impl Supervisor<'_> {
             concerns: Vec::new(),
             folders: self.roots.identities(),
         };
-        let own = OwnState::new(
-            (self.generation, self.workers),
-            self.reloads.clone(),
-            (found, self.served.summary.fixed_places()),
-            &self.served.bundle,
-        );
+        let own = OwnState {
+            generation: self.generation,
+            reloads: self.reloads.clone(),
+            found,
+            fixed: summary.fixed_parts(),
+            reach: self.reach.clone(),
+            bundle: Secret::new(self.served.bundle.bytes().to_vec()),
+        };
         Ok([image::own_program()?, own.sealed()?, image::sealed(&state)?])
     }
 
@@ -274,10 +341,7 @@ impl Supervisor<'_> {
         ImageState {
             status_socket: self.admin_sockets.status_path().to_owned(),
             pid_file: self.admin_sockets.pid_file(),
-            workers: workers
-                .chain(earlier)
-                .map(|(child, until)| earlier::state_of(child, until))
-                .collect(),
+            workers: workers.chain(earlier).map(|(child, until)| state_of(child, until)).collect(),
             calls_forbidden_by: self.calls_forbidden_by.clone(),
             last_upgrade: self.reloads.last_upgrade.clone(),
         }
@@ -372,8 +436,25 @@ impl Supervisor<'_> {
         self.tell(&Order::Reloads(self.reloads.clone()));
     }
 
-    /// The program before goes on by itself: what was heard and not followed is its own.
+    /// The program before goes on by itself: what was heard and not followed is its own, and no
+    /// message of a worker process is cut in two.
     pub(super) fn leave(mut self) {
+        // It has served nobody.
+        self.child = None;
+        self.stop_listening();
+        let until = Instant::now() + STOP_TIME_MAX;
+        let is_heard = |news: &Event| matches!(news, Event::Heard(..));
+        while !self.upgrading.listening.is_empty()
+            && let Ok(Some(Event::Heard(number, heard))) = self.events.next_of(until, is_heard)
+        {
+            match heard {
+                Heard::Answer(_) => drop(self.heard_of_earlier(number, heard)),
+                Heard::Stopped | Heard::End => {
+                    self.upgrading.listening.retain(|one| *one != number);
+                }
+            }
+        }
+        self.kill_those_that_are_heard();
         self.send_signals_again();
     }
 

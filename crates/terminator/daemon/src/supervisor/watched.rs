@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use config::ReloadOptions;
 use telemetry::printable::line;
 
-use super::backoff::Backoff;
-use super::child::{Child, Heard, Program};
+use super::child::{Backoff, Child, Heard, Program};
 use super::events::{Event, EventSender};
 use super::messages::say;
 use crate::handover::ProcessMessageForm;
