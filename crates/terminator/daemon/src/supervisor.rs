@@ -60,6 +60,7 @@ mod watched;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -86,7 +87,7 @@ use reading::Readers;
 use roots::Roots;
 use servers::Names;
 use service_manager::ServiceManager;
-use sessions::Sessions;
+use sessions::{SessionMemory, Sessions};
 use upgrade::Earlier;
 use upgrade::check::{SWITCH_TIME_MAX, Upgrading};
 use upgrade::image::{Origin, WayBack, origin};
@@ -214,13 +215,22 @@ enum Next {
     Stop,
 }
 
+/// What is served if the worker process says yes.
+struct Pending {
+    prepared: Prepared,
+    log: OwnedFd,
+    cluster_socket: Option<ClusterSocket>,
+    /// `None` = it stays.
+    memory: Option<SessionMemory>,
+}
+
 struct Supervisor<'a> {
     request: Request<'a>,
     events: EventQueue,
     listeners: Listeners,
     roots: Roots,
     admin_sockets: AdminSockets,
-    cluster_socket: ClusterSocket,
+    cluster_socket: Option<ClusterSocket>,
     names: Names,
     watched: Watched,
     /// Servers that an operator has disabled.
@@ -231,8 +241,7 @@ struct Supervisor<'a> {
     /// What is served, or shall be by the next worker process.
     served: Prepared,
     generation: u64,
-    /// What is served if the worker process says yes.
-    pending: Option<Prepared>,
+    pending: Option<Pending>,
     reload_asked: bool,
     /// The log was renamed while a reload was under way, which may have opened it before.
     is_log_renamed: bool,
@@ -424,17 +433,24 @@ impl<'a> Supervisor<'a> {
 
     /// Sends the pending plan, or else the one served, with all descriptors that it needs.
     fn tell_plan(&mut self, generation: u64, order: impl FnOnce(Serve) -> Order) {
-        let Prepared { summary, bundle } = self.pending.as_ref().unwrap_or(&self.served);
+        let served = (&self.served, self.admin_sockets.log(), &self.cluster_socket);
+        let pending = self.pending.as_ref();
+        let (prepared, log, cluster_socket) =
+            pending.map_or(served, |plan| (&plan.prepared, plan.log.as_fd(), &plan.cluster_socket));
+        let memory = pending.and_then(|plan| plan.memory.as_ref());
+        let memory = memory.unwrap_or(&self.sessions.memory);
+        let Prepared { summary, bundle } = prepared;
         let mut with_roles = self.admin_sockets.roles();
-        with_roles.extend(self.sessions.role());
-        with_roles.extend(self.cluster_socket.role());
+        with_roles.push((Role::Log, log));
+        with_roles.extend(memory.role());
+        with_roles.extend(cluster_socket.as_ref().map(ClusterSocket::role));
         with_roles.extend(self.listeners.roles(&summary.listen, self.workers));
         with_roles.extend(self.roots.roles(&summary.folders));
         let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
         let order = order(Serve {
             generation,
             workers: self.workers,
-            session_key: self.sessions.key(),
+            session_key: memory.key.clone(),
             roles,
             resolved: self.names.lookups.known(&summary.names),
             disabled: self.disabled.clone(),

@@ -37,8 +37,6 @@ pub(super) struct AdminSockets {
     /// Whether the service manager has opened that.
     is_handed_over: bool,
     log: OwnedFd,
-    /// Memory for a plan that is not yet served.
-    proposed_log: Option<OwnedFd>,
     /// When a log daemon was looked for last.
     reconnected: Option<Instant>,
     pid_file: Option<PathBuf>,
@@ -77,7 +75,6 @@ impl AdminSockets {
             admin: None,
             is_handed_over: false,
             log: log_of(&summary.control.log, log)?,
-            proposed_log: None,
             reconnected: None,
             pid_file: None,
             before: before.into_iter().flatten().flatten().collect(),
@@ -149,36 +146,14 @@ impl AdminSockets {
         Some(&self.log)
     }
 
-    /// Has the log of another plan ready. `log` is the log if it is a file.
-    pub(super) fn propose_log(
-        &mut self,
-        summary: &ConfigSummary,
-        log: Option<OwnedFd>,
-    ) -> Result<(), Failure> {
-        self.proposed_log = Some(log_of(&summary.control.log, log)?);
-        Ok(())
-    }
-
-    pub(super) fn accept_log(&mut self) {
-        if let Some(log) = self.proposed_log.take() {
-            self.log = log;
-        }
-    }
-
-    /// The plan is not: the next worker process writes where this one does.
-    pub(super) fn withdraw_log(&mut self) {
-        self.proposed_log = None;
-    }
-
     pub(super) fn log(&self) -> BorrowedFd<'_> {
-        self.proposed_log.as_ref().unwrap_or(&self.log).as_fd()
+        self.log.as_fd()
     }
 
     /// Each descriptor with its role.
     pub(super) fn roles(&self) -> Vec<(Role, BorrowedFd<'_>)> {
-        let log_and_status = [(Role::Log, self.log()), (Role::StatusSocket, self.status.as_fd())];
-        let admin = self.admin().map(|fd| (Role::AdminListener, fd));
-        log_and_status.into_iter().chain(admin).collect()
+        let status = (Role::StatusSocket, self.status.as_fd());
+        [status].into_iter().chain(self.admin().map(|fd| (Role::AdminListener, fd))).collect()
     }
 
     pub(super) fn status_path(&self) -> &Path {
@@ -212,17 +187,13 @@ fn open_admin(address: SocketAddr) -> Result<OwnedFd, Failure> {
 }
 
 fn listen(who: &str, address: &Address, options: &ListenOptions) -> Result<OwnedFd, Failure> {
-    let failed = |error| ListenFailure {
-        who: who.to_owned(),
-        address: address.clone(),
-        error,
-        holder: String::new(),
-    };
+    let failed = |error| ListenFailure::new(who, address, error);
     Ok(socket::listen(address, options).map_err(failed)?)
 }
 
-/// The log if it is a file, or else the descriptor that has been ours from the start.
-fn log_of(output: &LogOutput, opened: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
+/// The log of a plan: the file that was `opened`, or else a descriptor that has been ours from the
+/// start, or a socket to a daemon.
+pub(super) fn log_of(output: &LogOutput, opened: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
     let handed = match (output, opened) {
         (LogOutput::Stdout, _) => file::to_write_only(io::stdout().as_fd()),
         (LogOutput::Stderr, _) => file::to_write_only(io::stderr().as_fd()),

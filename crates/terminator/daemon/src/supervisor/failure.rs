@@ -191,6 +191,10 @@ pub(crate) struct ListenFailure {
 const ENODEV: i32 = 19;
 
 impl ListenFailure {
+    pub(crate) fn new(who: &str, address: &Address, error: io::Error) -> Self {
+        Self { who: who.to_owned(), address: address.clone(), error, holder: String::new() }
+    }
+
     /// Whether another process listens there.
     pub(crate) fn is_taken(&self) -> bool {
         self.error.kind() == io::ErrorKind::AddrInUse && !self.is_path_of_a_file()
@@ -275,12 +279,11 @@ mod tests {
 
     #[test]
     fn a_taken_port_names_its_place_and_remedy() {
-        let failure = Failure::from(ListenFailure {
-            who: "service `web`".into(),
-            address: "[::]:443".parse().unwrap(),
-            error: io::ErrorKind::AddrInUse.into(),
-            holder: String::new(),
-        });
+        let failure = Failure::from(ListenFailure::new(
+            "service `web`",
+            &"[::]:443".parse().unwrap(),
+            io::ErrorKind::AddrInUse.into(),
+        ));
         let text = failure.to_string();
         assert!(text.starts_with("service `web` cannot listen at [::]:443: "), "{text}");
         assert!(text.contains("\nhint: "), "{text}");
@@ -290,12 +293,11 @@ mod tests {
     fn a_file_in_the_way_is_no_other_process() {
         let directory = Directory::new();
         let path = directory.write("in-the-way", "");
-        let failure = ListenFailure {
-            who: "service `web`".into(),
-            address: Address::Unix(UnixName::Path(path.clone())),
-            error: io::ErrorKind::AddrInUse.into(),
-            holder: String::new(),
-        };
+        let failure = ListenFailure::new(
+            "service `web`",
+            &Address::Unix(UnixName::Path(path.clone())),
+            io::ErrorKind::AddrInUse.into(),
+        );
         assert!(failure.hint().is_some_and(|hint| hint.starts_with("a file ")));
         std::fs::remove_file(&path).unwrap();
         assert!(failure.hint().is_some_and(|hint| hint.starts_with("another process ")));

@@ -135,12 +135,8 @@ impl Listeners {
             if opened.contains_key(&key) {
                 continue;
             }
-            let failed = |error| ListenFailure {
-                who: format!("service `{}`", wanted.service),
-                address: wanted.address.clone(),
-                error,
-                holder: String::new(),
-            };
+            let who = format!("service `{}`", wanted.service);
+            let failed = |error| ListenFailure::new(&who, &wanted.address, error);
             if let (Address::Inherited(_), false) = (&key.0, self.handed_over.has(&key.0)) {
                 return Err(failed(io::Error::new(
                     io::ErrorKind::NotFound,

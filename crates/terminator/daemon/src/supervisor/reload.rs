@@ -10,11 +10,13 @@ use std::time::{Instant, SystemTime};
 use config::LogOutput;
 use telemetry::message::Level;
 
+use super::admin_sockets::log_of;
+use super::cluster_socket::ClusterSocket;
 use super::events::Event;
 use super::failure::Failure;
 use super::messages::{say_each, say_kept_log, warn};
 use super::reading::{Done, Read};
-use super::{ANSWER_TIME_MAX, Due, Next, Phase, Supervisor};
+use super::{ANSWER_TIME_MAX, Due, Next, Pending, Phase, Supervisor};
 use crate::handover::Order;
 use crate::messages::{self as forms, say};
 use crate::reader::Task;
@@ -92,24 +94,26 @@ impl Supervisor<'_> {
         self.roots.admit(&new.summary.folders, read.folders)?;
         let workers = self.workers;
         self.listeners.open(&new.summary.listen, workers, &new.summary.listen_options)?;
-        self.admin_sockets.propose_log(&new.summary, read.log)?;
-        self.cluster_socket.propose(new.summary.peers.as_ref())?;
+        let log = log_of(&new.summary.control.log, read.log)?;
+        let before = self.cluster_socket.as_ref().map(ClusterSocket::handed_on);
+        let cluster_socket = ClusterSocket::of_plan(new.summary.peers.as_ref(), before)?;
         let mut both = self.names.lookups.wanted().clone();
         both.extend(new.summary.names.clone());
-        self.sessions.propose(new.summary.session_limits)?;
-        self.pending = Some(new);
+        let memory = self.sessions.memory_for(new.summary.session_limits)?;
+        self.pending = Some(Pending { prepared: new, log, cluster_socket, memory });
         self.resolve(both)
     }
 
     pub(super) fn commit(&mut self) -> Result<Next, Failure> {
-        let Some(mut new) = self.pending.take() else {
+        let Some(Pending { prepared, log, cluster_socket, memory }) = self.pending.take() else {
             return Ok(Next::Continue);
         };
-        new.summary.keep_fixed_parts(self.served.summary.fixed_parts());
-        self.sessions.accept();
-        self.admin_sockets.accept_log();
-        self.cluster_socket.accept();
-        self.served = new;
+        let fixed = self.served.summary.fixed_parts();
+        self.served = prepared;
+        self.served.summary.keep_fixed_parts(fixed);
+        self.cluster_socket = cluster_socket;
+        self.admin_sockets.set_log(log);
+        memory.into_iter().for_each(|memory| self.sessions.memory = memory);
         forms::configure(&self.served.summary.control);
         self.forget_servers();
         if std::mem::take(&mut self.is_log_renamed) {
@@ -128,9 +132,6 @@ impl Supervisor<'_> {
 
     pub(super) fn roll_back(&mut self, message: String) -> Result<Next, Failure> {
         self.pending = None;
-        self.sessions.withdraw();
-        self.admin_sockets.withdraw_log();
-        self.cluster_socket.withdraw();
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
         say(

@@ -1,7 +1,7 @@
 //! The start of a supervisor: by itself, in the place of another program of the same process, or
 //! after one that could not serve in the place of this one.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 use sys::signal::Signal;
@@ -215,7 +215,7 @@ fn open_sockets(
     handed_over: HandedOverSockets,
     inherited: &mut Inherited,
     is_returned: bool,
-) -> Result<(Listeners, AdminSockets, ClusterSocket), Failure> {
+) -> Result<(Listeners, AdminSockets, Option<ClusterSocket>), Failure> {
     handed_over.warn_of_unused(|address| summary.listens_at(address));
     let address = summary.control.listen.map(Address::Ip);
     let shared = address.as_ref().and_then(|at| handed_over.share(at, 1)?.pop());
@@ -235,6 +235,7 @@ fn open_sockets(
     if is_handed_over {
         admin_sockets.admin_is_handed_over();
     }
-    let cluster_socket = ClusterSocket::open(summary.peers.as_ref(), inherited.cluster.take())?;
+    let before = inherited.cluster.as_ref().map(|(name, fd)| (name.clone(), fd.as_fd()));
+    let cluster_socket = ClusterSocket::of_plan(summary.peers.as_ref(), before)?;
     Ok((listeners, admin_sockets, cluster_socket))
 }

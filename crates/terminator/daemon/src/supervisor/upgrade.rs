@@ -353,7 +353,7 @@ impl Supervisor<'_> {
         let mut fds: Vec<_> = sessions.iter().map(|(_, fd)| *fd).collect();
         fds.extend(self.listeners.handed_on().into_iter().flat_map(|(_, fds)| fds));
         fds.extend(self.admin_sockets.admin());
-        fds.extend(self.cluster_socket.handed_on().map(|(_, fd)| fd));
+        fds.extend(self.cluster_socket.as_ref().map(|socket| socket.handed_on().1));
         fds.push(self.admin_sockets.status());
         fds.extend(self.workers_before().map(Child::channel));
         fds.extend(self.roots.all());
@@ -369,7 +369,7 @@ impl Supervisor<'_> {
         SupervisorState {
             listeners: listeners.map(|(listener, _)| listener).collect(),
             admin: admin.map(|address| address.to_string()),
-            cluster: self.cluster_socket.handed_on().map(|(name, _)| name),
+            cluster: self.cluster_socket.as_ref().map(|socket| socket.handed_on().0),
             ..self.state(self.last_number)
         }
     }
