@@ -27,12 +27,9 @@ pub(crate) enum Failure {
     /// What the service manager handed over is not what it should be.
     #[error("{0}")]
     HandedOver(String),
-    /// A folder of files comes with a restart only.
+    /// A right that the running worker process does not have comes with a restart only.
     #[error(transparent)]
-    Root(#[from] RootFailure),
-    /// A server can be connected to after a restart only.
-    #[error(transparent)]
-    Reach(#[from] ReachFailure),
+    Right(#[from] MissingRight),
     /// In the place of another program, which goes on, this one does not come to serve: why, as a
     /// sentence without a full stop.
     #[error("{0}")]
@@ -40,9 +37,9 @@ pub(crate) enum Failure {
     /// The status socket's directory cannot be used.
     #[error(transparent)]
     StatusSocket(#[from] DirectoryFailure),
-    /// The user or group to run as does not exist, or cannot be become.
+    /// The host has not what the configuration names: a user to become, a folder, a log.
     #[error("{0}")]
-    User(String),
+    Missing(String),
     /// A file that the configuration names cannot be opened or written: what was tried, and what
     /// the host answered.
     #[error(
@@ -50,9 +47,6 @@ pub(crate) enum Failure {
         .path.display()
     )]
     File { what: &'static str, path: PathBuf, error: io::Error },
-    /// A folder of files cannot be opened.
-    #[error("cannot open the folder {}: {error}\nhint: name a folder that exists", .path.display())]
-    Folder { path: PathBuf, error: io::Error },
     /// A file system does not answer: what was tried, with the path (`reading /etc/x.pem`), and how
     /// long was waited.
     #[error(
@@ -115,63 +109,48 @@ fn times(restarts: u64) -> String {
     }
 }
 
-/// A plan with this folder has to wait for a restart.
+/// A right that a plan needs, and the running worker process gave up before it served: the plan
+/// has to wait for a restart.
 #[derive(Debug, Error)]
-#[error(
-    "service `{service}`: {}\nhint: restart (`lariat upgrade`): which folders can be read is \
-     settled before it serves",
-    self.reason()
-)]
-pub(crate) struct RootFailure {
-    pub(crate) service: String,
-    pub(crate) folder: PathBuf,
-    /// It has the path of an open one.
-    pub(crate) is_known: bool,
-}
-
-impl RootFailure {
-    fn reason(&self) -> String {
-        let folder = self.folder.display();
-        if self.is_known {
-            format!("{folder} is not the folder any more that it was at start")
-        } else {
-            format!("the running worker process may not read {folder}")
-        }
-    }
-}
-
-/// A plan has to wait for a restart.
-#[derive(Debug, Error)]
-pub(crate) enum ReachFailure {
+pub(crate) enum MissingRight {
     #[error(
-        "service `{service}`: the running worker process may not connect to {server}\n\
-         hint: restart (`lariat upgrade`): {} settled before it serves",
+        "service `{service}`: {} is not the folder any more that it was at start{}",
+        .folder.display(), after_restart("which folders can be read is")
+    )]
+    ReplacedFolder { service: String, folder: PathBuf },
+    #[error(
+        "service `{service}`: the running worker process may not read {}{}",
+        .folder.display(), after_restart("which folders can be read is")
+    )]
+    Folder { service: String, folder: PathBuf },
+    #[error(
+        "service `{service}`: the running worker process may not connect to {server}{}",
         settled(server)
     )]
     Server { service: String, server: Endpoint },
-    /// Because of the session store.
+    /// The session store, or what leads to it.
     #[error(
-        "the running worker process may not connect to {node} of `cluster.store`\n\
-         hint: restart (`lariat upgrade`): {} settled before it serves",
+        "the running worker process may not connect to {node} of `cluster.store`{}",
         settled(node)
     )]
-    Store {
-        /// The store, or what leads to it.
-        node: Endpoint,
-    },
+    Store { node: Endpoint },
     #[error(
         "service `{service}`: the running worker process may not choose the addresses that it \
-         connects from as `back.source` says\n\
-         hint: restart (`lariat upgrade`): whether it may is settled before it serves"
+         connects from as `back.source` says{}",
+        after_restart("whether it may is")
     )]
     Source { service: String },
 }
 
-fn settled(server: &Endpoint) -> &'static str {
-    match server.tcp_port() {
+fn settled(server: &Endpoint) -> String {
+    after_restart(match server.tcp_port() {
         Some(_) => "the ports of `process.connect-ports` are",
         None => "whether it reaches abstract Unix sockets is",
-    }
+    })
+}
+
+fn after_restart(what: &str) -> String {
+    format!("\nhint: restart (`lariat upgrade`): {what} settled before it serves")
 }
 
 /// An address cannot be listened at.
@@ -259,11 +238,6 @@ impl Failure {
     /// For `map_err`: the host denied this.
     pub(super) fn host(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Host { what, error }
-    }
-
-    /// For `map_err`: a folder of files.
-    pub(super) fn folder(path: &Path) -> impl Fn(io::Error) -> Self {
-        move |error| Self::Folder { path: path.to_owned(), error }
     }
 
     /// For `map_err`: the host denied this with a file that the configuration names.

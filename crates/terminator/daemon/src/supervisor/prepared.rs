@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
 
-use super::failure::ReachFailure;
+use super::failure::MissingRight;
 use super::listeners::Wanted;
 use super::roots::Served;
 use crate::handover::{Fences, Reach, Secret, Sources, WorkerUser};
@@ -169,25 +169,18 @@ impl ConfigSummary {
     }
 
     /// Sees whether a worker process that can connect to these places can serve it.
-    pub(super) fn is_within(&self, reach: &Reach) -> Result<(), ReachFailure> {
+    pub(super) fn is_within(&self, reach: &Reach) -> Result<(), MissingRight> {
         let is_beyond = |(_, sources): &(&String, &Sources)| **sources > reach.sources;
         if let Some((service, _)) = self.sources.iter().find(is_beyond) {
             let service = service.clone();
-            return Err(ReachFailure::Source { service });
+            return Err(MissingRight::Source { service });
         }
-        match self.servers.iter().find(|(_, server)| !reach.includes(server)) {
-            Some((service, server)) => {
-                Err(ReachFailure::Server { service: service.clone(), server: server.clone() })
-            }
-            None => self.store_is_within(reach),
+        if let Some((service, server)) = self.servers.iter().find(|(_, at)| !reach.includes(at)) {
+            let (service, server) = (service.clone(), server.clone());
+            return Err(MissingRight::Server { service, server });
         }
-    }
-
-    fn store_is_within(&self, reach: &Reach) -> Result<(), ReachFailure> {
-        match self.store.iter().find(|node| !reach.includes(node)) {
-            Some(node) => Err(ReachFailure::Store { node: node.clone() }),
-            None => Ok(()),
-        }
+        let store = self.store.iter().find(|node| !reach.includes(node));
+        store.map_or(Ok(()), |node| Err(MissingRight::Store { node: node.clone() }))
     }
 
     /// Parts that no reload changes.

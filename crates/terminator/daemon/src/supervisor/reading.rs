@@ -184,13 +184,9 @@ pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Re
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        let error = io::Error::from_raw_os_error;
         match refusal {
             Refusal::Config(diagnostics) => Self::Config(diagnostics),
-            Refusal::User(sentence) => Self::User(sentence),
-            Refusal::Folder(path, number) => Self::folder(&path)(error(number)),
-            Refusal::Log(path, number) => Self::file("open the log", &path)(error(number)),
-            Refusal::Pack(why) => Self::host("pack the configuration")(io::Error::other(why)),
+            Refusal::Missing(sentence) => Self::Missing(sentence),
         }
     }
 }
@@ -240,14 +236,6 @@ mod tests {
         assert!(matches!(outcome(&ours, b"", &mut None), Err(Failure::ReaderDied(_))));
         // A log without a descriptor.
         assert!(failure_of(&[step(), Reply::Opened], false).contains("/a.toml"));
-    }
-
-    #[test]
-    fn refusals_are_what_they_were_in_the_reader() {
-        let refused = Refusal::Log("/nonexistent/x.log".into(), 2);
-        let said = failure_of(&[Reply::Refused(refused)], false);
-        assert!(said.starts_with("cannot open the log /nonexistent/x.log: No such file"), "{said}");
-        assert!(said.contains("\nhint: "), "{said}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sys::beneath::{Identity, Root};
 
-use super::failure::RootFailure;
+use super::failure::MissingRight;
 use crate::handover::Role;
 
 /// A folder that a service serves.
@@ -43,7 +43,7 @@ impl Roots {
         &mut self,
         served: &[Served],
         opened: Vec<Open>,
-    ) -> Result<(), RootFailure> {
+    ) -> Result<(), MissingRight> {
         for now in opened {
             let before = self.find(&now.folder);
             let is_open = |open: &Open| open.identity == now.identity;
@@ -54,10 +54,10 @@ impl Roots {
                 _ => {
                     let services = served.iter().filter(|one| one.folder == now.folder);
                     let names: Vec<_> = services.map(|one| one.service.as_str()).collect();
-                    return Err(RootFailure {
-                        service: names.join("`, `"),
-                        folder: now.folder.clone(),
-                        is_known: before.is_some(),
+                    let (service, folder) = (names.join("`, `"), now.folder.clone());
+                    return Err(match before {
+                        Some(_) => MissingRight::ReplacedFolder { service, folder },
+                        None => MissingRight::Folder { service, folder },
                     });
                 }
             }
