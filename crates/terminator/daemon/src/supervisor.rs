@@ -44,7 +44,6 @@ mod cluster_socket;
 mod events;
 mod failure;
 mod listeners;
-mod messages;
 mod prepared;
 mod reading;
 mod reload;
@@ -66,15 +65,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sys::signal::Signal;
 use sys::{limit, process};
-use telemetry::message::Level;
 use wire::address::Address;
 
 use crate::handover::{
     Answer, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start,
 };
 use crate::maintenance::ServerName;
-use crate::messages::stderr;
-use crate::messages::{self as forms, say};
+use crate::messages::{self, error, stderr};
 use crate::reader::ConfigSource;
 
 use admin_sockets::AdminSockets;
@@ -134,8 +131,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
     let ended = serve(request, origin, &mut way_back);
     match (ended, way_back) {
         (Err(failure), Some(way_back)) => {
-            let error = way_back.go(&failure.to_string());
-            messages::say(format_args!("error: {error}"));
+            error(way_back.go(&failure.to_string()));
             Err(failure)
         }
         (ended, _) => ended,
@@ -148,7 +144,7 @@ fn serve<'a>(
     way_back: &'a mut Option<WayBack>,
 ) -> Result<(), Failure> {
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
-    stderr::write_in_background(forms::lines_lost).map_err(Failure::host("start a thread"))?;
+    stderr::write_in_background(messages::lines_lost).map_err(Failure::host("start a thread"))?;
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
@@ -374,7 +370,7 @@ impl<'a> Supervisor<'a> {
         match self.due.take_if(|(due, _)| *due <= now) {
             Some((_, Due::Restart)) => self.start_again(),
             Some((_, Due::Answer)) => {
-                say(Level::Error, "the worker process does not answer");
+                error("the worker process does not answer");
                 self.child_is_gone()
             }
             Some((_, Due::Switch)) => Err(Failure::Upgrade(format!(

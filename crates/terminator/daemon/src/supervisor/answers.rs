@@ -6,11 +6,10 @@ use telemetry::message::Level;
 
 use super::child::{Child, Heard};
 use super::failure::Failure;
-use super::messages::{labelled, printable, say, say_all, say_warnings, warn, warn_of_rights};
 use super::upgrade::Earlier;
 use super::{Due, Next, Phase, Started, Supervisor};
-use crate::handover::{Answer, Order, Rights};
-use crate::messages;
+use crate::handover::{Answer, Fence, Order, Rights};
+use crate::messages::{self, error, note, printable, say_labelled, warn};
 use crate::observations::Observations;
 
 /// Deaths in a row after which a host had better get no new clients until one lives: fewer may be
@@ -40,32 +39,34 @@ impl Supervisor<'_> {
             Heard::Answer(Answer::Refused { generation, message }) => {
                 self.refused(generation, printable(&message))
             }
-            Heard::Answer(Answer::Note(message)) => {
-                say(printable(&message));
-                Ok(Next::Continue)
-            }
-            Heard::Answer(Answer::Said(messages)) => {
-                say_all(&messages);
-                Ok(Next::Continue)
-            }
-            Heard::Answer(Answer::LogAway) => {
-                self.reconnect_log();
-                Ok(Next::Continue)
-            }
             Heard::Answer(Answer::Accepting) if self.waits => {
                 self.has_taken_over();
                 self.serves()
             }
-            Heard::Answer(Answer::Paused(_) | Answer::Accepting) => Ok(Next::Continue),
             Heard::Answer(Answer::Alive { connections }) => {
                 self.worker_process_is_well(connections);
                 Ok(Next::Continue)
             }
             Heard::Answer(Answer::Drained { cut }) => Ok(self.drained(cut)),
-            Heard::Answer(Answer::Warned(warnings)) => {
-                say_warnings(&warnings);
+            Heard::Answer(other) => {
+                self.told(other);
                 Ok(Next::Continue)
             }
+        }
+    }
+
+    /// A worker process has said something without an order.
+    fn told(&mut self, answer: Answer) {
+        match answer {
+            Answer::Note(message) => say_labelled(&printable(&message)),
+            Answer::Said(messages) => {
+                for (severity, text) in messages {
+                    messages::say(Level::of_severity(severity), text);
+                }
+            }
+            Answer::Warned(warnings) => say_warnings(&warnings),
+            Answer::LogAway => self.reconnect_log(),
+            _ => {}
         }
     }
 
@@ -82,7 +83,7 @@ impl Supervisor<'_> {
             return Err(Failure::Rights(message));
         }
         // One before it could: the host must have changed.
-        messages::say(Level::Error, message);
+        error(message);
         self.child_is_gone()
     }
 
@@ -107,7 +108,7 @@ impl Supervisor<'_> {
                 self.has_taken_over();
                 return self.serves();
             }
-            Phase::Restarting => say("the worker process serves again"),
+            Phase::Restarting => note("the worker process serves again"),
         }
         self.phase = Phase::Serving;
         self.due = None;
@@ -151,7 +152,7 @@ impl Supervisor<'_> {
             Phase::Serving | Phase::Draining => Ok(Next::Continue),
             // The same plan has been served before: the host must have changed.
             Phase::Restarting => {
-                messages::say(Level::Error, message);
+                error(message);
                 self.child_is_gone()
             }
         }
@@ -178,7 +179,7 @@ impl Supervisor<'_> {
         match self.phase {
             Phase::Starting | Phase::Draining => Err(self.died(how)),
             Phase::Serving | Phase::Restarting => {
-                messages::say(Level::Error, ended);
+                error(ended);
                 self.restart(how)
             }
         }
@@ -191,7 +192,7 @@ impl Supervisor<'_> {
             Ok(()) => Ok(Next::Continue),
             Err(failure) => {
                 let how = failure.to_string();
-                messages::say(Level::Error, &how);
+                error(&how);
                 self.restart(how)
             }
         }
@@ -212,7 +213,7 @@ impl Supervisor<'_> {
             format!("{deaths} worker processes died one after the other, the last so: {how}");
         if self.backoff.is_longer() {
             let next = format!("{dying}; the next one is started in {pause:?}");
-            messages::say(Level::Error, next);
+            error(next);
         }
         self.backoff.dying = (deaths >= DEATHS_UNREADY).then_some(dying);
         self.phase = Phase::Restarting;
@@ -252,19 +253,10 @@ impl Supervisor<'_> {
                 self.upgrading.listening.retain(|one| *one != number);
                 let pid = child.pid();
                 child.end();
-                let ended = format!("the worker process before (pid {pid}) has ended");
-                match cut {
-                    0 => say(format_args!("{ended}; every connection had ended before")),
-                    1 => warn(format_args!("{ended}; 1 connection was cut at the deadline")),
-                    _ => warn(format_args!("{ended}; {cut} connections were cut at the deadline")),
-                }
+                say_ended(&format!("the worker process before (pid {pid}) has ended"), cut);
                 return Ok(self.end_if_last());
             }
-            Heard::Answer(Answer::Note(message)) => say(printable(&message)),
-            Heard::Answer(Answer::Said(messages)) => say_all(&messages),
-            Heard::Answer(Answer::Warned(warnings)) => say_warnings(&warnings),
-            Heard::Answer(Answer::LogAway) => self.reconnect_log(),
-            Heard::Answer(_) => {}
+            Heard::Answer(other) => self.told(other),
         }
         Ok(Next::Continue)
     }
@@ -275,8 +267,8 @@ impl Supervisor<'_> {
         child.keep();
         let pid = child.pid();
         let how = child.end().map_or_else(|| "killed".to_owned(), |status| status.to_string());
-        say(format_args!(
-            "error: the worker process before (pid {pid}) ended by itself, and its connections with \
+        error(format_args!(
+            "the worker process before (pid {pid}) ended by itself, and its connections with \
              it: {how}"
         ));
         if drains_until.is_none() && self.is_switching {
@@ -307,4 +299,42 @@ impl Supervisor<'_> {
         }
         Next::Continue
     }
+}
+
+/// A drain has ended, and this many connections were open at its deadline.
+pub(super) fn say_ended(who: &str, cut: u64) {
+    match cut {
+        0 => note(format_args!("{who}; every connection had ended before")),
+        1 => warn(format_args!("{who}; 1 connection was cut at the deadline")),
+        _ => warn(format_args!("{who}; {cut} connections were cut at the deadline")),
+    }
+}
+
+/// Names what the kernel cannot take from the worker process.
+fn warn_of_rights(rights: Rights) {
+    if ![rights.files, rights.tcp_ports, rights.system_calls].contains(&Fence::Absent) {
+        return;
+    }
+    let hint = if rights.files == Fence::Absent && rights.reads_folders {
+        "\nhint: start the kernel with Landlock (`lsm=landlock,...`), or a lariat apart for \
+         the files, whose user owns nothing else"
+    } else {
+        ""
+    };
+    warn(format_args!("the worker process {rights}{hint}"));
+}
+
+/// Messages of the worker process about a plan: warnings, but for texts that begin with their
+/// level.
+fn say_warnings(warnings: &[String]) {
+    labelled(warnings).iter().for_each(|text| say_labelled(text));
+}
+
+/// The same as a status has them.
+fn labelled(warnings: &[String]) -> Vec<String> {
+    let label = |text: &String| match Level::split(text) {
+        Some(_) => text.clone(),
+        None => format!("warning: {text}"),
+    };
+    warnings.iter().map(label).collect()
 }

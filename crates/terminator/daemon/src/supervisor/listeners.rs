@@ -11,10 +11,10 @@ use sys::socket::{self, ListenOptions, Liveness, PeerAddress, Transport};
 use wire::address::{Address, UnixName};
 
 use super::failure::ListenFailure;
-use super::messages::warn;
 use super::service_manager::handed_over::HandedOverSockets;
 use super::upgrade::state::ListenerState;
 use crate::handover::Role;
+use crate::messages::warn;
 
 /// An address that a service wants.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -7,18 +7,16 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
-use config::LogOutput;
-use telemetry::message::Level;
+use config::{Diagnostic, LogOutput};
 
 use super::admin_sockets::log_of;
 use super::cluster_socket::ClusterSocket;
 use super::events::Event;
 use super::failure::Failure;
-use super::messages::{say_each, say_kept_log, warn};
 use super::reading::{Done, Read};
 use super::{ANSWER_TIME_MAX, Due, Next, Pending, Phase, Supervisor};
 use crate::handover::Order;
-use crate::messages::{self as forms, say};
+use crate::messages::{self, Form, error, note, stderr, warn};
 use crate::reader::Task;
 use crate::watcher::Stamps;
 
@@ -114,7 +112,7 @@ impl Supervisor<'_> {
         self.cluster_socket = cluster_socket;
         self.admin_sockets.set_log(log);
         memory.into_iter().for_each(|memory| self.sessions.memory = memory);
-        forms::configure(&self.served.summary.control);
+        messages::configure(&self.served.summary.control);
         self.forget_servers();
         if std::mem::take(&mut self.is_log_renamed) {
             // The reader may have opened it before that.
@@ -126,7 +124,7 @@ impl Supervisor<'_> {
         self.keep_descriptors();
         self.reload_ended(None);
         let generation = self.generation;
-        say(Level::Notice, format_args!("reloaded: configuration {generation} is served"));
+        note(format_args!("reloaded: configuration {generation} is served"));
         self.after_reload()
     }
 
@@ -134,10 +132,7 @@ impl Supervisor<'_> {
         self.pending = None;
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
-        say(
-            Level::Error,
-            format_args!("reload refused, the old configuration is still served:\n{message}"),
-        );
+        error(format_args!("reload refused, the old configuration is still served:\n{message}"));
         self.reload_ended(Some(message));
         self.after_reload()
     }
@@ -219,4 +214,18 @@ impl Supervisor<'_> {
         }
         Next::Continue
     }
+}
+
+pub(super) fn say_each(diagnostics: &[Diagnostic], colour: bool) {
+    for diagnostic in diagnostics {
+        if messages::form() == Form::Plain && !messages::has_daemon() {
+            stderr::write_line(diagnostic.render(colour));
+        } else {
+            messages::say_labelled(&diagnostic.to_string());
+        }
+    }
+}
+
+fn say_kept_log(failure: &Failure) {
+    error(format_args!("{failure}; the log goes where it went"));
 }

@@ -9,17 +9,15 @@ mod lookups;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use telemetry::message::Level;
 use telemetry::printable;
 
 use super::Supervisor;
 use super::child::{Backoff, Child, Heard, Program};
 use super::events::{Event, EventSender};
 use super::failure::Failure;
-use super::messages::warn;
 use crate::handover::{Fences, Order, ProcessMessageForm};
 use crate::maintenance::Change;
-use crate::messages::say;
+use crate::messages::{note, warn};
 use crate::resolve::{Ask, REPLY_BYTES_MAX, RESOLVER_ARGUMENT, RESOLVER_NAME, Reply};
 use crate::server_target::Name;
 
@@ -178,7 +176,7 @@ impl Supervisor<'_> {
             Change::Enable => (self.disabled.remove(&name), "enabled"),
         };
         if has_changed {
-            say(Level::Notice, format_args!("server {name} is {outcome}"));
+            note(format_args!("server {name} is {outcome}"));
         }
         self.keep_descriptors();
         self.tell(&Order::Disabled(self.disabled.clone()));

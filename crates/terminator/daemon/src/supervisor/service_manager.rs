@@ -11,10 +11,10 @@ mod notify;
 
 use std::time::{Duration, Instant};
 
-use super::messages::say;
 use super::upgrade::state::encode;
 use super::{Phase, Supervisor};
 use crate::handover::Order;
+use crate::messages::{error, note, warn};
 
 use descriptor_store::{DescriptorStore, admin_name, listener_name};
 use notify::{Notice, Notifier};
@@ -113,8 +113,8 @@ impl ServiceManager {
             && !self.has_failed
         {
             self.has_failed = true;
-            say(format_args!(
-                "warning: the service manager does not hear what NOTIFY_SOCKET is for: {error}"
+            warn(format_args!(
+                "the service manager does not hear what NOTIFY_SOCKET is for: {error}"
             ));
         }
     }
@@ -197,8 +197,8 @@ impl Supervisor<'_> {
             self.tell(&Order::AreYouWell);
         } else if let (Some(time), Some(child)) = (self.manager.missed(now), &self.child) {
             let (pid, seconds) = (child.pid(), time.as_secs());
-            say(format_args!(
-                "error: the worker process (pid {pid}) has not answered for {seconds} s: \
+            error(format_args!(
+                "the worker process (pid {pid}) has not answered for {seconds} s: \
                  connections may stand still\n\
                  hint: `ps -o stat,wchan -p {pid}` shows what holds it: \
                  if `T`, `kill -CONT {pid}`; `kill -KILL {pid}` ends its connections, and \
@@ -214,7 +214,7 @@ impl Supervisor<'_> {
         };
         if let (Some(time), Some(child)) = (missed, &self.child) {
             let (pid, seconds) = (child.pid(), time.as_secs());
-            say(format_args!("the worker process (pid {pid}) answers again, after {seconds} s"));
+            note(format_args!("the worker process (pid {pid}) answers again, after {seconds} s"));
         }
         self.manager.connections = Some(connections);
         self.feed_watchdog();

@@ -9,9 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use sys::shared;
 
 use super::failure::Failure;
-use super::messages::warn;
 use super::upgrade::state::SessionsState;
 use crate::handover::{Role, SessionKey};
+use crate::messages::warn;
 
 const NAME: &str = "lariat sessions";
 

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use super::answers::say_ended;
 use super::failure::Failure;
-use super::messages::{say, warn};
 use super::upgrade::DRAIN_GRACE;
 use super::{Due, Next, Phase, Supervisor};
 use crate::handover::Order;
+use crate::messages::{note, warn};
 
 /// How long a worker process that is told to end may take to say that it serves, if it does: the
 /// word takes microseconds on a host at rest. One that still builds a plan has no clients.
@@ -48,7 +49,7 @@ impl Supervisor<'_> {
         if delay.is_zero() {
             return Ok(self.drain());
         }
-        say(format_args!(
+        note(format_args!(
             "a drain begins in {delay:?}: /ready answers 503, ports stay open until then; a second \
              signal ends at once"
         ));
@@ -62,7 +63,7 @@ impl Supervisor<'_> {
         // Ours first: the kernel must send no connection to a socket that nobody accepts from.
         self.listeners.close();
         let time = self.served.summary.process.drain;
-        say(format_args!("draining for up to {} s; a second signal ends at once", time.as_secs()));
+        note(format_args!("draining for up to {} s; a second signal ends at once", time.as_secs()));
         self.due = Some((Instant::now() + time + DRAIN_GRACE, Due::Drained));
         let is_replaced = false;
         self.tell(&Order::Drain { time, is_replaced });
@@ -71,11 +72,7 @@ impl Supervisor<'_> {
 
     /// The worker process has drained: so many connections were open at the deadline.
     pub(super) fn drained(&mut self, cut: u64) -> Next {
-        match cut {
-            0 => say("ended; every connection had ended before"),
-            1 => warn("ended; 1 connection was cut at the deadline"),
-            _ => warn(format_args!("ended; {cut} connections were cut at the deadline")),
-        }
+        say_ended("ended", cut);
         self.end()
     }
 

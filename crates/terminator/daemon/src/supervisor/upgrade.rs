@@ -23,9 +23,9 @@ use telemetry::printable::line;
 use super::child::{Child, Heard, WORKER};
 use super::events::Event;
 use super::failure::Failure;
-use super::messages::{printable, say};
 use super::{Due, Next, Phase, Supervisor};
 use crate::handover::{Order, Secret};
+use crate::messages::{error, note, printable};
 use crate::observations::Observations;
 use crate::reader::Found;
 
@@ -167,8 +167,8 @@ impl Supervisor<'_> {
         let is_heard = |child: &&Child| listening.contains(&child.number());
         for child in self.workers_before().filter(is_heard) {
             let (pid, time) = (child.pid(), STOP_TIME_MAX.as_secs());
-            say(format_args!(
-                "error: the worker process (pid {pid}) has not ended a message in {time} s, and is \
+            error(format_args!(
+                "the worker process (pid {pid}) has not ended a message in {time} s, and is \
                  killed"
             ));
             child.kill();
@@ -197,7 +197,7 @@ impl Supervisor<'_> {
         let why = printable(why.trim_end());
         // As it stands on a standard error.
         let why = Level::split(&why).map_or(&*why, |(_, text)| text);
-        say(format_args!("error: the new program has not taken over, and this one goes on: {why}"));
+        error(format_args!("the new program has not taken over, and this one goes on: {why}"));
         let own = Release::own().program;
         self.reloads.upgrade_ended(own, Some(why.to_owned()));
         self.tell(&Order::Reloads(self.reloads.clone()));
@@ -265,11 +265,9 @@ impl Supervisor<'_> {
         for child in self.workers_before().filter(|child| is_one(child.number())) {
             let (number, sender) = (child.number(), self.events.sender());
             let hear = move |heard| sender.send(Event::Heard(number, heard));
-            if let Err(error) = child.listen(hear) {
+            if let Err(why) = child.listen(hear) {
                 let pid = child.pid();
-                say(format_args!(
-                    "error: the worker process (pid {pid}) is not heard any more: {error}"
-                ));
+                error(format_args!("the worker process (pid {pid}) is not heard any more: {why}"));
             }
         }
     }
@@ -282,7 +280,7 @@ impl Supervisor<'_> {
         self.feed_watchdog();
         self.manager.flush();
         let version = line(&program.version);
-        say(format_args!("this process becomes lariat {version}"));
+        note(format_args!("this process becomes lariat {version}"));
         self.send_signals_again();
         let mut children: Vec<&mut Child> = self.child.iter_mut().collect();
         children.extend(self.earlier.iter_mut().map(|one| &mut one.child));
@@ -425,13 +423,13 @@ impl Supervisor<'_> {
         self.listeners.lend(Vec::new());
         self.listeners.keep(&summary.listen);
         if let Err(failure) = self.admin_sockets.take_places(summary) {
-            say(format_args!("error: {failure}"));
+            error(failure);
         }
         let drain = summary.process.drain;
         self.earlier.iter_mut().for_each(|one| one.drain(drain));
         let before = self.upgrading.program_before.take().unwrap_or_default();
         let (before, own) = (line(&before), Release::own().program);
-        say(format_args!("lariat {own} has taken over from lariat {before}"));
+        note(format_args!("lariat {own} has taken over from lariat {before}"));
         self.reloads.upgrade_ended(own, None);
         self.tell(&Order::Reloads(self.reloads.clone()));
     }
@@ -471,7 +469,7 @@ impl Supervisor<'_> {
         self.earlier.iter_mut().for_each(|one| one.child.keep());
         self.listeners.lend(Vec::new());
         if let Err(failure) = self.admin_sockets.take_places(&self.served.summary) {
-            say(format_args!("error: {failure}"));
+            error(failure);
         }
         if self.phase == Phase::Restarting {
             self.start_again()?;

@@ -10,8 +10,8 @@ use telemetry::printable::line;
 
 use super::child::{Backoff, Child, Heard, Program};
 use super::events::{Event, EventSender};
-use super::messages::say;
 use crate::handover::ProcessMessageForm;
+use crate::messages::{note, warn};
 use crate::watcher::{Ask, Changed, REPLY_BYTES_MAX, Stamps, WATCHER_ARGUMENT, WATCHER_NAME};
 
 const WATCHER: Program = Program {
@@ -72,8 +72,8 @@ impl Watched {
         if options.watch
             && let Err(error) = self.start(options.debounce)
         {
-            say(format_args!(
-                "warning: cannot start the process that watches files: {error}; changes are not \
+            warn(format_args!(
+                "cannot start the process that watches files: {error}; changes are not \
                  seen until the next reload"
             ));
         }
@@ -110,11 +110,11 @@ impl Watched {
                     0 => String::new(),
                     more => format!(" and {more} more"),
                 };
-                say(format_args!("files have changed, and are read again: {files}{more}"));
+                note(format_args!("files have changed, and are read again: {files}{more}"));
                 true
             }
             Heard::End | Heard::Stopped => {
-                say("warning: the process that watches files has ended");
+                warn("the process that watches files has ended");
                 self.pause = self.backoff.died(Instant::now());
                 self.follow(options);
                 false

@@ -13,11 +13,9 @@ use sys::{inherited, shared};
 use super::handed_over::Given;
 use super::notify::Notifier;
 use crate::handover::Secret;
-use crate::supervisor::messages::warn;
+use crate::messages::{printable, warn};
 use crate::supervisor::upgrade::image::Inherited;
-use crate::supervisor::upgrade::state::{
-    ListenerState, STATE_BYTES_MAX, SupervisorState, decode, printable,
-};
+use crate::supervisor::upgrade::state::{ListenerState, STATE_BYTES_MAX, SupervisorState, decode};
 
 const LISTEN: &str = "lariat/listen/";
 const ADMIN: &str = "lariat/admin/";

@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use sys::inherited;
 use wire::address::Address;
 
+use crate::messages::warn;
 use crate::supervisor::failure::Failure;
-use crate::supervisor::messages::say;
 
 /// A socket's unit has a handful, and the descriptor store one for each address and worker.
 const DESCRIPTORS_MAX: u16 = 32_768;
@@ -134,8 +134,8 @@ impl HandedOverSockets {
             wanted(&one.address) || wanted(&Address::Inherited(one.name.clone()))
         };
         for one in self.0.iter().filter(|one| !is_wanted(one)) {
-            say(format_args!(
-                "warning: the service manager handed over the socket {}, {}, and nothing of the \
+            warn(format_args!(
+                "the service manager handed over the socket {}, {}, and nothing of the \
                  configuration listens there: its clients wait for ever\n\
                  hint: name its address, or `fd:{0}`, in a `front.listen`, or take it out of the \
                  socket's unit",

@@ -247,11 +247,6 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     parsed.map_err(|error| format!("what it says is no message of a lariat: {error}"))
 }
 
-/// Text of the other program, made fit for a terminal.
-pub(crate) fn printable(text: &str) -> String {
-    telemetry::printable::lines(text).to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
