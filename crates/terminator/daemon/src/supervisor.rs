@@ -205,12 +205,6 @@ enum Due {
     Drained,
 }
 
-/// Whether the supervisor goes on.
-enum Next {
-    Continue,
-    Stop,
-}
-
 /// What is served if the worker process says yes.
 struct Pending {
     prepared: Prepared,
@@ -242,6 +236,7 @@ struct Supervisor<'a> {
     /// The log was renamed while a reload was under way, which may have opened it before.
     is_log_renamed: bool,
     stop_asked: bool,
+    is_ended: bool,
     readers: Readers,
     is_reading: bool,
     reloads: Reloads,
@@ -283,63 +278,46 @@ impl<'a> Supervisor<'a> {
             ];
             let until = dues.into_iter().flatten().min();
             let news = self.events.next(until).map_err(Failure::host("wait for events"))?;
-            let next = match news {
+            match news {
                 Some(Event::Signal(signal)) => self.signalled(signal)?,
-                Some(Event::Ordered(number)) => {
-                    self.ordered(number);
-                    Next::Continue
-                }
+                Some(Event::Ordered(number)) => self.ordered(number),
                 Some(Event::Heard(number, heard)) => self.heard(number, heard)?,
-                Some(Event::Resolver(number, heard)) => {
-                    self.resolver_said(number, heard);
-                    Next::Continue
-                }
-                Some(Event::Check(number, news)) => {
-                    self.checked(number, news);
-                    Next::Continue
-                }
-                Some(Event::Read(done, looked)) => self.read(done, looked)?,
+                Some(Event::Resolver(number, heard)) => self.resolver_said(number, heard),
+                Some(Event::Check(number, news)) => self.checked(number, news),
+                Some(Event::Read(done, looked)) => self.read(done, looked),
                 Some(Event::Watched(number, heard)) => {
-                    let options = self.served.summary.reload;
-                    if self.watched.heard(number, heard, options) {
-                        self.reload()?
-                    } else {
-                        Next::Continue
+                    if self.watched.heard(number, heard, self.served.summary.reload) {
+                        self.reload();
                     }
                 }
                 Some(Event::Reopened(path, done)) => self.reopened(path, done),
                 None => self.time_is_over()?,
-            };
-            if let Next::Stop = next {
+            }
+            if self.is_ended {
                 return Ok(());
             }
             self.go_on_with_upgrade()?;
         }
     }
 
-    fn signalled(&mut self, signal: Signal) -> Result<Next, Failure> {
+    fn signalled(&mut self, signal: Signal) -> Result<(), Failure> {
         match signal {
             Signal::Hangup => self.reload(),
-            Signal::User1 => Ok(self.log_renamed()),
-            Signal::User2 => {
-                self.upgrade();
-                Ok(Next::Continue)
-            }
+            Signal::User1 => self.log_renamed(),
+            Signal::User2 => self.upgrade(),
             Signal::Interrupt | Signal::Terminate
                 if self.way_back.is_some() && !self.is_switching =>
             {
                 // The program before knows what it has, and drains.
                 self.events.put_back(vec![Event::Signal(signal)]);
-                Err(self.events.told_to_stop())
+                return Err(self.events.told_to_stop());
             }
             Signal::Interrupt => self.stop_for_good(),
             Signal::Terminate => self.stop(),
-            Signal::Child => {
-                self.reap_strays();
-                Ok(Next::Continue)
-            }
-            Signal::Order | Signal::Pipe => Ok(Next::Continue),
+            Signal::Child => self.reap_strays(),
+            Signal::Order | Signal::Pipe => {}
         }
+        Ok(())
     }
 
     /// As the first process of a container, this one has children that it did not start.
@@ -354,7 +332,7 @@ impl<'a> Supervisor<'a> {
         process::reap_strays(&known);
     }
 
-    fn time_is_over(&mut self) -> Result<Next, Failure> {
+    fn time_is_over(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
         if self.names.lookups.due().is_some_and(|due| due <= now) {
             let news = self.names.time_is_over();
@@ -364,23 +342,26 @@ impl<'a> Supervisor<'a> {
         if self.upgrading.stage.due().is_some_and(|due| due <= now) {
             self.upgrade_is_late();
         }
-        if let Next::Stop = self.earlier_are_late(now) {
-            return Ok(Next::Stop);
+        self.earlier_are_late(now);
+        if self.is_ended {
+            return Ok(());
         }
         match self.due.take_if(|(due, _)| *due <= now) {
-            Some((_, Due::Restart)) => self.start_again(),
+            Some((_, Due::Restart)) => self.start_again()?,
             Some((_, Due::Answer)) => {
                 error("the worker process does not answer");
-                self.child_is_gone()
+                self.child_is_gone()?;
             }
-            Some((_, Due::Switch)) => Err(Failure::Upgrade(format!(
-                "the worker processes did not take turns in {} s",
-                SWITCH_TIME_MAX.as_secs()
-            ))),
-            Some((_, Due::DrainDelay)) => Ok(self.drain()),
-            Some((_, Due::Drained)) => Ok(self.end_at_once("the worker process has had its time")),
-            None => Ok(Next::Continue),
+            Some((_, Due::Switch)) => {
+                let time = SWITCH_TIME_MAX.as_secs();
+                let why = format!("the worker processes did not take turns in {time} s");
+                return Err(Failure::Upgrade(why));
+            }
+            Some((_, Due::DrainDelay)) => self.drain(),
+            Some((_, Due::Drained)) => self.end_at_once("the worker process has had its time"),
+            None => {}
         }
+        Ok(())
     }
 
     // The worker process.

@@ -7,7 +7,7 @@ use telemetry::message::Level;
 use super::child::{Child, Heard};
 use super::failure::Failure;
 use super::upgrade::Earlier;
-use super::{Due, Next, Phase, Started, Supervisor};
+use super::{Due, Phase, Started, Supervisor};
 use crate::handover::{Answer, Fence, Order, Rights};
 use crate::messages::{self, error, note, printable, say_labelled, warn};
 use crate::observations::Observations;
@@ -17,42 +17,34 @@ use crate::observations::Observations;
 const DEATHS_UNREADY: u32 = 5;
 
 impl Supervisor<'_> {
-    pub(super) fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<Next, Failure> {
+    pub(super) fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<(), Failure> {
         if self.child.as_ref().map(Child::number) != Some(number) {
-            return self.heard_of_earlier(number, heard);
+            self.heard_of_earlier(number, heard);
+            return Ok(());
         }
         match heard {
-            Heard::End => self.child_is_gone(),
-            Heard::Stopped => {
-                self.listens_no_more(number);
-                Ok(Next::Continue)
-            }
-            Heard::Answer(Answer::Entered(rights)) => {
-                self.entered(rights);
-                Ok(Next::Continue)
-            }
-            Heard::Answer(answer) if !self.phase.expects(&answer) => Ok(Next::Continue),
-            Heard::Answer(Answer::Stuck(message)) => self.stuck(printable(&message)),
+            Heard::End => self.child_is_gone()?,
+            Heard::Stopped => self.listens_no_more(number),
+            Heard::Answer(Answer::Entered(rights)) => self.entered(rights),
+            Heard::Answer(answer) if !self.phase.expects(&answer) => {}
+            Heard::Answer(Answer::Stuck(message)) => self.stuck(printable(&message))?,
             Heard::Answer(Answer::Ready { generation, warnings }) => {
-                self.ready(generation, &warnings)
+                self.ready(generation, &warnings);
             }
             Heard::Answer(Answer::Refused { generation, message }) => {
-                self.refused(generation, printable(&message))
+                self.refused(generation, printable(&message))?;
             }
             Heard::Answer(Answer::Accepting) if self.waits => {
                 self.has_taken_over();
-                self.serves()
+                self.serves();
             }
             Heard::Answer(Answer::Alive { connections }) => {
                 self.worker_process_is_well(connections);
-                Ok(Next::Continue)
             }
-            Heard::Answer(Answer::Drained { cut }) => Ok(self.drained(cut)),
-            Heard::Answer(other) => {
-                self.told(other);
-                Ok(Next::Continue)
-            }
+            Heard::Answer(Answer::Drained { cut }) => self.drained(cut),
+            Heard::Answer(other) => self.told(other),
         }
+        Ok(())
     }
 
     /// A worker process has said something without an order.
@@ -70,7 +62,7 @@ impl Supervisor<'_> {
         }
     }
 
-    pub(super) fn entered(&mut self, rights: Rights) {
+    fn entered(&mut self, rights: Rights) {
         if self.rights != Some(rights) {
             warn_of_rights(rights);
         }
@@ -78,7 +70,7 @@ impl Supervisor<'_> {
     }
 
     /// The worker process could not give up its rights.
-    pub(super) fn stuck(&mut self, message: String) -> Result<Next, Failure> {
+    fn stuck(&mut self, message: String) -> Result<(), Failure> {
         if self.phase == Phase::Starting {
             return Err(Failure::Rights(message));
         }
@@ -87,16 +79,16 @@ impl Supervisor<'_> {
         self.child_is_gone()
     }
 
-    pub(super) fn ready(&mut self, generation: u64, warnings: &[String]) -> Result<Next, Failure> {
+    fn ready(&mut self, generation: u64, warnings: &[String]) {
         match self.phase {
-            Phase::Draining => return Ok(Next::Continue),
+            Phase::Draining => return,
             Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
                 say_warnings(warnings);
                 self.warnings.extend(labelled(warnings));
                 return self.commit();
             }
             // An answer that nothing asked for.
-            Phase::Serving => return Ok(Next::Continue),
+            Phase::Serving => return,
             Phase::Starting => {
                 say_warnings(warnings);
                 let first = std::mem::take(&mut self.warnings);
@@ -116,11 +108,11 @@ impl Supervisor<'_> {
             return self.stop();
         }
         self.tell_manager_ready();
-        self.reload_if_asked()
+        self.reload_if_asked();
     }
 
     /// The first worker process serves.
-    pub(super) fn serves(&mut self) -> Result<Next, Failure> {
+    fn serves(&mut self) {
         let started = self.started();
         (self.request.started)(&started);
         self.watched.follow(self.served.summary.reload);
@@ -131,10 +123,10 @@ impl Supervisor<'_> {
         }
         self.tell_manager_ready();
         self.keep_descriptors();
-        self.reload_if_asked()
+        self.reload_if_asked();
     }
 
-    pub(super) fn started(&self) -> Started {
+    fn started(&self) -> Started {
         Started {
             listeners: self.listeners.addresses(&self.served.summary.listen),
             admin: self.admin_sockets.admin_address(),
@@ -143,13 +135,14 @@ impl Supervisor<'_> {
         }
     }
 
-    pub(super) fn refused(&mut self, generation: u64, message: String) -> Result<Next, Failure> {
+    fn refused(&mut self, generation: u64, message: String) -> Result<(), Failure> {
         match self.phase {
             Phase::Starting => Err(Failure::Plan(message)),
             Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
-                self.roll_back(message)
+                self.roll_back(message);
+                Ok(())
             }
-            Phase::Serving | Phase::Draining => Ok(Next::Continue),
+            Phase::Serving | Phase::Draining => Ok(()),
             // The same plan has been served before: the host must have changed.
             Phase::Restarting => {
                 error(message);
@@ -159,9 +152,9 @@ impl Supervisor<'_> {
     }
 
     /// The worker process has died, or is not to live on.
-    pub(super) fn child_is_gone(&mut self) -> Result<Next, Failure> {
+    pub(super) fn child_is_gone(&mut self) -> Result<(), Failure> {
         let Some(child) = self.child.take() else {
-            return Ok(Next::Continue);
+            return Ok(());
         };
         let (pid, number) = (child.pid(), child.number());
         let how = match child.end() {
@@ -187,9 +180,9 @@ impl Supervisor<'_> {
 
     /// Starts a worker process after one has died. That the host has no process or memory for it
     /// now counts as a death: it may have in a moment.
-    pub(super) fn start_again(&mut self) -> Result<Next, Failure> {
+    pub(super) fn start_again(&mut self) -> Result<(), Failure> {
         match self.start_child() {
-            Ok(()) => Ok(Next::Continue),
+            Ok(()) => Ok(()),
             Err(failure) => {
                 let how = failure.to_string();
                 error(&how);
@@ -198,11 +191,11 @@ impl Supervisor<'_> {
         }
     }
 
-    pub(super) fn died(&self, how: String) -> Failure {
+    fn died(&self, how: String) -> Failure {
         Failure::Died { how, restarts: self.restarts() }
     }
 
-    pub(super) fn restart(&mut self, how: String) -> Result<Next, Failure> {
+    fn restart(&mut self, how: String) -> Result<(), Failure> {
         if self.stop_asked {
             return Err(self.died(how));
         }
@@ -227,26 +220,22 @@ impl Supervisor<'_> {
             return self.start_again();
         }
         self.due = Some((now + pause, Due::Restart));
-        Ok(Next::Continue)
+        Ok(())
     }
 
     /// Takes a message of a worker process of a program before.
-    pub(super) fn heard_of_earlier(
-        &mut self,
-        number: u64,
-        heard: Heard<Answer>,
-    ) -> Result<Next, Failure> {
+    pub(super) fn heard_of_earlier(&mut self, number: u64, heard: Heard<Answer>) {
         let is_it = |one: &Earlier| one.child.number() == number;
         let Some(place) = self.earlier.iter().position(is_it) else {
             // The last words of one that is gone.
-            return Ok(Next::Continue);
+            return;
         };
         let drains = !self.earlier.get(place).is_some_and(Earlier::serves);
         match heard {
-            Heard::End => return Ok(self.earlier_is_gone(place)),
+            Heard::End => self.earlier_is_gone(place),
             Heard::Stopped => self.listens_no_more(number),
             Heard::Answer(Answer::Paused(observations)) if self.is_switching && !drains => {
-                return Ok(self.paused(observations));
+                self.paused(observations);
             }
             Heard::Answer(Answer::Drained { cut }) if drains => {
                 let Earlier { child, .. } = self.earlier.remove(place);
@@ -254,14 +243,13 @@ impl Supervisor<'_> {
                 let pid = child.pid();
                 child.end();
                 say_ended(&format!("the worker process before (pid {pid}) has ended"), cut);
-                return Ok(self.end_if_last());
+                self.end_if_last();
             }
             Heard::Answer(other) => self.told(other),
         }
-        Ok(Next::Continue)
     }
 
-    fn earlier_is_gone(&mut self, place: usize) -> Next {
+    fn earlier_is_gone(&mut self, place: usize) {
         let Earlier { mut child, drains_until } = self.earlier.remove(place);
         self.upgrading.listening.retain(|one| *one != child.number());
         child.keep();
@@ -274,11 +262,11 @@ impl Supervisor<'_> {
         if drains_until.is_none() && self.is_switching {
             return self.paused(Observations::default());
         }
-        self.end_if_last()
+        self.end_if_last();
     }
 
     /// Kills those that have had their time to drain.
-    pub(super) fn earlier_are_late(&mut self, now: Instant) -> Next {
+    pub(super) fn earlier_are_late(&mut self, now: Instant) {
         let is_late = |one: &mut Earlier| one.drains_until.is_some_and(|until| until <= now);
         for mut one in self.earlier.extract_if(.., is_late) {
             one.child.keep();
@@ -289,15 +277,14 @@ impl Supervisor<'_> {
                 one.child.pid()
             ));
         }
-        self.end_if_last()
+        self.end_if_last();
     }
 
     /// Ends when no worker process is left.
-    pub(super) fn end_if_last(&mut self) -> Next {
+    fn end_if_last(&mut self) {
         if self.phase == Phase::Draining && self.child.is_none() {
-            return self.end();
+            self.end();
         }
-        Next::Continue
     }
 }
 

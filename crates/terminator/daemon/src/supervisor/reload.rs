@@ -14,64 +14,56 @@ use super::cluster_socket::ClusterSocket;
 use super::events::Event;
 use super::failure::Failure;
 use super::reading::{Done, Read};
-use super::{ANSWER_TIME_MAX, Due, Next, Pending, Phase, Supervisor};
+use super::{ANSWER_TIME_MAX, Due, Pending, Phase, Supervisor};
 use crate::handover::Order;
 use crate::messages::{self, Form, error, note, stderr, warn};
 use crate::reader::Task;
 use crate::watcher::Stamps;
 
 impl Supervisor<'_> {
-    pub(super) fn reload(&mut self) -> Result<Next, Failure> {
+    pub(super) fn reload(&mut self) {
         match self.phase {
             Phase::Serving
                 if self.pending.is_none()
                     && !self.is_reading
                     && !self.upgrading.stage.is_under_way() => {}
-            Phase::Draining => return Ok(Next::Continue),
+            Phase::Draining => return,
             // When what is under way has ended.
             Phase::Serving | Phase::Starting | Phase::Restarting => {
                 self.reload_asked = true;
-                return Ok(Next::Continue);
+                return;
             }
         }
         self.tell_manager_reloading();
         let sender = self.events.sender();
         let hear = move |done, looked| sender.send(Event::Read(done, looked));
         match self.readers.start(&Task::Read(self.request.config.clone()), hear) {
-            Ok(()) => {
-                self.is_reading = true;
-                Ok(Next::Continue)
-            }
+            Ok(()) => self.is_reading = true,
             Err(failure) => {
                 self.watched.looked(None);
-                self.roll_back(failure.to_string())
+                self.roll_back(failure.to_string());
             }
         }
     }
 
     /// The configuration has been read, or cannot be.
-    pub(super) fn read(
-        &mut self,
-        done: Result<Done, Failure>,
-        looked: Option<Stamps>,
-    ) -> Result<Next, Failure> {
+    pub(super) fn read(&mut self, done: Result<Done, Failure>, looked: Option<Stamps>) {
         self.is_reading = false;
         self.watched.looked(looked);
         if self.phase != Phase::Serving {
             // The worker process died meanwhile. When another serves, the files are read again.
             self.reload_asked = self.phase != Phase::Draining;
-            return Ok(Next::Continue);
+            return;
         }
         let prepared = match done {
             Ok(Done::Read(read)) => self.prepare_again(*read),
-            Ok(Done::Log(_) | Done::Removed) => return Ok(Next::Continue),
+            Ok(Done::Log(_) | Done::Removed) => return,
             Err(failure) => Err(failure),
         };
         match prepared {
             Ok(()) => {
                 self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
                 self.tell_plan(self.generation + 1, Order::Replace);
-                Ok(Next::Continue)
             }
             Err(failure) => self.roll_back(failure.to_string()),
         }
@@ -102,9 +94,9 @@ impl Supervisor<'_> {
         self.resolve(both)
     }
 
-    pub(super) fn commit(&mut self) -> Result<Next, Failure> {
+    pub(super) fn commit(&mut self) {
         let Some(Pending { prepared, log, cluster_socket, memory }) = self.pending.take() else {
-            return Ok(Next::Continue);
+            return;
         };
         let fixed = self.served.summary.fixed_parts();
         self.served = prepared;
@@ -125,16 +117,16 @@ impl Supervisor<'_> {
         self.reload_ended(None);
         let generation = self.generation;
         note(format_args!("reloaded: configuration {generation} is served"));
-        self.after_reload()
+        self.after_reload();
     }
 
-    pub(super) fn roll_back(&mut self, message: String) -> Result<Next, Failure> {
+    pub(super) fn roll_back(&mut self, message: String) {
         self.pending = None;
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
         error(format_args!("reload refused, the old configuration is still served:\n{message}"));
         self.reload_ended(Some(message));
-        self.after_reload()
+        self.after_reload();
     }
 
     pub(super) fn reload_ended(&mut self, refused: Option<String>) {
@@ -144,27 +136,26 @@ impl Supervisor<'_> {
         self.watched.follow(self.served.summary.reload);
     }
 
-    fn after_reload(&mut self) -> Result<Next, Failure> {
+    fn after_reload(&mut self) {
         self.names.want(self.served.summary.names.clone());
         self.tell(&Order::Reloads(self.reloads.clone()));
-        self.reload_if_asked()
+        self.reload_if_asked();
     }
 
-    pub(super) fn reload_if_asked(&mut self) -> Result<Next, Failure> {
+    pub(super) fn reload_if_asked(&mut self) {
         if std::mem::take(&mut self.reload_asked) {
-            return self.reload();
+            self.reload();
         }
-        Ok(Next::Continue)
     }
 
     /// The log may have been renamed. The descriptors that were ours from the start are not opened
     /// anew.
-    pub(super) fn log_renamed(&mut self) -> Next {
+    pub(super) fn log_renamed(&mut self) {
         self.is_log_renamed = self.is_reading || self.pending.is_some();
-        self.reopen_log()
+        self.reopen_log();
     }
 
-    fn reopen_log(&self) -> Next {
+    fn reopen_log(&self) {
         if let LogOutput::File(path) = &self.served.summary.control.log {
             let sender = self.events.sender();
             let (path, task) = (path.clone(), Task::OpenLog(path.clone()));
@@ -172,7 +163,6 @@ impl Supervisor<'_> {
             let started = self.readers.start(&task, hear);
             started.unwrap_or_else(|failure| say_kept_log(&failure));
         }
-        Next::Continue
     }
 
     /// The worker process's log daemon is away. It has the rights to look for another.
@@ -196,7 +186,7 @@ impl Supervisor<'_> {
         self.unless_stuck(sent);
     }
 
-    pub(super) fn reopened(&mut self, path: PathBuf, done: Result<Done, Failure>) -> Next {
+    pub(super) fn reopened(&mut self, path: PathBuf, done: Result<Done, Failure>) {
         // A reload may have named another meanwhile.
         let is_current = self.served.summary.control.log == LogOutput::File(path);
         match done {
@@ -212,7 +202,6 @@ impl Supervisor<'_> {
             Ok(Done::Log(_) | Done::Read(_) | Done::Removed) => {}
             Err(failure) => say_kept_log(&failure),
         }
-        Next::Continue
     }
 }
 

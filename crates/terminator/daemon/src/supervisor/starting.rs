@@ -83,6 +83,7 @@ impl<'a> Supervisor<'a> {
             reload_asked: false,
             is_log_renamed: false,
             stop_asked: false,
+            is_ended: false,
             events,
             readers,
             is_reading: false,

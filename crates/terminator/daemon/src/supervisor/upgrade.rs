@@ -23,7 +23,7 @@ use telemetry::printable::line;
 use super::child::{Child, Heard, WORKER};
 use super::events::Event;
 use super::failure::Failure;
-use super::{Due, Next, Phase, Supervisor};
+use super::{Due, Phase, Supervisor};
 use crate::handover::{Order, Secret};
 use crate::messages::{error, note, printable};
 use crate::observations::Observations;
@@ -235,7 +235,7 @@ impl Supervisor<'_> {
             if self.phase == Phase::Restarting {
                 self.start_again()?;
             }
-            self.reload_if_asked()?;
+            self.reload_if_asked();
         }
         Ok(())
     }
@@ -393,24 +393,20 @@ impl Supervisor<'_> {
     // In the new program.
 
     /// The new worker process has built its plan: the one before may pause.
-    pub(super) fn pause_before(&mut self) -> Result<Next, Failure> {
+    pub(super) fn pause_before(&mut self) {
         self.due = Some((Instant::now() + SWITCH_TIME_MAX, Due::Switch));
         let before = self.earlier.iter_mut().find(|one| one.serves());
         match before.map(|one| one.child.send(&Order::Pause, &[])) {
-            Some(Ok(())) => {
-                self.is_switching = true;
-                Ok(Next::Continue)
-            }
+            Some(Ok(())) => self.is_switching = true,
             // It has died, or is about to.
-            Some(Err(_)) | None => Ok(self.paused(Observations::default())),
+            Some(Err(_)) | None => self.paused(Observations::default()),
         }
     }
 
     /// The worker process before has paused, or is gone.
-    pub(super) fn paused(&mut self, observations: Observations) -> Next {
+    pub(super) fn paused(&mut self, observations: Observations) {
         self.is_switching = true;
         self.tell(&Order::Accept(observations));
-        Next::Continue
     }
 
     /// The new worker process accepts: there is no way back, and none is needed.
@@ -446,7 +442,7 @@ impl Supervisor<'_> {
             && let Ok(Some(Event::Heard(number, heard))) = self.events.next_of(until, is_heard)
         {
             match heard {
-                Heard::Answer(_) => drop(self.heard_of_earlier(number, heard)),
+                Heard::Answer(_) => self.heard_of_earlier(number, heard),
                 Heard::Stopped | Heard::End => {
                     self.upgrading.listening.retain(|one| *one != number);
                 }
