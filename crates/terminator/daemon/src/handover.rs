@@ -254,7 +254,7 @@ impl Fence {
 pub(crate) const STEADY_AFTER: Duration = Duration::from_secs(60);
 
 /// Facts that stay the same for a worker process's life.
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Start {
     pub(crate) supervisor_pid: u32,
     pub(crate) supervisor_start: SystemTime,
@@ -264,7 +264,7 @@ pub(crate) struct Start {
     pub(crate) dying: Option<String>,
     /// The secret that ticket keys are derived from; the same for all worker processes of a
     /// supervisor, so that sessions outlive them.
-    pub(crate) secret: [u8; 32],
+    pub(crate) secret: SessionKey,
     /// Tells the worker processes of a supervisor apart.
     pub(crate) number: u32,
     pub(crate) reloads: Reloads,
@@ -297,10 +297,14 @@ pub(crate) struct SessionKey(pub(crate) [u8; 32]);
 
 impl Drop for SessionKey {
     fn drop(&mut self) {
-        self.0.fill(0);
-        // The compiler must not leave out a write that nobody reads.
-        std::hint::black_box(&mut self.0);
+        overwrite(&mut self.0);
     }
+}
+
+fn overwrite(secret: &mut [u8]) {
+    secret.fill(0);
+    // The compiler must not leave out a write that nobody reads.
+    std::hint::black_box(secret);
 }
 
 impl fmt::Debug for SessionKey {
@@ -438,28 +442,13 @@ impl Secret {
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        self.0.fill(0);
-        // The compiler must not leave out a write that nobody reads.
-        std::hint::black_box(&mut self.0);
+        overwrite(&mut self.0);
     }
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secret({} bytes)", self.0.len())
-    }
-}
-
-impl Drop for Start {
-    fn drop(&mut self) {
-        self.secret.fill(0);
-        std::hint::black_box(&mut self.secret);
-    }
-}
-
-impl fmt::Debug for Start {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Start").field("restarts", &self.restarts).finish_non_exhaustive()
     }
 }
 
@@ -581,7 +570,7 @@ mod tests {
             supervisor_start: SystemTime::UNIX_EPOCH,
             restarts: 0,
             dying: None,
-            secret: [42; 32],
+            secret: SessionKey([42; 32]),
             number: 1,
             reloads: Reloads::default(),
         };

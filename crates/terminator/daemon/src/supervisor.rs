@@ -372,7 +372,7 @@ impl<'a> Supervisor<'a> {
         self.sessions.fit(self.served.summary.session_limits)?;
         // The one after us must not give its worker process this number.
         self.keep_descriptors();
-        self.manager.flush();
+        self.manager.notifier.flush();
         let (number, sender) = (self.last_number, self.events.sender());
         let hear = move |heard| sender.send(Event::Heard(number, heard));
         let child = Child::start(number, &WORKER, hear)
@@ -390,7 +390,7 @@ impl<'a> Supervisor<'a> {
             supervisor_start: self.start,
             restarts: self.restarts(),
             dying: self.backoff.dying.clone(),
-            secret: self.sessions.secret().0,
+            secret: self.sessions.secret(),
             number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),
         };

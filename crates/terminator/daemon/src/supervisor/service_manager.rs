@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::upgrade::state::encode;
 use super::{Phase, Supervisor};
 use crate::handover::Order;
-use crate::messages::{error, note, warn};
+use crate::messages::{error, note};
 
 use descriptor_store::{DescriptorStore, admin_name, listener_name};
 use notify::{Notice, Notifier};
@@ -24,10 +24,6 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Questions within the time after which the watchdog bites: two may be late.
 const LOOKS_PER_WATCHDOG: u32 = 4;
-
-/// How long the manager is waited for where it is to hear something before anything else happens.
-/// It reads at once, unless it hangs.
-const HEARD_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The last message to the manager, and the time of the next one.
 pub(super) struct ServiceManager {
@@ -40,7 +36,6 @@ pub(super) struct ServiceManager {
     /// The sentence that the manager has.
     pub(super) status: String,
     pub(super) store: DescriptorStore,
-    has_failed: bool,
 }
 
 impl ServiceManager {
@@ -53,7 +48,6 @@ impl ServiceManager {
             is_missed: false,
             connections: None,
             status: String::new(),
-            has_failed: false,
         }
     }
 
@@ -84,38 +78,10 @@ impl ServiceManager {
         Some(was_missed.then(|| now.saturating_duration_since(asked)))
     }
 
-    /// Waits until it has been told all, but not long.
-    pub(super) fn flush(&mut self) {
-        self.notifier.flush(HEARD_TIME_MAX);
-        self.look_for_failure();
-    }
-
-    /// Whether it can be asked to keep anything.
-    pub(super) fn keeps(&self) -> bool {
-        self.notifier.is_wanted()
-    }
-
     /// Says that all is well, while no plan is served by this program.
     pub(super) fn beat(&mut self) {
         if self.notifier.watchdog().is_some() {
-            self.send(&[Notice::Watchdog]);
-        }
-    }
-
-    fn send(&mut self, notices: &[Notice]) {
-        self.notifier.send(notices);
-        self.look_for_failure();
-    }
-
-    /// Says once that it does not hear.
-    pub(super) fn look_for_failure(&mut self) {
-        if let Some(error) = self.notifier.take_failure()
-            && !self.has_failed
-        {
-            self.has_failed = true;
-            warn(format_args!(
-                "the service manager does not hear what NOTIFY_SOCKET is for: {error}"
-            ));
+            self.notifier.send(&[Notice::Watchdog]);
         }
     }
 
@@ -126,7 +92,7 @@ impl ServiceManager {
             self.status = status;
         }
         if !notices.is_empty() {
-            self.send(&notices);
+            self.notifier.send(&notices);
         }
     }
 }
@@ -135,7 +101,7 @@ impl Supervisor<'_> {
     /// What the service manager keeps for the next start is what is open and stored here; until
     /// this program serves in the place of another, what that one had.
     pub(super) fn keep_descriptors(&mut self) {
-        if !self.manager.keeps() || self.way_back.is_some() {
+        if !self.manager.notifier.is_wanted() || self.way_back.is_some() {
             return;
         }
         let numbers_until = self.manager.store.numbers_until(self.last_number);
@@ -149,13 +115,12 @@ impl Supervisor<'_> {
         let sessions = self.sessions.handed_on().map(|(_, fd)| fd);
         let manager = &mut self.manager;
         manager.store.keep(&mut manager.notifier, named.chain(admin).collect(), sessions, state);
-        manager.look_for_failure();
         self.listeners.set_kept(true);
     }
 
     /// This one ends for good: clients are to be refused, and not to wait for another.
     pub(super) fn forget_descriptors(&mut self) {
-        if self.manager.keeps() {
+        if self.manager.notifier.is_wanted() {
             let manager = &mut self.manager;
             manager.store.forget(&mut manager.notifier);
             self.listeners.set_kept(false);

@@ -89,7 +89,7 @@ impl Supervisor<'_> {
             self.due = None;
             return;
         }
-        self.manager.flush();
+        self.manager.notifier.flush();
         self.is_ended = true;
     }
 }

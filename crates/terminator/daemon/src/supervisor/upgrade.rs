@@ -278,7 +278,7 @@ impl Supervisor<'_> {
         self.names.pause();
         self.keep_descriptors();
         self.feed_watchdog();
-        self.manager.flush();
+        self.manager.notifier.flush();
         let version = line(&program.version);
         note(format_args!("this process becomes lariat {version}"));
         self.send_signals_again();

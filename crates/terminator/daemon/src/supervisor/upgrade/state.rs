@@ -40,17 +40,6 @@ const KNOWN: [&str; 10] = [
     "image",
 ];
 
-/// The version and the formats.
-pub(crate) fn release() -> (&'static str, [u32; 2]) {
-    let mut words = std::hint::black_box(RELEASE).split(' ');
-    let version = words.nth(1).unwrap_or_default();
-    let mut number = |place| {
-        let word = words.nth(place);
-        word.and_then(|word| word.parse().ok()).unwrap_or_default()
-    };
-    (version, [number(5), number(1)])
-}
-
 /// The release of a program that is to take the place of the running one. This stays readable
 /// in every format.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -166,13 +155,18 @@ impl SessionsState {
 impl Release {
     /// Ours.
     pub(crate) fn own() -> Self {
-        let (version, formats) = release();
-        Self { formats, program: version.to_owned() }
+        let mut words = std::hint::black_box(RELEASE).split(' ');
+        let program = words.nth(1).unwrap_or_default().to_owned();
+        let mut number = |place| {
+            let word = words.nth(place);
+            word.and_then(|word| word.parse().ok()).unwrap_or_default()
+        };
+        Self { formats: [number(5), number(1)], program }
     }
 
     /// The newest format that both sides speak. An error is a sentence.
     pub(crate) fn format(&self) -> Result<u32, String> {
-        let (version, [oldest, newest]) = release();
+        let Self { formats: [oldest, newest], program: version } = Self::own();
         let [their_oldest, their_newest] = self.formats;
         let common = their_newest.min(newest);
         if common >= their_oldest.max(oldest) {
@@ -190,7 +184,7 @@ impl SupervisorState {
     /// Sees whether we can take all of it. An error is a sentence.
     pub(crate) fn check(&self) -> Result<(), String> {
         let program = line(&self.program);
-        let (_, [oldest, newest]) = release();
+        let [oldest, newest] = Release::own().formats;
         if !(oldest..=newest).contains(&self.format) {
             let format = self.format;
             return Err(format!(
@@ -253,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_release_is_a_version_and_formats() {
-        assert_eq!(release(), (env!("CARGO_PKG_VERSION"), [1, 1]));
+        let Release { formats, program } = Release::own();
+        assert_eq!((&*program, formats), (env!("CARGO_PKG_VERSION"), [1, 1]));
     }
 
     #[test]
