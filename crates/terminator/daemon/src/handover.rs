@@ -578,18 +578,4 @@ mod tests {
         assert!(!format!("{:?}", SessionKey([42; 32])).contains("42"));
         assert!(!format!("{:?}", Secret::new(vec![42; 3])).contains("42"));
     }
-
-    #[test]
-    fn reloads_are_counted_by_their_end() {
-        let mut reloads = Reloads::default();
-        let time = SystemTime::UNIX_EPOCH;
-        reloads.ended(time, Some("no such file".into()), Vec::new());
-        reloads.ended(time, None, vec!["warning: a".into(), "warning: b".into()]);
-        let last = EndedReload { time, refused: None, warnings: "warning: a\nwarning: b".into() };
-        let counts = (reloads.ok, reloads.refused, reloads.last.clone());
-        assert_eq!(counts, (1, 1, Some(last)));
-        let later = time + Duration::from_secs(1);
-        reloads.ended(later, Some("no such file".into()), Vec::new());
-        assert_eq!(reloads.last_ok, Some(time));
-    }
 }

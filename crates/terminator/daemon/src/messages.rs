@@ -150,8 +150,7 @@ pub(crate) fn say(level: Level, text: impl Display) {
 /// Leaves something to the log daemon; `false` = there is none, or it has no place for more.
 pub(crate) fn send(level: Level, text: &str) -> bool {
     let sender = lock(&SENDER);
-    let said = |sender: &MessageSender| sender.send(said(level, text)).is_ok();
-    sender.as_ref().is_some_and(said)
+    sender.as_ref().is_some_and(|sender| sender.send(said(level, text)))
 }
 
 /// Says something on the standard error.

@@ -131,19 +131,19 @@ impl AdminSockets {
         self.log = log;
     }
 
-    /// A socket to a log daemon that was away, if it is there again; `None` = it is not, or was
-    /// looked for just now.
-    pub(super) fn reconnect(&mut self, daemon: &LogDaemon, now: Instant) -> Option<&OwnedFd> {
-        let since = |then| now.saturating_duration_since(then);
-        let is_due = |then: Instant| since(then) >= RECONNECT_INTERVAL;
+    /// Takes a socket to a log daemon that was away, if it is there again and was not looked for just
+    /// now.
+    pub(super) fn reconnect(&mut self, daemon: &LogDaemon, now: Instant) -> bool {
+        let is_due = |then: Instant| now.saturating_duration_since(then) >= RECONNECT_INTERVAL;
         if !self.reconnected.is_none_or(is_due) {
-            return None;
+            return false;
         }
         self.reconnected = Some(now);
-        let (socket, connected) = log_socket::open(&daemon.address()).ok()?;
-        connected.ok()?;
-        self.log = socket;
-        Some(&self.log)
+        match log_socket::open(&daemon.address()) {
+            Ok((socket, Ok(()))) => self.log = socket,
+            _ => return false,
+        }
+        true
     }
 
     pub(super) fn log(&self) -> BorrowedFd<'_> {

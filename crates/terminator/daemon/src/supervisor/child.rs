@@ -304,13 +304,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_death_costs_no_time() {
-        let mut backoff = Backoff::default();
-        assert_eq!(backoff.died(Instant::now()), Duration::ZERO);
-        assert!(!backoff.is_longer());
-    }
-
-    #[test]
     fn pauses_grow_to_their_limit_and_each_is_news_once() {
         let (mut backoff, now) = (Backoff::default(), Instant::now());
         let mut news = Vec::new();

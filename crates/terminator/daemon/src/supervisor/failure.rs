@@ -252,18 +252,6 @@ mod tests {
     use testkit::directory::Directory;
 
     #[test]
-    fn a_taken_port_names_its_place_and_remedy() {
-        let failure = Failure::from(ListenFailure::new(
-            "service `web`",
-            &"[::]:443".parse().unwrap(),
-            io::ErrorKind::AddrInUse.into(),
-        ));
-        let text = failure.to_string();
-        assert!(text.starts_with("service `web` cannot listen at [::]:443: "), "{text}");
-        assert!(text.contains("\nhint: "), "{text}");
-    }
-
-    #[test]
     fn a_file_in_the_way_is_no_other_process() {
         let directory = Directory::new();
         let path = directory.write("in-the-way", "");

@@ -3,7 +3,6 @@
 //! Owns what a reload does to the supervisor's parts, step by step. Reading is a process's
 //! (`reading`), building the plan the worker process's.
 
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
@@ -174,15 +173,18 @@ impl Supervisor<'_> {
         let LogOutput::Daemon(daemon) = &self.served.summary.control.log else {
             return;
         };
-        let Some(socket) = self.admin_sockets.reconnect(daemon, Instant::now()) else {
-            return;
-        };
+        if self.admin_sockets.reconnect(daemon, Instant::now()) {
+            self.send_log();
+        }
+    }
+
+    fn send_log(&mut self) {
+        let log = self.admin_sockets.log();
         for one in &self.earlier {
             // One that takes no order is heard to end.
-            let _ = one.child.send(&Order::Log, &[socket.as_fd()]);
+            let _ = one.child.send(&Order::Log, &[log]);
         }
-        let child = self.child.as_ref();
-        let sent = child.map(|child| child.send(&Order::Log, &[socket.as_fd()]));
+        let sent = self.child.as_ref().map(|child| child.send(&Order::Log, &[log]));
         self.unless_stuck(sent);
     }
 
@@ -191,13 +193,8 @@ impl Supervisor<'_> {
         let is_current = self.served.summary.control.log == LogOutput::File(path);
         match done {
             Ok(Done::Log(log)) if is_current => {
-                for one in &self.earlier {
-                    let _ = one.child.send(&Order::Log, &[log.as_fd()]);
-                }
-                let child = self.child.as_ref();
-                let sent = child.map(|child| child.send(&Order::Log, &[log.as_fd()]));
                 self.admin_sockets.set_log(log);
-                self.unless_stuck(sent);
+                self.send_log();
             }
             Ok(Done::Log(_) | Done::Read(_) | Done::Removed) => {}
             Err(failure) => say_kept_log(&failure),

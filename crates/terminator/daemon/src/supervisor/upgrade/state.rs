@@ -311,12 +311,4 @@ mod tests {
             decode::<Release>(text.as_bytes()).unwrap_err();
         }
     }
-
-    #[test]
-    fn a_state_survives_the_way() {
-        let sent = state(r#","disabled":[{"service":"a","server":"b:1"}]"#).unwrap();
-        let came: SupervisorState = decode(encode(&sent).bytes()).unwrap();
-        assert_eq!(came.disabled[0].service, "a");
-        assert_eq!(came.secret, SessionKey([7; 32]));
-    }
 }
