@@ -108,7 +108,7 @@ pub struct Fallback {
     _program: OwnedFd,
 }
 
-/// What was done on those signals before.
+/// The actions on those signals before ours.
 struct Handlers(Vec<libc::sigaction>);
 
 impl Fallback {

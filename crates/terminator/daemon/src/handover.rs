@@ -27,7 +27,6 @@ pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";
 /// The name of the supervisor in `ps`.
 pub(crate) const SUPERVISOR_NAME: &str = "lariat";
 
-/// The name of the worker process in `ps`.
 pub(crate) const WORKER_NAME: &str = "lariat: worker";
 
 /// An order of the supervisor. The worker process obeys; it has no say.
@@ -187,7 +186,6 @@ pub(crate) enum Sources {
 }
 
 impl Reach {
-    /// Whether it can connect to this server.
     pub(crate) fn includes(&self, server: &Endpoint) -> bool {
         if let Endpoint::Address(Address::Unix(name)) = server {
             return self.abstract_sockets || !matches!(name, UnixName::Abstract(_));
@@ -200,14 +198,12 @@ impl Reach {
     }
 }
 
-/// A user and a group, by number.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct User {
     pub(crate) user: u32,
     pub(crate) group: u32,
 }
 
-/// Who the worker process becomes.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct WorkerUser {
     pub(crate) user: User,
@@ -217,15 +213,11 @@ pub(crate) struct WorkerUser {
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Rights {
-    /// Who the worker process is now.
     pub(crate) user: User,
-    /// Whether it can open files.
     pub(crate) files: Fence,
     /// Whether some folders are excepted: those that it serves.
     pub(crate) reads_folders: bool,
-    /// Whether it can connect to any TCP port.
     pub(crate) tcp_ports: Fence,
-    /// Whether it can make any system call.
     pub(crate) system_calls: Fence,
 }
 
@@ -282,11 +274,9 @@ pub(crate) struct Serve {
     pub(crate) roles: Vec<Role>,
     /// The addresses of the names that its servers have, as far as known.
     pub(crate) resolved: Vec<Resolved>,
-    /// Servers that an operator has disabled.
     pub(crate) disabled: BTreeSet<ServerName>,
     /// The kernel's part of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
-    /// Another worker process serves until the order to accept comes.
     pub(crate) waits: bool,
 }
 
@@ -368,7 +358,6 @@ pub(crate) struct EndedUpgrade {
     /// The first has 1. Whatever programs came and went, it grows.
     pub(crate) number: u64,
     pub(crate) time: SystemTime,
-    /// The version that serves.
     pub(crate) program: String,
     pub(crate) refused: Option<String>,
 }
@@ -408,7 +397,6 @@ impl Reloads {
     }
 }
 
-/// A reload that has ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct EndedReload {
     pub(crate) time: SystemTime,

@@ -30,7 +30,6 @@ use crate::watcher::{Stamp, Stamps};
 /// The program's first argument when it is to be the reader.
 pub(crate) const READER_ARGUMENT: &str = "--reader-process";
 
-/// The process's name in `ps`.
 pub(crate) const READER_NAME: &str = "lariat: reader";
 
 /// Addresses of clients are in the log: others need not read it.

@@ -86,7 +86,7 @@ use servers::Names;
 use service_manager::ServiceManager;
 use sessions::{SessionMemory, Sessions};
 use upgrade::Earlier;
-use upgrade::check::{SWITCH_TIME_MAX, Upgrading};
+use upgrade::check::{SWITCH_TIME_MAX, Upgrade, Upgrading};
 use upgrade::image::{Origin, WayBack, origin};
 use watched::Watched;
 
@@ -223,7 +223,6 @@ struct Supervisor<'a> {
     cluster_socket: Option<ClusterSocket>,
     names: Names,
     watched: Watched,
-    /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
     fences: Fences,
     reach: Reach,
@@ -322,13 +321,14 @@ impl<'a> Supervisor<'a> {
 
     /// As the first process of a container, this one has children that it did not start.
     fn reap_strays(&self) {
-        if self.upgrading.stage.is_checking() {
+        // How a new program ends is for its check alone to hear.
+        if matches!(self.upgrading.stage, Upgrade::Checking(_)) {
             return;
         }
         let earlier = self.earlier.iter().map(|one| &one.child);
         let workers = self.child.iter().chain(earlier).map(Child::pid);
-        let helpers = [self.names.pid(), self.watched.pid()];
-        let known: Vec<_> = workers.chain(helpers.into_iter().flatten()).collect();
+        let helpers = [&self.names.process, &self.watched.process].into_iter().flatten();
+        let known: Vec<_> = workers.chain(helpers.map(Child::pid)).collect();
         process::reap_strays(&known);
     }
 

@@ -130,7 +130,6 @@ impl<F: FnMut(&Said)> Way<F> {
         }
     }
 
-    /// Hears whether the last one was refused.
     fn confirm_last(&mut self) {
         let Some(last) = self.last.take() else {
             return;

@@ -150,7 +150,6 @@ impl AdminSockets {
         self.log.as_fd()
     }
 
-    /// Each descriptor with its role.
     pub(super) fn roles(&self) -> Vec<(Role, BorrowedFd<'_>)> {
         let status = (Role::StatusSocket, self.status.as_fd());
         [status].into_iter().chain(self.admin().map(|fd| (Role::AdminListener, fd))).collect()

@@ -69,7 +69,6 @@ impl Supervisor<'_> {
         self.rights = Some(rights);
     }
 
-    /// The worker process could not give up its rights.
     fn stuck(&mut self, message: String) -> Result<(), Failure> {
         if self.phase == Phase::Starting {
             return Err(Failure::Rights(message));
@@ -111,7 +110,6 @@ impl Supervisor<'_> {
         self.reload_if_asked();
     }
 
-    /// The first worker process serves.
     fn serves(&mut self) {
         let started = self.started();
         (self.request.started)(&started);
@@ -223,7 +221,6 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Takes a message of a worker process of a program before.
     pub(super) fn heard_of_earlier(&mut self, number: u64, heard: Heard<Answer>) {
         let is_it = |one: &Earlier| one.child.number() == number;
         let Some(place) = self.earlier.iter().position(is_it) else {
@@ -280,7 +277,6 @@ impl Supervisor<'_> {
         self.end_if_last();
     }
 
-    /// Ends when no worker process is left.
     fn end_if_last(&mut self) {
         if self.phase == Phase::Draining && self.child.is_none() {
             self.end();
@@ -288,7 +284,6 @@ impl Supervisor<'_> {
     }
 }
 
-/// A drain has ended, and this many connections were open at its deadline.
 pub(super) fn say_ended(who: &str, cut: u64) {
     match cut {
         0 => note(format_args!("{who}; every connection had ended before")),
@@ -297,7 +292,6 @@ pub(super) fn say_ended(who: &str, cut: u64) {
     }
 }
 
-/// Names what the kernel cannot take from the worker process.
 fn warn_of_rights(rights: Rights) {
     if ![rights.files, rights.tcp_ports, rights.system_calls].contains(&Fence::Absent) {
         return;

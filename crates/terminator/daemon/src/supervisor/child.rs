@@ -57,7 +57,6 @@ pub(super) struct Child {
     pid: u32,
     form: ProcessMessageForm,
     answer_bytes_max: usize,
-    /// It is being reaped.
     is_reaped: bool,
     /// The program before goes on with it, if this one cannot serve.
     is_lent: bool,
@@ -66,7 +65,6 @@ pub(super) struct Child {
     stop: Arc<Waker>,
 }
 
-/// What the thread that listens to a process heard.
 pub(super) enum Heard<A> {
     Answer(A),
     /// The process has closed its end: it has died or is about to.
@@ -161,12 +159,10 @@ impl Child {
         self.stop.wake();
     }
 
-    /// The way to it, for the next program.
     pub(super) fn channel(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
 
-    /// Tells one process from those before it.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -180,7 +176,6 @@ impl Child {
         self.channel.send(bytes.bytes(), fds)
     }
 
-    /// Says something that is followed by a bundle.
     pub(super) fn send_with(
         &self,
         order: &impl Serialize,

@@ -39,7 +39,6 @@ impl ClusterSocket {
         (name_of(&self.network), self.fd.as_fd())
     }
 
-    /// The descriptor with its role.
     pub(super) fn role(&self) -> (Role, BorrowedFd<'_>) {
         (Role::ClusterSocket, self.fd.as_fd())
     }

@@ -22,12 +22,9 @@ use crate::watcher::{Changed, Stamps};
 
 pub(super) enum Event {
     Signal(Signal),
-    /// An operator's order about a server, as its number.
     Ordered(u64),
-    /// What the worker process with that number said.
     Heard(u64, Heard<Answer>),
     Resolver(u64, Heard<Reply>),
-    /// News of the check of a new program, of that number.
     Check(u64, CheckNews),
     /// What a configuration came to, and the files that were looked at for it.
     Read(Result<Done, Failure>, Option<Stamps>),
@@ -36,7 +33,6 @@ pub(super) enum Event {
     Reopened(PathBuf, Result<Done, Failure>),
 }
 
-/// Signals and news, in the order in which they came.
 pub(super) struct EventQueue {
     signals: Signals,
     queue: Receiver<Event>,

@@ -1,4 +1,4 @@
-//! Why the supervisor could not begin, or ended without being asked to.
+//! Failures of the supervisor: it could not begin, or ended without being asked to.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -11,8 +11,7 @@ use wire::address::{Address, Endpoint, UnixName};
 
 use crate::status_socket::DirectoryFailure;
 
-/// Why the supervisor could not begin, or ended without being asked to. Shown as one or more lines;
-/// all but a configuration's diagnostics without a severity before them.
+/// Shown as one or more lines; all but a configuration's diagnostics without a severity before them.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
     /// The configuration is invalid; each diagnostic has its place and remedy.
@@ -21,7 +20,6 @@ pub(crate) enum Failure {
     /// The configuration is well written, and cannot be served: a key is not its certificate's.
     #[error("{0}")]
     Plan(String),
-    /// An address cannot be listened at.
     #[error(transparent)]
     Listen(#[from] ListenFailure),
     /// What the service manager handed over is not what it should be.
@@ -34,14 +32,12 @@ pub(crate) enum Failure {
     /// sentence without a full stop.
     #[error("{0}")]
     Upgrade(String),
-    /// The status socket's directory cannot be used.
     #[error(transparent)]
     StatusSocket(#[from] DirectoryFailure),
     /// The host has not what the configuration names: a user to become, a folder, a log.
     #[error("{0}")]
     Missing(String),
-    /// A file that the configuration names cannot be opened or written: what was tried, and what
-    /// the host answered.
+    /// A file that the configuration names: what was tried, and what the host answered.
     #[error(
         "cannot {what} {}: {error}\nhint: its directory must exist and be writable, as must the file",
         .path.display()
@@ -55,13 +51,12 @@ pub(crate) enum Failure {
         .time.as_secs()
     )]
     Slow { step: String, time: Duration },
-    /// The process that reads files ended before it was done; what it did last.
+    /// What it did last.
     #[error(
         "the process that reads files ended while {0}\nhint: it was killed, or there was no memory: \
          try again"
     )]
     ReaderDied(String),
-    /// This number of processes wait for files already.
     #[error(
         "{0} processes still wait for files that do not come\nhint: `ps` shows them as \
          `lariat: reader`; mend the file system"
@@ -70,11 +65,9 @@ pub(crate) enum Failure {
     /// The host denies something that the supervisor needs: what was tried, and the answer.
     #[error("cannot {what}: {error}{}", without_proc(.error))]
     Host { what: &'static str, error: io::Error },
-    /// The worker process could not give up its rights.
     #[error("the worker process cannot give up its rights: {}", with_hint(.0))]
     Rights(String),
-    /// The worker process died before it had served, or while it was to end: how it ended the last
-    /// time, and how often it was started again.
+    /// It had not served, or was to end.
     #[error("the worker process ended by itself{}: {how}", times(*.restarts))]
     Died { how: String, restarts: u64 },
 }
@@ -153,7 +146,6 @@ fn after_restart(what: &str) -> String {
     format!("\nhint: restart (`lariat upgrade`): {what} settled before it serves")
 }
 
-/// An address cannot be listened at.
 #[derive(Debug, Error)]
 #[error("{who} cannot listen at {address}: {error}{}", self.hint_line())]
 pub(crate) struct ListenFailure {
@@ -174,7 +166,6 @@ impl ListenFailure {
         Self { who: who.to_owned(), address: address.clone(), error, holder: String::new() }
     }
 
-    /// Whether another process listens there.
     pub(crate) fn is_taken(&self) -> bool {
         self.error.kind() == io::ErrorKind::AddrInUse && !self.is_path_of_a_file()
     }
@@ -187,7 +178,6 @@ impl ListenFailure {
         self.hint().map(line).unwrap_or_default()
     }
 
-    /// The remedy, if there is a usual one.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self.error.kind() {
             io::ErrorKind::AddrInUse if self.is_path_of_a_file() => {
@@ -229,7 +219,6 @@ impl ListenFailure {
 }
 
 impl Failure {
-    /// A step has taken longer than this.
     pub(super) fn slow(step: &str, time: Duration) -> Self {
         let step = step.to_owned();
         Self::Slow { step, time }

@@ -16,7 +16,6 @@ use super::upgrade::state::ListenerState;
 use crate::handover::Role;
 use crate::messages::warn;
 
-/// An address that a service wants.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Wanted {
     pub(super) address: Address,
@@ -25,10 +24,8 @@ pub(super) struct Wanted {
     pub(super) service_index: u32,
     /// The address's place in the service's list.
     pub(super) address_index: u32,
-    /// How a client that is gone is noticed.
     pub(super) liveness: Liveness,
     pub(super) transport: Transport,
-    /// The kernel keeps clients that have sent nothing.
     pub(super) defer_accept: bool,
 }
 

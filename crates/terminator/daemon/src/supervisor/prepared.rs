@@ -29,7 +29,6 @@ const SERVICE_MODE: u32 = 0o666;
 /// How often names of the store are looked up again: as often as those of servers by default.
 const STORE_RESOLVE: Duration = Duration::from_secs(10);
 
-/// A configuration, read and understood.
 pub(super) struct Prepared {
     pub(super) summary: ConfigSummary,
     pub(super) bundle: Secret,
@@ -37,7 +36,6 @@ pub(super) struct Prepared {
 
 /// The supervisor's knowledge of a configuration. No keys are in it.
 pub(super) struct ConfigSummary {
-    /// How many services there are.
     pub(super) services: usize,
     pub(super) listen: Vec<Wanted>,
     pub(super) listen_options: ListenOptions,
@@ -56,7 +54,6 @@ pub(super) struct ConfigSummary {
     pub(super) peers: Option<PeerNetwork>,
     /// The addresses of the session store, or those that lead to it.
     store: Vec<Endpoint>,
-    /// The limits of the session cache.
     pub(super) session_limits: session::Options,
     /// The kernel's part of TLS; `None` = nobody wants to know.
     pub(super) kernel_tls: Option<KernelTls>,
@@ -135,7 +132,6 @@ impl ConfigSummary {
         self.listen.iter().any(|one| one.address == *address) || admin.as_ref() == Some(address)
     }
 
-    /// The names of all servers.
     pub(super) fn server_names(&self) -> impl Iterator<Item = ServerName> {
         self.servers.iter().map(|(service, server)| ServerName {
             service: service.clone(),

@@ -112,7 +112,6 @@ pub(super) fn remove(paths: Vec<PathBuf>) {
     }
 }
 
-/// Tells the reader its task and hears it to its end.
 fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Result<Done, Failure> {
     let begun = Instant::now();
     let mut step = "starting to read files".to_owned();

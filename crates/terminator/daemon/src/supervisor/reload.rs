@@ -13,6 +13,7 @@ use super::cluster_socket::ClusterSocket;
 use super::events::Event;
 use super::failure::Failure;
 use super::reading::{Done, Read};
+use super::upgrade::check::Upgrade;
 use super::{ANSWER_TIME_MAX, Due, Pending, Phase, Supervisor};
 use crate::handover::Order;
 use crate::messages::{self, Form, error, note, stderr, warn};
@@ -25,7 +26,7 @@ impl Supervisor<'_> {
             Phase::Serving
                 if self.pending.is_none()
                     && !self.is_reading
-                    && !self.upgrading.stage.is_under_way() => {}
+                    && !matches!(self.upgrading.stage, Upgrade::Stopping(..)) => {}
             Phase::Draining => return,
             // When what is under way has ended.
             Phase::Serving | Phase::Starting | Phase::Restarting => {

@@ -12,7 +12,6 @@ use sys::beneath::{Identity, Root};
 use super::failure::MissingRight;
 use crate::handover::Role;
 
-/// A folder that a service serves.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Served {
     pub(super) folder: PathBuf,
@@ -24,7 +23,6 @@ pub(super) struct Served {
 #[derive(Debug, Default)]
 pub(super) struct Roots(Vec<Open>);
 
-/// A folder that has been opened.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) folder: PathBuf,
@@ -88,7 +86,6 @@ impl Roots {
         self.0.iter().map(|open| open.root.as_fd()).collect()
     }
 
-    /// The folders that a plan wants, each with its role.
     pub(super) fn roles(&self, served: &[Served]) -> Vec<(Role, BorrowedFd<'_>)> {
         let each = served.iter().filter_map(|one| {
             let role = Role::FilesRoot { service: one.service_index };

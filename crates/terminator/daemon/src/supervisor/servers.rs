@@ -33,11 +33,10 @@ const RESOLVER: Program = Program {
     answer_bytes_max: REPLY_BYTES_MAX,
 };
 
-/// Facts about names, and the process that looks them up.
 pub(super) struct Names {
     pub(super) lookups: Lookups,
     fences: Fences,
-    process: Option<Child>,
+    pub(super) process: Option<Child>,
     processes: u64,
     backoff: Backoff,
     sender: EventSender,
@@ -60,8 +59,7 @@ impl Names {
     pub(super) fn want(&mut self, names: BTreeMap<Name, Duration>) {
         let new = self.lookups.want(names, Instant::now());
         if self.lookups.wanted().is_empty() {
-            self.process = None;
-            self.lookups.start_again(Instant::now(), Duration::ZERO);
+            self.pause();
         }
         self.look_up(new);
     }
@@ -80,7 +78,6 @@ impl Names {
         }
     }
 
-    /// Takes an answer of the process; returns the news in it.
     pub(super) fn heard(&mut self, number: u64, heard: Heard<Reply>) -> Option<Resolution> {
         if self.process.as_ref().map(Child::number) != Some(number) {
             // The last words of the process before.
@@ -112,12 +109,6 @@ impl Names {
         self.lookups.start_again(Instant::now(), Duration::ZERO);
     }
 
-    /// The number of the process.
-    pub(super) fn pid(&self) -> Option<u32> {
-        self.process.as_ref().map(Child::pid)
-    }
-
-    /// The process is of no use any more.
     fn is_gone(&mut self, why: &str) {
         if let Some(process) = self.process.take() {
             let pid = process.pid();
@@ -182,13 +173,11 @@ impl Supervisor<'_> {
         self.tell(&Order::Disabled(self.disabled.clone()));
     }
 
-    /// Forgets the servers that the served plan does not have any more.
     pub(super) fn forget_servers(&mut self) {
         let served: BTreeSet<_> = self.served.summary.server_names().collect();
         self.disabled.retain(|name| served.contains(name));
     }
 
-    /// Wants these names, and waits a little for those that are new.
     pub(super) fn resolve(&mut self, names: BTreeMap<Name, Duration>) -> Result<(), Failure> {
         self.names.want(names.clone());
         let until = Instant::now() + RESOLVE_TIME_MAX;

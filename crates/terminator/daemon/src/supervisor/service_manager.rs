@@ -51,7 +51,6 @@ impl ServiceManager {
         }
     }
 
-    /// When there is something to do.
     pub(super) fn due(&self) -> Option<Instant> {
         self.look.into_iter().chain(self.notifier.due()).min()
     }

@@ -50,7 +50,6 @@ impl Sessions {
         self.secret.clone()
     }
 
-    /// The memory, as it is handed on.
     pub(super) fn handed_on(&self) -> Option<(SessionsState, BorrowedFd<'_>)> {
         let SessionMemory { limits, key, fd } = &self.memory;
         let limits = (*limits)?;

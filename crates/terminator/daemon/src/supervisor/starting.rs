@@ -28,7 +28,6 @@ use super::upgrade::check::Upgrading;
 use super::upgrade::image::{Inherited, InheritedImage, Origin, OwnState, Return, WayBack};
 use super::watched::Watched;
 use super::{Phase, Request, Supervisor};
-use crate::handover::Reloads;
 use crate::messages as forms;
 use crate::reader::Task;
 use crate::watcher::Stamps;
@@ -62,9 +61,13 @@ impl<'a> Supervisor<'a> {
         let (listeners, admin_sockets, cluster_socket) =
             open_sockets(summary, read.log, origin.handed_over, &mut inherited, own.is_some())?;
         let fences = summary.fences(read.become_user);
-        let (earlier, program_before, reloads) = before(inherited.image.take(), own)?;
-        let mut watched = Watched::new(events.sender());
-        watched.looked(looked);
+        let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
+        let (mut earlier, mut program_before) = (Vec::new(), None);
+        if let Some(InheritedImage { program, state, workers, .. }) = inherited.image.take() {
+            let workers = Earlier::all(&state.workers, workers);
+            earlier = workers.map_err(Failure::host("hear a process"))?;
+            (program_before, reloads.last_upgrade) = (Some(program), state.last_upgrade);
+        }
         Ok(Some(Self {
             request,
             listeners,
@@ -72,7 +75,7 @@ impl<'a> Supervisor<'a> {
             admin_sockets,
             cluster_socket,
             names: Names::new(fences.clone(), events.sender()),
-            watched,
+            watched: Watched::new(events.sender(), looked),
             disabled: inherited.disabled,
             fences,
             reach: own.map_or_else(|| served.summary.reach(), |own| own.reach.clone()),
@@ -190,23 +193,6 @@ fn first(
     forms::configure(&read.prepared.summary.control);
     say_each(&read.warnings, request.colour);
     Ok(Some((own, read, looked)))
-}
-
-/// The worker processes of programs before, the version of the last of them, and how reloads and
-/// upgrades went.
-fn before(
-    image: Option<InheritedImage>,
-    own: Option<&OwnState>,
-) -> Result<(Vec<Earlier>, Option<String>, Reloads), Failure> {
-    let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
-    let Some(image) = image else {
-        return Ok((Vec::new(), None, reloads));
-    };
-    let InheritedImage { program, state, workers, .. } = image;
-    let earlier = Earlier::all(&state.workers, workers);
-    reloads.last_upgrade = state.last_upgrade;
-    let earlier = earlier.map_err(Failure::host("hear a process"))?;
-    Ok((earlier, Some(program), reloads))
 }
 
 /// Opens what a first plan wants and nobody has handed over.

@@ -56,7 +56,6 @@ impl Supervisor<'_> {
         self.tell(&Order::Unready);
     }
 
-    /// Accepts no more.
     pub(super) fn drain(&mut self) {
         // Ours first: the kernel must send no connection to a socket that nobody accepts from.
         self.listeners.close();

@@ -97,7 +97,6 @@ impl Earlier {
 }
 
 impl Supervisor<'_> {
-    /// Begins an upgrade.
     pub(super) fn upgrade(&mut self) {
         if !matches!(self.upgrading.stage, Upgrade::None) || self.way_back.is_some() {
             // Who asked hears what comes of that one.
@@ -118,7 +117,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Something was heard of a check.
     pub(super) fn checked(&mut self, number: u64, news: CheckNews) {
         let Upgrade::Checking(check) = &mut self.upgrading.stage else {
             return;
@@ -240,7 +238,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// What worker processes say is heard to the end of a message, and then no more.
+    /// Hears worker processes to the end of a message, and then no more.
     fn stop_listening(&mut self) {
         self.workers_before().for_each(Child::stop_listening);
         self.upgrading.listening = self.workers_before().map(Child::number).collect();
@@ -255,7 +253,7 @@ impl Supervisor<'_> {
     /// A thread that listened to a worker process has ended, as it was told.
     pub(super) fn listens_no_more(&mut self, number: u64) {
         self.upgrading.listening.retain(|one| *one != number);
-        if !self.upgrading.stage.is_under_way() {
+        if !matches!(self.upgrading.stage, Upgrade::Stopping(..)) {
             self.listen_to(|one| one == number);
         }
     }
@@ -274,7 +272,7 @@ impl Supervisor<'_> {
 
     /// Becomes the new program. Returns why that could not be.
     fn become_program(&mut self, program: NewProgram) -> String {
-        self.watched.pause();
+        self.watched.process = None;
         self.names.pause();
         self.keep_descriptors();
         self.feed_watchdog();

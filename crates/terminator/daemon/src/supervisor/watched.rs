@@ -29,17 +29,18 @@ pub(super) struct Watched {
     files: Stamps,
     /// Until the first look at them.
     pause: Duration,
-    process: Option<Child>,
+    /// `None` = nobody does until [`Self::follow`].
+    pub(super) process: Option<Child>,
     processes: u64,
     backoff: Backoff,
     sender: EventSender,
 }
 
 impl Watched {
-    pub(super) fn new(sender: EventSender) -> Self {
+    pub(super) fn new(sender: EventSender, looked: Option<Stamps>) -> Self {
         Self {
-            files: Stamps::new(),
-            pause: Duration::ZERO,
+            pause: if looked.is_some() { Duration::ZERO } else { PAUSE },
+            files: looked.unwrap_or_default(),
             process: None,
             processes: 0,
             backoff: Backoff::default(),
@@ -55,17 +56,6 @@ impl Watched {
         }
     }
 
-    /// Watches them no more, until [`Self::follow`].
-    pub(super) fn pause(&mut self) {
-        self.process = None;
-    }
-
-    /// The number of the process.
-    pub(super) fn pid(&self) -> Option<u32> {
-        self.process.as_ref().map(Child::pid)
-    }
-
-    /// Watches them from now on, if that is wanted.
     pub(super) fn follow(&mut self, options: ReloadOptions) {
         // It has another's files.
         self.process = None;

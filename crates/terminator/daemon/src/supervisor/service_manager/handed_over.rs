@@ -109,7 +109,6 @@ impl HandedOverSockets {
         self.0.extend(taken.map(|(fd, address)| HandedOver { name: name.to_owned(), address, fd }));
     }
 
-    /// Whether the address was handed over.
     pub(crate) fn has(&self, address: &Address) -> bool {
         self.at(address).next().is_some()
     }

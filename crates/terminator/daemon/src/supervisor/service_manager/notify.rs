@@ -117,7 +117,6 @@ impl Notifier {
         notifier
     }
 
-    /// Whether anybody wants to hear.
     pub(crate) fn is_wanted(&self) -> bool {
         self.to.is_some()
     }
@@ -196,7 +195,6 @@ impl Notifier {
         }
     }
 
-    /// Says once that the manager does not hear.
     fn fail(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.has_failed, true) {
             warn(format_args!(

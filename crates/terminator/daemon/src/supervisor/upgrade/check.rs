@@ -48,7 +48,6 @@ pub(crate) enum Upgrade {
     Stopping(NewProgram, Instant),
 }
 
-/// A check that is in progress.
 pub(crate) struct Check {
     pub(crate) number: u64,
     /// The process, once it runs.
@@ -56,7 +55,6 @@ pub(crate) struct Check {
     pub(crate) until: Instant,
 }
 
-/// A program that has said that it would serve.
 #[derive(Debug)]
 pub(crate) struct NewProgram {
     pub(crate) fd: OwnedFd,
@@ -89,16 +87,6 @@ impl Upgrade {
                 None
             }
         }
-    }
-
-    /// Whether no reload may begin.
-    pub(crate) fn is_under_way(&self) -> bool {
-        matches!(self, Self::Stopping(..))
-    }
-
-    /// Whether a child may be the new program: how that ended is for its check alone to hear.
-    pub(crate) fn is_checking(&self) -> bool {
-        matches!(self, Self::Checking(_))
     }
 }
 

@@ -110,7 +110,7 @@ pub(crate) struct Return {
 /// does so by itself if this one crashes or hangs.
 pub(crate) struct WayBack(Fallback);
 
-/// What the program before hands on, if there was one; else what a service manager does.
+/// The origin of this process: the program before hands it on, or else a service manager.
 ///
 /// To be called once, before the process opens anything.
 pub(crate) fn origin() -> Result<Origin, Failure> {
@@ -181,8 +181,8 @@ impl OwnState {
 }
 
 impl WayBack {
-    /// What was handed on is kept in a channel that nobody reads, ready for the program before: so
-    /// the process has each descriptor open once.
+    /// Keeps what was handed on in a channel that nobody reads, ready for the program before: so the
+    /// process has each descriptor open once.
     fn new(fds: &[OwnedFd]) -> io::Result<Self> {
         let why = format!("it crashed, or did not serve in {} s", TAKE_OVER_TIME_MAX.as_secs());
         Fallback::new(returning(fds, &why)?, TAKE_OVER_TIME_MAX).map(Self)
@@ -267,7 +267,7 @@ pub(crate) fn sealed(state: &SupervisorState) -> io::Result<OwnedFd> {
     sealed_within(STATE_BYTES_MAX, "lariat state", &encode(state))
 }
 
-/// What is longer would be refused by the one that it is handed on to.
+/// Refuses what the one that it is handed on to would refuse.
 fn sealed_within(bytes_max: usize, name: &str, bytes: &Secret) -> io::Result<OwnedFd> {
     let length = bytes.bytes().len();
     if length > bytes_max {

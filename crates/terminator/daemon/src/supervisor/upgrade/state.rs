@@ -72,7 +72,6 @@ pub(crate) struct SupervisorState {
     /// The memory of stored sessions.
     #[serde(default)]
     pub(crate) sessions: Option<SessionsState>,
-    /// Servers that an operator has disabled.
     #[serde(default)]
     pub(crate) disabled: Vec<ServerName>,
     #[serde(default)]
