@@ -3,39 +3,39 @@
 //! **It owns** what must outlive a worker process: the listening sockets (`listeners`), the status
 //! socket, admin listener, log and pid file (`admin_sockets`), the cluster's socket
 //! (`cluster_socket`), the folders that are served (`roots`), the memory of stored sessions and the
-//! secrets of ticket keys (`sessions`), the servers that an operator has disabled and the addresses
-//! of names (`servers`), and the configuration that is served (`prepared`). It carries no
-//! connection, does no TLS, and reads nothing from the network. What a worker process says decides
-//! over its plans only, never over the supervisor's rights.
+//! secrets of ticket keys (`sessions`), the servers that an operator has disabled and the
+//! addresses of names (`servers`, `names`), and the configuration that is served (`prepared`). It
+//! carries no connection, does no TLS, and reads nothing from the network. What a worker process
+//! says decides over its plans only, never over the supervisor's rights.
 //!
-//! **It waits** in one place, [`Supervisor::serve`], for an [`Event`](events::Event): a signal, a
-//! message of a thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child`
-//! starts it, a thread of it hears it): the reader of files (`reading`), the resolver of names
-//! (`servers`), the watcher of files (`watched`), the check of a new program (`upgrade::check`).
+//! **It waits** in one place, [`Supervisor::serve`], for an [`Event`]: a signal, a message of a
+//! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
+//! it, a thread hears it): the reader of files (`reading`), the resolver of names (`names`), the
+//! watcher of files (`watched`), the check of a new program (`upgrade::check`).
 //!
-//! **Its phases** ([`Phase`]) are those of the worker process: *starting* → *serving* → *draining*,
-//! and *restarting* after it died. Every answer is looked at in the light of the phase (`answers`).
+//! **Its phases** ([`Phase`]) are those of the worker process: *starting*, *serving*, *draining*,
+//! and *restarting* after it died. Every answer is judged by the phase (`answers`).
 //!
-//! - **A start** (`starting`): the reader reads the configuration, the sockets are opened, names are
+//! - **A start** (`starting`): the reader reads the configuration, sockets are opened, names are
 //!   looked up, a worker process is started. It gives up its rights, gets the plan with all
 //!   descriptors, and says that it serves.
 //! - **A reload** (`reload`) is a transaction. The reader reads the files anew; whatever the plan
-//!   needs is opened beside what is served, and is the *pending* plan; the worker process builds it.
-//!   If it says yes, the pending plan is the served one and what that needs no more is closed. If
-//!   anything fails, the pending plan is dropped. Some keys are fixed from the start
+//!   needs is opened beside what is served, as the *pending* plan; the worker process builds it.
+//!   If it says yes, the pending plan is the served one, and what that does not need is closed.
+//!   If anything fails, the pending plan is dropped. Some keys are fixed from the start
 //!   (`prepared::FixedParts`), and the reload names them.
 //! - **A crash** of the worker process ends its connections. The next one is started at once, and
 //!   later and later if they die again and again (`child::Backoff`), with the same plan, sockets,
-//!   sessions and secrets. A pending plan is taken for the reason and dropped.
-//! - **An upgrade** (`upgrade`) makes another program of this process. That program starts a worker
-//!   process, which builds its plan while the one before serves; then they change over, and the
-//!   earlier one drains. Until then there is a way back: if the new program fails, crashes or hangs,
-//!   the process becomes the program before again, which goes on with all that it had.
-//! - **A restart** by a service manager is an end and a start. The manager may keep the sockets and
-//!   the sessions between the two (`service_manager::descriptor_store`), so that clients wait and
-//!   sessions resume.
-//! - **An end** (`stopping`): SIGTERM, or SIGINT for good, drains; another signal ends at once. If
-//!   the supervisor itself dies, so does the worker process.
+//!   sessions and secrets. A pending plan is taken for the reason, and dropped.
+//! - **An upgrade** (`upgrade`) makes another program of this process. That program starts a
+//!   worker process, which builds its plan while the one before serves; then they change over, and
+//!   the earlier one drains. Until then there is a way back: if the new program fails, crashes or
+//!   hangs, the process becomes the program before again, which goes on with all that it had.
+//! - **A restart** by a service manager is an end and a start (`service_manager`, `reporting`).
+//!   The manager may keep the sockets and the sessions between the two
+//!   (`service_manager::descriptor_store`), so that clients wait and sessions resume.
+//! - **An end** (`stopping`): SIGTERM, or SIGINT for good, drains; another signal ends at once.
+//!   If the supervisor itself dies, so does the worker process.
 
 mod admin_sockets;
 mod answers;
@@ -44,9 +44,11 @@ mod cluster_socket;
 mod events;
 mod failure;
 mod listeners;
+mod names;
 mod prepared;
 mod reading;
 mod reload;
+mod reporting;
 mod roots;
 mod servers;
 mod service_manager;
@@ -79,15 +81,15 @@ use child::{Backoff, Child, WORKER};
 use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
 use listeners::Listeners;
+use names::Names;
 use prepared::Prepared;
 use reading::Readers;
 use roots::Roots;
-use servers::Names;
 use service_manager::ServiceManager;
-use sessions::{SessionMemory, Sessions};
-use upgrade::Earlier;
+use sessions::{Sessions, SessionsMemory};
 use upgrade::check::{SWITCH_TIME_MAX, Upgrade, Upgrading};
-use upgrade::image::{Origin, WayBack, origin};
+use upgrade::earlier::Earlier;
+use upgrade::image::{SupervisorOrigin, WayBack, origin};
 use watched::Watched;
 
 pub(crate) use failure::{Failure, ListenFailure};
@@ -140,7 +142,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
 
 fn serve<'a>(
     request: Request<'a>,
-    origin: Origin,
+    origin: SupervisorOrigin,
     way_back: &'a mut Option<WayBack>,
 ) -> Result<(), Failure> {
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
@@ -211,7 +213,7 @@ struct Pending {
     log: OwnedFd,
     cluster_socket: Option<ClusterSocket>,
     /// `None` = it stays.
-    memory: Option<SessionMemory>,
+    memory: Option<SessionsMemory>,
 }
 
 struct Supervisor<'a> {

@@ -131,8 +131,8 @@ impl AdminSockets {
         self.log = log;
     }
 
-    /// Takes a socket to a log daemon that was away, if it is there again and was not looked for just
-    /// now.
+    /// Takes a socket to a log daemon that was away, if it is there again and was not looked for
+    /// just now.
     pub(super) fn reconnect(&mut self, daemon: &LogDaemon, now: Instant) -> bool {
         let is_due = |then: Instant| now.saturating_duration_since(then) >= RECONNECT_INTERVAL;
         if !self.reconnected.is_none_or(is_due) {

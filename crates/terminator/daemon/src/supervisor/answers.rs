@@ -6,7 +6,7 @@ use telemetry::message::Level;
 
 use super::child::{Child, Heard};
 use super::failure::Failure;
-use super::upgrade::Earlier;
+use super::upgrade::earlier::Earlier;
 use super::{Due, Phase, Started, Supervisor};
 use crate::handover::{Answer, Fence, Order, Rights};
 use crate::messages::{self, error, note, printable, say_labelled, warn};

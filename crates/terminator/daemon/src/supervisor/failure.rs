@@ -11,7 +11,8 @@ use wire::address::{Address, Endpoint, UnixName};
 
 use crate::status_socket::DirectoryFailure;
 
-/// Shown as one or more lines; all but a configuration's diagnostics without a severity before them.
+/// Shown as one or more lines; all but a configuration's diagnostics without a severity before
+/// them.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
     /// The configuration is invalid; each diagnostic has its place and remedy.

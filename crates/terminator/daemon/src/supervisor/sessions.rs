@@ -18,11 +18,11 @@ const NAME: &str = "lariat sessions";
 /// The secrets and the memory. They end with the supervisor, unless it hands them on.
 pub(super) struct Sessions {
     secret: SessionKey,
-    pub(super) memory: SessionMemory,
+    pub(super) memory: SessionsMemory,
 }
 
 /// Memory for a store with some limits, which also say how entries lie in it.
-pub(super) struct SessionMemory {
+pub(super) struct SessionsMemory {
     /// `None` before the first plan.
     limits: Option<session::Options>,
     pub(super) key: SessionKey,
@@ -39,9 +39,9 @@ impl Sessions {
         let key = || random().map(SessionKey);
         let memory = match inherited {
             Some((state, fd)) => {
-                SessionMemory { limits: Some(state.limits()), key: state.key, fd: Some(fd) }
+                SessionsMemory { limits: Some(state.limits()), key: state.key, fd: Some(fd) }
             }
-            None => SessionMemory { limits: None, key: key()?, fd: None },
+            None => SessionsMemory { limits: None, key: key()?, fd: None },
         };
         Ok(Self { secret: secret.map_or_else(key, Ok)?, memory })
     }
@@ -51,7 +51,7 @@ impl Sessions {
     }
 
     pub(super) fn handed_on(&self) -> Option<(SessionsState, BorrowedFd<'_>)> {
-        let SessionMemory { limits, key, fd } = &self.memory;
+        let SessionsMemory { limits, key, fd } = &self.memory;
         let limits = (*limits)?;
         let state = SessionsState {
             key: key.clone(),
@@ -75,7 +75,7 @@ impl Sessions {
     pub(super) fn memory_for(
         &self,
         limits: session::Options,
-    ) -> Result<Option<SessionMemory>, Failure> {
+    ) -> Result<Option<SessionsMemory>, Failure> {
         if self.memory.limits == Some(limits) {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ impl Sessions {
             ));
         }
         let key = SessionKey(random()?);
-        Ok(Some(SessionMemory { limits: Some(limits), key, fd: fd.ok() }))
+        Ok(Some(SessionsMemory { limits: Some(limits), key, fd: fd.ok() }))
     }
 
     /// Uses the memory no more: the worker process that has it may not be gone. The next one gets
@@ -97,7 +97,7 @@ impl Sessions {
     }
 }
 
-impl SessionMemory {
+impl SessionsMemory {
     /// The descriptor with its role, once there is one.
     pub(super) fn role(&self) -> Option<(Role, BorrowedFd<'_>)> {
         Some((Role::Sessions, self.fd.as_ref()?.as_fd()))

@@ -14,18 +14,19 @@ use super::cluster_socket::ClusterSocket;
 use super::events::{Event, EventQueue};
 use super::failure::Failure;
 use super::listeners::Listeners;
+use super::names::Names;
 use super::prepared::ConfigSummary;
 use super::reading::{self, Done, Read, Readers};
 use super::reload::say_each;
 use super::roots::Roots;
-use super::servers::Names;
 use super::service_manager::ServiceManager;
 use super::service_manager::descriptor_store::{self, DescriptorStore};
 use super::service_manager::handed_over::HandedOverSockets;
 use super::sessions::Sessions;
-use super::upgrade::Earlier;
 use super::upgrade::check::Upgrading;
-use super::upgrade::image::{Inherited, InheritedImage, Origin, OwnState, Return, WayBack};
+use super::upgrade::earlier::Earlier;
+use super::upgrade::image::{OwnState, Return, SupervisorOrigin, WayBack};
+use super::upgrade::state::{Inherited, InheritedImage};
 use super::watched::Watched;
 use super::{Phase, Request, Supervisor};
 use crate::messages as forms;
@@ -43,7 +44,7 @@ impl<'a> Supervisor<'a> {
     pub(super) fn prepare(
         request: Request<'a>,
         mut events: EventQueue,
-        origin: Origin,
+        origin: SupervisorOrigin,
         way_back: &'a mut Option<WayBack>,
     ) -> Result<Option<Self>, Failure> {
         let mut inherited = origin.inherited;

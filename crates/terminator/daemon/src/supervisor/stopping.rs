@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::answers::say_ended;
-use super::upgrade::DRAIN_GRACE;
+use super::upgrade::earlier::DRAIN_GRACE;
 use super::{Due, Phase, Supervisor};
 use crate::handover::Order;
 use crate::messages::{note, warn};

@@ -8,6 +8,7 @@
 //! it had.
 
 pub(super) mod check;
+pub(super) mod earlier;
 pub(super) mod image;
 pub(super) mod state;
 
@@ -15,12 +16,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use sys::clock;
 use sys::signal::{self, Signal};
 use telemetry::message::Level;
 use telemetry::printable::line;
 
-use super::child::{Child, Heard, WORKER};
+use super::child::{Child, Heard};
 use super::events::Event;
 use super::failure::Failure;
 use super::{Due, Phase, Supervisor};
@@ -32,69 +32,14 @@ use crate::reader::Found;
 use check::{
     CHECK_TIME_MAX, Check, CheckNews, EXECUTE_TIME_MAX, NewProgram, SWITCH_TIME_MAX, Upgrade,
 };
+use earlier::{Earlier, state_of};
 use image::OwnState;
-use state::{ImageState, Release, SupervisorState, WorkerState};
+use state::{ImageState, Release, SupervisorState};
 
 /// How long a worker process may take to end a message that has begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 
 const TOLD_TO_STOP: &str = "the running one was told to stop";
-
-/// The time that a worker process may take beyond the drain's to close what is left.
-pub(super) const DRAIN_GRACE: Duration = Duration::from_secs(5);
-
-/// A worker process of a program before.
-pub(super) struct Earlier {
-    pub(super) child: Child,
-    /// `None` = it serves.
-    pub(super) drains_until: Option<Instant>,
-}
-
-/// The same for the next program.
-fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerState {
-    let left = drains_until.map(|until| until.saturating_duration_since(Instant::now()));
-    let at = left.map(|left| (clock::monotonic() + left).as_millis());
-    WorkerState {
-        number: child.number(),
-        pid: child.pid(),
-        drains_until_ms: at.map(|at| u64::try_from(at).unwrap_or(u64::MAX)),
-    }
-}
-
-impl Earlier {
-    /// Worker processes of the program before, with the ways to them.
-    pub(super) fn all(states: &[WorkerState], channels: Vec<OwnedFd>) -> io::Result<Vec<Self>> {
-        let each = states.iter().zip(channels).map(|(state, channel)| {
-            let left = state
-                .drains_until_ms
-                .map(|at| Duration::from_millis(at).saturating_sub(clock::monotonic()));
-            Ok(Self {
-                child: Child::lent((state.number, state.pid), &WORKER, channel)?,
-                drains_until: left.map(|left| Instant::now() + left),
-            })
-        });
-        each.collect()
-    }
-
-    /// Whether it is the one that serves until ours does.
-    pub(super) fn serves(&self) -> bool {
-        self.drains_until.is_none()
-    }
-
-    /// It is ours from now on, and to drain.
-    pub(super) fn drain(&mut self, time: Duration) {
-        self.child.keep();
-        if !self.serves() {
-            return;
-        }
-        self.drains_until = Some(Instant::now() + time + DRAIN_GRACE);
-        let is_replaced = true;
-        // One that takes no order ends, which is heard.
-        if self.child.send(&Order::Drain { time, is_replaced }, &[]).is_err() {
-            self.child.kill();
-        }
-    }
-}
 
 impl Supervisor<'_> {
     pub(super) fn upgrade(&mut self) {

@@ -14,8 +14,9 @@ use super::handed_over::Given;
 use super::notify::Notifier;
 use crate::handover::Secret;
 use crate::messages::{printable, warn};
-use crate::supervisor::upgrade::image::Inherited;
-use crate::supervisor::upgrade::state::{ListenerState, STATE_BYTES_MAX, SupervisorState, decode};
+use crate::supervisor::upgrade::state::{
+    Inherited, ListenerState, STATE_BYTES_MAX, SupervisorState, decode,
+};
 
 const LISTEN: &str = "lariat/listen/";
 const ADMIN: &str = "lariat/admin/";

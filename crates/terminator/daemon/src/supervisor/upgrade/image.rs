@@ -7,7 +7,6 @@
 //! looks into it. A program that cannot serve sends the same back, with the reason why; for one
 //! that crashes or hangs it lies ready ([`WayBack`]).
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,13 +17,9 @@ use serde::{Deserialize, Serialize};
 use sys::channel::{self, Channel};
 use sys::image::{Fallback, NextImage};
 use sys::{inherited, shared};
-use wire::address::Address;
 
-use super::state::{
-    ImageState, ListenerState, STATE_BYTES_MAX, SessionsState, SupervisorState, decode, encode,
-};
-use crate::handover::{self, Reach, Reloads, Secret, SessionKey};
-use crate::maintenance::ServerName;
+use super::state::{Inherited, STATE_BYTES_MAX, SupervisorState, decode, encode};
+use crate::handover::{self, Reach, Reloads, Secret};
 use crate::messages;
 use crate::messages::stderr;
 use crate::reader::Found;
@@ -54,37 +49,11 @@ const TAKE_OVER_TIME_MAX: Duration = Duration::from_secs(240);
 
 /// The origin of a supervisor: what it inherits and is given.
 #[derive(Default)]
-pub(crate) struct Origin {
+pub(crate) struct SupervisorOrigin {
     pub(crate) handed_over: HandedOverSockets,
     pub(crate) inherited: Inherited,
     pub(crate) way_back: Option<WayBack>,
     pub(crate) returned: Option<Return>,
-}
-
-/// State and descriptors that are handed on, by their use.
-#[derive(Default)]
-pub(crate) struct Inherited {
-    pub(crate) secret: Option<SessionKey>,
-    pub(crate) last_number: u64,
-    pub(crate) sessions: Option<(SessionsState, OwnedFd)>,
-    pub(crate) disabled: BTreeSet<ServerName>,
-    pub(crate) listeners: Vec<(ListenerState, Vec<OwnedFd>)>,
-    pub(crate) admin: Option<(String, OwnedFd)>,
-    pub(crate) cluster: Option<(String, OwnedFd)>,
-    pub(crate) image: Option<InheritedImage>,
-    /// Names of what the service manager keeps.
-    pub(crate) kept: BTreeSet<String>,
-}
-
-/// State and descriptors that stay with the process from program to program.
-pub(crate) struct InheritedImage {
-    /// The version of the program before.
-    pub(crate) program: String,
-    pub(crate) state: ImageState,
-    /// `None` once it is taken.
-    pub(crate) status: Option<OwnedFd>,
-    /// The way to each worker process, in the state's order.
-    pub(crate) workers: Vec<OwnedFd>,
 }
 
 /// The state that a program needs to go on with what it served, if the next one comes back.
@@ -113,14 +82,14 @@ pub(crate) struct WayBack(Fallback);
 /// The origin of this process: the program before hands it on, or else a service manager.
 ///
 /// To be called once, before the process opens anything.
-pub(crate) fn origin() -> Result<Origin, Failure> {
+pub(crate) fn origin() -> Result<SupervisorOrigin, Failure> {
     let Some(number) = std::env::var_os(VARIABLE) else {
         let given = handed_over::given()?.into_iter();
         let (kept, given) = given.partition(|one| descriptor_store::is_ours(&one.name));
-        return Ok(Origin {
+        return Ok(SupervisorOrigin {
             handed_over: HandedOverSockets::new(given)?,
             inherited: descriptor_store::restored(kept),
-            ..Origin::default()
+            ..SupervisorOrigin::default()
         });
     };
     let number = number.to_str().and_then(|text| text.parse::<u16>().ok());
@@ -135,9 +104,11 @@ pub(crate) fn origin() -> Result<Origin, Failure> {
     if why.is_empty() {
         let way_back = WayBack::new(&fds).map_err(|why| go_back(&fds, &why.to_string()))?;
         return match inherited(fds) {
-            Ok((inherited, ..)) => {
-                Ok(Origin { inherited, way_back: Some(way_back), ..Origin::default() })
-            }
+            Ok((inherited, ..)) => Ok(SupervisorOrigin {
+                inherited,
+                way_back: Some(way_back),
+                ..SupervisorOrigin::default()
+            }),
             Err(why) => Err(way_back.go(&why)),
         };
     }
@@ -147,7 +118,7 @@ pub(crate) fn origin() -> Result<Origin, Failure> {
     let own = own.map_err(|error| strange(error.to_string()))?;
     let own = handover::decode(own.bytes()).map_err(|error| strange(error.to_string()))?;
     let returned = Some(Return { why, own, fds });
-    Ok(Origin { inherited, returned, ..Origin::default() })
+    Ok(SupervisorOrigin { inherited, returned, ..SupervisorOrigin::default() })
 }
 
 /// The one message of a channel: it has been sent in full, and nobody sends any more.
@@ -181,8 +152,8 @@ impl OwnState {
 }
 
 impl WayBack {
-    /// Keeps what was handed on in a channel that nobody reads, ready for the program before: so the
-    /// process has each descriptor open once.
+    /// Keeps what was handed on in a channel that nobody reads, ready for the program before: so
+    /// the process has each descriptor open once.
     fn new(fds: &[OwnedFd]) -> io::Result<Self> {
         let why = format!("it crashed, or did not serve in {} s", TAKE_OVER_TIME_MAX.as_secs());
         Fallback::new(returning(fds, &why)?, TAKE_OVER_TIME_MAX).map(Self)
@@ -275,51 +246,4 @@ fn sealed_within(bytes_max: usize, name: &str, bytes: &Secret) -> io::Result<Own
         return Err(io::Error::other(why));
     }
     shared::sealed(name, bytes.bytes())
-}
-
-impl Inherited {
-    /// The admin listener, if it listens there.
-    pub(crate) fn take_admin(&mut self, address: &Address) -> Option<OwnedFd> {
-        let is_it = |(name, _): &mut (String, OwnedFd)| *name == address.to_string();
-        self.admin.take_if(is_it).map(|(_, fd)| fd)
-    }
-
-    /// The state has been checked: there are as many descriptors as it names.
-    pub(crate) fn new(state: SupervisorState, fds: Vec<OwnedFd>) -> Self {
-        let mut fds = fds.into_iter();
-        let sessions = state.sessions.and_then(|one| Some((one, fds.next()?)));
-        let listeners = state.listeners.into_iter().map(|one| {
-            let sockets = one.sockets;
-            (one, fds.by_ref().take(sockets).collect())
-        });
-        let listeners = listeners.collect();
-        let program = state.program;
-        Self {
-            secret: Some(state.secret),
-            last_number: state.last_number,
-            sessions,
-            disabled: state.disabled.into_iter().collect(),
-            listeners,
-            admin: state.admin.and_then(|name| Some((name, fds.next()?))),
-            cluster: state.cluster.and_then(|name| Some((name, fds.next()?))),
-            image: state.image.and_then(|state| {
-                Some(InheritedImage {
-                    program,
-                    state,
-                    status: Some(fds.next()?),
-                    workers: fds.collect(),
-                })
-            }),
-            kept: BTreeSet::new(),
-        }
-    }
-
-    /// Takes what goes with the sockets, which have come by other ways.
-    pub(crate) fn take_state(&mut self, state: SupervisorState, sessions: Option<OwnedFd>) {
-        let state = Self::new(state, sessions.into_iter().collect());
-        self.secret = state.secret;
-        self.last_number = state.last_number;
-        self.sessions = state.sessions;
-        self.disabled = state.disabled;
-    }
 }

@@ -6,12 +6,15 @@
 //! program: fields that are not known are skipped, unless the state says that they must be
 //! understood. The form of orders to the worker process before (`handover::Order`) goes with it.
 
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use telemetry::printable::line;
+use wire::address::Address;
 
 use crate::handover::{EndedUpgrade, Secret, SessionKey};
 use crate::maintenance::ServerName;
@@ -224,6 +227,79 @@ impl SupervisorState {
             return Err(format!("lariat {program} hands over other descriptors than it names"));
         }
         Ok(())
+    }
+}
+
+/// State and descriptors that are handed on, by their use.
+#[derive(Default)]
+pub(crate) struct Inherited {
+    pub(crate) secret: Option<SessionKey>,
+    pub(crate) last_number: u64,
+    pub(crate) sessions: Option<(SessionsState, OwnedFd)>,
+    pub(crate) disabled: BTreeSet<ServerName>,
+    pub(crate) listeners: Vec<(ListenerState, Vec<OwnedFd>)>,
+    pub(crate) admin: Option<(String, OwnedFd)>,
+    pub(crate) cluster: Option<(String, OwnedFd)>,
+    pub(crate) image: Option<InheritedImage>,
+    /// Names of what the service manager keeps.
+    pub(crate) kept: BTreeSet<String>,
+}
+
+/// State and descriptors that stay with the process from program to program.
+pub(crate) struct InheritedImage {
+    /// The version of the program before.
+    pub(crate) program: String,
+    pub(crate) state: ImageState,
+    /// `None` once it is taken.
+    pub(crate) status: Option<OwnedFd>,
+    /// The way to each worker process, in the state's order.
+    pub(crate) workers: Vec<OwnedFd>,
+}
+
+impl Inherited {
+    /// The admin listener, if it listens there.
+    pub(crate) fn take_admin(&mut self, address: &Address) -> Option<OwnedFd> {
+        let is_it = |(name, _): &mut (String, OwnedFd)| *name == address.to_string();
+        self.admin.take_if(is_it).map(|(_, fd)| fd)
+    }
+
+    /// The state has been checked: there are as many descriptors as it names.
+    pub(crate) fn new(state: SupervisorState, fds: Vec<OwnedFd>) -> Self {
+        let mut fds = fds.into_iter();
+        let sessions = state.sessions.and_then(|one| Some((one, fds.next()?)));
+        let listeners = state.listeners.into_iter().map(|one| {
+            let sockets = one.sockets;
+            (one, fds.by_ref().take(sockets).collect())
+        });
+        let listeners = listeners.collect();
+        let program = state.program;
+        Self {
+            secret: Some(state.secret),
+            last_number: state.last_number,
+            sessions,
+            disabled: state.disabled.into_iter().collect(),
+            listeners,
+            admin: state.admin.and_then(|name| Some((name, fds.next()?))),
+            cluster: state.cluster.and_then(|name| Some((name, fds.next()?))),
+            image: state.image.and_then(|state| {
+                Some(InheritedImage {
+                    program,
+                    state,
+                    status: Some(fds.next()?),
+                    workers: fds.collect(),
+                })
+            }),
+            kept: BTreeSet::new(),
+        }
+    }
+
+    /// Takes what goes with the sockets, which have come by other ways.
+    pub(crate) fn take_state(&mut self, state: SupervisorState, sessions: Option<OwnedFd>) {
+        let state = Self::new(state, sessions.into_iter().collect());
+        self.secret = state.secret;
+        self.last_number = state.last_number;
+        self.sessions = state.sessions;
+        self.disabled = state.disabled;
     }
 }
 

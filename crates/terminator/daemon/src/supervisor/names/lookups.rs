@@ -1,7 +1,7 @@
 //! Which names are to be looked up when, and what is known of them: the plan that is served, and
 //! one that may be.
 //!
-//! Owns the schedule and the account, as a pure state; the process that looks up is `servers`'s.
+//! Owns the schedule and the account, as a pure state; the process that looks up is `names`'s.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
