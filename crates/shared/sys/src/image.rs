@@ -182,20 +182,21 @@ extern "C" fn fall_back(signal: c_int) {
     // read nothing else: the path and the lists are as execve(2) wants them.
     unsafe {
         let armed = &*ARMED.load(Ordering::Acquire);
-        if libc::gettid() != armed.thread {
-            // The first thread does it, and this one ends.
-            libc::syscall(libc::SYS_tgkill, libc::getpid(), armed.thread, libc::SIGALRM);
-            loop {
+        if libc::gettid() == armed.thread {
+            libc::alarm(0);
+            // One that waits still would end the other program.
+            libc::signal(libc::SIGALRM, libc::SIG_IGN);
+            libc::fcntl(armed.kept, libc::F_SETFD, 0);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &armed.mask, null_mut());
+            libc::execve(armed.path, armed.argv.as_ptr(), armed.envp.as_ptr());
+        } else {
+            // The first thread does it, unless this is a child that has not become its program yet.
+            let (own, first) = (libc::getpid(), armed.thread);
+            while libc::syscall(libc::SYS_tgkill, own, first, libc::SIGALRM) == 0 {
                 libc::pause();
             }
         }
-        libc::alarm(0);
-        // One that waits still would end the other program.
-        libc::signal(libc::SIGALRM, libc::SIG_IGN);
-        libc::fcntl(armed.kept, libc::F_SETFD, 0);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &armed.mask, null_mut());
-        libc::execve(armed.path, armed.argv.as_ptr(), armed.envp.as_ptr());
-        // Then it ends, as it would have without us.
+        // It ends, as it would have without us.
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
     }

@@ -220,11 +220,6 @@ impl ListenFailure {
 }
 
 impl Failure {
-    pub(super) fn slow(step: &str, time: Duration) -> Self {
-        let step = step.to_owned();
-        Self::Slow { step, time }
-    }
-
     /// For `map_err`: the host denied this.
     pub(super) fn host(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Host { what, error }

@@ -116,7 +116,7 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
     let begun = Instant::now();
     let mut step = "starting to read files".to_owned();
     let failed = |step: &str, error: io::Error| match error.kind() {
-        io::ErrorKind::TimedOut => Failure::slow(step, STEP_TIME_MAX),
+        io::ErrorKind::TimedOut => Failure::Slow { step: step.to_owned(), time: STEP_TIME_MAX },
         _ => Failure::ReaderDied(step.to_owned()),
     };
     // What one that has died had said is still heard.
@@ -131,7 +131,8 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
         let reply = decode(&bytes).map_err(|_| Failure::ReaderDied(step.clone()))?;
         match reply {
             Reply::Step(_) if begun.elapsed() > READ_TIME_MAX => {
-                return Err(Failure::slow("reading the configuration", READ_TIME_MAX));
+                let step = "reading the configuration".to_owned();
+                return Err(Failure::Slow { step, time: READ_TIME_MAX });
             }
             Reply::Step(next) => step = next,
             Reply::Looked(files) => *looked = Some(files),
