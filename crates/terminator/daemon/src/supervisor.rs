@@ -392,7 +392,7 @@ impl<'a> Supervisor<'a> {
             supervisor_start: self.start,
             restarts: self.restarts(),
             dying: self.backoff.dying.clone(),
-            secret: self.sessions.secret(),
+            secret: self.sessions.secret.clone(),
             number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),
         };

@@ -32,14 +32,15 @@ const STATUS_MODE: u32 = 0o660;
 /// The open sockets. The files among them are removed when this is dropped.
 pub(super) struct AdminSockets {
     status: OwnedFd,
-    status_path: PathBuf,
+    pub(super) status_path: PathBuf,
     admin: Option<OwnedFd>,
     /// Whether the service manager has opened that.
-    is_handed_over: bool,
-    log: OwnedFd,
+    pub(super) is_handed_over: bool,
+    /// The log that is served, by its newest name.
+    pub(super) log: OwnedFd,
     /// When a log daemon was looked for last.
     reconnected: Option<Instant>,
-    pid_file: Option<PathBuf>,
+    pub(super) pid_file: Option<PathBuf>,
     /// Paths of the program before, which it may need still.
     before: Vec<PathBuf>,
     paths: Vec<PathBuf>,
@@ -104,10 +105,6 @@ impl AdminSockets {
         Ok(())
     }
 
-    pub(super) fn pid_file(&self) -> Option<PathBuf> {
-        self.pid_file.clone()
-    }
-
     pub(super) fn status(&self) -> BorrowedFd<'_> {
         self.status.as_fd()
     }
@@ -119,16 +116,6 @@ impl AdminSockets {
     /// The same, unless the service manager has opened it, which then keeps it anyway.
     pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
         self.admin().filter(|_| !self.is_handed_over)
-    }
-
-    /// The service manager has opened the admin listener.
-    pub(super) fn admin_is_handed_over(&mut self) {
-        self.is_handed_over = true;
-    }
-
-    /// Lines go there: the log that is served has been renamed, or is a new file.
-    pub(super) fn set_log(&mut self, log: OwnedFd) {
-        self.log = log;
     }
 
     /// Takes a socket to a log daemon that was away, if it is there again and was not looked for
@@ -153,10 +140,6 @@ impl AdminSockets {
     pub(super) fn roles(&self) -> Vec<(Role, BorrowedFd<'_>)> {
         let status = (Role::StatusSocket, self.status.as_fd());
         [status].into_iter().chain(self.admin().map(|fd| (Role::AdminListener, fd))).collect()
-    }
-
-    pub(super) fn status_path(&self) -> &Path {
-        &self.status_path
     }
 
     /// Where the status page is, with the port that the kernel chose.

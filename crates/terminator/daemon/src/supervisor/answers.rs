@@ -128,7 +128,7 @@ impl Supervisor<'_> {
         Started {
             listeners: self.listeners.addresses(&self.served.summary.listen),
             admin: self.admin_sockets.admin_address(),
-            status_socket: self.admin_sockets.status_path().to_owned(),
+            status_socket: self.admin_sockets.status_path.clone(),
             rights: self.rights.map(|rights| rights.to_string()).unwrap_or_default(),
         }
     }
@@ -199,7 +199,7 @@ impl Supervisor<'_> {
         }
         let now = Instant::now();
         let pause = self.backoff.died(now);
-        let deaths = self.backoff.deaths();
+        let deaths = self.backoff.deaths;
         let dying =
             format!("{deaths} worker processes died one after the other, the last so: {how}");
         if self.backoff.is_longer() {

@@ -256,7 +256,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Deaths between which no process lived for [`STEADY_AFTER`].
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
-    deaths: u32,
+    pub(super) deaths: u32,
     last: Option<Instant>,
     /// How they die again and again, for people.
     pub(super) dying: Option<String>,
@@ -274,10 +274,6 @@ impl Backoff {
         self.last = Some(now);
         self.deaths = self.deaths.saturating_add(1);
         self.pause(self.deaths)
-    }
-
-    pub(super) fn deaths(&self) -> u32 {
-        self.deaths
     }
 
     /// Whether the last pause is longer than any of this row before it.
@@ -308,7 +304,7 @@ mod tests {
         }
         assert_eq!(news, [50, 100, 200, 400, 800, 1600, 3200, 5000]);
         assert_eq!(backoff.died(now), PAUSE_MAX);
-        assert_eq!(backoff.deaths(), 1001);
+        assert_eq!(backoff.deaths, 1001);
     }
 
     #[test]

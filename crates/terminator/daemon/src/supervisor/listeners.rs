@@ -44,9 +44,10 @@ pub(super) struct Listeners {
     handed_over: HandedOverSockets,
     remove: fn(Vec<PathBuf>),
     /// Paths that are not ours to remove.
-    lent: Vec<PathBuf>,
-    /// Whether the service manager keeps what is open here beyond the end.
-    is_kept: bool,
+    pub(super) lent: Vec<PathBuf>,
+    /// Whether the service manager keeps what is open here beyond the end of this process. Then the
+    /// paths of Unix sockets stay as well.
+    pub(super) is_kept: bool,
 }
 
 impl Listeners {
@@ -76,12 +77,6 @@ impl Listeners {
         }
     }
 
-    /// Whether the service manager keeps what is open beyond the end of this process. Then so do
-    /// the paths of Unix sockets.
-    pub(super) fn set_kept(&mut self, is_kept: bool) {
-        self.is_kept = is_kept;
-    }
-
     pub(super) fn close(&mut self) {
         if self.is_kept {
             self.lent = self.paths().collect();
@@ -107,13 +102,8 @@ impl Listeners {
     }
 
     /// The paths among what is open.
-    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.open.keys().filter_map(|(address, ..)| path_of(address))
-    }
-
-    /// Leaves these paths where they are, and no others.
-    pub(super) fn lend(&mut self, paths: Vec<PathBuf>) {
-        self.lent = paths;
     }
 
     /// Opens those that are not open yet: all, or none and the failure.
@@ -509,10 +499,10 @@ mod tests {
             // One that fails takes no path with it.
             drop(inherited(&first));
             assert!(path.exists());
-            first.lend(second.paths().collect());
+            first.lent = second.paths().collect();
             drop(first);
             assert!(path.exists());
-            second.lend(Vec::new());
+            second.lent.clear();
             drop(second);
             assert!(!path.exists());
         }

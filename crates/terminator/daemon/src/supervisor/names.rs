@@ -51,7 +51,7 @@ impl Names {
     /// Resolves these from now on, each after so long again.
     pub(super) fn want(&mut self, names: BTreeMap<Name, Duration>) {
         let new = self.lookups.want(names, Instant::now());
-        if self.lookups.wanted().is_empty() {
+        if self.lookups.wanted.is_empty() {
             self.pause();
         }
         self.look_up(new);

@@ -87,7 +87,7 @@ impl Supervisor<'_> {
         let log = log_of(&new.summary.control.log, read.log)?;
         let before = self.cluster_socket.as_ref().map(ClusterSocket::handed_on);
         let cluster_socket = ClusterSocket::of_plan(new.summary.peers.as_ref(), before)?;
-        let mut both = self.names.lookups.wanted().clone();
+        let mut both = self.names.lookups.wanted.clone();
         both.extend(new.summary.names.clone());
         let memory = self.sessions.memory_for(new.summary.session_limits)?;
         self.pending = Some(Pending { prepared: new, log, cluster_socket, memory });
@@ -102,7 +102,7 @@ impl Supervisor<'_> {
         self.served = prepared;
         self.served.summary.keep_fixed_parts(fixed);
         self.cluster_socket = cluster_socket;
-        self.admin_sockets.set_log(log);
+        self.admin_sockets.log = log;
         memory.into_iter().for_each(|memory| self.sessions.memory = memory);
         messages::configure(&self.served.summary.control);
         self.forget_servers();
@@ -194,7 +194,7 @@ impl Supervisor<'_> {
         let is_current = self.served.summary.control.log == LogOutput::File(path);
         match done {
             Ok(Done::Log(log)) if is_current => {
-                self.admin_sockets.set_log(log);
+                self.admin_sockets.log = log;
                 self.send_log();
             }
             Ok(Done::Log(_) | Done::Read(_) | Done::Removed) => {}

@@ -32,7 +32,7 @@ impl Supervisor<'_> {
         let sessions = self.sessions.handed_on().map(|(_, fd)| fd);
         let manager = &mut self.manager;
         manager.store.keep(&mut manager.notifier, named.chain(admin).collect(), sessions, state);
-        self.listeners.set_kept(true);
+        self.listeners.is_kept = true;
     }
 
     /// This one ends for good: clients are to be refused, and not to wait for another.
@@ -40,7 +40,7 @@ impl Supervisor<'_> {
         if self.manager.notifier.is_wanted() {
             let manager = &mut self.manager;
             manager.store.forget(&mut manager.notifier);
-            self.listeners.set_kept(false);
+            self.listeners.is_kept = false;
         }
     }
 
@@ -103,7 +103,7 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn feed_watchdog(&mut self) {
-        let watchdog = self.manager.notifier.watchdog();
+        let watchdog = self.manager.notifier.watchdog;
         let notices = watchdog.map(|_| Notice::Watchdog).into_iter().collect();
         let status = match self.phase {
             Phase::Serving if self.pending.is_none() => self.status_sentence(),

@@ -48,7 +48,7 @@ impl ServiceManager {
 
     /// From one question to the worker process to the next.
     pub(super) fn interval(&self) -> Duration {
-        let watchdog = self.notifier.watchdog();
+        let watchdog = self.notifier.watchdog;
         let of_watchdog = watchdog.map(|time| time / LOOKS_PER_WATCHDOG);
         of_watchdog.map_or(LOOK_INTERVAL, |time| time.min(LOOK_INTERVAL))
     }
@@ -70,7 +70,7 @@ impl ServiceManager {
 
     /// Says that all is well, while no plan is served by this program.
     pub(super) fn beat(&mut self) {
-        if self.notifier.watchdog().is_some() {
+        if self.notifier.watchdog.is_some() {
             self.notifier.send(&[Notice::Watchdog]);
         }
     }

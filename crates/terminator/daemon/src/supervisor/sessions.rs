@@ -17,7 +17,7 @@ const NAME: &str = "lariat sessions";
 
 /// The secrets and the memory. They end with the supervisor, unless it hands them on.
 pub(super) struct Sessions {
-    secret: SessionKey,
+    pub(super) secret: SessionKey,
     pub(super) memory: SessionsMemory,
 }
 
@@ -44,10 +44,6 @@ impl Sessions {
             None => SessionsMemory { limits: None, key: key()?, fd: None },
         };
         Ok(Self { secret: secret.map_or_else(key, Ok)?, memory })
-    }
-
-    pub(super) fn secret(&self) -> SessionKey {
-        self.secret.clone()
     }
 
     pub(super) fn handed_on(&self) -> Option<(SessionsState, BorrowedFd<'_>)> {
@@ -153,9 +149,9 @@ mod tests {
         before.fit(limits(100, 32_000)).unwrap();
         let (state, fd) = before.handed_on().unwrap();
         let fd = fd.try_clone_to_owned().unwrap();
-        let mut after = Sessions::new(Some(before.secret()), Some((state, fd))).unwrap();
+        let mut after = Sessions::new(Some(before.secret.clone()), Some((state, fd))).unwrap();
         after.fit(limits(100, 32_000)).unwrap();
-        assert_eq!((after.secret(), &after.memory.key), (before.secret(), &before.memory.key));
+        assert_eq!((&after.secret, &after.memory.key), (&before.secret, &before.memory.key));
         let map =
             |sessions: &Sessions| SharedMemory::map(sessions.memory.role().unwrap().1).unwrap();
         map(&before).as_ref()[63].store(7, Relaxed);

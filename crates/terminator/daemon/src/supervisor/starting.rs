@@ -220,9 +220,7 @@ fn open_sockets(
     let image = inherited.image.as_mut();
     let image = image.and_then(|image| Some((image.status.take()?, &image.state)));
     let mut admin_sockets = AdminSockets::open(summary, (log, admin), image)?;
-    if is_handed_over {
-        admin_sockets.admin_is_handed_over();
-    }
+    admin_sockets.is_handed_over = is_handed_over;
     let before = inherited.cluster.as_ref().map(|(name, fd)| (name.clone(), fd.as_fd()));
     let cluster_socket = ClusterSocket::of_plan(summary.peers.as_ref(), before)?;
     Ok((listeners, admin_sockets, cluster_socket))

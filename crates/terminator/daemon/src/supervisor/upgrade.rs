@@ -280,8 +280,8 @@ impl Supervisor<'_> {
         let earlier = self.earlier.iter();
         let earlier = earlier.map(|one| (&one.child, one.drains_until));
         ImageState {
-            status_socket: self.admin_sockets.status_path().to_owned(),
-            pid_file: self.admin_sockets.pid_file(),
+            status_socket: self.admin_sockets.status_path.clone(),
+            pid_file: self.admin_sockets.pid_file.clone(),
             workers: workers.chain(earlier).map(|(child, until)| state_of(child, until)).collect(),
             calls_forbidden_by: self.calls_forbidden_by.clone(),
             last_upgrade: self.reloads.last_upgrade.clone(),
@@ -322,7 +322,7 @@ impl Supervisor<'_> {
             format: formats[1],
             program,
             must_understand: Vec::new(),
-            secret: self.sessions.secret(),
+            secret: self.sessions.secret.clone(),
             last_number,
             disabled: self.disabled.iter().cloned().collect(),
             listeners: Vec::new(),
@@ -359,7 +359,7 @@ impl Supervisor<'_> {
             return;
         }
         let summary = &self.served.summary;
-        self.listeners.lend(Vec::new());
+        self.listeners.lent.clear();
         self.listeners.keep(&summary.listen);
         if let Err(failure) = self.admin_sockets.take_places(summary) {
             error(failure);
@@ -406,7 +406,7 @@ impl Supervisor<'_> {
         }
         self.child.iter_mut().for_each(Child::keep);
         self.earlier.iter_mut().for_each(|one| one.child.keep());
-        self.listeners.lend(Vec::new());
+        self.listeners.lent.clear();
         if let Err(failure) = self.admin_sockets.take_places(&self.served.summary) {
             error(failure);
         }

@@ -42,7 +42,7 @@ pub(crate) struct Nonsense;
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     /// Each with the time from an answer to the next question.
-    wanted: BTreeMap<Name, Duration>,
+    pub(crate) wanted: BTreeMap<Name, Duration>,
     known: BTreeMap<Name, Vec<Option<Instance>>>,
     /// What was last said of those that could not be resolved.
     failures: BTreeMap<Name, String>,
@@ -70,11 +70,6 @@ impl Lookups {
         }
         self.wanted = names;
         self.ask(new, now)
-    }
-
-    /// Those that are wanted, each with its interval.
-    pub(crate) fn wanted(&self) -> &BTreeMap<Name, Duration> {
-        &self.wanted
     }
 
     /// Whether each of these has been looked up.

@@ -81,7 +81,7 @@ impl fmt::Display for Notice {
 pub(crate) struct Notifier {
     to: Option<(UnixDatagram, OsString)>,
     /// How long the manager waits for [`Notice::Watchdog`]; `None` = for ever.
-    watchdog: Option<Duration>,
+    pub(crate) watchdog: Option<Duration>,
     waiting: VecDeque<(String, Vec<OwnedFd>)>,
     retry: Option<Instant>,
     /// The manager could not be told something.
@@ -119,11 +119,6 @@ impl Notifier {
 
     pub(crate) fn is_wanted(&self) -> bool {
         self.to.is_some()
-    }
-
-    /// How long the manager waits for [`Notice::Watchdog`] before it takes us for dead.
-    pub(crate) fn watchdog(&self) -> Option<Duration> {
-        self.watchdog
     }
 
     /// Tells the manager these things at once, after all that was said before.
