@@ -12,6 +12,7 @@ pub mod datagram;
 pub mod dns;
 pub mod epoll;
 pub mod file;
+pub mod image;
 pub mod inherited;
 pub mod ktls;
 pub mod limit;

@@ -2,17 +2,15 @@
 //!
 //! Starting and awaiting processes is std's.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::{fs, io};
 
 use rustix::fs::{Access, AtFlags, CWD};
-use rustix::io::{Errno, FdFlags, fcntl_setfd, retry_on_intr};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, Signal as KernelSignal, WaitOptions, waitpid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -98,46 +96,6 @@ pub fn end_child_with_us(command: &mut Command) -> &mut Command {
     // SAFETY: between fork and exec it makes two calls to the kernel; it neither allocates nor
     // takes a lock.
     unsafe { command.pre_exec(prepare) }
-}
-
-/// Makes another program of this process (execve(2)), which keeps its number, its children, its
-/// folder, its signal mask and the signals that wait. `kept` stays open in it, as do descriptors
-/// that are not closed on exec. Gives why it could not be done: then nothing has changed.
-///
-/// To be called by the process's first thread: all others end.
-pub fn become_program(
-    program: BorrowedFd<'_>,
-    arguments: impl IntoIterator<Item = OsString>,
-    environment: impl IntoIterator<Item = (OsString, OsString)>,
-    kept: BorrowedFd<'_>,
-) -> io::Error {
-    let text = |text: OsString| CString::new(text.into_vec());
-    let path = CString::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
-    let arguments: Result<Vec<_>, _> = arguments.into_iter().map(text).collect();
-    let environment = environment.into_iter().map(|(mut name, value)| {
-        name.push("=");
-        name.push(value);
-        text(name)
-    });
-    let environment: Result<Vec<_>, _> = environment.collect();
-    let (Ok(path), Ok(arguments), Ok(environment)) = (path, arguments, environment) else {
-        return io::ErrorKind::InvalidInput.into();
-    };
-    let pointers = |all: &[CString]| -> Vec<_> {
-        let each = all.iter().map(|one| one.as_ptr());
-        each.chain([std::ptr::null()]).collect()
-    };
-    let (argv, envp) = (pointers(&arguments), pointers(&environment));
-    if let Err(error) = fcntl_setfd(kept, FdFlags::empty()) {
-        return error.into();
-    }
-    // SAFETY: the path and each text end with a NUL and live during the call, and each list ends
-    // with a null pointer.
-    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
-    let error = io::Error::last_os_error();
-    // Nothing that is started from now on is to have it. It was open a moment ago.
-    let _ = fcntl_setfd(kept, FdFlags::CLOEXEC);
-    error
 }
 
 /// Waits for the end of a child: how it ended. std's `Child` is not to be used for it as well.

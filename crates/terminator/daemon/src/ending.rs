@@ -20,11 +20,9 @@ pub(crate) fn exit_of(failure: &Failure) -> Exit {
     match failure {
         Failure::Config(_)
         | Failure::Plan(_)
-        | Failure::User(_)
+        | Failure::Missing(_)
         | Failure::HandedOver(_)
-        | Failure::Root(_)
-        | Failure::Reach(_)
-        | Failure::Folder { .. }
+        | Failure::Right(_)
         | Failure::File { .. } => Exit::Usage,
         Failure::Listen(_) | Failure::StatusSocket(_) => Exit::Listen,
         Failure::Host { .. }

@@ -27,7 +27,6 @@ pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";
 /// The name of the supervisor in `ps`.
 pub(crate) const SUPERVISOR_NAME: &str = "lariat";
 
-/// The name of the worker process in `ps`.
 pub(crate) const WORKER_NAME: &str = "lariat: worker";
 
 /// An order of the supervisor. The worker process obeys; it has no say.
@@ -187,7 +186,6 @@ pub(crate) enum Sources {
 }
 
 impl Reach {
-    /// Whether it can connect to this server.
     pub(crate) fn includes(&self, server: &Endpoint) -> bool {
         if let Endpoint::Address(Address::Unix(name)) = server {
             return self.abstract_sockets || !matches!(name, UnixName::Abstract(_));
@@ -200,14 +198,12 @@ impl Reach {
     }
 }
 
-/// A user and a group, by number.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct User {
     pub(crate) user: u32,
     pub(crate) group: u32,
 }
 
-/// Who the worker process becomes.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct WorkerUser {
     pub(crate) user: User,
@@ -217,15 +213,11 @@ pub(crate) struct WorkerUser {
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Rights {
-    /// Who the worker process is now.
     pub(crate) user: User,
-    /// Whether it can open files.
     pub(crate) files: Fence,
     /// Whether some folders are excepted: those that it serves.
     pub(crate) reads_folders: bool,
-    /// Whether it can connect to any TCP port.
     pub(crate) tcp_ports: Fence,
-    /// Whether it can make any system call.
     pub(crate) system_calls: Fence,
 }
 
@@ -254,7 +246,7 @@ impl Fence {
 pub(crate) const STEADY_AFTER: Duration = Duration::from_secs(60);
 
 /// Facts that stay the same for a worker process's life.
-#[derive(Deserialize, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Start {
     pub(crate) supervisor_pid: u32,
     pub(crate) supervisor_start: SystemTime,
@@ -264,7 +256,7 @@ pub(crate) struct Start {
     pub(crate) dying: Option<String>,
     /// The secret that ticket keys are derived from; the same for all worker processes of a
     /// supervisor, so that sessions outlive them.
-    pub(crate) secret: [u8; 32],
+    pub(crate) secret: SessionKey,
     /// Tells the worker processes of a supervisor apart.
     pub(crate) number: u32,
     pub(crate) reloads: Reloads,
@@ -282,11 +274,9 @@ pub(crate) struct Serve {
     pub(crate) roles: Vec<Role>,
     /// The addresses of the names that its servers have, as far as known.
     pub(crate) resolved: Vec<Resolved>,
-    /// Servers that an operator has disabled.
     pub(crate) disabled: BTreeSet<ServerName>,
     /// The kernel's part of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
-    /// Another worker process serves until the order to accept comes.
     pub(crate) waits: bool,
 }
 
@@ -297,10 +287,14 @@ pub(crate) struct SessionKey(pub(crate) [u8; 32]);
 
 impl Drop for SessionKey {
     fn drop(&mut self) {
-        self.0.fill(0);
-        // The compiler must not leave out a write that nobody reads.
-        std::hint::black_box(&mut self.0);
+        overwrite(&mut self.0);
     }
+}
+
+fn overwrite(secret: &mut [u8]) {
+    secret.fill(0);
+    // The compiler must not leave out a write that nobody reads.
+    std::hint::black_box(secret);
 }
 
 impl fmt::Debug for SessionKey {
@@ -364,7 +358,6 @@ pub(crate) struct EndedUpgrade {
     /// The first has 1. Whatever programs came and went, it grows.
     pub(crate) number: u64,
     pub(crate) time: SystemTime,
-    /// The version that serves.
     pub(crate) program: String,
     pub(crate) refused: Option<String>,
 }
@@ -404,7 +397,6 @@ impl Reloads {
     }
 }
 
-/// A reload that has ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct EndedReload {
     pub(crate) time: SystemTime,
@@ -423,6 +415,7 @@ pub(crate) struct Bundle {
 }
 
 /// Bytes with keys in them: shown to nobody, and overwritten when they go.
+#[derive(Default, Deserialize, Serialize)]
 pub(crate) struct Secret(Vec<u8>);
 
 impl Secret {
@@ -437,28 +430,13 @@ impl Secret {
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        self.0.fill(0);
-        // The compiler must not leave out a write that nobody reads.
-        std::hint::black_box(&mut self.0);
+        overwrite(&mut self.0);
     }
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secret({} bytes)", self.0.len())
-    }
-}
-
-impl Drop for Start {
-    fn drop(&mut self) {
-        self.secret.fill(0);
-        std::hint::black_box(&mut self.secret);
-    }
-}
-
-impl fmt::Debug for Start {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Start").field("restarts", &self.restarts).finish_non_exhaustive()
     }
 }
 
@@ -580,26 +558,12 @@ mod tests {
             supervisor_start: SystemTime::UNIX_EPOCH,
             restarts: 0,
             dying: None,
-            secret: [42; 32],
+            secret: SessionKey([42; 32]),
             number: 1,
             reloads: Reloads::default(),
         };
         assert!(!format!("{start:?}").contains("42"));
         assert!(!format!("{:?}", SessionKey([42; 32])).contains("42"));
         assert!(!format!("{:?}", Secret::new(vec![42; 3])).contains("42"));
-    }
-
-    #[test]
-    fn reloads_are_counted_by_their_end() {
-        let mut reloads = Reloads::default();
-        let time = SystemTime::UNIX_EPOCH;
-        reloads.ended(time, Some("no such file".into()), Vec::new());
-        reloads.ended(time, None, vec!["warning: a".into(), "warning: b".into()]);
-        let last = EndedReload { time, refused: None, warnings: "warning: a\nwarning: b".into() };
-        let counts = (reloads.ok, reloads.refused, reloads.last.clone());
-        assert_eq!(counts, (1, 1, Some(last)));
-        let later = time + Duration::from_secs(1);
-        reloads.ended(later, Some("no such file".into()), Vec::new());
-        assert_eq!(reloads.last_ok, Some(time));
     }
 }

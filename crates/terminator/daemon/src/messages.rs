@@ -150,8 +150,7 @@ pub(crate) fn say(level: Level, text: impl Display) {
 /// Leaves something to the log daemon; `false` = there is none, or it has no place for more.
 pub(crate) fn send(level: Level, text: &str) -> bool {
     let sender = lock(&SENDER);
-    let said = |sender: &MessageSender| sender.send(said(level, text)).is_ok();
-    sender.as_ref().is_some_and(said)
+    sender.as_ref().is_some_and(|sender| sender.send(said(level, text)))
 }
 
 /// Says something on the standard error.
@@ -159,10 +158,27 @@ pub(crate) fn write(level: Level, text: &str) {
     stderr::write(written(level, text));
 }
 
-/// Says a text that may begin with its level.
+/// Says a text that may begin with its level; else it is a notice.
 pub(crate) fn say_labelled(text: &str) {
-    let (level, rest) = Level::split(text).unwrap_or((Level::Error, text));
+    let (level, rest) = Level::split(text).unwrap_or((Level::Notice, text));
     say(level, rest);
+}
+
+pub(crate) fn note(text: impl Display) {
+    say(Level::Notice, text);
+}
+
+pub(crate) fn warn(text: impl Display) {
+    say(Level::Warning, text);
+}
+
+pub(crate) fn error(text: impl Display) {
+    say(Level::Error, text);
+}
+
+/// Text of another process, made fit for a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    telemetry::printable::lines(text).to_string()
 }
 
 /// Something as it is said now, with a line feed.

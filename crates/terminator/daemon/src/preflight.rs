@@ -124,8 +124,7 @@ fn missing(settings: &Settings) -> Vec<Missing> {
         let key = format!("service.{index}.front.interface");
         missing_interface(key, name)
     });
-    let checks = checks.into_iter().chain([group_interface(settings)]);
-    let checks = checks.flatten();
+    let checks = checks.into_iter().flatten().chain(group_interface(settings));
     checks.chain(folders).chain(interfaces).collect()
 }
 
@@ -262,17 +261,17 @@ fn concern_of_folder(key: String, path: &Path, reader: Identity) -> Option<Missi
 }
 
 fn missing_user(name: &str) -> Option<Missing> {
-    let found = sys::process::lookup_user(name).ok().flatten();
+    let is_there = matches!(sys::process::lookup_user(name), Ok(Some(_)));
     let message = format!("there is no user `{name}`");
     let hint = "name one of /etc/passwd, or give a number";
-    found.is_none().then(|| ("process.user".to_owned(), message, hint))
+    (!is_there).then(|| ("process.user".to_owned(), message, hint))
 }
 
 fn missing_group(name: &str) -> Option<Missing> {
-    let found = sys::process::lookup_group(name).ok().flatten();
+    let is_there = matches!(sys::process::lookup_group(name), Ok(Some(_)));
     let message = format!("there is no group `{name}`");
     let hint = "name one of /etc/group, or give a number";
-    found.is_none().then(|| ("process.group".to_owned(), message, hint))
+    (!is_there).then(|| ("process.group".to_owned(), message, hint))
 }
 
 /// Nothing is made: only a look tells whether a file could be.

@@ -33,7 +33,6 @@ use crate::watcher::{Stamp, Stamps};
 /// The program's first argument when it is to be the reader.
 pub(crate) const READER_ARGUMENT: &str = "--reader-process";
 
-/// The process's name in `ps`.
 pub(crate) const READER_NAME: &str = "lariat: reader";
 
 /// Addresses of clients are in the log: others need not read it.
@@ -163,14 +162,8 @@ pub(crate) struct Found {
 pub(crate) enum Refusal {
     /// The configuration says no valid thing on this host.
     Config(Vec<Diagnostic>),
-    /// The user or group to run as does not exist, or cannot be become.
-    User(String),
-    /// A folder of files cannot be opened: its path, and the number of the error.
-    Folder(PathBuf, i32),
-    /// The log cannot be opened: its path, and the number of the error.
-    Log(PathBuf, i32),
-    /// The configuration cannot be packed.
-    Pack(String),
+    /// The host has not what it names, or it cannot be packed: a sentence with its hint.
+    Missing(String),
 }
 
 /// Does the one task that the supervisor at the other end of the standard input has.
@@ -256,7 +249,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
         let _ = std::fs::metadata(directory);
     }
     preflight::check(source, settings).map_err(Refusal::Config)?;
-    let become_user = user::choose(&settings.process).map_err(Refusal::User)?;
+    let become_user = user::choose(&settings.process).map_err(Refusal::Missing)?;
     let mut concerns =
         preflight::concerns(source, settings, Some(user::identity(become_user.as_ref())));
     // Notes are for who asks.
@@ -278,7 +271,8 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
         found: Found { become_user, kernel_tls, concerns, folders },
         roots,
         log,
-        bundle: bundle.map_err(|error| Refusal::Pack(error.to_string()))?,
+        bundle: bundle
+            .map_err(|error| Refusal::Missing(format!("cannot pack the configuration: {error}")))?,
     })
 }
 
@@ -358,7 +352,12 @@ fn open_folders(settings: &Settings) -> Result<(Vec<(PathBuf, [u64; 2])>, Vec<Ro
         if folders.iter().any(|(known, _)| known == folder) {
             continue;
         }
-        let failed = |error: io::Error| Refusal::Folder(folder.to_owned(), number_of(&error));
+        let failed = |error: io::Error| {
+            let folder = folder.display();
+            Refusal::Missing(format!(
+                "cannot open the folder {folder}: {error}\nhint: name a folder that exists"
+            ))
+        };
         let root = Root::open(folder).map_err(failed)?;
         let identity = root.identity().map_err(failed)?;
         folders.push((folder.to_owned(), [identity.device, identity.inode]));
@@ -369,13 +368,12 @@ fn open_folders(settings: &Settings) -> Result<(Vec<(PathBuf, [u64; 2])>, Vec<Ro
 
 fn open_log(channel: &Channel, path: &Path) -> Result<OwnedFd, Refusal> {
     announce(channel, format!("opening the log {}", path.display()));
-    match file::open_append(path, LOG_MODE) {
-        Ok(log) => Ok(log.into()),
-        Err(error) => Err(Refusal::Log(path.to_owned(), number_of(&error))),
-    }
-}
-
-/// Errors of files have a number; one that has none says no more than that it failed.
-fn number_of(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(0)
+    let log = file::open_append(path, LOG_MODE).map_err(|error| {
+        let path = path.display();
+        Refusal::Missing(format!(
+            "cannot open the log {path}: {error}\n\
+             hint: its directory must exist and be writable, as must the file"
+        ))
+    })?;
+    Ok(log.into())
 }

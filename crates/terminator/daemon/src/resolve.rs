@@ -32,7 +32,6 @@ use crate::worker_process::rights;
 /// The program's first argument when it is to be the resolver.
 pub(crate) const RESOLVER_ARGUMENT: &str = "--resolver-process";
 
-/// The process's name in `ps`.
 pub(crate) const RESOLVER_NAME: &str = "lariat: resolver";
 
 /// Bytes of a message of the resolver: one name with its addresses.
@@ -143,7 +142,6 @@ fn send(channel: &Channel, reply: &Reply) -> io::Result<()> {
     channel.send(bytes.bytes(), &[])
 }
 
-/// Looks up one name after the other.
 fn answer_each(names: &Mutex<Receiver<Name>>, channel: &Channel) {
     let next = || {
         let names = names.lock().unwrap_or_else(PoisonError::into_inner);

@@ -120,22 +120,6 @@ mod tests {
     use testkit::directory::Directory;
 
     #[test]
-    fn what_is_configured_is_where_it_is() {
-        let mut control = ControlOptions {
-            status_socket: Some("/a/b.sock".into()),
-            listen: None,
-            hosts: Vec::new(),
-            token: None,
-            log: config::LogOutput::Stdout,
-            messages_daemon: None,
-            messages: config::MessageForm::Auto,
-        };
-        assert_eq!(path(&control), PathBuf::from("/a/b.sock"));
-        control.status_socket = None;
-        assert!(path(&control).ends_with("status.sock"));
-    }
-
-    #[test]
     fn a_directory_beside_other_users_is_ours_alone() {
         let place = Directory::new();
         let directory = place.join("ours");

@@ -1,28 +1,50 @@
-//! The supervisor: keeps the rights, the sockets and the configuration, and a worker process alive
-//! that has none of them but what it is handed.
+//! The supervisor: the process that keeps the rights, and a worker process alive that has none.
 //!
-//! Owns the order of things: start, reload as a transaction, restart after a crash, drain. It
-//! carries no connection, does no TLS and knows no protocol; what it hears from the worker process
-//! decides over its plans only, never over its own rights.
+//! **It owns** what must outlive a worker process: the listening sockets (`listeners`), the status
+//! socket, admin listener, log and pid file (`admin_sockets`), the cluster's socket
+//! (`cluster_socket`), the folders that are served (`roots`), the memory of stored sessions and the
+//! secrets of ticket keys (`sessions`), the servers that an operator has disabled and the
+//! addresses of names (`servers`, `names`), and the configuration that is served (`prepared`). It
+//! carries no connection, does no TLS, and reads nothing from the network. What a worker process
+//! says decides over its plans only, never over the supervisor's rights.
+//!
+//! **It waits** in one place, [`Supervisor::serve`], for an [`Event`]: a signal, a message of a
+//! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
+//! it, a thread hears it): the reader of files (`reading`), the resolver of names (`names`), the
+//! watcher of files (`watched`), the check of a new program (`upgrade::check`).
+//!
+//! **Its phases** ([`Phase`]) are those of the worker process: *starting*, *serving*, *draining*,
+//! and *restarting* after it died. Every answer is judged by the phase (`answers`).
+//!
+//! - **A start** (`starting`): the reader reads the configuration, sockets are opened, names are
+//!   looked up, a worker process is started. It gives up its rights, gets the plan with all
+//!   descriptors, and says that it serves.
+//! - **A reload** (`reload`) is a transaction. The reader reads the files anew; whatever the plan
+//!   needs is opened beside what is served, as the *pending* plan; the worker process builds it.
+//!   If it says yes, the pending plan is the served one, and what that does not need is closed.
+//!   If anything fails, the pending plan is dropped. Some keys are fixed from the start
+//!   (`prepared::FixedParts`), and the reload names them.
+//! - **A crash** of the worker process ends its connections. The next one is started at once, and
+//!   later and later if they die again and again (`child::Backoff`), with the same plan, sockets,
+//!   sessions and secrets. A pending plan is taken for the reason, and dropped.
+//! - **An upgrade** (`upgrade`) makes another program of this process. That program starts a
+//!   worker process, which builds its plan while the one before serves; then they change over, and
+//!   the earlier one drains. Until then there is a way back: if the new program fails, crashes or
+//!   hangs, the process becomes the program before again, which goes on with all that it had.
+//! - **A restart** by a service manager is an end and a start (`service_manager`, `reporting`).
+//!   The manager may keep the sockets and the sessions between the two
+//!   (`service_manager::descriptor_store`), so that clients wait and sessions resume.
+//! - **An end** (`stopping`): SIGTERM, or SIGINT for good, drains; another signal ends at once.
+//!   If the supervisor itself dies, so does the worker process.
 
 mod admin_sockets;
 mod answers;
-mod backoff;
 mod child;
 mod cluster_socket;
-mod descriptor_store;
-mod earlier;
 mod events;
 mod failure;
-mod handed_over;
-mod image;
 mod listeners;
-mod lookups;
-mod messages;
 mod names;
-mod new_program;
-mod notify;
-mod phase;
 mod prepared;
 mod reading;
 mod reload;
@@ -32,7 +54,6 @@ mod servers;
 mod service_manager;
 mod sessions;
 mod starting;
-mod state;
 mod stopping;
 mod upgrade;
 mod watched;
@@ -40,41 +61,39 @@ mod watched;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use sys::signal::Signal;
 use sys::{limit, process};
-use telemetry::message::Level;
 use wire::address::Address;
 
-use crate::handover::{Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start};
+use crate::handover::{
+    Answer, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start,
+};
 use crate::maintenance::ServerName;
-use crate::messages::stderr;
-use crate::messages::{self as forms, say};
+use crate::messages::{self, error, stderr};
 use crate::reader::ConfigSource;
 
 use admin_sockets::AdminSockets;
-use backoff::Backoff;
-use child::{Child, WORKER};
+use child::{Backoff, Child, WORKER};
 use cluster_socket::ClusterSocket;
-use earlier::Earlier;
 use events::{Event, EventQueue};
-use handed_over::HandedOverSockets;
-use image::{Come, Inherited, Return, WayBack};
 use listeners::Listeners;
 use names::Names;
-use new_program::Upgrading;
-use phase::{Due, Next, Phase};
 use prepared::Prepared;
 use reading::Readers;
 use roots::Roots;
 use service_manager::ServiceManager;
-use sessions::Sessions;
+use sessions::{Sessions, SessionsMemory};
+use upgrade::check::{SWITCH_TIME_MAX, Upgrade, Upgrading};
+use upgrade::earlier::Earlier;
+use upgrade::image::{SupervisorOrigin, WayBack, origin};
 use watched::Watched;
 
 pub(crate) use failure::{Failure, ListenFailure};
-pub(crate) use new_program::{CHECK_ARGUMENT, answer_check};
+pub(crate) use upgrade::check::{CHECK_ARGUMENT, answer_check};
 
 /// What `lariat serve` and `lariat demo` ask for.
 pub(crate) struct Request<'a> {
@@ -105,17 +124,16 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
 /// To be called by the process's first thread before it starts another: signals are blocked in
 /// it, and the worker process ends with it.
 pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
-    let taken = image::taken()?;
+    let mut origin = origin()?;
+    let mut way_back = origin.way_back.take();
     // By it `lariat status` and the like know a supervisor, at once after an upgrade.
     let _ = process::set_name(SUPERVISOR_NAME);
-    let mut way_back = None;
     // For as long as the way back is there.
     let request = Request { started: &mut *request.started, ..request };
-    let ended = serve(request, taken, &mut way_back);
+    let ended = serve(request, origin, &mut way_back);
     match (ended, way_back) {
         (Err(failure), Some(way_back)) => {
-            let error = way_back.go(&failure.to_string());
-            messages::say(format_args!("error: {error}"));
+            error(way_back.go(&failure.to_string()));
             Err(failure)
         }
         (ended, _) => ended,
@@ -124,27 +142,11 @@ pub(crate) fn run(request: Request<'_>) -> Result<(), Failure> {
 
 fn serve<'a>(
     request: Request<'a>,
-    taken: Option<(Inherited, Come)>,
+    origin: SupervisorOrigin,
     way_back: &'a mut Option<WayBack>,
 ) -> Result<(), Failure> {
-    let mut origin = Origin::default();
-    match taken {
-        None => {
-            let given = handed_over::given()?.into_iter();
-            let (kept, given) = given.partition(|one| descriptor_store::is_ours(&one.name));
-            origin.handed_over = HandedOverSockets::new(given)?;
-            origin.inherited = descriptor_store::restored(kept);
-        }
-        Some((inherited, come)) => {
-            origin.inherited = inherited;
-            match come {
-                Come::After(before) => *way_back = Some(before),
-                Come::Back(returned) => origin.returned = Some(*returned),
-            }
-        }
-    }
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
-    stderr::write_in_background(forms::lines_lost).map_err(Failure::host("start a thread"))?;
+    stderr::write_in_background(messages::lines_lost).map_err(Failure::host("start a thread"))?;
     limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
@@ -159,12 +161,59 @@ fn serve<'a>(
     ended
 }
 
-/// The origin of a supervisor: what it inherits and is given.
-#[derive(Default)]
-struct Origin {
-    handed_over: HandedOverSockets,
-    inherited: Inherited,
-    returned: Option<Return>,
+/// How far the worker process is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Starting,
+    /// A successor has been started, or will be.
+    Restarting,
+    Serving,
+    /// It was told to drain.
+    Draining,
+}
+
+impl Phase {
+    /// Whether this is an answer to something. One that is in an attacker's hands may say
+    /// anything at any time, and some of it would end the supervisor.
+    fn expects(self, answer: &Answer) -> bool {
+        match answer {
+            Answer::Stuck(_) => matches!(self, Self::Starting | Self::Restarting),
+            Answer::Drained { .. } => self == Self::Draining,
+            Answer::Entered(_)
+            | Answer::Paused(_)
+            | Answer::Accepting
+            | Answer::Ready { .. }
+            | Answer::Refused { .. }
+            | Answer::Note(_)
+            | Answer::LogAway
+            | Answer::Alive { .. }
+            | Answer::Warned(_)
+            | Answer::Said(_) => true,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Due {
+    /// The next worker process is started.
+    Restart,
+    /// The worker process should have answered.
+    Answer,
+    /// The worker process before should have paused, and ours accept.
+    Switch,
+    /// Load balancers have had their time to notice: the drain begins.
+    DrainDelay,
+    /// The worker process should have drained.
+    Drained,
+}
+
+/// What is served if the worker process says yes.
+struct Pending {
+    prepared: Prepared,
+    log: OwnedFd,
+    cluster_socket: Option<ClusterSocket>,
+    /// `None` = it stays.
+    memory: Option<SessionsMemory>,
 }
 
 struct Supervisor<'a> {
@@ -173,10 +222,9 @@ struct Supervisor<'a> {
     listeners: Listeners,
     roots: Roots,
     admin_sockets: AdminSockets,
-    cluster_socket: ClusterSocket,
+    cluster_socket: Option<ClusterSocket>,
     names: Names,
     watched: Watched,
-    /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
     fences: Fences,
     reach: Reach,
@@ -184,12 +232,12 @@ struct Supervisor<'a> {
     /// What is served, or shall be by the next worker process.
     served: Prepared,
     generation: u64,
-    /// What is served if the worker process says yes.
-    pending: Option<Prepared>,
+    pending: Option<Pending>,
     reload_asked: bool,
     /// The log was renamed while a reload was under way, which may have opened it before.
     is_log_renamed: bool,
     stop_asked: bool,
+    is_ended: bool,
     readers: Readers,
     is_reading: bool,
     reloads: Reloads,
@@ -222,84 +270,73 @@ impl<'a> Supervisor<'a> {
         loop {
             let due = self.due.map(|(at, _)| at);
             let earlier = self.earlier.iter().filter_map(|one| one.drains_until).min();
-            let dues =
-                [due, self.names.due(), self.manager.due(), self.upgrading.stage.due(), earlier];
+            let dues = [
+                due,
+                self.names.lookups.due(),
+                self.manager.due(),
+                self.upgrading.stage.due(),
+                earlier,
+            ];
             let until = dues.into_iter().flatten().min();
             let news = self.events.next(until).map_err(Failure::host("wait for events"))?;
-            let next = match news {
+            match news {
                 Some(Event::Signal(signal)) => self.signalled(signal)?,
-                Some(Event::Ordered(number)) => {
-                    self.ordered(number);
-                    Next::Continue
-                }
+                Some(Event::Ordered(number)) => self.ordered(number),
                 Some(Event::Heard(number, heard)) => self.heard(number, heard)?,
-                Some(Event::Resolver(number, heard)) => {
-                    self.resolver_said(number, heard);
-                    Next::Continue
-                }
-                Some(Event::Check(number, news)) => {
-                    self.checked(number, news);
-                    Next::Continue
-                }
-                Some(Event::Read(done, looked)) => self.read(done, looked)?,
+                Some(Event::Resolver(number, heard)) => self.resolver_said(number, heard),
+                Some(Event::Check(number, news)) => self.checked(number, news),
+                Some(Event::Read(done, looked)) => self.read(done, looked),
                 Some(Event::Watched(number, heard)) => {
-                    let options = self.served.summary.reload;
-                    if self.watched.heard(number, heard, options) {
-                        self.reload()?
-                    } else {
-                        Next::Continue
+                    if self.watched.heard(number, heard, self.served.summary.reload) {
+                        self.reload();
                     }
                 }
                 Some(Event::Reopened(path, done)) => self.reopened(path, done),
                 None => self.time_is_over()?,
-            };
-            if let Next::Stop = next {
+            }
+            if self.is_ended {
                 return Ok(());
             }
             self.go_on_with_upgrade()?;
         }
     }
 
-    fn signalled(&mut self, signal: Signal) -> Result<Next, Failure> {
+    fn signalled(&mut self, signal: Signal) -> Result<(), Failure> {
         match signal {
             Signal::Hangup => self.reload(),
-            Signal::User1 => Ok(self.log_renamed()),
-            Signal::User2 => {
-                self.upgrade();
-                Ok(Next::Continue)
-            }
+            Signal::User1 => self.log_renamed(),
+            Signal::User2 => self.upgrade(),
             Signal::Interrupt | Signal::Terminate
                 if self.way_back.is_some() && !self.is_switching =>
             {
                 // The program before knows what it has, and drains.
                 self.events.put_back(vec![Event::Signal(signal)]);
-                Err(self.events.told_to_stop())
+                return Err(self.events.told_to_stop());
             }
             Signal::Interrupt => self.stop_for_good(),
             Signal::Terminate => self.stop(),
-            Signal::Child => {
-                self.reap_strays();
-                Ok(Next::Continue)
-            }
-            Signal::Order | Signal::Pipe => Ok(Next::Continue),
+            Signal::Child => self.reap_strays(),
+            Signal::Order | Signal::Pipe => {}
         }
+        Ok(())
     }
 
     /// As the first process of a container, this one has children that it did not start.
     fn reap_strays(&self) {
-        if self.upgrading.stage.is_checking() {
+        // How a new program ends is for its check alone to hear.
+        if matches!(self.upgrading.stage, Upgrade::Checking(_)) {
             return;
         }
         let earlier = self.earlier.iter().map(|one| &one.child);
         let workers = self.child.iter().chain(earlier).map(Child::pid);
-        let helpers = [self.names.pid(), self.watched.pid()];
-        let known: Vec<_> = workers.chain(helpers.into_iter().flatten()).collect();
+        let helpers = [&self.names.process, &self.watched.process].into_iter().flatten();
+        let known: Vec<_> = workers.chain(helpers.map(Child::pid)).collect();
         process::reap_strays(&known);
     }
 
-    fn time_is_over(&mut self) -> Result<Next, Failure> {
+    fn time_is_over(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
-        if self.names.due().is_some_and(|due| due <= now) {
+        if self.names.lookups.due().is_some_and(|due| due <= now) {
             let news = self.names.time_is_over();
             news.into_iter().for_each(|one| self.resolved(one));
         }
@@ -307,23 +344,26 @@ impl<'a> Supervisor<'a> {
         if self.upgrading.stage.due().is_some_and(|due| due <= now) {
             self.upgrade_is_late();
         }
-        if let Next::Stop = self.earlier_are_late(now) {
-            return Ok(Next::Stop);
+        self.earlier_are_late(now);
+        if self.is_ended {
+            return Ok(());
         }
         match self.due.take_if(|(due, _)| *due <= now) {
-            Some((_, Due::Restart)) => self.start_again(),
+            Some((_, Due::Restart)) => self.start_again()?,
             Some((_, Due::Answer)) => {
-                say(Level::Error, "the worker process does not answer");
-                self.child_is_gone()
+                error("the worker process does not answer");
+                self.child_is_gone()?;
             }
-            Some((_, Due::Switch)) => Err(Failure::Upgrade(format!(
-                "the worker processes did not take turns in {} s",
-                new_program::SWITCH_TIME_MAX.as_secs()
-            ))),
-            Some((_, Due::DrainDelay)) => Ok(self.drain()),
-            Some((_, Due::Drained)) => Ok(self.end_at_once("the worker process has had its time")),
-            None => Ok(Next::Continue),
+            Some((_, Due::Switch)) => {
+                let time = SWITCH_TIME_MAX.as_secs();
+                let why = format!("the worker processes did not take turns in {time} s");
+                return Err(Failure::Upgrade(why));
+            }
+            Some((_, Due::DrainDelay)) => self.drain(),
+            Some((_, Due::Drained)) => self.end_at_once("the worker process has had its time"),
+            None => {}
         }
+        Ok(())
     }
 
     // The worker process.
@@ -334,7 +374,7 @@ impl<'a> Supervisor<'a> {
         self.sessions.fit(self.served.summary.session_limits)?;
         // The one after us must not give its worker process this number.
         self.keep_descriptors();
-        self.manager.flush();
+        self.manager.notifier.flush();
         let (number, sender) = (self.last_number, self.events.sender());
         let hear = move |heard| sender.send(Event::Heard(number, heard));
         let child = Child::start(number, &WORKER, hear)
@@ -352,7 +392,7 @@ impl<'a> Supervisor<'a> {
             supervisor_start: self.start,
             restarts: self.restarts(),
             dying: self.backoff.dying.clone(),
-            secret: self.sessions.secret().0,
+            secret: self.sessions.secret.clone(),
             number: u32::try_from(number).unwrap_or(u32::MAX),
             reloads: self.reloads.clone(),
         };
@@ -372,19 +412,26 @@ impl<'a> Supervisor<'a> {
 
     /// Sends the pending plan, or else the one served, with all descriptors that it needs.
     fn tell_plan(&mut self, generation: u64, order: impl FnOnce(Serve) -> Order) {
-        let Prepared { summary, bundle } = self.pending.as_ref().unwrap_or(&self.served);
+        let served = (&self.served, self.admin_sockets.log(), &self.cluster_socket);
+        let pending = self.pending.as_ref();
+        let (prepared, log, cluster_socket) =
+            pending.map_or(served, |plan| (&plan.prepared, plan.log.as_fd(), &plan.cluster_socket));
+        let memory = pending.and_then(|plan| plan.memory.as_ref());
+        let memory = memory.unwrap_or(&self.sessions.memory);
+        let Prepared { summary, bundle } = prepared;
         let mut with_roles = self.admin_sockets.roles();
-        with_roles.extend(self.sessions.role());
-        with_roles.extend(self.cluster_socket.role());
+        with_roles.push((Role::Log, log));
+        with_roles.extend(memory.role());
+        with_roles.extend(cluster_socket.as_ref().map(ClusterSocket::role));
         with_roles.extend(self.listeners.roles(&summary.listen, self.workers));
         with_roles.extend(self.roots.roles(&summary.folders));
         let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
         let order = order(Serve {
             generation,
             workers: self.workers,
-            session_key: self.sessions.key(),
+            session_key: memory.key.clone(),
             roles,
-            resolved: self.names.known(&summary.names),
+            resolved: self.names.lookups.known(&summary.names),
             disabled: self.disabled.clone(),
             kernel_tls: summary.kernel_tls.clone(),
             waits: self.waits,
@@ -398,6 +445,22 @@ impl<'a> Supervisor<'a> {
     fn unless_stuck(&mut self, sent: Option<io::Result<()>>) {
         if let (Some(Err(_)), Some(child)) = (sent, &mut self.child) {
             child.kill();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unexpected_answer_does_not_end_the_supervisor() {
+        let phases = [Phase::Starting, Phase::Restarting, Phase::Serving, Phase::Draining];
+        for (answer, expected) in [
+            (Answer::Stuck(String::new()), [true, true, false, false]),
+            (Answer::Drained { cut: 0 }, [false, false, false, true]),
+        ] {
+            assert_eq!(phases.map(|phase| phase.expects(&answer)), expected);
         }
     }
 }

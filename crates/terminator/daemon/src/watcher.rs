@@ -30,7 +30,6 @@ use crate::worker_process::rights;
 /// The program's first argument when it is to be the watcher.
 pub(crate) const WATCHER_ARGUMENT: &str = "--watcher-process";
 
-/// The process's name in `ps`.
 pub(crate) const WATCHER_NAME: &str = "lariat: watcher";
 
 /// Bytes of a message of the watcher: the paths that it shows.

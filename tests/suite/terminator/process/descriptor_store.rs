@@ -169,6 +169,31 @@ fn a_new_program_has_its_sockets_kept_too() {
     stop(after);
 }
 
+#[test]
+fn a_new_program_that_cannot_serve_leaves_nothing_to_be_kept() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let (keeper, first) = (Keeper::new(), Service::new(&site, &server));
+    let second = Service::new(&site, &server).named("second");
+    let lariat = started(&keeper, &first.toml());
+    let before = lariat.worker_process();
+    keeper.wait_for(STATE, 1);
+    let names = keeper.names();
+    kill_process(before, Signal::STOP).unwrap();
+    lariat.configure(&format!("{}{}", first.toml(), second.toml()));
+    lariat.signal(Signal::USR2);
+    let new = until("another worker process", || {
+        let newest = lariat.worker_process();
+        (newest != before).then_some(newest)
+    });
+    kill_process(new, Signal::KILL).unwrap();
+    kill_process(before, Signal::CONT).unwrap();
+    lariat.wait_for_stderr("this one goes on");
+    Client::new(&site).visit(first.address);
+    TcpStream::connect(second.address).unwrap_err();
+    until_true("what was kept before", || keeper.names() == names);
+    stop(lariat);
+}
+
 /// A state that says this, sealed as one should be or not.
 fn state(text: &str, is_sealed: bool) -> OwnedFd {
     let fd = memfd_create("state", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();

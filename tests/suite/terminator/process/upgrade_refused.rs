@@ -52,6 +52,7 @@ fn a_bad_configuration_is_refused_before_anything_else_is_done() {
     running.assert_refuses("threads");
     // It is said once for each of the two.
     let said = running.lariat.stderr();
+    assert!(!said.contains("/lariat: error: "), "{said}");
     assert_eq!(said.matches("did you mean").count(), 2, "{said}");
     assert!(!said.contains("this process becomes"), "{said}");
 }
@@ -146,6 +147,69 @@ fn a_new_worker_process_that_dies_leaves_the_one_before() {
     running.lariat.wait_for_metric(generation, &[], 2.0);
     assert_eq!(running.lariat.worker_process(), before);
     running.lariat.upgrade().wait();
+}
+
+/// What it has promised to no reload, it promises to none after it has come back.
+#[test]
+fn the_program_before_has_the_rights_that_it_had() {
+    let mut running = running();
+    let with = |ports: &str, more: &str| {
+        let service = running.service.toml();
+        format!("[process]\nconnect-ports = [{ports}]\n{service}{more}")
+    };
+    let port = running.server.address().rsplit(':').next().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let more = Service::new(&running.site, &running.server).named("more");
+    let more = more.at(taken.local_addr().unwrap()).toml();
+    let two = format!("{port}, 1");
+    let (first, second, failing) = (with(port, ""), with(&two, ""), with(&two, &more));
+    running.lariat.configure(&first);
+    running.lariat.upgrade().wait();
+    running.lariat.configure(&second);
+    running.lariat.reload().success();
+    running.lariat.configure(&failing);
+    running.assert_refuses("cannot listen at");
+    running.lariat.configure(&second);
+    running.lariat.reload().success();
+    let stays = "`process.connect-ports` stays as it is until a restart";
+    let said = running.lariat.stderr();
+    assert_eq!(said.matches(stays).count(), 2, "{said}");
+}
+
+#[test]
+fn a_program_that_crashes_or_hangs_before_it_serves_becomes_the_one_before_again() {
+    let mut running = running();
+    let before = running.lariat.worker_process();
+    for crash in [Signal::SEGV, Signal::ABORT, Signal::ALARM] {
+        // The one before does not answer, and so the new one waits.
+        kill_process(before, Signal::STOP).unwrap();
+        running.lariat.signal(Signal::USR2);
+        until_true("another worker process", || running.lariat.worker_process() != before);
+        running.lariat.signal(crash);
+        kill_process(before, Signal::CONT).unwrap();
+        running.lariat.wait_for_stderr("goes on: it crashed, or did not serve in 240 s");
+        running.assert_goes_on("it crashed");
+        until_true("the one before alone", || running.lariat.worker_process() == before);
+        running.lariat.reload().success();
+    }
+    // Once another one serves, a crash is a crash.
+    running.lariat.upgrade().wait();
+    running.lariat.signal(Signal::ABORT);
+    running.lariat.wait();
+}
+
+#[test]
+fn an_upgrade_needs_few_more_descriptors_than_there_are() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server);
+    let listen: Vec<_> = (0..70).map(|_| "'127.0.0.1:0'".to_owned()).collect();
+    let listen = format!("['{}', {}]", service.address, listen.join(", "));
+    let text = format!("[workers]\nthreads = 1\n{}", service.clone().listen(&listen).toml());
+    let mut limited = Command::new("prlimit");
+    limited.arg("--nofile=120:120").arg(command().get_program());
+    let lariat = Lariat::start_by(limited, &text);
+    lariat.upgrade().wait();
+    Client::new(&site).visit(service.address);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use wire::address::{Address, UnixName};
 use super::failure::{Failure, ListenFailure};
 use super::prepared::ConfigSummary;
 use super::reading::remove;
-use super::state::ImageState;
+use super::upgrade::state::ImageState;
 use crate::handover::Role;
 use crate::status_socket;
 
@@ -32,16 +32,15 @@ const STATUS_MODE: u32 = 0o660;
 /// The open sockets. The files among them are removed when this is dropped.
 pub(super) struct AdminSockets {
     status: OwnedFd,
-    status_path: PathBuf,
+    pub(super) status_path: PathBuf,
     admin: Option<OwnedFd>,
     /// Whether the service manager has opened that.
-    is_handed_over: bool,
-    log: OwnedFd,
-    /// Memory for a plan that is not yet served.
-    proposed_log: Option<OwnedFd>,
+    pub(super) is_handed_over: bool,
+    /// The log that is served, by its newest name.
+    pub(super) log: OwnedFd,
     /// When a log daemon was looked for last.
     reconnected: Option<Instant>,
-    pid_file: Option<PathBuf>,
+    pub(super) pid_file: Option<PathBuf>,
     /// Paths of the program before, which it may need still.
     before: Vec<PathBuf>,
     paths: Vec<PathBuf>,
@@ -77,7 +76,6 @@ impl AdminSockets {
             admin: None,
             is_handed_over: false,
             log: log_of(&summary.control.log, log)?,
-            proposed_log: None,
             reconnected: None,
             pid_file: None,
             before: before.into_iter().flatten().flatten().collect(),
@@ -107,10 +105,6 @@ impl AdminSockets {
         Ok(())
     }
 
-    pub(super) fn pid_file(&self) -> Option<PathBuf> {
-        self.pid_file.clone()
-    }
-
     pub(super) fn status(&self) -> BorrowedFd<'_> {
         self.status.as_fd()
     }
@@ -124,65 +118,28 @@ impl AdminSockets {
         self.admin().filter(|_| !self.is_handed_over)
     }
 
-    /// The service manager has opened the admin listener.
-    pub(super) fn admin_is_handed_over(&mut self) {
-        self.is_handed_over = true;
-    }
-
-    /// Lines go there: the log that is served has been renamed, or is a new file.
-    pub(super) fn set_log(&mut self, log: OwnedFd) {
-        self.log = log;
-    }
-
-    /// A socket to a log daemon that was away, if it is there again; `None` = it is not, or was
-    /// looked for just now.
-    pub(super) fn reconnect(&mut self, daemon: &LogDaemon, now: Instant) -> Option<&OwnedFd> {
-        let since = |then| now.saturating_duration_since(then);
-        let is_due = |then: Instant| since(then) >= RECONNECT_INTERVAL;
+    /// Takes a socket to a log daemon that was away, if it is there again and was not looked for
+    /// just now.
+    pub(super) fn reconnect(&mut self, daemon: &LogDaemon, now: Instant) -> bool {
+        let is_due = |then: Instant| now.saturating_duration_since(then) >= RECONNECT_INTERVAL;
         if !self.reconnected.is_none_or(is_due) {
-            return None;
+            return false;
         }
         self.reconnected = Some(now);
-        let (socket, connected) = log_socket::open(&daemon.address()).ok()?;
-        connected.ok()?;
-        self.log = socket;
-        Some(&self.log)
-    }
-
-    /// Has the log of another plan ready. `log` is the log if it is a file.
-    pub(super) fn propose_log(
-        &mut self,
-        summary: &ConfigSummary,
-        log: Option<OwnedFd>,
-    ) -> Result<(), Failure> {
-        self.proposed_log = Some(log_of(&summary.control.log, log)?);
-        Ok(())
-    }
-
-    pub(super) fn accept_log(&mut self) {
-        if let Some(log) = self.proposed_log.take() {
-            self.log = log;
+        match log_socket::open(&daemon.address()) {
+            Ok((socket, Ok(()))) => self.log = socket,
+            _ => return false,
         }
-    }
-
-    /// The plan is not: the next worker process writes where this one does.
-    pub(super) fn withdraw_log(&mut self) {
-        self.proposed_log = None;
+        true
     }
 
     pub(super) fn log(&self) -> BorrowedFd<'_> {
-        self.proposed_log.as_ref().unwrap_or(&self.log).as_fd()
+        self.log.as_fd()
     }
 
-    /// Each descriptor with its role.
     pub(super) fn roles(&self) -> Vec<(Role, BorrowedFd<'_>)> {
-        let log_and_status = [(Role::Log, self.log()), (Role::StatusSocket, self.status.as_fd())];
-        let admin = self.admin().map(|fd| (Role::AdminListener, fd));
-        log_and_status.into_iter().chain(admin).collect()
-    }
-
-    pub(super) fn status_path(&self) -> &Path {
-        &self.status_path
+        let status = (Role::StatusSocket, self.status.as_fd());
+        [status].into_iter().chain(self.admin().map(|fd| (Role::AdminListener, fd))).collect()
     }
 
     /// Where the status page is, with the port that the kernel chose.
@@ -212,17 +169,13 @@ fn open_admin(address: SocketAddr) -> Result<OwnedFd, Failure> {
 }
 
 fn listen(who: &str, address: &Address, options: &ListenOptions) -> Result<OwnedFd, Failure> {
-    let failed = |error| ListenFailure {
-        who: who.to_owned(),
-        address: address.clone(),
-        error,
-        holder: String::new(),
-    };
+    let failed = |error| ListenFailure::new(who, address, error);
     Ok(socket::listen(address, options).map_err(failed)?)
 }
 
-/// The log if it is a file, or else the descriptor that has been ours from the start.
-fn log_of(output: &LogOutput, opened: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
+/// The log of a plan: the file that was `opened`, or else a descriptor that has been ours from the
+/// start, or a socket to a daemon.
+pub(super) fn log_of(output: &LogOutput, opened: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
     let handed = match (output, opened) {
         (LogOutput::Stdout, _) => file::to_write_only(io::stdout().as_fd()),
         (LogOutput::Stderr, _) => file::to_write_only(io::stderr().as_fd()),

@@ -5,13 +5,11 @@ use std::time::Instant;
 use telemetry::message::Level;
 
 use super::child::{Child, Heard};
-use super::earlier::Earlier;
 use super::failure::Failure;
-use super::messages::{labelled, printable, say, say_all, say_warnings, warn, warn_of_rights};
-use super::phase::{Due, Next, Phase};
-use super::{Started, Supervisor};
-use crate::handover::{Answer, Order, Rights};
-use crate::messages;
+use super::upgrade::earlier::Earlier;
+use super::{Due, Phase, Started, Supervisor};
+use crate::handover::{Answer, Fence, Order, Rights};
+use crate::messages::{self, error, note, printable, say_labelled, warn};
 use crate::observations::Observations;
 
 /// Deaths in a row after which a host had better get no new clients until one lives: fewer may be
@@ -19,84 +17,77 @@ use crate::observations::Observations;
 const DEATHS_UNREADY: u32 = 5;
 
 impl Supervisor<'_> {
-    pub(super) fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<Next, Failure> {
+    pub(super) fn heard(&mut self, number: u64, heard: Heard<Answer>) -> Result<(), Failure> {
         if self.child.as_ref().map(Child::number) != Some(number) {
-            return self.heard_of_earlier(number, heard);
+            self.heard_of_earlier(number, heard);
+            return Ok(());
         }
         match heard {
-            Heard::End => self.child_is_gone(),
-            Heard::Stopped => {
-                self.listens_no_more(number);
-                Ok(Next::Continue)
-            }
-            Heard::Answer(Answer::Entered(rights)) => {
-                self.entered(rights);
-                Ok(Next::Continue)
-            }
-            Heard::Answer(answer) if !self.phase.expects(&answer) => Ok(Next::Continue),
-            Heard::Answer(Answer::Stuck(message)) => self.stuck(printable(&message)),
+            Heard::End => self.child_is_gone()?,
+            Heard::Stopped => self.listens_no_more(number),
+            Heard::Answer(Answer::Entered(rights)) => self.entered(rights),
+            Heard::Answer(answer) if !self.phase.expects(&answer) => {}
+            Heard::Answer(Answer::Stuck(message)) => self.stuck(printable(&message))?,
             Heard::Answer(Answer::Ready { generation, warnings }) => {
-                self.ready(generation, &warnings)
+                self.ready(generation, &warnings);
             }
             Heard::Answer(Answer::Refused { generation, message }) => {
-                self.refused(generation, printable(&message))
-            }
-            Heard::Answer(Answer::Note(message)) => {
-                say(printable(&message));
-                Ok(Next::Continue)
-            }
-            Heard::Answer(Answer::Said(messages)) => {
-                say_all(&messages);
-                Ok(Next::Continue)
-            }
-            Heard::Answer(Answer::LogAway) => {
-                self.reconnect_log();
-                Ok(Next::Continue)
+                self.refused(generation, printable(&message))?;
             }
             Heard::Answer(Answer::Accepting) if self.waits => {
                 self.has_taken_over();
-                self.serves()
+                self.serves();
             }
-            Heard::Answer(Answer::Paused(_) | Answer::Accepting) => Ok(Next::Continue),
             Heard::Answer(Answer::Alive { connections }) => {
                 self.worker_process_is_well(connections);
-                Ok(Next::Continue)
             }
-            Heard::Answer(Answer::Drained { cut }) => Ok(self.drained(cut)),
-            Heard::Answer(Answer::Warned(warnings)) => {
-                say_warnings(&warnings);
-                Ok(Next::Continue)
+            Heard::Answer(Answer::Drained { cut }) => self.drained(cut),
+            Heard::Answer(other) => self.told(other),
+        }
+        Ok(())
+    }
+
+    /// A worker process has said something without an order.
+    fn told(&mut self, answer: Answer) {
+        match answer {
+            Answer::Note(message) => say_labelled(&printable(&message)),
+            Answer::Said(messages) => {
+                for (severity, text) in messages {
+                    messages::say(Level::of_severity(severity), text);
+                }
             }
+            Answer::Warned(warnings) => say_warnings(&warnings),
+            Answer::LogAway => self.reconnect_log(),
+            _ => {}
         }
     }
 
-    pub(super) fn entered(&mut self, rights: Rights) {
+    fn entered(&mut self, rights: Rights) {
         if self.rights != Some(rights) {
             warn_of_rights(rights);
         }
         self.rights = Some(rights);
     }
 
-    /// The worker process could not give up its rights.
-    pub(super) fn stuck(&mut self, message: String) -> Result<Next, Failure> {
+    fn stuck(&mut self, message: String) -> Result<(), Failure> {
         if self.phase == Phase::Starting {
             return Err(Failure::Rights(message));
         }
         // One before it could: the host must have changed.
-        messages::say(Level::Error, message);
+        error(message);
         self.child_is_gone()
     }
 
-    pub(super) fn ready(&mut self, generation: u64, warnings: &[String]) -> Result<Next, Failure> {
+    fn ready(&mut self, generation: u64, warnings: &[String]) {
         match self.phase {
-            Phase::Draining => return Ok(Next::Continue),
+            Phase::Draining => return,
             Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
                 say_warnings(warnings);
                 self.warnings.extend(labelled(warnings));
                 return self.commit();
             }
             // An answer that nothing asked for.
-            Phase::Serving => return Ok(Next::Continue),
+            Phase::Serving => return,
             Phase::Starting => {
                 say_warnings(warnings);
                 let first = std::mem::take(&mut self.warnings);
@@ -108,7 +99,7 @@ impl Supervisor<'_> {
                 self.has_taken_over();
                 return self.serves();
             }
-            Phase::Restarting => say("the worker process serves again"),
+            Phase::Restarting => note("the worker process serves again"),
         }
         self.phase = Phase::Serving;
         self.due = None;
@@ -116,11 +107,10 @@ impl Supervisor<'_> {
             return self.stop();
         }
         self.tell_manager_ready();
-        self.reload_if_asked()
+        self.reload_if_asked();
     }
 
-    /// The first worker process serves.
-    pub(super) fn serves(&mut self) -> Result<Next, Failure> {
+    fn serves(&mut self) {
         let started = self.started();
         (self.request.started)(&started);
         self.watched.follow(self.served.summary.reload);
@@ -131,37 +121,38 @@ impl Supervisor<'_> {
         }
         self.tell_manager_ready();
         self.keep_descriptors();
-        self.reload_if_asked()
+        self.reload_if_asked();
     }
 
-    pub(super) fn started(&self) -> Started {
+    fn started(&self) -> Started {
         Started {
             listeners: self.listeners.addresses(&self.served.summary.listen),
             admin: self.admin_sockets.admin_address(),
-            status_socket: self.admin_sockets.status_path().to_owned(),
+            status_socket: self.admin_sockets.status_path.clone(),
             rights: self.rights.map(|rights| rights.to_string()).unwrap_or_default(),
         }
     }
 
-    pub(super) fn refused(&mut self, generation: u64, message: String) -> Result<Next, Failure> {
+    fn refused(&mut self, generation: u64, message: String) -> Result<(), Failure> {
         match self.phase {
             Phase::Starting => Err(Failure::Plan(message)),
             Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
-                self.roll_back(message)
+                self.roll_back(message);
+                Ok(())
             }
-            Phase::Serving | Phase::Draining => Ok(Next::Continue),
+            Phase::Serving | Phase::Draining => Ok(()),
             // The same plan has been served before: the host must have changed.
             Phase::Restarting => {
-                messages::say(Level::Error, message);
+                error(message);
                 self.child_is_gone()
             }
         }
     }
 
     /// The worker process has died, or is not to live on.
-    pub(super) fn child_is_gone(&mut self) -> Result<Next, Failure> {
+    pub(super) fn child_is_gone(&mut self) -> Result<(), Failure> {
         let Some(child) = self.child.take() else {
-            return Ok(Next::Continue);
+            return Ok(());
         };
         let (pid, number) = (child.pid(), child.number());
         let how = match child.end() {
@@ -179,7 +170,7 @@ impl Supervisor<'_> {
         match self.phase {
             Phase::Starting | Phase::Draining => Err(self.died(how)),
             Phase::Serving | Phase::Restarting => {
-                messages::say(Level::Error, ended);
+                error(ended);
                 self.restart(how)
             }
         }
@@ -187,39 +178,37 @@ impl Supervisor<'_> {
 
     /// Starts a worker process after one has died. That the host has no process or memory for it
     /// now counts as a death: it may have in a moment.
-    pub(super) fn start_again(&mut self) -> Result<Next, Failure> {
+    pub(super) fn start_again(&mut self) -> Result<(), Failure> {
         match self.start_child() {
-            Ok(()) => Ok(Next::Continue),
+            Ok(()) => Ok(()),
             Err(failure) => {
                 let how = failure.to_string();
-                messages::say(Level::Error, &how);
+                error(&how);
                 self.restart(how)
             }
         }
     }
 
-    pub(super) fn died(&self, how: String) -> Failure {
+    fn died(&self, how: String) -> Failure {
         Failure::Died { how, restarts: self.restarts() }
     }
 
-    pub(super) fn restart(&mut self, how: String) -> Result<Next, Failure> {
+    fn restart(&mut self, how: String) -> Result<(), Failure> {
         if self.stop_asked {
             return Err(self.died(how));
         }
         let now = Instant::now();
         let pause = self.backoff.died(now);
-        let deaths = self.backoff.deaths();
+        let deaths = self.backoff.deaths;
         let dying =
             format!("{deaths} worker processes died one after the other, the last so: {how}");
         if self.backoff.is_longer() {
             let next = format!("{dying}; the next one is started in {pause:?}");
-            messages::say(Level::Error, next);
+            error(next);
         }
         self.backoff.dying = (deaths >= DEATHS_UNREADY).then_some(dying);
         self.phase = Phase::Restarting;
         if self.pending.take().is_some() {
-            self.admin_sockets.withdraw_log();
-            self.cluster_socket.withdraw();
             self.listeners.keep(&self.served.summary.listen);
             self.names.want(self.served.summary.names.clone());
             let message = "the worker process died while it built the new configuration";
@@ -229,67 +218,52 @@ impl Supervisor<'_> {
             return self.start_again();
         }
         self.due = Some((now + pause, Due::Restart));
-        Ok(Next::Continue)
+        Ok(())
     }
 
-    /// Takes a message of a worker process of a program before.
-    pub(super) fn heard_of_earlier(
-        &mut self,
-        number: u64,
-        heard: Heard<Answer>,
-    ) -> Result<Next, Failure> {
+    pub(super) fn heard_of_earlier(&mut self, number: u64, heard: Heard<Answer>) {
         let is_it = |one: &Earlier| one.child.number() == number;
         let Some(place) = self.earlier.iter().position(is_it) else {
             // The last words of one that is gone.
-            return Ok(Next::Continue);
+            return;
         };
         let drains = !self.earlier.get(place).is_some_and(Earlier::serves);
         match heard {
-            Heard::End => return Ok(self.earlier_is_gone(place)),
+            Heard::End => self.earlier_is_gone(place),
             Heard::Stopped => self.listens_no_more(number),
             Heard::Answer(Answer::Paused(observations)) if self.is_switching && !drains => {
-                return Ok(self.paused(observations));
+                self.paused(observations);
             }
             Heard::Answer(Answer::Drained { cut }) if drains => {
                 let Earlier { child, .. } = self.earlier.remove(place);
                 self.upgrading.listening.retain(|one| *one != number);
                 let pid = child.pid();
                 child.end();
-                let ended = format!("the worker process before (pid {pid}) has ended");
-                match cut {
-                    0 => say(format_args!("{ended}; every connection had ended before")),
-                    1 => warn(format_args!("{ended}; 1 connection was cut at the deadline")),
-                    _ => warn(format_args!("{ended}; {cut} connections were cut at the deadline")),
-                }
-                return Ok(self.end_if_last());
+                say_ended(&format!("the worker process before (pid {pid}) has ended"), cut);
+                self.end_if_last();
             }
-            Heard::Answer(Answer::Note(message)) => say(printable(&message)),
-            Heard::Answer(Answer::Said(messages)) => say_all(&messages),
-            Heard::Answer(Answer::Warned(warnings)) => say_warnings(&warnings),
-            Heard::Answer(Answer::LogAway) => self.reconnect_log(),
-            Heard::Answer(_) => {}
+            Heard::Answer(other) => self.told(other),
         }
-        Ok(Next::Continue)
     }
 
-    fn earlier_is_gone(&mut self, place: usize) -> Next {
+    fn earlier_is_gone(&mut self, place: usize) {
         let Earlier { mut child, drains_until } = self.earlier.remove(place);
         self.upgrading.listening.retain(|one| *one != child.number());
         child.keep();
         let pid = child.pid();
         let how = child.end().map_or_else(|| "killed".to_owned(), |status| status.to_string());
-        say(format_args!(
-            "error: the worker process before (pid {pid}) ended by itself, and its connections with \
+        error(format_args!(
+            "the worker process before (pid {pid}) ended by itself, and its connections with \
              it: {how}"
         ));
         if drains_until.is_none() && self.is_switching {
             return self.paused(Observations::default());
         }
-        self.end_if_last()
+        self.end_if_last();
     }
 
     /// Kills those that have had their time to drain.
-    pub(super) fn earlier_are_late(&mut self, now: Instant) -> Next {
+    pub(super) fn earlier_are_late(&mut self, now: Instant) {
         let is_late = |one: &mut Earlier| one.drains_until.is_some_and(|until| until <= now);
         for mut one in self.earlier.extract_if(.., is_late) {
             one.child.keep();
@@ -300,14 +274,48 @@ impl Supervisor<'_> {
                 one.child.pid()
             ));
         }
-        self.end_if_last()
+        self.end_if_last();
     }
 
-    /// Ends when no worker process is left.
-    pub(super) fn end_if_last(&mut self) -> Next {
+    fn end_if_last(&mut self) {
         if self.phase == Phase::Draining && self.child.is_none() {
-            return self.end();
+            self.end();
         }
-        Next::Continue
     }
+}
+
+pub(super) fn say_ended(who: &str, cut: u64) {
+    match cut {
+        0 => note(format_args!("{who}; every connection had ended before")),
+        1 => warn(format_args!("{who}; 1 connection was cut at the deadline")),
+        _ => warn(format_args!("{who}; {cut} connections were cut at the deadline")),
+    }
+}
+
+fn warn_of_rights(rights: Rights) {
+    if ![rights.files, rights.tcp_ports, rights.system_calls].contains(&Fence::Absent) {
+        return;
+    }
+    let hint = if rights.files == Fence::Absent && rights.reads_folders {
+        "\nhint: start the kernel with Landlock (`lsm=landlock,...`), or a lariat apart for \
+         the files, whose user owns nothing else"
+    } else {
+        ""
+    };
+    warn(format_args!("the worker process {rights}{hint}"));
+}
+
+/// Messages of the worker process about a plan: warnings, but for texts that begin with their
+/// level.
+fn say_warnings(warnings: &[String]) {
+    labelled(warnings).iter().for_each(|text| say_labelled(text));
+}
+
+/// The same as a status has them.
+fn labelled(warnings: &[String]) -> Vec<String> {
+    let label = |text: &String| match Level::split(text) {
+        Some(_) => text.clone(),
+        None => format!("warning: {text}"),
+    };
+    warnings.iter().map(label).collect()
 }

@@ -1,4 +1,5 @@
-//! A process without rights: starting it, speaking to it, hearing from it, ending it.
+//! A process of this program with another task: starting it, speaking to it, hearing from it,
+//! ending it, and starting another after it has died, at once or later and later.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +16,9 @@ use sys::file::to_write_only;
 use sys::wake::Waker;
 use sys::{process, signal};
 
-use crate::handover::{ANSWER_BYTES_MAX, ProcessMessageForm, Secret, WORKER_ARGUMENT, WORKER_NAME};
+use crate::handover::{
+    ANSWER_BYTES_MAX, ProcessMessageForm, STEADY_AFTER, Secret, WORKER_ARGUMENT, WORKER_NAME,
+};
 use crate::messages;
 
 /// The worker process takes its orders within milliseconds, and a plan of 10,000 certificates
@@ -54,7 +57,6 @@ pub(super) struct Child {
     pid: u32,
     form: ProcessMessageForm,
     answer_bytes_max: usize,
-    /// It is being reaped.
     is_reaped: bool,
     /// The program before goes on with it, if this one cannot serve.
     is_lent: bool,
@@ -63,7 +65,6 @@ pub(super) struct Child {
     stop: Arc<Waker>,
 }
 
-/// What the thread that listens to a process heard.
 pub(super) enum Heard<A> {
     Answer(A),
     /// The process has closed its end: it has died or is about to.
@@ -158,12 +159,10 @@ impl Child {
         self.stop.wake();
     }
 
-    /// The way to it, for the next program.
     pub(super) fn channel(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
 
-    /// Tells one process from those before it.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -177,7 +176,6 @@ impl Child {
         self.channel.send(bytes.bytes(), fds)
     }
 
-    /// Says something that is followed by a bundle.
     pub(super) fn send_with(
         &self,
         order: &impl Serialize,
@@ -245,6 +243,80 @@ fn listen<A: DeserializeOwned>(
                 Err(_) => return Heard::End,
             },
             Ok(None) | Err(_) => return Heard::End,
+        }
+    }
+}
+
+/// The second start in a row waits so long, each further one twice as long.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+
+/// No start waits longer: connections queue up meanwhile, and clients give up in seconds.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Deaths between which no process lived for [`STEADY_AFTER`].
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    pub(super) deaths: u32,
+    last: Option<Instant>,
+    /// How they die again and again, for people.
+    pub(super) dying: Option<String>,
+}
+
+impl Backoff {
+    /// A process died now: how long to wait before the next is started. It is started in any case:
+    /// what kills it (a client, a store, a full host) may be gone by then, and nobody else would
+    /// serve.
+    pub(super) fn died(&mut self, now: Instant) -> Duration {
+        let lived = |last: Instant| now.saturating_duration_since(last) > STEADY_AFTER;
+        if self.last.is_none_or(lived) {
+            self.deaths = 0;
+        }
+        self.last = Some(now);
+        self.deaths = self.deaths.saturating_add(1);
+        self.pause(self.deaths)
+    }
+
+    /// Whether the last pause is longer than any of this row before it.
+    pub(super) fn is_longer(&self) -> bool {
+        self.deaths > 1 && self.pause(self.deaths) > self.pause(self.deaths - 1)
+    }
+
+    fn pause(&self, deaths: u32) -> Duration {
+        let Some(doublings) = deaths.checked_sub(2) else {
+            return Duration::ZERO;
+        };
+        let pause = PAUSE_FIRST.checked_mul(2u32.saturating_pow(doublings));
+        pause.unwrap_or(PAUSE_MAX).min(PAUSE_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_their_limit_and_each_is_news_once() {
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
+        let mut news = Vec::new();
+        for _ in 0..1000 {
+            let pause = backoff.died(now);
+            news.extend(backoff.is_longer().then_some(pause.as_millis()));
+        }
+        assert_eq!(news, [50, 100, 200, 400, 800, 1600, 3200, 5000]);
+        assert_eq!(backoff.died(now), PAUSE_MAX);
+        assert_eq!(backoff.deaths, 1001);
+    }
+
+    #[test]
+    fn a_minute_without_a_death_begins_anew() {
+        let (mut backoff, mut now) = (Backoff::default(), Instant::now());
+        for _ in 0..100 {
+            backoff.died(now);
+            now += STEADY_AFTER + Duration::from_millis(1);
+            assert_eq!(backoff.died(now), Duration::ZERO);
+            now += STEADY_AFTER;
+            assert_eq!(backoff.died(now), PAUSE_FIRST);
+            now += STEADY_AFTER + Duration::from_millis(1);
         }
     }
 }

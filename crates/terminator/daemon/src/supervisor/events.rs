@@ -14,20 +14,17 @@ use sys::wake::Waker;
 
 use super::child::Heard;
 use super::failure::Failure;
-use super::new_program::CheckNews;
 use super::reading::Done;
+use super::upgrade::check::CheckNews;
 use crate::handover::Answer;
 use crate::resolve::Reply;
 use crate::watcher::{Changed, Stamps};
 
 pub(super) enum Event {
     Signal(Signal),
-    /// An operator's order about a server, as its number.
     Ordered(u64),
-    /// What the worker process with that number said.
     Heard(u64, Heard<Answer>),
     Resolver(u64, Heard<Reply>),
-    /// News of the check of a new program, of that number.
     Check(u64, CheckNews),
     /// What a configuration came to, and the files that were looked at for it.
     Read(Result<Done, Failure>, Option<Stamps>),
@@ -36,7 +33,6 @@ pub(super) enum Event {
     Reopened(PathBuf, Result<Done, Failure>),
 }
 
-/// Signals and news, in the order in which they came.
 pub(super) struct EventQueue {
     signals: Signals,
     queue: Receiver<Event>,

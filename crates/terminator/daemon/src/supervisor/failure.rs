@@ -1,4 +1,4 @@
-//! Why the supervisor could not begin, or ended without being asked to.
+//! Failures of the supervisor: it could not begin, or ended without being asked to.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -11,8 +11,8 @@ use wire::address::{Address, Endpoint, UnixName};
 
 use crate::status_socket::DirectoryFailure;
 
-/// Why the supervisor could not begin, or ended without being asked to. Shown as one or more lines;
-/// all but a configuration's diagnostics without a severity before them.
+/// Shown as one or more lines; all but a configuration's diagnostics without a severity before
+/// them.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
     /// The configuration is invalid; each diagnostic has its place and remedy.
@@ -21,38 +21,29 @@ pub(crate) enum Failure {
     /// The configuration is well written, and cannot be served: a key is not its certificate's.
     #[error("{0}")]
     Plan(String),
-    /// An address cannot be listened at.
     #[error(transparent)]
     Listen(#[from] ListenFailure),
     /// What the service manager handed over is not what it should be.
     #[error("{0}")]
     HandedOver(String),
-    /// A folder of files comes with a restart only.
+    /// A right that the running worker process does not have comes with a restart only.
     #[error(transparent)]
-    Root(#[from] RootFailure),
-    /// A server can be connected to after a restart only.
-    #[error(transparent)]
-    Reach(#[from] ReachFailure),
+    Right(#[from] MissingRight),
     /// In the place of another program, which goes on, this one does not come to serve: why, as a
     /// sentence without a full stop.
     #[error("{0}")]
     Upgrade(String),
-    /// The status socket's directory cannot be used.
     #[error(transparent)]
     StatusSocket(#[from] DirectoryFailure),
-    /// The user or group to run as does not exist, or cannot be become.
+    /// The host has not what the configuration names: a user to become, a folder, a log.
     #[error("{0}")]
-    User(String),
-    /// A file that the configuration names cannot be opened or written: what was tried, and what
-    /// the host answered.
+    Missing(String),
+    /// A file that the configuration names: what was tried, and what the host answered.
     #[error(
         "cannot {what} {}: {error}\nhint: its directory must exist and be writable, as must the file",
         .path.display()
     )]
     File { what: &'static str, path: PathBuf, error: io::Error },
-    /// A folder of files cannot be opened.
-    #[error("cannot open the folder {}: {error}\nhint: name a folder that exists", .path.display())]
-    Folder { path: PathBuf, error: io::Error },
     /// A file system does not answer: what was tried, with the path (`reading /etc/x.pem`), and how
     /// long was waited.
     #[error(
@@ -61,13 +52,12 @@ pub(crate) enum Failure {
         .time.as_secs()
     )]
     Slow { step: String, time: Duration },
-    /// The process that reads files ended before it was done; what it did last.
+    /// What it did last.
     #[error(
         "the process that reads files ended while {0}\nhint: it was killed, or there was no memory: \
          try again"
     )]
     ReaderDied(String),
-    /// This number of processes wait for files already.
     #[error(
         "{0} processes still wait for files that do not come\nhint: `ps` shows them as \
          `lariat: reader`; mend the file system"
@@ -76,11 +66,9 @@ pub(crate) enum Failure {
     /// The host denies something that the supervisor needs: what was tried, and the answer.
     #[error("cannot {what}: {error}{}", without_proc(.error))]
     Host { what: &'static str, error: io::Error },
-    /// The worker process could not give up its rights.
     #[error("the worker process cannot give up its rights: {}", with_hint(.0))]
     Rights(String),
-    /// The worker process died before it had served, or while it was to end: how it ended the last
-    /// time, and how often it was started again.
+    /// It had not served, or was to end.
     #[error("the worker process ended by itself{}: {how}", times(*.restarts))]
     Died { how: String, restarts: u64 },
 }
@@ -115,66 +103,50 @@ fn times(restarts: u64) -> String {
     }
 }
 
-/// A plan with this folder has to wait for a restart.
+/// A right that a plan needs, and the running worker process gave up before it served: the plan
+/// has to wait for a restart.
 #[derive(Debug, Error)]
-#[error(
-    "service `{service}`: {}\nhint: restart (`lariat upgrade`): which folders can be read is \
-     settled before it serves",
-    self.reason()
-)]
-pub(crate) struct RootFailure {
-    pub(crate) service: String,
-    pub(crate) folder: PathBuf,
-    /// It has the path of an open one.
-    pub(crate) is_known: bool,
-}
-
-impl RootFailure {
-    fn reason(&self) -> String {
-        let folder = self.folder.display();
-        if self.is_known {
-            format!("{folder} is not the folder any more that it was at start")
-        } else {
-            format!("the running worker process may not read {folder}")
-        }
-    }
-}
-
-/// A plan has to wait for a restart.
-#[derive(Debug, Error)]
-pub(crate) enum ReachFailure {
+pub(crate) enum MissingRight {
     #[error(
-        "service `{service}`: the running worker process may not connect to {server}\n\
-         hint: restart (`lariat upgrade`): {} settled before it serves",
+        "service `{service}`: {} is not the folder any more that it was at start{}",
+        .folder.display(), after_restart("which folders can be read is")
+    )]
+    ReplacedFolder { service: String, folder: PathBuf },
+    #[error(
+        "service `{service}`: the running worker process may not read {}{}",
+        .folder.display(), after_restart("which folders can be read is")
+    )]
+    Folder { service: String, folder: PathBuf },
+    #[error(
+        "service `{service}`: the running worker process may not connect to {server}{}",
         settled(server)
     )]
     Server { service: String, server: Endpoint },
-    /// Because of the session store.
+    /// The session store, or what leads to it.
     #[error(
-        "the running worker process may not connect to {node} of `cluster.store`\n\
-         hint: restart (`lariat upgrade`): {} settled before it serves",
+        "the running worker process may not connect to {node} of `cluster.store`{}",
         settled(node)
     )]
-    Store {
-        /// The store, or what leads to it.
-        node: Endpoint,
-    },
+    Store { node: Endpoint },
     #[error(
         "service `{service}`: the running worker process may not choose the addresses that it \
-         connects from as `back.source` says\n\
-         hint: restart (`lariat upgrade`): whether it may is settled before it serves"
+         connects from as `back.source` says{}",
+        after_restart("whether it may is")
     )]
     Source { service: String },
 }
 
-fn settled(server: &Endpoint) -> &'static str {
-    match server.tcp_port() {
+fn settled(server: &Endpoint) -> String {
+    after_restart(match server.tcp_port() {
         Some(_) => "the ports of `process.connect-ports` are",
         None => "whether it reaches abstract Unix sockets is",
-    }
+    })
 }
 
-/// An address cannot be listened at.
+fn after_restart(what: &str) -> String {
+    format!("\nhint: restart (`lariat upgrade`): {what} settled before it serves")
+}
+
 #[derive(Debug, Error)]
 #[error("{who} cannot listen at {address}: {error}{}", self.hint_line())]
 pub(crate) struct ListenFailure {
@@ -191,7 +163,10 @@ pub(crate) struct ListenFailure {
 const ENODEV: i32 = 19;
 
 impl ListenFailure {
-    /// Whether another process listens there.
+    pub(crate) fn new(who: &str, address: &Address, error: io::Error) -> Self {
+        Self { who: who.to_owned(), address: address.clone(), error, holder: String::new() }
+    }
+
     pub(crate) fn is_taken(&self) -> bool {
         self.error.kind() == io::ErrorKind::AddrInUse && !self.is_path_of_a_file()
     }
@@ -204,7 +179,6 @@ impl ListenFailure {
         self.hint().map(line).unwrap_or_default()
     }
 
-    /// The remedy, if there is a usual one.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self.error.kind() {
             io::ErrorKind::AddrInUse if self.is_path_of_a_file() => {
@@ -246,20 +220,9 @@ impl ListenFailure {
 }
 
 impl Failure {
-    /// A step has taken longer than this.
-    pub(super) fn slow(step: &str, time: Duration) -> Self {
-        let step = step.to_owned();
-        Self::Slow { step, time }
-    }
-
     /// For `map_err`: the host denied this.
     pub(super) fn host(what: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Host { what, error }
-    }
-
-    /// For `map_err`: a folder of files.
-    pub(super) fn folder(path: &Path) -> impl Fn(io::Error) -> Self {
-        move |error| Self::Folder { path: path.to_owned(), error }
     }
 
     /// For `map_err`: the host denied this with a file that the configuration names.
@@ -274,28 +237,14 @@ mod tests {
     use testkit::directory::Directory;
 
     #[test]
-    fn a_taken_port_names_its_place_and_remedy() {
-        let failure = Failure::from(ListenFailure {
-            who: "service `web`".into(),
-            address: "[::]:443".parse().unwrap(),
-            error: io::ErrorKind::AddrInUse.into(),
-            holder: String::new(),
-        });
-        let text = failure.to_string();
-        assert!(text.starts_with("service `web` cannot listen at [::]:443: "), "{text}");
-        assert!(text.contains("\nhint: "), "{text}");
-    }
-
-    #[test]
     fn a_file_in_the_way_is_no_other_process() {
         let directory = Directory::new();
         let path = directory.write("in-the-way", "");
-        let failure = ListenFailure {
-            who: "service `web`".into(),
-            address: Address::Unix(UnixName::Path(path.clone())),
-            error: io::ErrorKind::AddrInUse.into(),
-            holder: String::new(),
-        };
+        let failure = ListenFailure::new(
+            "service `web`",
+            &Address::Unix(UnixName::Path(path.clone())),
+            io::ErrorKind::AddrInUse.into(),
+        );
         assert!(failure.hint().is_some_and(|hint| hint.starts_with("a file ")));
         std::fs::remove_file(&path).unwrap();
         assert!(failure.hint().is_some_and(|hint| hint.starts_with("another process ")));

@@ -11,12 +11,11 @@ use sys::socket::{self, ListenOptions, Liveness, PeerAddress, Transport};
 use wire::address::{Address, UnixName};
 
 use super::failure::ListenFailure;
-use super::handed_over::HandedOverSockets;
-use super::messages::warn;
-use super::state::ListenerState;
+use super::service_manager::handed_over::HandedOverSockets;
+use super::upgrade::state::ListenerState;
 use crate::handover::Role;
+use crate::messages::warn;
 
-/// An address that a service wants.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Wanted {
     pub(super) address: Address,
@@ -25,10 +24,8 @@ pub(super) struct Wanted {
     pub(super) service_index: u32,
     /// The address's place in the service's list.
     pub(super) address_index: u32,
-    /// How a client that is gone is noticed.
     pub(super) liveness: Liveness,
     pub(super) transport: Transport,
-    /// The kernel keeps clients that have sent nothing.
     pub(super) defer_accept: bool,
 }
 
@@ -47,9 +44,10 @@ pub(super) struct Listeners {
     handed_over: HandedOverSockets,
     remove: fn(Vec<PathBuf>),
     /// Paths that are not ours to remove.
-    lent: Vec<PathBuf>,
-    /// Whether the service manager keeps what is open here beyond the end.
-    is_kept: bool,
+    pub(super) lent: Vec<PathBuf>,
+    /// Whether the service manager keeps what is open here beyond the end of this process. Then the
+    /// paths of Unix sockets stay as well.
+    pub(super) is_kept: bool,
 }
 
 impl Listeners {
@@ -79,12 +77,6 @@ impl Listeners {
         }
     }
 
-    /// Whether the service manager keeps what is open beyond the end of this process. Then so do
-    /// the paths of Unix sockets.
-    pub(super) fn set_kept(&mut self, is_kept: bool) {
-        self.is_kept = is_kept;
-    }
-
     pub(super) fn close(&mut self) {
         if self.is_kept {
             self.lent = self.paths().collect();
@@ -110,13 +102,8 @@ impl Listeners {
     }
 
     /// The paths among what is open.
-    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.open.keys().filter_map(|(address, ..)| path_of(address))
-    }
-
-    /// Leaves these paths where they are, and no others.
-    pub(super) fn lend(&mut self, paths: Vec<PathBuf>) {
-        self.lent = paths;
     }
 
     /// Opens those that are not open yet: all, or none and the failure.
@@ -135,12 +122,8 @@ impl Listeners {
             if opened.contains_key(&key) {
                 continue;
             }
-            let failed = |error| ListenFailure {
-                who: format!("service `{}`", wanted.service),
-                address: wanted.address.clone(),
-                error,
-                holder: String::new(),
-            };
+            let who = format!("service `{}`", wanted.service);
+            let failed = |error| ListenFailure::new(&who, &wanted.address, error);
             if let (Address::Inherited(_), false) = (&key.0, self.handed_over.has(&key.0)) {
                 return Err(failed(io::Error::new(
                     io::ErrorKind::NotFound,
@@ -413,15 +396,6 @@ mod tests {
     }
 
     #[test]
-    fn the_same_port_zero_twice_is_two_ports() {
-        let mut listeners = listeners();
-        let both = [wanted(0, "127.0.0.1:0"), wanted(1, "127.0.0.1:0")];
-        listeners.open(&both, 1, &OPTIONS).unwrap();
-        let addresses = listeners.addresses(&both);
-        assert_ne!(addresses[0].1, addresses[1].1);
-    }
-
-    #[test]
     fn services_share_an_address_and_its_sockets_until_the_last_has_gone() {
         let mut listeners = listeners();
         let at = socket_address();
@@ -500,7 +474,9 @@ mod tests {
             first.open(&wanted, before, &OPTIONS).unwrap();
             let mut second = inherited(&first);
             second.open(&wanted, after, &OPTIONS).unwrap();
-            assert_eq!(second.addresses(&wanted), first.addresses(&wanted));
+            let addresses = second.addresses(&wanted);
+            assert_eq!(addresses, first.addresses(&wanted));
+            assert_ne!(addresses[0].1, addresses[1].1, "each port 0 is another port");
             let roles = second.roles(&wanted, after);
             let named = |index: u32, number: usize| {
                 let is_it = |(role, _): &&(Role, BorrowedFd<'_>)| {
@@ -523,25 +499,12 @@ mod tests {
             // One that fails takes no path with it.
             drop(inherited(&first));
             assert!(path.exists());
-            first.lend(second.paths().collect());
+            first.lent = second.paths().collect();
             drop(first);
             assert!(path.exists());
-            second.lend(Vec::new());
+            second.lent.clear();
             drop(second);
             assert!(!path.exists());
         }
-    }
-
-    #[test]
-    fn a_path_goes_with_its_socket() {
-        let directory = Directory::new();
-        let path = directory.join("socket");
-        let wanted = [wanted(0, &format!("unix:{}", path.display()))];
-        let mut listeners = listeners();
-        listeners.open(&wanted, 2, &OPTIONS).unwrap();
-        assert_eq!(listeners.roles(&wanted, 2).len(), 2);
-        assert!(path.exists());
-        drop(listeners);
-        assert!(!path.exists());
     }
 }

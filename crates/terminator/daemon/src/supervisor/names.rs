@@ -1,21 +1,23 @@
 //! The process that resolves names, kept alive while there are any.
 //!
-//! Owns its life: it is started, killed when it is stuck or talks nonsense, and started again,
-//! later and later. What is asked when is `lookups`'s.
+//! Owns its life: it is started, killed when it is stuck or answers what nobody asked, and started
+//! again, later and later. What is asked when is `lookups`'s.
+
+pub(super) mod lookups;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use telemetry::printable;
 
-use super::backoff::Backoff;
-use super::child::{Child, Heard, Program};
+use super::child::{Backoff, Child, Heard, Program};
 use super::events::{Event, EventSender};
-use super::lookups::{Lookups, Nonsense, Over, Resolution};
-use super::messages::warn;
-use crate::handover::{Fences, ProcessMessageForm, Resolved};
+use crate::handover::{Fences, ProcessMessageForm};
+use crate::messages::warn;
 use crate::resolve::{Ask, REPLY_BYTES_MAX, RESOLVER_ARGUMENT, RESOLVER_NAME, Reply};
 use crate::server_target::Name;
+
+use lookups::{Lookups, Nonsense, Over, Resolution};
 
 const RESOLVER: Program = Program {
     argument: RESOLVER_ARGUMENT,
@@ -24,11 +26,10 @@ const RESOLVER: Program = Program {
     answer_bytes_max: REPLY_BYTES_MAX,
 };
 
-/// Facts about names, and the process that looks them up.
 pub(super) struct Names {
-    lookups: Lookups,
+    pub(super) lookups: Lookups,
     fences: Fences,
-    process: Option<Child>,
+    pub(super) process: Option<Child>,
     processes: u64,
     backoff: Backoff,
     sender: EventSender,
@@ -50,29 +51,10 @@ impl Names {
     /// Resolves these from now on, each after so long again.
     pub(super) fn want(&mut self, names: BTreeMap<Name, Duration>) {
         let new = self.lookups.want(names, Instant::now());
-        if self.lookups.wanted().is_empty() {
-            self.process = None;
-            self.lookups.start_again(Instant::now(), Duration::ZERO);
+        if self.lookups.wanted.is_empty() {
+            self.pause();
         }
         self.look_up(new);
-    }
-
-    pub(super) fn wanted(&self) -> &BTreeMap<Name, Duration> {
-        self.lookups.wanted()
-    }
-
-    /// Whether each of these has been looked up.
-    pub(super) fn have_heard_of(&self, names: &BTreeMap<Name, Duration>) -> bool {
-        self.lookups.have_heard_of(names)
-    }
-
-    /// All that is known about these.
-    pub(super) fn known(&self, names: &BTreeMap<Name, Duration>) -> Vec<Resolved> {
-        self.lookups.known(names)
-    }
-
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.lookups.due()
     }
 
     /// Looks up what is due, or gives up who does not answer. What is news.
@@ -89,7 +71,6 @@ impl Names {
         }
     }
 
-    /// Takes an answer of the process; returns the news in it.
     pub(super) fn heard(&mut self, number: u64, heard: Heard<Reply>) -> Option<Resolution> {
         if self.process.as_ref().map(Child::number) != Some(number) {
             // The last words of the process before.
@@ -121,12 +102,6 @@ impl Names {
         self.lookups.start_again(Instant::now(), Duration::ZERO);
     }
 
-    /// The number of the process.
-    pub(super) fn pid(&self) -> Option<u32> {
-        self.process.as_ref().map(Child::pid)
-    }
-
-    /// The process is of no use any more.
     fn is_gone(&mut self, why: &str) {
         if let Some(process) = self.process.take() {
             let pid = process.pid();

@@ -1,18 +1,20 @@
 //! A configuration, read and understood: what the supervisor itself must know of it, and the
 //! bundle for the worker process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use config::{ControlOptions, PeerNetwork, ProcessOptions, ReloadOptions, Settings};
+use config::{
+    ControlOptions, PeerNetwork, ProcessOptions, ReloadOptions, SandboxOptions, Settings,
+};
 use proxy::options::{ServiceOptions, SourceAddress, WorkerOptions};
 use serde::{Deserialize, Serialize};
 use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
 
-use super::failure::ReachFailure;
+use super::failure::MissingRight;
 use super::listeners::Wanted;
 use super::roots::Served;
 use crate::handover::{Fences, Reach, Secret, Sources, WorkerUser};
@@ -27,7 +29,6 @@ const SERVICE_MODE: u32 = 0o666;
 /// How often names of the store are looked up again: as often as those of servers by default.
 const STORE_RESOLVE: Duration = Duration::from_secs(10);
 
-/// A configuration, read and understood.
 pub(super) struct Prepared {
     pub(super) summary: ConfigSummary,
     pub(super) bundle: Secret,
@@ -35,7 +36,6 @@ pub(super) struct Prepared {
 
 /// The supervisor's knowledge of a configuration. No keys are in it.
 pub(super) struct ConfigSummary {
-    /// How many services there are.
     pub(super) services: usize,
     pub(super) listen: Vec<Wanted>,
     pub(super) listen_options: ListenOptions,
@@ -54,7 +54,6 @@ pub(super) struct ConfigSummary {
     pub(super) peers: Option<PeerNetwork>,
     /// The addresses of the session store, or those that lead to it.
     store: Vec<Endpoint>,
-    /// The limits of the session cache.
     pub(super) session_limits: session::Options,
     /// The kernel's part of TLS; `None` = nobody wants to know.
     pub(super) kernel_tls: Option<KernelTls>,
@@ -129,7 +128,6 @@ impl ConfigSummary {
         self.listen.iter().any(|one| one.address == *address) || admin.as_ref() == Some(address)
     }
 
-    /// The names of all servers.
     pub(super) fn server_names(&self) -> impl Iterator<Item = ServerName> {
         self.servers.iter().map(|(service, server)| ServerName {
             service: service.clone(),
@@ -163,79 +161,82 @@ impl ConfigSummary {
     }
 
     /// Sees whether a worker process that can connect to these places can serve it.
-    pub(super) fn is_within(&self, reach: &Reach) -> Result<(), ReachFailure> {
+    pub(super) fn is_within(&self, reach: &Reach) -> Result<(), MissingRight> {
         let is_beyond = |(_, sources): &(&String, &Sources)| **sources > reach.sources;
         if let Some((service, _)) = self.sources.iter().find(is_beyond) {
             let service = service.clone();
-            return Err(ReachFailure::Source { service });
+            return Err(MissingRight::Source { service });
         }
-        match self.servers.iter().find(|(_, server)| !reach.includes(server)) {
-            Some((service, server)) => {
-                Err(ReachFailure::Server { service: service.clone(), server: server.clone() })
-            }
-            None => self.store_is_within(reach),
+        if let Some((service, server)) = self.servers.iter().find(|(_, at)| !reach.includes(at)) {
+            let (service, server) = (service.clone(), server.clone());
+            return Err(MissingRight::Server { service, server });
+        }
+        let store = self.store.iter().find(|node| !reach.includes(node));
+        store.map_or(Ok(()), |node| Err(MissingRight::Store { node: node.clone() }))
+    }
+
+    /// Parts that no reload changes.
+    pub(super) fn fixed_parts(&self) -> FixedParts {
+        let SandboxOptions { files, system_calls } = self.process.sandbox;
+        FixedParts {
+            cpus: self.workers.cpus.clone(),
+            file_threads: self.workers.file_threads,
+            user: self.process.user.clone(),
+            groups: self.process.groups.clone(),
+            sandbox: [files, system_calls],
+            connect_ports: self.process.connect_ports.clone(),
+            pid_file: self.process.pid_file.clone(),
+            status_socket: self.control.status_socket.clone(),
+            admin: self.control.listen,
         }
     }
 
-    fn store_is_within(&self, reach: &Reach) -> Result<(), ReachFailure> {
-        match self.store.iter().find(|node| !reach.includes(node)) {
-            Some(node) => Err(ReachFailure::Store { node: node.clone() }),
-            None => Ok(()),
-        }
+    /// Takes those that run, whatever the files say.
+    pub(super) fn keep_fixed_parts(&mut self, parts: FixedParts) {
+        let (workers, process, control) = (&mut self.workers, &mut self.process, &mut self.control);
+        let [files, system_calls] = parts.sandbox;
+        (workers.cpus, workers.file_threads) = (parts.cpus, parts.file_threads);
+        (process.user, process.groups) = (parts.user, parts.groups);
+        process.sandbox = SandboxOptions { files, system_calls };
+        (process.connect_ports, process.pid_file) = (parts.connect_ports, parts.pid_file);
+        (control.status_socket, control.listen) = (parts.status_socket, parts.admin);
     }
+}
 
-    /// The keys that another configuration changes and a reload cannot.
-    pub(super) fn fixed_parts_changed(&self, new: &Self) -> Vec<&'static str> {
-        let (workers, process, control) = (&self.workers, &self.process, &self.control);
+/// Parts of a configuration that hold from the start of a supervisor to its end; a program that
+/// comes back after a failed upgrade has them from what it handed on.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct FixedParts {
+    /// See [`WorkerOptions`].
+    cpus: Vec<Option<u16>>,
+    file_threads: usize,
+    user: Option<String>,
+    groups: Vec<String>,
+    /// See [`SandboxOptions`].
+    sandbox: [bool; 2],
+    connect_ports: Option<BTreeSet<u16>>,
+    pid_file: Option<PathBuf>,
+    status_socket: Option<PathBuf>,
+    admin: Option<SocketAddr>,
+}
+
+impl FixedParts {
+    /// The keys by which others differ.
+    pub(super) fn changed(&self, new: &Self) -> Vec<&'static str> {
         let changes = [
-            ("workers.threads", workers.cpus != new.workers.cpus),
-            ("workers.file-threads", workers.file_threads != new.workers.file_threads),
-            ("process.user", process.user != new.process.user),
-            ("process.group", process.groups != new.process.groups),
-            ("process.sandbox", process.sandbox != new.process.sandbox),
-            ("process.connect-ports", process.connect_ports != new.process.connect_ports),
-            ("process.pid-file", process.pid_file != new.process.pid_file),
-            ("admin.status-socket", control.status_socket != new.control.status_socket),
-            ("admin.listen", control.listen != new.control.listen),
+            ("workers.threads", self.cpus != new.cpus),
+            ("workers.file-threads", self.file_threads != new.file_threads),
+            ("process.user", self.user != new.user),
+            ("process.group", self.groups != new.groups),
+            ("process.sandbox", self.sandbox != new.sandbox),
+            ("process.connect-ports", self.connect_ports != new.connect_ports),
+            ("process.pid-file", self.pid_file != new.pid_file),
+            ("admin.status-socket", self.status_socket != new.status_socket),
+            ("admin.listen", self.admin != new.admin),
         ];
         let changed = changes.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(key, _)| key).collect()
     }
-
-    /// Takes the same from the configuration that was served before: it is what runs, whatever the
-    /// files say.
-    pub(super) fn keep_fixed_parts(&mut self, before: &Self) {
-        self.workers.clone_from(&before.workers);
-        let ProcessOptions { drain_delay, drain, .. } = self.process;
-        self.process = ProcessOptions { drain_delay, drain, ..before.process.clone() };
-        self.control.status_socket.clone_from(&before.control.status_socket);
-        self.control.listen = before.control.listen;
-    }
-
-    /// The places among them, as they are handed on.
-    pub(super) fn fixed_places(&self) -> FixedPlaces {
-        FixedPlaces {
-            status_socket: self.control.status_socket.clone(),
-            admin: self.control.listen,
-            pid_file: self.process.pid_file.clone(),
-        }
-    }
-
-    /// Takes them, as they were handed on.
-    pub(super) fn keep_places(&mut self, places: FixedPlaces) {
-        self.control.status_socket = places.status_socket;
-        self.control.listen = places.admin;
-        self.process.pid_file = places.pid_file;
-    }
-}
-
-/// Places that a reload cannot change, as they are served: the files may name others by now, which
-/// nobody has opened.
-#[derive(Clone, Deserialize, Serialize)]
-pub(super) struct FixedPlaces {
-    pub(super) status_socket: Option<PathBuf>,
-    pub(super) admin: Option<SocketAddr>,
-    pub(super) pid_file: Option<PathBuf>,
 }
 
 /// The names of all servers, and of the store. One that several have is looked up as often as any
@@ -289,12 +290,12 @@ mod tests {
             ("drain-timeout", ["1s", "2s"], vec![]),
         ] {
             let of = |value| summary("127.0.0.1:0", (flag, value));
-            let running = of(before);
+            let parts = |value| of(value).fixed_parts();
             let mut served = of(after);
-            assert_eq!(running.fixed_parts_changed(&served), named, "{flag}");
-            served.keep_fixed_parts(&running);
-            assert_eq!(served.fixed_parts_changed(&of(after)), named, "{flag}");
-            assert!(served.fixed_parts_changed(&of(before)).is_empty(), "{flag}");
+            assert_eq!(parts(before).changed(&served.fixed_parts()), named, "{flag}");
+            served.keep_fixed_parts(parts(before));
+            assert_eq!(served.fixed_parts().changed(&parts(after)), named, "{flag}");
+            assert!(served.fixed_parts().changed(&parts(before)).is_empty(), "{flag}");
         }
     }
 

@@ -112,12 +112,11 @@ pub(super) fn remove(paths: Vec<PathBuf>) {
     }
 }
 
-/// Tells the reader its task and hears it to its end.
 fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Result<Done, Failure> {
     let begun = Instant::now();
     let mut step = "starting to read files".to_owned();
     let failed = |step: &str, error: io::Error| match error.kind() {
-        io::ErrorKind::TimedOut => Failure::slow(step, STEP_TIME_MAX),
+        io::ErrorKind::TimedOut => Failure::Slow { step: step.to_owned(), time: STEP_TIME_MAX },
         _ => Failure::ReaderDied(step.to_owned()),
     };
     // What one that has died had said is still heard.
@@ -132,7 +131,8 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
         let reply = decode(&bytes).map_err(|_| Failure::ReaderDied(step.clone()))?;
         match reply {
             Reply::Step(_) if begun.elapsed() > READ_TIME_MAX => {
-                return Err(Failure::slow("reading the configuration", READ_TIME_MAX));
+                let step = "reading the configuration".to_owned();
+                return Err(Failure::Slow { step, time: READ_TIME_MAX });
             }
             Reply::Step(next) => step = next,
             Reply::Looked(files) => *looked = Some(files),
@@ -184,13 +184,9 @@ pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Re
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        let error = io::Error::from_raw_os_error;
         match refusal {
             Refusal::Config(diagnostics) => Self::Config(diagnostics),
-            Refusal::User(sentence) => Self::User(sentence),
-            Refusal::Folder(path, number) => Self::folder(&path)(error(number)),
-            Refusal::Log(path, number) => Self::file("open the log", &path)(error(number)),
-            Refusal::Pack(why) => Self::host("pack the configuration")(io::Error::other(why)),
+            Refusal::Missing(sentence) => Self::Missing(sentence),
         }
     }
 }
@@ -240,14 +236,6 @@ mod tests {
         assert!(matches!(outcome(&ours, b"", &mut None), Err(Failure::ReaderDied(_))));
         // A log without a descriptor.
         assert!(failure_of(&[step(), Reply::Opened], false).contains("/a.toml"));
-    }
-
-    #[test]
-    fn refusals_are_what_they_were_in_the_reader() {
-        let refused = Refusal::Log("/nonexistent/x.log".into(), 2);
-        let said = failure_of(&[Reply::Refused(refused)], false);
-        assert!(said.starts_with("cannot open the log /nonexistent/x.log: No such file"), "{said}");
-        assert!(said.contains("\nhint: "), "{said}");
     }
 
     #[test]

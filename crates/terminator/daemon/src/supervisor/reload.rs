@@ -3,76 +3,67 @@
 //! Owns what a reload does to the supervisor's parts, step by step. Reading is a process's
 //! (`reading`), building the plan the worker process's.
 
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
-use config::LogOutput;
-use telemetry::message::Level;
+use config::{Diagnostic, LogOutput};
 
+use super::admin_sockets::log_of;
+use super::cluster_socket::ClusterSocket;
 use super::events::Event;
 use super::failure::Failure;
-use super::messages::{say_each, say_kept_log, warn};
-use super::phase::{Due, Next, Phase};
 use super::reading::{Done, Read};
-use super::{ANSWER_TIME_MAX, Supervisor};
+use super::upgrade::check::Upgrade;
+use super::{ANSWER_TIME_MAX, Due, Pending, Phase, Supervisor};
 use crate::handover::Order;
-use crate::messages::{self as forms, say};
+use crate::messages::{self, Form, error, note, stderr, warn};
 use crate::reader::Task;
 use crate::watcher::Stamps;
 
 impl Supervisor<'_> {
-    pub(super) fn reload(&mut self) -> Result<Next, Failure> {
+    pub(super) fn reload(&mut self) {
         match self.phase {
             Phase::Serving
                 if self.pending.is_none()
                     && !self.is_reading
-                    && !self.upgrading.stage.is_under_way() => {}
-            Phase::Draining => return Ok(Next::Continue),
+                    && !matches!(self.upgrading.stage, Upgrade::Stopping(..)) => {}
+            Phase::Draining => return,
             // When what is under way has ended.
             Phase::Serving | Phase::Starting | Phase::Restarting => {
                 self.reload_asked = true;
-                return Ok(Next::Continue);
+                return;
             }
         }
         self.tell_manager_reloading();
         let sender = self.events.sender();
         let hear = move |done, looked| sender.send(Event::Read(done, looked));
         match self.readers.start(&Task::Read(self.request.config.clone()), hear) {
-            Ok(()) => {
-                self.is_reading = true;
-                Ok(Next::Continue)
-            }
+            Ok(()) => self.is_reading = true,
             Err(failure) => {
                 self.watched.looked(None);
-                self.roll_back(failure.to_string())
+                self.roll_back(failure.to_string());
             }
         }
     }
 
     /// The configuration has been read, or cannot be.
-    pub(super) fn read(
-        &mut self,
-        done: Result<Done, Failure>,
-        looked: Option<Stamps>,
-    ) -> Result<Next, Failure> {
+    pub(super) fn read(&mut self, done: Result<Done, Failure>, looked: Option<Stamps>) {
         self.is_reading = false;
         self.watched.looked(looked);
         if self.phase != Phase::Serving {
             // The worker process died meanwhile. When another serves, the files are read again.
             self.reload_asked = self.phase != Phase::Draining;
-            return Ok(Next::Continue);
+            return;
         }
         let prepared = match done {
             Ok(Done::Read(read)) => self.prepare_again(*read),
-            Ok(Done::Log(_) | Done::Removed) => return Ok(Next::Continue),
+            Ok(Done::Log(_) | Done::Removed) => return,
             Err(failure) => Err(failure),
         };
         match prepared {
             Ok(()) => {
                 self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
                 self.tell_plan(self.generation + 1, Order::Replace);
-                Ok(Next::Continue)
             }
             Err(failure) => self.roll_back(failure.to_string()),
         }
@@ -82,7 +73,7 @@ impl Supervisor<'_> {
         let new = read.prepared;
         say_each(&read.warnings, self.request.colour);
         self.warnings = read.warnings.iter().map(ToString::to_string).collect();
-        for key in self.served.summary.fixed_parts_changed(&new.summary) {
+        for key in self.served.summary.fixed_parts().changed(&new.summary.fixed_parts()) {
             let warning = format!(
                 "`{key}` stays as it is until a restart\nhint: `lariat upgrade` restarts without a gap"
             );
@@ -93,25 +84,27 @@ impl Supervisor<'_> {
         self.roots.admit(&new.summary.folders, read.folders)?;
         let workers = self.workers;
         self.listeners.open(&new.summary.listen, workers, &new.summary.listen_options)?;
-        self.admin_sockets.propose_log(&new.summary, read.log)?;
-        self.cluster_socket.propose(new.summary.peers.as_ref())?;
-        let mut both = self.names.wanted().clone();
+        let log = log_of(&new.summary.control.log, read.log)?;
+        let before = self.cluster_socket.as_ref().map(ClusterSocket::handed_on);
+        let cluster_socket = ClusterSocket::of_plan(new.summary.peers.as_ref(), before)?;
+        let mut both = self.names.lookups.wanted.clone();
         both.extend(new.summary.names.clone());
-        self.sessions.propose(new.summary.session_limits)?;
-        self.pending = Some(new);
+        let memory = self.sessions.memory_for(new.summary.session_limits)?;
+        self.pending = Some(Pending { prepared: new, log, cluster_socket, memory });
         self.resolve(both)
     }
 
-    pub(super) fn commit(&mut self) -> Result<Next, Failure> {
-        let Some(mut new) = self.pending.take() else {
-            return Ok(Next::Continue);
+    pub(super) fn commit(&mut self) {
+        let Some(Pending { prepared, log, cluster_socket, memory }) = self.pending.take() else {
+            return;
         };
-        new.summary.keep_fixed_parts(&self.served.summary);
-        self.sessions.accept();
-        self.admin_sockets.accept_log();
-        self.cluster_socket.accept();
-        self.served = new;
-        forms::configure(&self.served.summary.control);
+        let fixed = self.served.summary.fixed_parts();
+        self.served = prepared;
+        self.served.summary.keep_fixed_parts(fixed);
+        self.cluster_socket = cluster_socket;
+        self.admin_sockets.log = log;
+        memory.into_iter().for_each(|memory| self.sessions.memory = memory);
+        messages::configure(&self.served.summary.control);
         self.forget_servers();
         if std::mem::take(&mut self.is_log_renamed) {
             // The reader may have opened it before that.
@@ -123,23 +116,17 @@ impl Supervisor<'_> {
         self.keep_descriptors();
         self.reload_ended(None);
         let generation = self.generation;
-        say(Level::Notice, format_args!("reloaded: configuration {generation} is served"));
-        self.after_reload()
+        note(format_args!("reloaded: configuration {generation} is served"));
+        self.after_reload();
     }
 
-    pub(super) fn roll_back(&mut self, message: String) -> Result<Next, Failure> {
+    pub(super) fn roll_back(&mut self, message: String) {
         self.pending = None;
-        self.sessions.withdraw();
-        self.admin_sockets.withdraw_log();
-        self.cluster_socket.withdraw();
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
-        say(
-            Level::Error,
-            format_args!("reload refused, the old configuration is still served:\n{message}"),
-        );
+        error(format_args!("reload refused, the old configuration is still served:\n{message}"));
         self.reload_ended(Some(message));
-        self.after_reload()
+        self.after_reload();
     }
 
     pub(super) fn reload_ended(&mut self, refused: Option<String>) {
@@ -149,27 +136,26 @@ impl Supervisor<'_> {
         self.watched.follow(self.served.summary.reload);
     }
 
-    fn after_reload(&mut self) -> Result<Next, Failure> {
+    fn after_reload(&mut self) {
         self.names.want(self.served.summary.names.clone());
         self.tell(&Order::Reloads(self.reloads.clone()));
-        self.reload_if_asked()
+        self.reload_if_asked();
     }
 
-    pub(super) fn reload_if_asked(&mut self) -> Result<Next, Failure> {
+    pub(super) fn reload_if_asked(&mut self) {
         if std::mem::take(&mut self.reload_asked) {
-            return self.reload();
+            self.reload();
         }
-        Ok(Next::Continue)
     }
 
     /// The log may have been renamed. The descriptors that were ours from the start are not opened
     /// anew.
-    pub(super) fn log_renamed(&mut self) -> Next {
+    pub(super) fn log_renamed(&mut self) {
         self.is_log_renamed = self.is_reading || self.pending.is_some();
-        self.reopen_log()
+        self.reopen_log();
     }
 
-    fn reopen_log(&self) -> Next {
+    fn reopen_log(&self) {
         if let LogOutput::File(path) = &self.served.summary.control.log {
             let sender = self.events.sender();
             let (path, task) = (path.clone(), Task::OpenLog(path.clone()));
@@ -177,7 +163,6 @@ impl Supervisor<'_> {
             let started = self.readers.start(&task, hear);
             started.unwrap_or_else(|failure| say_kept_log(&failure));
         }
-        Next::Continue
     }
 
     /// The worker process's log daemon is away. It has the rights to look for another.
@@ -189,34 +174,45 @@ impl Supervisor<'_> {
         let LogOutput::Daemon(daemon) = &self.served.summary.control.log else {
             return;
         };
-        let Some(socket) = self.admin_sockets.reconnect(daemon, Instant::now()) else {
-            return;
-        };
+        if self.admin_sockets.reconnect(daemon, Instant::now()) {
+            self.send_log();
+        }
+    }
+
+    fn send_log(&mut self) {
+        let log = self.admin_sockets.log();
         for one in &self.earlier {
             // One that takes no order is heard to end.
-            let _ = one.child.send(&Order::Log, &[socket.as_fd()]);
+            let _ = one.child.send(&Order::Log, &[log]);
         }
-        let child = self.child.as_ref();
-        let sent = child.map(|child| child.send(&Order::Log, &[socket.as_fd()]));
+        let sent = self.child.as_ref().map(|child| child.send(&Order::Log, &[log]));
         self.unless_stuck(sent);
     }
 
-    pub(super) fn reopened(&mut self, path: PathBuf, done: Result<Done, Failure>) -> Next {
+    pub(super) fn reopened(&mut self, path: PathBuf, done: Result<Done, Failure>) {
         // A reload may have named another meanwhile.
         let is_current = self.served.summary.control.log == LogOutput::File(path);
         match done {
             Ok(Done::Log(log)) if is_current => {
-                for one in &self.earlier {
-                    let _ = one.child.send(&Order::Log, &[log.as_fd()]);
-                }
-                let child = self.child.as_ref();
-                let sent = child.map(|child| child.send(&Order::Log, &[log.as_fd()]));
-                self.admin_sockets.set_log(log);
-                self.unless_stuck(sent);
+                self.admin_sockets.log = log;
+                self.send_log();
             }
             Ok(Done::Log(_) | Done::Read(_) | Done::Removed) => {}
             Err(failure) => say_kept_log(&failure),
         }
-        Next::Continue
     }
+}
+
+pub(super) fn say_each(diagnostics: &[Diagnostic], colour: bool) {
+    for diagnostic in diagnostics {
+        if messages::form() == Form::Plain && !messages::has_daemon() {
+            stderr::write_line(diagnostic.render(colour));
+        } else {
+            messages::say_labelled(&diagnostic.to_string());
+        }
+    }
+}
+
+fn say_kept_log(failure: &Failure) {
+    error(format_args!("{failure}; the log goes where it went"));
 }

@@ -7,18 +7,18 @@
 
 use std::time::{Duration, Instant};
 
-use super::Supervisor;
-use super::descriptor_store::{admin_name, listener_name};
-use super::messages::say;
-use super::notify::Notice;
-use super::phase::Phase;
-use super::state::encode;
+use super::service_manager::descriptor_store::{admin_name, listener_name};
+use super::service_manager::notify::Notice;
+use super::upgrade::state::encode;
+use super::{Phase, Supervisor};
 use crate::handover::Order;
+use crate::messages::{error, note};
 
 impl Supervisor<'_> {
-    /// What the service manager keeps for the next start is what is open and stored here.
+    /// What the service manager keeps for the next start is what is open and stored here; until
+    /// this program serves in the place of another, what that one had.
     pub(super) fn keep_descriptors(&mut self) {
-        if !self.manager.keeps() {
+        if !self.manager.notifier.is_wanted() || self.way_back.is_some() {
             return;
         }
         let numbers_until = self.manager.store.numbers_until(self.last_number);
@@ -32,16 +32,15 @@ impl Supervisor<'_> {
         let sessions = self.sessions.handed_on().map(|(_, fd)| fd);
         let manager = &mut self.manager;
         manager.store.keep(&mut manager.notifier, named.chain(admin).collect(), sessions, state);
-        manager.look_for_failure();
-        self.listeners.set_kept(true);
+        self.listeners.is_kept = true;
     }
 
     /// This one ends for good: clients are to be refused, and not to wait for another.
     pub(super) fn forget_descriptors(&mut self) {
-        if self.manager.keeps() {
+        if self.manager.notifier.is_wanted() {
             let manager = &mut self.manager;
             manager.store.forget(&mut manager.notifier);
-            self.listeners.set_kept(false);
+            self.listeners.is_kept = false;
         }
     }
 
@@ -80,8 +79,8 @@ impl Supervisor<'_> {
             self.tell(&Order::AreYouWell);
         } else if let (Some(time), Some(child)) = (self.manager.missed(now), &self.child) {
             let (pid, seconds) = (child.pid(), time.as_secs());
-            say(format_args!(
-                "error: the worker process (pid {pid}) has not answered for {seconds} s: \
+            error(format_args!(
+                "the worker process (pid {pid}) has not answered for {seconds} s: \
                  connections may stand still\n\
                  hint: `ps -o stat,wchan -p {pid}` shows what holds it: \
                  if `T`, `kill -CONT {pid}`; `kill -KILL {pid}` ends its connections, and \
@@ -97,14 +96,14 @@ impl Supervisor<'_> {
         };
         if let (Some(time), Some(child)) = (missed, &self.child) {
             let (pid, seconds) = (child.pid(), time.as_secs());
-            say(format_args!("the worker process (pid {pid}) answers again, after {seconds} s"));
+            note(format_args!("the worker process (pid {pid}) answers again, after {seconds} s"));
         }
         self.manager.connections = Some(connections);
         self.feed_watchdog();
     }
 
     pub(super) fn feed_watchdog(&mut self) {
-        let watchdog = self.manager.notifier.watchdog();
+        let watchdog = self.manager.notifier.watchdog;
         let notices = watchdog.map(|_| Notice::Watchdog).into_iter().collect();
         let status = match self.phase {
             Phase::Serving if self.pending.is_none() => self.status_sentence(),

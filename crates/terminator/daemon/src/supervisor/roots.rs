@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 
 use sys::beneath::{Identity, Root};
 
-use super::failure::RootFailure;
+use super::failure::MissingRight;
 use crate::handover::Role;
 
-/// A folder that a service serves.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Served {
     pub(super) folder: PathBuf,
@@ -24,7 +23,6 @@ pub(super) struct Served {
 #[derive(Debug, Default)]
 pub(super) struct Roots(Vec<Open>);
 
-/// A folder that has been opened.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) folder: PathBuf,
@@ -43,7 +41,7 @@ impl Roots {
         &mut self,
         served: &[Served],
         opened: Vec<Open>,
-    ) -> Result<(), RootFailure> {
+    ) -> Result<(), MissingRight> {
         for now in opened {
             let before = self.find(&now.folder);
             let is_open = |open: &Open| open.identity == now.identity;
@@ -54,10 +52,10 @@ impl Roots {
                 _ => {
                     let services = served.iter().filter(|one| one.folder == now.folder);
                     let names: Vec<_> = services.map(|one| one.service.as_str()).collect();
-                    return Err(RootFailure {
-                        service: names.join("`, `"),
-                        folder: now.folder.clone(),
-                        is_known: before.is_some(),
+                    let (service, folder) = (names.join("`, `"), now.folder.clone());
+                    return Err(match before {
+                        Some(_) => MissingRight::ReplacedFolder { service, folder },
+                        None => MissingRight::Folder { service, folder },
                     });
                 }
             }
@@ -88,7 +86,6 @@ impl Roots {
         self.0.iter().map(|open| open.root.as_fd()).collect()
     }
 
-    /// The folders that a plan wants, each with its role.
     pub(super) fn roles(&self, served: &[Served]) -> Vec<(Role, BorrowedFd<'_>)> {
         let each = served.iter().filter_map(|one| {
             let role = Role::FilesRoot { service: one.service_index };

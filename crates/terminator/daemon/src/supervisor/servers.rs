@@ -4,17 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use telemetry::message::Level;
-
 use super::Supervisor;
 use super::child::Heard;
 use super::events::Event;
 use super::failure::Failure;
-use super::lookups::Resolution;
-use super::messages::{say_failed, warn};
+use super::names::lookups::Resolution;
 use crate::handover::Order;
 use crate::maintenance::Change;
-use crate::messages::say;
+use crate::messages::{note, warn};
 use crate::resolve::Reply;
 use crate::server_target::Name;
 
@@ -38,23 +35,21 @@ impl Supervisor<'_> {
             Change::Enable => (self.disabled.remove(&name), "enabled"),
         };
         if has_changed {
-            say(Level::Notice, format_args!("server {name} is {outcome}"));
+            note(format_args!("server {name} is {outcome}"));
         }
         self.keep_descriptors();
         self.tell(&Order::Disabled(self.disabled.clone()));
     }
 
-    /// Forgets the servers that the served plan does not have any more.
     pub(super) fn forget_servers(&mut self) {
         let served: BTreeSet<_> = self.served.summary.server_names().collect();
         self.disabled.retain(|name| served.contains(name));
     }
 
-    /// Wants these names, and waits a little for those that are new.
     pub(super) fn resolve(&mut self, names: BTreeMap<Name, Duration>) -> Result<(), Failure> {
         self.names.want(names.clone());
         let until = Instant::now() + RESOLVE_TIME_MAX;
-        while !self.names.have_heard_of(&names) {
+        while !self.names.lookups.have_heard_of(&names) {
             let is_resolver = |news: &Event| matches!(news, Event::Resolver(..));
             let news = self.events.next_of(until, is_resolver);
             let Some(Event::Resolver(number, heard)) =
@@ -76,7 +71,7 @@ impl Supervisor<'_> {
     pub(super) fn resolved(&mut self, news: Resolution) {
         match news {
             Resolution::Changed(resolved) => self.tell(&Order::Resolved(resolved)),
-            Resolution::Failed(name, why) => say_failed(&name, &why),
+            Resolution::Failed(name, why) => warn(format_args!("cannot resolve {name}: {why}")),
         }
     }
 }

@@ -1,21 +1,20 @@
-//! The state of the service manager: the last message, the descriptors that it keeps, the next
-//! time.
+//! The service manager: the last message to it, the descriptors that it hands over and keeps, the
+//! next time. What it is told when is `reporting`'s.
+
+pub(super) mod descriptor_store;
+pub(super) mod handed_over;
+pub(super) mod notify;
 
 use std::time::{Duration, Instant};
 
-use super::descriptor_store::DescriptorStore;
-use super::messages::say;
-use super::notify::{Notice, Notifier};
+use descriptor_store::DescriptorStore;
+use notify::{Notice, Notifier};
 
 /// From one question to the worker process to the next: how old the number of connections gets.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Questions within the time after which the watchdog bites: two may be late.
 const LOOKS_PER_WATCHDOG: u32 = 4;
-
-/// How long the manager is waited for where it is to hear something before anything else happens.
-/// It reads at once, unless it hangs.
-const HEARD_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The last message to the manager, and the time of the next one.
 pub(super) struct ServiceManager {
@@ -28,7 +27,6 @@ pub(super) struct ServiceManager {
     /// The sentence that the manager has.
     pub(super) status: String,
     pub(super) store: DescriptorStore,
-    has_failed: bool,
 }
 
 impl ServiceManager {
@@ -41,18 +39,16 @@ impl ServiceManager {
             is_missed: false,
             connections: None,
             status: String::new(),
-            has_failed: false,
         }
     }
 
-    /// When there is something to do.
     pub(super) fn due(&self) -> Option<Instant> {
         self.look.into_iter().chain(self.notifier.due()).min()
     }
 
     /// From one question to the worker process to the next.
     pub(super) fn interval(&self) -> Duration {
-        let watchdog = self.notifier.watchdog();
+        let watchdog = self.notifier.watchdog;
         let of_watchdog = watchdog.map(|time| time / LOOKS_PER_WATCHDOG);
         of_watchdog.map_or(LOOK_INTERVAL, |time| time.min(LOOK_INTERVAL))
     }
@@ -72,38 +68,10 @@ impl ServiceManager {
         Some(was_missed.then(|| now.saturating_duration_since(asked)))
     }
 
-    /// Waits until it has been told all, but not long.
-    pub(super) fn flush(&mut self) {
-        self.notifier.flush(HEARD_TIME_MAX);
-        self.look_for_failure();
-    }
-
-    /// Whether it can be asked to keep anything.
-    pub(super) fn keeps(&self) -> bool {
-        self.notifier.is_wanted()
-    }
-
     /// Says that all is well, while no plan is served by this program.
     pub(super) fn beat(&mut self) {
-        if self.notifier.watchdog().is_some() {
-            self.send(&[Notice::Watchdog]);
-        }
-    }
-
-    fn send(&mut self, notices: &[Notice]) {
-        self.notifier.send(notices);
-        self.look_for_failure();
-    }
-
-    /// Says once that it does not hear.
-    pub(super) fn look_for_failure(&mut self) {
-        if let Some(error) = self.notifier.take_failure()
-            && !self.has_failed
-        {
-            self.has_failed = true;
-            say(format_args!(
-                "warning: the service manager does not hear what NOTIFY_SOCKET is for: {error}"
-            ));
+        if self.notifier.watchdog.is_some() {
+            self.notifier.send(&[Notice::Watchdog]);
         }
     }
 
@@ -114,7 +82,7 @@ impl ServiceManager {
             self.status = status;
         }
         if !notices.is_empty() {
-            self.send(&notices);
+            self.notifier.send(&notices);
         }
     }
 }

@@ -3,31 +3,29 @@
 //!
 //! Owns the descriptor and the keys; the supervisor itself never looks into the memory.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use sys::shared;
 
 use super::failure::Failure;
-use super::messages::warn;
-use super::state::SessionsState;
+use super::upgrade::state::SessionsState;
 use crate::handover::{Role, SessionKey};
+use crate::messages::warn;
 
 const NAME: &str = "lariat sessions";
 
 /// The secrets and the memory. They end with the supervisor, unless it hands them on.
 pub(super) struct Sessions {
-    secret: SessionKey,
-    memory: Memory,
-    /// Memory for a plan that is not yet served.
-    proposed: Option<Memory>,
+    pub(super) secret: SessionKey,
+    pub(super) memory: SessionsMemory,
 }
 
 /// Memory for a store with some limits, which also say how entries lie in it.
-struct Memory {
+pub(super) struct SessionsMemory {
     /// `None` before the first plan.
     limits: Option<session::Options>,
-    key: SessionKey,
+    pub(super) key: SessionKey,
     /// The memory's descriptor; if none can be had, each worker process has memory of its own.
     fd: Option<OwnedFd>,
 }
@@ -41,20 +39,15 @@ impl Sessions {
         let key = || random().map(SessionKey);
         let memory = match inherited {
             Some((state, fd)) => {
-                Memory { limits: Some(state.limits()), key: state.key, fd: Some(fd) }
+                SessionsMemory { limits: Some(state.limits()), key: state.key, fd: Some(fd) }
             }
-            None => Memory { limits: None, key: key()?, fd: None },
+            None => SessionsMemory { limits: None, key: key()?, fd: None },
         };
-        Ok(Self { secret: secret.map_or_else(key, Ok)?, memory, proposed: None })
+        Ok(Self { secret: secret.map_or_else(key, Ok)?, memory })
     }
 
-    pub(super) fn secret(&self) -> SessionKey {
-        self.secret.clone()
-    }
-
-    /// The memory, as it is handed on.
     pub(super) fn handed_on(&self) -> Option<(SessionsState, BorrowedFd<'_>)> {
-        let Memory { limits, key, fd } = &self.memory;
+        let SessionsMemory { limits, key, fd } = &self.memory;
         let limits = (*limits)?;
         let state = SessionsState {
             key: key.clone(),
@@ -67,42 +60,30 @@ impl Sessions {
 
     /// Sees to memory with these limits before a worker process is started: no other is alive.
     pub(super) fn fit(&mut self, limits: session::Options) -> Result<(), Failure> {
-        self.propose(limits)?;
-        self.accept();
+        if let Some(memory) = self.memory_for(limits)? {
+            self.memory = memory;
+        }
         Ok(())
     }
 
-    /// Makes memory ready for a plan with these limits. If they are others than before it is new
-    /// memory, and the sessions in the old one are lost as soon as it is accepted.
-    pub(super) fn propose(&mut self, limits: session::Options) -> Result<(), Failure> {
-        self.propose_by(limits, |words| shared::create(NAME, words))
-    }
-
-    fn propose_by(
-        &mut self,
+    /// Other memory for a plan with these limits, if they are others: the sessions in the old one
+    /// are lost as soon as that is served.
+    pub(super) fn memory_for(
+        &self,
         limits: session::Options,
-        make: impl FnOnce(usize) -> io::Result<OwnedFd>,
-    ) -> Result<(), Failure> {
-        self.proposed = None;
+    ) -> Result<Option<SessionsMemory>, Failure> {
         if self.memory.limits == Some(limits) {
-            return Ok(());
+            return Ok(None);
         }
-        let fd = make(session::Memory::words_of(limits));
+        let fd = shared::create(NAME, session::Memory::words_of(limits));
         if let Err(error) = &fd {
             warn(format_args!(
                 "stored sessions will end with each worker process: no memory for them can \
                  be made that outlives it: {error}"
             ));
         }
-        self.proposed =
-            Some(Memory { limits: Some(limits), key: SessionKey(random()?), fd: fd.ok() });
-        Ok(())
-    }
-
-    pub(super) fn accept(&mut self) {
-        if let Some(memory) = self.proposed.take() {
-            self.memory = memory;
-        }
+        let key = SessionKey(random()?);
+        Ok(Some(SessionsMemory { limits: Some(limits), key, fd: fd.ok() }))
     }
 
     /// Uses the memory no more: the worker process that has it may not be gone. The next one gets
@@ -110,23 +91,12 @@ impl Sessions {
     pub(super) fn forget(&mut self) {
         self.memory.limits = None;
     }
+}
 
-    pub(super) fn withdraw(&mut self) {
-        self.proposed = None;
-    }
-
-    pub(super) fn key(&self) -> SessionKey {
-        self.wanted().key.clone()
-    }
-
-    /// The memory's descriptor with its role, once there is one.
+impl SessionsMemory {
+    /// The descriptor with its role, once there is one.
     pub(super) fn role(&self) -> Option<(Role, BorrowedFd<'_>)> {
-        let fd = self.wanted().fd.as_ref()?;
-        Some((Role::Sessions, fd.as_fd()))
-    }
-
-    fn wanted(&self) -> &Memory {
-        self.proposed.as_ref().unwrap_or(&self.memory)
+        Some((Role::Sessions, self.fd.as_ref()?.as_fd()))
     }
 }
 
@@ -152,18 +122,19 @@ mod tests {
     #[test]
     fn what_one_process_leaves_the_next_one_finds_while_the_limits_stay() {
         let mut sessions = Sessions::new(None, None).unwrap();
-        assert!(sessions.role().is_none());
+        assert!(sessions.memory.role().is_none());
         sessions.fit(limits(100, 32_000)).unwrap();
-        let map = |sessions: &Sessions| SharedMemory::map(sessions.role().unwrap().1).unwrap();
+        let map =
+            |sessions: &Sessions| SharedMemory::map(sessions.memory.role().unwrap().1).unwrap();
         map(&sessions).as_ref()[63].store(7, Relaxed);
-        let key = sessions.key();
+        let key = sessions.memory.key.clone();
         sessions.fit(limits(100, 32_000)).unwrap();
         assert_eq!(map(&sessions).as_ref()[63].load(Relaxed), 7);
-        assert_eq!(sessions.key(), key);
+        assert_eq!(sessions.memory.key, key);
         // As many words, but entries lie in them otherwise.
         sessions.fit(limits(200, 32_000)).unwrap();
         assert_eq!(map(&sessions).as_ref()[63].load(Relaxed), 0);
-        assert_ne!(sessions.key(), key);
+        assert_ne!(sessions.memory.key, key);
         sessions.fit(limits(200, 64_000)).unwrap();
         assert_eq!(map(&sessions).as_ref().len(), 64_000 / 320 * 32);
         map(&sessions).as_ref()[63].store(7, Relaxed);
@@ -178,38 +149,14 @@ mod tests {
         before.fit(limits(100, 32_000)).unwrap();
         let (state, fd) = before.handed_on().unwrap();
         let fd = fd.try_clone_to_owned().unwrap();
-        let mut after = Sessions::new(Some(before.secret()), Some((state, fd))).unwrap();
+        let mut after = Sessions::new(Some(before.secret.clone()), Some((state, fd))).unwrap();
         after.fit(limits(100, 32_000)).unwrap();
-        assert_eq!((after.secret(), after.key()), (before.secret(), before.key()));
-        let map = |sessions: &Sessions| SharedMemory::map(sessions.role().unwrap().1).unwrap();
+        assert_eq!((&after.secret, &after.memory.key), (&before.secret, &before.memory.key));
+        let map =
+            |sessions: &Sessions| SharedMemory::map(sessions.memory.role().unwrap().1).unwrap();
         map(&before).as_ref()[63].store(7, Relaxed);
         assert_eq!(map(&after).as_ref()[63].load(Relaxed), 7);
         after.fit(limits(200, 32_000)).unwrap();
-        assert_ne!(after.key(), before.key());
-    }
-
-    #[test]
-    fn what_a_plan_wants_that_is_refused_changes_nothing() {
-        let mut sessions = Sessions::new(None, None).unwrap();
-        sessions.fit(limits(100, 32_000)).unwrap();
-        let key = sessions.key();
-        sessions.propose(limits(9, 32_000)).unwrap();
-        assert_ne!(sessions.key(), key);
-        sessions.withdraw();
-        assert_eq!(sessions.key(), key);
-        sessions.propose(limits(9, 32_000)).unwrap();
-        sessions.propose(limits(100, 32_000)).unwrap();
-        assert_eq!(sessions.key(), key);
-    }
-
-    #[test]
-    fn without_memory_it_goes_on() {
-        let mut sessions = Sessions::new(None, None).unwrap();
-        let unknown_call = |_| Err(io::ErrorKind::Unsupported.into());
-        sessions.propose_by(limits(100, 32_000), unknown_call).unwrap();
-        sessions.accept();
-        assert!(sessions.role().is_none());
-        sessions.fit(limits(200, 32_000)).unwrap();
-        assert!(sessions.role().is_some());
+        assert_ne!(after.memory.key, before.memory.key);
     }
 }

@@ -1,7 +1,7 @@
 //! The start of a supervisor: by itself, in the place of another program of the same process, or
 //! after one that could not serve in the place of this one.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 
 use sys::signal::Signal;
@@ -9,27 +9,26 @@ use sys::{process, sandbox};
 use wire::address::Address;
 
 use super::admin_sockets::AdminSockets;
-use super::backoff::Backoff;
+use super::child::Backoff;
 use super::cluster_socket::ClusterSocket;
-use super::descriptor_store::{self, DescriptorStore};
-use super::earlier::Earlier;
 use super::events::{Event, EventQueue};
 use super::failure::Failure;
-use super::handed_over::HandedOverSockets;
-use super::image::{Inherited, InheritedImage, OwnState, Return, WayBack};
 use super::listeners::Listeners;
-use super::messages::say_each;
 use super::names::Names;
-use super::new_program::Upgrading;
-use super::phase::Phase;
 use super::prepared::ConfigSummary;
 use super::reading::{self, Done, Read, Readers};
+use super::reload::say_each;
 use super::roots::Roots;
 use super::service_manager::ServiceManager;
+use super::service_manager::descriptor_store::{self, DescriptorStore};
+use super::service_manager::handed_over::HandedOverSockets;
 use super::sessions::Sessions;
+use super::upgrade::check::Upgrading;
+use super::upgrade::earlier::Earlier;
+use super::upgrade::image::{OwnState, Return, SupervisorOrigin, WayBack};
+use super::upgrade::state::{Inherited, InheritedImage};
 use super::watched::Watched;
-use super::{Origin, Request, Supervisor};
-use crate::handover::Reloads;
+use super::{Phase, Request, Supervisor};
 use crate::messages as forms;
 use crate::reader::Task;
 use crate::watcher::Stamps;
@@ -45,7 +44,7 @@ impl<'a> Supervisor<'a> {
     pub(super) fn prepare(
         request: Request<'a>,
         mut events: EventQueue,
-        origin: Origin,
+        origin: SupervisorOrigin,
         way_back: &'a mut Option<WayBack>,
     ) -> Result<Option<Self>, Failure> {
         let mut inherited = origin.inherited;
@@ -57,19 +56,19 @@ impl<'a> Supervisor<'a> {
         let Some((own, read, looked)) = first else {
             return Ok(None);
         };
-        let (mut served, own) = (read.prepared, own);
-        if let Some(own) = &own {
-            served.summary.keep_places(own.fixed.clone());
-        }
-        let own = own.as_ref();
+        let (served, own) = (read.prepared, own.as_ref());
         let summary = &served.summary;
         let calls_forbidden_by = forbid_system_calls(summary, &inherited)?;
         let (listeners, admin_sockets, cluster_socket) =
             open_sockets(summary, read.log, origin.handed_over, &mut inherited, own.is_some())?;
         let fences = summary.fences(read.become_user);
-        let (earlier, program_before, reloads) = before(inherited.image.take(), own)?;
-        let mut watched = Watched::new(events.sender());
-        watched.looked(looked);
+        let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
+        let (mut earlier, mut program_before) = (Vec::new(), None);
+        if let Some(InheritedImage { program, state, workers, .. }) = inherited.image.take() {
+            let workers = Earlier::all(&state.workers, workers);
+            earlier = workers.map_err(Failure::host("hear a process"))?;
+            (program_before, reloads.last_upgrade) = (Some(program), state.last_upgrade);
+        }
         Ok(Some(Self {
             request,
             listeners,
@@ -77,17 +76,18 @@ impl<'a> Supervisor<'a> {
             admin_sockets,
             cluster_socket,
             names: Names::new(fences.clone(), events.sender()),
-            watched,
+            watched: Watched::new(events.sender(), looked),
             disabled: inherited.disabled,
             fences,
-            reach: served.summary.reach(),
-            workers: own.map_or(served.summary.workers.cpus.len(), |own| own.workers),
+            reach: own.map_or_else(|| served.summary.reach(), |own| own.reach.clone()),
+            workers: served.summary.workers.cpus.len(),
             served,
             generation: own.map_or(1, |own| own.generation),
             pending: None,
             reload_asked: false,
             is_log_renamed: false,
             stop_asked: false,
+            is_ended: false,
             events,
             readers,
             is_reading: false,
@@ -158,7 +158,12 @@ fn first(
     let sender = events.sender();
     let hear = move |done, looked| sender.send(Event::Read(done, looked));
     let (own, read, looked) = match returned {
-        Some(Return { own, read, .. }) => (Some(own), read, None),
+        Some(Return { mut own, fds, .. }) => {
+            let (found, bundle) = (own.found.clone(), std::mem::take(&mut own.bundle));
+            let mut read = reading::read(found, fds, bundle)?;
+            read.prepared.summary.keep_fixed_parts(own.fixed.clone());
+            (Some(own), read, None)
+        }
         None => {
             readers.start(&Task::Read(request.config.clone()), hear)?;
             let wanted = |news: &Event| {
@@ -191,23 +196,6 @@ fn first(
     Ok(Some((own, read, looked)))
 }
 
-/// The worker processes of programs before, the version of the last of them, and how reloads and
-/// upgrades went.
-fn before(
-    image: Option<InheritedImage>,
-    own: Option<&OwnState>,
-) -> Result<(Vec<Earlier>, Option<String>, Reloads), Failure> {
-    let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
-    let Some(image) = image else {
-        return Ok((Vec::new(), None, reloads));
-    };
-    let InheritedImage { program, state, workers, .. } = image;
-    let earlier = Earlier::all(&state.workers, workers);
-    reloads.last_upgrade = state.last_upgrade;
-    let earlier = earlier.map_err(Failure::host("hear a process"))?;
-    Ok((earlier, Some(program), reloads))
-}
-
 /// Opens what a first plan wants and nobody has handed over.
 fn open_sockets(
     summary: &ConfigSummary,
@@ -215,7 +203,7 @@ fn open_sockets(
     handed_over: HandedOverSockets,
     inherited: &mut Inherited,
     is_returned: bool,
-) -> Result<(Listeners, AdminSockets, ClusterSocket), Failure> {
+) -> Result<(Listeners, AdminSockets, Option<ClusterSocket>), Failure> {
     handed_over.warn_of_unused(|address| summary.listens_at(address));
     let address = summary.control.listen.map(Address::Ip);
     let shared = address.as_ref().and_then(|at| handed_over.share(at, 1)?.pop());
@@ -232,9 +220,8 @@ fn open_sockets(
     let image = inherited.image.as_mut();
     let image = image.and_then(|image| Some((image.status.take()?, &image.state)));
     let mut admin_sockets = AdminSockets::open(summary, (log, admin), image)?;
-    if is_handed_over {
-        admin_sockets.admin_is_handed_over();
-    }
-    let cluster_socket = ClusterSocket::open(summary.peers.as_ref(), inherited.cluster.take())?;
+    admin_sockets.is_handed_over = is_handed_over;
+    let before = inherited.cluster.as_ref().map(|(name, fd)| (name.clone(), fd.as_fd()));
+    let cluster_socket = ClusterSocket::of_plan(summary.peers.as_ref(), before)?;
     Ok((listeners, admin_sockets, cluster_socket))
 }

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::Supervisor;
-use super::earlier::DRAIN_GRACE;
-use super::failure::Failure;
-use super::messages::{say, warn};
-use super::phase::{Due, Next, Phase};
+use super::answers::say_ended;
+use super::upgrade::earlier::DRAIN_GRACE;
+use super::{Due, Phase, Supervisor};
 use crate::handover::Order;
+use crate::messages::{note, warn};
 
 /// How long a worker process that is told to end may take to say that it serves, if it does: the
 /// word takes microseconds on a host at rest. One that still builds a plan has no clients.
@@ -15,30 +14,30 @@ const READY_GRACE: Duration = Duration::from_secs(1);
 
 impl Supervisor<'_> {
     /// Drains and does not come back: what the service manager would keep is closed.
-    pub(super) fn stop_for_good(&mut self) -> Result<Next, Failure> {
+    pub(super) fn stop_for_good(&mut self) {
         self.forget_descriptors();
-        self.stop()
+        self.stop();
     }
 
     /// Drains; when asked again, ends at once. The service manager keeps the listening sockets, if
     /// it keeps any, for the next start: whether there is one, it alone knows.
-    pub(super) fn stop(&mut self) -> Result<Next, Failure> {
+    pub(super) fn stop(&mut self) {
         self.give_up_upgrade();
         if self.is_switching && !std::mem::replace(&mut self.stop_asked, true) {
             // Our worker process accepts in a moment, and drains then.
-            return Ok(Next::Continue);
+            return;
         }
         let is_begun = matches!(self.phase, Phase::Starting | Phase::Restarting);
         if self.child.is_some() && is_begun && !std::mem::replace(&mut self.stop_asked, true) {
             // Its workers may serve clients already, and its word of it be under way.
             self.due = Some((Instant::now() + READY_GRACE, Due::Drained));
-            return Ok(Next::Continue);
+            return;
         }
         if self.child.is_none() || self.phase != Phase::Serving {
             self.tell_manager_stopping(DRAIN_GRACE);
             // Their drop kills and reaps.
             self.earlier.drain(..).for_each(|mut one| one.child.keep());
-            return Ok(self.end_at_once("nothing was drained to its end"));
+            return self.end_at_once("nothing was drained to its end");
         }
         self.phase = Phase::Draining;
         self.stop_asked = true;
@@ -47,56 +46,49 @@ impl Supervisor<'_> {
         let (delay, drain) = (process.drain_delay, process.drain);
         self.tell_manager_stopping(delay + drain + DRAIN_GRACE);
         if delay.is_zero() {
-            return Ok(self.drain());
+            return self.drain();
         }
-        say(format_args!(
+        note(format_args!(
             "a drain begins in {delay:?}: /ready answers 503, ports stay open until then; a second \
              signal ends at once"
         ));
         self.due = Some((Instant::now() + delay, Due::DrainDelay));
         self.tell(&Order::Unready);
-        Ok(Next::Continue)
     }
 
-    /// Accepts no more.
-    pub(super) fn drain(&mut self) -> Next {
+    pub(super) fn drain(&mut self) {
         // Ours first: the kernel must send no connection to a socket that nobody accepts from.
         self.listeners.close();
         let time = self.served.summary.process.drain;
-        say(format_args!("draining for up to {} s; a second signal ends at once", time.as_secs()));
+        note(format_args!("draining for up to {} s; a second signal ends at once", time.as_secs()));
         self.due = Some((Instant::now() + time + DRAIN_GRACE, Due::Drained));
         let is_replaced = false;
         self.tell(&Order::Drain { time, is_replaced });
-        Next::Continue
     }
 
     /// The worker process has drained: so many connections were open at the deadline.
-    pub(super) fn drained(&mut self, cut: u64) -> Next {
-        match cut {
-            0 => say("ended; every connection had ended before"),
-            1 => warn("ended; 1 connection was cut at the deadline"),
-            _ => warn(format_args!("ended; {cut} connections were cut at the deadline")),
-        }
-        self.end()
+    pub(super) fn drained(&mut self, cut: u64) {
+        say_ended("ended", cut);
+        self.end();
     }
 
     /// A worker process that has not drained is killed, with its connections.
-    pub(super) fn end_at_once(&mut self, why: &str) -> Next {
+    pub(super) fn end_at_once(&mut self, why: &str) {
         if self.child.is_some() || !self.earlier.is_empty() {
             warn(format_args!("ended; connections that were open are cut: {why}"));
         }
-        self.end()
+        self.end();
     }
 
     /// Ends, unless worker processes before ours still drain.
-    pub(super) fn end(&mut self) -> Next {
+    pub(super) fn end(&mut self) {
         // Its drop kills and reaps.
         self.child = None;
         if !self.earlier.is_empty() {
             self.due = None;
-            return Next::Continue;
+            return;
         }
-        self.manager.flush();
-        Next::Stop
+        self.manager.notifier.flush();
+        self.is_ended = true;
     }
 }

@@ -1,11 +1,16 @@
 //! An upgrade: this process becomes another program, and no client notices.
 //!
 //! The new program is run as a child first: it reads its configuration and what would be handed
-//! on, and says yes or no (`new_program`). Then what worker processes say is heard to the end of a
+//! on, and says yes or no (`check`). Then what worker processes say is heard to the end of a
 //! message, and the process becomes the new program (`image`). Its worker process builds a plan
 //! while the one before serves; that one pauses, the new one accepts, that one drains. Whatever
 //! goes wrong before the new one accepts, the program before goes on: it is run again with all that
 //! it had.
+
+pub(super) mod check;
+pub(super) mod earlier;
+pub(super) mod image;
+pub(super) mod state;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,21 +20,21 @@ use sys::signal::{self, Signal};
 use telemetry::message::Level;
 use telemetry::printable::line;
 
-use super::Supervisor;
-use super::child::Child;
-use super::earlier::{self, Earlier};
+use super::child::{Child, Heard};
 use super::events::Event;
 use super::failure::Failure;
-use super::image::{self, OwnState};
-use super::messages::{printable, say};
-use super::new_program::{
-    CHECK_TIME_MAX, Check, CheckNews, EXECUTE_TIME_MAX, NewProgram, SWITCH_TIME_MAX, Upgrade,
-};
-use super::phase::{Due, Next, Phase};
-use super::state::{ImageState, Release, SupervisorState};
-use crate::handover::Order;
+use super::{Due, Phase, Supervisor};
+use crate::handover::{Order, Secret};
+use crate::messages::{error, note, printable};
 use crate::observations::Observations;
 use crate::reader::Found;
+
+use check::{
+    CHECK_TIME_MAX, Check, CheckNews, EXECUTE_TIME_MAX, NewProgram, SWITCH_TIME_MAX, Upgrade,
+};
+use earlier::{Earlier, state_of};
+use image::OwnState;
+use state::{ImageState, Release, SupervisorState};
 
 /// How long a worker process may take to end a message that has begun.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
@@ -37,7 +42,6 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(2);
 const TOLD_TO_STOP: &str = "the running one was told to stop";
 
 impl Supervisor<'_> {
-    /// Begins an upgrade.
     pub(super) fn upgrade(&mut self) {
         if !matches!(self.upgrading.stage, Upgrade::None) || self.way_back.is_some() {
             // Who asked hears what comes of that one.
@@ -58,7 +62,6 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Something was heard of a check.
     pub(super) fn checked(&mut self, number: u64, news: CheckNews) {
         let Upgrade::Checking(check) = &mut self.upgrading.stage else {
             return;
@@ -107,8 +110,8 @@ impl Supervisor<'_> {
         let is_heard = |child: &&Child| listening.contains(&child.number());
         for child in self.workers_before().filter(is_heard) {
             let (pid, time) = (child.pid(), STOP_TIME_MAX.as_secs());
-            say(format_args!(
-                "error: the worker process (pid {pid}) has not ended a message in {time} s, and is \
+            error(format_args!(
+                "the worker process (pid {pid}) has not ended a message in {time} s, and is \
                  killed"
             ));
             child.kill();
@@ -137,7 +140,7 @@ impl Supervisor<'_> {
         let why = printable(why.trim_end());
         // As it stands on a standard error.
         let why = Level::split(&why).map_or(&*why, |(_, text)| text);
-        say(format_args!("error: the new program has not taken over, and this one goes on: {why}"));
+        error(format_args!("the new program has not taken over, and this one goes on: {why}"));
         let own = Release::own().program;
         self.reloads.upgrade_ended(own, Some(why.to_owned()));
         self.tell(&Order::Reloads(self.reloads.clone()));
@@ -160,8 +163,7 @@ impl Supervisor<'_> {
                     // It does not serve, and the new one may know better.
                     self.child = None;
                 }
-                self.workers_before().for_each(Child::stop_listening);
-                self.upgrading.listening = self.workers_before().map(Child::number).collect();
+                self.stop_listening();
                 Upgrade::Stopping(program, Instant::now() + STOP_TIME_MAX)
             }
             other => other,
@@ -169,16 +171,22 @@ impl Supervisor<'_> {
         if self.upgrading.listening.is_empty()
             && let Some(program) = self.upgrading.stage.take_stopping()
         {
-            let why = self.become_program(&program);
+            let why = self.become_program(program);
             self.listen_to(|_| true);
             self.upgrade_failed(&why);
             self.watched.follow(self.served.summary.reload);
             if self.phase == Phase::Restarting {
                 self.start_again()?;
             }
-            self.reload_if_asked()?;
+            self.reload_if_asked();
         }
         Ok(())
+    }
+
+    /// Hears worker processes to the end of a message, and then no more.
+    fn stop_listening(&mut self) {
+        self.workers_before().for_each(Child::stop_listening);
+        self.upgrading.listening = self.workers_before().map(Child::number).collect();
     }
 
     /// All worker processes that are to be handed on.
@@ -190,7 +198,7 @@ impl Supervisor<'_> {
     /// A thread that listened to a worker process has ended, as it was told.
     pub(super) fn listens_no_more(&mut self, number: u64) {
         self.upgrading.listening.retain(|one| *one != number);
-        if !self.upgrading.stage.is_under_way() {
+        if !matches!(self.upgrading.stage, Upgrade::Stopping(..)) {
             self.listen_to(|one| one == number);
         }
     }
@@ -200,35 +208,33 @@ impl Supervisor<'_> {
         for child in self.workers_before().filter(|child| is_one(child.number())) {
             let (number, sender) = (child.number(), self.events.sender());
             let hear = move |heard| sender.send(Event::Heard(number, heard));
-            if let Err(error) = child.listen(hear) {
+            if let Err(why) = child.listen(hear) {
                 let pid = child.pid();
-                say(format_args!(
-                    "error: the worker process (pid {pid}) is not heard any more: {error}"
-                ));
+                error(format_args!("the worker process (pid {pid}) is not heard any more: {why}"));
             }
         }
     }
 
     /// Becomes the new program. Returns why that could not be.
-    fn become_program(&mut self, program: &NewProgram) -> String {
-        self.watched.pause();
+    fn become_program(&mut self, program: NewProgram) -> String {
+        self.watched.process = None;
         self.names.pause();
         self.keep_descriptors();
         self.feed_watchdog();
-        self.manager.flush();
+        self.manager.notifier.flush();
         let version = line(&program.version);
-        say(format_args!("this process becomes lariat {version}"));
+        note(format_args!("this process becomes lariat {version}"));
         self.send_signals_again();
         let mut children: Vec<&mut Child> = self.child.iter_mut().collect();
         children.extend(self.earlier.iter_mut().map(|one| &mut one.child));
         children.into_iter().for_each(Child::lend);
-        let error = match self.handed_on(program) {
-            Ok(handed) => {
+        let error = match (self.handed_on(&program), program.fd) {
+            (Ok(handed), file) => {
                 let mut fds: Vec<_> = handed.iter().map(AsFd::as_fd).collect();
                 fds.extend(self.handed_on_descriptors());
-                image::hand_on(program.fd.as_fd(), "", &fds, self.upgrading.program.clone())
+                image::hand_on(file, &fds, self.upgrading.program.clone())
             }
-            Err(error) => error,
+            (Err(error), _) => error,
         };
         self.child.iter_mut().for_each(Child::keep);
         self.earlier.iter_mut().for_each(|one| one.child.keep());
@@ -258,12 +264,14 @@ impl Supervisor<'_> {
             concerns: Vec::new(),
             folders: self.roots.identities(),
         };
-        let own = OwnState::new(
-            (self.generation, self.workers),
-            self.reloads.clone(),
-            (found, self.served.summary.fixed_places()),
-            &self.served.bundle,
-        );
+        let own = OwnState {
+            generation: self.generation,
+            reloads: self.reloads.clone(),
+            found,
+            fixed: summary.fixed_parts(),
+            reach: self.reach.clone(),
+            bundle: Secret::new(self.served.bundle.bytes().to_vec()),
+        };
         Ok([image::own_program()?, own.sealed()?, image::sealed(&state)?])
     }
 
@@ -272,12 +280,9 @@ impl Supervisor<'_> {
         let earlier = self.earlier.iter();
         let earlier = earlier.map(|one| (&one.child, one.drains_until));
         ImageState {
-            status_socket: self.admin_sockets.status_path().to_owned(),
-            pid_file: self.admin_sockets.pid_file(),
-            workers: workers
-                .chain(earlier)
-                .map(|(child, until)| earlier::state_of(child, until))
-                .collect(),
+            status_socket: self.admin_sockets.status_path.clone(),
+            pid_file: self.admin_sockets.pid_file.clone(),
+            workers: workers.chain(earlier).map(|(child, until)| state_of(child, until)).collect(),
             calls_forbidden_by: self.calls_forbidden_by.clone(),
             last_upgrade: self.reloads.last_upgrade.clone(),
         }
@@ -289,7 +294,7 @@ impl Supervisor<'_> {
         let mut fds: Vec<_> = sessions.iter().map(|(_, fd)| *fd).collect();
         fds.extend(self.listeners.handed_on().into_iter().flat_map(|(_, fds)| fds));
         fds.extend(self.admin_sockets.admin());
-        fds.extend(self.cluster_socket.handed_on().map(|(_, fd)| fd));
+        fds.extend(self.cluster_socket.as_ref().map(|socket| socket.handed_on().1));
         fds.push(self.admin_sockets.status());
         fds.extend(self.workers_before().map(Child::channel));
         fds.extend(self.roots.all());
@@ -305,7 +310,7 @@ impl Supervisor<'_> {
         SupervisorState {
             listeners: listeners.map(|(listener, _)| listener).collect(),
             admin: admin.map(|address| address.to_string()),
-            cluster: self.cluster_socket.handed_on().map(|(name, _)| name),
+            cluster: self.cluster_socket.as_ref().map(|socket| socket.handed_on().0),
             ..self.state(self.last_number)
         }
     }
@@ -317,7 +322,7 @@ impl Supervisor<'_> {
             format: formats[1],
             program,
             must_understand: Vec::new(),
-            secret: self.sessions.secret(),
+            secret: self.sessions.secret.clone(),
             last_number,
             disabled: self.disabled.iter().cloned().collect(),
             listeners: Vec::new(),
@@ -331,24 +336,20 @@ impl Supervisor<'_> {
     // In the new program.
 
     /// The new worker process has built its plan: the one before may pause.
-    pub(super) fn pause_before(&mut self) -> Result<Next, Failure> {
+    pub(super) fn pause_before(&mut self) {
         self.due = Some((Instant::now() + SWITCH_TIME_MAX, Due::Switch));
         let before = self.earlier.iter_mut().find(|one| one.serves());
         match before.map(|one| one.child.send(&Order::Pause, &[])) {
-            Some(Ok(())) => {
-                self.is_switching = true;
-                Ok(Next::Continue)
-            }
+            Some(Ok(())) => self.is_switching = true,
             // It has died, or is about to.
-            Some(Err(_)) | None => Ok(self.paused(Observations::default())),
+            Some(Err(_)) | None => self.paused(Observations::default()),
         }
     }
 
     /// The worker process before has paused, or is gone.
-    pub(super) fn paused(&mut self, observations: Observations) -> Next {
+    pub(super) fn paused(&mut self, observations: Observations) {
         self.is_switching = true;
         self.tell(&Order::Accept(observations));
-        Next::Continue
     }
 
     /// The new worker process accepts: there is no way back, and none is needed.
@@ -358,22 +359,39 @@ impl Supervisor<'_> {
             return;
         }
         let summary = &self.served.summary;
-        self.listeners.lend(Vec::new());
+        self.listeners.lent.clear();
         self.listeners.keep(&summary.listen);
         if let Err(failure) = self.admin_sockets.take_places(summary) {
-            say(format_args!("error: {failure}"));
+            error(failure);
         }
         let drain = summary.process.drain;
         self.earlier.iter_mut().for_each(|one| one.drain(drain));
         let before = self.upgrading.program_before.take().unwrap_or_default();
         let (before, own) = (line(&before), Release::own().program);
-        say(format_args!("lariat {own} has taken over from lariat {before}"));
+        note(format_args!("lariat {own} has taken over from lariat {before}"));
         self.reloads.upgrade_ended(own, None);
         self.tell(&Order::Reloads(self.reloads.clone()));
     }
 
-    /// The program before goes on by itself: what was heard and not followed is its own.
+    /// The program before goes on by itself: what was heard and not followed is its own, and no
+    /// message of a worker process is cut in two.
     pub(super) fn leave(mut self) {
+        // It has served nobody.
+        self.child = None;
+        self.stop_listening();
+        let until = Instant::now() + STOP_TIME_MAX;
+        let is_heard = |news: &Event| matches!(news, Event::Heard(..));
+        while !self.upgrading.listening.is_empty()
+            && let Ok(Some(Event::Heard(number, heard))) = self.events.next_of(until, is_heard)
+        {
+            match heard {
+                Heard::Answer(_) => self.heard_of_earlier(number, heard),
+                Heard::Stopped | Heard::End => {
+                    self.upgrading.listening.retain(|one| *one != number);
+                }
+            }
+        }
+        self.kill_those_that_are_heard();
         self.send_signals_again();
     }
 
@@ -388,9 +406,9 @@ impl Supervisor<'_> {
         }
         self.child.iter_mut().for_each(Child::keep);
         self.earlier.iter_mut().for_each(|one| one.child.keep());
-        self.listeners.lend(Vec::new());
+        self.listeners.lent.clear();
         if let Err(failure) = self.admin_sockets.take_places(&self.served.summary) {
-            say(format_args!("error: {failure}"));
+            error(failure);
         }
         if self.phase == Phase::Restarting {
             self.start_again()?;

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 use config::ReloadOptions;
 use telemetry::printable::line;
 
-use super::backoff::Backoff;
-use super::child::{Child, Heard, Program};
+use super::child::{Backoff, Child, Heard, Program};
 use super::events::{Event, EventSender};
-use super::messages::say;
 use crate::handover::ProcessMessageForm;
+use crate::messages::{note, warn};
 use crate::watcher::{Ask, Changed, REPLY_BYTES_MAX, Stamps, WATCHER_ARGUMENT, WATCHER_NAME};
 
 const WATCHER: Program = Program {
@@ -30,17 +29,18 @@ pub(super) struct Watched {
     files: Stamps,
     /// Until the first look at them.
     pause: Duration,
-    process: Option<Child>,
+    /// `None` = nobody does until [`Self::follow`].
+    pub(super) process: Option<Child>,
     processes: u64,
     backoff: Backoff,
     sender: EventSender,
 }
 
 impl Watched {
-    pub(super) fn new(sender: EventSender) -> Self {
+    pub(super) fn new(sender: EventSender, looked: Option<Stamps>) -> Self {
         Self {
-            files: Stamps::new(),
-            pause: Duration::ZERO,
+            pause: if looked.is_some() { Duration::ZERO } else { PAUSE },
+            files: looked.unwrap_or_default(),
             process: None,
             processes: 0,
             backoff: Backoff::default(),
@@ -56,25 +56,14 @@ impl Watched {
         }
     }
 
-    /// Watches them no more, until [`Self::follow`].
-    pub(super) fn pause(&mut self) {
-        self.process = None;
-    }
-
-    /// The number of the process.
-    pub(super) fn pid(&self) -> Option<u32> {
-        self.process.as_ref().map(Child::pid)
-    }
-
-    /// Watches them from now on, if that is wanted.
     pub(super) fn follow(&mut self, options: ReloadOptions) {
         // It has another's files.
         self.process = None;
         if options.watch
             && let Err(error) = self.start(options.debounce)
         {
-            say(format_args!(
-                "warning: cannot start the process that watches files: {error}; changes are not \
+            warn(format_args!(
+                "cannot start the process that watches files: {error}; changes are not \
                  seen until the next reload"
             ));
         }
@@ -111,11 +100,11 @@ impl Watched {
                     0 => String::new(),
                     more => format!(" and {more} more"),
                 };
-                say(format_args!("files have changed, and are read again: {files}{more}"));
+                note(format_args!("files have changed, and are read again: {files}{more}"));
                 true
             }
             Heard::End | Heard::Stopped => {
-                say("warning: the process that watches files has ended");
+                warn("the process that watches files has ended");
                 self.pause = self.backoff.died(Instant::now());
                 self.follow(options);
                 false

@@ -30,7 +30,7 @@ pub(super) struct Sessions {
 
 impl Inheritance {
     pub(super) fn of(start: &Start) -> Self {
-        Self { secret: start.secret, tiers: Arc::default(), process_number: start.number }
+        Self { secret: start.secret.0, tiers: Arc::default(), process_number: start.number }
     }
 
     /// The memory that was handed over. An error is a sentence.

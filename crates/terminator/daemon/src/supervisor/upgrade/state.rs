@@ -6,12 +6,15 @@
 //! program: fields that are not known are skipped, unless the state says that they must be
 //! understood. The form of orders to the worker process before (`handover::Order`) goes with it.
 
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use telemetry::printable::line;
+use wire::address::Address;
 
 use crate::handover::{EndedUpgrade, Secret, SessionKey};
 use crate::maintenance::ServerName;
@@ -39,17 +42,6 @@ const KNOWN: [&str; 10] = [
     "cluster",
     "image",
 ];
-
-/// The version and the formats.
-pub(crate) fn release() -> (&'static str, [u32; 2]) {
-    let mut words = std::hint::black_box(RELEASE).split(' ');
-    let version = words.nth(1).unwrap_or_default();
-    let mut number = |place| {
-        let word = words.nth(place);
-        word.and_then(|word| word.parse().ok()).unwrap_or_default()
-    };
-    (version, [number(5), number(1)])
-}
 
 /// The release of a program that is to take the place of the running one. This stays readable
 /// in every format.
@@ -83,7 +75,6 @@ pub(crate) struct SupervisorState {
     /// The memory of stored sessions.
     #[serde(default)]
     pub(crate) sessions: Option<SessionsState>,
-    /// Servers that an operator has disabled.
     #[serde(default)]
     pub(crate) disabled: Vec<ServerName>,
     #[serde(default)]
@@ -166,13 +157,18 @@ impl SessionsState {
 impl Release {
     /// Ours.
     pub(crate) fn own() -> Self {
-        let (version, formats) = release();
-        Self { formats, program: version.to_owned() }
+        let mut words = std::hint::black_box(RELEASE).split(' ');
+        let program = words.nth(1).unwrap_or_default().to_owned();
+        let mut number = |place| {
+            let word = words.nth(place);
+            word.and_then(|word| word.parse().ok()).unwrap_or_default()
+        };
+        Self { formats: [number(5), number(1)], program }
     }
 
     /// The newest format that both sides speak. An error is a sentence.
     pub(crate) fn format(&self) -> Result<u32, String> {
-        let (version, [oldest, newest]) = release();
+        let Self { formats: [oldest, newest], program: version } = Self::own();
         let [their_oldest, their_newest] = self.formats;
         let common = their_newest.min(newest);
         if common >= their_oldest.max(oldest) {
@@ -190,7 +186,7 @@ impl SupervisorState {
     /// Sees whether we can take all of it. An error is a sentence.
     pub(crate) fn check(&self) -> Result<(), String> {
         let program = line(&self.program);
-        let (_, [oldest, newest]) = release();
+        let [oldest, newest] = Release::own().formats;
         if !(oldest..=newest).contains(&self.format) {
             let format = self.format;
             return Err(format!(
@@ -234,6 +230,79 @@ impl SupervisorState {
     }
 }
 
+/// State and descriptors that are handed on, by their use.
+#[derive(Default)]
+pub(crate) struct Inherited {
+    pub(crate) secret: Option<SessionKey>,
+    pub(crate) last_number: u64,
+    pub(crate) sessions: Option<(SessionsState, OwnedFd)>,
+    pub(crate) disabled: BTreeSet<ServerName>,
+    pub(crate) listeners: Vec<(ListenerState, Vec<OwnedFd>)>,
+    pub(crate) admin: Option<(String, OwnedFd)>,
+    pub(crate) cluster: Option<(String, OwnedFd)>,
+    pub(crate) image: Option<InheritedImage>,
+    /// Names of what the service manager keeps.
+    pub(crate) kept: BTreeSet<String>,
+}
+
+/// State and descriptors that stay with the process from program to program.
+pub(crate) struct InheritedImage {
+    /// The version of the program before.
+    pub(crate) program: String,
+    pub(crate) state: ImageState,
+    /// `None` once it is taken.
+    pub(crate) status: Option<OwnedFd>,
+    /// The way to each worker process, in the state's order.
+    pub(crate) workers: Vec<OwnedFd>,
+}
+
+impl Inherited {
+    /// The admin listener, if it listens there.
+    pub(crate) fn take_admin(&mut self, address: &Address) -> Option<OwnedFd> {
+        let is_it = |(name, _): &mut (String, OwnedFd)| *name == address.to_string();
+        self.admin.take_if(is_it).map(|(_, fd)| fd)
+    }
+
+    /// The state has been checked: there are as many descriptors as it names.
+    pub(crate) fn new(state: SupervisorState, fds: Vec<OwnedFd>) -> Self {
+        let mut fds = fds.into_iter();
+        let sessions = state.sessions.and_then(|one| Some((one, fds.next()?)));
+        let listeners = state.listeners.into_iter().map(|one| {
+            let sockets = one.sockets;
+            (one, fds.by_ref().take(sockets).collect())
+        });
+        let listeners = listeners.collect();
+        let program = state.program;
+        Self {
+            secret: Some(state.secret),
+            last_number: state.last_number,
+            sessions,
+            disabled: state.disabled.into_iter().collect(),
+            listeners,
+            admin: state.admin.and_then(|name| Some((name, fds.next()?))),
+            cluster: state.cluster.and_then(|name| Some((name, fds.next()?))),
+            image: state.image.and_then(|state| {
+                Some(InheritedImage {
+                    program,
+                    state,
+                    status: Some(fds.next()?),
+                    workers: fds.collect(),
+                })
+            }),
+            kept: BTreeSet::new(),
+        }
+    }
+
+    /// Takes what goes with the sockets, which have come by other ways.
+    pub(crate) fn take_state(&mut self, state: SupervisorState, sessions: Option<OwnedFd>) {
+        let state = Self::new(state, sessions.into_iter().collect());
+        self.secret = state.secret;
+        self.last_number = state.last_number;
+        self.sessions = state.sessions;
+        self.disabled = state.disabled;
+    }
+}
+
 /// The bytes of a message.
 pub(crate) fn encode(message: &impl Serialize) -> Secret {
     let bytes = serde_json::to_vec(message);
@@ -247,18 +316,14 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     parsed.map_err(|error| format!("what it says is no message of a lariat: {error}"))
 }
 
-/// Text of the other program, made fit for a terminal.
-pub(crate) fn printable(text: &str) -> String {
-    telemetry::printable::lines(text).to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_release_is_a_version_and_formats() {
-        assert_eq!(release(), (env!("CARGO_PKG_VERSION"), [1, 1]));
+        let Release { formats, program } = Release::own();
+        assert_eq!((&*program, formats), (env!("CARGO_PKG_VERSION"), [1, 1]));
     }
 
     #[test]
@@ -320,13 +385,5 @@ mod tests {
             decode::<SupervisorState>(text.as_bytes()).unwrap_err();
             decode::<Release>(text.as_bytes()).unwrap_err();
         }
-    }
-
-    #[test]
-    fn a_state_survives_the_way() {
-        let sent = state(r#","disabled":[{"service":"a","server":"b:1"}]"#).unwrap();
-        let came: SupervisorState = decode(encode(&sent).bytes()).unwrap();
-        assert_eq!(came.disabled[0].service, "a");
-        assert_eq!(came.secret, SessionKey([7; 32]));
     }
 }

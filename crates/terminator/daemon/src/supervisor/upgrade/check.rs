@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sys::channel::{self, Channel};
+use telemetry::message::Level;
 
 use super::image;
 use super::state::{Release, STATE_BYTES_MAX, SupervisorState, UpgradeVerdict, decode, encode};
@@ -22,21 +23,21 @@ use crate::messages;
 pub(crate) const CHECK_ARGUMENT: &str = "--check-upgrade";
 
 /// Until the new program runs: a file system that does not answer holds that.
-pub(super) const EXECUTE_TIME_MAX: Duration = Duration::from_secs(2);
+pub(crate) const EXECUTE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// From there to its verdict: it reads its configuration meanwhile.
-pub(super) const CHECK_TIME_MAX: Duration = Duration::from_secs(90);
+pub(crate) const CHECK_TIME_MAX: Duration = Duration::from_secs(90);
 
 /// How long the worker process before may take to pause, and the new one to accept. Nobody accepts
 /// meanwhile.
-pub(super) const SWITCH_TIME_MAX: Duration = Duration::from_secs(10);
+pub(crate) const SWITCH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Checks that a file system may hold: each is a thread and a process.
 const CHECKS_MAX: usize = 4;
 
 /// How far the running program is that is to be replaced.
 #[derive(Default)]
-pub(super) enum Upgrade {
+pub(crate) enum Upgrade {
     #[default]
     None,
     /// The new program is to say whether it would serve.
@@ -47,31 +48,29 @@ pub(super) enum Upgrade {
     Stopping(NewProgram, Instant),
 }
 
-/// A check that is in progress.
-pub(super) struct Check {
-    pub(super) number: u64,
+pub(crate) struct Check {
+    pub(crate) number: u64,
     /// The process, once it runs.
-    pub(super) pid: Option<u32>,
-    pub(super) until: Instant,
+    pub(crate) pid: Option<u32>,
+    pub(crate) until: Instant,
 }
 
-/// A program that has said that it would serve.
 #[derive(Debug)]
-pub(super) struct NewProgram {
-    pub(super) fd: OwnedFd,
-    pub(super) version: String,
+pub(crate) struct NewProgram {
+    pub(crate) fd: OwnedFd,
+    pub(crate) version: String,
     /// In which it reads what is handed on.
-    pub(super) format: u32,
+    pub(crate) format: u32,
 }
 
 /// News of the check of that number.
-pub(super) enum CheckNews {
+pub(crate) enum CheckNews {
     Running(u32),
     Ended(Result<NewProgram, String>),
 }
 
 impl Upgrade {
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         match self {
             Self::Checking(check) => Some(check.until),
             Self::Stopping(_, until) => Some(*until),
@@ -80,7 +79,7 @@ impl Upgrade {
     }
 
     /// The new program, if only worker processes were waited for.
-    pub(super) fn take_stopping(&mut self) -> Option<NewProgram> {
+    pub(crate) fn take_stopping(&mut self) -> Option<NewProgram> {
         match std::mem::take(self) {
             Self::Stopping(program, _) => Some(program),
             other => {
@@ -89,42 +88,32 @@ impl Upgrade {
             }
         }
     }
-
-    /// Whether no reload may begin.
-    pub(super) fn is_under_way(&self) -> bool {
-        matches!(self, Self::Stopping(..))
-    }
-
-    /// Whether a child may be the new program: how that ended is for its check alone to hear.
-    pub(super) fn is_checking(&self) -> bool {
-        matches!(self, Self::Checking(_))
-    }
 }
 
 /// The state of upgrades in the running program.
 #[derive(Default)]
-pub(super) struct Upgrading {
-    pub(super) stage: Upgrade,
+pub(crate) struct Upgrading {
+    pub(crate) stage: Upgrade,
     /// Checks of new programs that were begun.
     checks: u64,
     /// One more reference for each that has not ended.
     checking: Arc<()>,
     /// Worker processes whose threads were told to listen no more, and have not ended yet.
-    pub(super) listening: Vec<u64>,
+    pub(crate) listening: Vec<u64>,
     /// The file that this process was started from.
-    pub(super) program: Option<PathBuf>,
+    pub(crate) program: Option<PathBuf>,
     /// The version of the program whose place this one takes.
-    pub(super) program_before: Option<String>,
+    pub(crate) program_before: Option<String>,
 }
 
 impl Upgrading {
-    pub(super) fn new(program_before: Option<String>) -> Self {
+    pub(crate) fn new(program_before: Option<String>) -> Self {
         Self { program: program(), program_before, ..Self::default() }
     }
 
     /// Runs the file that this process was started from, as it is now, to ask whether it would
     /// serve. `hear` is called from a thread, with the number of the check.
-    pub(super) fn begin_check(
+    pub(crate) fn begin_check(
         &mut self,
         state: SupervisorState,
         hear: impl Fn(u64, CheckNews) + Send + 'static,
@@ -153,7 +142,9 @@ impl Upgrading {
         let attend = move || {
             let ended = check(command, state, |pid| hear(number, CheckNews::Running(pid)));
             drop(place);
-            let ended = ended.map_err(|why| format!("{name}: {why}"));
+            // As it stands on a standard error.
+            let text = |why: &str| Level::split(why).map_or(why, |(_, text)| text).to_owned();
+            let ended = ended.map_err(|why| format!("{name}: {}", text(&why)));
             hear(number, CheckNews::Ended(ended));
         };
         let thread = thread::Builder::new().name("check".to_owned());

@@ -19,7 +19,7 @@ use crate::server_target::{ADDRESSES_MAX, Instance, Name, Port};
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Resolution {
+pub(crate) enum Resolution {
     /// It stands for other servers now, or they have other addresses, in ascending order.
     Changed(Resolved),
     /// It could not be resolved, and why. What addresses it had still count.
@@ -28,7 +28,7 @@ pub(super) enum Resolution {
 
 /// What is to be done when the time is over.
 #[derive(Debug, PartialEq)]
-pub(super) enum Over {
+pub(crate) enum Over {
     LookUp(Vec<Name>),
     /// There is no answer for these: the resolver hangs.
     Stuck(Vec<Resolution>),
@@ -36,13 +36,13 @@ pub(super) enum Over {
 
 /// An answer to no question: what gives it is not what we started.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) struct Nonsense;
+pub(crate) struct Nonsense;
 
 /// What is known about names, and what has been asked.
 #[derive(Debug, Default)]
-pub(super) struct Lookups {
+pub(crate) struct Lookups {
     /// Each with the time from an answer to the next question.
-    wanted: BTreeMap<Name, Duration>,
+    pub(crate) wanted: BTreeMap<Name, Duration>,
     known: BTreeMap<Name, Vec<Option<Instance>>>,
     /// What was last said of those that could not be resolved.
     failures: BTreeMap<Name, String>,
@@ -57,7 +57,7 @@ pub(super) struct Lookups {
 impl Lookups {
     /// Wants these from now on, each after so long again; returns those to look up at once, which
     /// are new.
-    pub(super) fn want(&mut self, names: BTreeMap<Name, Duration>, now: Instant) -> Vec<Name> {
+    pub(crate) fn want(&mut self, names: BTreeMap<Name, Duration>, now: Instant) -> Vec<Name> {
         let is_new = |name: &&Name| !self.wanted.contains_key(*name);
         let new: Vec<Name> = names.keys().filter(is_new).cloned().collect();
         self.known.retain(|name, _| names.contains_key(name));
@@ -72,21 +72,16 @@ impl Lookups {
         self.ask(new, now)
     }
 
-    /// Those that are wanted, each with its interval.
-    pub(super) fn wanted(&self) -> &BTreeMap<Name, Duration> {
-        &self.wanted
-    }
-
     /// Whether each of these has been looked up.
-    pub(super) fn have_heard_of(&self, names: &BTreeMap<Name, Duration>) -> bool {
+    pub(crate) fn have_heard_of(&self, names: &BTreeMap<Name, Duration>) -> bool {
         names.keys().all(|name| self.heard_of.contains(name))
     }
 
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         self.asked.values().chain(self.next.values()).min().copied()
     }
 
-    pub(super) fn over(&mut self, now: Instant) -> Over {
+    pub(crate) fn over(&mut self, now: Instant) -> Over {
         if self.asked.values().all(|until| *until > now) {
             let due = self.next.iter().filter(|(_, at)| **at <= now);
             let due = due.map(|(name, _)| name.clone()).collect();
@@ -99,7 +94,7 @@ impl Lookups {
     }
 
     /// The resolver is gone; the names are to be looked up after this pause.
-    pub(super) fn start_again(&mut self, now: Instant, pause: Duration) {
+    pub(crate) fn start_again(&mut self, now: Instant, pause: Duration) {
         self.asked.clear();
         let all = self.wanted.keys().cloned();
         self.next = all.map(|name| (name, now + pause)).collect();
@@ -109,7 +104,7 @@ impl Lookups {
     ///
     /// # Errors
     /// Nobody asked for it.
-    pub(super) fn answered(
+    pub(crate) fn answered(
         &mut self,
         name: Name,
         result: Result<Vec<Instance>, String>,
@@ -139,7 +134,7 @@ impl Lookups {
     }
 
     /// All that is known about these.
-    pub(super) fn known(&self, names: &BTreeMap<Name, Duration>) -> Vec<Resolved> {
+    pub(crate) fn known(&self, names: &BTreeMap<Name, Duration>) -> Vec<Resolved> {
         let known = self.known.iter();
         let known = known.filter(|(name, _)| names.contains_key(name));
         known.map(|(name, instances)| resolved(name, instances)).collect()

@@ -11,11 +11,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use sys::{inherited, shared};
 
 use super::handed_over::Given;
-use super::image::Inherited;
-use super::messages::warn;
 use super::notify::Notifier;
-use super::state::{ListenerState, STATE_BYTES_MAX, SupervisorState, decode, printable};
 use crate::handover::Secret;
+use crate::messages::{printable, warn};
+use crate::supervisor::upgrade::state::{
+    Inherited, ListenerState, STATE_BYTES_MAX, SupervisorState, decode,
+};
 
 const LISTEN: &str = "lariat/listen/";
 const ADMIN: &str = "lariat/admin/";
@@ -31,7 +32,7 @@ const NUMBERS_RESERVED: u64 = 64;
 
 /// What the manager keeps for the next start, as it was told.
 #[derive(Default)]
-pub(super) struct DescriptorStore {
+pub(crate) struct DescriptorStore {
     /// Our names in it, with the descriptors' numbers here; none = those of another process.
     kept: BTreeMap<String, Vec<RawFd>>,
     state: Option<State>,
@@ -40,7 +41,7 @@ pub(super) struct DescriptorStore {
 }
 
 /// The names by which the manager may have what came from it, or from the program before.
-pub(super) fn names_of(inherited: &Inherited) -> Vec<String> {
+pub(crate) fn names_of(inherited: &Inherited) -> Vec<String> {
     let own = inherited.listeners.iter().map(|(listener, _)| listener);
     let own = own.filter(|listener| !listener.handed_over);
     let admin = inherited.admin.iter().map(|(address, _)| admin_name(address));
@@ -54,18 +55,18 @@ pub(super) fn names_of(inherited: &Inherited) -> Vec<String> {
 type State = (Secret, OwnedFd);
 
 /// Descriptors by name, as they are to be kept.
-pub(super) type Named<'a> = (String, Vec<BorrowedFd<'a>>);
+pub(crate) type Named<'a> = (String, Vec<BorrowedFd<'a>>);
 
 impl DescriptorStore {
     /// The manager may have descriptors by these names.
-    pub(super) fn knowing(names: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn knowing(names: impl IntoIterator<Item = String>) -> Self {
         let kept = names.into_iter().map(|name| (name, Vec::new())).collect();
         Self { kept, ..Self::default() }
     }
 
     /// The last number that a worker process of this supervisor may have, if the last one so far
     /// has this one.
-    pub(super) fn numbers_until(&mut self, last: u64) -> u64 {
+    pub(crate) fn numbers_until(&mut self, last: u64) -> u64 {
         if last + NUMBERS_RESERVED / 2 > self.numbers_until {
             self.numbers_until = last + NUMBERS_RESERVED;
         }
@@ -73,7 +74,7 @@ impl DescriptorStore {
     }
 
     /// Has the manager keep these, the stored sessions and this state, and nothing else of ours.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &mut self,
         notifier: &mut Notifier,
         wanted: Vec<Named<'_>>,
@@ -144,7 +145,7 @@ impl DescriptorStore {
     }
 
     /// This one ends for good: has the manager close all, so that clients are refused.
-    pub(super) fn forget(&mut self, notifier: &mut Notifier) {
+    pub(crate) fn forget(&mut self, notifier: &mut Notifier) {
         for name in std::mem::take(&mut self.kept).keys().rev() {
             notifier.forget(name);
         }
@@ -153,12 +154,12 @@ impl DescriptorStore {
 }
 
 /// Whether a descriptor by that name was kept by one of us.
-pub(super) fn is_ours(name: &str) -> bool {
+pub(crate) fn is_ours(name: &str) -> bool {
     name.starts_with(config::KEPT_NAMES)
 }
 
 /// What an earlier one of us had the manager keep. What of it is of no use is named and left out.
-pub(super) fn restored(given: Vec<Given>) -> Inherited {
+pub(crate) fn restored(given: Vec<Given>) -> Inherited {
     let mut inherited = Inherited::default();
     let (mut state, mut sessions) = (None, None);
     for Given { name, fd, .. } in given {
@@ -233,12 +234,12 @@ fn state_of(state: OwnedFd, sessions: Option<&OwnedFd>) -> Result<SupervisorStat
 }
 
 /// The name of the admin's listener at this address.
-pub(super) fn admin_name(address: &str) -> String {
+pub(crate) fn admin_name(address: &str) -> String {
     format!("{ADMIN}{}", encoded(address))
 }
 
 /// The name of a listener's sockets; `None` = it is too long, and they are not kept.
-pub(super) fn listener_name(listener: &ListenerState) -> Option<String> {
+pub(crate) fn listener_name(listener: &ListenerState) -> Option<String> {
     let mut name = format!("{LISTEN}{}", encoded(&listener.address));
     if let Some(interface) = &listener.interface {
         name += &format!(";interface={}", encoded(interface));

@@ -18,12 +18,18 @@ use sys::clock;
 use sys::inherited::{self, DESCRIPTORS_MAX};
 use wire::text::is_control;
 
+use crate::messages::warn;
+
 /// From one try to send to the next while the manager's queue is full. It reads in a loop of its
 /// own, so that such a queue is a matter of milliseconds.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The same while somebody waits for it.
 const FLUSH_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long the manager is waited for where it is to hear something before anything else happens.
+/// It reads at once, unless it hangs.
+const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Messages that wait for a place in the manager's queue; it gets each within a reload, and a
 /// reload sends three. Further ones are lost.
@@ -75,10 +81,11 @@ impl fmt::Display for Notice {
 pub(crate) struct Notifier {
     to: Option<(UnixDatagram, OsString)>,
     /// How long the manager waits for [`Notice::Watchdog`]; `None` = for ever.
-    watchdog: Option<Duration>,
+    pub(crate) watchdog: Option<Duration>,
     waiting: VecDeque<(String, Vec<OwnedFd>)>,
     retry: Option<Instant>,
-    failure: Option<io::Error>,
+    /// The manager could not be told something.
+    has_failed: bool,
 }
 
 impl Notifier {
@@ -105,19 +112,13 @@ impl Notifier {
         let mut notifier = Self::default();
         match opened() {
             Ok(to) => notifier.to = Some(to),
-            Err(error) => notifier.failure = Some(error),
+            Err(error) => notifier.fail(&error),
         }
         notifier
     }
 
-    /// Whether anybody wants to hear.
     pub(crate) fn is_wanted(&self) -> bool {
         self.to.is_some()
-    }
-
-    /// How long the manager waits for [`Notice::Watchdog`] before it takes us for dead.
-    pub(crate) fn watchdog(&self) -> Option<Duration> {
-        self.watchdog
     }
 
     /// Tells the manager these things at once, after all that was said before.
@@ -137,7 +138,7 @@ impl Notifier {
         for batch in fds.chunks(DESCRIPTORS_MAX) {
             match batch.iter().map(BorrowedFd::try_clone_to_owned).collect() {
                 Ok(batch) => self.queue(text.clone(), batch),
-                Err(error) => self.failure = Some(error),
+                Err(error) => self.fail(&error),
             }
         }
     }
@@ -156,9 +157,9 @@ impl Notifier {
         }
     }
 
-    /// Waits until the manager has been told all, but not longer.
-    pub(crate) fn flush(&mut self, time_max: Duration) {
-        let until = Instant::now() + time_max;
+    /// Waits until the manager has been told all, but not long.
+    pub(crate) fn flush(&mut self) {
+        let until = Instant::now() + FLUSH_TIME_MAX;
         while self.retry.is_some() && Instant::now() < until {
             thread::sleep(FLUSH_PAUSE);
             self.send_waiting();
@@ -173,26 +174,28 @@ impl Notifier {
     /// Sends what waits for a place in the manager's queue.
     pub(crate) fn send_waiting(&mut self) {
         self.retry = None;
-        let Some((socket, manager)) = &self.to else {
-            return;
-        };
-        while let Some((text, fds)) = self.waiting.front() {
+        while let Some(((socket, manager), (text, fds))) =
+            self.to.as_ref().zip(self.waiting.front())
+        {
             let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
             match inherited::notify(socket.as_fd(), manager, text.as_bytes(), &fds) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.retry = Some(Instant::now() + RETRY_PAUSE);
                     return;
                 }
-                Err(error) => self.failure = Some(error),
+                Err(error) => self.fail(&error),
                 Ok(()) => {}
             }
             self.waiting.pop_front();
         }
     }
 
-    /// The reason why the manager could not be told something, once for each time.
-    pub(crate) fn take_failure(&mut self) -> Option<io::Error> {
-        self.failure.take()
+    fn fail(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.has_failed, true) {
+            warn(format_args!(
+                "the service manager does not hear what NOTIFY_SOCKET is for: {error}"
+            ));
+        }
     }
 }
 
@@ -241,7 +244,7 @@ mod tests {
         let told = received(&manager).unwrap();
         let time = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
         assert!(time.parse::<u128>().unwrap() >= before, "{told}");
-        assert!(notifier.take_failure().is_none() && notifier.due().is_none());
+        assert!(!notifier.has_failed && notifier.due().is_none());
     }
 
     #[test]
@@ -257,9 +260,7 @@ mod tests {
         for name in ["/no/such/socket", &missing, "vsock:2:1", "notify", &long] {
             let mut notifier = Notifier::to(OsStr::new(name));
             notifier.send(&[Notice::Ready]);
-            let failure = notifier.take_failure();
-            assert!(failure.is_some() && notifier.due().is_none(), "{name}");
-            assert!(notifier.take_failure().is_none());
+            assert!(notifier.has_failed && notifier.due().is_none(), "{name}");
         }
     }
 

@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use sys::inherited;
 use wire::address::Address;
 
-use super::failure::Failure;
-use super::messages::say;
+use crate::messages::warn;
+use crate::supervisor::failure::Failure;
 
 /// A socket's unit has a handful, and the descriptor store one for each address and worker.
 const DESCRIPTORS_MAX: u16 = 32_768;
@@ -23,19 +23,19 @@ struct HandedOver {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct HandedOverSockets(Vec<HandedOver>);
+pub(crate) struct HandedOverSockets(Vec<HandedOver>);
 
 /// A descriptor that was handed over, with its name.
 #[derive(Debug)]
-pub(super) struct Given {
+pub(crate) struct Given {
     number: u16,
-    pub(super) name: String,
-    pub(super) fd: OwnedFd,
+    pub(crate) name: String,
+    pub(crate) fd: OwnedFd,
 }
 
 /// All that was handed over: `LISTEN_FDS`, `LISTEN_PID` and `LISTEN_FDNAMES` say how many there
 /// are, to whom, and what they are called. To be called once, before the process opens anything.
-pub(super) fn given() -> Result<Vec<Given>, Failure> {
+pub(crate) fn given() -> Result<Vec<Given>, Failure> {
     let number = |name: &str| match std::env::var_os(name) {
         None => Ok(None),
         Some(text) => match text.to_str().and_then(|text| text.parse::<u32>().ok()) {
@@ -67,7 +67,7 @@ pub(super) fn given() -> Result<Vec<Given>, Failure> {
 
 impl HandedOverSockets {
     /// These. Each must be a socket that listens.
-    pub(super) fn new(given: Vec<Given>) -> Result<Self, Failure> {
+    pub(crate) fn new(given: Vec<Given>) -> Result<Self, Failure> {
         let each = given.into_iter().map(|Given { number, name, fd }| {
             let taken = inherited::listener(fd);
             let (fd, address) = taken.map_err(|why| unusable(number, &name, &why.to_string()))?;
@@ -78,7 +78,7 @@ impl HandedOverSockets {
 
     /// A descriptor for each of so many workers, and of every socket that there is, if the address
     /// was handed over. Workers share the sockets, as they do a Unix socket.
-    pub(super) fn share(&self, address: &Address, workers: usize) -> Option<Vec<OwnedFd>> {
+    pub(crate) fn share(&self, address: &Address, workers: usize) -> Option<Vec<OwnedFd>> {
         let here: Vec<_> = self.at(address).collect();
         if here.is_empty() {
             return None;
@@ -98,7 +98,7 @@ impl HandedOverSockets {
 
     /// Takes those that the program before had of its service manager: no reload closes them, and
     /// the path is the manager's.
-    pub(super) fn inherit(&mut self, address: &Address, name: Option<&str>, fds: &[OwnedFd]) {
+    pub(crate) fn inherit(&mut self, address: &Address, name: Option<&str>, fds: &[OwnedFd]) {
         // The limit of descriptors is raised, and this is the start.
         let copies = fds.iter().filter_map(|fd| fd.try_clone().ok());
         let taken = copies.filter_map(|fd| inherited::listener(fd).ok());
@@ -109,17 +109,16 @@ impl HandedOverSockets {
         self.0.extend(taken.map(|(fd, address)| HandedOver { name: name.to_owned(), address, fd }));
     }
 
-    /// Whether the address was handed over.
-    pub(super) fn has(&self, address: &Address) -> bool {
+    pub(crate) fn has(&self, address: &Address) -> bool {
         self.at(address).next().is_some()
     }
 
-    pub(super) fn name(&self, address: &Address) -> Option<String> {
+    pub(crate) fn name(&self, address: &Address) -> Option<String> {
         self.at(address).next().map(|one| one.name.clone())
     }
 
     /// What was handed over, as a part of a sentence.
-    pub(super) fn list(&self) -> String {
+    pub(crate) fn list(&self) -> String {
         let each = self.0.iter();
         let each: Vec<_> = each.map(|one| format!("`{}` ({})", one.name, one.address)).collect();
         match each.as_slice() {
@@ -129,13 +128,13 @@ impl HandedOverSockets {
     }
 
     /// Warns of those that nobody listens at.
-    pub(super) fn warn_of_unused(&self, wanted: impl Fn(&Address) -> bool) {
+    pub(crate) fn warn_of_unused(&self, wanted: impl Fn(&Address) -> bool) {
         let is_wanted = |one: &HandedOver| {
             wanted(&one.address) || wanted(&Address::Inherited(one.name.clone()))
         };
         for one in self.0.iter().filter(|one| !is_wanted(one)) {
-            say(format_args!(
-                "warning: the service manager handed over the socket {}, {}, and nothing of the \
+            warn(format_args!(
+                "the service manager handed over the socket {}, {}, and nothing of the \
                  configuration listens there: its clients wait for ever\n\
                  hint: name its address, or `fd:{0}`, in a `front.listen`, or take it out of the \
                  socket's unit",

@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 
 use sys::clock;
 
-use super::child::{Child, WORKER};
 use super::state::WorkerState;
 use crate::handover::Order;
+use crate::supervisor::child::{Child, WORKER};
 
 /// The time that a worker process may take beyond the drain's to close what is left.
-pub(super) const DRAIN_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// A worker process of a program before.
-pub(super) struct Earlier {
-    pub(super) child: Child,
+pub(crate) struct Earlier {
+    pub(crate) child: Child,
     /// `None` = it serves.
-    pub(super) drains_until: Option<Instant>,
+    pub(crate) drains_until: Option<Instant>,
 }
 
 /// The same for the next program.
-pub(super) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerState {
+pub(crate) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerState {
     let left = drains_until.map(|until| until.saturating_duration_since(Instant::now()));
     let at = left.map(|left| (clock::monotonic() + left).as_millis());
     WorkerState {
@@ -34,7 +34,7 @@ pub(super) fn state_of(child: &Child, drains_until: Option<Instant>) -> WorkerSt
 
 impl Earlier {
     /// Worker processes of the program before, with the ways to them.
-    pub(super) fn all(states: &[WorkerState], channels: Vec<OwnedFd>) -> io::Result<Vec<Self>> {
+    pub(crate) fn all(states: &[WorkerState], channels: Vec<OwnedFd>) -> io::Result<Vec<Self>> {
         let each = states.iter().zip(channels).map(|(state, channel)| {
             let left = state
                 .drains_until_ms
@@ -48,12 +48,12 @@ impl Earlier {
     }
 
     /// Whether it is the one that serves until ours does.
-    pub(super) fn serves(&self) -> bool {
+    pub(crate) fn serves(&self) -> bool {
         self.drains_until.is_none()
     }
 
     /// It is ours from now on, and to drain.
-    pub(super) fn drain(&mut self, time: Duration) {
+    pub(crate) fn drain(&mut self, time: Duration) {
         self.child.keep();
         if !self.serves() {
             return;
