@@ -4,10 +4,10 @@
 use telemetry::catalogue::ProcessMetric as Metric;
 use telemetry::outcome::ClusterRejection;
 
-use super::display::{Align, Count, Table};
 use super::document::{
     ClusterStatus, PeerStatus, ResyncState, StatusDocument, StoreState, StoreStatus,
 };
+use super::units::{Align, Count, Table};
 
 pub(super) fn cluster_text(now: &StatusDocument) -> String {
     let Some(cluster) = &now.cluster else {

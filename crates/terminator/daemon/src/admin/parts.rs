@@ -9,7 +9,7 @@ use crate::kernel::KernelTls;
 use super::document::{
     CERTIFICATES_MAX, CertificateStatus, KernelTlsStatus, KtlsStatus, LastReload, LastUpgrade,
 };
-use super::server_state::milliseconds;
+use super::servers::milliseconds;
 
 pub(super) fn last_reload(ended: &EndedReload) -> LastReload {
     LastReload {

@@ -10,7 +10,7 @@ use telemetry::catalogue::{ServerCounter, ServerGauge};
 use telemetry::message::Level;
 
 use super::document::{ServerState, ServerStatus, ServiceStatus};
-use super::server_state::{CONFIRM_TIME_MAX, has_served};
+use super::servers::{CONFIRM_TIME_MAX, has_served};
 use crate::observations::ObservedServer;
 
 /// Messages about one server, or about one service, in [`FLAP_TIME`]: twice down and up. Further
@@ -336,7 +336,7 @@ impl Change {
 }
 
 fn shown(duration: Duration) -> String {
-    super::display::Age(duration.as_secs()).to_string()
+    super::units::Age(duration.as_secs()).to_string()
 }
 
 #[cfg(test)]

@@ -26,7 +26,6 @@ use crate::handover::{EndedReload, Reloads, STEADY_AFTER};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::observations::Observations;
-use crate::worker_process::health::HealthReport;
 
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
@@ -39,8 +38,8 @@ use super::parts::{
     certificates, count_expiries, kernel_status, ktls, last_reload, last_upgrade, since_epoch,
 };
 use super::readiness::Workers;
-use super::server_state::{ServerStates, milliseconds, observed, server};
 use super::server_watch::{Said, ServerWatch};
+use super::servers::{HealthReport, ServerStates, milliseconds, observed, server};
 
 /// The admin side's knowledge. Shared by the control thread's tasks.
 pub(crate) struct AdminState {

@@ -12,10 +12,10 @@ use telemetry::counters::Durations;
 use telemetry::outcome::HandshakeKind;
 
 use super::cluster_text::cluster_text;
-use super::display::{Age, Align, Bytes, Count, Date, Latency, Rate, Table, Time};
 use super::document::{
     RunState, ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
 };
+use super::units::{Age, Align, Bytes, Count, Date, Latency, Rate, Table, Time};
 
 /// Reasons of failure that are shown per service.
 const REASONS_MAX: usize = 5;

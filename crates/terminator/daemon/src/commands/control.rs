@@ -18,9 +18,9 @@ use sys::signal::Signal;
 use wire::address::{Address, UnixName};
 
 use crate::admin::{StatusDocument, StatusError};
-use crate::args::StatusSocket;
-use crate::console::Console;
-use crate::exit::Exit;
+use crate::commands::args::StatusSocket;
+use crate::commands::console::Console;
+use crate::commands::exit::Exit;
 use crate::handover::SUPERVISOR_NAME;
 use crate::status_socket::{self, ForeignDirectory};
 

@@ -8,9 +8,9 @@ use telemetry::catalogue::ServiceGauge;
 
 use super::control::{self, ControlError};
 use crate::admin::RunState;
-use crate::args::StatusSocket;
-use crate::console::{Console, print};
-use crate::exit::Exit;
+use crate::commands::args::StatusSocket;
+use crate::commands::console::{Console, print};
+use crate::commands::exit::Exit;
 
 /// From one look at the process to the next.
 const WAIT: Duration = Duration::from_secs(60);

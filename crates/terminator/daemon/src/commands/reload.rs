@@ -9,9 +9,9 @@ use telemetry::catalogue::ProcessMetric;
 
 use super::control::{self, ControlError};
 use crate::admin::{RunState, StatusDocument};
-use crate::args::StatusSocket;
-use crate::console::{Console, print};
-use crate::exit::Exit;
+use crate::commands::args::StatusSocket;
+use crate::commands::console::{Console, print};
+use crate::commands::exit::Exit;
 
 /// More than the supervisor gives the worker process to build a plan.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);

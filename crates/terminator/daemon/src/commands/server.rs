@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use super::control::{self, ControlError};
 use super::reload::unless_draining;
 use crate::admin::{ServerState, ServerStatus, StatusDocument};
-use crate::args::StatusSocket;
-use crate::console::{Console, print};
-use crate::exit::Exit;
+use crate::commands::args::StatusSocket;
+use crate::commands::console::{Console, print};
+use crate::commands::exit::Exit;
 use crate::maintenance::{Change, ServerName};
 
 /// The order crosses two processes that answer within milliseconds, unless a plan of many

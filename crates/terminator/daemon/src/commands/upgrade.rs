@@ -9,9 +9,9 @@ use sys::signal::Signal;
 use super::control::{self, ControlError};
 use super::reload::unless_draining;
 use crate::admin::StatusDocument;
-use crate::args::StatusSocket;
-use crate::console::{Console, print};
-use crate::exit::Exit;
+use crate::commands::args::StatusSocket;
+use crate::commands::console::{Console, print};
+use crate::commands::exit::Exit;
 
 /// More than the steps of an upgrade may take, and a reload before them.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(480);

@@ -24,6 +24,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use wire::address::{Address, Endpoint};
 use wire::proxy_header::{self, Addresses, Command, HeaderV2};
 
+use crate::admin::HealthReport;
+
 use probe::{Passed, ProbeFault, Target};
 
 /// Checks under way at once: a descriptor each, of those the connections live on. Those that wait
@@ -93,19 +95,6 @@ fn preface_of(send_proxy: &SendProxy) -> Vec<u8> {
         }
     }
     bytes
-}
-
-/// An address of a server has gone up or down, is down for another reason, or its first check is
-/// done.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct HealthReport {
-    pub(crate) service: String,
-    /// The server's index in the pool's options.
-    pub(crate) server: usize,
-    pub(crate) down: Vec<Address>,
-    /// Whether it may be used: not if all addresses are down.
-    pub(crate) up: bool,
-    pub(crate) why: String,
 }
 
 type Report = Arc<dyn Fn(HealthReport) + Send + Sync>;
