@@ -18,7 +18,6 @@ mod server_watch;
 mod servers;
 mod socket;
 mod state;
-mod store;
 mod text;
 mod units;
 
@@ -34,5 +33,4 @@ pub(crate) use recorder::record_history;
 pub(crate) use servers::HealthReport;
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts};
-pub(crate) use store::StoreNotes;
 pub(crate) use text::render_status_text;

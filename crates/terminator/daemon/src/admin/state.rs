@@ -360,7 +360,7 @@ impl AdminState {
 
     fn process_counts(&self, facts: &Facts) -> Counts<Process> {
         use ProcessMetric as Metric;
-        let mut counts = Counts::default();
+        let mut counts = facts.cluster.counts();
         let reload = &facts.reload;
         let is_refused = |last: &EndedReload| last.refused.is_some();
         let last_ok = reload.last_ok.unwrap_or(self.start.supervisor_start);
@@ -386,7 +386,6 @@ impl AdminState {
             counts.set(metric, value);
         }
         self.count_usage(&mut counts);
-        facts.cluster.count(&mut counts);
         let Some(resumption) = facts.served.resumption.as_deref() else {
             return counts;
         };
