@@ -17,10 +17,11 @@ use telemetry::catalogue::{
 };
 use telemetry::counters::{Counts, ServiceSnapshot, Snapshot};
 use telemetry::exposition::{LabelledValue, write_prometheus};
-use telemetry::history::History;
+use telemetry::history::{History, INTERVAL};
 use tls::resumption::{KeyPurpose, Resumption};
 use tls::server::Expiries;
 use tls::validity::Ends;
+use tokio::time::MissedTickBehavior;
 
 use crate::handover::{EndedReload, Reloads, STEADY_AFTER};
 use crate::kernel::KernelTls;
@@ -155,7 +156,6 @@ impl AdminState {
         &self.workers
     }
 
-    /// Whether a drain has begun.
     /// How worker processes died before this one, until it has lived long enough.
     pub(super) fn dying(&self) -> Option<&str> {
         let lived = self.start_time.elapsed().unwrap_or(STEADY_AFTER);
@@ -248,7 +248,7 @@ impl AdminState {
     }
 
     /// An interval of the history, which was this long, ends now.
-    pub(super) fn end_interval(&self, duration: Duration) {
+    fn end_interval(&self, duration: Duration) {
         let peaks = self.registry.peaks();
         let (now, workers) = (milliseconds(SystemTime::now()), self.registry.workers());
         let states = &mut self.facts().states;
@@ -474,6 +474,19 @@ impl AdminState {
     /// A panic elsewhere leaves facts as true as they were.
     fn facts(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends an interval each second, until its task is dropped.
+pub(crate) async fn record_history(state: Arc<AdminState>) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut begun = Instant::now();
+    loop {
+        ticks.tick().await;
+        let now = Instant::now();
+        state.end_interval(now - begun);
+        begun = now;
     }
 }
 

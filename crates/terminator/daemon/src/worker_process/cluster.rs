@@ -93,9 +93,7 @@ pub(super) struct Cluster {
     /// The sender's number of this host, for the life of its supervisor.
     sender: [u8; 8],
     tiers: Arc<Tiers>,
-    facts: ClusterFacts,
-    names: StoreNames,
-    say: Say,
+    context: StoreContext,
     thread: Option<(Sender<ClusterSetup>, Arc<Waker>)>,
 }
 
@@ -108,16 +106,19 @@ impl Cluster {
         sender.copy_from_slice(&digest.as_ref()[..8]);
         Self {
             sender,
-            facts: ClusterFacts::of(Arc::clone(&tiers)),
+            context: StoreContext {
+                names: StoreNames::default(),
+                facts: ClusterFacts::of(Arc::clone(&tiers)),
+                used_up: UsedUp::default(),
+                say,
+            },
             tiers,
-            names: StoreNames::default(),
-            say,
             thread: None,
         }
     }
 
     pub(super) fn facts(&self) -> ClusterFacts {
-        self.facts.clone()
+        self.context.facts.clone()
     }
 
     /// Nodes of the store may have that name.
@@ -125,7 +126,7 @@ impl Cluster {
         if let Port::Number(port) = resolved.name.port {
             let found = resolved.instances.iter().flatten();
             let addresses = found.flat_map(|instance| instance.addresses.clone());
-            self.names.set(&resolved.name.host, port, addresses.collect());
+            self.context.names.set(&resolved.name.host, port, addresses.collect());
         }
     }
 
@@ -150,17 +151,11 @@ impl Cluster {
         let thread = ClusterThread {
             sender: self.sender,
             tiers: Arc::clone(&self.tiers),
-            facts: self.facts.clone(),
             orders: received,
             waker: Arc::clone(&waker),
             epoll,
-            tiers_below: TiersBelow { peers: None, store: None, facts: self.facts.clone() },
-            context: StoreContext {
-                names: self.names.clone(),
-                facts: self.facts.clone(),
-                used_up: UsedUp::default(),
-                say: Arc::clone(&self.say),
-            },
+            tiers_below: TiersBelow { peers: None, store: None, facts: self.context.facts.clone() },
+            context: self.context.clone(),
         };
         std::thread::Builder::new().name("cluster".to_owned()).spawn(move || thread.run())?;
         Ok((orders, waker))
@@ -170,7 +165,6 @@ impl Cluster {
 struct ClusterThread {
     sender: [u8; 8],
     tiers: Arc<Tiers>,
-    facts: ClusterFacts,
     orders: Receiver<ClusterSetup>,
     waker: Arc<Waker>,
     epoll: Epoll,
@@ -239,7 +233,7 @@ impl ClusterThread {
             started.map_err(failed).ok()
         });
         if self.tiers_below.store.is_none() {
-            self.facts.set_store(None);
+            self.context.facts.set_store(None);
         }
         if is_shared {
             let waker = Arc::clone(&self.waker);
@@ -251,7 +245,7 @@ impl ClusterThread {
         let Some(setup) = setup else {
             let ended = self.tiers_below.peers.take();
             ended.into_iter().for_each(Node::end);
-            self.facts.set_peers(None);
+            self.context.facts.set_peers(None);
             return;
         };
         let socket = UdpSocket::from(setup.socket);

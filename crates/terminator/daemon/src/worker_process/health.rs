@@ -409,6 +409,13 @@ mod tests {
         }
     }
 
+    /// Asked of the server by clients, or by us if the `back` is TLS.
+    fn starttls(dialect: Dialect, back: bool) -> Option<Starttls> {
+        let front = (!back).then_some(Policy::Required);
+        let sides = Sides { front, back };
+        Some(Starttls { dialect, sides, server_name: None, own_name: "own.example".to_owned() })
+    }
+
     struct Running {
         checks: Checks,
         reports: UnboundedReceiver<HealthReport>,
@@ -486,12 +493,7 @@ mod tests {
         let greeting = b"* BYE too many connections\r\n".to_vec();
         let server = Server::start(Behaviour::Greet(greeting));
         let mut service = service(CheckKind::Tls { name: None }, &[server.address()]);
-        service.starttls = Some(Starttls {
-            dialect: Dialect::Imap,
-            sides: Sides { front: None, back: true },
-            server_name: None,
-            own_name: "own.example".to_owned(),
-        });
+        service.starttls = starttls(Dialect::Imap, true);
         let why = "the server answered \"* BYE too many connections\"".to_owned();
         assert_eq!(first(service), (false, why));
     }
@@ -506,12 +508,7 @@ mod tests {
             let mut service = service(CheckKind::Tcp, &[&address]);
             service.check.timeout = Duration::from_millis(20);
             service.greeting = greeting;
-            service.starttls = Some(Starttls {
-                dialect: Dialect::Smtp,
-                sides: Sides { front: Some(Policy::Required), back: false },
-                server_name: None,
-                own_name: String::new(),
-            });
+            service.starttls = starttls(Dialect::Smtp, false);
             let late = std::thread::spawn(move || {
                 use std::io::{Read, Write};
                 let (mut stream, _) = listener.accept().unwrap();
@@ -536,12 +533,7 @@ mod tests {
         service.name = "mail".to_owned();
         service.greeting = Duration::from_secs(3600);
         service.check.timeout = Duration::from_millis(20);
-        service.starttls = Some(Starttls {
-            dialect: Dialect::Smtp,
-            sides: Sides { front: Some(Policy::Required), back: false },
-            server_name: None,
-            own_name: String::new(),
-        });
+        service.starttls = starttls(Dialect::Smtp, false);
         service
     }
 
@@ -591,12 +583,7 @@ mod tests {
         ] {
             let server = Server::start(Behaviour::Greet(greeting.into()));
             let mut service = service(CheckKind::Tcp, &[server.address()]);
-            service.starttls = Some(Starttls {
-                dialect,
-                sides: Sides { front: Some(Policy::Required), back: false },
-                server_name: None,
-                own_name: "own.example".to_owned(),
-            });
+            service.starttls = starttls(dialect, false);
             let expected = (expected == "greeted", expected.to_owned());
             assert_eq!(first(service), expected, "{greeting}");
         }
@@ -632,12 +619,7 @@ mod tests {
             let packet = [&[length, 0, 0, 0], payload].concat();
             let server = Server::start(Behaviour::Greet(packet));
             let mut service = service(CheckKind::Tcp, &[server.address()]);
-            service.starttls = Some(Starttls {
-                dialect: Dialect::Mysql,
-                sides: Sides { front: Some(Policy::Required), back: false },
-                server_name: None,
-                own_name: "own.example".to_owned(),
-            });
+            service.starttls = starttls(Dialect::Mysql, false);
             first(service)
         };
         let full = greeted(b"\xff\x10\x04Too many connections");
