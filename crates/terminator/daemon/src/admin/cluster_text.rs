@@ -7,7 +7,7 @@ use telemetry::outcome::{ClusterRejection, StoreFailure, StoreRejection};
 use super::document::{
     ClusterStatus, PeerStatus, ResyncState, StatusDocument, StoreState, StoreStatus,
 };
-use super::units::{Align, Count, Table};
+use super::units::{Count, Table};
 
 pub(super) fn cluster_text(now: &StatusDocument) -> String {
     let Some(cluster) = &now.cluster else {
@@ -52,17 +52,8 @@ fn store_text(store: &StoreStatus, now: &StatusDocument) -> String {
     )
 }
 
-const COLUMNS: [(&str, Align); 9] = [
-    ("PEER", Align::Left),
-    ("STATE", Align::Left),
-    ("SEEN", Align::Right),
-    ("LAG", Align::Right),
-    ("ROUND TRIP", Align::Right),
-    ("SENT", Align::Right),
-    ("RECEIVED", Align::Right),
-    ("LOST", Align::Right),
-    ("REPLAYED", Align::Right),
-];
+const COLUMNS: [&str; 9] =
+    ["<PEER", "<STATE", ">SEEN", ">LAG", ">ROUND TRIP", ">SENT", ">RECEIVED", ">LOST", ">REPLAYED"];
 
 /// A line for the cluster and one for each peer.
 fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
