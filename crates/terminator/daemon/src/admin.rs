@@ -4,7 +4,8 @@
 //! `state::views` makes the `document` and the metrics of it. `servers` and `server_watch` say of
 //! each server whether it is up, since when and why; `cluster` does so of peers and store. The
 //! document is served by `socket` (the status socket) and `http` (the admin address: `page`,
-//! `history`, and `readiness` for balancers; `access` says who is answered). Neither takes an order.
+//! `history`, and `readiness` for balancers; `access` says who is answered). Neither takes an
+//! order.
 //! `text`, `cluster_text` and `units` print it for people, as `lariat status` does.
 
 mod access;

@@ -1,10 +1,10 @@
 //! The commands of the program: `args` reads the command line, and each command has a file of its
 //! name.
 //!
-//! `serve` and `demo` run a supervisor in this process; `check` looks at a configuration; `status`,
+//! `serve` and `demo` run a supervisor in this process; `check` looks at a configuration. `status`,
 //! `reload`, `upgrade`, `drain` and `server` are about the lariat that runs, which `control` asks
-//! and signals. Each returns how the program ends (`exit`); what it says goes through `console`, its
-//! data to the standard output.
+//! and signals. Each returns how the program ends (`exit`); what it says goes through `console`,
+//! its data to the standard output.
 
 pub(crate) mod args;
 mod check;

@@ -3,10 +3,7 @@
 //!
 //! Owns names, units, labels and help; counts nothing.
 
-use crate::outcome::{
-    ClusterRejection, ClusterUpdate, EarlyData, HandshakeKind, OffloadRefusal, Reason,
-    ResumptionMiss, SessionTier, StoreFailure, StoreRejection, StoreUpdate, Version,
-};
+use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
 
 /// Upper bounds of the histograms' buckets in microseconds, from 50 us to 60 s; a further bucket
 /// takes what is longer. The 1-2-5 series: even on a logarithmic scale and read without a table.
@@ -384,32 +381,6 @@ catalogue! {
     }
 }
 
-/// Outcomes that a family of the process counts, in the order of its rows from the first one on.
-macro_rules! outcome_rows {
-    ($($outcome:ident from $first:ident;)*) => {
-        $(impl Row for $outcome {
-            type Scope = Process;
-
-            fn slot(self) -> usize {
-                ProcessMetric::$first.slot() + self as usize
-            }
-        })*
-
-        #[cfg(test)]
-        const OUTCOME_ROWS: &[(ProcessMetric, &[&[&str]])] =
-            &[$((ProcessMetric::$first, $outcome::ROWS)),*];
-    };
-}
-
-outcome_rows! {
-    ClusterRejection from ClusterMalformed;
-    ClusterUpdate from ClusterPublished;
-    SessionTier from ClusterFetchedPeers;
-    StoreUpdate from StorePublished;
-    StoreFailure from StoreTimeout;
-    StoreRejection from StoreMalformed;
-}
-
 macro_rules! breakdowns {
     ($(
         $(#[$doc:meta])*
@@ -657,19 +628,6 @@ mod tests {
         let groups = Breakdown::Groups.slot() + GROUPS.len();
         assert_eq!(groups, Histogram::HandshakeFull.slot());
         assert_eq!(Histogram::Connection.slot() + HISTOGRAM_SLOTS, Service::SLOTS);
-    }
-
-    #[test]
-    fn outcomes_have_the_rows_of_their_names() {
-        for (first, rows) in OUTCOME_ROWS {
-            let mut slot = 0;
-            let family = ProcessMetric::FAMILIES.iter().find(|family| {
-                let begin = slot;
-                slot += family.rows.len();
-                begin == first.slot()
-            });
-            assert_eq!(family.map(|family| family.rows), Some(*rows), "{first:?}");
-        }
     }
 
     #[test]
