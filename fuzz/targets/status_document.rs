@@ -9,8 +9,8 @@ use telemetry::printable::{is_control, lines};
 // `lariat` is a program: its reader is part of no library.
 #[path = "../../crates/terminator/daemon/src/admin/cluster_text.rs"]
 mod cluster_text;
-#[path = "../../crates/terminator/daemon/src/admin/display.rs"]
-mod display;
+#[path = "../../crates/terminator/daemon/src/admin/units.rs"]
+mod units;
 #[path = "../../crates/terminator/daemon/src/admin/document.rs"]
 mod document;
 #[path = "../../crates/terminator/daemon/src/admin/text.rs"]

@@ -1,26 +1,27 @@
-//! The operator's view of the running process: the status document, the metrics, the page with
-//! the history that it draws.
+//! The operator's view of the running process: status document, metrics, page and history.
 //!
-//! Owns their forms and the two sockets that serve them, HTTP and the status socket. Both only
-//! write; neither takes an order.
+//! `state` is what is known; it is told so by the control thread and by those who watch, and
+//! `state::views` makes the `document` and the metrics of it. `servers` and `server_watch` say of
+//! each server whether it is up, since when and why; `cluster` does so of peers and store. The
+//! document is served by `socket` (the status socket) and `http` (the admin address: `page`,
+//! `history`, and `readiness` for balancers; `access` says who is answered). Neither takes an
+//! order.
+//! `text`, `cluster_text` and `units` print it for people, as `lariat status` does.
 
 mod access;
 mod cluster;
 mod cluster_text;
-mod display;
 mod document;
 mod history;
 mod http;
 mod page;
-mod parts;
 mod readiness;
-mod recorder;
-mod server_state;
 mod server_watch;
+mod servers;
 mod socket;
 mod state;
-mod store;
 mod text;
+mod units;
 
 pub(crate) use access::Access;
 pub(crate) use cluster::{ClusterFacts, ClusterSnapshot};
@@ -30,8 +31,7 @@ pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
 pub(crate) use document::{StatusDocument, StatusError};
 pub(crate) use document::{StoreState, StoreStatus};
 pub(crate) use http::serve_http;
-pub(crate) use recorder::record_history;
+pub(crate) use servers::HealthReport;
 pub(crate) use socket::serve_status;
-pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts};
-pub(crate) use store::StoreNotes;
+pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts, record_history};
 pub(crate) use text::render_status_text;

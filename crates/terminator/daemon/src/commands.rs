@@ -1,11 +1,18 @@
-//! The commands, but for `demo`.
+//! The commands of the program: `args` reads the command line, and each command has a file of its
+//! name.
 //!
-//! Each returns how the program ends; what it says goes through `Console`, its data to the standard
-//! output.
+//! `serve` and `demo` run a supervisor in this process; `check` looks at a configuration. `status`,
+//! `reload`, `upgrade`, `drain` and `server` are about the lariat that runs, which `control` asks
+//! and signals. Each returns how the program ends (`exit`); what it says goes through `console`,
+//! its data to the standard output.
 
+pub(crate) mod args;
 mod check;
+pub(crate) mod console;
 mod control;
+mod demo;
 mod drain;
+pub(crate) mod exit;
 mod help;
 mod hitch;
 mod import;
@@ -18,13 +25,14 @@ mod upgrade;
 
 use std::process::ExitCode;
 
-use crate::args::TerminatorCommand as Command;
-use crate::console::{Console, print};
-use crate::demo::{self, DemoOptions};
-use crate::exit::Exit;
 use crate::messages;
 use crate::reader::ConfigSource;
 use crate::supervisor;
+
+use args::TerminatorCommand as Command;
+use console::{Console, print};
+use demo::DemoOptions;
+use exit::Exit;
 
 /// Says to a running lariat whether this program would serve in its place.
 pub(crate) fn check_upgrade(config: &ConfigSource) -> ExitCode {

@@ -4,13 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
-mod args;
-mod collector;
 mod commands;
-mod console;
-mod demo;
-mod ending;
-mod exit;
 mod handover;
 mod kernel;
 mod maintenance;
@@ -22,7 +16,6 @@ mod resolve;
 mod server_target;
 mod status_socket;
 mod supervisor;
-mod tls_findings;
 mod user;
 mod watcher;
 mod worker_process;
@@ -33,14 +26,14 @@ use std::process::ExitCode;
 
 use options::command_line::answer_shell;
 
-use args::TerminatorCommand;
-use console::Console;
-use exit::Exit;
+use commands::args::TerminatorCommand;
+use commands::console::Console;
+use commands::exit::Exit;
 use reader::ConfigSource;
 
 fn main() -> ExitCode {
     let (arguments, folder) = (std::env::args_os(), std::env::current_dir().ok());
-    if answer_shell(args::command, arguments, folder.as_deref()) {
+    if answer_shell(commands::args::command, arguments, folder.as_deref()) {
         return ExitCode::SUCCESS;
     }
     messages::inherit_form();
@@ -49,9 +42,9 @@ fn main() -> ExitCode {
     let is_hitch =
         std::env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("hitch"));
     let hitch = is_hitch.then(|| OsString::from("hitch"));
-    let mut arguments = hitch.into_iter().chain(std::env::args_os().skip(1)).peekable();
+    let mut arguments = std::env::args_os().skip(1).peekable();
     let is_check = arguments.next_if(|first| first == supervisor::CHECK_ARGUMENT);
-    let command = args::parse(arguments);
+    let command = commands::args::parse(hitch.into_iter().chain(arguments));
     let ended = command.and_then(|command| match command {
         TerminatorCommand::Serve(arguments) if is_check.is_some() => {
             Ok(commands::check_upgrade(&arguments.source()?))

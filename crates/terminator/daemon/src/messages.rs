@@ -4,6 +4,7 @@
 //! Owns which it is. The forms are `telemetry::message`'s; how messages get there without waiting
 //! for a reader is `stderr`'s and `message_sender`'s.
 
+pub(crate) mod collector;
 mod sender;
 pub(crate) mod stderr;
 

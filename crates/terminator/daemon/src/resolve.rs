@@ -27,7 +27,7 @@ use wire::dns::{ServiceRecord, service_records};
 use crate::handover::{Fences, Sources, decode, encode};
 use crate::messages;
 use crate::server_target::{ADDRESSES_MAX, Instance, Name, Port};
-use crate::worker_process::rights;
+use crate::worker_process::sandbox;
 
 /// The program's first argument when it is to be the resolver.
 pub(crate) const RESOLVER_ARGUMENT: &str = "--resolver-process";
@@ -93,7 +93,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    rights::ignore_signals()?;
+    sandbox::ignore_signals()?;
     process::set_name(RESOLVER_NAME)?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
     let fences = match next(&channel)? {
@@ -108,7 +108,7 @@ fn serve() -> io::Result<()> {
         restrict_to_reading(&readable)
     };
     if let Err(message) =
-        rights::give_up_by(&fences, Sources::Any, enter_landlock, restrict_resolver_calls)
+        sandbox::give_up_by(&fences, Sources::Any, enter_landlock, restrict_resolver_calls)
     {
         return send(&channel, &Reply::Stuck(message));
     }

@@ -25,7 +25,7 @@ use sys::watch::Watch;
 
 use crate::handover::{decode, encode};
 use crate::messages;
-use crate::worker_process::rights;
+use crate::worker_process::sandbox;
 
 /// The program's first argument when it is to be the watcher.
 pub(crate) const WATCHER_ARGUMENT: &str = "--watcher-process";
@@ -100,7 +100,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    rights::ignore_signals()?;
+    sandbox::ignore_signals()?;
     // It has the supervisor's rights, and the worker process may have its user.
     limit::forbid_core_dumps()?;
     process::end_with_parent()?;

@@ -1,71 +1,39 @@
 //! The worker process: gives up its rights, takes a plan from the supervisor, and serves it.
 //!
-//! Owns the control thread: the supervisor's orders, the doors for operators, checks and names,
-//! all between the connections' workers, which are `proxy`'s.
+//! The threads that serve connections are `proxy`'s. All between them is here: `sandbox` gives the
+//! rights up; `supervisor_link` receives the supervisor's orders, which the control thread
+//! (`control`) carries out; `plan` builds a plan of them, with stored sessions (`sessions`);
+//! `control::takeover` is the change from one worker process to the next. Beside connections run
+//! the checks of servers (`health`), of certificates that end (`expiry`), the thread that writes
+//! lines about connections (`log`), and those that share sessions with other hosts (`cluster`,
+//! `store`); what of these connects does so by `dial`.
 
 mod cluster;
-mod dialled;
-pub(crate) mod health;
+mod control;
+mod dial;
+mod expiry;
+mod health;
 mod log;
-mod orders;
 mod plan;
-pub(crate) mod rights;
+pub(crate) mod sandbox;
 mod sessions;
 mod store;
-mod succession;
-mod validity;
+mod supervisor_link;
+pub(crate) mod tls_findings;
 
-use std::collections::BTreeSet;
 use std::io;
-use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use config::LogOutput;
-use proxy::plane::Plane;
 use sys::channel::Channel;
 use sys::usage::Usage;
 use sys::{process, usage};
-use telemetry::Registry;
-use tls::resumption::Resumption;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::AbortHandle;
-use tokio::time::MissedTickBehavior;
 
-use crate::admin::{self, AdminState, RightsStatus, StartFacts};
-use crate::handover::{
-    Answer, Bundle, Order, ProcessMessageForm, Resolved, Rights, Serve, SessionKey, Start,
-    WORKER_NAME,
-};
-use crate::maintenance::ServerName;
+use crate::handover::{Answer, Order, WORKER_NAME};
 use crate::messages;
-use crate::worker_process::health::{Checks, HealthReport};
 
-use cluster::{Cluster, ClusterSetup};
-use log::{Log, LogNews, Target};
-use orders::Received;
-use plan::{Built, Servers};
-use sessions::{Inheritance, Sessions};
-use store::Say;
-use validity::{ValidityWatch, unix_seconds};
-
-/// How often expired sessions are looked for; they are refused anyway.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
-
-/// From one look at whether the log takes lines to the next.
-const LOG_LOOK_INTERVAL: Duration = Duration::from_secs(5);
-
-/// From one look at which servers are up to the next.
-const SERVER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How long a drain waits for the log to take the last lines, when all connections have ended.
-const LOG_FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
-
-const LINES_LOST: &str =
-    "the last lines about connections are lost: what reads the log takes nothing";
+use supervisor_link::{next, say};
 
 /// Serves what the supervisor at the other end of the standard input says, until it says to end
 /// or is gone.
@@ -80,18 +48,18 @@ pub(crate) fn run() -> ExitCode {
 const RETURNED_FROM_BYTES: u32 = 16 << 10;
 
 fn serve() -> io::Result<()> {
-    rights::ignore_signals()?;
+    sandbox::ignore_signals()?;
     usage::return_when_freed(RETURNED_FROM_BYTES);
     process::set_name(WORKER_NAME)?;
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
-    let Some(first) = orders::next(&channel)? else {
+    let Some(first) = next(&channel)? else {
         return Ok(());
     };
     let (Order::Enter(fences, reach), roots) = (first.order, first.fds) else {
         return Err(io::Error::other("the supervisor began with another order"));
     };
     let usage = Usage::of_this_process();
-    let given_up = rights::give_up(&fences, &reach, &roots);
+    let given_up = sandbox::give_up(&fences, &reach, &roots);
     // Those to be served come with the plan.
     drop(roots);
     let rights = match given_up {
@@ -100,446 +68,5 @@ fn serve() -> io::Result<()> {
     };
     say(&channel, &Answer::Entered(rights))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(control(channel, rights, usage))
-}
-
-fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
-    channel.send(ProcessMessageForm::Json.encode(answer)?.bytes(), &[])
-}
-
-/// The control thread's work, from the first plan to the end.
-async fn control(channel: Arc<Channel>, rights: Rights, usage: Usage) -> io::Result<()> {
-    let mut queue = orders::listen(Arc::clone(&channel))?;
-    let (sender, mut reports) = unbounded_channel();
-    let report = move |report: HealthReport| {
-        // The receiver lives as long as this thread's loop.
-        let _ = sender.send(report);
-    };
-    let checks = health::run(Vec::new(), report);
-    let first = queue.recv().await;
-    let started = Control::start(channel, (rights, usage), first, checks).await?;
-    let Some(mut control) = started else {
-        return Ok(());
-    };
-    let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
-    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut log_look = tokio::time::interval(LOG_LOOK_INTERVAL);
-    log_look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut server_look = tokio::time::interval(SERVER_LOOK_INTERVAL);
-    server_look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            received = queue.recv() => match received {
-                Some(Received { order: Order::Drain { time, is_replaced }, .. }) => {
-                    return control.drain(time, is_replaced, &mut queue).await;
-                }
-                Some(received) => control.obey(received).await?,
-                None => return Ok(()),
-            },
-            Some(report) = reports.recv() => control.checked(&report),
-            _ = sweep.tick() => control.resumption.sweep(Instant::now()),
-            _ = log_look.tick() => control.look_at_log()?,
-            _ = server_look.tick() => control.look_at_servers()?,
-            () = tokio::time::sleep_until(control.look_at.into()) => control.look()?,
-        }
-    }
-}
-
-struct Control {
-    channel: Arc<Channel>,
-    plane: Plane,
-    inheritance: Arc<Inheritance>,
-    resumption: Arc<Resumption>,
-    /// The key of the memory that its sessions lie in.
-    session_key: SessionKey,
-    admin: Arc<AdminState>,
-    doors: Doors,
-    cluster: Cluster,
-    /// The setup that goes with the order to accept: how sessions go to other hosts.
-    waiting: Option<Option<ClusterSetup>>,
-    log: Log,
-    log_output: LogOutput,
-    checks: Checks,
-    servers: Servers,
-    /// Servers that an operator has disabled.
-    disabled: BTreeSet<ServerName>,
-    validity: ValidityWatch,
-    /// When something of it may have changed.
-    look_at: Instant,
-}
-
-impl Control {
-    /// Serves the first plan; `None` = it was refused, or the supervisor is gone.
-    async fn start(
-        channel: Arc<Channel>,
-        (rights, usage): (Rights, Usage),
-        received: Option<Received>,
-        checks: Checks,
-    ) -> io::Result<Option<Self>> {
-        let Some(received) = received else {
-            return Ok(None);
-        };
-        let (Order::Start(start, serve), Some(bundle)) = (received.order, received.bundle) else {
-            return Err(io::Error::other("the supervisor began with another order"));
-        };
-        let inheritance = Arc::new(Inheritance::of(&start));
-        let sessions = Sessions {
-            inheritance: Arc::clone(&inheritance),
-            before: None,
-            is_in_use: serve.waits,
-        };
-        let serve = Arc::new(serve);
-        let mut built = match build(bundle, &serve, received.fds, sessions).await? {
-            Ok(built) => built,
-            Err(message) => {
-                say(&channel, &Answer::refused(serve.generation, message))?;
-                return Ok(None);
-            }
-        };
-        let registry = Arc::new(Registry::new(serve.workers));
-        let admin = admin_state(&registry, &start, (rights, usage), &built);
-        let log = start_log(&mut built, log_reporter(&channel, &admin))?;
-        let doors = Doors::new(&mut built, &admin, !serve.waits)?;
-        tokio::spawn(admin::record_history(Arc::clone(&admin)));
-        let listeners = std::mem::take(&mut built.listeners);
-        let plane = Plane::start(
-            built.plan.clone(),
-            listeners,
-            registry,
-            Arc::clone(log.queue()),
-            !serve.waits,
-        )?;
-        admin.workers_begun(&plane);
-        let tiers = Arc::clone(&inheritance.tiers);
-        let cluster = Cluster::new(&inheritance.secret, tiers, sayer(&channel));
-        admin.cluster_begun(cluster.facts());
-        let mut control = Self {
-            channel,
-            plane,
-            inheritance,
-            resumption: Arc::clone(&built.resumption),
-            session_key: serve.session_key.clone(),
-            admin,
-            doors,
-            cluster,
-            waiting: serve.waits.then(|| built.cluster.take()),
-            log,
-            log_output: built.log_output.clone(),
-            checks,
-            servers: Servers::default(),
-            disabled: BTreeSet::new(),
-            validity: ValidityWatch::new(&built.plan, unix_seconds()),
-            look_at: Instant::now(),
-        };
-        control.take_up(&serve, built)?;
-        Ok(Some(control))
-    }
-
-    async fn obey(&mut self, received: Received) -> io::Result<()> {
-        match (received.order, received.bundle) {
-            (Order::Replace(serve), Some(bundle)) => {
-                self.replace(serve, bundle, received.fds).await?;
-            }
-            (Order::Resolved(resolved), _) => self.resolved(&resolved),
-            (Order::Disabled(names), _) => self.set_disabled(names),
-            (Order::Unready, _) => self.admin.drain_begun(),
-            (Order::AreYouWell, _) => self.say_when_well(),
-            (Order::Reloads(reloads), _) => self.admin.reloaded(reloads),
-            (Order::Log, _) => {
-                let targets = received.fds.into_iter();
-                let targets = targets.map(|fd| Target::of(&self.log_output, fd));
-                targets.for_each(|target| self.log.aim().set(target));
-            }
-            (Order::Pause, _) => self.pause().await?,
-            (Order::Accept(observed), _) => self.accept(&observed)?,
-            (Order::Drain { .. } | Order::Enter(..) | Order::Start(..) | Order::Replace(_), _) => {
-                return Err(io::Error::other("the supervisor gave an order out of turn"));
-            }
-        }
-        Ok(())
-    }
-
-    /// A new plan, or the old one.
-    async fn replace(&mut self, serve: Serve, bundle: Bundle, fds: Vec<OwnedFd>) -> io::Result<()> {
-        let serve = Arc::new(serve);
-        let sessions = Sessions {
-            inheritance: Arc::clone(&self.inheritance),
-            before: Some((Arc::clone(&self.resumption), self.session_key.clone())),
-            is_in_use: false,
-        };
-        let mut built = match build(bundle, &serve, fds, sessions).await? {
-            Ok(built) => built,
-            Err(message) => return say(&self.channel, &Answer::refused(serve.generation, message)),
-        };
-        self.log_output = built.log_output.clone();
-        if let Some(target) = built.descriptors.log.take() {
-            self.log.aim().set(Target::of(&self.log_output, target));
-        }
-        let listeners = std::mem::take(&mut built.listeners);
-        self.plane.replace(built.plan.clone(), listeners);
-        self.take_up(&serve, built)
-    }
-
-    /// The plan is served: what goes with it follows, and the supervisor hears of it.
-    fn take_up(&mut self, serve: &Serve, built: Built) -> io::Result<()> {
-        self.servers = built.servers;
-        self.resumption = built.resumption;
-        self.session_key = serve.session_key.clone();
-        self.checks.replace(built.checked);
-        serve.resolved.iter().for_each(|resolved| self.resolved(resolved));
-        if self.waiting.is_none() {
-            self.cluster.set(built.cluster)?;
-        }
-        self.disabled.clone_from(&serve.disabled);
-        self.admin.servers_disabled(serve.disabled.clone());
-        self.admin.plan_served(built.served);
-        self.validity = built.validity;
-        self.note_ends(unix_seconds());
-        // What is left of the old plan and of the bundle is large and rare.
-        drop(built.plan);
-        usage::return_freed();
-        let ready = Answer::ready(serve.generation, built.warnings);
-        say(&self.channel, &ready)
-    }
-
-    /// Says what has ended since it was looked last, and what ends soon.
-    fn look(&mut self) -> io::Result<()> {
-        let now = unix_seconds();
-        let warnings = self.validity.look(now);
-        self.note_ends(now);
-        if warnings.is_empty() {
-            return Ok(());
-        }
-        say(&self.channel, &Answer::warned(warnings))
-    }
-
-    /// Says if nobody reads the log.
-    fn look_at_log(&self) -> io::Result<()> {
-        let note = |why| self.admin.log_lost(0, why);
-        match self.log.stalled(Instant::now(), note) {
-            Some(message) => say(&self.channel, &Answer::warned(vec![message])),
-            None => Ok(()),
-        }
-    }
-
-    /// Says so when every worker has answered. One that is stuck holds the answer back, and the
-    /// supervisor asks no further.
-    fn say_when_well(&self) {
-        let (channel, admin) = (Arc::clone(&self.channel), Arc::clone(&self.admin));
-        tokio::spawn(async move {
-            admin.workers().all_answer().await;
-            let connections = admin.connections_open();
-            // Without a supervisor this process ends.
-            let _ = say(&channel, &Answer::Alive { connections });
-        });
-    }
-
-    /// Says which servers went down or came back up.
-    fn look_at_servers(&self) -> io::Result<()> {
-        if self.waiting.is_some() {
-            // The one that serves says so, and what it has said comes with the order to accept.
-            return Ok(());
-        }
-        let said = self.admin.look_at_servers(Instant::now());
-        if said.is_empty() {
-            return Ok(());
-        }
-        say(&self.channel, &Answer::said(said))
-    }
-
-    /// For the status and the metrics, until the next look.
-    fn note_ends(&mut self, now: i64) {
-        for (service, expiries) in self.validity.expiries(now) {
-            self.admin.expiries_changed(service, expiries);
-        }
-        self.look_at = Instant::now() + self.validity.pause(now);
-    }
-
-    fn resolved(&self, resolved: &Resolved) {
-        self.cluster.resolved(resolved);
-        for (service, server, target) in self.servers.named(resolved) {
-            self.checks.set_addresses(service, server, &target.addresses);
-            self.plane.set_target(service, server, target);
-        }
-    }
-
-    /// Disables these servers, and enables all others.
-    fn set_disabled(&mut self, names: BTreeSet<ServerName>) {
-        for (service, server, name) in self.servers.all() {
-            let disabled = names.contains(&name);
-            if disabled != self.disabled.contains(&name) {
-                self.plane.set_disabled(service, server, disabled);
-            }
-        }
-        self.disabled.clone_from(&names);
-        // Each worker hears of it within its next turn, and its servers' state shows when it has.
-        self.admin.servers_disabled(names);
-    }
-
-    fn checked(&self, report: &HealthReport) {
-        self.plane.set_addresses_down(&report.service, report.server, &report.down);
-        if let Some(server) = self.servers.label(&report.service, report.server) {
-            self.admin.server_noted(&server, report);
-        }
-    }
-
-    /// Lets connections finish; ends sooner if the supervisor goes.
-    async fn drain(
-        mut self,
-        time: Duration,
-        is_replaced: bool,
-        queue: &mut UnboundedReceiver<Received>,
-    ) -> io::Result<()> {
-        if is_replaced {
-            self.doors.close();
-            self.cluster.set(None)?;
-        }
-        self.admin.drain_begun();
-        self.plane.drain(time);
-        drop(self.checks);
-        let (plane, log, output) = (self.plane, self.log, self.log_output);
-        let aim = log.aim().clone();
-        let finish = move || {
-            let ended = plane.join();
-            (ended, log.finish(LOG_FLUSH_TIME_MAX))
-        };
-        let mut finished = tokio::task::spawn_blocking(finish);
-        loop {
-            tokio::select! {
-                ended = &mut finished => {
-                    let (ended, is_written) = ended.map_err(io::Error::other)?;
-                    let cut = ended?;
-                    if !is_written {
-                        let lost = vec![LINES_LOST.to_owned()];
-                        say(&self.channel, &Answer::warned(lost))?;
-                    }
-                    return say(&self.channel, &Answer::Drained { cut });
-                }
-                received = queue.recv() => match received {
-                    Some(Received { order: Order::Log, fds, .. }) => {
-                        fds.into_iter().for_each(|fd| aim.set(Target::of(&output, fd)));
-                    }
-                    // No other order changes what is ending.
-                    Some(_) => {}
-                    // Threads of the connections go with us.
-                    None => std::process::exit(0),
-                },
-            }
-        }
-    }
-}
-
-/// Builds a plan beside the control thread, which has operators to answer meanwhile.
-async fn build(
-    bundle: Bundle,
-    serve: &Arc<Serve>,
-    fds: Vec<OwnedFd>,
-    sessions: Sessions,
-) -> io::Result<Result<Built, String>> {
-    let serve = Arc::clone(serve);
-    let work = move || plan::build(bundle, &serve, fds, &sessions);
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
-}
-
-fn admin_state(
-    registry: &Arc<Registry>,
-    start: &Start,
-    (rights, usage): (Rights, Usage),
-    built: &Built,
-) -> Arc<AdminState> {
-    let facts_of_start = StartFacts {
-        program: env!("CARGO_PKG_VERSION"),
-        supervisor_pid: start.supervisor_pid,
-        supervisor_start: start.supervisor_start,
-        restarts: start.restarts,
-        dying: start.dying.clone(),
-        worker_cpus: built.cpus.clone(),
-        rights: RightsStatus {
-            sentence: rights.to_string(),
-            files: rights.files.word().to_owned(),
-            tcp_ports: rights.tcp_ports.word().to_owned(),
-            system_calls: rights.system_calls.word().to_owned(),
-        },
-    };
-    let state = AdminState::new(Arc::clone(registry), facts_of_start).with_usage(usage);
-    state.reloaded(start.reloads.clone());
-    Arc::new(state)
-}
-
-fn start_log(built: &mut Built, report: impl FnMut(LogNews) + Send + 'static) -> io::Result<Log> {
-    let target = built.descriptors.log.take();
-    let target = target.ok_or(io::ErrorKind::InvalidData)?;
-    let log = Log::start(Target::of(&built.log_output, target), report)?;
-    log.flush_in_panics();
-    Ok(log)
-}
-
-/// What the log's thread says of lost lines is counted, and said by the supervisor: our own
-/// standard error may block for the same reason as the log.
-fn log_reporter(
-    channel: &Arc<Channel>,
-    admin: &Arc<AdminState>,
-) -> impl FnMut(LogNews) + Send + 'static {
-    let (channel, admin) = (Arc::clone(channel), Arc::clone(admin));
-    move |news| match news {
-        LogNews::Lost { bytes, why } => admin.log_lost(bytes, why),
-        LogNews::Recovered => admin.log_recovered(),
-        LogNews::Away => drop(say(&channel, &Answer::LogAway)),
-        // Without a supervisor this process ends.
-        LogNews::Message(level, message) => {
-            drop(say(&channel, &Answer::said(vec![(level, message)])));
-        }
-    }
-}
-
-/// What threads other than the control thread have to say goes to the operator.
-fn sayer(channel: &Arc<Channel>) -> Say {
-    let channel = Arc::clone(channel);
-    Arc::new(move |warns, text| {
-        let answer = if warns { Answer::warned(vec![text]) } else { Answer::Note(text) };
-        // Without a supervisor this process ends.
-        drop(say(&channel, &answer));
-    })
-}
-
-/// The descriptors on which operators are served: of the status socket, and of the status page with
-/// the metrics.
-struct Doors {
-    status: Option<UnixListener>,
-    admin: Option<TcpListener>,
-    served: Vec<AbortHandle>,
-}
-
-impl Doors {
-    /// Serves there at once, or later.
-    fn new(built: &mut Built, state: &Arc<AdminState>, opens: bool) -> io::Result<Self> {
-        let mut doors = Self {
-            status: built.descriptors.status.take().map(UnixListener::from),
-            admin: built.descriptors.admin.take().map(TcpListener::from),
-            served: Vec::new(),
-        };
-        if opens {
-            doors.open(state)?;
-        }
-        Ok(doors)
-    }
-
-    fn open(&mut self, state: &Arc<AdminState>) -> io::Result<()> {
-        if let Some(listener) = self.status.take() {
-            let listener = tokio::net::UnixListener::from_std(listener)?;
-            let serve = tokio::spawn(admin::serve_status(listener, Arc::clone(state)));
-            self.served.push(serve.abort_handle());
-        }
-        if let Some(listener) = self.admin.take() {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let serve = tokio::spawn(admin::serve_http(listener, Arc::clone(state)));
-            self.served.push(serve.abort_handle());
-        }
-        Ok(())
-    }
-
-    /// Accepts nobody there any more; those who are served go on.
-    fn close(&self) {
-        self.served.iter().for_each(AbortHandle::abort);
-    }
+    runtime.block_on(control::run(channel, rights, usage))
 }

@@ -12,10 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::catalogue::{
-    BUCKETS_US, Breakdown, Family, HISTOGRAM_SLOTS, Histogram, Row, Scope, Server, ServerGauge,
-    Service, ServiceGauge, Worker, group_index, handshake_index, suite_index,
+    BUCKETS_US, Breakdown, Family, HISTOGRAM_SLOTS, Histogram, Process, ProcessMetric, Row, Scope,
+    Server, ServerGauge, Service, ServiceGauge, Worker, group_index, handshake_index, suite_index,
 };
-use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
+use crate::outcome::{
+    ClusterRejection, ClusterUpdate, EarlyData, HandshakeKind, OffloadRefusal, Reason,
+    ResumptionMiss, SessionTier, StoreFailure, StoreRejection, StoreUpdate, Version,
+};
 
 /// A finished handshake, to be counted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -431,5 +434,49 @@ mod snapshot_tests {
         });
         assert_eq!(counts, again);
         assert_eq!(next as usize, Service::SLOTS);
+    }
+}
+
+/// Outcomes that a family of the process counts, in the order of its rows from the first one on.
+macro_rules! outcome_rows {
+    ($($outcome:ident from $first:ident;)*) => {
+        $(impl Row for $outcome {
+            type Scope = Process;
+
+            fn slot(self) -> usize {
+                ProcessMetric::$first.slot() + self as usize
+            }
+        })*
+
+        #[cfg(test)]
+        const OUTCOME_ROWS: &[(ProcessMetric, &[&[&str]])] =
+            &[$((ProcessMetric::$first, $outcome::ROWS)),*];
+    };
+}
+
+outcome_rows! {
+    ClusterRejection from ClusterMalformed;
+    ClusterUpdate from ClusterPublished;
+    SessionTier from ClusterFetchedPeers;
+    StoreUpdate from StorePublished;
+    StoreFailure from StoreTimeout;
+    StoreRejection from StoreMalformed;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_have_the_rows_of_their_names() {
+        for (first, rows) in OUTCOME_ROWS {
+            let mut slot = 0;
+            let family = ProcessMetric::FAMILIES.iter().find(|family| {
+                let begin = slot;
+                slot += family.rows.len();
+                begin == first.slot()
+            });
+            assert_eq!(family.map(|family| family.rows), Some(*rows), "{first:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-use rustix::process::test_kill_process;
+use rustix::process::{Signal, kill_process, test_kill_process};
 use suite::prelude::*;
 use suite::process::open_files;
 use suite::service_manager::Keeper;

@@ -6,12 +6,11 @@
 //! elsewhere.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use base64ct::{Base64, Encoding};
 use config::{AdminToken, ControlOptions};
 use hyper::header::{AUTHORIZATION, HOST};
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Uri};
-
-use super::page::base64;
 
 /// The user name that goes with the token where a browser asks for one.
 const USER: &str = "lariat";
@@ -101,7 +100,7 @@ fn gives(fields: &HeaderMap, token: &AdminToken) -> bool {
     let expected = match scheme {
         bearer if bearer.eq_ignore_ascii_case(b"bearer") => token.text().to_owned(),
         basic if basic.eq_ignore_ascii_case(b"basic") => {
-            base64(format!("{USER}:{}", token.text()).as_bytes())
+            Base64::encode_string(format!("{USER}:{}", token.text()).as_bytes())
         }
         _ => return false,
     };
@@ -170,7 +169,8 @@ mod tests {
 
     #[test]
     fn the_token_is_asked_for() {
-        let basic = format!("Basic {}", base64(format!("lariat:{TOKEN}").as_bytes()));
+        let credentials = Base64::encode_string(format!("lariat:{TOKEN}").as_bytes());
+        let basic = format!("Basic {credentials}");
         let bearer = format!("bearer  {TOKEN}");
         for given in [&bearer, &basic] {
             let fields = [("host", "localhost"), ("authorization", given)];

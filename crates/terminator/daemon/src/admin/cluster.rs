@@ -2,29 +2,34 @@
 //! them there, shown in the status and the metrics.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use session::Tiers;
 use session::mesh::{CatchUp, CatchUpState, MeshCounters, PeerFacts};
-use telemetry::catalogue::{Process, ProcessMetric as Metric};
+use telemetry::catalogue::{Process, ProcessMetric as Metric, Row};
 use telemetry::counters::Counts;
-use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
+use telemetry::outcome::{ClusterRejection, ClusterUpdate};
 
-use super::cluster_text::rejection;
-use super::document::{ClusterStatus, PeerStatus, ResyncState, ResyncStatus};
-use super::store::StoreNotes;
+use super::document::{
+    ClusterStatus, PeerStatus, ResyncState, ResyncStatus, StoreState, StoreStatus,
+};
 
 /// Facts about the tiers beyond this host. Cloning shares them.
 #[derive(Clone, Default)]
 pub(crate) struct ClusterFacts {
-    /// `None` = there are no peers.
-    peers: Arc<Mutex<Option<ClusterSnapshot>>>,
-    pub(crate) store: StoreNotes,
-    /// Sessions that were looked for, by where they were found.
-    fetched: Arc<[AtomicU64; SessionTier::ALL.len()]>,
+    known: Arc<Mutex<Known>>,
     tiers: Arc<Tiers>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// `None` = there are no peers.
+    peers: Option<ClusterSnapshot>,
+    /// `None` = there is no store.
+    store: Option<StoreStatus>,
+    /// Counts of look-ups, and of all that the store was asked for.
+    counts: Counts<Process>,
 }
 
 /// Facts about the peers at one time.
@@ -49,41 +54,52 @@ impl ClusterFacts {
         Self { tiers, ..Self::default() }
     }
 
-    /// A session was looked for, and was there.
-    pub(crate) fn fetched(&self, tier: SessionTier) {
-        self.fetched[tier as usize].fetch_add(1, Ordering::Relaxed);
+    /// Counts what became of a session: where one was found that was looked for, or what the store
+    /// did.
+    pub(crate) fn count(&self, outcome: impl Row<Scope = Process>) {
+        let counts = &mut self.lock().counts;
+        counts.set(outcome, counts.get(outcome) + 1);
     }
 
     /// This is known of the peers now.
-    pub(crate) fn set(&self, snapshot: Option<ClusterSnapshot>) {
-        *self.lock() = snapshot;
+    pub(crate) fn set_peers(&self, snapshot: Option<ClusterSnapshot>) {
+        self.lock().peers = snapshot;
     }
 
-    pub(crate) fn is_set(&self) -> bool {
-        self.lock().is_some()
+    /// This is known of the store now; `None` = there is none any more.
+    pub(crate) fn set_store(&self, status: Option<StoreStatus>) {
+        self.lock().store = status;
+    }
+
+    pub(crate) fn has_peers(&self) -> bool {
+        self.lock().peers.is_some()
     }
 
     pub(super) fn status(&self) -> Option<ClusterStatus> {
-        let peers = self.lock().as_ref().map(ClusterSnapshot::status);
-        let store = self.store.status();
+        let known = self.lock();
+        let peers = known.peers.as_ref().map(ClusterSnapshot::status);
+        let store = known.store.clone();
         (peers.is_some() || store.is_some())
             .then(|| ClusterStatus { store, ..peers.unwrap_or_default() })
     }
 
-    pub(super) fn count(&self, counts: &mut Counts<Process>) {
-        if let Some(snapshot) = &*self.lock() {
-            snapshot.count(counts);
+    /// The process's metrics about sessions of other hosts; all others are 0.
+    pub(super) fn counts(&self) -> Counts<Process> {
+        let known = self.lock();
+        let mut counts = known.counts.clone();
+        if let Some(snapshot) = &known.peers {
+            snapshot.count(&mut counts);
         }
-        self.store.count(counts);
         counts.set(Metric::ClusterRequestsDropped, self.tiers.overflows());
-        for tier in SessionTier::ALL {
-            let count = self.fetched[*tier as usize].load(Ordering::Relaxed);
-            counts.set(found(*tier), count);
-        }
+        let state = known.store.as_ref().map(|status| status.state);
+        let is_up = state.is_some_and(|state| state != StoreState::Down);
+        counts.set(Metric::StoreUp, u64::from(is_up));
+        counts.set(Metric::StoreWritable, u64::from(state == Some(StoreState::Up)));
+        counts
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<ClusterSnapshot>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,35 +174,14 @@ impl ClusterSnapshot {
             counts.set(metric, value);
         }
         for why in ClusterRejection::ALL {
-            counts.set(rejection(*why), all.rejections(*why));
+            counts.set(*why, all.rejections(*why));
         }
         for what in ClusterUpdate::ALL {
-            counts.set(update(*what), all.updates(*what));
+            counts.set(*what, all.updates(*what));
         }
     }
 }
 
 fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e5).round() / 100.0
-}
-
-fn found(tier: SessionTier) -> Metric {
-    match tier {
-        SessionTier::Peers => Metric::ClusterFetchedPeers,
-        SessionTier::Store => Metric::ClusterFetchedStore,
-        SessionTier::Nowhere => Metric::ClusterFetchedNowhere,
-    }
-}
-
-fn update(what: ClusterUpdate) -> Metric {
-    match what {
-        ClusterUpdate::Published => Metric::ClusterPublished,
-        ClusterUpdate::Stored => Metric::ClusterStored,
-        ClusterUpdate::Answered => Metric::ClusterAnswered,
-        ClusterUpdate::Deleted => Metric::ClusterDeleted,
-        ClusterUpdate::Removed => Metric::ClusterRemoved,
-        ClusterUpdate::TooLarge => Metric::ClusterTooLarge,
-        ClusterUpdate::Incomplete => Metric::ClusterIncomplete,
-        ClusterUpdate::Dropped => Metric::ClusterDropped,
-    }
 }

@@ -2,12 +2,12 @@
 //! prints.
 
 use telemetry::catalogue::ProcessMetric as Metric;
-use telemetry::outcome::ClusterRejection;
+use telemetry::outcome::{ClusterRejection, StoreFailure, StoreRejection};
 
-use super::display::{Align, Count, Table};
 use super::document::{
     ClusterStatus, PeerStatus, ResyncState, StatusDocument, StoreState, StoreStatus,
 };
+use super::units::{Count, Table};
 
 pub(super) fn cluster_text(now: &StatusDocument) -> String {
     let Some(cluster) = &now.cluster else {
@@ -23,22 +23,6 @@ pub(super) fn cluster_text(now: &StatusDocument) -> String {
     text
 }
 
-/// The metric of datagrams that are rejected for that reason.
-pub(super) fn rejection(why: ClusterRejection) -> Metric {
-    match why {
-        ClusterRejection::Malformed => Metric::ClusterMalformed,
-        ClusterRejection::Version => Metric::ClusterVersion,
-        ClusterRejection::UnknownSecret => Metric::ClusterUnknownSecret,
-        ClusterRejection::Forged => Metric::ClusterForged,
-        ClusterRejection::Reflected => Metric::ClusterReflected,
-        ClusterRejection::OutOfTime => Metric::ClusterOutOfTime,
-        ClusterRejection::BeforeStart => Metric::ClusterBeforeStart,
-        ClusterRejection::Replayed => Metric::ClusterReplayed,
-        ClusterRejection::TooManySenders => Metric::ClusterTooManySenders,
-        ClusterRejection::RateLimited => Metric::ClusterRateLimited,
-    }
-}
-
 fn store_text(store: &StoreStatus, now: &StatusDocument) -> String {
     let count = |metric| Count(now.process.metrics.get(metric));
     let state = match store.state {
@@ -47,10 +31,9 @@ fn store_text(store: &StoreStatus, now: &StatusDocument) -> String {
         StoreState::Down => "DOWN",
     };
     let why = store.why.iter().map(|why| format!(" ({})", why));
-    let sum = |metrics: &[Metric]| {
-        let each = metrics.iter().map(|metric| now.process.metrics.get(*metric));
-        Count(each.sum())
-    };
+    let metrics = &now.process.metrics;
+    let failures = StoreFailure::ALL.iter().map(|why| metrics.get(*why));
+    let rejected = StoreRejection::ALL.iter().map(|why| metrics.get(*why));
     format!(
         "\nsession store {}: {state}{}\n  sessions      {} published, {} deleted, {} failed, {} \
          dropped\n  fetched       {} from the store, {} nowhere\n  failures      {}, given up {} \
@@ -63,43 +46,14 @@ fn store_text(store: &StoreStatus, now: &StatusDocument) -> String {
         count(Metric::StoreDropped),
         count(Metric::ClusterFetchedStore),
         count(Metric::ClusterFetchedNowhere),
-        sum(&STORE_FAILURES),
+        Count(failures.sum()),
         count(Metric::StoreOpenings),
-        sum(&STORE_REJECTED),
+        Count(rejected.sum()),
     )
 }
 
-const STORE_FAILURES: [Metric; 8] = [
-    Metric::StoreTimeout,
-    Metric::StoreConnection,
-    Metric::StoreAuthentication,
-    Metric::StoreFull,
-    Metric::StoreReadOnly,
-    Metric::StoreUnready,
-    Metric::StoreRedirect,
-    Metric::StoreRefused,
-];
-
-const STORE_REJECTED: [Metric; 6] = [
-    Metric::StoreMalformed,
-    Metric::StoreVersion,
-    Metric::StoreUnknownSecret,
-    Metric::StoreForged,
-    Metric::StoreExpired,
-    Metric::StoreReplayed,
-];
-
-const COLUMNS: [(&str, Align); 9] = [
-    ("PEER", Align::Left),
-    ("STATE", Align::Left),
-    ("SEEN", Align::Right),
-    ("LAG", Align::Right),
-    ("ROUND TRIP", Align::Right),
-    ("SENT", Align::Right),
-    ("RECEIVED", Align::Right),
-    ("LOST", Align::Right),
-    ("REPLAYED", Align::Right),
-];
+const COLUMNS: [&str; 9] =
+    ["<PEER", "<STATE", ">SEEN", ">LAG", ">ROUND TRIP", ">SENT", ">RECEIVED", ">LOST", ">REPLAYED"];
 
 /// A line for the cluster and one for each peer.
 fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
@@ -107,7 +61,7 @@ fn peers_text(cluster: &ClusterStatus, now: &StatusDocument) -> String {
     let rejected = ClusterRejection::ALL.iter().filter_map(|why| {
         // Our own come back by multicast, and what was under way at a start is dropped.
         let is_usual = [ClusterRejection::Reflected, ClusterRejection::BeforeStart].contains(why);
-        let count = now.process.metrics.get(rejection(*why));
+        let count = now.process.metrics.get(*why);
         (!is_usual && count > 0).then_some((why, count))
     });
     let reasons = rejected.clone().map(|(why, count)| format!("{} {}", Count(count), why.name()));

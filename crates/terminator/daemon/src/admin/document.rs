@@ -470,15 +470,17 @@ impl ServerStatus {
 
     /// Dials that failed, of all kinds.
     pub(crate) fn dials_failed(&self) -> u64 {
-        let kinds = [
-            ServerCounter::DialsRefused,
-            ServerCounter::DialsTimedOut,
-            ServerCounter::DialsBusy,
-            ServerCounter::DialsHost,
-            ServerCounter::DialsUnreachable,
-            ServerCounter::DialsTls,
-        ];
-        let counts = kinds.map(|kind| self.metrics.get(kind));
+        let counts = DIAL_FAILURES.map(|(kind, _)| self.metrics.get(kind));
         counts.into_iter().fold(0, u64::saturating_add)
     }
 }
+
+/// Kinds of failed dials, and their names as in the metrics.
+pub(super) const DIAL_FAILURES: [(ServerCounter, &str); 6] = [
+    (ServerCounter::DialsRefused, "refused"),
+    (ServerCounter::DialsTimedOut, "timeout"),
+    (ServerCounter::DialsBusy, "busy"),
+    (ServerCounter::DialsHost, "host"),
+    (ServerCounter::DialsUnreachable, "unreachable"),
+    (ServerCounter::DialsTls, "tls"),
+];

@@ -340,17 +340,6 @@ mod tests {
     }
 
     #[test]
-    fn another_host_is_refused() {
-        for fields in ["", "Host: rebound.example\r\n"] {
-            let answer = exchange(
-                format!("GET /status HTTP/1.0\r\n{fields}Connection: close\r\n\r\n").as_bytes(),
-            );
-            assert!(answer.starts_with("HTTP/1.0 421 "), "{answer}");
-            assert!(!answer.contains("supervisor_pid"), "{answer}");
-        }
-    }
-
-    #[test]
     fn head_has_no_body() {
         let answer = exchange(b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"), "{answer}");

@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use telemetry::catalogue::{ServerCounter, ServerGauge};
+use telemetry::catalogue::ServerGauge;
 use telemetry::message::Level;
 
-use super::document::{ServerState, ServerStatus, ServiceStatus};
-use super::server_state::{CONFIRM_TIME_MAX, has_served};
+use super::document::{DIAL_FAILURES, ServerState, ServerStatus, ServiceStatus};
+use super::servers::{CONFIRM_TIME_MAX, has_served};
 use crate::observations::ObservedServer;
 
 /// Messages about one server, or about one service, in [`FLAP_TIME`]: twice down and up. Further
@@ -41,22 +41,12 @@ struct WatchedServer {
     is_doubtful: bool,
     disabled: bool,
     cause: Option<String>,
-    failures: [u64; FAILURES.len()],
+    failures: [u64; DIAL_FAILURES.len()],
     /// Addresses that are down, or have been a little while ago.
     addresses: BTreeMap<String, Change>,
     /// Another worker process has seen it go down, and this one has not yet: until then.
     unconfirmed_until: Option<Instant>,
 }
-
-/// Kinds of failed dials, and their names as in the metrics.
-const FAILURES: [(ServerCounter, &str); 6] = [
-    (ServerCounter::DialsRefused, "refused"),
-    (ServerCounter::DialsTimedOut, "timeout"),
-    (ServerCounter::DialsBusy, "busy"),
-    (ServerCounter::DialsHost, "host"),
-    (ServerCounter::DialsUnreachable, "unreachable"),
-    (ServerCounter::DialsTls, "tls"),
-];
 
 impl ServerWatch {
     /// The reason why a server is down that was seen to go down.
@@ -260,7 +250,7 @@ impl WatchedServer {
 
     /// The kinds of dials that have failed since the last look, in brackets.
     fn failed_since(&self, server: &ServerStatus) -> String {
-        let kinds = FAILURES.iter().zip(failures(server)).zip(self.failures);
+        let kinds = DIAL_FAILURES.iter().zip(failures(server)).zip(self.failures);
         let grown = kinds.filter(|((_, now), before)| now > before);
         let names: Vec<_> = grown.map(|(((_, name), _), _)| *name).collect();
         match &*names {
@@ -279,8 +269,8 @@ fn cause_at(server: &ServerStatus, address: &str, kinds: &str) -> String {
     found.unwrap_or_else(|| format!("its last dials failed{kinds}"))
 }
 
-fn failures(server: &ServerStatus) -> [u64; FAILURES.len()] {
-    FAILURES.map(|(counter, _)| server.metrics.get(counter))
+fn failures(server: &ServerStatus) -> [u64; DIAL_FAILURES.len()] {
+    DIAL_FAILURES.map(|(counter, _)| server.metrics.get(counter))
 }
 
 /// A server or address that is up or down, since when, and the message about it.
@@ -336,11 +326,13 @@ impl Change {
 }
 
 fn shown(duration: Duration) -> String {
-    super::display::Age(duration.as_secs()).to_string()
+    super::units::Age(duration.as_secs()).to_string()
 }
 
 #[cfg(test)]
 mod tests {
+    use telemetry::catalogue::ServerCounter;
+
     use super::*;
 
     const WORKERS: u64 = 2;

@@ -1,6 +1,8 @@
 //! The admin side's knowledge: the counters, what was true at start, and what reloads change.
 //!
-//! Owns the translation of these into the status document and the exposition.
+//! The status document and the metrics are made of it in `views`.
+
+mod views;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,37 +12,26 @@ use hyper::{HeaderMap, Uri};
 use proxy::options::KtlsOptions;
 use proxy::plane::Plane;
 use proxy::sources::SourceTable;
-use sys::usage::{Memory, Usage};
+use sys::usage::Usage;
 use telemetry::Registry;
-use telemetry::catalogue::{
-    BUCKETS_US, Labelled, Process, ProcessMetric, ServerCounter, ServerGauge, ServiceGauge,
-};
-use telemetry::counters::{Counts, ServiceSnapshot, Snapshot};
-use telemetry::exposition::{LabelledValue, write_prometheus};
-use telemetry::history::History;
-use tls::resumption::{KeyPurpose, Resumption};
+use telemetry::catalogue::{BUCKETS_US, ServerCounter, ServiceGauge};
+use telemetry::history::{History, INTERVAL};
+use tls::resumption::Resumption;
 use tls::server::Expiries;
-use tls::validity::Ends;
+use tokio::time::MissedTickBehavior;
 
-use crate::handover::{EndedReload, Reloads, STEADY_AFTER};
+use crate::handover::{Reloads, STEADY_AFTER};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::observations::Observations;
-use crate::worker_process::health::HealthReport;
 
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
-use super::document::{
-    CERTIFICATES_MAX, ExpiryStatus, ProcessStatus, RightsStatus, RunState, ServiceStatus,
-    StatusDocument, VERSION, WorkerStatus,
-};
+use super::document::RightsStatus;
 use super::history::{self, Question};
-use super::parts::{
-    certificates, count_expiries, kernel_status, ktls, last_reload, last_upgrade, since_epoch,
-};
 use super::readiness::Workers;
-use super::server_state::{ServerStates, milliseconds, observed, server};
 use super::server_watch::{Said, ServerWatch};
+use super::servers::{HealthReport, ServerStates, milliseconds, observed};
 
 /// The admin side's knowledge. Shared by the control thread's tasks.
 pub(crate) struct AdminState {
@@ -156,7 +147,6 @@ impl AdminState {
         &self.workers
     }
 
-    /// Whether a drain has begun.
     /// How worker processes died before this one, until it has lived long enough.
     pub(super) fn dying(&self) -> Option<&str> {
         let lived = self.start_time.elapsed().unwrap_or(STEADY_AFTER);
@@ -249,7 +239,7 @@ impl AdminState {
     }
 
     /// An interval of the history, which was this long, ends now.
-    pub(super) fn end_interval(&self, duration: Duration) {
+    fn end_interval(&self, duration: Duration) {
         let peaks = self.registry.peaks();
         let (now, workers) = (milliseconds(SystemTime::now()), self.registry.workers());
         let states = &mut self.facts().states;
@@ -292,222 +282,22 @@ impl AdminState {
         self.facts().watch.look(&services, workers, now)
     }
 
-    /// All metrics in Prometheus' text format.
-    pub(crate) fn prometheus(&self) -> String {
-        let facts = self.facts();
-        let snapshot = self.snapshot(&facts);
-        let (process, labelled) = (self.process_counts(&facts), self.labelled(&facts));
-        let mut out = String::with_capacity(64 * 1024);
-        write_prometheus(&snapshot, &process, &labelled, &mut out);
-        out
-    }
-
-    /// The status document as of now.
-    pub(crate) fn document(&self) -> StatusDocument {
-        let facts = self.facts();
-        let Snapshot { services, workers } = self.snapshot(&facts);
-        let workers_count = workers.len() as u64;
-        let cpus = self.start.worker_cpus.iter().copied();
-        let workers = workers.into_iter().zip(cpus.chain(std::iter::repeat(None)));
-        let services = services.into_iter();
-        StatusDocument {
-            version: VERSION,
-            time_ms: milliseconds(SystemTime::now()),
-            process: self.process(&facts),
-            last_reload: facts.reload.last.as_ref().map(last_reload),
-            last_upgrade: facts.reload.last_upgrade.as_ref().map(last_upgrade),
-            log_failure: facts.log_failure.clone(),
-            workers: workers.map(|(metrics, cpu)| WorkerStatus { cpu, metrics }).collect(),
-            services: services.map(|one| service(one, &facts, workers_count)).collect(),
-            kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
-            cluster: facts.cluster.status(),
-            bounds_us: BUCKETS_US.to_vec(),
-        }
-    }
-
-    /// A copy of the counters. Services of the plan come first, in its order; then those that are
-    /// gone from it and still have connections.
-    fn snapshot(&self, facts: &Facts) -> Snapshot {
-        let mut counted = self.registry.snapshot();
-        let mut services = Vec::new();
-        for plan in &facts.served.services {
-            let at = counted.services.iter().position(|one| one.name == plan.name);
-            let mut service =
-                at.map_or_else(ServiceSnapshot::default, |at| counted.services.remove(at));
-            service.name.clone_from(&plan.name);
-            count_expiries(&mut service, &plan.expiries);
-            service.counts.set(ServiceGauge::QueueLimit, plan.queue_limit);
-            for server in &mut service.servers {
-                let limit = plan.server_limits.get(&server.name).copied();
-                let limit = limit.unwrap_or(0);
-                server.counts.set(ServerGauge::ConnectionsLimit, limit);
-            }
-            services.push(service);
-        }
-        services.append(&mut counted.services);
-        for service in &mut services {
-            for server in &mut service.servers {
-                let name =
-                    ServerName { service: service.name.clone(), server: server.name.clone() };
-                let disabled = facts.disabled.contains(&name);
-                server.counts.set(ServerGauge::Disabled, u64::from(disabled));
-                let since_ms = facts.states.since_ms(&name.service, &name.server);
-                let since = since_ms.unwrap_or(0) / 1000;
-                server.counts.set(ServerGauge::Changed, since);
-            }
-        }
-        Snapshot { services, ..counted }
-    }
-
-    fn process_counts(&self, facts: &Facts) -> Counts<Process> {
-        use ProcessMetric as Metric;
-        let mut counts = Counts::default();
-        let reload = &facts.reload;
-        let is_refused = |last: &EndedReload| last.refused.is_some();
-        let last_ok = reload.last_ok.unwrap_or(self.start.supervisor_start);
-        let Limits { connections, handshakes, session_entries, session_bytes } =
-            facts.served.limits;
-        for (metric, value) in [
-            (Metric::StartTime, milliseconds(self.start_time) / 1000),
-            (Metric::SupervisorStartTime, milliseconds(self.start.supervisor_start) / 1000),
-            (Metric::Restarts, self.start.restarts),
-            (Metric::Generation, facts.served.generation),
-            (Metric::LastReloadOk, u64::from(!reload.last.as_ref().is_some_and(is_refused))),
-            (Metric::LastReloadOkTime, milliseconds(last_ok) / 1000),
-            (Metric::ReloadsOk, reload.ok),
-            (Metric::ReloadsRefused, reload.refused),
-            (Metric::ConnectionsLimit, connections),
-            (Metric::HandshakesLimit, handshakes),
-            (Metric::Sources, facts.sources.entries() as u64),
-            (Metric::SessionsLimit, session_entries),
-            (Metric::SessionBytesLimit, session_bytes),
-            (Metric::LogBytesUnwritten, facts.log_lost_bytes),
-            (Metric::LogFails, u64::from(facts.log_failure.is_some())),
-        ] {
-            counts.set(metric, value);
-        }
-        self.count_usage(&mut counts);
-        facts.cluster.count(&mut counts);
-        let Some(resumption) = facts.served.resumption.as_deref() else {
-            return counts;
-        };
-        let cache = resumption.session_counters();
-        for (metric, value) in [
-            (Metric::SessionsStored, cache.entries),
-            (Metric::SessionBytes, cache.bytes),
-            (Metric::SessionHits, cache.hits),
-            (Metric::SessionsExpired, cache.misses_expired),
-            (Metric::SessionsDamaged, cache.misses_damaged),
-            (Metric::SessionsUnknown, cache.misses_unknown),
-            (Metric::SessionEvictions, cache.evictions),
-            (Metric::SessionsRecovered, cache.recovered),
-            (Metric::SessionRefusals, cache.refusals),
-        ] {
-            counts.set(metric, value);
-        }
-        counts
-    }
-
-    fn count_usage(&self, counts: &mut Counts<Process>) {
-        use ProcessMetric as Metric;
-        let cpu_time = self.usage.cpu_time().unwrap_or_default();
-        let cpu_us = u64::try_from(cpu_time.as_micros()).unwrap_or(u64::MAX);
-        let memory = self.usage.memory();
-        let memory = |of: fn(Memory) -> u64| memory.map_or(0, of);
-        for (metric, value) in [
-            (Metric::CpuMicroseconds, cpu_us),
-            (Metric::ResidentMemory, memory(|one| one.resident_bytes)),
-            (Metric::VirtualMemory, memory(|one| one.virtual_bytes)),
-            (Metric::OpenDescriptors, self.usage.open_descriptors().unwrap_or(0)),
-            (Metric::MostDescriptors, sys::limit::open_files()),
-        ] {
-            counts.set(metric, value);
-        }
-    }
-
-    fn labelled(&self, facts: &Facts) -> Vec<LabelledValue> {
-        let mut all = Vec::new();
-        let mut add = |family: Labelled, labels: &[&str], value| {
-            let labels = labels.iter().map(|&label| label.to_owned()).collect();
-            all.push(LabelledValue { family, labels, value });
-        };
-        add(Labelled::BuildInfo, &[self.start.program], 1);
-        let keys = facts.served.resumption.as_deref().map(Resumption::ticket_keys);
-        for key in keys.into_iter().flatten() {
-            let is_encrypting = key.purpose == KeyPurpose::Encrypt;
-            let purpose = if is_encrypting { "encrypt" } else { "decrypt" };
-            add(Labelled::TicketKeyAge, &[&key.name, purpose], key.age_seconds);
-        }
-        for service in &facts.served.services {
-            let Expiries { certificates, staples, authorities, lists, skipped: _ } =
-                &service.expiries;
-            for (family, ends) in [
-                (Labelled::CertificateExpiry, certificates),
-                (Labelled::OcspResponseExpiry, staples),
-                (Labelled::AuthorityExpiry, authorities),
-                (Labelled::CrlExpiry, lists),
-            ] {
-                for one in &ends.listed {
-                    let labels = [&*service.name, &one.file, &one.name, &one.key];
-                    let count = family.family().labels.len();
-                    add(family, &labels[..count], since_epoch(one.time));
-                }
-            }
-        }
-        all
-    }
-
-    fn process(&self, facts: &Facts) -> ProcessStatus {
-        ProcessStatus {
-            program: self.start.program.to_owned(),
-            state: if facts.is_draining { RunState::Draining } else { RunState::Serving },
-            pid: std::process::id(),
-            supervisor_pid: self.start.supervisor_pid,
-            start_ms: milliseconds(self.start_time),
-            supervisor_start_ms: milliseconds(self.start.supervisor_start),
-            rights: self.start.rights.clone(),
-            dying: self.dying().map(str::to_owned),
-            start_warnings: Some(facts.reload.start_warnings.clone())
-                .filter(|text| !text.is_empty()),
-            metrics: self.process_counts(facts),
-        }
-    }
-
     /// A panic elsewhere leaves facts as true as they were.
     fn facts(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStatus {
-    let ServiceSnapshot { name, counts, servers } = counted;
-    let plan = facts.served.services.iter().find(|plan| plan.name == name);
-    let plan = plan.cloned().unwrap_or_default();
-    let servers = servers.into_iter().map(|one| {
-        let watched = facts.watch.of(&name, &one.name).map(str::to_owned);
-        let checked = facts.notes.get(&(name.clone(), one.name.clone()));
-        let checked = checked.map(|(_, why)| why.clone());
-        let since_ms = facts.states.since_ms(&name, &one.name);
-        server(one, checked.or(watched), workers, since_ms)
-    });
-    let first = |ends: &Ends| ends.first().map(since_epoch);
-    let skipped = plan.expiries.skipped.iter().take(CERTIFICATES_MAX);
-    ServiceStatus {
-        servers: servers.collect(),
-        listeners: plan.listeners,
-        serves_files: plan.serves_files,
-        ktls: plan.ktls.map(ktls),
-        server_tls: plan.server_tls.to_owned(),
-        expiry: ExpiryStatus {
-            certificates_seconds: first(&plan.expiries.certificates),
-            ocsp_responses_seconds: first(&plan.expiries.staples),
-            authorities_seconds: first(&plan.expiries.authorities),
-            crls_seconds: first(&plan.expiries.lists),
-        },
-        certificates: certificates(&plan.expiries.certificates),
-        certificates_skipped: skipped.cloned().collect(),
-        metrics: counts,
-        name,
+/// Ends an interval each second, until its task is dropped.
+pub(crate) async fn record_history(state: Arc<AdminState>) {
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut begun = Instant::now();
+    loop {
+        ticks.tick().await;
+        let now = Instant::now();
+        state.end_interval(now - begun);
+        begun = now;
     }
 }
 
@@ -515,12 +305,13 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use telemetry::catalogue::Breakdown;
+    use telemetry::catalogue::{Breakdown, ProcessMetric, ServerGauge};
     use telemetry::outcome::Reason;
-    use tls::validity::Expiry;
+    use tls::validity::{Ends, Expiry};
 
-    use super::super::document::ServerState;
+    use super::super::document::{ServerState, StatusDocument};
     use super::*;
+    use crate::handover::EndedReload;
 
     fn state(registry: &Arc<Registry>) -> AdminState {
         let start = StartFacts {

@@ -13,14 +13,14 @@ use proxy::plan::{Inspection, Plan};
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::{BuildError, BuildFault, Concern};
 
-use crate::args::ConfigCheck;
-use crate::console::{Console, print};
-use crate::exit::Exit;
+use crate::commands::args::ConfigCheck;
+use crate::commands::console::{Console, print};
+use crate::commands::exit::Exit;
 use crate::kernel::KernelTls;
 use crate::preflight;
 use crate::reader::ConfigSource;
-use crate::tls_findings;
 use crate::user;
+use crate::worker_process::tls_findings;
 use host::Limit;
 
 pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String> {

@@ -3,7 +3,6 @@
 //! The document comes from the worker process, which an attacker may have taken over. So it decides
 //! over nothing: its size and time have limits, and who is signalled is asked of the kernel.
 
-use std::borrow::Cow;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -17,10 +16,10 @@ use sys::peer::{Credentials, Process, credentials};
 use sys::signal::Signal;
 use wire::address::{Address, UnixName};
 
-use crate::admin::{StatusDocument, StatusError};
-use crate::args::StatusSocket;
-use crate::console::Console;
-use crate::exit::Exit;
+use crate::admin::{RunState, StatusDocument, StatusError};
+use crate::commands::args::StatusSocket;
+use crate::commands::console::Console;
+use crate::commands::exit::Exit;
 use crate::handover::SUPERVISOR_NAME;
 use crate::status_socket::{self, ForeignDirectory};
 
@@ -30,7 +29,7 @@ const READ_TIME_MAX: Duration = Duration::from_secs(5);
 /// After this time who waits wants to know for what.
 const SLOW_TIME: Duration = Duration::from_secs(3);
 
-/// From one try to connect to the next.
+/// From one try to connect, or look at the status, to the next.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Longer than the document of five thousand services. Read into memory it takes up to 16 times
@@ -40,30 +39,52 @@ const DOCUMENT_BYTES_MAX: usize = 32 << 20;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// A failure to ask or to order the running lariat.
+/// A failure to ask or to order the running lariat, with the remedy as a line of its own.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ControlError {
     /// The configuration that was to say where does not.
     #[error("the configuration does not say where its lariat answers")]
     Configuration(Vec<Diagnostic>),
-    #[error("no lariat answers at {}: {error}", .path.display())]
+    #[error(
+        "no lariat answers at {}: {error}\n\
+         hint: is it running? its first lines say where its status socket is; give that path with \
+         --status-socket, or name its configuration file",
+        .path.display()
+    )]
     Silent { path: PathBuf, error: io::Error },
     /// None runs that would be replaced.
-    #[error("no lariat runs with that configuration: its status socket would be {}: {error}", .path.display())]
+    #[error(
+        "no lariat runs with that configuration: its status socket would be {}: {error}\n\
+         hint: start one: `lariat serve FILE`, or `systemctl start lariat`; if one runs, name its \
+         configuration file, or its status socket with --status-socket",
+        .path.display()
+    )]
     Absent { path: PathBuf, error: io::Error },
     /// Somebody listens there, and sends nothing, or not all of it in time.
-    #[error("the lariat at {} does not answer", .path.display())]
+    #[error("the lariat at {} does not answer\nhint: {}", .path.display(), hint_of_mute(*.pid))]
     Mute {
         path: PathBuf,
         /// Who listens; 0 = nobody knows.
         pid: u32,
     },
-    #[error("no right to ask the lariat at {}: {error}", .path.display())]
+    #[error(
+        "no right to ask the lariat at {}: {error}\n\
+         hint: ask as root, or as the user or group who started it",
+        .path.display()
+    )]
     Closed { path: PathBuf, error: io::Error },
     /// The process that answers is no lariat, or another version of it.
-    #[error("what answers at {} sends {error}", .path.display())]
+    #[error(
+        "what answers at {} sends {error}\nhint: use the program of the version that runs",
+        .path.display()
+    )]
     Strange { path: PathBuf, error: StatusError },
-    #[error("what answers at {} sends more than {} MiB", .path.display(), DOCUMENT_BYTES_MAX >> 20)]
+    #[error(
+        "what answers at {} sends more than {} MiB\n\
+         hint: if it is a lariat, its worker process may be in an attacker's hands: restart it, \
+         and see its log",
+        .path.display(), DOCUMENT_BYTES_MAX >> 20
+    )]
     TooLong { path: PathBuf },
     /// Whatever answers there may be another user's.
     #[error(transparent)]
@@ -71,84 +92,63 @@ pub(super) enum ControlError {
     /// The process that listens there is no supervisor.
     #[error(
         "the status socket {} belongs to process {pid} of user {user}, which {why}; it was sent \
-         no signal",
+         no signal\n\
+         hint: give the path of lariat's own status socket with --status-socket, or signal the \
+         supervisor yourself: `kill -HUP` reloads, `kill -TERM` drains",
         .path.display()
     )]
     NoSupervisor { path: PathBuf, pid: u32, user: u32, why: String },
     /// The supervisor is not among the processes that we see.
-    #[error("the supervisor of {} runs in another PID namespace", .path.display())]
+    #[error(
+        "the supervisor of {} runs in another PID namespace\n\
+         hint: run this command in the container that it runs in",
+        .path.display()
+    )]
     Unseen { path: PathBuf },
     /// The supervisor may not be told anything by us.
-    #[error("cannot signal the supervisor (pid {pid}): {error}")]
+    #[error(
+        "cannot signal the supervisor (pid {pid}): {error}\n\
+         hint: do it as root, or as the user who started it"
+    )]
     Forbidden { pid: u32, error: io::Error },
     /// The supervisor reads no orders: it would end of the signal.
-    #[error("the running lariat (pid {pid}) is of a version that takes no orders about servers")]
+    #[error(
+        "the running lariat (pid {pid}) is of a version that takes no orders about servers\n\
+         hint: restart it with this version"
+    )]
     Older { pid: u32 },
-    /// There is no such server.
-    #[error("no service has the server {name}{}", near.as_ref().map(|near| format!(
-        "; did you mean {near}?"
-    )).unwrap_or_default())]
+    #[error(
+        "no service has the server {name}{}\n\
+         hint: `lariat status` lists the servers of each service",
+        near.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default()
+    )]
     NoServer { name: String, near: Option<String> },
-    #[error("the supervisor (pid {pid}) has ended")]
+    #[error("the supervisor (pid {pid}) has ended\nhint: its own log says why")]
     Ended { pid: u32 },
     /// It accepts no connections any more, and no configuration.
-    #[error("the running lariat (pid {pid}) is draining: it takes no new configuration")]
+    #[error(
+        "the running lariat (pid {pid}) is draining: it takes no new configuration\n\
+         hint: it ends when its connections have; start another one, which reads the new one"
+    )]
     Draining { pid: u32 },
 }
 
-impl ControlError {
-    fn hint(&self) -> Option<Cow<'static, str>> {
-        let hint = match self {
-            Self::Silent { .. } => {
-                "is it running? its first lines say where its status socket is; give that path \
-                 with --status-socket, or name its configuration file"
-            }
-            Self::Absent { .. } => {
-                "start one: `lariat serve FILE`, or `systemctl start lariat`; if one runs, name its \
-                 configuration file, or its status socket with --status-socket"
-            }
-            Self::Mute { pid: 0, .. } => {
-                "is it stopped? its processes are those named `lariat` in `ps`"
-            }
-            Self::Mute { pid, .. } => {
-                return Some(Cow::Owned(format!(
-                    "its supervisor is process {pid}, whose messages may say why; `ps -o \
-                     pid,stat,args -p {pid} --ppid {pid}` shows whether it or its worker process \
-                     is stopped (`T`)"
-                )));
-            }
-            Self::Closed { .. } => "ask as root, or as the user or group who started it",
-            Self::Strange { .. } => "use the program of the version that runs",
-            Self::TooLong { .. } => {
-                "if it is a lariat, its worker process may be in an attacker's hands: restart it, \
-                 and see its log"
-            }
-            // They say it themselves.
-            Self::Foreign(_) | Self::Configuration(_) => return None,
-            Self::NoSupervisor { .. } => {
-                "give the path of lariat's own status socket with --status-socket, or signal the \
-                 supervisor yourself: `kill -HUP` reloads, `kill -TERM` drains"
-            }
-            Self::Unseen { .. } => "run this command in the container that it runs in",
-            Self::Forbidden { .. } => "do it as root, or as the user who started it",
-            Self::Ended { .. } => "its own log says why",
-            Self::Older { .. } => "restart it with this version",
-            Self::NoServer { .. } => "`lariat status` lists the servers of each service",
-            Self::Draining { .. } => {
-                "it ends when its connections have; start another one, which reads the new one"
-            }
-        };
-        Some(Cow::Borrowed(hint))
+fn hint_of_mute(pid: u32) -> String {
+    if pid == 0 {
+        return "is it stopped? its processes are those named `lariat` in `ps`".to_owned();
     }
+    format!(
+        "its supervisor is process {pid}, whose messages may say why; `ps -o pid,stat,args -p \
+         {pid} --ppid {pid}` shows whether it or its worker process is stopped (`T`)"
+    )
+}
 
+impl ControlError {
     /// Says it, and what it means for the program.
     pub(super) fn tell(&self, console: Console) -> Exit {
         match self {
             Self::Configuration(diagnostics) => console.diagnostics(diagnostics),
             other => console.error(other),
-        }
-        if let Some(hint) = self.hint() {
-            console.hint(hint);
         }
         match self {
             Self::Absent { .. }
@@ -166,6 +166,61 @@ impl ControlError {
             Self::NoServer { .. } | Self::Configuration(_) => Exit::Usage,
             Self::Draining { .. } => Exit::Refused,
         }
+    }
+}
+
+/// The running lariat that a command is for: its status as of now, and its supervisor.
+pub(super) struct Running {
+    pub(super) path: PathBuf,
+    pub(super) document: StatusDocument,
+    pub(super) supervisor: Supervisor,
+}
+
+impl Running {
+    pub(super) fn find(named: &StatusSocket, console: Console) -> Result<Self, ControlError> {
+        let path = socket(named)?;
+        let answer = ask(&path)?;
+        answer.name_other_owner(console);
+        Ok(Self { document: answer.document()?, supervisor: answer.supervisor()?, path })
+    }
+
+    /// The same, unless it drains and so takes no reload, upgrade or order about a server.
+    pub(super) fn find_serving(
+        named: &StatusSocket,
+        console: Console,
+    ) -> Result<Self, ControlError> {
+        let running = Self::find(named, console)?;
+        unless_draining(&running.document)?;
+        Ok(running)
+    }
+
+    /// Waits until `outcome` finds what was ordered in the status, which is `None` while the worker
+    /// process is being started again; `Ok(None)` = it does not come to that in time.
+    pub(super) fn wait_for<T>(
+        &self,
+        time_max: Duration,
+        outcome: impl Fn(Option<&StatusDocument>) -> Result<Option<T>, ControlError>,
+    ) -> Result<Option<T>, ControlError> {
+        let begin = Instant::now();
+        while begin.elapsed() < time_max {
+            let has_ended = self.supervisor.has_ended_within(PAUSE);
+            let now = ask(&self.path).and_then(|answer| answer.document()).ok();
+            if let Some(found) = outcome(now.as_ref())? {
+                return Ok(Some(found));
+            }
+            now.as_ref().map_or(Ok(()), unless_draining)?;
+            if has_ended {
+                return Err(ControlError::Ended { pid: self.supervisor.pid() });
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn unless_draining(document: &StatusDocument) -> Result<(), ControlError> {
+    match document.process.state {
+        RunState::Serving => Ok(()),
+        RunState::Draining => Err(ControlError::Draining { pid: document.process.supervisor_pid }),
     }
 }
 
@@ -395,11 +450,25 @@ mod tests {
         let left_behind = asked(&path);
         assert!(matches!(mute, ControlError::Mute { .. }), "{mute}");
         let own = format!("process {}, ", std::process::id());
-        assert!(mute.hint().is_some_and(|hint| hint.contains(&own)));
+        assert!(mute.to_string().contains(&own), "{mute}");
         assert!(matches!(left_behind, ControlError::Silent { .. }), "{left_behind}");
         let closed = unheard(&path, io::ErrorKind::PermissionDenied.into());
         assert!(closed.to_string().starts_with("no right to ask"));
-        assert!(closed.hint().is_some_and(|hint| hint.contains("root")));
+    }
+
+    #[test]
+    fn a_draining_process_refuses() {
+        let document = |state: &str| {
+            let text = format!(
+                r#"{{"version":2,"time_ms":0,"process":{{"program":"","state":"{state}","pid":2,
+                    "supervisor_pid":1,"start_ms":0,"supervisor_start_ms":0,"metrics":{{}}}},
+                    "workers":[],"services":[],"bounds_us":[]}}"#
+            );
+            StatusDocument::from_json(text.as_bytes()).unwrap()
+        };
+        unless_draining(&document("serving")).unwrap();
+        let error = unless_draining(&document("draining")).unwrap_err();
+        assert_eq!(error.tell(Console::to_stderr()), Exit::Refused);
     }
 
     #[test]

@@ -1,22 +1,21 @@
 //! `lariat drain`: tells the running one to accept no more, and waits until it has ended.
 
-use std::path::Path;
 use std::time::Duration;
 
 use sys::signal::Signal;
 use telemetry::catalogue::ServiceGauge;
 
-use super::control::{self, ControlError};
+use super::control::{ControlError, Running};
 use crate::admin::RunState;
-use crate::args::StatusSocket;
-use crate::console::{Console, print};
-use crate::exit::Exit;
+use crate::commands::args::StatusSocket;
+use crate::commands::console::{Console, print};
+use crate::commands::exit::Exit;
 
 /// From one look at the process to the next.
 const WAIT: Duration = Duration::from_secs(60);
 
 pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
-    match control::socket(socket).and_then(|path| drained(&path, console)) {
+    match drained(socket, console) {
         Ok(()) => {
             print("drained: it has ended\n");
             Exit::Success
@@ -26,10 +25,8 @@ pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
 }
 
 /// Ends when the supervisor does, which its own deadline (`process.drain`) bounds.
-fn drained(path: &Path, console: Console) -> Result<(), ControlError> {
-    let answer = control::ask(path)?;
-    answer.name_other_owner(console);
-    let (document, supervisor) = (answer.document()?, answer.supervisor()?);
+fn drained(socket: &StatusSocket, console: Console) -> Result<(), ControlError> {
+    let Running { document, supervisor, .. } = Running::find(socket, console)?;
     if document.process.state == RunState::Draining {
         console.say("it drains already; a signal to it would end it at once");
     } else {

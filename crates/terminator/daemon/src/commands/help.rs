@@ -2,7 +2,7 @@
 
 use options::command_line::{help, manual_page};
 
-use crate::args;
+use crate::commands::args;
 
 const FILES: &str = "\
 /etc/lariat/lariat.toml: the configuration of the service that a package installs.

@@ -14,9 +14,9 @@ use import::{Fate, Import};
 use wire::address::Address;
 
 use super::{check, control, serve};
-use crate::args::StatusSocket;
-use crate::console::{Console, print};
-use crate::exit::Exit;
+use super::args::StatusSocket;
+use super::console::{Console, print};
+use super::exit::Exit;
 use crate::reader::{ConfigSource, hitch_import};
 use crate::supervisor::Started;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use import::{FILE_BYTES_MAX, Predecessor, SourceFiles};
 
-use crate::console::{Console, print};
-use crate::exit::Exit;
+use super::console::{Console, print};
+use super::exit::Exit;
 
 pub(super) fn run(
     kind: Predecessor,

@@ -1,22 +1,17 @@
 //! `lariat server disable` and `enable`: takes a server of the running one out of use, or back in.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::control::{self, ControlError};
-use super::reload::unless_draining;
+use super::control::{ControlError, Running};
 use crate::admin::{ServerState, ServerStatus, StatusDocument};
-use crate::args::StatusSocket;
-use crate::console::{Console, print};
-use crate::exit::Exit;
+use crate::commands::args::StatusSocket;
+use crate::commands::console::{Console, print};
+use crate::commands::exit::Exit;
 use crate::maintenance::{Change, ServerName};
 
 /// The order crosses two processes that answer within milliseconds, unless a plan of many
 /// certificates is being built.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
-
-/// From one look at the status to the next.
-const PAUSE: Duration = Duration::from_millis(25);
 
 pub(super) fn run(
     socket: &StatusSocket,
@@ -24,7 +19,7 @@ pub(super) fn run(
     name: &ServerName,
     console: Console,
 ) -> Exit {
-    match control::socket(socket).and_then(|path| changed(&path, change, name, console)) {
+    match changed(socket, change, name, console) {
         Ok(Some(open)) => {
             let outcome = match change {
                 Change::Disable => format!("disabled; open connections to it: {open}"),
@@ -44,34 +39,22 @@ pub(super) fn run(
 
 /// Connections open to the server when it is as ordered; `None` if it does not come to that.
 fn changed(
-    path: &Path,
+    socket: &StatusSocket,
     change: Change,
     name: &ServerName,
     console: Console,
 ) -> Result<Option<u64>, ControlError> {
-    let answer = control::ask(path)?;
-    answer.name_other_owner(console);
-    let (document, supervisor) = (answer.document()?, answer.supervisor()?);
-    unless_draining(&document)?;
-    find(&document, name)?;
-    supervisor.order(name.order(change))?;
-    let begin = Instant::now();
-    while begin.elapsed() < ANSWER_TIME_MAX {
-        // The worker process may be being started again, and answers in a moment.
-        if let Ok(now) = control::ask(path).and_then(|answer| answer.document()) {
-            unless_draining(&now)?;
-            let server = find(&now, name)?;
-            if is_done(server, change) {
-                warn_of_last(&now, name, console);
-                return Ok(Some(server.open()));
-            }
-        }
-        if supervisor.has_ended_within(PAUSE) {
-            let pid = supervisor.pid();
-            return Err(ControlError::Ended { pid });
-        }
-    }
-    Ok(None)
+    let running = Running::find_serving(socket, console)?;
+    find(&running.document, name)?;
+    running.supervisor.order(name.order(change))?;
+    running.wait_for(ANSWER_TIME_MAX, |now| {
+        let Some(now) = now else { return Ok(None) };
+        let server = find(now, name)?;
+        Ok(is_done(server, change).then(|| {
+            warn_of_last(now, name, console);
+            server.open()
+        }))
+    })
 }
 
 /// A disabled server is down once each worker has heard of it; one that is enabled may be down for

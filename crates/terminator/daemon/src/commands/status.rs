@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::control::{self, ControlError};
 use crate::admin::render_status_text;
-use crate::args::StatusSocket;
-use crate::console::{Console, print};
-use crate::exit::Exit;
+use crate::commands::args::StatusSocket;
+use crate::commands::console::{Console, print};
+use crate::commands::exit::Exit;
 
 /// Rates are taken over this long: enough to be steady, not enough to bore.
 const RATE_TIME: Duration = Duration::from_millis(500);

@@ -12,7 +12,7 @@ use config::LogDaemon;
 use sys::log_socket;
 use telemetry::message::{Level, Message};
 
-use crate::collector::{Collector, Refusal};
+use crate::messages::collector::{Collector, Refusal};
 
 /// Messages that wait for the thread. A reload says a few; a host whose servers all go down says
 /// some hundred at once.

@@ -27,7 +27,7 @@ use wire::cluster::{DatagramFault, Header};
 
 use watch::PeerWatch;
 
-use super::store::{Say, StoreNames, StoreSetup, StoreSurroundings, StoreTier, UsedUp};
+use super::store::{Say, StoreContext, StoreNames, StoreSetup, StoreTier, UsedUp};
 use crate::admin::{ClusterFacts, ClusterSnapshot};
 use crate::handover::Resolved;
 use crate::server_target::Port;
@@ -93,9 +93,7 @@ pub(super) struct Cluster {
     /// The sender's number of this host, for the life of its supervisor.
     sender: [u8; 8],
     tiers: Arc<Tiers>,
-    facts: ClusterFacts,
-    names: StoreNames,
-    say: Say,
+    context: StoreContext,
     thread: Option<(Sender<ClusterSetup>, Arc<Waker>)>,
 }
 
@@ -108,16 +106,19 @@ impl Cluster {
         sender.copy_from_slice(&digest.as_ref()[..8]);
         Self {
             sender,
-            facts: ClusterFacts::of(Arc::clone(&tiers)),
+            context: StoreContext {
+                names: StoreNames::default(),
+                facts: ClusterFacts::of(Arc::clone(&tiers)),
+                used_up: UsedUp::default(),
+                say,
+            },
             tiers,
-            names: StoreNames::default(),
-            say,
             thread: None,
         }
     }
 
     pub(super) fn facts(&self) -> ClusterFacts {
-        self.facts.clone()
+        self.context.facts.clone()
     }
 
     /// Nodes of the store may have that name.
@@ -125,7 +126,7 @@ impl Cluster {
         if let Port::Number(port) = resolved.name.port {
             let found = resolved.instances.iter().flatten();
             let addresses = found.flat_map(|instance| instance.addresses.clone());
-            self.names.set(&resolved.name.host, port, addresses.collect());
+            self.context.names.set(&resolved.name.host, port, addresses.collect());
         }
     }
 
@@ -150,17 +151,11 @@ impl Cluster {
         let thread = ClusterThread {
             sender: self.sender,
             tiers: Arc::clone(&self.tiers),
-            facts: self.facts.clone(),
             orders: received,
             waker: Arc::clone(&waker),
             epoll,
-            tiers_below: TiersBelow { peers: None, store: None, facts: self.facts.clone() },
-            around: StoreSurroundings {
-                names: self.names.clone(),
-                notes: self.facts.store.clone(),
-                used_up: UsedUp::default(),
-                say: Arc::clone(&self.say),
-            },
+            tiers_below: TiersBelow { peers: None, store: None, facts: self.context.facts.clone() },
+            context: self.context.clone(),
         };
         std::thread::Builder::new().name("cluster".to_owned()).spawn(move || thread.run())?;
         Ok((orders, waker))
@@ -170,12 +165,11 @@ impl Cluster {
 struct ClusterThread {
     sender: [u8; 8],
     tiers: Arc<Tiers>,
-    facts: ClusterFacts,
     orders: Receiver<ClusterSetup>,
     waker: Arc<Waker>,
     epoll: Epoll,
     tiers_below: TiersBelow,
-    around: StoreSurroundings,
+    context: StoreContext,
 }
 
 /// The tiers where sessions lie beyond this host, in the order in which they are asked.
@@ -231,15 +225,15 @@ impl ClusterThread {
         self.follow_peers(setup.peers);
         // The thread of the old one ends when it has stored what it was given.
         self.tiers_below.store = setup.store.and_then(|store| {
-            let started = StoreTier::start(store, self.around.clone());
+            let started = StoreTier::start(store, self.context.clone());
             let failed = |error| {
                 let text = format!("the session store is not used: no thread for it: {error}");
-                (self.around.say)(true, text);
+                (self.context.say)(true, text);
             };
             started.map_err(failed).ok()
         });
         if self.tiers_below.store.is_none() {
-            self.facts.store.set(None);
+            self.context.facts.set_store(None);
         }
         if is_shared {
             let waker = Arc::clone(&self.waker);
@@ -251,7 +245,7 @@ impl ClusterThread {
         let Some(setup) = setup else {
             let ended = self.tiers_below.peers.take();
             ended.into_iter().for_each(Node::end);
-            self.facts.set(None);
+            self.context.facts.set_peers(None);
             return;
         };
         let socket = UdpSocket::from(setup.socket);
@@ -280,7 +274,7 @@ impl ClusterThread {
                     time_window,
                     socket,
                     sessions: setup.sessions,
-                    say: Arc::clone(&self.around.say),
+                    say: Arc::clone(&self.context.say),
                     waiting: HashMap::new(),
                     next_token: 0,
                     noted: Instant::now(),
@@ -341,7 +335,7 @@ impl TiersBelow {
                 let session = Offered { key, once };
                 let facts = self.facts.clone();
                 let answer = Box::new(move |tier| {
-                    facts.fetched(tier);
+                    facts.count(tier);
                     answer(tier);
                 });
                 match &mut self.peers {
@@ -447,7 +441,7 @@ impl Node {
     fn note(&mut self, facts: &ClusterFacts) {
         let now = Instant::now();
         let is_due = now.saturating_duration_since(self.noted) >= STATUS_AGE_MAX;
-        if !is_due && facts.is_set() {
+        if !is_due && facts.has_peers() {
             return;
         }
         (self.noted, self.has_news) = (now, false);
@@ -461,7 +455,7 @@ impl Node {
         said.extend(self.watch.judge(&peers, self.mesh.longest_wait()));
         said.extend(self.watch.caught_up(&catch_up));
         said.into_iter().for_each(|(warns, text)| (self.say)(warns, text));
-        facts.set(Some(ClusterSnapshot {
+        facts.set_peers(Some(ClusterSnapshot {
             address: match &self.network {
                 PeerNetwork::Unicast { listen, .. } => listen.to_string(),
                 PeerNetwork::Multicast { group, .. } => group.to_string(),

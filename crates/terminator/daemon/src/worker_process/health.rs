@@ -24,6 +24,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use wire::address::{Address, Endpoint};
 use wire::proxy_header::{self, Addresses, Command, HeaderV2};
 
+use crate::admin::HealthReport;
+
 use probe::{Passed, ProbeFault, Target};
 
 /// Checks under way at once: a descriptor each, of those the connections live on. Those that wait
@@ -93,19 +95,6 @@ fn preface_of(send_proxy: &SendProxy) -> Vec<u8> {
         }
     }
     bytes
-}
-
-/// An address of a server has gone up or down, is down for another reason, or its first check is
-/// done.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct HealthReport {
-    pub(crate) service: String,
-    /// The server's index in the pool's options.
-    pub(crate) server: usize,
-    pub(crate) down: Vec<Address>,
-    /// Whether it may be used: not if all addresses are down.
-    pub(crate) up: bool,
-    pub(crate) why: String,
 }
 
 type Report = Arc<dyn Fn(HealthReport) + Send + Sync>;
@@ -420,6 +409,13 @@ mod tests {
         }
     }
 
+    /// Asked of the server by clients, or by us if the `back` is TLS.
+    fn starttls(dialect: Dialect, back: bool) -> Option<Starttls> {
+        let front = (!back).then_some(Policy::Required);
+        let sides = Sides { front, back };
+        Some(Starttls { dialect, sides, server_name: None, own_name: "own.example".to_owned() })
+    }
+
     struct Running {
         checks: Checks,
         reports: UnboundedReceiver<HealthReport>,
@@ -497,12 +493,7 @@ mod tests {
         let greeting = b"* BYE too many connections\r\n".to_vec();
         let server = Server::start(Behaviour::Greet(greeting));
         let mut service = service(CheckKind::Tls { name: None }, &[server.address()]);
-        service.starttls = Some(Starttls {
-            dialect: Dialect::Imap,
-            sides: Sides { front: None, back: true },
-            server_name: None,
-            own_name: "own.example".to_owned(),
-        });
+        service.starttls = starttls(Dialect::Imap, true);
         let why = "the server answered \"* BYE too many connections\"".to_owned();
         assert_eq!(first(service), (false, why));
     }
@@ -517,12 +508,7 @@ mod tests {
             let mut service = service(CheckKind::Tcp, &[&address]);
             service.check.timeout = Duration::from_millis(20);
             service.greeting = greeting;
-            service.starttls = Some(Starttls {
-                dialect: Dialect::Smtp,
-                sides: Sides { front: Some(Policy::Required), back: false },
-                server_name: None,
-                own_name: String::new(),
-            });
+            service.starttls = starttls(Dialect::Smtp, false);
             let late = std::thread::spawn(move || {
                 use std::io::{Read, Write};
                 let (mut stream, _) = listener.accept().unwrap();
@@ -547,12 +533,7 @@ mod tests {
         service.name = "mail".to_owned();
         service.greeting = Duration::from_secs(3600);
         service.check.timeout = Duration::from_millis(20);
-        service.starttls = Some(Starttls {
-            dialect: Dialect::Smtp,
-            sides: Sides { front: Some(Policy::Required), back: false },
-            server_name: None,
-            own_name: String::new(),
-        });
+        service.starttls = starttls(Dialect::Smtp, false);
         service
     }
 
@@ -602,12 +583,7 @@ mod tests {
         ] {
             let server = Server::start(Behaviour::Greet(greeting.into()));
             let mut service = service(CheckKind::Tcp, &[server.address()]);
-            service.starttls = Some(Starttls {
-                dialect,
-                sides: Sides { front: Some(Policy::Required), back: false },
-                server_name: None,
-                own_name: "own.example".to_owned(),
-            });
+            service.starttls = starttls(dialect, false);
             let expected = (expected == "greeted", expected.to_owned());
             assert_eq!(first(service), expected, "{greeting}");
         }
@@ -643,12 +619,7 @@ mod tests {
             let packet = [&[length, 0, 0, 0], payload].concat();
             let server = Server::start(Behaviour::Greet(packet));
             let mut service = service(CheckKind::Tcp, &[server.address()]);
-            service.starttls = Some(Starttls {
-                dialect: Dialect::Mysql,
-                sides: Sides { front: Some(Policy::Required), back: false },
-                server_name: None,
-                own_name: "own.example".to_owned(),
-            });
+            service.starttls = starttls(Dialect::Mysql, false);
             first(service)
         };
         let full = greeted(b"\xff\x10\x04Too many connections");

@@ -19,12 +19,12 @@ use crate::admin::{Access, Limits, Served, ServiceFacts};
 use crate::handover::{Bundle, Resolved, Role, Serve};
 use crate::maintenance::ServerName;
 use crate::server_target::{Instance, Name, Port};
-use crate::tls_findings;
 use crate::worker_process::health::CheckedService;
+use crate::worker_process::tls_findings;
 
 use super::cluster::ClusterSetup;
+use super::expiry::{ExpiryWatch, unix_seconds};
 use super::sessions::{Inheritance, Sessions};
-use super::validity::{ValidityWatch, unix_seconds};
 
 /// A plan with what the control side must know of it.
 pub(super) struct Built {
@@ -34,7 +34,7 @@ pub(super) struct Built {
     pub(super) cpus: Vec<Option<u16>>,
     pub(super) listeners: Vec<Vec<BoundListener>>,
     pub(super) served: Served,
-    pub(super) validity: ValidityWatch,
+    pub(super) validity: ExpiryWatch,
     pub(super) checked: Vec<CheckedService>,
     pub(super) servers: Servers,
     pub(super) resumption: Arc<Resumption>,
@@ -114,7 +114,7 @@ pub(super) fn build(
         cpus,
         listeners,
         served,
-        validity: ValidityWatch::new(&plan, begun),
+        validity: ExpiryWatch::new(&plan, begun),
         plan,
         checked,
         servers,

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use config::{StoreKind, StoreOptions};
 use session::mesh::Bucket;
 use session::{Breaker, FetchAnswer, Key, Offered};
+use telemetry::catalogue::ProcessMetric;
 use telemetry::outcome::{SessionTier, StoreFailure, StoreUpdate};
 use tls::resumption::cluster::SharedSessions;
 use tls::resumption::store::StoreCipher;
@@ -26,13 +27,13 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, sleep_until, timeout, timeout_at};
 use zeroize::Zeroizing;
 
-use crate::admin::{StoreNotes, StoreState, StoreStatus};
+use crate::admin::{ClusterFacts, StoreState, StoreStatus};
 use fault::Fault;
 use link::{Connection, Connector};
 use request::{Shared, Write};
 
 pub(super) use node::StoreNames;
-pub(super) use request::{Say, StoreSurroundings, UsedUp};
+pub(super) use request::{Say, StoreContext, UsedUp};
 
 /// Sessions that wait to be stored or deleted: half a second's worth on a large host. Some 2 MB.
 const WRITES_WAITING_MAX: usize = 4096;
@@ -70,7 +71,7 @@ pub(super) struct StoreSetup {
 pub(super) struct StoreTier {
     fetches: Sender<Fetch>,
     writes: Sender<Write>,
-    notes: StoreNotes,
+    facts: ClusterFacts,
 }
 
 struct Fetch {
@@ -96,15 +97,15 @@ impl Drop for Answer {
 }
 
 impl StoreTier {
-    pub(super) fn start(setup: StoreSetup, around: StoreSurroundings) -> io::Result<Self> {
+    pub(super) fn start(setup: StoreSetup, context: StoreContext) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (fetches, fetched) = channel(FETCHES_MAX);
         let (writes, written) = channel(WRITES_WAITING_MAX);
-        let notes = around.notes.clone();
+        let facts = context.facts.clone();
         std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || runtime.block_on(Store::new(setup, around).run(fetched, written)))?;
-        Ok(Self { fetches, writes, notes })
+            .spawn(move || runtime.block_on(Store::new(setup, context).run(fetched, written)))?;
+        Ok(Self { fetches, writes, facts })
     }
 
     pub(super) fn publish(&self, session: Offered, value: Zeroizing<Vec<u8>>, lifetime: Duration) {
@@ -119,7 +120,7 @@ impl StoreTier {
 
     fn write(&self, write: Write) {
         if self.writes.try_send(write).is_err() {
-            self.notes.updated(StoreUpdate::Dropped);
+            self.facts.count(StoreUpdate::Dropped);
         }
     }
 
@@ -161,16 +162,16 @@ enum Done {
 }
 
 impl Store {
-    fn new(setup: StoreSetup, around: StoreSurroundings) -> Self {
+    fn new(setup: StoreSetup, context: StoreContext) -> Self {
         let StoreSetup { options, cipher, sessions } = setup;
         let failures_max = match options.kind {
             StoreKind::Cluster => CLUSTER_FAILURES_MAX,
             StoreKind::Single | StoreKind::Sentinel { .. } => FAILURES_MAX,
         };
         Self {
-            connector: Connector::new(options.clone(), around.names.clone()),
+            connector: Connector::new(options.clone(), context.names.clone()),
             rate: Bucket::new(options.fetch_rate, Instant::now()),
-            shared: Arc::new(Shared { options, cipher, sessions, around }),
+            shared: Arc::new(Shared { options, cipher, sessions, context }),
             connection: None,
             is_connecting: false,
             era: 0,
@@ -292,7 +293,7 @@ impl Store {
     }
 
     fn drop_write(&self) {
-        self.shared.around.notes.updated(StoreUpdate::Dropped);
+        self.shared.context.facts.count(StoreUpdate::Dropped);
     }
 
     fn done(&mut self, done: Result<Done, tokio::task::JoinError>) {
@@ -307,7 +308,7 @@ impl Store {
             }
             Done::Connected(Err(fault)) => {
                 self.is_connecting = false;
-                self.shared.around.notes.failed(fault.why);
+                self.shared.context.facts.count(fault.why);
                 self.give_up(&fault);
             }
             Done::Fetched(era, result) => {
@@ -315,7 +316,7 @@ impl Store {
                 match result {
                     Ok(()) => self.succeeded(era),
                     Err(fault) => {
-                        self.shared.around.notes.failed(fault.why);
+                        self.shared.context.facts.count(fault.why);
                         self.failed(era, &fault);
                     }
                 }
@@ -328,10 +329,10 @@ impl Store {
     }
 
     fn written(&mut self, era: u64, what: StoreUpdate, result: Result<(), Fault>) {
-        let notes = &self.shared.around.notes;
+        let facts = &self.shared.context.facts;
         let is_new = what == StoreUpdate::Published;
         let Err(fault) = result else {
-            notes.updated(what);
+            facts.count(what);
             if is_new && self.writing.succeeded() {
                 self.say(false, "takes sessions again");
                 self.why = None;
@@ -339,8 +340,8 @@ impl Store {
             }
             return self.succeeded(era);
         };
-        notes.failed(fault.why);
-        notes.updated(StoreUpdate::Failed);
+        facts.count(fault.why);
+        facts.count(StoreUpdate::Failed);
         let is_refused = matches!(fault.why, StoreFailure::Full | StoreFailure::ReadOnly);
         if is_new && (is_refused || !self.writing.is_closed()) {
             let is_news = self.writing.failed(Instant::now());
@@ -416,7 +417,7 @@ impl Store {
 
     fn was_given_up(&mut self, fault: &Fault) {
         self.connection = None;
-        self.shared.around.notes.given_up();
+        self.shared.context.facts.count(ProcessMetric::StoreOpenings);
         self.why = Some(fault.text.clone());
         let text = format!(
             "is not asked for a while: {}; clients whose sessions are not on this host make full \
@@ -440,7 +441,7 @@ impl Store {
 
     fn say(&self, warns: bool, what: &str) {
         let text = format!("the session store {} {what}", self.shared.address());
-        (self.shared.around.say)(warns, text);
+        (self.shared.context.say)(warns, text);
     }
 
     /// Brings the status up to date.
@@ -450,7 +451,7 @@ impl Store {
             (Some(_), false) => StoreState::ReadOnly,
             (Some(_), true) => StoreState::Up,
         };
-        self.shared.around.notes.set(Some(StoreStatus {
+        self.shared.context.facts.set_store(Some(StoreStatus {
             address: self.shared.address(),
             state,
             why: self.why.clone(),

@@ -59,26 +59,23 @@ pub(super) fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec
 
 fn open_files(settings: &Settings, here: Option<u64>) -> Limit {
     let wanted = preflight::descriptors_needed(settings);
-    Limit {
-        name: "open files (ulimit -Hn)",
-        here: here.map_or_else(|| "unlimited".to_owned(), |here| here.to_string()),
-        wanted: wanted.to_string(),
-        remedy: here
-            .filter(|here| *here < wanted)
-            .map(|_| format!("LimitNOFILE={wanted} in the unit, or `ulimit -n {wanted}`")),
-    }
+    let remedy = format!("LimitNOFILE={wanted} in the unit, or `ulimit -n {wanted}`");
+    own("open files (ulimit -Hn)", here, wanted, remedy)
 }
 
 fn memory(settings: &Settings, here: Option<u64>) -> Limit {
     let wanted = preflight::memory_needed(settings) >> 20;
-    let here = here.map(|bytes| bytes >> 20);
+    let remedy = format!("MemoryMax={wanted}M in the unit, or fewer `limits.connections`");
+    own("memory in MiB (MemoryMax=)", here.map(|bytes| bytes >> 20), wanted, remedy)
+}
+
+/// A limit of the process; `None` = there is none here.
+fn own(name: &'static str, here: Option<u64>, wanted: u64, remedy: String) -> Limit {
     Limit {
-        name: "memory in MiB (MemoryMax=)",
+        name,
         here: here.map_or_else(|| "unlimited".to_owned(), |here| here.to_string()),
         wanted: wanted.to_string(),
-        remedy: here
-            .filter(|here| *here < wanted)
-            .map(|_| format!("MemoryMax={wanted}M in the unit, or fewer `limits.connections`")),
+        remedy: here.filter(|here| *here < wanted).map(|_| remedy),
     }
 }
 

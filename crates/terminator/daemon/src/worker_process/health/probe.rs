@@ -16,7 +16,7 @@ use wire::address::{Address, Endpoint, without_zone};
 use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
 
-use crate::worker_process::dialled::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
+use crate::worker_process::dial::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
 
 /// The head of an answer, with those of interim responses (1xx) before it: four times what servers
 /// send by their own limits.
@@ -373,7 +373,7 @@ async fn within<T>(
 
 /// Connects, and sends what goes before all else.
 async fn dial(address: &Address, preface: &[u8]) -> Result<Box<dyn Stream>, ProbeFault> {
-    let mut stream = dialled::dial(address).await.map_err(ProbeFault::Dial)?;
+    let mut stream = dial::dial(address).await.map_err(ProbeFault::Dial)?;
     if !preface.is_empty() {
         stream.write_all(preface).await?;
     }

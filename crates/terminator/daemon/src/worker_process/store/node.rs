@@ -20,7 +20,7 @@ use wire::store_reply::{REPLY_BYTES_MAX, Reply, request};
 use zeroize::Zeroizing;
 
 use super::fault::Fault;
-use crate::worker_process::dialled::{Stream, dial, shake_hands};
+use crate::worker_process::dial::{Stream, dial, shake_hands};
 
 /// How long connecting may take, with TLS.
 pub(super) const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);

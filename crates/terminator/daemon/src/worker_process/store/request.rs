@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::fault::Fault;
 use super::link::Connection;
 use super::node::StoreNames;
-use crate::admin::StoreNotes;
+use crate::admin::ClusterFacts;
 
 /// Says something to the operator; `true` = it is a warning.
 pub(crate) type Say = Arc<dyn Fn(bool, String) + Send + Sync>;
@@ -25,9 +25,9 @@ pub(crate) type UsedUp = Arc<Mutex<Deleted>>;
 
 /// State that lasts longer than one configuration of the store.
 #[derive(Clone)]
-pub(crate) struct StoreSurroundings {
+pub(crate) struct StoreContext {
     pub(crate) names: StoreNames,
-    pub(crate) notes: StoreNotes,
+    pub(crate) facts: ClusterFacts,
     pub(crate) used_up: UsedUp,
     pub(crate) say: Say,
 }
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     pub(super) options: StoreOptions,
     pub(super) cipher: StoreCipher,
     pub(super) sessions: SharedSessions,
-    pub(super) around: StoreSurroundings,
+    pub(super) context: StoreContext,
 }
 
 impl Shared {
@@ -73,7 +73,7 @@ impl Shared {
                 return Ok(match self.take_in(session, &name, value) {
                     Ok(()) => SessionTier::Store,
                     Err(why) => {
-                        self.around.notes.rejected(why);
+                        self.context.facts.count(why);
                         SessionTier::Nowhere
                     }
                 });
@@ -133,7 +133,7 @@ impl Shared {
     }
 
     fn used_up(&self) -> MutexGuard<'_, Deleted> {
-        let used_up = self.around.used_up.lock();
+        let used_up = self.context.used_up.lock();
         used_up.unwrap_or_else(PoisonError::into_inner)
     }
 }

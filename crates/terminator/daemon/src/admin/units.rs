@@ -103,30 +103,26 @@ impl fmt::Display for Time {
     }
 }
 
-#[derive(Clone, Copy)]
-pub(super) enum Align {
-    Left,
-    Right,
-}
-
 /// Rows in columns that are as wide as their widest cell.
 pub(super) struct Table {
-    align: Vec<Align>,
+    /// Whether cells of a column stand right, as numbers do.
+    stands_right: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with a heading; numbers stand right.
-    pub(super) fn new(columns: &[(&str, Align)]) -> Self {
+    /// A table with a heading: each column's name behind `<` if its cells stand left, or `>`.
+    pub(super) fn new(columns: &[&str]) -> Self {
+        let names = columns.iter().map(|column| column.trim_start_matches(['<', '>']).to_owned());
         Self {
-            align: columns.iter().map(|(_, align)| *align).collect(),
-            rows: vec![columns.iter().map(|(name, _)| (*name).to_owned()).collect()],
+            stands_right: columns.iter().map(|column| column.starts_with('>')).collect(),
+            rows: vec![names.collect()],
         }
     }
 
     /// One more row, with as many cells as there are columns.
     pub(super) fn row(&mut self, cells: Vec<String>) {
-        debug_assert_eq!(cells.len(), self.align.len());
+        debug_assert_eq!(cells.len(), self.stands_right.len());
         self.rows.push(cells);
     }
 
@@ -138,14 +134,15 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths: Vec<_> = (0..self.align.len()).map(|column| self.width(column)).collect();
+        let widths: Vec<_> =
+            (0..self.stands_right.len()).map(|column| self.width(column)).collect();
         for row in &self.rows {
             let mut line = String::new();
-            for ((cell, width), align) in row.iter().zip(&widths).zip(&self.align) {
+            for ((cell, width), stands_right) in row.iter().zip(&widths).zip(&self.stands_right) {
                 line.push_str("  ");
-                line.push_str(&match align {
-                    Align::Left => format!("{cell:<width$}"),
-                    Align::Right => format!("{cell:>width$}"),
+                line.push_str(&match stands_right {
+                    true => format!("{cell:>width$}"),
+                    false => format!("{cell:<width$}"),
                 });
             }
             writeln!(f, "{}", line.trim_end())?;
@@ -183,7 +180,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&[("NAME", Align::Left), ("N", Align::Right)]);
+        let mut table = Table::new(&["<NAME", ">N"]);
         table.row(vec!["a".into(), "100".into()]);
         assert_eq!(table.to_string(), "  NAME    N\n  a     100\n");
     }

@@ -10,19 +10,19 @@ use proxy::plan::{Plan, ServicePlan};
 use tls::server::Expiries;
 use tls::validity::{Clock, Moment, seconds};
 
-use crate::tls_findings;
+use crate::worker_process::tls_findings;
 
 /// The longest time between two looks: a clock may be set.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Watches the services of one plan.
-pub(super) struct ValidityWatch {
+pub(super) struct ExpiryWatch {
     services: Arc<[Arc<ServicePlan>]>,
     /// The time up to which all was said, in Unix seconds.
     since: i64,
 }
 
-impl ValidityWatch {
+impl ExpiryWatch {
     /// The state of a plan whose warnings as of `now` (Unix seconds) were said.
     pub(super) fn new(plan: &Plan, now: i64) -> Self {
         Self { services: plan.services().into(), since: now }

@@ -12,9 +12,9 @@ use std::path::Path;
 
 use wire::address::Address;
 
-use crate::console::Console;
-use crate::ending::end_of;
-use crate::exit::Exit;
+use super::serve::end_of;
+use crate::commands::console::Console;
+use crate::commands::exit::Exit;
 use crate::reader::ConfigSource;
 use crate::supervisor::{self, Failure, Request, Started};
 

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use telemetry::catalogue::{Server, ServerCounter, ServerGauge};
 use telemetry::counters::{Counts, ServerSnapshot, ServiceSnapshot};
+use wire::address::Address;
 
 use super::document::{ServerState, ServerStatus, ServiceStatus};
 use crate::maintenance::ServerName;
@@ -15,6 +16,19 @@ use crate::observations::{ObservedServer, bounded};
 /// How long it may take until a server is seen in the state that another worker process has handed
 /// over: where there are no checks, only failed dials show that it is down.
 pub(super) const CONFIRM_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// An address of a server has gone up or down, is down for another reason, or its first check is
+/// done.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct HealthReport {
+    pub(crate) service: String,
+    /// The server's index in the pool's options.
+    pub(crate) server: usize,
+    pub(crate) down: Vec<Address>,
+    /// Whether it may be used: not if all addresses are down.
+    pub(crate) up: bool,
+    pub(crate) why: String,
+}
 
 /// Since when servers are in their states, as far as it was seen.
 #[derive(Debug, Default)]

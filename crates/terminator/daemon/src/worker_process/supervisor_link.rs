@@ -1,4 +1,4 @@
-//! Receiving orders: the thread that waits for the supervisor, and what it passes on.
+//! The channel to the supervisor: a thread receives its orders; answers are sent from any thread.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use std::thread;
 use sys::channel::Channel;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::handover::{Bundle, Order, ProcessMessageForm, Secret, decode};
+use crate::handover::{Answer, Bundle, Order, ProcessMessageForm, Secret, decode};
 
 /// An order with what came with it.
 pub(super) struct Received {
@@ -58,4 +58,8 @@ fn pass_on(channel: &Channel, sender: &UnboundedSender<Received>) {
             return;
         }
     }
+}
+
+pub(super) fn say(channel: &Channel, answer: &Answer) -> io::Result<()> {
+    channel.send(ProcessMessageForm::Json.encode(answer)?.bytes(), &[])
 }

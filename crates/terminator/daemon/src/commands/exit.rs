@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_reference_tells_every_code() {
-        let page = include_str!("../../../../docs/reference/exit-codes.md");
+        let page = include_str!("../../../../../docs/reference/exit-codes.md");
         for exit in Exit::ALL {
             let row = format!("| {} | {} |", exit as u8, exit.help());
             assert!(page.contains(&row), "{row}");

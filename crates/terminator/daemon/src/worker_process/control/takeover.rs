@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::{Control, say};
+use super::Control;
+use crate::admin::HealthReport;
 use crate::handover::Answer;
 use crate::observations::{Observations, ObservedServer};
-use crate::worker_process::health::HealthReport;
+use crate::worker_process::supervisor_link::say;
 
 /// How long a worker process that another one follows waits for the handshakes that are under way.
 /// New connections wait as long.

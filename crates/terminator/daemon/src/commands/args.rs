@@ -9,7 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use import::Predecessor;
 use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals};
 
-use crate::exit::Exit;
+use crate::commands::exit::Exit;
 use crate::handover::WORKER_ARGUMENT;
 use crate::maintenance::{Change, ServerName};
 use crate::reader::{ConfigSource, READER_ARGUMENT};
