@@ -23,7 +23,7 @@ fn files_come_and_go_by_reload_and_variables_outlive_an_upgrade() {
     fs::create_dir(&folder).expect("a folder");
     fs::write(folder.join("one.toml"), short("one", &services[0])).expect("a file");
 
-    let mut command = suite::lariat::command();
+    let mut command = lariat::command();
     command.env("SITE", site.path("")).env("SERVER", server.address());
     let lariat = Lariat::start_by(command, &main);
     let hello = |service: &Service| curl_tls(&site, service.address).run().success();
@@ -43,5 +43,5 @@ fn files_come_and_go_by_reload_and_variables_outlive_an_upgrade() {
     fs::remove_file(folder.join("two.toml")).expect("it is there");
     _ = lariat.upgrade();
     assert_eq!(hello(&services[0]), "hello");
-    assert!(std::net::TcpStream::connect(services[1].address).is_err(), "its file is gone");
+    assert!(TcpStream::connect(services[1].address).is_err(), "its file is gone");
 }

@@ -47,7 +47,7 @@ fn it_goes_to_the_background_reads_its_file_again_and_ends() {
         site.write(format!("{name}.pem"), leaf.pem())
     });
     let configuration = site.path("hitch.conf");
-    let configure = |address: std::net::SocketAddr, more: &str| {
+    let configure = |address: SocketAddr, more: &str| {
         let text = format!(
             "frontend = \"[127.0.0.1]:{}\"\nbackend = \"[127.0.0.1]:{}\"\nuser = \"\"\n\
              pem-file = {other:?}\npem-file = {last:?}\nlog-filename = {:?}\n{more}",
@@ -82,7 +82,7 @@ fn it_goes_to_the_background_reads_its_file_again_and_ends() {
 
     configure(second, "");
     background.signal(Signal::HUP);
-    until_true("the new address", || std::net::TcpStream::connect(second).is_ok());
+    until_true("the new address", || TcpStream::connect(second).is_ok());
     assert_eq!(hello(second), "hello");
 
     background.signal(Signal::TERM);

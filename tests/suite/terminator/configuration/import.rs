@@ -81,7 +81,7 @@ fn a_command_line_of_stud_can_be_served() {
     imported.assert_stderr("-U: mapped with a difference: cluster.peers.listen");
     let toml = imported.stdout.replace("/etc/lariat/cluster.key", secret.to_str().unwrap());
     let file = site.write("lariat.toml", toml);
-    let checked = run(suite::lariat::command().arg("check").arg(file));
+    let checked = run(lariat::command().arg("check").arg(file));
     assert_eq!(checked.code(), 0, "{checked:?}");
 }
 

@@ -13,10 +13,10 @@ use config::Disk;
 use import::{Fate, Import};
 use wire::address::Address;
 
-use super::{check, control, serve};
 use super::args::StatusSocket;
 use super::console::{Console, print};
 use super::exit::Exit;
+use super::{check, control, serve};
 use crate::reader::{ConfigSource, hitch_import};
 use crate::supervisor::Started;
 
