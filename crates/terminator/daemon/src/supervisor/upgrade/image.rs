@@ -247,3 +247,15 @@ fn sealed_within(bytes_max: usize, name: &str, bytes: &Secret) -> io::Result<Own
     }
     shared::sealed(name, bytes.bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_too_long_is_not_handed_on() {
+        let error = sealed_within(3, "state", &Secret::new(vec![0; 4])).unwrap_err();
+        assert_eq!(error.to_string(), "the state has 4 bytes, and 3 can be handed on");
+        sealed_within(4, "state", &Secret::new(vec![0; 4])).unwrap();
+    }
+}
