@@ -97,9 +97,9 @@ fn groups_of_multicast_share_sessions_and_a_host_that_starts_again_catches_up() 
     }
 }
 
-/// Hosts so far from each other, one of which has lost all that it had: how many of the sessions of
-/// another are resumed there.
-fn fetched_from_afar(way: Duration) -> Option<usize> {
+/// Counts how many sessions of a host are resumed on another so far away that has lost all it had.
+/// On a busy machine its first round trips are longer than the way: it may want to measure more.
+fn fetched_from_afar(way: Duration, is_waited_for: bool) -> Option<usize> {
     let weather = Weather { way, ..Weather::default() };
     let mut farm = Farm::with_peers(weather, 5, "resync-rate = 0")?;
     (0..3).for_each(|node| farm.hears(node, 2.0));
@@ -110,9 +110,11 @@ fn fetched_from_afar(way: Duration) -> Option<usize> {
     farm.start_again(2);
     farm.hears(2, 2.0);
     until_true("round trips to be measured", || {
-        let status = farm.status(2);
-        let peers = status["cluster"]["peers"].as_array().unwrap();
-        peers.len() == 2 && peers.iter().all(|peer| peer["round_trip_ms"].is_f64())
+        let cluster = &farm.status(2)["cluster"];
+        let peers = cluster["peers"].as_array().unwrap();
+        peers.len() == 2
+            && peers.iter().all(|peer| peer["round_trip_ms"].is_f64())
+            && cluster["fetch_wait_ms"].is_f64() == is_waited_for
     });
     let resumed = farm.visit(&clients, 2);
     eprintln!("{way:?}: {resumed} of 60 resumed: {}", farm.status(2)["cluster"]);
@@ -123,7 +125,7 @@ fn fetched_from_afar(way: Duration) -> Option<usize> {
 #[test]
 fn a_fetch_waits_for_hosts_that_are_milliseconds_away_and_not_longer() {
     for (way_ms, range) in [(6, 57..=60), (40, 0..=0)] {
-        if let Some(resumed) = fetched_from_afar(Duration::from_millis(way_ms)) {
+        if let Some(resumed) = fetched_from_afar(Duration::from_millis(way_ms), way_ms < 10) {
             assert!(range.contains(&resumed), "{way_ms} ms: {resumed}");
         }
     }

@@ -308,9 +308,12 @@ fn closed_tls_of_one_service_passes_whatever_stands_for_a_name() {
 fn ten_thousand_names_are_checked_and_found() {
     let shared = Shared::new();
     let all: Vec<_> = (0..10_000).map(|number| format!("'n{number}.names.example'")).collect();
+    let leaf = shared.site.leaf(&["localhost", "*.names.example"]);
+    let certificate = leaf.write(&shared.site.directory, "many.pem");
     let many = Service::new(&shared.site, &shared.servers[1])
         .named("many")
         .at(shared.address)
+        .certificates(&format!("[{certificate:?}]"))
         .front(&format!("names = [{}]", all.join(", ")));
     let text = shared.toml() + &many.toml();
     let lariat = Lariat::start(&text);
