@@ -207,10 +207,15 @@ enum GuardEvent {
     Ended(ExitStatus),
 }
 
+/// CPUs as flags list them: `0,2,3`.
+pub(crate) fn cpu_list(cpus: &[u16]) -> String {
+    let cpus: Vec<_> = cpus.iter().map(u16::to_string).collect();
+    cpus.join(",")
+}
+
 /// The words after the program's own name that make it guard another one.
 pub(crate) fn words(cpus: &[u16], command: &[OsString]) -> Vec<OsString> {
-    let cpus: Vec<_> = cpus.iter().map(u16::to_string).collect();
-    let own = [COMMAND.into(), cpus.join(",").into()];
+    let own = [COMMAND.into(), cpu_list(cpus).into()];
     own.into_iter().chain(command.iter().cloned()).collect()
 }
 

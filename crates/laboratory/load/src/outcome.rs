@@ -35,7 +35,7 @@ pub struct LoadOutcome {
 }
 
 /// Fields of a record that the load does not know.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Frame {
     pub version: String,
     pub command: Vec<String>,

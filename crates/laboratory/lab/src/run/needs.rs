@@ -9,6 +9,7 @@ use measure::host::Core;
 
 use super::scenario::settings::{ConfigurationSettings, Planned};
 use crate::fault::LabFault;
+use crate::process::cpu_list;
 use crate::targets::form::{Serves, TestTarget};
 use crate::targets::program;
 use crate::targets::program::{Builds, TargetProgram};
@@ -102,7 +103,7 @@ impl ResolvedTarget {
             title: self.target.form.title.clone(),
             program: program.map_or_else(String::new, last_name),
             version: self.version.clone(),
-            from: program.map_or_else(String::new, |program| program.from.to_string()),
+            from: program.map_or_else(String::new, |program| program.from.clone()),
             missing: self.program.as_ref().err().map(|missing| missing.message.clone()),
             serves: match self.target.form.serves {
                 Serves::Origin => "origin".to_owned(),
@@ -125,10 +126,10 @@ pub(crate) fn place(asked: [Option<&[u16]>; 2], cores: &[Core]) -> Result<Placem
     let mut asked = asked.into_iter().flatten().flatten();
     let is_ours = |cpu: &&u16| cores.iter().any(|core| core.cpu == **cpu);
     if let Some(denied) = asked.find(|cpu| !is_ours(cpu)) {
-        let allowed: Vec<_> = cores.iter().map(|core| core.cpu.to_string()).collect();
+        let allowed: Vec<_> = cores.iter().map(|core| core.cpu).collect();
         return Err(LabFault::new(
             format_args!("this process may not use CPU {denied}"),
-            format_args!("it may use {}", allowed.join(",")),
+            format_args!("it may use {}", cpu_list(&allowed)),
         ));
     }
     let (server, client) = halves(cores);

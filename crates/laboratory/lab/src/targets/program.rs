@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fmt, io};
+use std::{env, io};
 
 use super::form::{TargetForm, TestTarget};
 use super::root;
@@ -18,7 +18,11 @@ pub(crate) struct TargetProgram {
     pub(crate) path: PathBuf,
     /// The root that it runs in, if that is not this host's own system.
     pub(crate) root: Option<PackageRoot>,
-    pub(crate) from: ProgramSource,
+    /// Whether the user gave it, so that modules of the package are not loaded into it.
+    pub(crate) is_given: bool,
+    /// The package that it is of, for people; or `given`, `ours` (it lies beside us, built together
+    /// with us), `found` (it lay on the way, and no package owns it).
+    pub(crate) from: String,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,7 +35,10 @@ pub(crate) struct Builds {
 
 impl Builds {
     pub(crate) fn find(&self, target: &TestTarget) -> Result<TargetProgram, LabFault> {
-        let named = target.form.root.as_ref().map(|name| root::of_suite(name, &self.roots));
+        let named = target.form.root.as_ref().map(|name| {
+            let hint = format!("`lariat-lab targets --install --suite {name}` installs it");
+            root::of_suite(name, &self.roots).map_err(|fault| LabFault { hint, ..fault })
+        });
         let named = named.transpose()?;
         let given = self.programs.get(&target.name).map(PathBuf::as_path);
         find(target, given, named.as_ref().or(self.root.as_ref()))
@@ -43,16 +50,6 @@ impl Builds {
         let is_rooted = self.root.is_some() && !form.packages.is_empty();
         is_rooted || form.root.is_some() || self.programs.contains_key(&target.name)
     }
-}
-
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum ProgramSource {
-    Package(String),
-    Given,
-    /// It lies beside us, built together with us.
-    Ours,
-    /// It lay on the way, and no package owns it.
-    Found,
 }
 
 /// A version probe that takes longer hangs.
@@ -71,9 +68,8 @@ fn find(
 ) -> Result<TargetProgram, LabFault> {
     if let Some(path) = given {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let from = ProgramSource::Given;
         return if path.is_file() {
-            Ok(TargetProgram { path, from, root: None })
+            Ok(TargetProgram { path, root: None, is_given: true, from: "given".to_owned() })
         } else {
             let message = format!("there is no program {}", path.display());
             Err(LabFault::new(message, "--program NAME=PATH names the file to run"))
@@ -89,9 +85,8 @@ fn find(
     if let Some(file) = needs.find(|file| !outside(Path::new(file)).exists()) {
         return Err(missing(form, root, &format!("{file} is missing")));
     }
-    let from = if form.packages.is_empty() { ProgramSource::Ours } else { owner(&path, root) };
-    let root = root.cloned();
-    Ok(TargetProgram { path, from, root })
+    let from = if form.packages.is_empty() { "ours".to_owned() } else { owner(&path, root) };
+    Ok(TargetProgram { path, root: root.cloned(), is_given: false, from })
 }
 
 /// The fault of a program, or of a file that it needs, that is not installed.
@@ -125,16 +120,16 @@ fn folders(form: &TargetForm, root: Option<&PackageRoot>) -> Vec<PathBuf> {
 }
 
 /// The package that a file is of, as dpkg knows.
-fn owner(path: &Path, root: Option<&PackageRoot>) -> ProgramSource {
+fn owner(path: &Path, root: Option<&PackageRoot>) -> String {
     let package = dpkg(root, &["--search".as_ref(), path.as_os_str()])
         .and_then(|line| Some(line.split_once(':')?.0.to_owned()));
     let Some(package) = package else {
-        return ProgramSource::Found;
+        return "found".to_owned();
     };
     let show = ["--show", "--showformat=${Version}", &package].map(OsStr::new);
     let version = dpkg(root, &show).unwrap_or_default();
     let suite = root.map_or_else(String::new, |root| format!(" of {}", root.name));
-    ProgramSource::Package(format!("{package} {version}{suite}"))
+    format!("package {package} {version}{suite}")
 }
 
 fn dpkg(root: Option<&PackageRoot>, arguments: &[&OsStr]) -> Option<String> {
@@ -186,11 +181,6 @@ fn chosen(said: &str, beginnings: &[String]) -> Vec<String> {
 }
 
 impl TargetProgram {
-    /// Whether the user gave it, so that modules of the package are not loaded into it.
-    pub(crate) fn is_given(&self) -> bool {
-        self.from == ProgramSource::Given
-    }
-
     /// A command of it, or of another program of its root, with `scratch` to be seen there.
     pub(crate) fn command(
         &self,
@@ -201,17 +191,6 @@ impl TargetProgram {
         match &self.root {
             None => command,
             Some(root) => root.command(scratch, folder, command),
-        }
-    }
-}
-
-impl fmt::Display for ProgramSource {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Package(package) => write!(out, "package {package}"),
-            Self::Given => out.write_str("given"),
-            Self::Ours => out.write_str("ours"),
-            Self::Found => out.write_str("found"),
         }
     }
 }

@@ -177,7 +177,7 @@ impl ServerLaunch<'_> {
         let spare = descriptors.saturating_sub(DESCRIPTORS_SPARE);
         Values {
             program: &self.program.path,
-            is_given: self.program.is_given(),
+            is_given: self.program.is_given,
             is_root: sys::process::is_root(),
             folder,
             listen: address.into(),

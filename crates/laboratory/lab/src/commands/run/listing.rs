@@ -8,6 +8,7 @@ use measure::experiment::{ExperimentPlan, Placement, TargetDescription};
 use measure::host::HostReport;
 
 use crate::fault::{LabFault, unknown};
+use crate::process::cpu_list;
 use crate::run::journal::minutes;
 use crate::run::needs::ResolvedTarget;
 use crate::run::scenario::expansion::Expanded;
@@ -51,8 +52,8 @@ pub(super) fn plan(
 ) -> String {
     let mut text = format!(
         "servers on CPU {}; load and origin on CPU {}\n",
-        numbers(&placement.server),
-        numbers(&placement.client)
+        cpu_list(&placement.server),
+        cpu_list(&placement.client)
     );
     for one in expanded {
         let scenario = &one.scenario;
@@ -73,11 +74,6 @@ pub(super) fn plan(
         }
     }
     text
-}
-
-fn numbers(cpus: &[u16]) -> String {
-    let cpus: Vec<_> = cpus.iter().map(u16::to_string).collect();
-    cpus.join(",")
 }
 
 /// Every factor and value of `--only` must be one of some scenario.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use load::outcome::{Frame, LoadOutcome};
 use load::plan::{ArrivalModel, LoadPlan};
 use load::run::{self, Run, Stopper};
-use measure::record::{Host, LoadRecord, RunEnding};
+use measure::record::{LoadRecord, RunEnding};
 
 use super::failure::{Cancel, MeasurementFailure};
 use super::requests::ServerEvent;
@@ -79,7 +79,8 @@ pub(crate) fn run(
     let elapsed = plan.duration.max(outcome.until_last_success);
     Ok(LoadResult {
         elapsed,
-        record: outcome.record(plan, frame(), None),
+        // The record of the experiment has what frames it.
+        record: outcome.record(plan, Frame::default(), None),
         busiest,
         carried,
         ended_in_time,
@@ -106,7 +107,7 @@ pub(crate) fn probe(plan: &LoadPlan, cancel: &dyn Cancel) -> Result<(), Measurem
     let outcome = run.finish()?;
     match outcome.totals().succeeded {
         0 if cancel.is_requested() => Err(MeasurementFailure::Cancelled),
-        0 => Err(fruitless(&outcome.record(&plan, frame(), None))),
+        0 => Err(fruitless(&outcome.record(&plan, Frame::default(), None))),
         _ => Ok(()),
     }
 }
@@ -124,16 +125,6 @@ pub(crate) fn fruitless(record: &LoadRecord) -> MeasurementFailure {
     let warning = record.warnings.first().filter(|_| has_failed);
     let said = warning.map(|warning| format!("{}: {}", warning.seen, warning.hint));
     MeasurementFailure::Failed(said.unwrap_or_else(|| "nothing was attempted".to_owned()))
-}
-
-/// Empty: the record of the experiment has all of it.
-fn frame() -> Frame {
-    Frame {
-        version: String::new(),
-        command: Vec::new(),
-        started: String::new(),
-        host: Host::default(),
-    }
 }
 
 /// Waits for the end of the warm-up.

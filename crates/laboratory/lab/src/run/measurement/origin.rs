@@ -11,7 +11,7 @@ use measure::experiment::Placement;
 
 use super::failure::MeasurementFailure;
 use crate::process::tree::ProcessTree;
-use crate::process::{GuardedChild, first_lines};
+use crate::process::{GuardedChild, cpu_list, first_lines};
 use crate::targets::form::{ServerKeyKind, ServerSpec};
 
 /// The file that we are, even if it has been replaced since we started.
@@ -42,10 +42,9 @@ impl RunningOrigin {
     /// # Errors
     /// It does not serve.
     pub(crate) fn start(cpus: &[u16], folder: &Path) -> Result<Self, MeasurementFailure> {
-        let numbers: Vec<_> = cpus.iter().map(u16::to_string).collect();
         let words = format!(
             "{OWN_PROGRAM} origin --listen 127.0.0.1:0 --idle-timeout {IDLE_TIMEOUT} --cpus {}",
-            numbers.join(",")
+            cpu_list(cpus)
         );
         let words: Vec<_> = words.split(' ').map(OsString::from).collect();
         let output = folder.join("origin.output");

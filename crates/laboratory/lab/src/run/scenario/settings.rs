@@ -15,6 +15,7 @@ use options::{Complaint, Entry, Node, Report, Spot, Value, quantity};
 use serde::{Deserialize, Deserializer};
 
 use crate::load::read;
+use crate::process::cpu_list;
 use crate::targets::form::ServerSpec;
 use crate::targets::templates::{ClientValues, TemplateTls};
 
@@ -152,7 +153,6 @@ impl ConfigurationSettings {
         let size = self.text("size").filter(|_| launch.is_of_files);
         let file = size.and_then(|text| quantity::size(&text));
         let path = file.map_or_else(String::new, |bytes| bytes.to_string());
-        let cpus: Vec<_> = launch.cpus.iter().map(u16::to_string).collect();
         let is_of_tls = |entry: &Entry| TABLE.find(&entry.key).is_some_and(is_of_tls);
         let whole = self
             .only(|entry| launch.is_tls || !is_of_tls(entry))
@@ -160,8 +160,8 @@ impl ConfigurationSettings {
             .with("url", &format!("{scheme}://{SERVER_NAME}/{path}"))
             .with("connect", &launch.address.to_string())
             .with("warm-up", &typed(launch.warm_up))
-            .with("threads", &cpus.len().to_string())
-            .with("cpus", &cpus.join(","));
+            .with("threads", &launch.cpus.len().to_string())
+            .with("cpus", &cpu_list(&launch.cpus));
         match whole.text("steps") {
             Some(_) => whole,
             None => whole.with("duration", &typed(launch.duration)),
