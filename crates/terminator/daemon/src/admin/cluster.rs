@@ -18,12 +18,12 @@ use super::document::{
 /// Facts about the tiers beyond this host. Cloning shares them.
 #[derive(Clone, Default)]
 pub(crate) struct ClusterFacts {
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<TierFacts>>,
     tiers: Arc<Tiers>,
 }
 
 #[derive(Default)]
-struct Known {
+struct TierFacts {
     /// `None` = there are no peers.
     peers: Option<ClusterSnapshot>,
     /// `None` = there is no store.
@@ -98,7 +98,7 @@ impl ClusterFacts {
         counts
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, TierFacts> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

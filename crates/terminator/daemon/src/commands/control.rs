@@ -170,13 +170,13 @@ impl ControlError {
 }
 
 /// The running lariat that a command is for: its status as of now, and its supervisor.
-pub(super) struct Running {
+pub(super) struct RunningLariat {
     pub(super) path: PathBuf,
     pub(super) document: StatusDocument,
     pub(super) supervisor: Supervisor,
 }
 
-impl Running {
+impl RunningLariat {
     pub(super) fn find(named: &StatusSocket, console: Console) -> Result<Self, ControlError> {
         let path = socket(named)?;
         let answer = ask(&path)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sys::signal::Signal;
 use telemetry::catalogue::ServiceGauge;
 
-use super::control::{ControlError, Running};
+use super::control::{ControlError, RunningLariat};
 use crate::admin::RunState;
 use crate::commands::args::StatusSocket;
 use crate::commands::console::{Console, print};
@@ -26,7 +26,7 @@ pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
 
 /// Ends when the supervisor does, which its own deadline (`process.drain`) bounds.
 fn drained(socket: &StatusSocket, console: Console) -> Result<(), ControlError> {
-    let Running { document, supervisor, .. } = Running::find(socket, console)?;
+    let RunningLariat { document, supervisor, .. } = RunningLariat::find(socket, console)?;
     if document.process.state == RunState::Draining {
         console.say("it drains already; a signal to it would end it at once");
     } else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sys::signal::Signal;
 use telemetry::catalogue::ProcessMetric;
 
-use super::control::{self, ControlError, Running};
+use super::control::{self, ControlError, RunningLariat};
 use crate::admin::StatusDocument;
 use crate::commands::args::StatusSocket;
 use crate::commands::console::{Console, print};
@@ -35,7 +35,7 @@ fn reloaded(
     socket: &StatusSocket,
     console: Console,
 ) -> Result<Option<StatusDocument>, ControlError> {
-    let running = Running::find_serving(socket, console)?;
+    let running = RunningLariat::find_serving(socket, console)?;
     running.supervisor.signal(Signal::Hangup)?;
     let _waits = control::say_if_slow(
         console,

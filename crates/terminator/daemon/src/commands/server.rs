@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::control::{ControlError, Running};
+use super::control::{ControlError, RunningLariat};
 use crate::admin::{ServerState, ServerStatus, StatusDocument};
 use crate::commands::args::StatusSocket;
 use crate::commands::console::{Console, print};
@@ -44,7 +44,7 @@ fn changed(
     name: &ServerName,
     console: Console,
 ) -> Result<Option<u64>, ControlError> {
-    let running = Running::find_serving(socket, console)?;
+    let running = RunningLariat::find_serving(socket, console)?;
     find(&running.document, name)?;
     running.supervisor.order(name.order(change))?;
     running.wait_for(ANSWER_TIME_MAX, |now| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sys::signal::Signal;
 
-use super::control::{self, ControlError, Running};
+use super::control::{self, ControlError, RunningLariat};
 use crate::admin::StatusDocument;
 use crate::commands::args::StatusSocket;
 use crate::commands::console::{Console, print};
@@ -47,7 +47,7 @@ enum Outcome {
 
 /// Begins an upgrade, and waits for its end; `None` if it does not end.
 fn upgraded(socket: &StatusSocket, console: Console) -> Result<Option<Outcome>, ControlError> {
-    let running = Running::find_serving(socket, console)?;
+    let running = RunningLariat::find_serving(socket, console)?;
     running.supervisor.signal(Signal::User2)?;
     let _waits = control::say_if_slow(
         console,
