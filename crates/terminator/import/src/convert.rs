@@ -310,6 +310,11 @@ pub(crate) fn address(host: &str, port: &str) -> String {
     }
 }
 
+/// Whether a word is in a list with blanks between its words.
+pub(crate) fn is_among(list: &str, word: &str) -> bool {
+    list.split(' ').any(|one| one == word)
+}
+
 /// Host and port of `[HOST]:PORT` or `HOST:PORT`; of a text without a colon, it is the port.
 pub(crate) fn split_endpoint(text: &str) -> (String, String) {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

@@ -181,18 +181,53 @@ impl Import {
             Ok(converted) => converted,
             Err(unfit) => return self.unmapped(written, unfit),
         };
-        let (table, path) = match key.strip_prefix(SERVICE) {
-            Some(path) => (service, path),
-            None => (&mut self.draft.process, key),
-        };
-        let origin = written.place.clone();
-        match conversion {
-            Conversion::Paths => table.push(path, converted.value, origin),
-            _ => table.set(path, converted.value, origin),
-        }
         let notes = [Some(note.to_owned()).filter(|note| !note.is_empty()), converted.difference];
         let notes: Vec<_> = notes.into_iter().flatten().collect();
-        self.joined(written, key, &notes.join("; "));
+        match conversion {
+            Conversion::Paths => {
+                self.add(service, key, converted.value, written, &notes.join("; "))
+            }
+            _ => self.put(service, key, converted.value, written, &notes.join("; ")),
+        }
+    }
+
+    /// Sets a key, of a service or of the process, and reports it; with a difference, if any.
+    pub(crate) fn put(
+        &mut self,
+        service: &mut DraftTable,
+        key: &str,
+        value: impl Into<Value>,
+        of: &Statement,
+        difference: &str,
+    ) {
+        let (table, path) = self.table_of(service, key);
+        table.set(path, value, of.place.clone());
+        self.joined(of, key, difference);
+    }
+
+    /// Adds a value to the list of a key, and reports it.
+    pub(crate) fn add(
+        &mut self,
+        service: &mut DraftTable,
+        key: &str,
+        value: impl Into<Value>,
+        of: &Statement,
+        difference: &str,
+    ) {
+        let (table, path) = self.table_of(service, key);
+        table.push(path, value, of.place.clone());
+        self.joined(of, key, difference);
+    }
+
+    fn table_of<'t, 'k>(
+        &'t mut self,
+        service: &'t mut DraftTable,
+        key: &'k str,
+    ) -> (&'t mut DraftTable, &'k str) {
+        match key.strip_prefix(SERVICE) {
+            Some(path) => (service, path),
+            None => (&mut self.draft.process, key),
+        }
     }
 
     /// Writes the defaults of the program before into a service that has not got those keys.
@@ -203,14 +238,11 @@ impl Import {
         service: &mut DraftTable,
     ) {
         for default in defaults {
-            let (table, path) = match default.key.strip_prefix(SERVICE) {
-                Some(path) => (&mut *service, path),
-                None => (&mut self.draft.process, default.key),
-            };
             let document: Option<toml::Table> = format!("value = {}", default.value).parse().ok();
             let Some(value) = document.and_then(|mut table| table.remove("value")) else {
                 continue;
             };
+            let (table, path) = self.table_of(service, default.key);
             if !table.has(path) {
                 let option = format!("{} (a default)", default.option);
                 let fate = Fate::Mapped(format!("{} = {value}: {}", default.key, default.note));
@@ -248,6 +280,11 @@ impl Import {
         };
         let Unfit { why, remedy } = unfit;
         self.note(&written.place, &option, Fate::Unmapped { why, remedy });
+    }
+
+    /// An option, and what to do in its place.
+    pub(crate) fn lacks(&mut self, written: &Statement, why: &str, remedy: &str) {
+        self.unmapped(written, Unfit::new(why, remedy));
     }
 
     /// An option that the table does not have.

@@ -17,6 +17,7 @@ mod nginx;
 mod predecessor;
 mod recognise;
 mod source;
+mod statements;
 mod stunnel;
 mod suites;
 mod tls_policy;

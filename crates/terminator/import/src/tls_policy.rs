@@ -29,9 +29,9 @@ impl WrittenSuites {
             let mut values = written.iter().flat_map(|key| &key.values);
             written.is_none() || values.any(|one| one.value.to_string().contains(version))
         };
-        let tls12 = self.tls12.as_ref().map_or(EVERY_TLS12.to_owned(), Statement::value);
+        let tls12 = self.tls12.as_ref().map_or_else(|| EVERY_TLS12.to_owned(), Statement::value);
         let tls12 = of_tls12(&tls12);
-        let tls13 = self.tls13.as_ref().map_or(TLS13.join(":"), Statement::value);
+        let tls13 = self.tls13.as_ref().map_or_else(|| TLS13.join(":"), Statement::value);
         let tls13 = of_tls13(&tls13);
         let sides = [("1.2", &self.tls12, &tls12), ("1.3", &self.tls13, &tls13)];
         let spoken = sides.iter().filter(|(version, ..)| speaks(service, version));

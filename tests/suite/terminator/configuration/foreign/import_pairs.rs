@@ -29,8 +29,8 @@ fn imported(kind: &str, file: &Path, address: SocketAddr) -> (Lariat, SocketAddr
 fn seen(site: &Site, address: SocketAddr, arguments: &[&str]) -> String {
     let answer = s_client(site, address, arguments);
     let line = |begin: &str| {
-        let lines = answer.stdout.lines().map(str::trim);
-        lines.filter(|line| line.starts_with(begin)).next_back().unwrap_or_default().to_owned()
+        let mut lines = answer.stdout.lines().map(str::trim);
+        lines.rfind(|line| line.starts_with(begin)).unwrap_or_default().to_owned()
     };
     // With TLS 1.3 a server refuses a client's certificate after the handshake.
     let is_refused = answer.stderr.contains("alert");
