@@ -38,7 +38,7 @@ fn differing(value: impl Into<Value>, difference: String) -> Conversions {
 
 /// Least and most of keys, numbers or milliseconds. The table of options has them too, which this
 /// crate does not know; a test of the program compares.
-const RANGES: &[(&str, u64, u64)] = &[
+pub const RANGES: &[(&str, u64, u64)] = &[
     ("service.timeouts.handshake", 10, HOUR),
     ("service.timeouts.dial", 10, HOUR),
     ("service.timeouts.greeting", 10, HOUR),

@@ -102,10 +102,14 @@ impl Import {
         let found: HashSet<_> = self.findings.iter().map(|one| one.named()).collect();
         let read = std::mem::take(&mut self.read);
         let missed: Vec<_> = read.into_iter().filter(|one| !found.contains(one)).collect();
-        if !self.is_faulty() {
-            for (place, option) in missed {
-                self.note(&place, &option, Fate::Mapped(REPLACED.to_owned()));
-            }
+        let fate = if self.is_faulty() {
+            let (why, remedy) = ("was not looked at, because of an error", "mend that first");
+            Fate::Unmapped { why: why.to_owned(), remedy: remedy.to_owned() }
+        } else {
+            Fate::Mapped(REPLACED.to_owned())
+        };
+        for (place, option) in missed {
+            self.note(&place, &option, fate.clone());
         }
         // What is said of several services is said once.
         let mut seen = HashSet::new();

@@ -25,6 +25,7 @@ mod toml_text;
 
 use std::path::PathBuf;
 
+pub use convert::RANGES;
 pub use finding::{Fate, ImportFinding};
 pub use import::Import;
 pub use meaning::{Conversion, Meaning, OldDefault, Sense};

@@ -39,7 +39,10 @@ impl WrittenSuites {
         if spoken.is_empty() {
             let why = "none of these suites is supported";
             let remedy = "leave it out: the suites that Lariat has are all secure";
-            return import.unmapped(first, Unfit::new(why, remedy));
+            for written in self.tls12.iter().chain(&self.tls13) {
+                import.unmapped(written, Unfit::new(why, remedy));
+            }
+            return;
         }
         let suites: Vec<_> = spoken.iter().rev().flat_map(|(.., it)| it.suites.clone()).collect();
         let kept: Vec<_> = spoken.iter().map(|(version, ..)| *version).collect();
