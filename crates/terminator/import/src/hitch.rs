@@ -60,6 +60,10 @@ impl HitchReading {
             Vec::new()
         });
         for entry in entries {
+            let is_frontend = entry.name() == Some("frontend");
+            if is_frontend && !import.has_room(self.frontends.len(), &entry.statement.place) {
+                return;
+            }
             match (entry.name(), &entry.block) {
                 // A configuration names no other, so that this is no circle.
                 (Some("--config"), _) => {
@@ -87,21 +91,21 @@ impl HitchReading {
         }
         process::write(&self.global.options, import, place);
         cluster::write(&self.global.options, import);
-        // Services, and the addresses of the frontends that each is for.
-        let mut services: Vec<(Vec<_>, DraftTable)> = Vec::new();
+        // What services say, and the addresses of the frontends that each is for.
+        let mut services: Vec<(String, Vec<_>, DraftTable)> = Vec::new();
         for frontend in self.frontends {
             let listen = frontend.listen(import);
             let (options, certificates) = frontend.with(import, files, &self.global);
             let mut made = service::table(&options, import, certificates);
             import.defaults(meanings::defaults_of(Predecessor::Hitch), place, &mut made);
-            let said = |table: &DraftTable| format!("{:?}", table.keys);
-            match services.iter_mut().find(|(_, one)| said(one) == said(&made)) {
-                Some((addresses, _)) => addresses.push(listen),
-                None => services.push((vec![listen], made)),
+            let said = format!("{:?}", made.keys);
+            match services.iter_mut().find(|(one, ..)| *one == said) {
+                Some((_, addresses, _)) => addresses.push(listen),
+                None => services.push((said, vec![listen], made)),
             }
         }
         let is_alone = services.len() == 1;
-        for (addresses, made) in services {
+        for (_, addresses, made) in services {
             let first = addresses.first().map_or("", |(address, _)| address.as_str());
             let port = first.rsplit(':').next().unwrap_or_default();
             let name = if is_alone { "main".to_owned() } else { format!("port-{port}") };

@@ -11,7 +11,7 @@ use crate::draft::{Draft, DraftTable};
 use crate::finding::{Fate, ImportFinding};
 use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
 use crate::predecessor::Predecessor;
-use crate::source::{FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
+use crate::source::{BLOCKS_MAX, FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
 use crate::toml_text;
 
 /// The finding of an option that another one stands in for.
@@ -133,6 +133,15 @@ impl Import {
         let place = place.cloned().unwrap_or_else(|| SourceLine::outside(&name));
         self.fault(&place, &name, format!("cannot be read: {text}"), "name a file of the program");
         None
+    }
+
+    /// Whether there is room for one more block beside so many; a fault if there is none.
+    pub(crate) fn has_room(&mut self, blocks: usize, place: &SourceLine) -> bool {
+        if blocks == BLOCKS_MAX {
+            let why = format!("more than {BLOCKS_MAX} of a kind, as no configuration has");
+            self.fault(place, "file", why, "divide it");
+        }
+        blocks < BLOCKS_MAX
     }
 
     /// Notes a file that a key names and that is not on this host.

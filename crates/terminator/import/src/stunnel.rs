@@ -25,6 +25,8 @@ struct StunnelReading {
     sections: Vec<StunnelSection>,
     /// Files that are being read, each included by the one before.
     open: Vec<PathBuf>,
+    /// Whether there were too many sections, so that the rest is not looked at.
+    is_full: bool,
 }
 
 /// Files within files; a service has hardly ever more than two.
@@ -72,12 +74,15 @@ impl StunnelReading {
         place: SourceLine,
     ) {
         let line = line.trim();
-        if line.is_empty() || line.starts_with([';', '#']) {
+        if line.is_empty() || line.starts_with([';', '#']) || self.is_full {
             return;
         }
         if let Some(name) = line.strip_prefix('[') {
             match name.strip_suffix(']') {
-                Some(name) => self.sections.push(StunnelSection::new(name.trim(), place)),
+                Some(name) if import.has_room(self.sections.len(), &place) => {
+                    self.sections.push(StunnelSection::new(name.trim(), place));
+                }
+                Some(_) => self.is_full = true,
                 None => import.fault(&place, line, "`[` is not closed", "write `[service]`"),
             }
             return;
