@@ -9,8 +9,10 @@ use import::{Predecessor, SourceFiles, import};
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {
-    let Some((kind, Ok(text))) = bytes.split_first().map(|(kind, text)| (kind, str::from_utf8(text)))
-    else {
+    let Some((kind, text)) = bytes.split_first() else {
+        return Corpus::Reject;
+    };
+    let Ok(text) = str::from_utf8(text) else {
         return Corpus::Reject;
     };
     let kind = Predecessor::ALL[usize::from(*kind) % Predecessor::ALL.len()];

@@ -13,6 +13,10 @@ pub(crate) struct WrittenSuites {
     pub(crate) tls13: Option<Statement>,
 }
 
+/// The order of suites, which is always the server's.
+pub(crate) const ORDER: &str =
+    "the order of suites is Lariat's own; by `auto` it is what costs this CPU least";
+
 /// All suites of TLS 1.2, for who lists only those of TLS 1.3.
 const EVERY_TLS12: &str = "ALL";
 

@@ -7,10 +7,7 @@ use crate::meaning::Conversion;
 use crate::predecessor::Predecessor;
 use crate::source::{SourceLine, Statement};
 use crate::statements::Statements;
-
-/// The order of suites, which is always the server's.
-pub(super) const ORDER: &str =
-    "the order of suites is Lariat's own; by `auto` it is what costs this CPU least";
+use crate::tls_policy::ORDER;
 
 /// Those that are written here.
 pub(super) const OPTIONS: &str = "\

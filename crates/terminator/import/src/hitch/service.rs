@@ -11,7 +11,7 @@ use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::Statement;
 use crate::statements::Statements;
-use crate::tls_policy::WrittenSuites;
+use crate::tls_policy::{ORDER, WrittenSuites};
 
 /// Options of which several make a key: they are reported with it.
 const TAKEN_TOGETHER: &str = "\
@@ -54,9 +54,7 @@ fn take(name: &str, written: &Statement, import: &mut Import, table: &mut DraftT
     match name {
         _ if is_among(process::OPTIONS, name) => {}
         _ if is_among(TAKEN_TOGETHER, name) && !is_off => {}
-        "prefer-server-ciphers" => {
-            import.joined(written, "", if is_on { "" } else { process::ORDER })
-        }
+        "prefer-server-ciphers" => import.joined(written, "", if is_on { "" } else { ORDER }),
         "proxy-tlv" | "proxy-authority" => {}
         "sni-nomatch-abort" if is_on => {
             let note = "clients that send no name are refused too, which hitch serves";

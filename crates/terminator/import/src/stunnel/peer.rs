@@ -73,8 +73,10 @@ fn verification(section: &StunnelSection) -> Verification {
 /// The options that say how much is verified, for the report.
 fn report(section: &StunnelSection, import: &mut Import, key: &str, difference: &str) {
     for option in ["verify", "verifyChain", "verifyPeer"] {
-        if let Some(written) = section.options.find(option) {
-            import.joined(written, key, difference);
+        match section.options.find(option) {
+            Some(written) if written.value() == "no" => import.mapped(written, "`no`, as here"),
+            Some(written) => import.joined(written, key, difference),
+            None => {}
         }
     }
 }

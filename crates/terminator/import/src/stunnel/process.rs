@@ -5,6 +5,7 @@ use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meaning::{Meaning, Sense};
 use crate::source::{SourceLine, Statement};
+use crate::tls_policy::ORDER;
 
 /// What must be seen whole.
 #[derive(Debug, Default)]
@@ -80,11 +81,15 @@ impl StunnelProcess {
             };
             import.put(&mut DraftTable::default(), "process.pid-file", path, written, "");
         }
+        let mut default = |option: &str, key, note| {
+            let (place, option) = (place.clone(), format!("{option} (a default)"));
+            import.joined(&Statement { place, option, words: Vec::new() }, key, note);
+        };
         if !self.says_where_to_log {
-            let (place, option) = (place.clone(), "syslog (a default)".to_owned());
             let note = "lines go to the standard output, which systemd gives to the journal";
-            import.joined(&Statement { place, option, words: Vec::new() }, "log.output", note);
+            default("syslog", "log.output", note);
         }
+        default("ciphers", "", ORDER);
     }
 }
 

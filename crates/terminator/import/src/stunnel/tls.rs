@@ -95,6 +95,10 @@ fn ssl_option(import: &mut Import, written: &Statement, spoken: &mut Vec<&str>, 
             spoken.retain(|one| *one != version);
             import.joined(written, &format!("service.{side}.versions"), "");
         }
+        _ if name == "NO_TICKET" => {
+            let remedy = "`resumption.tickets.count = 0`, for TLS 1.3";
+            import.lacks(written, "tickets are given by all services", remedy);
+        }
         _ if is_among(AS_HERE, name) => import.mapped(written, "in any case"),
         _ => {
             let remedy = "none is needed, or see the keys of `front.tls`";
