@@ -111,6 +111,11 @@ impl Import {
         for (place, option) in missed {
             self.note(&place, &option, fate.clone());
         }
+        if self.draft.services.is_empty() && !self.is_faulty() {
+            let words: Vec<_> = self.words.iter().map(|word| word.display().to_string()).collect();
+            let place = SourceLine::outside(&words.join(" "));
+            self.fault(&place, "services", "none is left to be served", "see what is not mapped");
+        }
         // What is said of several services is said once.
         let mut seen = HashSet::new();
         self.findings.retain(|one| seen.insert(one.clone()));
