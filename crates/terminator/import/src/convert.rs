@@ -38,7 +38,7 @@ fn differing(value: impl Into<Value>, difference: String) -> Conversions {
 
 /// Least and most of keys, numbers or milliseconds. The table of options has them too, which this
 /// crate does not know; a test of the program compares.
-const RANGES: &[(&str, u64, u64)] = &[
+pub const RANGES: &[(&str, u64, u64)] = &[
     ("service.timeouts.handshake", 10, HOUR),
     ("service.timeouts.dial", 10, HOUR),
     ("service.timeouts.greeting", 10, HOUR),
@@ -308,6 +308,11 @@ pub(crate) fn address(host: &str, port: &str) -> String {
         host if host.contains(':') => format!("[{host}]:{port}"),
         host => format!("{host}:{port}"),
     }
+}
+
+/// Whether a word is in a list with blanks between its words.
+pub(crate) fn is_among(list: &str, word: &str) -> bool {
+    list.split(' ').any(|one| one == word)
 }
 
 /// Host and port of `[HOST]:PORT` or `HOST:PORT`; of a text without a colon, it is the port.

@@ -3,101 +3,87 @@
 //! Options of the top level are defaults of all frontends; each frontend, or all that are alike,
 //! becomes a service.
 
+mod cluster;
+mod frontend;
 mod process;
 mod service;
 mod syntax;
 
 use std::path::{Path, PathBuf};
 
+use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::{SourceFiles, SourceLine};
-use process::ProcessOptions;
-use service::{Frontend, Scope};
+use frontend::Frontend;
 use syntax::{HitchEntry, SyntaxFault};
 
 /// All that was read, before it is put together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct HitchReading {
-    scope: Scope,
+    /// The top level, as a frontend without an address.
+    global: Frontend,
     frontends: Vec<Frontend>,
-    process: ProcessOptions,
 }
 
 /// Reads files, or a command line, which begins with a flag, into a draft.
 pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
-    let mut reading = HitchReading::default();
     let words: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    let place = if words.first().is_some_and(|word| word.starts_with('-')) {
-        let place = SourceLine::outside("command line");
-        match syntax::parse_flags(&words, &place) {
-            Ok(entries) => reading.take(import, files, entries),
-            Err(fault) => broken(import, fault),
-        }
-        place
+    let is_line = words.first().is_some_and(|word| word.starts_with('-'));
+    let place = if is_line { "command line".to_owned() } else { words.join(" ") };
+    let place = SourceLine::outside(&place);
+    let mut reading = HitchReading { global: Frontend::new(&place), frontends: Vec::new() };
+    if is_line {
+        reading.take(import, files, syntax::parse_flags(&words, &place));
     } else {
         paths.iter().for_each(|path| reading.take_file(import, files, path));
-        SourceLine::outside(&words.join(" "))
-    };
+    }
     reading.finish(import, files, &place);
-}
-
-fn broken(import: &mut Import, (place, why): SyntaxFault) {
-    import.fault(&place, "syntax", why, "write it as hitch.conf(5) says: `option = value`");
-}
-
-/// Whether an empty value stands for the default; an address or a file that is empty is a fault.
-fn may_be_empty(option: &str) -> bool {
-    !matches!(option, "frontend" | "backend" | "pem-file" | "pem-dir" | "PEM" | "host" | "port")
 }
 
 impl HitchReading {
     fn take_file(&mut self, import: &mut Import, files: &mut dyn SourceFiles, path: &Path) {
-        let Some(text) = import.read(files, path, None) else {
-            return;
-        };
-        match syntax::parse(&text, &SourceLine::first_of(path)) {
-            Ok(entries) => self.take(import, files, entries),
-            Err(fault) => broken(import, fault),
+        if let Some(text) = import.read(files, path, None) {
+            self.take(import, files, syntax::parse(&text, &SourceLine::first_of(path)));
         }
     }
 
-    fn take(&mut self, import: &mut Import, files: &mut dyn SourceFiles, entries: Vec<HitchEntry>) {
+    fn take(
+        &mut self,
+        import: &mut Import,
+        files: &mut dyn SourceFiles,
+        entries: Result<Vec<HitchEntry>, SyntaxFault>,
+    ) {
+        let entries = entries.unwrap_or_else(|(place, why)| {
+            import.fault(&place, "syntax", why, "write it as hitch.conf(5) says: `option = value`");
+            Vec::new()
+        });
         for entry in entries {
-            let written = &entry.statement;
-            import.expect(written);
-            let Some(meaning) = meanings::find(Predecessor::Hitch, &written.option) else {
-                import.unknown(written, meanings::of(Predecessor::Hitch));
-                continue;
-            };
-            if written.value().is_empty() && entry.block.is_none() && may_be_empty(meaning.option) {
-                import.mapped(written, "empty: the default");
-                continue;
+            let is_frontend = entry.name() == Some("frontend");
+            if is_frontend && !import.has_room(self.frontends.len(), &entry.statement.place) {
+                return;
             }
-            import.keep_setting(meaning.option, written.value());
-            match (meaning.option, entry.block) {
+            if let Some(name) = entry.name() {
+                import.keep_setting(name, entry.statement.value());
+            }
+            match (entry.name(), &entry.block) {
                 // A configuration names no other, so that this is no circle.
-                ("--config", _) => {
-                    import.joined(written, "the file", "");
-                    self.take_file(import, files, Path::new(&written.value()));
+                (Some("--config"), _) => {
+                    import.joined(&entry.statement, "the file", "");
+                    self.take_file(import, files, Path::new(&entry.statement.value()));
                 }
-                ("frontend", Some(block)) => {
-                    let mut frontend = Frontend::new(&written.place);
-                    for inner in block {
+                (Some("frontend"), None) => {
+                    self.frontends.push(Frontend::of_line(import, files, &entry.statement));
+                }
+                (Some("frontend"), Some(_)) => {
+                    let mut frontend = Frontend::new(&entry.statement.place);
+                    for inner in entry.block.into_iter().flatten() {
                         frontend.take(import, files, inner);
                     }
                     self.frontends.push(frontend);
                 }
-                ("frontend", None) => {
-                    self.frontends.push(Frontend::of_line(import, files, written));
-                }
-                (_, block) => {
-                    let entry = HitchEntry { statement: entry.statement, block };
-                    if !self.process.take(import, meaning, &entry.statement) {
-                        self.scope.take(import, files, meaning, entry);
-                    }
-                }
+                _ => self.global.take(import, files, entry),
             }
         }
     }
@@ -106,18 +92,33 @@ impl HitchReading {
         if self.frontends.is_empty() {
             self.frontends.push(Frontend::default_one());
         }
-        self.process.finish(import, place, &mut self.scope);
-        let mut services: Vec<service::ServiceOfFrontends> = Vec::new();
+        process::write(&self.global.options, import, place);
+        cluster::write(&self.global.options, import);
+        // What services say, and the addresses of the frontends that each is for.
+        let mut services: Vec<(String, Vec<_>, DraftTable)> = Vec::new();
         for frontend in self.frontends {
-            let made = frontend.finish(import, files, &self.scope, place);
-            match services.iter_mut().find(|one| one.is_like(&made)) {
-                Some(like) => like.listen.extend(made.listen),
-                None => services.push(made),
+            let listen = frontend.listen(import);
+            let (options, certificates) = frontend.with(import, files, &self.global);
+            let mut made = service::table(&options, import, certificates);
+            import.defaults(meanings::defaults_of(Predecessor::Hitch), place, &mut made);
+            let said = format!("{:?}", made.keys);
+            match services.iter_mut().find(|(one, ..)| *one == said) {
+                Some((_, addresses, _)) => addresses.push(listen),
+                None => services.push((said, vec![listen], made)),
             }
         }
         let is_alone = services.len() == 1;
-        for made in services {
-            made.write(import, is_alone);
+        for (_, addresses, made) in services {
+            let first = addresses.first().map_or("", |(address, _)| address.as_str());
+            let port = first.rsplit(':').next().unwrap_or_default();
+            let name = if is_alone { "main".to_owned() } else { format!("port-{port}") };
+            let mut service = DraftTable::default();
+            service.set("name", import.draft.free_name(&name), None);
+            for (address, place) in addresses {
+                service.push("front.listen", address, place);
+            }
+            service.keys.extend(made.keys);
+            import.draft.services.push(service);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::draft::{Draft, DraftTable};
 use crate::finding::{Fate, ImportFinding};
 use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
 use crate::predecessor::Predecessor;
-use crate::source::{FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
+use crate::source::{BLOCKS_MAX, FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
 use crate::toml_text;
 
 /// The finding of an option that another one stands in for.
@@ -131,10 +131,19 @@ impl Import {
         let found: HashSet<_> = self.findings.iter().map(|one| one.named()).collect();
         let read = std::mem::take(&mut self.read);
         let missed: Vec<_> = read.into_iter().filter(|one| !found.contains(one)).collect();
-        if !self.is_faulty() {
-            for (place, option) in missed {
-                self.note(&place, &option, Fate::Mapped(REPLACED.to_owned()));
-            }
+        let fate = if self.is_faulty() {
+            let (why, remedy) = ("was not looked at, because of an error", "mend that first");
+            Fate::Unmapped { why: why.to_owned(), remedy: remedy.to_owned() }
+        } else {
+            Fate::Mapped(REPLACED.to_owned())
+        };
+        for (place, option) in missed {
+            self.note(&place, &option, fate.clone());
+        }
+        if self.draft.services.is_empty() && !self.is_faulty() {
+            let words: Vec<_> = self.words.iter().map(|word| word.display().to_string()).collect();
+            let place = SourceLine::outside(&words.join(" "));
+            self.fault(&place, "services", "none is left to be served", "see what is not mapped");
         }
         // What is said of several services is said once.
         let mut seen = HashSet::new();
@@ -158,6 +167,15 @@ impl Import {
         let place = place.cloned().unwrap_or_else(|| SourceLine::outside(&name));
         self.fault(&place, &name, format!("cannot be read: {text}"), "name a file of the program");
         None
+    }
+
+    /// Whether there is room for one more block beside so many; a fault if there is none.
+    pub(crate) fn has_room(&mut self, blocks: usize, place: &SourceLine) -> bool {
+        if blocks == BLOCKS_MAX {
+            let why = format!("more than {BLOCKS_MAX} of a kind, as no configuration has");
+            self.fault(place, "file", why, "divide it");
+        }
+        blocks < BLOCKS_MAX
     }
 
     /// Notes a file that a key names and that is not on this host.
@@ -217,18 +235,53 @@ impl Import {
             }
             Err(unfit) => return self.unmapped(written, unfit),
         };
-        let (table, path) = match key.strip_prefix(SERVICE) {
-            Some(path) => (service, path),
-            None => (&mut self.draft.process, key),
-        };
-        let origin = written.place.clone();
-        match conversion {
-            Conversion::Paths => table.push(path, converted.value, origin),
-            _ => table.set(path, converted.value, origin),
-        }
         let notes = [Some(note.to_owned()).filter(|note| !note.is_empty()), converted.difference];
         let notes: Vec<_> = notes.into_iter().flatten().collect();
-        self.joined(written, key, &notes.join("; "));
+        match conversion {
+            Conversion::Paths => {
+                self.add(service, key, converted.value, written, &notes.join("; "))
+            }
+            _ => self.put(service, key, converted.value, written, &notes.join("; ")),
+        }
+    }
+
+    /// Sets a key, of a service or of the process, and reports it; with a difference, if any.
+    pub(crate) fn put(
+        &mut self,
+        service: &mut DraftTable,
+        key: &str,
+        value: impl Into<Value>,
+        of: &Statement,
+        difference: &str,
+    ) {
+        let (table, path) = self.table_of(service, key);
+        table.set(path, value, of.place.clone());
+        self.joined(of, key, difference);
+    }
+
+    /// Adds a value to the list of a key, and reports it.
+    pub(crate) fn add(
+        &mut self,
+        service: &mut DraftTable,
+        key: &str,
+        value: impl Into<Value>,
+        of: &Statement,
+        difference: &str,
+    ) {
+        let (table, path) = self.table_of(service, key);
+        table.push(path, value, of.place.clone());
+        self.joined(of, key, difference);
+    }
+
+    fn table_of<'t, 'k>(
+        &'t mut self,
+        service: &'t mut DraftTable,
+        key: &'k str,
+    ) -> (&'t mut DraftTable, &'k str) {
+        match key.strip_prefix(SERVICE) {
+            Some(path) => (service, path),
+            None => (&mut self.draft.process, key),
+        }
     }
 
     /// Writes the defaults of the program before into a service that has not got those keys.
@@ -239,14 +292,11 @@ impl Import {
         service: &mut DraftTable,
     ) {
         for default in defaults {
-            let (table, path) = match default.key.strip_prefix(SERVICE) {
-                Some(path) => (&mut *service, path),
-                None => (&mut self.draft.process, default.key),
-            };
             let document: Option<toml::Table> = format!("value = {}", default.value).parse().ok();
             let Some(value) = document.and_then(|mut table| table.remove("value")) else {
                 continue;
             };
+            let (table, path) = self.table_of(service, default.key);
             if !table.has(path) {
                 let option = format!("{} (a default)", default.option);
                 let fate = Fate::Mapped(format!("{} = {value}: {}", default.key, default.note));
@@ -284,6 +334,11 @@ impl Import {
         };
         let Unfit { why, remedy } = unfit;
         self.note(&written.place, &option, Fate::Unmapped { why, remedy });
+    }
+
+    /// An option, and what to do in its place.
+    pub(crate) fn lacks(&mut self, written: &Statement, why: &str, remedy: &str) {
+        self.unmapped(written, Unfit::new(why, remedy));
     }
 
     /// An option that the table does not have.

@@ -17,6 +17,7 @@ mod nginx;
 mod predecessor;
 mod recognise;
 mod source;
+mod statements;
 mod stunnel;
 mod suites;
 mod tls_policy;
@@ -24,6 +25,7 @@ mod toml_text;
 
 use std::path::PathBuf;
 
+pub use convert::RANGES;
 pub use finding::{Fate, ImportFinding};
 pub use import::Import;
 pub use meaning::{Conversion, Meaning, OldDefault, Sense};

@@ -1,45 +1,16 @@
 //! Which program's file a text is, for who gives it to another command.
 
+use crate::convert::is_among;
 use crate::meanings;
 use crate::predecessor::Predecessor;
 
 /// First words of lines in HAProxy's files.
-const HAPROXY: &[&str] = &[
-    "acl",
-    "backend",
-    "balance",
-    "bind",
-    "chroot",
-    "cookie",
-    "daemon",
-    "default-server",
-    "default_backend",
-    "defaults",
-    "errorfile",
-    "frontend",
-    "global",
-    "group",
-    "http-check",
-    "http-request",
-    "http-response",
-    "listen",
-    "log",
-    "maxconn",
-    "mode",
-    "nbthread",
-    "option",
-    "server",
-    "ssl-default-bind-ciphers",
-    "ssl-default-bind-ciphersuites",
-    "ssl-default-bind-options",
-    "stats",
-    "stick",
-    "stick-table",
-    "tcp-request",
-    "timeout",
-    "use_backend",
-    "user",
-];
+const HAPROXY: &str = "\
+    acl backend balance bind chroot cookie daemon default-server default_backend defaults \
+    errorfile frontend global group http-check http-request http-response listen log \
+    maxconn mode nbthread option server ssl-default-bind-ciphers \
+    ssl-default-bind-ciphersuites ssl-default-bind-options stats stick stick-table \
+    tcp-request timeout use_backend user";
 
 /// The program whose file a text is, if most of its lines are of one.
 pub fn recognise(text: &str) -> Option<Predecessor> {
@@ -80,7 +51,7 @@ fn is_of(kind: Predecessor, line: &str) -> bool {
             let mut words = line.split_whitespace();
             let first = words.next().unwrap_or_default();
             let first = if first == "no" { words.next().unwrap_or_default() } else { first };
-            HAPROXY.contains(&first) && words.next() != Some("=") && !line.ends_with([';', '{'])
+            is_among(HAPROXY, first) && words.next() != Some("=") && !line.ends_with([';', '{'])
         }
         Predecessor::Nginx => {
             let has_equals = line.split_whitespace().nth(1) == Some("=");

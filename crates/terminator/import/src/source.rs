@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// The longest file that is read; none of a person is longer.
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
+/// The most services, frontends or servers of one kind that are imported.
+pub(crate) const BLOCKS_MAX: usize = 4096;
+
 /// Reads for the importers, which open no file themselves.
 pub trait SourceFiles {
     /// The whole of a file, which has at most `FILE_BYTES_MAX` bytes; or why it cannot be read, in

@@ -2,6 +2,7 @@
 
 mod peer;
 mod process;
+mod section;
 mod service;
 mod tls;
 
@@ -11,18 +12,21 @@ use crate::import::Import;
 use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::{SourceFiles, SourceLine, Statement};
-use process::ProcessOptions;
-use service::Section;
+use crate::statements::Statements;
+use process::StunnelProcess;
+use section::StunnelSection;
 
 /// All that was read.
 #[derive(Debug, Default)]
 struct StunnelReading {
-    process: ProcessOptions,
+    process: StunnelProcess,
     /// Options of services at the top level: the defaults of all sections.
-    defaults: Vec<Statement>,
-    sections: Vec<Section>,
+    defaults: Statements,
+    sections: Vec<StunnelSection>,
     /// Files that are being read, each included by the one before.
     open: Vec<PathBuf>,
+    /// Whether there were too many sections, so that the rest is not looked at.
+    is_full: bool,
 }
 
 /// Files within files; a service has hardly ever more than two.
@@ -70,12 +74,15 @@ impl StunnelReading {
         place: SourceLine,
     ) {
         let line = line.trim();
-        if line.is_empty() || line.starts_with([';', '#']) {
+        if line.is_empty() || line.starts_with([';', '#']) || self.is_full {
             return;
         }
         if let Some(name) = line.strip_prefix('[') {
             match name.strip_suffix(']') {
-                Some(name) => self.sections.push(Section::new(name.trim(), place)),
+                Some(name) if import.has_room(self.sections.len(), &place) => {
+                    self.sections.push(StunnelSection::new(name.trim(), place));
+                }
+                Some(_) => self.is_full = true,
                 None => import.fault(&place, line, "`[` is not closed", "write `[service]`"),
             }
             return;
@@ -84,13 +91,12 @@ impl StunnelReading {
             return import.fault(&place, line, "is no option", "write `option = value`");
         };
         let (option, words) = (option.trim().to_owned(), vec![value.trim().to_owned()]);
-        let mut written = Statement { place, option, words };
+        let written = Statement { place, option, words };
         let table = meanings::of(Predecessor::Stunnel);
         let known = table.iter().find(|one| one.option.eq_ignore_ascii_case(&written.option));
         let Some(meaning) = known else {
             return import.unknown(&written, table);
         };
-        meaning.option.clone_into(&mut written.option);
         import.expect(&written);
         if meaning.option == "include" {
             return self.include(import, files, &written);
@@ -100,8 +106,8 @@ impl StunnelReading {
             return;
         }
         match section {
-            Some(section) => section.written.push(written),
-            None => self.defaults.push(written),
+            Some(section) => section.options.push(meaning.option, written),
+            None => self.defaults.push(meaning.option, written),
         }
     }
 
@@ -128,10 +134,9 @@ impl StunnelReading {
             let remedy = "write `[main]` with accept and connect";
             return import.fault(place, "inetd mode", why, remedy);
         }
-        let sections: Vec<_> =
-            self.sections.into_iter().map(|one| one.with(&self.defaults)).collect();
+        let sections: Vec<_> = self.sections.iter().map(|one| one.with(&self.defaults)).collect();
         for section in &sections {
-            section.write(import, files, &sections, place);
+            service::write(section, import, files, &sections, place);
         }
     }
 }

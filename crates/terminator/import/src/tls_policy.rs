@@ -13,6 +13,10 @@ pub(crate) struct WrittenSuites {
     pub(crate) tls13: Option<Statement>,
 }
 
+/// The order of suites, which is always the server's.
+pub(crate) const ORDER: &str =
+    "the order of suites is Lariat's own; by `auto` it is what costs this CPU least";
+
 /// All suites of TLS 1.2, for who lists only those of TLS 1.3.
 const EVERY_TLS12: &str = "ALL";
 
@@ -29,9 +33,9 @@ impl WrittenSuites {
             let mut values = written.iter().flat_map(|key| &key.values);
             written.is_none() || values.any(|one| one.value.to_string().contains(version))
         };
-        let tls12 = self.tls12.as_ref().map_or(EVERY_TLS12.to_owned(), Statement::value);
+        let tls12 = self.tls12.as_ref().map_or_else(|| EVERY_TLS12.to_owned(), Statement::value);
         let tls12 = of_tls12(&tls12);
-        let tls13 = self.tls13.as_ref().map_or(TLS13.join(":"), Statement::value);
+        let tls13 = self.tls13.as_ref().map_or_else(|| TLS13.join(":"), Statement::value);
         let tls13 = of_tls13(&tls13);
         let sides = [("1.2", &self.tls12, &tls12), ("1.3", &self.tls13, &tls13)];
         let spoken = sides.iter().filter(|(version, ..)| speaks(service, version));
@@ -39,7 +43,10 @@ impl WrittenSuites {
         if spoken.is_empty() {
             let why = "none of these suites is supported";
             let remedy = "leave it out: the suites that Lariat has are all secure";
-            return import.unmapped(first, Unfit::new(why, remedy));
+            for written in self.tls12.iter().chain(&self.tls13) {
+                import.unmapped(written, Unfit::new(why, remedy));
+            }
+            return;
         }
         let suites: Vec<_> = spoken.iter().rev().flat_map(|(.., it)| it.suites.clone()).collect();
         let kept: Vec<_> = spoken.iter().map(|(version, ..)| *version).collect();

@@ -197,3 +197,65 @@ fn check_names_the_program_whose_file_it_is_given() {
         assert_eq!(answer.stderr.matches("error: ").count(), 1, "{answer:?}");
     }
 }
+
+/// Lists of options with values, one a line, in which files are named by `/etc/`.
+fn options(list: &'static str) -> impl Iterator<Item = &'static str> {
+    list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// A site with the files that the lists name, and a function that names them there.
+fn site_of_lists() -> (Site, impl Fn(String) -> String) {
+    let (site, filled) = site_of_many();
+    let (_, key) = site.leaf(&["other.example"]).write_apart(&site.directory, "apart");
+    fs::rename(key, site.path("other.key")).unwrap();
+    site.write("crl.pem", site.authority.revocation_list(&[]));
+    site.write("cluster.key", [7; 32]);
+    let renamed = move |text: String| {
+        let names = ["site.pem", "other.pem", "other.key", "ca.pem", "crl.pem", "certs"];
+        let text = names.iter().fold(text, |text, name| {
+            text.replace(&format!("/etc/{name}"), &format!("SITE/{name}"))
+        });
+        filled(&text)
+    };
+    (site, renamed)
+}
+
+#[test]
+fn every_option_of_hitch_can_be_served() {
+    let (site, renamed) = site_of_lists();
+    let secret = site.path("cluster.key").display().to_string();
+    let list = include_str!("../../../../crates/terminator/import/tests/manual/hitch.txt");
+    // Some exclude each other.
+    let alone = ["write-", "proxy-proxy", "client =", "ssl =", "tls ="];
+    let is_alone = |line: &&str| alone.iter().any(|one| line.starts_with(one));
+    let (alone, together): (Vec<_>, Vec<_>) = options(list).partition(is_alone);
+    let together = together.join("\n");
+    for line in alone.into_iter().chain([together.as_str()]) {
+        let base = "frontend = \"[*]:8443\"\npem-file = \"/etc/site.pem\"\n";
+        let file = site.write("old.conf", renamed(format!("{base}{line}\n")));
+        let imported = import("hitch", &file);
+        assert!([0, 6].contains(&imported.code()), "{line}: {imported:?}");
+        let toml = imported.stdout.replace("/etc/lariat/cluster.key", &secret);
+        let checked = run(command().arg("check").arg(site.write("lariat.toml", &toml)));
+        assert_eq!(checked.code(), 0, "{line}: {checked:?}\n{toml}");
+    }
+}
+
+#[test]
+fn every_option_of_stunnel_can_be_served() {
+    let (site, renamed) = site_of_lists();
+    let list = include_str!("../../../../crates/terminator/import/tests/manual/stunnel.txt");
+    let own = ["accept", "cert", "client", "connect", "key", "sni", "CAfile"];
+    let is_own = |line: &&str| own.iter().any(|one| line.starts_with(&format!("{one} ")));
+    let sections = (1..).zip(options(list).filter(|line| !is_own(line))).map(|(number, line)| {
+        let connect = "connect = 127.0.0.1:80\nCAfile = /etc/ca.pem\n";
+        format!(
+            "[s{number}]\naccept = {}\n{connect}cert = /etc/site.pem\n{line}\n\
+             [c{number}]\nclient = yes\naccept = {}\n{connect}{line}\n",
+            20_000 + number,
+            30_000 + number
+        )
+    });
+    let text = renamed(sections.collect());
+    assert_eq!(assert_imported(&site, "stunnel", &text).code(), 6);
+}

@@ -76,3 +76,44 @@ impl SourceFiles for HostFiles {
         std::env::var(name).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use import::{RANGES, Sense, meanings};
+    use options::Kind;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_meanings_names_keys_that_are() {
+        for kind in Predecessor::ALL {
+            for meaning in meanings(kind) {
+                let keys = match meaning.sense {
+                    Sense::Key { key, .. } => key,
+                    Sense::Joined { keys, .. } => keys,
+                    Sense::Always(_) | Sense::Lacks { .. } => continue,
+                };
+                let paths = keys.split([' ', ',']).filter(|word| word.contains('.'));
+                for path in paths {
+                    let is_key = config::TABLE.find(path).is_some();
+                    assert!(is_key, "{kind}: {}: {path}", meaning.option);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_ranges_are_those_of_the_keys() {
+        for (path, least, most) in RANGES {
+            let key = config::TABLE.find(path).unwrap_or_else(|| panic!("{path}"));
+            let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
+            let range = match key.kind {
+                Kind::Count(least, most) | Kind::Size(least, most) => (least, most),
+                Kind::Duration(least, most) => (milliseconds(least), milliseconds(most)),
+                Kind::Threads => continue,
+                other => panic!("{path}: {other:?}"),
+            };
+            assert_eq!(range, (*least, *most), "{path}");
+        }
+    }
+}

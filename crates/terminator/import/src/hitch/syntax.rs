@@ -1,5 +1,8 @@
 //! The grammar of hitch's file and of its command line.
 
+use crate::convert::is_among;
+use crate::meanings;
+use crate::predecessor::Predecessor;
 use crate::source::{SourceLine, Statement};
 
 /// An option, and the options in its block if it has one.
@@ -7,6 +10,13 @@ use crate::source::{SourceLine, Statement};
 pub(super) struct HitchEntry {
     pub(super) statement: Statement,
     pub(super) block: Option<Vec<Self>>,
+}
+
+impl HitchEntry {
+    /// The option's name in the table of meanings.
+    pub(super) fn name(&self) -> Option<&'static str> {
+        meanings::find(Predecessor::Hitch, &self.statement.option).map(|one| one.option)
+    }
 }
 
 /// What is wrong, and where.
@@ -138,32 +148,11 @@ impl Reader<'_, '_> {
 }
 
 /// Flags whose value, if any, stands behind `=`.
-const SWITCHES: &[&str] = &[
-    "--client",
-    "--daemon",
-    "--default-config",
-    "--enable-tcp-fastopen",
-    "--help",
-    "--prefer-server-ciphers",
-    "--proxy-proxy",
-    "--quiet",
-    "--sni-nomatch-abort",
-    "--ssl",
-    "--syslog",
-    "--test",
-    "--tls",
-    "--version",
-    "--write-ip",
-    "--write-proxy",
-    "--write-proxy-v1",
-    "--write-proxy-v2",
-    "-O",
-    "-V",
-    "-h",
-    "-q",
-    "-s",
-    "-t",
-];
+const SWITCHES: &str = "\
+    --client --daemon --default-config --enable-tcp-fastopen --help \
+    --prefer-server-ciphers --proxy-proxy --quiet --sni-nomatch-abort --ssl --syslog \
+    --test --tls --version --write-ip --write-proxy --write-proxy-v1 --write-proxy-v2 -O \
+    -V -h -q -s -t";
 
 /// The words of a command line: flags with their values, and files as `PEM`.
 pub(super) fn parse_flags(
@@ -185,7 +174,7 @@ pub(super) fn parse_flags(
         };
         let value = match value {
             Some(value) => value.to_owned(),
-            None if SWITCHES.contains(&option) => "on".to_owned(),
+            None if is_among(SWITCHES, option) => "on".to_owned(),
             None => match words.next() {
                 Some(value) => value.clone(),
                 None => return Err((place.clone(), format!("`{option}` has no value"))),

@@ -1,11 +1,10 @@
 //! What the other side of TLS must prove, in a section of stunnel's file.
 
-use crate::convert::Unfit;
 use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meaning::Conversion;
 use crate::source::{SourceFiles, Statement};
-use crate::stunnel::service::Section;
+use crate::stunnel::section::StunnelSection;
 
 /// How the certificate of the other side is verified.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,14 +28,14 @@ const OF_VERIFICATION: &[&str] =
 /// Writes what the section says of the other side. Returns whether everyone is refused whom stunnel
 /// refuses, without which there is no service.
 pub(super) fn write(
-    section: &Section,
+    section: &StunnelSection,
     import: &mut Import,
     files: &mut dyn SourceFiles,
     service: &mut DraftTable,
 ) -> bool {
     let verification = verification(section);
     for option in ["CAfile", "CRLfile"] {
-        if let Some(written) = section.find(option) {
+        if let Some(written) = section.options.find(option) {
             import.look_for(files, &written.value(), written);
         }
     }
@@ -46,10 +45,10 @@ pub(super) fn write(
         clients(section, import, service, verification)
     };
     if verification == Verification::None {
-        for written in OF_VERIFICATION.iter().filter_map(|option| section.find(option)) {
-            if written.option == "requireCert" && section.is_on("requireCert") {
+        for written in OF_VERIFICATION.iter().filter_map(|option| section.options.find(option)) {
+            if written.option == "requireCert" && section.options.is_on("requireCert") {
                 let why = "a certificate that nobody verifies is not asked for";
-                import.unmapped(written, Unfit::new(why, "verifyChain, and `ca`"));
+                import.lacks(written, why, "verifyChain, and `ca`");
             } else if !(section.is_client() && ["checkHost", "checkIP"].contains(&&*written.option))
             {
                 import.mapped(written, "without effect: nothing is verified");
@@ -59,11 +58,11 @@ pub(super) fn write(
     is_whole
 }
 
-fn verification(section: &Section) -> Verification {
-    let level = section.find("verify").map(Statement::value);
+fn verification(section: &StunnelSection) -> Verification {
+    let level = section.options.find("verify").map(Statement::value);
     match level.as_deref() {
-        _ if section.is_on("verifyPeer") => Verification::Peer,
-        _ if section.is_on("verifyChain") => Verification::Chain,
+        _ if section.options.is_on("verifyPeer") => Verification::Peer,
+        _ if section.options.is_on("verifyChain") => Verification::Chain,
         Some("1") => Verification::Optional,
         Some("2") => Verification::Chain,
         Some("3" | "4") => Verification::Peer,
@@ -72,17 +71,19 @@ fn verification(section: &Section) -> Verification {
 }
 
 /// The options that say how much is verified, for the report.
-fn report(section: &Section, import: &mut Import, key: &str, difference: &str) {
+fn report(section: &StunnelSection, import: &mut Import, key: &str, difference: &str) {
     for option in ["verify", "verifyChain", "verifyPeer"] {
-        if let Some(written) = section.find(option) {
-            import.joined(written, key, difference);
+        match section.options.find(option) {
+            Some(written) if written.value() == "no" => import.mapped(written, "`no`, as here"),
+            Some(written) => import.joined(written, key, difference),
+            None => {}
         }
     }
 }
 
 /// Clients' certificates, of a service of TLS.
 fn clients(
-    section: &Section,
+    section: &StunnelSection,
     import: &mut Import,
     service: &mut DraftTable,
     verification: Verification,
@@ -97,12 +98,12 @@ fn clients(
         Verification::Optional => "optional",
         Verification::Chain | Verification::Peer => "required",
     };
-    let Some(ca) = section.find("CAfile") else {
+    let Some(ca) = section.options.find("CAfile") else {
         let why = "clients are verified by CAfile alone here, which is not written";
         let remedy = "join the files of CApath into one, and name that by CAfile";
         for option in ["CApath", "verify", "verifyChain", "verifyPeer"] {
-            if let Some(written) = section.find(option) {
-                import.unmapped(written, Unfit::new(why, remedy));
+            if let Some(written) = section.options.find(option) {
+                import.lacks(written, why, remedy);
             }
         }
         return false;
@@ -112,29 +113,27 @@ fn clients(
     import.apply_key(&key("ca"), Conversion::Paths, "", ca, service);
     let difference = if verification == Verification::Peer { PEER_OF_AUTHORITY } else { "" };
     report(section, import, &key("mode"), difference);
-    if let Some(written) = section.find("requireCert") {
+    if let Some(written) = section.options.find("requireCert") {
         import.joined(written, &key("mode"), "");
     }
-    if let Some(written) = section.find("CRLfile") {
+    if let Some(written) = section.options.find("CRLfile") {
         import.apply_key(&key("crl"), Conversion::Paths, "", written, service);
     }
-    if let Some(written) = section.find("CApath") {
+    if let Some(written) = section.options.find("CApath") {
         let remedy = "join its files into one, and name that in `ca`";
-        import.unmapped(written, Unfit::new("directories of hashes are not read", remedy));
+        import.lacks(written, "directories of hashes are not read", remedy);
     }
     for (option, name) in [("checkHost", "allow.dns"), ("checkEmail", "allow.email")] {
-        for written in section.all(option) {
-            let path = format!("front.tls.client-certificates.{name}");
-            service.push(&path, written.value(), written.place.clone());
-            import.joined(written, &key(name), "");
+        for written in section.options.all(option) {
+            import.add(service, &key(name), written.value(), written, "");
         }
     }
-    for written in section.all("checkIP") {
+    for written in section.options.all("checkIP") {
         let remedy = "`allow.fingerprint`, or another name in `allow`";
-        import.unmapped(written, Unfit::new("IP addresses of clients are not compared", remedy));
+        import.lacks(written, "IP addresses of clients are not compared", remedy);
     }
     // `CApath` would let in more clients, not fewer.
-    section.find("checkIP").is_none()
+    section.options.find("checkIP").is_none()
 }
 
 const NOT_ASKED: &str = "clients are asked for no certificate";
@@ -144,12 +143,12 @@ const PEER_OF_AUTHORITY: &str =
 
 /// The server's certificate, of a service of plaintext.
 fn server(
-    section: &Section,
+    section: &StunnelSection,
     import: &mut Import,
     service: &mut DraftTable,
     verification: Verification,
 ) -> bool {
-    let origin = section.find("client").map(|one| one.place.clone());
+    let origin = section.options.find("client").map(|one| one.place.clone());
     write_name(section, import, service, verification);
     if verification == Verification::None {
         service.set("back.tls.verify", "off", origin);
@@ -161,15 +160,15 @@ fn server(
         Verification::Peer => {
             "the name must fit too; for a certificate of another name: verify = \"off\" and `pins`"
         }
-        _ if section.find("checkHost").or(section.find("checkIP")).is_some() => "",
+        _ if ["checkHost", "checkIP"].iter().any(|one| section.options.find(one).is_some()) => "",
         _ => "the name must fit too, that of the server's address, or `back.tls.name`",
     };
     report(section, import, "service.back.tls.verify", difference);
-    if let Some(written) = section.find("CAfile") {
+    if let Some(written) = section.options.find("CAfile") {
         import.apply_key("service.back.tls.ca", Conversion::Paths, "", written, service);
     }
     let mut is_whole = true;
-    if let Some(written) = section.find("CApath") {
+    if let Some(written) = section.options.find("CApath") {
         let directory = written.value();
         if HOST_AUTHORITIES.contains(&directory.trim_end_matches('/')) {
             let words = "the authorities that this host trusts, which is the default of `ca`";
@@ -177,20 +176,20 @@ fn server(
         } else {
             let why = "directories of hashed certificates are not read";
             let remedy = "join its files into one, and name that in `back.tls.ca`";
-            import.unmapped(written, Unfit::new(why, remedy));
+            import.lacks(written, why, remedy);
             // This host's authorities would be trusted in their place.
-            is_whole = section.find("CAfile").is_some();
+            is_whole = section.options.find("CAfile").is_some();
         }
     }
-    if let Some(written) = section.find("CRLfile") {
+    if let Some(written) = section.options.find("CRLfile") {
         import.apply_key("service.back.tls.crl", Conversion::Paths, "", written, service);
     }
-    if let Some(written) = section.find("requireCert") {
+    if let Some(written) = section.options.find("requireCert") {
         import.mapped(written, "servers always have one");
     }
-    for written in section.all("checkEmail") {
+    for written in section.options.all("checkEmail") {
         let remedy = "`back.tls.pins`";
-        import.unmapped(written, Unfit::new("mail addresses of servers are not compared", remedy));
+        import.lacks(written, "mail addresses of servers are not compared", remedy);
     }
     is_whole
 }
@@ -200,14 +199,14 @@ const UNVERIFIED: &str =
 
 /// The one name that is sent as SNI and compared: the first of `checkHost`, `checkIP` and `sni`.
 fn write_name(
-    section: &Section,
+    section: &StunnelSection,
     import: &mut Import,
     service: &mut DraftTable,
     verification: Verification,
 ) {
     let checks = verification != Verification::None;
-    let checked = section.all("checkHost").chain(section.all("checkIP"));
-    let names: Vec<_> = checked.chain(section.all("sni")).collect();
+    let checked = section.options.all("checkHost").chain(section.options.all("checkIP"));
+    let names: Vec<_> = checked.chain(section.options.all("sni")).collect();
     let key = "service.back.tls.name";
     let mut chosen: Option<String> = None;
     for written in names {
@@ -215,20 +214,19 @@ fn write_name(
         match &chosen {
             _ if value.is_empty() => {
                 let why = "a server name is sent in any case";
-                import.unmapped(written, Unfit::new(why, "none is needed"));
+                import.lacks(written, why, "none is needed");
             }
             _ if !checks && written.option != "sni" => {
                 import.mapped(written, "without effect: nothing is verified");
             }
             None => {
-                service.set("back.tls.name", value.as_str(), written.place.clone());
-                import.joined(written, key, "it is sent and compared");
+                import.put(service, key, value.as_str(), written, "it is sent and compared");
                 chosen = Some(value);
             }
             Some(name) if *name == value => import.joined(written, key, ""),
             Some(name) => {
                 let why = format!("one name is sent and compared: `{name}`");
-                import.unmapped(written, Unfit::new(why, "a service for each server"));
+                import.lacks(written, &why, "a service for each server");
             }
         }
     }

@@ -1,43 +1,27 @@
 //! Global options of stunnel.
 
-use crate::convert::switch;
+use crate::convert::{is_among, switch};
+use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meaning::{Meaning, Sense};
 use crate::source::{SourceLine, Statement};
+use crate::tls_policy::ORDER;
 
 /// What must be seen whole.
 #[derive(Debug, Default)]
-pub(super) struct ProcessOptions {
+pub(super) struct StunnelProcess {
     chroot: Option<String>,
     pid: Option<Statement>,
     says_where_to_log: bool,
 }
 
 /// Options that are global, and no defaults of services.
-const GLOBAL: &[&str] = &[
-    "EGD",
-    "RNDbytes",
-    "RNDfile",
-    "RNDoverwrite",
-    "chroot",
-    "compression",
-    "engine",
-    "engineCtrl",
-    "engineDefault",
-    "fips",
-    "foreground",
-    "iconActive",
-    "iconError",
-    "iconIdle",
-    "log",
-    "provider",
-    "providerParameter",
-    "service",
-    "setEnv",
-    "taskbar",
-];
+const GLOBAL: &str = "\
+    EGD RNDbytes RNDfile RNDoverwrite chroot compression engine engineCtrl engineDefault \
+    fips foreground iconActive iconError iconIdle log provider providerParameter service \
+    setEnv taskbar";
 
-impl ProcessOptions {
+impl StunnelProcess {
     /// Takes an option; `false` = it is a default of services.
     pub(super) fn take(
         &mut self,
@@ -46,50 +30,41 @@ impl ProcessOptions {
         written: &Statement,
     ) -> bool {
         let value = written.value();
-        let origin = written.place.clone();
-        let process = &mut import.draft.process;
+        let is_on = switch(&value) == Some(true);
+        let mut unused = DraftTable::default();
+        let mut put = |key: &str, value: &str, note: &str| {
+            import.put(&mut unused, key, value, written, note);
+        };
         match meaning.option {
             "debug" => take_debug(import, written),
             "output" => {
-                self.says_where_to_log = true;
-                let output = match value.as_str() {
-                    "/dev/stdout" => "stdout",
-                    "/dev/stderr" => "stderr",
-                    path => path,
-                };
-                process.set("log.output", output, origin);
+                let to = value.strip_prefix("/dev/").filter(|name| name.starts_with("std"));
                 let note = "lines about connections; messages go to the standard error";
-                import.joined(written, "log.output", note);
+                put("log.output", to.unwrap_or(&value), note);
+                self.says_where_to_log = true;
             }
             "syslog" => {
                 self.says_where_to_log = true;
-                if switch(&value) == Some(true) {
-                    process.set("log.output", "syslog", origin.clone());
-                    process.set("log.messages-output", "syslog", origin);
-                    let note = "RFC 5424; where /dev/log is journald's, write \"journald\"";
-                    import.joined(written, "log.output", note);
+                if is_on {
+                    let note = "RFC 5424; where /dev/log is journald's, \"journald\"";
+                    put("log.output", "syslog", note);
+                    put("log.messages-output", "syslog", "");
                 } else {
                     import.mapped(written, "`no`, as here");
                 }
             }
             "pid" if value.is_empty() => import.mapped(written, "no file, as here"),
             "pid" => self.pid = Some(written.clone()),
-            "setuid" => {
-                process.set("process.user", value, origin);
-                import.joined(written, "process.user", "the package of Lariat has `lariat`");
-            }
-            "setgid" => {
-                process.push("process.group", value, origin);
-                import.joined(written, "process.group", "the package of Lariat has `lariat`");
-            }
-            option if GLOBAL.contains(&option) => {
+            "setuid" => put("process.user", &value, "the package of Lariat has `lariat`"),
+            "setgid" => put("process.group", &value, "the package of Lariat has `lariat`"),
+            option if is_among(GLOBAL, option) => {
                 if option == "chroot" {
                     self.chroot = Some(value);
                 }
                 if matches!(meaning.sense, Sense::Joined { .. }) {
                     import.apply_joined(meaning, written);
                 } else {
-                    import.apply(meaning, written, &mut crate::draft::DraftTable::default());
+                    import.apply(meaning, written, &mut unused);
                 }
             }
             _ => return false,
@@ -104,14 +79,17 @@ impl ProcessOptions {
                 Some(root) => format!("{}{value}", root.trim_end_matches('/')),
                 None => value,
             };
-            import.draft.process.set("process.pid-file", path, written.place.clone());
-            import.joined(written, "process.pid-file", "");
+            import.put(&mut DraftTable::default(), "process.pid-file", path, written, "");
         }
+        let mut default = |option: &str, key, note| {
+            let (place, option) = (place.clone(), format!("{option} (a default)"));
+            import.joined(&Statement { place, option, words: Vec::new() }, key, note);
+        };
         if !self.says_where_to_log {
-            let (place, option) = (place.clone(), "syslog (a default)".to_owned());
             let note = "lines go to the standard output, which systemd gives to the journal";
-            import.joined(&Statement { place, option, words: Vec::new() }, "log.output", note);
+            default("syslog", "log.output", note);
         }
+        default("ciphers", "", ORDER);
     }
 }
 
@@ -121,11 +99,11 @@ pub(super) fn take_debug(import: &mut Import, written: &Statement) {
     let (facility, level) = value.split_once('.').unwrap_or(("", &value));
     let is_quiet =
         ["0", "1", "2", "3", "4", "emerg", "alert", "crit", "err", "warning"].contains(&level);
-    let process = &mut import.draft.process;
+    let mut unused = DraftTable::default();
     if !facility.is_empty() {
-        process.set("log.syslog.facility", facility, written.place.clone());
+        import.put(&mut unused, "log.syslog.facility", facility, written, "");
     }
     let connections = if is_quiet { "failed" } else { "all" };
-    process.set("log.connections", connections, written.place.clone());
-    import.joined(written, "log.connections", "a line for each connection, when it ends");
+    let note = "a line for each connection, when it ends";
+    import.put(&mut unused, "log.connections", connections, written, note);
 }

@@ -1,53 +1,42 @@
 //! Versions, suites and curves of a section of stunnel's file.
 
-use crate::convert::{Unfit, array, version};
+use crate::convert::{Unfit, array, is_among, version};
 use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meaning::Conversion;
 use crate::source::Statement;
-use crate::stunnel::service::Section;
+use crate::stunnel::section::StunnelSection;
 use crate::tls_policy::WrittenSuites;
 
 /// Names of versions, from the oldest.
 const VERSIONS: [&str; 6] = ["sslv2", "sslv3", "tlsv1", "tlsv1.1", "tlsv1.2", "tlsv1.3"];
 
 /// OpenSSL's options that Lariat has in any case.
-const AS_HERE: &[&str] = &[
-    "ALL",
-    "CIPHER_SERVER_PREFERENCE",
-    "DONT_INSERT_EMPTY_FRAGMENTS",
-    "NO_COMPRESSION",
-    "NO_RENEGOTIATION",
-    "NO_SESSION_RESUMPTION_ON_RENEGOTIATION",
-    "NO_SSLV2",
-    "NO_SSLV3",
-    "NO_TLSV1",
-    "NO_TLSV1.1",
-    "NO_TLSV1_1",
-    "SINGLE_DH_USE",
-    "SINGLE_ECDH_USE",
-];
+const AS_HERE: &str = "\
+    ALL CIPHER_SERVER_PREFERENCE DONT_INSERT_EMPTY_FRAGMENTS NO_COMPRESSION \
+    NO_RENEGOTIATION NO_SESSION_RESUMPTION_ON_RENEGOTIATION NO_SSLV2 NO_SSLV3 NO_TLSV1 \
+    NO_TLSV1.1 NO_TLSV1_1 SINGLE_DH_USE SINGLE_ECDH_USE";
 
 /// Writes what the section says of TLS.
-pub(super) fn write(section: &Section, import: &mut Import, service: &mut DraftTable) {
-    let side = if section.is_client() { "back.tls" } else { "front.tls" };
+pub(super) fn write(section: &StunnelSection, import: &mut Import, service: &mut DraftTable) {
+    let (options, side) = (&section.options, section.tls());
     let mut spoken = vec!["1.2", "1.3"];
     let mut bounds: Vec<&Statement> = Vec::new();
     for option in ["sslVersion", "sslVersionMin", "sslVersionMax"] {
-        bounds.extend(section.find(option));
+        bounds.extend(options.find(option));
     }
     for written in &bounds {
         bound(import, written, &mut spoken, side);
     }
-    for written in section.all("options") {
+    for written in options.all("options") {
         ssl_option(import, written, &mut spoken, side);
     }
     if spoken.len() == 1 {
-        let first = bounds.first().copied().or(section.find("options"));
+        let first = bounds.first().copied().or_else(|| options.find("options"));
         let place = first.map(|one| one.place.clone());
         service.set(&format!("{side}.versions"), array(spoken), place);
     }
-    if let Some(curves) = section.find("curves") {
+    if let Some(curves) = options.find("curves") {
         import.apply_key(
             &format!("service.{side}.groups"),
             Conversion::Groups,
@@ -56,7 +45,7 @@ pub(super) fn write(section: &Section, import: &mut Import, service: &mut DraftT
             service,
         );
     }
-    let [tls12, tls13] = ["ciphers", "ciphersuites"].map(|name| section.find(name).cloned());
+    let [tls12, tls13] = ["ciphers", "ciphersuites"].map(|name| options.find(name).cloned());
     WrittenSuites { tls12, tls13 }.write(import, service, side);
 }
 
@@ -106,7 +95,11 @@ fn ssl_option(import: &mut Import, written: &Statement, spoken: &mut Vec<&str>, 
             spoken.retain(|one| *one != version);
             import.joined(written, &format!("service.{side}.versions"), "");
         }
-        _ if AS_HERE.contains(&name) => import.mapped(written, "in any case"),
+        _ if name == "NO_TICKET" => {
+            let remedy = "`resumption.tickets.count = 0`, for TLS 1.3";
+            import.lacks(written, "tickets are given by all services", remedy);
+        }
+        _ if is_among(AS_HERE, name) => import.mapped(written, "in any case"),
         _ => {
             let remedy = "none is needed, or see the keys of `front.tls`";
             import.unmapped(written, Unfit::new("options of OpenSSL are not set", remedy));

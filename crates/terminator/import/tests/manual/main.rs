@@ -92,7 +92,7 @@ fn every_flag_of_hitch() {
 
 #[test]
 fn every_option_of_stunnel() {
-    let server = "accept = 443\nconnect = 80\ncert = /etc/site.pem\n";
+    let server = "accept = 443\nconnect = 80\ncert = /etc/site.pem\nCAfile = /etc/ca.pem\n";
     let client = "client = yes\naccept = 443\nconnect = 80\ncert = /etc/site.pem\n";
     for line in options(include_str!("stunnel.txt")) {
         let option = line.split(' ').next().unwrap();
@@ -100,15 +100,16 @@ fn every_option_of_stunnel() {
         let first = format!("[first]\n{server}");
         for (text, place) in [
             (format!("{line}\n{first}"), 1),
-            (format!("{first}[second]\n{server}{sni}\n"), 9),
-            (format!("{first}[second]\n{client}{line}\n"), 10),
+            (format!("{first}[second]\n{server}{sni}\n"), 11),
+            (format!("{first}[second]\n{client}{line}\n"), 11),
         ] {
             let import = imported(Predecessor::Stunnel, &text);
             if import.is_faulty() && option == "sni" {
                 continue;
             }
             assert!(!import.is_faulty(), "{line}: {}", import.report());
-            let is_default = place == 1 && ["accept", "cert", "key", "client"].contains(&option);
+            let is_default =
+                place == 1 && ["CAfile", "accept", "cert", "client", "key"].contains(&option);
             if !is_default {
                 judge(&import, option, &format!("{FILE}:{place}"));
             }

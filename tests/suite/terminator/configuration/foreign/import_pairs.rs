@@ -29,8 +29,8 @@ fn imported(kind: &str, file: &Path, address: SocketAddr) -> (Lariat, SocketAddr
 fn seen(site: &Site, address: SocketAddr, arguments: &[&str]) -> String {
     let answer = s_client(site, address, arguments);
     let line = |begin: &str| {
-        let lines = answer.stdout.lines().map(str::trim);
-        lines.filter(|line| line.starts_with(begin)).next_back().unwrap_or_default().to_owned()
+        let mut lines = answer.stdout.lines().map(str::trim);
+        lines.rfind(|line| line.starts_with(begin)).unwrap_or_default().to_owned()
     };
     // With TLS 1.3 a server refuses a client's certificate after the handshake.
     let is_refused = answer.stderr.contains("alert");
@@ -221,4 +221,37 @@ fn echoes(address: SocketAddr) -> bool {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut byte = [0];
     socket.write_all(b"x").is_ok() && socket.read_exact(&mut byte).is_ok()
+}
+
+/// The options that an installed page of the manual has a heading for.
+fn options_of(page: &str, heading: &str) -> Vec<String> {
+    let text = run(Command::new("zcat").arg(format!("/usr/share/man/{page}.gz"))).success();
+    let headings = text.lines().filter_map(|line| line.strip_prefix(heading)?.split_once(" = "));
+    let names = headings.map(|(name, _)| {
+        let plain = name.replace('\\', " ").replace(" -", "-");
+        let marks = ["fB", "fR", "s-1", "s0"];
+        marks.iter().fold(plain, |name, mark| name.replace(&format!(" {mark}"), ""))
+    });
+    names.map(|name| name.replace("s-1", "")).collect()
+}
+
+#[test]
+fn no_option_of_the_installed_manuals_is_unknown() {
+    let directory = Directory::new();
+    for (kind, page, heading, count) in
+        [("hitch", "man5/hitch.conf.5", ".SS ", 40), ("stunnel", "man8/stunnel4.8", ".IP \"", 80)]
+    {
+        let options = options_of(page, heading);
+        assert!(options.len() >= count, "{kind}: {options:?}");
+        let first = if kind == "stunnel" { "[main]\n" } else { "# hitch\n" };
+        let lines: String = options.iter().map(|name| format!("{name} = 1\n")).collect();
+        let file = directory.write("old.conf", first.to_owned() + &lines);
+        let answer = run(command().args(["import", kind]).arg(file));
+        let unknown = answer.stderr.lines().filter(|line| line.contains("no such option"));
+        assert_eq!(unknown.collect::<Vec<_>>(), Vec::<&str>::new(), "{kind}");
+        for (number, name) in (2..).zip(options) {
+            let is_shown = answer.stderr.contains(&format!("old.conf:{number}: {name}"));
+            assert!(is_shown || name == "include", "{kind}: {name}: {}", answer.stderr);
+        }
+    }
 }
