@@ -5,16 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use backend::options::{Balance, CheckKind};
-use config::{Loaded, LogOutput, Recording, Settings, Severity, Source};
+use config::{Loaded, Recording, Settings, Severity, Source};
 use proptest::prelude::*;
-use proxy::options::{
-    CertificateForm, KtlsMode, LineFormat, LogConnections, SendProxy, ServiceOptions,
-};
+use proxy::options::{CertificateForm, KtlsMode, SendProxy, ServiceOptions};
 use tls::options::{
     ClientMode, ExpiredLists, Group, ServerOptions, Suite, Suites, Tls13Sessions, UnknownName,
     Version,
 };
-use tls::resumption::KeySource;
 
 const MINIMAL: &str = r#"
 [[service]]
