@@ -225,7 +225,7 @@ impl Traffic {
         };
         let mut take_ticket =
             self.tickets.as_mut().map(|tickets| |ticket: &[u8]| tickets.take(ticket));
-        let take_ticket = take_ticket.as_mut().map(|take| take as &mut dyn FnMut(&[u8]) -> bool);
+        let take_ticket = take_ticket.as_mut().map(|take| take as TicketTaker<'_>);
         let Some(wants_reply) = self.messages.take(content, take_ticket)? else {
             return Ok(RecordContent::Control);
         };
@@ -421,6 +421,9 @@ pub(crate) struct MessageReader {
     message: Vec<u8>,
 }
 
+/// A taker of messages with tickets, without their headers; it says whether one is such a message.
+type TicketTaker<'t> = &'t mut dyn FnMut(&[u8]) -> bool;
+
 /// The longest message with a ticket that is waited for, in bytes: that of a server that keeps a
 /// client's chain in it has a few thousand.
 const TICKET_MESSAGE_BYTES_MAX: usize = 32 << 10;
@@ -432,12 +435,11 @@ impl MessageReader {
     }
 
     /// Takes a record's content: whether a KeyUpdate at its end wants a reply; `None` = there is
-    /// none. `take_ticket` gets each message with a ticket without its header, and says whether it
-    /// is one; where it is `None`, no ticket may come.
+    /// none. Where `take_ticket` is `None`, no ticket may come.
     pub(crate) fn take(
         &mut self,
         mut content: &[u8],
-        mut take_ticket: Option<&mut dyn FnMut(&[u8]) -> bool>,
+        mut take_ticket: Option<TicketTaker<'_>>,
     ) -> Result<Option<bool>, TrafficFault> {
         const NEW_SESSION_TICKET: u8 = 4;
         const KEY_UPDATE: u8 = 24;
