@@ -136,7 +136,7 @@ impl BulkPace {
     }
 }
 
-/// What a simulation holds back of what the kernel reports.
+/// Events of the kernel that a simulation holds back.
 #[cfg(test)]
 pub(crate) mod held_dials {
     use std::cell::RefCell;
@@ -158,7 +158,7 @@ pub(crate) mod held_dials {
     }
 
     impl HeldDials {
-        /// Takes answers to dials out of what the kernel reports, or adds those that were kept back.
+        /// Takes answers to dials out of a batch, or adds those that were kept back.
         pub(crate) fn filter(
             &mut self,
             batch: &mut Vec<epoll::Event>,
