@@ -901,8 +901,8 @@ mod tests {
         }
 
         /// Whatever happens to the addresses of two names, none that is known to be dead is dialled
-        /// while one lives that the connection has not dialled, none twice, and none is dialled only
-        /// if none is left; and each that is dead is tried again, once in an ejection time.
+        /// while one lives that the connection has not dialled, none twice, and none is dialled
+        /// only if none is left; and each that is dead is tried again, once in an ejection time.
         #[test]
         fn no_connection_waits_for_what_is_dead(
             balance in balances(), events in address_events(),

@@ -136,6 +136,56 @@ impl BulkPace {
     }
 }
 
+/// Events of the kernel that a simulation holds back.
+#[cfg(test)]
+pub(crate) mod held_dials {
+    use std::cell::RefCell;
+
+    use sys::epoll;
+
+    use super::*;
+    use crate::token::EventSource;
+
+    thread_local! {
+        pub(crate) static HELD_DIALS: RefCell<HeldDials> = RefCell::default();
+    }
+
+    /// Events of dials that a simulation keeps back: the servers' answers are still on their way.
+    #[derive(Default)]
+    pub(crate) struct HeldDials {
+        pub(crate) is_holding: bool,
+        events: Vec<(ConnectionId, u32, epoll::Event)>,
+    }
+
+    impl HeldDials {
+        /// Takes answers to dials out of a batch, or adds those that were kept back.
+        pub(crate) fn filter(
+            &mut self,
+            batch: &mut Vec<epoll::Event>,
+            connections: &mut Connections,
+        ) {
+            let mut dial_of = |id| {
+                let dialling = connections.find(id).filter(|one| one.dial.is_under_way());
+                dialling.map(|one| one.dial.retries())
+            };
+            if self.is_holding {
+                batch.retain(|event| {
+                    let EventSource::Back(id) = EventSource::of(event.token) else {
+                        return true;
+                    };
+                    let dial = dial_of(id);
+                    self.events.extend(dial.map(|dial| (id, dial, *event)));
+                    dial.is_none()
+                });
+            } else {
+                let held = self.events.drain(..);
+                let current = held.filter(|(id, dial, _)| dial_of(*id) == Some(*dial));
+                batch.extend(current.map(|(.., event)| event));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod pace_tests {
     use super::*;

@@ -207,7 +207,8 @@ impl Worker {
     ) -> io::Result<bool> {
         let has_more = self.driver.wait(limit, batch)?;
         #[cfg(test)]
-        tests::HELD_DIALS.with_borrow_mut(|held| held.filter(batch, &mut self.connections));
+        connections::held_dials::HELD_DIALS
+            .with_borrow_mut(|held| held.filter(batch, &mut self.connections));
         self.counters.add(WorkerCounter::Events, batch.len() as u64);
         Ok(has_more)
     }

@@ -13,41 +13,6 @@ use super::*;
 use crate::commands::{Assignment, BoundListener, Mailbox, ServerNews};
 use crate::fixture::{Fixture, TIMEOUTS, file_context};
 
-thread_local! {
-    pub(super) static HELD_DIALS: RefCell<HeldDials> = RefCell::default();
-}
-
-/// Events of dials that a simulation keeps back: the servers' answers are still on their way.
-#[derive(Default)]
-pub(super) struct HeldDials {
-    pub(super) is_holding: bool,
-    events: Vec<(ConnectionId, u32, epoll::Event)>,
-}
-
-impl HeldDials {
-    /// Takes answers to dials out of what the kernel reports, or adds those that were kept back.
-    pub(super) fn filter(&mut self, batch: &mut Vec<epoll::Event>, connections: &mut Connections) {
-        let mut dial_of = |id| {
-            let dialling = connections.find(id).filter(|one| one.dial.is_under_way());
-            dialling.map(|one| one.dial.retries())
-        };
-        if self.is_holding {
-            batch.retain(|event| {
-                let EventSource::Back(id) = EventSource::of(event.token) else {
-                    return true;
-                };
-                let dial = dial_of(id);
-                self.events.extend(dial.map(|dial| (id, dial, *event)));
-                dial.is_none()
-            });
-        } else {
-            let held = self.events.drain(..);
-            let current = held.filter(|(id, dial, _)| dial_of(*id) == Some(*dial));
-            batch.extend(current.map(|(.., event)| event));
-        }
-    }
-}
-
 const LISTEN: ListenOptions =
     ListenOptions { backlog: 16, fast_open: 0, reuse_port: false, unix_mode: None };
 

@@ -20,6 +20,7 @@ use super::script::{Script, ScriptStep};
 use crate::clock;
 use crate::commands::{Assignment, BoundListener, Command, Mailbox, ServerNews};
 use crate::connection_log::ConnectionLog;
+use crate::connections::held_dials::HELD_DIALS;
 use crate::driver::CONNECTS_LATER;
 use crate::file_work::IS_COLD;
 use crate::files::FileContext;
@@ -27,7 +28,6 @@ use crate::line_queue::LineQueue;
 use crate::sources::Allowances;
 use crate::token::EventSource;
 use crate::worker::Worker;
-use crate::worker::tests::HELD_DIALS;
 
 /// Turns that a schedule may need at the most; each may relay one byte.
 const TURNS_MAX: usize = 3000;
