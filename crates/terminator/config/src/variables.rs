@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use options::{Key, Node, Problem, Report, Table, Value, flags};
 
-/// Where a variable begins.
+/// The characters that begin a variable.
 const OPEN: &str = "${";
 
-/// What stands for a dollar that begins no variable.
+/// The characters that stand for those, and begin none.
 const ESCAPED: &str = "$${";
 
 /// The names of the variables in a text.
