@@ -184,9 +184,7 @@ pub fn outcome(error: &clap::Error, table: Option<&Table>) -> Result<String, Str
         tip => tip,
     });
     let tips: Vec<_> = tips.collect();
-    let of_table = table.and_then(|table| remedy(error, table));
-    // The nearest of all flags is the better guess: the command has others beside its table's.
-    let of_table = of_table.filter(|hint| tips.is_empty() || !hint.starts_with("did you mean"));
+    let of_table = table.and_then(|table| remedy(error, table, tips.is_empty()));
     let remedy = of_table.unwrap_or_else(|| match tips.as_slice() {
         [] => "for more information, try '--help'".to_owned(),
         tips => tips.join("\nhint: "),
@@ -205,14 +203,19 @@ pub fn help(command: &mut Command, name: Option<&str>) -> Option<String> {
     Some(format!("{}\n", help.trim_end()))
 }
 
-/// The hint of a table about one of its flags, or one that it does not have.
-fn remedy(error: &clap::Error, table: &Table) -> Option<String> {
+/// The hint of a table about one of its flags, or one that it does not have. The nearest of all flags
+/// is the better guess, because the command has others beside its table's, unless another program
+/// has the flag.
+fn remedy(error: &clap::Error, table: &Table, is_alone: bool) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
     let flag = argument.split([' ', '=', '[']).next()?.trim_start_matches('-');
     match error.kind() {
-        ErrorKind::UnknownArgument if argument.starts_with('-') => table.unknown_flag(flag).hint,
+        ErrorKind::UnknownArgument if !argument.starts_with('-') => None,
+        ErrorKind::UnknownArgument if is_alone || table.foreign(flag).is_some() => {
+            table.unknown_flag(flag).hint
+        }
         ErrorKind::InvalidValue => table.flag_example(table.find_flag(flag)?),
         _ => None,
     }
