@@ -203,9 +203,9 @@ pub fn help(command: &mut Command, name: Option<&str>) -> Option<String> {
     Some(format!("{}\n", help.trim_end()))
 }
 
-/// The hint of a table about one of its flags, or one that it does not have. The nearest of all flags
-/// is the better guess, because the command has others beside its table's, unless another program
-/// has the flag.
+/// The hint of a table about one of its flags, or one that it does not have. The nearest of all
+/// flags is the better guess, because the command has others beside its table's, unless another
+/// program has the flag.
 fn remedy(error: &clap::Error, table: &Table, is_alone: bool) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;
