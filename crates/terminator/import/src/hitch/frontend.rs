@@ -66,6 +66,11 @@ impl Frontend {
     ) {
         import.expect(&entry.statement);
         match entry.name() {
+            Some("frontend") => {
+                let why = "a frontend stands in a frontend";
+                let place = &entry.statement.place;
+                import.fault(place, "frontend", why, "close the block of the first with `}`");
+            }
             Some("pem-file") if entry.block.is_none() && entry.statement.value().is_empty() => {
                 import.mapped(&entry.statement, "empty: no certificate");
             }
