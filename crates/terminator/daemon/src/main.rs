@@ -20,9 +20,10 @@ mod user;
 mod watcher;
 mod worker_process;
 
-use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use options::command_line::answer_shell;
 
@@ -39,12 +40,13 @@ fn main() -> ExitCode {
     messages::inherit_form();
     messages::never_wait_in_panics();
     let console = Console::to_stderr();
-    let is_hitch =
-        std::env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("hitch"));
-    let hitch = is_hitch.then(|| OsString::from("hitch"));
+    if std::env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("hitch")) {
+        console.error(become_hitch());
+        return Exit::Failed.into();
+    }
     let mut arguments = std::env::args_os().skip(1).peekable();
     let is_check = arguments.next_if(|first| first == supervisor::CHECK_ARGUMENT);
-    let command = commands::args::parse(hitch.into_iter().chain(arguments));
+    let command = commands::args::parse(arguments);
     let ended = command.and_then(|command| match command {
         TerminatorCommand::Serve(arguments) if is_check.is_some() => {
             Ok(commands::check_upgrade(&arguments.source()?))
@@ -61,4 +63,14 @@ fn main() -> ExitCode {
     messages::flush();
     messages::stderr::flush();
     code
+}
+
+/// Started by the name `hitch`: goes on as `lariat hitch`, so that an upgrade finds the program by
+/// its own path. Comes back only if that fails.
+fn become_hitch() -> io::Error {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    Command::new(program).arg("hitch").args(std::env::args_os().skip(1)).exec()
 }

@@ -85,6 +85,10 @@ fn it_goes_to_the_background_reads_its_file_again_and_ends() {
     until_true("the new address", || TcpStream::connect(second).is_ok());
     assert_eq!(hello(second), "hello");
 
+    let upgraded = run(command().args(["upgrade", "--status-socket", &file("pid.status")]));
+    assert_eq!(upgraded.code(), 0, "{upgraded:?}");
+    assert_eq!(hello(second), "hello");
+
     background.signal(Signal::TERM);
     until_true("its end", || has_ended(background.0));
     assert!(!site.path("pid").exists(), "the pid file goes with it");

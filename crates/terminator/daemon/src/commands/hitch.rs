@@ -66,8 +66,9 @@ pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
     } else if import.is_on("daemon") && !is_background {
         go_to_background(source, &import, &words)
     } else {
-        if is_background && let Err(error) = sys::process::new_session() {
-            console.error(format_args!("cannot begin a session: {error}"));
+        if is_background {
+            // After an upgrade this process leads a session already.
+            let _ = sys::process::new_session();
         }
         let hosts = import.setting("dbg-listen").map(PathBuf::from);
         return one_of_two(serve::run_and_tell(source, console, |started| {

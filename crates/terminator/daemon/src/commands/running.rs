@@ -26,10 +26,11 @@ fn supervisors() -> io::Result<impl Iterator<Item = Process>> {
     Ok(others.filter_map(|one| Process::of(one).ok()).filter(is_it))
 }
 
-/// Whether its command is `lariat serve`: others have the same name.
+/// Whether its command is `lariat serve` or `lariat hitch`: others have the same name.
 fn serves(pid: u32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.split(|byte| *byte == 0).nth(1) == Some(b"serve")
+    let command = line.split(|byte| *byte == 0).nth(1);
+    command.is_some_and(|command| [&b"serve"[..], b"hitch"].contains(&command))
 }
 
 /// The command line that a process was started by: words apart by spaces.

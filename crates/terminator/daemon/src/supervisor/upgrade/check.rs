@@ -119,8 +119,8 @@ impl Upgrading {
         hear: impl Fn(u64, CheckNews) + Send + 'static,
     ) -> Result<Check, String> {
         let mut arguments = std::env::args_os().skip(1).peekable();
-        if arguments.peek().is_none_or(|first| first != "serve") {
-            return Err("only `lariat serve` can be upgraded".to_owned());
+        if arguments.peek().is_none_or(|first| first != "serve" && first != "hitch") {
+            return Err("only `lariat serve` and `lariat hitch` can be upgraded".to_owned());
         }
         let program = self.program.as_ref();
         let program = program.ok_or("it is not known how this one was started")?;
