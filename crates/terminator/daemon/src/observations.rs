@@ -30,7 +30,7 @@ pub(crate) struct ObservedServer {
     /// As the status document has it: `up`, `partly`, `down`.
     pub(crate) state: String,
     pub(crate) since_ms: u64,
-    /// Why it is not up, if that is known and no operator's order.
+    /// The reason why it is not up; `None` if that is unknown, or an operator's order.
     pub(crate) cause: Option<String>,
 }
 

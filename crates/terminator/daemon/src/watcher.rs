@@ -52,8 +52,8 @@ const LINKS_MAX: usize = 40;
 /// seen.
 pub(crate) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
 
-/// What changes when a file, or the list of a directory's entries, changes, is replaced, or is made
-/// readable. Links are followed.
+/// The metadata that differ after a file, or the list of a directory's entries, has changed, been
+/// replaced or become readable. Links are followed.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Stamp {
     device: u64,

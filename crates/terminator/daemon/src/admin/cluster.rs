@@ -49,7 +49,7 @@ pub(crate) struct ClusterSnapshot {
 }
 
 impl ClusterFacts {
-    /// Nothing yet. `tiers` are those that workers ask.
+    /// Facts at the start, all empty; workers ask the `tiers`.
     pub(crate) fn of(tiers: Arc<Tiers>) -> Self {
         Self { tiers, ..Self::default() }
     }

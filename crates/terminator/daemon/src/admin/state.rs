@@ -326,7 +326,7 @@ mod tests {
         AdminState::new(Arc::clone(registry), start)
     }
 
-    /// Of `web`, whose only address is down for this reason, or up.
+    /// A report about `web`, whose only address is down for this reason, or up.
     fn report(why: Option<String>) -> HealthReport {
         let address = || "192.0.2.1:1".parse().unwrap();
         HealthReport {

@@ -90,14 +90,14 @@ fn one_of_two(exit: Exit) -> Exit {
     if exit == Exit::Success { exit } else { Exit::Failed }
 }
 
-/// What hitch would refuse too.
+/// Findings for a start that hitch would refuse: faults, and options that are not mapped.
 fn faults(import: &Import) -> String {
     let is_told = |fate: &Fate| matches!(fate, Fate::Fault { .. } | Fate::Unmapped { .. });
     let told = import.findings().iter().filter(|one| is_told(&one.fate));
     told.map(|one| format!("{one}\n")).collect()
 }
 
-/// What is otherwise than with hitch, one text for each option.
+/// Differences from hitch, one text for each option.
 fn differences(import: &Import) -> impl Iterator<Item = String> {
     let own = ["dbg-listen", "daemon"];
     let findings = import.findings().iter().filter(move |one| {

@@ -222,7 +222,7 @@ fn connect(daemon: &LogDaemon) -> Result<Collector, Refusal> {
     connected.map_err(|why| Refusal::Away { why, is_late: false })
 }
 
-/// Of the message itself, not of the one before.
+/// The refusal of the message itself, not of an earlier one.
 fn not_late(refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::Away { why, .. } => Refusal::Away { why, is_late: false },

@@ -1,4 +1,4 @@
-//! What the worker process says, and what follows when it has died.
+//! Answers of the worker process, and its restart when it has died.
 
 use std::time::Instant;
 

@@ -195,7 +195,7 @@ impl Listeners {
         each.collect()
     }
 
-    /// What each service listens at, with the ports that the kernel chose.
+    /// The addresses that services listen at, with the ports that the kernel chose.
     pub(super) fn addresses(&self, wanted: &[Wanted]) -> Vec<(String, Address)> {
         let each = keyed(wanted).filter_map(|(key, wanted)| {
             let first = self.open.get(&key)?.first()?;

@@ -117,7 +117,7 @@ impl HandedOverSockets {
         self.at(address).next().map(|one| one.name.clone())
     }
 
-    /// What was handed over, as a part of a sentence.
+    /// The list of the sockets handed over, as a part of a sentence.
     pub(crate) fn list(&self) -> String {
         let each = self.0.iter();
         let each: Vec<_> = each.map(|one| format!("`{}` ({})", one.name, one.address)).collect();
