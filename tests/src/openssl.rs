@@ -96,7 +96,7 @@ impl Talk {
         received
     }
 
-    /// Has it quit.
+    /// Tells the client to quit, and waits for its end.
     pub fn quit(mut self) -> Finished {
         self.say("Q");
         self.wait()
