@@ -148,7 +148,7 @@ pub(crate) fn say(level: Level, text: impl Display) {
     }
 }
 
-/// Leaves something to the log daemon; `false` = there is none, or it has no place for more.
+/// Leaves a message to the log daemon; `false` = none is configured, or its queue is full.
 pub(crate) fn send(level: Level, text: &str) -> bool {
     let sender = lock(&SENDER);
     sender.as_ref().is_some_and(|sender| sender.send(said(level, text)))

@@ -216,7 +216,7 @@ fn announce(channel: &Channel, step: String) {
     let _ = reply(channel, &Reply::Step(step), &[]);
 }
 
-/// All that a configuration comes to.
+/// The outcome of reading a configuration, with its descriptors.
 struct Read {
     found: Found,
     roots: Vec<Root>,

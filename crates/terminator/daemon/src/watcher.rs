@@ -39,7 +39,8 @@ pub(crate) const REPLY_BYTES_MAX: usize = 64 << 10;
 /// volumes about once a minute, this adds little. To look at 10,000 files takes some 20 ms.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Files that change again and again are read after so many times the debounce all the same.
+/// Files that change again and again are read after this multiple of the debounce time all the
+/// same.
 const SETTLING_MAX: u32 = 10;
 
 /// Changed files that a message names.

@@ -66,7 +66,7 @@ impl ClusterFacts {
         self.lock().peers = snapshot;
     }
 
-    /// This is known of the store now; `None` = there is none any more.
+    /// Sets the status of the store; `None` = there is no store any more.
     pub(crate) fn set_store(&self, status: Option<StoreStatus>) {
         self.lock().store = status;
     }

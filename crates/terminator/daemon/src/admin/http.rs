@@ -243,7 +243,7 @@ mod tests {
         exchange_beside(0, request)
     }
 
-    /// The same beside so many connections that are served before, and never end.
+    /// The same beside `others` connections that are served before, and never end.
     fn exchange_beside(others: usize, request: &[u8]) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {

@@ -287,7 +287,7 @@ struct Change {
 enum Seen {
     Down,
     Up(Duration),
-    /// It is as it is now after so many changes that were not said.
+    /// The server is in its last state after this number of changes that were not reported.
     Flapped(u32),
 }
 

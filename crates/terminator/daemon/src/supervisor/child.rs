@@ -154,7 +154,8 @@ impl Child {
         thread.spawn(listen).map(drop)
     }
 
-    /// Ends the thread that listens, after all that has come: it says so.
+    /// Ends the thread that listens, once it has passed on all that has arrived; it then reports
+    /// `Stopped`.
     pub(super) fn stop_listening(&self) {
         self.stop.wake();
     }

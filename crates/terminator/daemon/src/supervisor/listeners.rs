@@ -450,7 +450,7 @@ mod tests {
         TcpStream::connect(&at).unwrap_err();
     }
 
-    /// The listeners of the next program, for so many workers.
+    /// The listeners as the next program inherits them.
     fn inherited(from: &Listeners) -> Listeners {
         let mut listeners = listeners();
         let copy = |fds: Vec<BorrowedFd<'_>>| {
