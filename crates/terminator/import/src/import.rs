@@ -169,7 +169,7 @@ impl Import {
         None
     }
 
-    /// Whether there is room for one more block beside so many; a fault if there is none.
+    /// Whether one more block may follow after `blocks` blocks; a fault if it may not.
     pub(crate) fn has_room(&mut self, blocks: usize, place: &SourceLine) -> bool {
         if blocks == BLOCKS_MAX {
             let why = format!("more than {BLOCKS_MAX} of a kind, as no configuration has");
