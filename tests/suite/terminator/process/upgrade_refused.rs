@@ -1,4 +1,4 @@
-//! An upgrade that comes to nothing: the running program goes on and says why.
+//! Upgrades that fail: the running program goes on and says why.
 
 use std::os::unix::fs::PermissionsExt;
 
