@@ -196,7 +196,8 @@ fn plain(node: &Node, report: &Report<'_>) -> Option<FactValue> {
 }
 
 impl ExpectedValue {
-    /// Whether a value meets the expectation. An unknown value meets `Not` and `Known(false)` alone.
+    /// Whether a value meets the expectation. An unknown value meets `Not` and `Known(false)`
+    /// alone.
     fn holds(&self, value: Option<&FactValue>) -> bool {
         let listed = |names: &[String], all: bool| match value {
             Some(FactValue::List(found)) if all => names.iter().all(|name| found.contains(name)),
