@@ -207,7 +207,7 @@ fn in_form(said: &Said) -> String {
     }
 }
 
-/// That lines found no place in the queue.
+/// The message that lines found no place in the queue.
 pub(crate) fn lines_lost(count: u64) -> String {
     let text = format!("{count} messages were lost: the standard error was not read");
     written(Level::Warning, &text)

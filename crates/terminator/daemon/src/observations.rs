@@ -49,7 +49,7 @@ impl ObservedServer {
     }
 }
 
-/// As many of them as fit, first those that are not up.
+/// As many servers as fit, first those that are not up.
 pub(crate) fn bounded(mut servers: Vec<ObservedServer>) -> Vec<ObservedServer> {
     servers.sort_by_key(ObservedServer::is_up);
     let mut bytes = 0;

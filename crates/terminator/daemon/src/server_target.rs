@@ -23,7 +23,7 @@ pub(crate) struct Name {
 pub(crate) enum Port {
     /// One, at this TCP port.
     Number(u16),
-    /// As many at the most, each where a record says.
+    /// At most this number of servers, each at the host and port of a record.
     Records(u16),
 }
 
@@ -67,6 +67,6 @@ pub(crate) struct Instance {
     pub(crate) weight: u16,
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// None = the host name could not be resolved.
+    /// The host's addresses; empty = its name could not be resolved.
     pub(crate) addresses: Vec<SocketAddr>,
 }

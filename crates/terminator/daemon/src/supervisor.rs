@@ -258,7 +258,7 @@ struct Supervisor<'a> {
     earlier: Vec<Earlier>,
     /// The worker process accepts when the one before has paused.
     waits: bool,
-    /// That one has been told to.
+    /// The worker process before has been ordered to pause, or is gone.
     is_switching: bool,
     calls_forbidden_by: Option<String>,
     start: SystemTime,

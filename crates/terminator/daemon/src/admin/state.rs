@@ -94,7 +94,7 @@ pub(crate) struct Served {
     pub(crate) limits: Limits,
     /// The kernel's part of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
-    /// Who is answered over HTTP; `None` = nobody.
+    /// The clients that are answered over HTTP; `None` = no client.
     pub(crate) access: Option<Access>,
     pub(crate) resumption: Option<Arc<Resumption>>,
 }

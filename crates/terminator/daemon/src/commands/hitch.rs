@@ -38,7 +38,7 @@ What Lariat does otherwise, and what it refuses, is said at the start. To move o
 /// Says to the program, started again, that it is in the background.
 const BACKGROUND: &str = "LARIAT_HITCH_BACKGROUND";
 
-/// From one look at the status socket of the one in the background to the next.
+/// The pause between looks at the status socket of the program in the background.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Every failure is 1, as hitch's.

@@ -24,7 +24,7 @@ const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long a daemon's host may take to refuse a message: within that it is known which one it is.
 const CONFIRM_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// From one look for a place in a full queue to the next.
+/// The pause between looks for a place in a full queue.
 const FLUSH_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]

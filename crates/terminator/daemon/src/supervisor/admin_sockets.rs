@@ -24,7 +24,7 @@ use crate::status_socket;
 const LISTEN: ListenOptions =
     ListenOptions { backlog: 64, fast_open: 0, reuse_port: false, unix_mode: None };
 
-/// From one look for a log daemon to the next, however often the worker process asks for one.
+/// The pause between looks for a log daemon, however often the worker process asks for one.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The status socket's mode: the supervisor's user and group may connect and see the status.
