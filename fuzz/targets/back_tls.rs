@@ -208,7 +208,7 @@ impl<'c> Play<'c> {
         !wire.is_empty()
     }
 
-    /// The server hears what there is, and so many of its bytes come.
+    /// The server gets all pending bytes, and at most `most` of its own arrive.
     fn exchange(&mut self, most: usize) {
         let pending = self.subject.flow.back_pending().concat();
         if !pending.is_empty() {

@@ -22,7 +22,7 @@ const BLOCK_COST_BYTES: usize = 320;
 /// Fewer than there are blocks, so that both limits bite.
 const ENTRIES: usize = 12;
 
-/// Marks of blocks, and what is none.
+/// Marks of blocks, and numbers that are no mark.
 const MARKS: [u64; 5] = [0x4652, 0x4649, 0x4655, 0, 0x1234];
 
 /// Processes in one script: each costs the derivation of its keys.

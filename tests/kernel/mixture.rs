@@ -13,7 +13,7 @@ const STEPS: usize = 600;
 /// Responses that one connection waits for.
 const ASKED_MAX: usize = 4;
 
-/// A part of the file: half of them short, the others up to so many bytes.
+/// A part of the file: half of the parts are short, the others have up to `most` bytes.
 fn part(chance: &mut Chance, most: usize) -> Range<usize> {
     let longest = *chance.pick(&[2000, most]);
     let begin = chance.below(LARGE - longest);

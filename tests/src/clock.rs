@@ -110,7 +110,7 @@ impl Clock {
         words
     }
 
-    /// From now on it shows the host's time and so many seconds.
+    /// Sets the clock to the host's time plus this number of seconds.
     pub fn set(&self, seconds: i64) {
         let written = self.seconds.write_all_at(&seconds.to_ne_bytes(), 0);
         written.expect("our own file");

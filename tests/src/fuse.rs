@@ -212,7 +212,7 @@ fn initial() -> Vec<u8> {
     answer
 }
 
-/// `struct fuse_attr` of a file of so many bytes, or of the root.
+/// `struct fuse_attr` of a file with its number of bytes, or of the root.
 fn attributes(node: u64, bytes: Option<usize>) -> Vec<u8> {
     let mode = if bytes.is_some() { 0o100_555 } else { 0o040_555 };
     let mut answer = pack(&[node, bytes.unwrap_or_default() as u64, 0, 1, 1, 1]);

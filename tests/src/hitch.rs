@@ -14,7 +14,7 @@ use crate::program::Running;
 #[derive(Debug)]
 pub struct Hitch {
     pub address: SocketAddr,
-    /// Its file.
+    /// The file that hitch was started with.
     pub configuration: PathBuf,
     running: Running,
     _directory: Directory,

@@ -37,7 +37,7 @@ impl Lariat {
         Self::start_by(command(), configuration)
     }
 
-    /// The same with so many descriptors at the most.
+    /// The same with at most this number of descriptors.
     pub fn start_within(descriptors: u32, configuration: &str) -> Self {
         let mut limited = Command::new("prlimit");
         limited.arg(format!("--nofile={descriptors}:{descriptors}")).arg(command().get_program());

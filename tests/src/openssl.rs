@@ -53,7 +53,7 @@ impl Talk {
         input.write_all(line.as_bytes()).expect("the program runs");
     }
 
-    /// Waits until it has printed this so many times.
+    /// Waits until it has printed `words` `count` times.
     pub fn wait_for(&self, words: &str, count: usize) {
         until_true(&format!("{words:?} {count} times"), || {
             self.running.stdout().matches(words).count() >= count
@@ -96,7 +96,7 @@ impl Talk {
         received
     }
 
-    /// Has it quit.
+    /// Tells the client to quit, and waits for its end.
     pub fn quit(mut self) -> Finished {
         self.say("Q");
         self.wait()

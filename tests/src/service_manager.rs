@@ -132,7 +132,7 @@ impl Keeper {
         self.state().store.get(name).map_or(0, Vec::len)
     }
 
-    /// Waits until so many are.
+    /// Waits until the manager keeps `count` descriptors of this name.
     pub fn wait_for(&self, name: &str, count: usize) {
         until_true(&format!("{count} of {name}: {:?}", self.names()), || self.count(name) == count);
     }

@@ -12,7 +12,7 @@ use crate::program::Running;
 #[derive(Debug)]
 pub struct Stunnel {
     pub address: SocketAddr,
-    /// Its file.
+    /// The file that stunnel was started with.
     pub configuration: PathBuf,
     _running: Running,
     _directory: Directory,

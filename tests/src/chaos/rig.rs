@@ -126,7 +126,7 @@ impl Rig {
         self.check_talk(&talk);
     }
 
-    /// Ends Lariat and starts it again, with so many descriptors at the most.
+    /// Ends Lariat and starts it again, with at most this number of descriptors.
     pub(super) fn restart(&mut self, descriptors: Option<u32>) {
         self.end();
         let configuration = self.services.toml(self.choice);

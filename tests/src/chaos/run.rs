@@ -45,8 +45,8 @@ const STATUS_EVERY: Duration = Duration::from_millis(200);
 /// The pause between lines after which no more are expected.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
-/// A process may hold so many KiB of its own memory more than after the first phase: buffers
-/// that its pools keep for the next connections, what the allocator does not give back after a
+/// The KiB of its own memory that a process may hold more than after the first phase: buffers that
+/// its pools keep for the next connections, memory that the allocator does not give back after a
 /// reload, and queues of lines. A connection that stays costs more than 1 KiB, a buffer 18 KiB.
 const GROWTH_KIB_MAX: u64 = 32 << 10;
 

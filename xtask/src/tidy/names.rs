@@ -5,24 +5,6 @@ use std::collections::BTreeMap;
 
 use super::tree::{RustSource, Violation, WorkTree};
 
-/// Crates whose comments have been gone through. This list only grows.
-const CLEANED: &[&str] = &[
-    "crates/laboratory/lab",
-    "crates/laboratory/measure",
-    "crates/shared/sys",
-    "crates/shared/testkit",
-    "crates/shared/wire",
-    "crates/terminator/backend",
-    "crates/terminator/config",
-    "crates/terminator/proxy",
-    "crates/terminator/session",
-    "crates/terminator/static-files",
-    "crates/terminator/telemetry",
-    "crates/terminator/tls",
-    "fuzz",
-    "xtask",
-];
-
 /// Words that leave open what is spoken of.
 const NAMELESS: &[&str] =
     &["What", "Of", "Has", "Its", "Those", "Where", "Which", "Why", "Nothing", "So"];
@@ -31,8 +13,7 @@ const NAMELESS: &[&str] =
 const SHARED: &str = include_str!("shared-names.txt");
 
 pub(super) fn check(tree: &WorkTree) -> Vec<Violation> {
-    let cleaned = tree.sources.iter().filter(|one| CLEANED.contains(&one.package()));
-    let mut violations: Vec<_> = cleaned.flat_map(nameless).collect();
+    let mut violations: Vec<_> = tree.sources.iter().flat_map(nameless).collect();
     let shared: Vec<&str> = SHARED.lines().collect();
     for (name, paths) in types(tree) {
         if paths.len() > 1 && !shared.contains(&name) {
@@ -95,7 +76,7 @@ mod tests {
     fn nameless_comments_and_shared_names_are_found() {
         let [one, other] = ["crates/shared/wire/src/a.rs", "crates/shared/options/src/b.rs"];
         for (texts, count) in [
-            (["/// What it is.\nstruct A;", "/// What it is.\nstruct A;"], 1),
+            (["/// What it is.\nstruct A;", "/// What it is.\nstruct A;"], 2),
             (["/// The wire.\n/// What it is.\nstruct A;", ""], 0),
             (["//! Has no name.", "// What it is."], 1),
             (["pub struct A;", "pub(crate) enum A {}"], 1),

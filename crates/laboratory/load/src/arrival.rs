@@ -140,8 +140,8 @@ impl Course {
         Self { legs, at: 0, end_ns: nanoseconds(start.min(warm_up + duration)) }
     }
 
-    /// When so many transactions have become due, in nanoseconds; `None` after the end. It must
-    /// not be asked for less than before.
+    /// The time in nanoseconds at which transaction `number` is due; `None` after the end. Numbers
+    /// must not decrease from call to call.
     fn instant(&mut self, number: f64) -> Option<u64> {
         let leg = loop {
             let leg = self.legs.get(self.at)?;

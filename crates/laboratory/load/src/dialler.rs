@@ -88,7 +88,7 @@ impl Dialler {
     /// A connection for a client, and what is expected of it.
     ///
     /// # Errors
-    /// The reason why there is none.
+    /// The reason why no connection could be made.
     pub(crate) fn dial(
         &mut self,
         client_pool: &ClientPool,

@@ -22,8 +22,8 @@ pub use limit::{CapacityLimit, Search};
 pub use unresolved_plan::UnresolvedPlan;
 pub use written::{TABLE, WrittenLoad};
 
-/// A load as it was written, and the plan that it comes to. `allowed_cpus` are those that this
-/// program may run on. `None` = something is wrong, and all of it has been reported.
+/// A load as it was written, and the plan made of it. `allowed_cpus` are those that this program
+/// may run on. `None` = there are errors, all of which have been reported.
 pub fn read<'a>(
     root: &'a Node,
     files: Files<'_>,

@@ -52,7 +52,7 @@ impl Stopper {
         self.common.stop();
     }
 
-    /// Connections that are open now, as far as the load has noticed.
+    /// The number of open connections, as far as the load has noticed.
     #[must_use]
     pub fn open_connections(&self) -> u64 {
         self.common.open()

@@ -76,7 +76,7 @@ pub(crate) struct SecondTally {
 }
 
 impl LoadTally {
-    /// One with so many stretches.
+    /// A tally of `steps` stretches.
     pub(crate) fn new(steps: usize) -> Self {
         Self { steps: (0..steps).map(|_| StepTally::default()).collect(), ..Self::default() }
     }

@@ -78,7 +78,7 @@ impl ThreadsInCommon {
         &self.rest
     }
 
-    /// Connections that are open now.
+    /// The number of open connections.
     pub(crate) fn open(&self) -> u64 {
         self.sum(|shown| &shown.open)
     }

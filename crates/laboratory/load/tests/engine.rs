@@ -15,7 +15,7 @@ use measure::record::{Host, LoadRecord, RunEnding, Second};
 use server::{Cache, Server};
 use testkit::server::Behaviour;
 
-/// A closed load of so many transactions by four clients, everything offered.
+/// A closed load of `count` transactions by four clients, which offer everything.
 fn plan(address: &str, handshake: Handshake, count: u64) -> LoadPlan {
     LoadPlan {
         target: PlannedTarget {
@@ -344,8 +344,8 @@ fn a_load_that_cannot_keep_up_counts_what_it_left_out() {
     );
 }
 
-/// Users, by thirteen at once at most, who come within a tenth of a second and bring so many
-/// requests in all, if each does; it ends when so many were made.
+/// Users, thirteen at once at most, who come within a tenth of a second. The load ends after
+/// `requests` requests.
 fn users(mut plan: LoadPlan, requests: u32, spacing: Spacing) -> LoadPlan {
     let stretch = |ms, rate_per_s| Stretch {
         length: Duration::from_millis(ms),

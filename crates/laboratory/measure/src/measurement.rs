@@ -42,7 +42,7 @@ pub struct Measurement {
     pub server_switches: Option<u64>,
     /// CPU time of what made the load.
     pub client_cpu_ns: u64,
-    /// CPU time of the origin behind the server; 0 where there is none.
+    /// CPU time of the origin behind the server; 0 if there is no origin.
     pub origin_cpu_ns: u64,
     /// Resident memory of all processes of the server before the load.
     pub resident_bytes_before: u64,
@@ -134,7 +134,7 @@ impl Measurement {
     }
 }
 
-/// The results of a load, of which no server was watched.
+/// The results of a load whose server was not watched.
 impl From<&LoadRecord> for Cow<'_, Measurement> {
     fn from(record: &LoadRecord) -> Self {
         Self::Owned(Measurement {

@@ -125,7 +125,7 @@ fn check(one: &LoadRecord, other: &LoadRecord) -> Result<(), MergeFault> {
     Ok(())
 }
 
-/// The lengths of each stretch of the plan, in nanoseconds; of a closed load there is none.
+/// The lengths of each stretch of the plan, in nanoseconds; a closed load has no stretches.
 fn lengths(arrival: &RecordedArrival) -> impl Iterator<Item = u64> + '_ {
     let rates = match arrival {
         RecordedArrival::Closed(_) => &[],

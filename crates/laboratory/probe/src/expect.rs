@@ -20,7 +20,7 @@ enum ExpectedValue {
     Most(u64),
     /// A list that has all of these.
     Has(Vec<String>),
-    /// A list that has none of these, or a text that is none of them.
+    /// A list without any of these, or a text that differs from each.
     Not(Vec<String>),
     OneOf(Vec<String>),
     /// Whether there is a value at all.
@@ -196,7 +196,8 @@ fn plain(node: &Node, report: &Report<'_>) -> Option<FactValue> {
 }
 
 impl ExpectedValue {
-    /// An unknown fact holds no expectation but that it is none of something.
+    /// Whether a value meets the expectation. An unknown value meets `Not` and `Known(false)`
+    /// alone.
     fn holds(&self, value: Option<&FactValue>) -> bool {
         let listed = |names: &[String], all: bool| match value {
             Some(FactValue::List(found)) if all => names.iter().all(|name| found.contains(name)),

@@ -28,7 +28,7 @@ const SUPPORTED_VERSIONS: u16 = 43;
 const KEY_SHARE: u16 = 51;
 const RENEGOTIATION_INFO: u16 = 0xff01;
 
-/// A server's first flight that is longer is none: 256 KiB.
+/// The most bytes of a server's first flight; a longer answer is no TLS.
 const FLIGHT_BYTES_MAX: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug)]

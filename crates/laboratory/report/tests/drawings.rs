@@ -150,7 +150,7 @@ fn lines_differ_without_colour() {
     assert_eq!(different.len(), 5, "{dashes:?}");
 }
 
-/// What was begun within the load ends after it, and is no fall of the rate.
+/// Transactions that were begun within the load end after it; that is no fall of the rate.
 #[test]
 fn what_ends_after_the_load_is_no_part_of_its_rate() {
     let whole = run(&[500, 500, 500, 500]);

@@ -84,7 +84,7 @@ fn two_rounds_establish_no_equality() {
     assert!(!text.contains("No significant difference"), "{text}");
 }
 
-/// Of a scenario alone, with its measurements changed.
+/// An experiment of one scenario, with its measurements changed.
 fn only(name: &str, change: impl Fn(&mut Measurement)) -> Experiment {
     let mut experiment = whole();
     experiment.plan.scenarios.retain(|it| it.name == name);
@@ -99,7 +99,7 @@ fn shown(experiment: &Experiment) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Nothing is a multiple of no loss at all, which is as far ahead as can be.
+/// An error rate of zero has no ratio to another, so the difference is shown.
 #[test]
 fn no_errors_against_some_are_shown_in_points() {
     let mut experiment = only("ciphers", |measurement| {

@@ -1,5 +1,4 @@
-//! What holds for the page of any record: it is whole, it needs nothing, and its numbers are the
-//! record's.
+//! The page of any record is whole, needs no other file, and shows the record's numbers.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 mod made;

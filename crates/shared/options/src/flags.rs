@@ -90,10 +90,10 @@ pub fn words(root: &Node, table: &Table) -> Vec<String> {
     words
 }
 
-/// What `over` says, and what `base` says that it does not replace.
+/// The entries of `over`, and those of `base` that they do not replace.
 ///
-/// Beside its namesake, a key replaces what it excludes or is excluded by, what its row names, and
-/// what without those has no effect.
+/// A key replaces its namesake, the keys that it excludes or that exclude it, those that its row
+/// names, and those that have no effect without these.
 pub fn overlaid(base: &Node, over: &Node, table: &Table) -> Node {
     let replaces = |new: &Entry, old: &str| {
         let (new_key, old_key) = (table.find(&new.key), table.find(old));
@@ -241,7 +241,7 @@ mod tests {
         retyped(document::parse(text, report).unwrap(), &TABLE)
     }
 
-    /// What a document and flags say together, as flags.
+    /// The settings of a document and flags together, as flags.
     fn together(text: &str, flags: &[(&str, &str)]) -> String {
         let report = Report::new(None);
         let over = parse(flags.iter().copied(), &TABLE, &report);

@@ -138,7 +138,7 @@ pub const fn utf8(path: &[u8]) -> &str {
     }
 }
 
-/// All keys of a tree of tables, which are so many. A heading is none.
+/// The number of all keys in a tree of tables. Headings are not counted.
 pub const fn count(keys: &[Key]) -> usize {
     let (mut place, mut sum) = (0, 0);
     while place < keys.len() {

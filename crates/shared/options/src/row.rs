@@ -33,7 +33,7 @@ pub struct Switch;
 
 enum ValueReader<T: 'static> {
     Function(fn(&Value, &Key) -> Result<T, Problem>),
-    /// Of a text; a problem without a hint is shown with the key's example.
+    /// Reads a text; a problem without a hint is shown with the key's example.
     Text(fn(&str) -> Result<T, Problem>),
     /// The words of a choice with their meanings, and how a meaning is copied.
     Words(&'static [(&'static str, T)], fn(&T) -> T),

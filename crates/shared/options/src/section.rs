@@ -36,7 +36,7 @@ pub struct KeyPlace<'a> {
 /// The value of a key. What is wrong with it can be told at its place.
 #[derive(Clone)]
 pub struct Field<'a, T> {
-    /// `None` = there is none, which has been reported.
+    /// `None` = there is no valid value, which has been reported.
     pub value: Option<T>,
     place: KeyPlace<'a>,
 }
@@ -84,7 +84,7 @@ impl<'a, T> Deref for Tables<'a, T> {
 }
 
 impl<T> Tables<'_, T> {
-    /// The tables; reports that there is none.
+    /// The tables; reports an error if there are none.
     pub fn required(&self) -> &[T] {
         let written = self.section.written(self.key);
         let holds_tables = |node: &Node| !matches!(node.value, Value::List(_));

@@ -10,8 +10,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::clock;
 
 /// The CPUs that this thread may run on, in ascending order; what cgroups and taskset leave of
-/// the machine. On a machine with more CPUs than the kernel tells us about in 1024 bits, the
-/// first so many as std finds.
+/// the machine. On a machine with more CPUs than the kernel reports in 1024 bits, the first ones,
+/// as many as std counts.
 pub fn allowed_cpus() -> Vec<u16> {
     match sched_getaffinity(None) {
         Ok(set) => listed(&set),

@@ -19,9 +19,9 @@ pub fn open(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Opens a socket in a multicast group, at the group's port. Only what is sent to the group comes
-/// in, from processes of this host as well; several sockets may be in one group. What is sent to
-/// the group passes so many networks. `NotFound` or `ENODEV` = there is no such interface.
+/// Opens a socket in a multicast group, at the group's port. It receives only datagrams to the
+/// group, from processes of this host as well; several sockets may be in one group. Datagrams to
+/// the group pass at most `hops` networks. `NotFound` or `ENODEV` = there is no such interface.
 pub fn join(group: SocketAddr, interface: Option<&str>, hops: u8) -> io::Result<OwnedFd> {
     let fd = socket(&group)?;
     let index = match interface {

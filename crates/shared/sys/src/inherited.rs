@@ -66,8 +66,8 @@ impl From<Errno> for Unusable {
 /// A socket that listens, non-blocking, and its address.
 pub type Inherited = (OwnedFd, Address);
 
-/// Takes the `number`th, from 0 on, of so many descriptors that were handed over: it is ours,
-/// closed on exec, and no more where it was. `None` = it is not open.
+/// Takes the `number`th, from 0 on, of the `count` descriptors that were handed over: it is ours,
+/// closed on exec, and no longer at its old number. `None` = it is not open.
 ///
 /// To be called once for each, before the process opens anything.
 pub fn take(number: u16, count: u16) -> io::Result<Option<OwnedFd>> {

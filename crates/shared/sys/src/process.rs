@@ -42,7 +42,7 @@ pub fn is_root() -> bool {
 /// Whether this process may make and remove files in a directory.
 ///
 /// # Errors
-/// It may not, or there is none.
+/// It may not, or there is no such directory.
 pub fn may_write(directory: &Path) -> io::Result<()> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     // As who acts, not as who started it.
@@ -188,8 +188,8 @@ fn drop_capabilities_but(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// The set bounds what a program gets that is started; there is none to start, so a process that
-/// must not change it may go on.
+/// The bounding set limits the rights of programs that this process starts. It starts none, so a
+/// process that must not change the set may go on.
 fn drop_bounding_set() -> io::Result<()> {
     for number in 0..u64::BITS {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {

@@ -22,15 +22,15 @@ use crate::words::want_large_pages;
 
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 
-/// Memory of so many bytes is wanted in large pages. Less is not: what is in use may be a little
-/// everywhere, and would be taken 2 MiB at a time.
+/// The least memory, in bytes, for which large pages are wanted. Smaller memory may be used a
+/// little everywhere, and would be taken 2 MiB at a time.
 const LARGE_BYTES: usize = 64 << 20;
 
 /// Changes of the file that are forbidden while it is mapped.
 const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// Makes a file of so many zero words that lives as long as a descriptor or a mapping of it. Its
-/// pages are taken as they are written. `name` is what `/proc/<pid>/fd` shows.
+/// Makes a file of `words` zero words that lives as long as a descriptor or a mapping of it. Its
+/// pages are taken as they are written. `/proc/<pid>/fd` shows `name`.
 pub fn create(name: &str, words: usize) -> io::Result<OwnedFd> {
     let bytes = words.checked_mul(WORD_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
     let fd = nameless_file(name)?;

@@ -30,7 +30,7 @@ impl Watch {
     /// Watches the entries of a directory from now on, and the directory itself.
     ///
     /// # Errors
-    /// There is none, it may not be read, or the user watches too many
+    /// The directory does not exist, it may not be read, or the user watches too many
     /// (`fs.inotify.max_user_watches`).
     pub fn add(&self, directory: &Path) -> io::Result<()> {
         let changes = WatchFlags::ATTRIB

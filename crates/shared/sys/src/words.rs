@@ -12,11 +12,11 @@ const WORD_BYTES: usize = size_of::<AtomicU64>();
 /// Bytes that the machine reads at once, in words; x86's and most others'.
 const LINE_WORDS: usize = 64 / WORD_BYTES;
 
-/// Memory of so many bytes is wanted in large pages: a processor remembers where some thousand
-/// pages are, small or large. Less than that is well remembered.
+/// The least memory, in bytes, for which large pages are wanted: a processor remembers where some
+/// thousand pages are, small or large, and smaller memory has fewer.
 const LARGE_BYTES: usize = 8 << 20;
 
-/// Makes so many zero words, which no image of the process has. Their pages are taken as they are
+/// Makes `words` zero words, which no image of the process has. Their pages are taken as they are
 /// written, large ones where the host gives them.
 ///
 /// Where the kernel has no memory for them, they come from the allocator like anything else.

@@ -46,7 +46,8 @@ pub struct CertificateNames<'c> {
 }
 
 impl<'c> CertificateNames<'c> {
-    /// The names of a certificate of X.509 (RFC 5280 section 4.1, DER); `None` = it is none.
+    /// The names of a certificate of X.509 (RFC 5280 section 4.1, DER); `None` = the bytes are no
+    /// certificate.
     pub fn of(certificate: &'c [u8]) -> Option<Self> {
         const INTEGER: u8 = 0x02;
         const SEQUENCE: u8 = 0x30;

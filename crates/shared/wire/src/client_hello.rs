@@ -59,7 +59,8 @@ pub fn read(bytes: &[u8]) -> Result<Peek<'_>, HelloFault> {
     Reader::default().read(bytes)
 }
 
-/// A text as the host name that a hello can ask for, without a closing dot; `None` if it is none.
+/// A text as the host name that a hello can ask for, without a closing dot; `None` if it is not a
+/// host name.
 pub fn host_name(text: &str) -> Option<&str> {
     match extensions::judge_host_name(text.as_bytes()) {
         HostName::Valid(length) => text.get(..length),

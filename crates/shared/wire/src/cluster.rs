@@ -87,7 +87,7 @@ pub struct Header {
 /// One thing that a datagram says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Message<'a> {
-    /// This session is good for so many seconds.
+    /// This session can be resumed for `lifetime_s` seconds.
     Session {
         key: &'a [u8],
         /// For how long it may still be resumed, in seconds.
@@ -108,7 +108,7 @@ pub enum Message<'a> {
         /// In milliseconds since 1970.
         since_ms: u64,
     },
-    /// That peer has been sent so many of them; all, if the two numbers are the same.
+    /// That peer has been sent `sent` sessions; these are all if the two numbers are the same.
     Resynced {
         peer: [u8; 8],
         sent: u32,
@@ -274,8 +274,8 @@ impl<'a> Message<'a> {
         sound.map(|message| message.append(body)).is_some()
     }
 
-    /// Appends a session, of which parts are to be sent. `false` = it is too long for that as
-    /// well, and nothing was appended.
+    /// Appends a session that is to be sent in parts. `false` = it is too long for that as well,
+    /// and nothing was appended.
     pub fn write_whole(&self, whole: &mut Vec<u8>) -> bool {
         let sound = self.sound(WHOLE_BYTES_MAX);
         sound.map(|message| message.append(whole)).is_some()

@@ -26,7 +26,7 @@ fn put_digits(out: &mut Vec<u8>, value: u64, width: u32) {
     }
 }
 
-/// Year, month and day of the day so many days after 1970-01-01, in the Gregorian calendar. After
+/// Year, month and day of the day `days` days after 1970-01-01, in the Gregorian calendar. After
 /// Howard Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`:
 /// <https://howardhinnant.github.io/date_algorithms.html>. Years begin in March there, so that the
 /// leap day is the last.

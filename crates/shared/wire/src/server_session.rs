@@ -53,7 +53,7 @@ impl SessionId {
         Some(Self { bytes, length })
     }
 
-    /// Stands for a ticket; an empty one is none (RFC 5077 section 3.3).
+    /// The name that stands for a ticket; `None` if the ticket is empty (RFC 5077 section 3.3).
     pub fn of_ticket(ticket: &[u8]) -> Option<Self> {
         let mut name = TicketName::default();
         name.take(ticket);
@@ -304,7 +304,7 @@ mod tests {
         [&head, &inner[..], ticket].concat()
     }
 
-    /// In records of so many bytes.
+    /// The messages in records of this number of bytes.
     fn records(messages: &[u8], bytes: usize) -> Vec<u8> {
         messages.chunks(bytes).flat_map(|one| record(22, one)).collect()
     }

@@ -96,7 +96,7 @@ impl Reply {
         Ok(Some((reply, at)))
     }
 
-    /// A value of an announced length, before which so many bytes stand.
+    /// A value of an announced length, which begins after `before` bytes.
     fn bulk(rest: &[u8], before: usize, length: i64) -> Result<Option<(Self, usize)>, ReplyFault> {
         if length == -1 {
             return Ok(Some((Self::Nothing, before)));

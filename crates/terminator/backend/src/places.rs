@@ -54,8 +54,8 @@ impl<O> Default for Places<O> {
 }
 
 impl<O: Clone> Places<O> {
-    /// Servers take so many from now on, by whichever plan a connection waits. Places that there
-    /// are more of than before go to the first in the queue, who are returned, to be woken.
+    /// Sets how many connections servers take, by whichever plan a connection waits. New places go
+    /// to the first in the queue; these are returned, to be woken.
     #[must_use = "those that have got a place do not know it"]
     pub fn set_limits(&mut self, limits: impl IntoIterator<Item = Limit>) -> Vec<O> {
         let limits = limits.into_iter();

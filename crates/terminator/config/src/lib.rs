@@ -89,8 +89,8 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
     }
 }
 
-/// Reads a configuration and every file that it names, and looks into the files: all that is wrong
-/// with it, told at once.
+/// Reads a configuration and every file that it names, and looks into the files. Reports all
+/// errors at once.
 pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
     let inspector = Inspector::new(files);
     let (read, diagnostics) = read(source, files, Some(&inspector));
@@ -153,7 +153,7 @@ fn read(
 }
 
 /// An error about a key such as `process.user` that only the host can tell, at the place where
-/// the key was written. A table of a list is told by its number: `service.0.back.files`.
+/// the key was written. A table of a list is named by its index: `service.0.back.files`.
 pub fn fault(source: &Source, key: &str, message: &str, hint: &str) -> Vec<Diagnostic> {
     diagnose(source, Severity::Error, key, Problem::new(message).hint(hint))
 }
@@ -200,7 +200,7 @@ pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> Strin
     }
 }
 
-/// Whether somebody wrote a key, told as to [`fault`].
+/// Whether a key is written; the key's name has the form that [`fault`] takes.
 pub fn is_written(source: &Source, key: &str) -> bool {
     let report = report_about(source);
     root_of(source, &report).is_some_and(|root| {

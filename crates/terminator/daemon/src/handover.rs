@@ -67,7 +67,7 @@ pub(crate) enum Order {
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Answer {
-    /// To `Enter`: what was given up.
+    /// To `Enter`: the rights that were given up.
     Entered(Rights),
     /// To `Enter`: it could not be done.
     Stuck(String),
@@ -99,7 +99,7 @@ pub(crate) enum Answer {
     },
     /// Without an order: what an operator should know, or what deserves a second look by now.
     Warned(Vec<String>),
-    /// To nothing: what has changed, each with its severity in syslog.
+    /// Without an order: messages about changes, each with its severity in syslog.
     Said(Vec<(u8, String)>),
 }
 
@@ -114,7 +114,8 @@ const WARNINGS_MAX: usize = 100;
 const SENTENCE_CHARACTERS_MAX: usize = 2000;
 
 impl Answer {
-    /// That a plan is served, with as many of the warnings as fit and the number of the others.
+    /// The answer that a plan is served, with as many of the warnings as fit and the number of the
+    /// others.
     pub(crate) fn ready(generation: u64, warnings: Vec<String>) -> Self {
         Self::Ready { generation, warnings: bounded(warnings) }
     }
@@ -132,7 +133,7 @@ impl Answer {
         Self::Said(levels.take(WARNINGS_MAX).chain(more).zip(bounded(texts)).collect())
     }
 
-    /// That a plan cannot be served.
+    /// The answer that a plan cannot be served.
     pub(crate) fn refused(generation: u64, message: String) -> Self {
         Self::Refused { generation, message: shortened(message) }
     }
@@ -227,7 +228,7 @@ pub(crate) enum Fence {
     Off,
     Full,
     Partly,
-    /// Not at all: this kernel cannot.
+    /// This kernel cannot restrict the process.
     Absent,
 }
 

@@ -1,8 +1,8 @@
-//! What this program says while it serves: on the standard error, in the form that its reader
+//! Messages of this program while it serves: on the standard error, in the form that its reader
 //! takes, or to a log daemon.
 //!
-//! Owns which it is. The forms are `telemetry::message`'s; how messages get there without waiting
-//! for a reader is `stderr`'s and `message_sender`'s.
+//! Owns the choice among them. `telemetry::message` writes the forms; `stderr` and `sender` send
+//! messages without waiting for a reader.
 
 pub(crate) mod collector;
 mod sender;
@@ -37,17 +37,17 @@ pub(crate) enum Form {
     Priority,
 }
 
-/// By which a process that the supervisor starts has its form.
+/// The variable by which a process that the supervisor starts is given its form.
 const FORM_VARIABLE: &str = "LARIAT_MESSAGE_FORM";
 
-/// Of this process; every command but `serve` talks to a person.
+/// The form of this process's messages; every command but `serve` talks to a person.
 static FORM: Mutex<Form> = Mutex::new(Form::Plain);
 
 /// The log daemon that messages go to, if one is configured.
 static SENDER: Mutex<Option<MessageSender>> = Mutex::new(None);
 
 impl Form {
-    /// What suits the reader of the standard error.
+    /// The form that suits the reader of the standard error.
     fn of_reader() -> Self {
         if is_journal() {
             Self::Priority
@@ -148,7 +148,7 @@ pub(crate) fn say(level: Level, text: impl Display) {
     }
 }
 
-/// Leaves something to the log daemon; `false` = there is none, or it has no place for more.
+/// Leaves a message to the log daemon; `false` = none is configured, or its queue is full.
 pub(crate) fn send(level: Level, text: &str) -> bool {
     let sender = lock(&SENDER);
     sender.as_ref().is_some_and(|sender| sender.send(said(level, text)))
@@ -207,13 +207,13 @@ fn in_form(said: &Said) -> String {
     }
 }
 
-/// That lines found no place in the queue.
+/// The message that lines found no place in the queue.
 pub(crate) fn lines_lost(count: u64) -> String {
     let text = format!("{count} messages were lost: the standard error was not read");
     written(Level::Warning, &text)
 }
 
-/// Has panics say what they have to say without waiting for a reader: the process is to end.
+/// Lets panics write their message without waiting for a reader, because the process is to end.
 pub(crate) fn never_wait_in_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = thread::current();

@@ -30,7 +30,7 @@ pub(crate) struct ObservedServer {
     /// As the status document has it: `up`, `partly`, `down`.
     pub(crate) state: String,
     pub(crate) since_ms: u64,
-    /// Why it is not up, if that is known and no operator's order.
+    /// The reason why it is not up; `None` if that is unknown, or an operator's order.
     pub(crate) cause: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl ObservedServer {
     }
 }
 
-/// As many of them as fit, first those that are not up.
+/// As many servers as fit, first those that are not up.
 pub(crate) fn bounded(mut servers: Vec<ObservedServer>) -> Vec<ObservedServer> {
     servers.sort_by_key(ObservedServer::is_up);
     let mut bytes = 0;

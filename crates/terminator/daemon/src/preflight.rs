@@ -27,8 +27,8 @@ pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diag
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// What a configuration asks for that is there, and of no use to `reader`, who will be the worker
-/// process; `None` = it cannot be told who that is.
+/// Warnings about things that exist but are of no use to `reader`, the user of the worker process;
+/// `None` = that user is not known.
 pub(crate) fn concerns(
     source: &Source,
     settings: &Settings,
@@ -45,7 +45,8 @@ pub(crate) fn concerns(
     warnings
 }
 
-/// What is wrong with the sockets of log daemons. One that is away now may come; so it is no fault.
+/// Problems with the sockets of log daemons. A daemon that is away may still start, so this is no
+/// fault.
 fn log_daemons(settings: &Settings) -> Vec<Missing> {
     let control = &settings.control;
     let of_lines = match &control.log {
@@ -181,15 +182,16 @@ fn missing_folder(key: String, path: &Path) -> Option<Missing> {
 /// alone, and go back in moments.
 const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 
-/// What the process has open beside connections and listeners: its log, its channels, its event
-/// loops, and files that it serves.
+/// Descriptors that the process has open beside connections and listeners: its log, its channels,
+/// its event loops, and files that it serves.
 const DESCRIPTORS_OF_ITSELF: u64 = 64;
 
-/// What the process takes beside connections and the cache: plans, certificates, code.
+/// Memory that the process takes beside connections and the cache: plans, certificates, code.
 const MEMORY_OF_ITSELF: u64 = 64 << 20;
 
-/// What there may be less of than connections take at worst. Who wrote no limit of these may never
-/// have so many.
+/// Diagnostics where the host allows less memory or fewer descriptors than connections take at
+/// worst: warnings if their number is written, else notes, because the default may never be
+/// reached.
 fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     const KEY: &str = "limits.connections";
     let connections = settings.plane.limits.connections;
@@ -274,7 +276,7 @@ fn missing_group(name: &str) -> Option<Missing> {
     (!is_there).then(|| ("process.group".to_owned(), message, hint))
 }
 
-/// Nothing is made: only a look tells whether a file could be.
+/// A problem with the directory of a file that will be made. This only looks, and makes no file.
 fn missing_directory(key: &'static str, path: &Path) -> Option<Missing> {
     let directory = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),

@@ -38,7 +38,7 @@ pub(crate) const READER_NAME: &str = "lariat: reader";
 /// Addresses of clients are in the log: others need not read it.
 const LOG_MODE: u32 = 0o640;
 
-/// Where a configuration comes from, each time that it is read.
+/// The origin of a configuration, from which each reload reads it again.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum ConfigSource {
     File(PathBuf),
@@ -58,7 +58,7 @@ impl ConfigSource {
     }
 }
 
-/// What hitch's command line, and the files that it names, say.
+/// The import of hitch's command line and of the files that it names.
 pub(crate) fn hitch_import(words: &[String], files: &mut dyn Files) -> Import {
     // The importer takes a command line for one by its first word.
     let words = [OPTIONS_FOLLOW.to_owned()].into_iter().chain(words.iter().cloned());
@@ -130,27 +130,27 @@ pub(crate) enum Task {
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Reply {
-    /// What it does from now on, such as `reading /etc/lariat/site.pem`.
+    /// The step that begins, such as `reading /etc/lariat/site.pem`.
     Step(String),
     /// To `Read`: the bundle is the next message. With this come the descriptors of the folders,
     /// and then the log's if it is a file.
     Read(Box<Found>),
-    /// To `Read`, before what it comes to: the files and directories that were looked at, as they
-    /// were then.
+    /// To `Read`, before its outcome: the files and directories that were looked at, as they were
+    /// then.
     Looked(Stamps),
     /// To `OpenLog`: the log comes with this.
     Opened,
-    /// To `Remove`: none of the files is there any more, as far as possible.
+    /// To `Remove`: the files have been removed, as far as possible.
     Removed,
     Refused(Refusal),
 }
 
-/// What a configuration comes to on this host.
+/// The outcome of reading a valid configuration on this host.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Found {
     /// The user that the worker process becomes; `None` = our own.
     pub(crate) become_user: Option<WorkerUser>,
-    /// The kernel's part of TLS; `None` = nobody wants to know.
+    /// The kernel's part of TLS; `None` = the configuration does not ask for it.
     pub(crate) kernel_tls: Option<KernelTls>,
     /// Warnings that deserve a second look.
     pub(crate) concerns: Vec<Diagnostic>,
@@ -216,7 +216,7 @@ fn announce(channel: &Channel, step: String) {
     let _ = reply(channel, &Reply::Step(step), &[]);
 }
 
-/// All that a configuration comes to.
+/// The outcome of reading a configuration, with its descriptors.
 struct Read {
     found: Found,
     roots: Vec<Root>,

@@ -47,9 +47,9 @@ const HOSTS_TIME_MAX: Duration = Duration::from_secs(15);
 /// Names asked for at once, so that one whose name server is dead does not hold up all others.
 const LOOKUPS_MAX: usize = 8;
 
-/// What `getaddrinfo` reads: of `/etc` these files alone, since keys may lie beside them. A right
-/// is to the file, not to the path, so one that has been replaced cannot be read: then another
-/// process takes over.
+/// Files that `getaddrinfo` reads: of `/etc` these alone, because keys may lie beside them. The
+/// right is to the file, not to the path, so a file that has been replaced cannot be read: then
+/// another process takes over.
 const FILES: &[&str] = &[
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -60,7 +60,7 @@ const FILES: &[&str] = &[
     "/etc/ld.so.cache",
 ];
 
-/// Where the C library has the modules that `nsswitch.conf` names.
+/// Directories in which the C library finds the modules that `nsswitch.conf` names.
 const LIBRARIES: &[&str] = &["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
 
 /// DNS over TCP, for answers that are too long for a datagram (RFC 7766). There is no other port
@@ -189,7 +189,7 @@ fn addresses(host: &str, port: u16, most: usize) -> io::Result<Vec<SocketAddr>> 
     Ok((host, port).to_socket_addrs()?.take(most).collect())
 }
 
-/// What records say: the lowest priority numbers first, each host and port once.
+/// The servers that records name: the lowest priority numbers first, each host and port once.
 fn instances(mut records: Vec<ServiceRecord>, most: usize) -> Vec<Instance> {
     records.sort_by_key(|record| (record.priority, Reverse(record.weight)));
     let mut instances: Vec<Instance> = Vec::new();
@@ -217,7 +217,7 @@ fn weight(record: &ServiceRecord, records: &[ServiceRecord]) -> u16 {
     scaled.checked_div(largest).unwrap_or(1).max(1) as u16
 }
 
-/// Which files the names of what may be read stand for.
+/// The device and inode of each of [`FILES`]; `None` = there is no such file.
 fn identities() -> Vec<Option<(u64, u64)>> {
     let identity = |path: &&str| {
         let meta = std::fs::metadata(path).ok()?;

@@ -23,13 +23,13 @@ pub(crate) struct Name {
 pub(crate) enum Port {
     /// One, at this TCP port.
     Number(u16),
-    /// As many at the most, each where a record says.
+    /// At most this number of servers, each at the host and port of a record.
     Records(u16),
 }
 
 impl Name {
-    /// What is to be looked up for a server, and which of the servers found it is; `None` =
-    /// nothing.
+    /// The name to look up for a server, and the server's index among those found; `None` = it has
+    /// an address.
     pub(crate) fn of(endpoint: &Endpoint) -> Option<(Self, usize)> {
         let (host, port, number) = match endpoint {
             Endpoint::Address(_) => return None,
@@ -61,12 +61,12 @@ impl fmt::Display for Name {
 /// A server that a name stands for.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub(crate) struct Instance {
-    /// Of its record; 0 if there is none.
+    /// The priority of its record; 0 if there is no record.
     pub(crate) priority: u16,
-    /// Its share among those of its priority, 1 to [`WEIGHT_MAX`].
+    /// The share among servers of the same priority, 1 to [`WEIGHT_MAX`].
     pub(crate) weight: u16,
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// None = the host name could not be resolved.
+    /// The host's addresses; empty = its name could not be resolved.
     pub(crate) addresses: Vec<SocketAddr>,
 }

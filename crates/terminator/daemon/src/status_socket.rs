@@ -9,7 +9,7 @@ use config::ControlOptions;
 
 const PRIVATE_MODE: u32 = 0o700;
 
-/// Of a directory in a place of our own.
+/// The mode of a directory in a place of our own.
 const SHARED_MODE: u32 = 0o755;
 
 /// The status socket: as configured, or `/run/lariat/status.sock` for root and
@@ -51,7 +51,7 @@ pub(crate) struct ForeignDirectory {
     why: &'static str,
 }
 
-/// Why the status socket's directory cannot be used.
+/// The reason why the status socket's directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectoryFailure {
     /// It may be somebody else's.

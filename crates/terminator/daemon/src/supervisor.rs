@@ -95,7 +95,7 @@ use watched::Watched;
 pub(crate) use failure::{Failure, ListenFailure};
 pub(crate) use upgrade::check::{CHECK_ARGUMENT, answer_check};
 
-/// What `lariat serve` and `lariat demo` ask for.
+/// The arguments of `lariat serve` and `lariat demo`.
 pub(crate) struct Request<'a> {
     /// The configuration; read again at each reload.
     pub(crate) config: ConfigSource,
@@ -104,14 +104,14 @@ pub(crate) struct Request<'a> {
     pub(crate) colour: bool,
 }
 
-/// What is true when the first plan is served.
+/// Facts to show when the first plan is served.
 #[derive(Debug)]
 pub(crate) struct Started {
     /// Each service's name and an address it listens at, with the ports that the kernel chose.
     pub(crate) listeners: Vec<(String, Address)>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) status_socket: PathBuf,
-    /// What the worker process gave up, as a sentence without a full stop.
+    /// The rights that the worker process gave up, as a sentence without a full stop.
     pub(crate) rights: String,
 }
 
@@ -207,7 +207,7 @@ enum Due {
     Drained,
 }
 
-/// What is served if the worker process says yes.
+/// A plan that is served once the worker process has accepted it.
 struct Pending {
     prepared: Prepared,
     log: OwnedFd,
@@ -229,7 +229,7 @@ struct Supervisor<'a> {
     fences: Fences,
     reach: Reach,
     workers: usize,
-    /// What is served, or shall be by the next worker process.
+    /// The plan that is served, or that the next worker process will serve.
     served: Prepared,
     generation: u64,
     pending: Option<Pending>,
@@ -258,7 +258,7 @@ struct Supervisor<'a> {
     earlier: Vec<Earlier>,
     /// The worker process accepts when the one before has paused.
     waits: bool,
-    /// That one has been told to.
+    /// The worker process before has been ordered to pause, or is gone.
     is_switching: bool,
     calls_forbidden_by: Option<String>,
     start: SystemTime,

@@ -39,7 +39,8 @@ pub(crate) const REPLY_BYTES_MAX: usize = 64 << 10;
 /// volumes about once a minute, this adds little. To look at 10,000 files takes some 20 ms.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Files that change again and again are read after so many times the debounce all the same.
+/// Files that change again and again are read after this multiple of the debounce time all the
+/// same.
 const SETTLING_MAX: u32 = 10;
 
 /// Changed files that a message names.
@@ -52,8 +53,8 @@ const LINKS_MAX: usize = 40;
 /// seen.
 pub(crate) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
 
-/// What changes when a file, or the list of a directory's entries, changes, is replaced, or is made
-/// readable. Links are followed.
+/// The metadata that differ after a file, or the list of a directory's entries, has changed, been
+/// replaced or become readable. Links are followed.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Stamp {
     device: u64,

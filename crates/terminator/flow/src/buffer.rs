@@ -244,7 +244,7 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct Spare {
     buffers: Vec<Buffer>,
-    /// The fewest since it was last shed: so many have not been taken since.
+    /// The fewest spare buffers since buffers were last shed: as many have not been needed since.
     least: usize,
 }
 

@@ -33,7 +33,8 @@ pub struct Flow {
     back: BackEnd,
     up: Up,
     down: Down,
-    /// The dialog before TLS, which is rewritten under it; `None` = there is none any more.
+    /// The dialog before TLS, which is rewritten under it; `None` = it is over, or there
+    /// was none.
     conversation: Option<Box<StarttlsTalk>>,
     /// The dialog's words for a server that cannot be reached, if it ended before that was known.
     unavailable: Vec<u8>,

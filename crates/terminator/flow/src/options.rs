@@ -61,7 +61,7 @@ pub enum Front {
     Terminate(Arc<Server>),
     /// It stays closed: the server gets the client's records as they came.
     Passthrough,
-    /// There is none: what the client sends goes to the server from the first byte on.
+    /// No TLS: the client's bytes go to the server from the first one on.
     Plain,
     /// The hello decides which of several services it is for. The limits are those of all of them.
     Shared,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::source::SourceLine;
 
-/// What became of one option.
+/// The fate of one option, with its place.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct ImportFinding {
     pub place: SourceLine,

@@ -20,7 +20,7 @@ const REPLACED: &str = "without effect: another option is used in its place";
 /// The table in which keys of services begin.
 const SERVICE: &str = "service.";
 
-/// What an importer made of the files of a program.
+/// The result of importing the files of a program.
 #[derive(Debug)]
 pub struct Import {
     of: Predecessor,
@@ -51,7 +51,7 @@ impl Import {
         self.of == predecessor
     }
 
-    /// What became of each option, in the order of the files.
+    /// The findings about options, in the order of the files.
     pub fn findings(&self) -> &[ImportFinding] {
         &self.findings
     }
@@ -169,7 +169,7 @@ impl Import {
         None
     }
 
-    /// Whether there is room for one more block beside so many; a fault if there is none.
+    /// Whether one more block may follow after `blocks` blocks; a fault if it may not.
     pub(crate) fn has_room(&mut self, blocks: usize, place: &SourceLine) -> bool {
         if blocks == BLOCKS_MAX {
             let why = format!("more than {BLOCKS_MAX} of a kind, as no configuration has");

@@ -6,14 +6,14 @@
 /// One option of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Meaning {
-    /// Its name in the program's file, or its long flag with dashes where no file has it.
+    /// The option's name in the program's file; its long flag with dashes if no file has it.
     pub option: &'static str,
     /// Other names of it, such as short flags: `-c`.
     pub also: &'static [&'static str],
     pub sense: Sense,
 }
 
-/// What Lariat does instead of an option.
+/// The way in which Lariat covers an option.
 #[derive(Clone, Copy, Debug)]
 pub enum Sense {
     /// A key has the option's value, converted.
@@ -111,7 +111,7 @@ pub(crate) const fn joined(
     Meaning::new(option, Sense::Joined { keys, note })
 }
 
-/// Nothing needs to be written: how it is in Lariat.
+/// Lariat does so in any case: the words say how, and no key is written.
 pub(crate) const fn always(option: &'static str, words: &'static str) -> Meaning {
     Meaning::new(option, Sense::Always(words))
 }

@@ -1,4 +1,4 @@
-//! Which program's file a text is, for who gives it to another command.
+//! Recognises files of other programs, for users who pass them to other commands than `import`.
 
 use crate::convert::is_among;
 use crate::meanings;

@@ -1,4 +1,4 @@
-//! What importers read: files by a trait, and the place of each word in them.
+//! The input of importers: files by a trait, and the place of each word in them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -66,12 +66,12 @@ pub(crate) struct Statement {
     pub(crate) place: SourceLine,
     /// The option's name as it was written.
     pub(crate) option: String,
-    /// Its words, without quotes.
+    /// The option's words, without quotes.
     pub(crate) words: Vec<String>,
 }
 
 impl Statement {
-    /// Its words as one text.
+    /// The option's words as one text.
     pub(crate) fn value(&self) -> String {
         self.words.join(" ")
     }

@@ -79,7 +79,7 @@ impl Timers {
         self.occupied[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// How long until the next timer fires; `None` = there is none.
+    /// The time until the next timer fires; `None` = no timer is set.
     pub(crate) fn next(&self, now: Instant) -> Option<Duration> {
         let first = (self.ticks + 1) as usize % SLOTS;
         let distance = self.first_occupied(first)?;

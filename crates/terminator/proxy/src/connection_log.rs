@@ -90,7 +90,7 @@ impl ConnectionLog {
         false
     }
 
-    /// Whether a connection that ended well is the one of so many.
+    /// Whether a connection that ended well is in the sample, one of every `sample` connections.
     fn is_sampled(&mut self) -> bool {
         self.successes += 1;
         let is_sampled = self.successes >= self.options.sample;

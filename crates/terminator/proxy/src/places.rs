@@ -63,7 +63,8 @@ pub(crate) enum Chosen {
     Picked(Picked, Option<Place>),
     /// A place in the queue.
     Waits,
-    /// Not even that: all of so many servers have as many connections as they take.
+    /// The queue is full as well: all of this number of servers have as many connections as they
+    /// take.
     QueueFull(usize),
     Nothing,
 }

@@ -1,4 +1,4 @@
-//! All workers: started, told, drained.
+//! All workers: how they are started, given orders, and drained.
 //!
 //! Owns the threads and the messages to them. Each message that changes what is served is
 //! answered, so the sender knows when it holds.

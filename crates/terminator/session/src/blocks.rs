@@ -69,7 +69,7 @@ impl BlockSlot {
         Self::from_number(number)
     }
 
-    /// From [`Self::number`]; 0 is none.
+    /// The reverse of [`Self::number`]; `None` for 0.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         NonZeroU32::new(number).map(Self)
     }

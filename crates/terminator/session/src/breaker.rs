@@ -35,7 +35,7 @@ enum BreakerState {
 }
 
 impl Breaker {
-    /// A closed one, which so many failures in a row open.
+    /// A closed breaker, which opens after `failures_max` failures in a row.
     pub fn new(failures_max: u32) -> Self {
         Self { state: BreakerState::Closed, failures: 0, failures_max, last: None }
     }

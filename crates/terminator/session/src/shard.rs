@@ -24,8 +24,9 @@ use crate::words::MemoryWords;
 /// few, because the lock is held.
 const EXPIRED_PER_PUT: usize = 4;
 
-/// One entry in so many is on trial before proven ones leave. Less would give a new client's
-/// session less time to be resumed for the first time; more would leave less to proven ones.
+/// The share of entries on trial, one in this number, before proven ones leave. A smaller share
+/// would give a new client's session less time to be resumed for the first time; a larger one would
+/// leave less to proven ones.
 const TRIAL_SHARE: usize = 4;
 
 /// Used entries spared at a time: the lock is held.
@@ -173,7 +174,7 @@ impl Shard {
         self.find_young(hash, now_ms).is_some()
     }
 
-    /// Drops an entry; `false` = there is none.
+    /// Drops an entry; `false` = no entry has this hash.
     pub(crate) fn forget(&mut self, hash: u64) -> bool {
         let found = self.find(hash);
         found.map(|(_, slot)| self.remove(slot)).is_some()
@@ -528,7 +529,7 @@ mod tests {
         is_used: bool,
     }
 
-    /// The same cache, told as plainly as can be: two lists.
+    /// A model of the cache, as plain as can be: two lists.
     #[derive(Debug, Default)]
     struct Model {
         entries_max: usize,

@@ -44,7 +44,7 @@ pub(crate) struct EntryTable {
 }
 
 impl EntryTable {
-    /// How many words a table for so many entries takes.
+    /// The number of words that a table for `entries` entries takes.
     pub(crate) const fn words_for(entries: usize) -> usize {
         match entries {
             0 => 0,

@@ -97,7 +97,7 @@ impl Tiers {
         }
     }
 
-    /// Takes at most so many requests, oldest first.
+    /// Takes at most `count_max` requests, oldest first.
     pub fn take(&self, count_max: usize) -> VecDeque<Request> {
         let mut state = self.lock();
         if state.waiting.len() <= count_max {

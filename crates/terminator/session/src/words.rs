@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 /// The abilities of the machine that a store can use beyond plain memory. It works without.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineWords {
-    /// Makes so many zero words of this process's own: large pages make a large store faster.
+    /// Makes a number of zero words of this process's own: large pages make a large store faster.
     pub words: fn(usize) -> Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
     /// Asks for words that will be read soon, and does not wait until they are here.
     pub fetch: fn(&[AtomicU64]),

@@ -226,7 +226,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A parameter as RFC 5424 has it: its value, and what follows; `None` = it is none.
+    /// A parameter as RFC 5424 has it: its value, and the text behind it; `None` = the text does
+    /// not begin with it.
     fn parameter<'a>(text: &'a str, key: &str) -> Option<(String, &'a str)> {
         let mut rest = text.strip_prefix(' ')?.strip_prefix(key)?.strip_prefix("=\"")?;
         let mut value = String::new();

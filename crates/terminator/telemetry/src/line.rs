@@ -225,7 +225,7 @@ impl SuppressedLine {
     }
 }
 
-/// Lets through so many lines a second for each reason and counts the others.
+/// Lets through a number of lines a second for each reason and counts the others.
 #[derive(Clone, Debug)]
 pub struct LineLimiter {
     failures_per_second: u32,
@@ -245,7 +245,7 @@ struct LineAllowance {
 }
 
 impl LineLimiter {
-    /// Limits the lines per second for each reason that is a failure, and for each that is none.
+    /// Limits the lines per second for each reason that is a failure, and for each other reason.
     pub fn new(failures_per_second: u32, successes_per_second: u32) -> Self {
         Self {
             failures_per_second,

@@ -11,7 +11,7 @@ use testkit::leaf::{Key, certificates};
 use tls::options::PemSource;
 use tls::verify::BareVerifier;
 
-/// The median of so many counts.
+/// Counts of which the median is taken.
 const ROUNDS: usize = 15;
 
 /// When all certificates of the tests are valid.

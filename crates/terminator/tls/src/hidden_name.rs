@@ -141,7 +141,7 @@ mod tests {
         [&[CLIENT_HELLO, 0][..], &length(&body), &body].concat()
     }
 
-    /// The same in records of so many bytes.
+    /// The message in records of this number of bytes.
     fn records(message: &[u8], bytes: usize) -> Vec<u8> {
         let record = |part: &[u8]| [&[22, 3, 1, 0, part.len() as u8][..], part].concat();
         message.chunks(bytes).flat_map(record).collect()

@@ -196,7 +196,7 @@ impl KeySealer {
         RecordLayout::of(self.key.version, self.key.cipher)
     }
 
-    /// As after so many records that the next one brings the key close to its limit.
+    /// Moves the key to where one more record brings it close to its limit.
     #[cfg(test)]
     pub(crate) fn approach_key_limit(&mut self) {
         self.allowance.blocks_left = GCM_BLOCKS_MARGIN;

@@ -85,7 +85,7 @@ impl TicketIntake {
         Self { library: Some(Box::new(library)), are_there: false, data_records: 0 }
     }
 
-    /// Takes a message without its header; `false` = it is none with a ticket.
+    /// Takes a message without its header; `false` = it is no valid message with a ticket.
     fn take(&mut self, ticket: &[u8]) -> bool {
         self.are_there = true;
         let library = self.library.as_mut().filter(|_| ticket.len() <= TICKET_BYTES_MAX);
@@ -243,7 +243,7 @@ impl Traffic {
         tickets.is_some_and(|tickets| tickets.library.is_some())
     }
 
-    /// As after so many records that the next one brings the key to its end.
+    /// Moves the key to where one more record brings it close to its limit, if we encrypt.
     #[cfg(test)]
     pub(crate) fn approach_key_limit(&mut self) {
         if let Sending::Ours(sealer) = &mut self.sending {
@@ -485,7 +485,7 @@ impl MessageReader {
         Ok(None)
     }
 
-    /// Moves content to the message until that has so many bytes.
+    /// Moves content to the message until that has `bytes` bytes, or the content ends.
     fn fill(&mut self, bytes: usize, content: &mut &[u8]) {
         let missing = bytes.saturating_sub(self.message.len()).min(content.len());
         let (part, rest) = content.split_at(missing);

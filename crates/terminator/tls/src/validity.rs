@@ -35,13 +35,13 @@ pub struct Validity {
 /// The standing of `now` to a [`Validity`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Standing {
-    /// It has not begun; it does in so many seconds.
+    /// It begins in this number of seconds.
     NotYet(i64),
     /// It has begun, and its end is far.
     Good,
-    /// It ends in so many seconds, which is soon.
+    /// It ends soon, in this number of seconds.
     EndsSoon(i64),
-    /// It ended so many seconds ago.
+    /// It ended this number of seconds ago.
     Over(i64),
 }
 

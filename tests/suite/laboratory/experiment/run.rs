@@ -193,7 +193,7 @@ fn a_void_measurement_says_what_was_asked_and_what_came() {
     let finished = desk.small("--repeats 1 --only size=none");
     assert_eq!(finished.code(), 6, "{finished:?}");
     assert_said(&finished, &["void: ", "TLSv1.2", "TLSv1.3"]);
-    // Nothing is expected of handshakes where there is no TLS.
+    // Without TLS, handshakes have no expectation.
     assert_eq!(desk.of_kind("measured").len(), 1);
     assert_eq!(desk.of_kind("failed")[0]["kind"], "void");
 }

@@ -226,7 +226,7 @@ fn what_older_versions_need_is_found_to_be_missing() {
     assert_eq!(points(0, &RENEGOTIATION_INFO, false), [false, false, true]);
 }
 
-/// Passes connections on to a server, and resets each after so many bytes of the server's.
+/// Passes connections on to a server, and resets each after this number of the server's bytes.
 fn cutting(server: SocketAddr, after: u64) -> SocketAddr {
     relay(server, move |server, client| {
         let _gone = std::io::copy(&mut server.take(after), client);

@@ -47,7 +47,7 @@ fn forged(site: &Site, pid: u32) -> String {
     document.to_string()
 }
 
-/// Answers so many who ask with that.
+/// Answers the first `count` clients with that document.
 fn serve(site: &Site, document: String, count: usize) -> (PathBuf, JoinHandle<()>) {
     let path = site.path("forged.sock");
     let listener = UnixListener::bind(&path).unwrap();

@@ -14,7 +14,7 @@ const CLUSTER_PORT: u16 = 8888;
 /// Clients, each with its session. So many transactions can be in progress at once.
 pub(super) const CLIENTS: u64 = 12;
 
-/// Transactions of one load; the node dies when it has served so many of them.
+/// Transactions of one load. The node dies when it has served `SERVED_BEFORE` of them.
 pub(super) const TRANSACTIONS: u64 = 450;
 const SERVED_BEFORE: f64 = 40.0;
 
@@ -161,18 +161,18 @@ impl Farm {
         host.within(|| lariat.wait_for_metric_from(name, labels, value));
     }
 
-    /// Waits until the terminator of this number hears so many peers.
+    /// Waits until terminator `node` hears this number of peers.
     pub(super) fn hears(&self, node: usize, peers: f64) {
         let Node { lariat, host, .. } = &self.nodes[node];
         host.within(|| lariat.wait_for_metric("lariat_cluster_peers", &[], peers));
     }
 
-    /// Waits until the terminator of this number has stored so many sessions of others.
+    /// Waits until terminator `node` has stored this number of sessions of others.
     pub(super) fn stored(&self, node: usize, count: f64) {
         self.wait_from(node, SESSIONS, &[("update", "stored")], count);
     }
 
-    /// Waits until the terminator of this number has sent so many sessions to the others.
+    /// Waits until terminator `node` has sent this number of sessions to the others.
     pub(super) fn published(&self, node: usize, count: f64) {
         self.wait_from(node, SESSIONS, &[("update", "published")], count);
         // When that was counted, the last ones may have waited for company. What is sent next,

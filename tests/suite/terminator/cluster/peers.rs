@@ -21,7 +21,7 @@ pub(super) struct Farm {
 }
 
 impl Farm {
-    /// For so many hosts, none of which runs yet.
+    /// A farm of `hosts` hosts, none of which runs yet.
     pub(super) fn new(hosts: u8) -> Self {
         let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
         let secret = site.path("cluster.key");
@@ -87,7 +87,7 @@ impl Farm {
     }
 }
 
-/// Waits until a host hears so many peers.
+/// Waits until a host hears this number of peers.
 pub(super) fn hears(lariat: &Lariat, count: f64) {
     lariat.wait_for_metric("lariat_cluster_peers", &[], count);
 }

@@ -7,7 +7,7 @@ use super::farm::{Farm, WAIT};
 
 const CLIENTS: usize = 300;
 
-/// Datagrams overtake each other and come twice, and so many of a thousand are lost.
+/// Datagrams overtake each other and come twice, and `lost` of a thousand are lost.
 fn storm(lost: usize) -> Weather {
     Weather { lost, repeated: 200, delay: Duration::from_millis(3), ..Weather::default() }
 }

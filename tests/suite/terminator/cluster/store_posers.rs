@@ -1,4 +1,4 @@
-//! A store that is none: it sends without end, or names hosts for us to give our password to.
+//! False stores: one sends without end, one names hosts for us to give our password to.
 
 use std::sync::mpsc::{Receiver, channel};
 
@@ -28,8 +28,8 @@ fn start(keys: &str) -> (Lariat, Site, Server) {
 
 const SECRET: &str = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+/";
 
-/// Answers so many requests, each of which comes in one piece, and then says this for ever, or so
-/// often as is told; counts the bytes until the host has closed.
+/// Answers a number of requests, each of which comes in one piece, and then repeats a text for ever
+/// or a number of times; counts the bytes until the host has closed.
 fn flood(
     answers: usize,
     first: &'static [u8],

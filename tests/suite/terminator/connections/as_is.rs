@@ -127,7 +127,7 @@ fn a_passthrough_server_gets_name_and_protocol_and_the_hello_as_it_came() {
     }
 }
 
-/// An extension that offers these application protocols; without any there is none.
+/// An extension that offers these application protocols; without any, no extension.
 fn offering(protocols: &[&str]) -> Vec<u8> {
     let each = |name: &&str| [&[name.len() as u8][..], name.as_bytes()].concat();
     let list: Vec<u8> = protocols.iter().flat_map(each).collect();

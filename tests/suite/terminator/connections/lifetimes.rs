@@ -19,7 +19,7 @@ fn next_probe(is_it: impl Fn(u16, u16) -> bool) -> Option<u64> {
     (kind == "02").then(|| hexadecimal(ticks) / 100)
 }
 
-/// Waits until the kernel asks after about so many seconds, or never.
+/// Waits until the kernel's next probe is due in about `seconds`; `None` = never.
 fn wait_for_probe(seconds: Option<u64>, is_it: impl Fn(u16, u16) -> bool) {
     until_true(&format!("a probe after {seconds:?} s"), || {
         let next = next_probe(&is_it);

@@ -238,7 +238,7 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
         stop(lariat);
         assert_ne!(text_of(&keeper.copy(STATE)), text);
     }
-    // A socket that is none, and a name of a later version.
+    // A descriptor that is no socket, and a name of a later version.
     let null = || fs::File::open("/dev/null").unwrap().into();
     keeper.replace("lariat/listen/127.0.0.9%3A1", null());
     keeper.replace("lariat/colours", null());

@@ -1,4 +1,4 @@
-//! An upgrade that comes to nothing: the running program goes on and says why.
+//! Upgrades that fail: the running program goes on and says why.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -149,7 +149,7 @@ fn a_new_worker_process_that_dies_leaves_the_one_before() {
     running.lariat.upgrade().wait();
 }
 
-/// What it has promised to no reload, it promises to none after it has come back.
+/// A reload cannot widen the rights before a failed upgrade, nor after the program has come back.
 #[test]
 fn the_program_before_has_the_rights_that_it_had() {
     let mut running = running();

@@ -1,4 +1,4 @@
-//! Early data (0-RTT): off unless it is asked for, told to the servers, and never taken twice.
+//! Early data (0-RTT): off unless it is configured, reported to the servers, and never taken twice.
 
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;

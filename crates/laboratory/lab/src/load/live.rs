@@ -247,7 +247,7 @@ fn kinds(handshakes: &[Handshake]) -> String {
     }
 }
 
-/// Words in lines of at most so many columns, the second and later ones indented.
+/// Words in lines of at most `width` columns, the second and later ones indented.
 fn wrap(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -264,7 +264,7 @@ fn wrap(text: &str, width: usize) -> String {
     clipped.join("\n")
 }
 
-/// The text, cut at so many columns.
+/// The text, cut at `width` columns.
 fn clip(text: &str, width: usize) -> String {
     if columns(text) > width {
         text.chars().take(width - 1).chain(['…']).collect()

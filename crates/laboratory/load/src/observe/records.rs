@@ -133,7 +133,7 @@ fn session_id(hello: &[u8]) -> Option<&[u8]> {
     rest.get(..usize::from(*length))
 }
 
-/// RFC 5077, section 3.3. An empty one is none.
+/// The ticket of TLS 1.2 (RFC 5077, section 3.3). An empty ticket counts as no ticket.
 fn ticket12(body: &[u8]) -> Option<Ticket> {
     let (lifetime, rest) = body.split_first_chunk()?;
     let bytes = rest.len().checked_sub(2)?;

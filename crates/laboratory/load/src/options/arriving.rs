@@ -17,12 +17,12 @@ pub(crate) struct Arriving {
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 const STEP_DURATION_DEFAULT: Duration = Duration::from_secs(5);
 
-/// Where only a count was asked for: a server that has died must not hold us for ever.
+/// The longest run if only a count was asked for: a server that has died must not hold us for ever.
 const COUNTED_DURATION_MAX: Duration = Duration::from_secs(3600);
 
 const FIRST_RATE_PER_S: f64 = 100.0;
 
-/// Of a search: its figures are told second by second.
+/// The shortest step of a search: its figures are counted second by second.
 const STEP_DURATION_MIN: Duration = Duration::from_secs(1);
 const PRECISION_DEFAULT: f64 = 0.05;
 

@@ -7,7 +7,7 @@ use options::Field;
 /// Reads a file that an option names, or says why it cannot.
 pub type Files<'f> = &'f dyn Fn(&Path) -> Result<Vec<u8>, String>;
 
-/// What the file of an option holds, if one is named; that it cannot be read is reported.
+/// The content of the file that an option names; a file that cannot be read is reported.
 pub(crate) fn content(path: &Field<'_, Option<String>>, files: Files<'_>) -> Option<Vec<u8>> {
     let read = files(Path::new(path.given()?));
     read.map_err(|why| path.refuse(why, "a file that we may read")).ok()

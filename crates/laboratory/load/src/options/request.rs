@@ -1,4 +1,4 @@
-//! What is asked for on a connection.
+//! The request that is made on a connection.
 
 use super::files::{Files, content};
 use super::url::Url;
@@ -6,7 +6,7 @@ use super::value::Times;
 use super::written::WrittenLoad;
 use crate::plan::PlannedRequest;
 
-/// What is asked for; `None` = nothing. Every contradiction is noted.
+/// The request; `None` = no requests are made. Every contradiction is noted.
 pub(crate) fn request(
     load: &WrittenLoad<'_>,
     url: &Url,
@@ -25,7 +25,7 @@ pub(crate) fn request(
     })
 }
 
-/// What only requests need is excluded by the table.
+/// Refuses contradictions to `--no-request` that the table of options does not exclude.
 fn check_absence(load: &WrittenLoad<'_>, url: &Url) {
     let per_connection = &load.clients.requests_per_connection;
     per_connection.refuse_if(
@@ -56,7 +56,7 @@ fn body(load: &WrittenLoad<'_>, files: Files<'_>) -> Vec<u8> {
     body
 }
 
-/// What must not have a body (RFC 9110, section 9.3), though some send one.
+/// Methods that must not have a body (RFC 9110, section 9.3), though some clients send one.
 const WITHOUT_BODY: [&str; 3] = ["GET", "HEAD", "TRACE"];
 
 fn method(load: &WrittenLoad<'_>, has_body: bool) -> String {

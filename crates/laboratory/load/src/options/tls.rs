@@ -1,4 +1,4 @@
-//! What of TLS is offered: kinds, versions, suites, groups and signatures that fit together.
+//! The TLS that clients offer: kinds, versions, suites, groups and signatures that fit together.
 
 use options::Field;
 use sys::process;
@@ -50,7 +50,7 @@ pub(crate) fn offer(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Plan
     }
 }
 
-/// What was listed; else all that fits.
+/// The listed values without repetitions; without a list, all that fit.
 fn or_fitting<T: Copy + PartialEq>(listed: &[T], all: &[T], fits: impl Fn(T) -> bool) -> Vec<T> {
     if listed.is_empty() {
         all.iter().copied().filter(|one| fits(*one)).collect()
@@ -304,7 +304,8 @@ fn alpn(load: &WrittenLoad<'_>) -> Vec<Vec<u8>> {
     alpn
 }
 
-/// What is sent, and what a certificate is checked for: an address is checked, but never sent.
+/// The server name that is sent, and that a certificate is checked for. An address is checked, but
+/// never sent.
 fn server_name(tls: &WrittenTls<'_>, url: &Url, checked: bool) -> Option<String> {
     let address = || url.host_address().filter(|_| checked);
     match tls.server_name.given() {

@@ -20,11 +20,11 @@ use crate::plan::{
 /// A plan without contradictions, before names are resolved.
 #[derive(Clone, Debug)]
 pub struct UnresolvedPlan {
-    /// Where connections go; names are to be resolved.
+    /// The destinations of connections; names are not resolved yet.
     pub endpoints: Vec<Endpoint>,
     /// The search for capacity, if one was asked for. The plan is then that of the first rate.
     pub search: Option<Search>,
-    /// How long it will take, the warm-up not included; `None` = until a count is reached.
+    /// The planned duration without the warm-up; `None` = until a count is reached.
     pub planned: Option<Duration>,
     /// The plan without addresses, and without what depends on them: threads, clients and
     /// connections.
@@ -356,7 +356,7 @@ mod tests {
         }
     }
 
-    /// What words of a command line ask for, the URL first.
+    /// The plan of the words of a command line, the URL first.
     fn read(words: &[&str]) -> Result<(Node, UnresolvedPlan), Vec<String>> {
         let mut given = vec![("url", words[0])];
         let mut words = words[1..].iter().peekable();
@@ -400,7 +400,7 @@ mod tests {
         Address::Ip(SocketAddr::from(([127, 0, 0, 1], 8443)))
     }
 
-    /// What is wrong, options that are blamed first.
+    /// Contradictory command lines, each after the option that the refusal names.
     const REFUSED: &str = "
         handshake: --handshake psk --tls 1.2
         handshake: --handshake session-id --tls 1.3

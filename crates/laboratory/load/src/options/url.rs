@@ -125,7 +125,7 @@ fn no_port() -> Read<Endpoint> {
     refused("has port 0, which nobody listens at", EXAMPLE)
 }
 
-/// What stands in the request line: visible ASCII, so that no line can be added to it.
+/// The path for the request line: visible ASCII only, so that no line can be added to it.
 fn checked_path(path: &str) -> Read<String> {
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return refused(

@@ -41,7 +41,7 @@ pub struct Ramp {
     pub time: Duration,
 }
 
-/// What a reader gives. A problem without a hint is shown with the option's example.
+/// The result of a reader. A problem without a hint is shown with the option's example.
 pub(crate) type Read<T> = Result<T, Problem>;
 
 /// The text has not that form.

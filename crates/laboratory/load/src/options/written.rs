@@ -137,9 +137,9 @@ section! {
         /// line it stands alone, without its flag.
         url: Url = parsed_by(Kind::Text("URL"), Url::from_str)
             .example(r#"url = "https://127.0.0.1:8443/1k""#),
-        /// Where connections go, if not to the URL's host: `HOST:PORT` or `unix:PATH`. The `Host`
-        /// header and the server name remain those of the URL. Of several addresses, each client
-        /// has one, in turn.
+        /// The addresses that connections go to, if not to the URL's host: `HOST:PORT` or
+        /// `unix:PATH`. The `Host` header and the server name remain those of the URL. Of several
+        /// addresses, each client has one, in turn.
         connect: Vec<Endpoint> = parsed_by(Kind::Endpoint, value::endpoint).many()
             .absent("the URL's host and port")
             .example(r#"connect = ["10.0.0.3:443", "10.0.0.4:443"]"#),
@@ -184,9 +184,8 @@ section! {
         /// finds no client free has failed.
         clients: Option<u32> = count(1, CLIENTS_MAX)
             .absent("as many as --connections; 1000 in open load").example("clients = 10000"),
-        /// Which of the free clients is next: the one that has been free the longest, so that all
-        /// take part, or one that has made a request before, so that as few take part as the load
-        /// needs.
+        /// The free client that is next: the one that has been free the longest, so that all take
+        /// part, or one that has made a request before, so that as few take part as the load needs.
         client_selection: Option<ClientSelection> =
             choice!(of ClientSelection: ClientSelection::NAMED)
             .excludes(&["session-arrivals"], "every client is new there")
@@ -350,8 +349,8 @@ section! {
         /// Search the greatest rate that keeps --limit. Open load doubles its rate until the limit
         /// breaks, then halves the interval; --rate is the first rate [default: 100].
         find_capacity: bool = switch().example("find-capacity = true"),
-        /// What a rate must keep: bounds of the mean response time, of one percentile (`p50`,
-        /// `p99`, `p99.9`) and of the error rate, which is below 0.1 % unless it is named.
+        /// The limit that a rate must keep: bounds of the mean response time, of one percentile
+        /// (`p50`, `p99`, `p99.9`) and of the error rate, which is below 0.1 % unless it is named.
         limit: Option<CapacityLimit> = parsed_by(Kind::Text("BOUNDS"), limit::parse)
             .requires(&["find-capacity"]).absent("mean<100ms,error-rate<0.1%")
             .example(r#"limit = "p99<50ms,error-rate<0.01%""#),
@@ -379,8 +378,8 @@ section! {
             .absent("the last of those for us").example(r#"cpus = "0,2-3""#),
         /// Chance repeats itself with the same number.
         seed: u64 = count(0, u64::MAX).default("1").example("seed = 7"),
-        /// Where the record of the run is written, a JSON document for `lariat-lab report`. `-` is
-        /// the standard output, in place of the summary; `none` writes nothing.
+        /// The file for the record of the run, a JSON document for `lariat-lab report`. `-` is the
+        /// standard output, in place of the summary; `none` writes nothing.
         record: Option<OrNone<PathBuf>> = parsed_by(Kind::Path, value::record)
             .absent("lariat-load-DATE-TIME.json in the working directory")
             .example(r#"record = "out.json""#),

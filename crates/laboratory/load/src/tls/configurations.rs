@@ -44,7 +44,7 @@ pub(crate) struct Configurations {
 }
 
 impl Configurations {
-    /// For a thread with so many clients.
+    /// Configurations for a thread with this number of clients.
     ///
     /// # Errors
     /// [`TlsFault`]: files and names are read here for the first time.

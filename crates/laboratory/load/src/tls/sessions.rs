@@ -30,7 +30,7 @@ struct KeptSession {
 }
 
 impl ThreadSessions {
-    /// Sessions of so many clients, who have none yet.
+    /// Room for the sessions of `clients` clients, which have no session yet.
     pub(crate) fn new(clients: usize) -> Self {
         let clients = (0..clients).map(|_| KeptSession::default()).collect();
         Self { turn: AtomicUsize::new(0), clients: Mutex::new(clients) }

@@ -36,9 +36,9 @@ pub(super) struct Postgres {
     is_direct: bool,
     /// The same, and it has not agreed on the application protocol.
     lacks_protocol: bool,
-    /// It asked for GSSAPI encryption before and was told that there is none.
+    /// It asked for GSSAPI encryption before, and the answer was no.
     has_asked_gss: bool,
-    /// It asked for TLS before and was told that there is none.
+    /// It asked for TLS before, and the answer was no.
     has_asked_tls: bool,
     has_refused: bool,
     server: Server,

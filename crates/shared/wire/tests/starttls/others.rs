@@ -45,7 +45,7 @@ fn a_client_of_postgresql_gets_tls_and_its_startup_is_passed_on() {
     assert_eq!(out.next, Next::ClientTlsBegun(b"\x16\x03\x01\x02".to_vec()));
 }
 
-/// A request to cancel with a key of so many bytes.
+/// A request to cancel with a key of `bytes` bytes.
 fn cancel(key_bytes: usize) -> Vec<u8> {
     let length = (12 + key_bytes) as u32;
     let head = [&length.to_be_bytes()[..], b"\x04\xd2\x16\x2epid1"].concat();

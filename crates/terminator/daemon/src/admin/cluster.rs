@@ -49,7 +49,7 @@ pub(crate) struct ClusterSnapshot {
 }
 
 impl ClusterFacts {
-    /// Nothing yet. `tiers` are those that workers ask.
+    /// Facts at the start, all empty; workers ask the `tiers`.
     pub(crate) fn of(tiers: Arc<Tiers>) -> Self {
         Self { tiers, ..Self::default() }
     }
@@ -66,7 +66,7 @@ impl ClusterFacts {
         self.lock().peers = snapshot;
     }
 
-    /// This is known of the store now; `None` = there is none any more.
+    /// Sets the status of the store; `None` = there is no store any more.
     pub(crate) fn set_store(&self, status: Option<StoreStatus>) {
         self.lock().store = status;
     }

@@ -40,7 +40,7 @@ const HEALTH_TIME_MAX: Duration = Duration::from_secs(4);
 /// How long its request may take to come: a health check sends it at once.
 const HEALTH_HEADER_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// From a connection's start, or the last answer, to the end of a request's header.
+/// The time from a connection's start, or the last answer, to the end of a request's header.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Bytes of a request's header; the least that hyper takes.
@@ -243,7 +243,7 @@ mod tests {
         exchange_beside(0, request)
     }
 
-    /// The same beside so many connections that are served before, and never end.
+    /// The same beside `others` connections that are served before, and never end.
     fn exchange_beside(others: usize, request: &[u8]) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 /// this time is stuck, or the host is.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// From one look at the answers to the next.
+/// The pause between looks at the answers.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The way to the workers, once there are any.

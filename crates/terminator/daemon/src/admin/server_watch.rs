@@ -236,7 +236,8 @@ impl WatchedServer {
         said
     }
 
-    /// What the status says, with the kinds of dials that have failed since the last look.
+    /// The cause that the status names, with the kinds of dials that have failed since the last
+    /// look.
     fn cause_of(&self, server: &ServerStatus) -> String {
         let note = server.note.as_deref().unwrap_or("its dials failed");
         let kinds = self.failed_since(server);
@@ -286,7 +287,7 @@ struct Change {
 enum Seen {
     Down,
     Up(Duration),
-    /// It is as it is now after so many changes that were not said.
+    /// The server is in its last state after this number of changes that were not reported.
     Flapped(u32),
 }
 

@@ -120,7 +120,7 @@ pub(super) fn observed(services: &[ServiceStatus]) -> Vec<ObservedServer> {
     bounded(servers.collect())
 }
 
-/// A server of a service, of which a check may have decided that it is down, and why.
+/// A server of a service; `checked` is the reason if a check has decided that it is down.
 pub(super) fn server(
     counted: ServerSnapshot,
     checked: Option<String>,

@@ -94,7 +94,7 @@ pub(crate) struct Served {
     pub(crate) limits: Limits,
     /// The kernel's part of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
-    /// Who is answered over HTTP; `None` = nobody.
+    /// The clients that are answered over HTTP; `None` = no client.
     pub(crate) access: Option<Access>,
     pub(crate) resumption: Option<Arc<Resumption>>,
 }
@@ -326,7 +326,7 @@ mod tests {
         AdminState::new(Arc::clone(registry), start)
     }
 
-    /// Of `web`, whose only address is down for this reason, or up.
+    /// A report about `web`, whose only address is down for this reason, or up.
     fn report(why: Option<String>) -> HealthReport {
         let address = || "192.0.2.1:1".parse().unwrap();
         HealthReport {

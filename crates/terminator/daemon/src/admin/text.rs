@@ -102,7 +102,8 @@ fn header(now: &StatusDocument) -> String {
     text
 }
 
-/// Of what ends: its name, how many are loaded, how many have expired, and when the first does.
+/// The kinds of things that expire, each with its name, the numbers loaded and expired, and the
+/// seconds until the first expires.
 fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 4] {
     let get = |gauge| service.metrics.get(gauge);
     let expiry = &service.expiry;

@@ -95,7 +95,7 @@ pub(crate) enum TerminatorCommand {
         /// The program whose configuration it is
         #[arg(value_parser = predecessor())]
         kind: Predecessor,
-        /// Its files; or after --, the command line of hitch or stud
+        /// The files of that program; or after --, the command line of hitch or stud
         #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
         files: Vec<PathBuf>,
         /// Write to this file, which must not be there [default: the standard output]

@@ -79,16 +79,16 @@ fn name(config: &ConfigSource) -> String {
     }
 }
 
-/// All that there is to say.
+/// Findings about a configuration.
 struct Findings {
     diagnostics: Vec<Diagnostic>,
     /// Whether an address that would be listened at cannot be.
     is_taken: bool,
     /// A summary of what would be served; `None` = it cannot be told.
     summary: Option<String>,
-    /// What the kernel does of TLS, for those who wrote that they want it.
+    /// The kernel's part of TLS, if the configuration asks for it.
     note: String,
-    /// The host's limits; `None` = nobody knows what is wanted of it.
+    /// The host's limits; `None` = the configuration could not be read.
     limits: Option<Vec<Limit>>,
 }
 

@@ -29,7 +29,7 @@ const READ_TIME_MAX: Duration = Duration::from_secs(5);
 /// After this time who waits wants to know for what.
 const SLOW_TIME: Duration = Duration::from_secs(3);
 
-/// From one try to connect, or look at the status, to the next.
+/// The pause between tries to connect, and between looks at the status.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Longer than the document of five thousand services. Read into memory it takes up to 16 times
@@ -52,7 +52,7 @@ pub(super) enum ControlError {
         .path.display()
     )]
     Silent { path: PathBuf, error: io::Error },
-    /// None runs that would be replaced.
+    /// There is no running program to replace.
     #[error(
         "no lariat runs with that configuration: its status socket would be {}: {error}\n\
          hint: start one: `lariat serve FILE`, or `systemctl start lariat`; if one runs, name its \
@@ -64,7 +64,7 @@ pub(super) enum ControlError {
     #[error("the lariat at {} does not answer\nhint: {}", .path.display(), hint_of_mute(*.pid))]
     Mute {
         path: PathBuf,
-        /// Who listens; 0 = nobody knows.
+        /// The process that listens; 0 = unknown.
         pid: u32,
     },
     #[error(

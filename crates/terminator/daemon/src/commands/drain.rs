@@ -11,7 +11,7 @@ use crate::commands::args::StatusSocket;
 use crate::commands::console::{Console, print};
 use crate::commands::exit::Exit;
 
-/// From one look at the process to the next.
+/// The time between looks at the process.
 const WAIT: Duration = Duration::from_secs(60);
 
 pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {

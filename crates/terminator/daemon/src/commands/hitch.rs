@@ -38,7 +38,7 @@ What Lariat does otherwise, and what it refuses, is said at the start. To move o
 /// Says to the program, started again, that it is in the background.
 const BACKGROUND: &str = "LARIAT_HITCH_BACKGROUND";
 
-/// From one look at the status socket of the one in the background to the next.
+/// The pause between looks at the status socket of the program in the background.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Every failure is 1, as hitch's.
@@ -91,14 +91,14 @@ fn one_of_two(exit: Exit) -> Exit {
     if exit == Exit::Success { exit } else { Exit::Failed }
 }
 
-/// What hitch would refuse too.
+/// Findings for a start that hitch would refuse: faults, and options that are not mapped.
 fn faults(import: &Import) -> String {
     let is_told = |fate: &Fate| matches!(fate, Fate::Fault { .. } | Fate::Unmapped { .. });
     let told = import.findings().iter().filter(|one| is_told(&one.fate));
     told.map(|one| format!("{one}\n")).collect()
 }
 
-/// What is otherwise than with hitch, one text for each option.
+/// Differences from hitch, one text for each option.
 fn differences(import: &Import) -> impl Iterator<Item = String> {
     let own = ["dbg-listen", "daemon"];
     let findings = import.findings().iter().filter(move |one| {

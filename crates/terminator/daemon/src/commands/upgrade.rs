@@ -14,7 +14,7 @@ use crate::commands::exit::Exit;
 /// More than the steps of an upgrade may take, and a reload before them.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(480);
 
-/// From the end of the status socket to the end of a process that is told to stop.
+/// The time from the end of the status socket to the end of a process that has to stop.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
 
 pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {

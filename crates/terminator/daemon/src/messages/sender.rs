@@ -24,7 +24,7 @@ const ROOM_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long a daemon's host may take to refuse a message: within that it is known which one it is.
 const CONFIRM_TIME_MAX: Duration = Duration::from_millis(100);
 
-/// From one look for a place in a full queue to the next.
+/// The pause between looks for a place in a full queue.
 const FLUSH_PAUSE: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Debug)]
@@ -222,7 +222,7 @@ fn connect(daemon: &LogDaemon) -> Result<Collector, Refusal> {
     connected.map_err(|why| Refusal::Away { why, is_late: false })
 }
 
-/// Of the message itself, not of the one before.
+/// The refusal of the message itself, not of an earlier one.
 fn not_late(refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::Away { why, .. } => Refusal::Away { why, is_late: false },

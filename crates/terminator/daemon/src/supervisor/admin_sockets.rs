@@ -1,5 +1,6 @@
-//! What the supervisor keeps beside the services' listeners: the status socket, the admin
-//! listener, the log and the pid file. All but the log stay as they are until it ends.
+//! Descriptors and files that the supervisor keeps beside the services' listeners: the status
+//! socket, the admin listener, the log and the pid file. All but the log stay as they are until it
+//! ends.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,10 +24,10 @@ use crate::status_socket;
 const LISTEN: ListenOptions =
     ListenOptions { backlog: 64, fast_open: 0, reuse_port: false, unix_mode: None };
 
-/// From one look for a log daemon to the next, however often the worker process asks for one.
+/// The pause between looks for a log daemon, however often the worker process asks for one.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Those who may connect see the status: user and group of the supervisor.
+/// The status socket's mode: the supervisor's user and group may connect and see the status.
 const STATUS_MODE: u32 = 0o660;
 
 /// The open sockets. The files among them are removed when this is dropped.
@@ -142,7 +143,7 @@ impl AdminSockets {
         [status].into_iter().chain(self.admin().map(|fd| (Role::AdminListener, fd))).collect()
     }
 
-    /// Where the status page is, with the port that the kernel chose.
+    /// The address of the status page, with the port that the kernel chose.
     pub(super) fn admin_address(&self) -> Option<SocketAddr> {
         match socket::local_address(self.admin.as_ref()?) {
             Ok(PeerAddress::Ip(address)) => Some(address),

@@ -1,4 +1,4 @@
-//! What the worker process says, and what follows when it has died.
+//! Answers of the worker process, and its restart when it has died.
 
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ use crate::handover::{Answer, Fence, Order, Rights};
 use crate::messages::{self, error, note, printable, say_labelled, warn};
 use crate::observations::Observations;
 
-/// Deaths in a row after which a host had better get no new clients until one lives: fewer may be
-/// the doing of one of them.
+/// Deaths in a row after which a host should get no new clients until a worker process lives on.
+/// Fewer may be due to a single client.
 const DEATHS_UNREADY: u32 = 5;
 
 impl Supervisor<'_> {

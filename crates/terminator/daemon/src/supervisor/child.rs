@@ -31,16 +31,16 @@ const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 /// that does not answer; it runs no instruction of ours any more.
 const REAP_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// What of the environment is handed on: the last two are the C library's resolver's.
+/// Variables of the environment that are handed on; the C library's resolver reads the last two.
 const VARIABLES: [&str; 3] = ["RUST_BACKTRACE", "LOCALDOMAIN", "RES_OPTIONS"];
 
-/// What this program, started again, is to be.
+/// The kind of process that this program becomes when it starts itself again.
 pub(super) struct Program {
     pub(super) argument: &'static str,
     pub(super) name: &'static str,
-    /// The form of what both say.
+    /// The form of messages in both directions.
     pub(super) form: ProcessMessageForm,
-    /// More in one message is no answer, and the process is taken for broken.
+    /// The most bytes of an answer; a process that sends more is taken for broken.
     pub(super) answer_bytes_max: usize,
 }
 
@@ -154,7 +154,8 @@ impl Child {
         thread.spawn(listen).map(drop)
     }
 
-    /// Ends the thread that listens, after all that has come: it says so.
+    /// Ends the thread that listens, once it has passed on all that has arrived; it then reports
+    /// `Stopped`.
     pub(super) fn stop_listening(&self) {
         self.stop.wake();
     }

@@ -34,7 +34,7 @@ impl ClusterSocket {
         Ok(Some(Self { network, fd }))
     }
 
-    /// As it is handed on, with what tells it from others.
+    /// The socket as it is handed on, with the name that distinguishes it.
     pub(super) fn handed_on(&self) -> (String, BorrowedFd<'_>) {
         (name_of(&self.network), self.fd.as_fd())
     }

@@ -1,4 +1,4 @@
-//! What the supervisor waits for: signals, its threads' news, and the time.
+//! Events that the supervisor waits for: signals, its threads' news, and the time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +26,7 @@ pub(super) enum Event {
     Heard(u64, Heard<Answer>),
     Resolver(u64, Heard<Reply>),
     Check(u64, CheckNews),
-    /// What a configuration came to, and the files that were looked at for it.
+    /// The outcome of reading a configuration, and the files that were looked at.
     Read(Result<Done, Failure>, Option<Stamps>),
     Watched(u64, Heard<Changed>),
     /// The log at that path, which was asked for by a signal.

@@ -23,14 +23,14 @@ pub(crate) enum Failure {
     Plan(String),
     #[error(transparent)]
     Listen(#[from] ListenFailure),
-    /// What the service manager handed over is not what it should be.
+    /// The sockets that the service manager handed over are not those that are configured.
     #[error("{0}")]
     HandedOver(String),
     /// A right that the running worker process does not have comes with a restart only.
     #[error(transparent)]
     Right(#[from] MissingRight),
-    /// In the place of another program, which goes on, this one does not come to serve: why, as a
-    /// sentence without a full stop.
+    /// This program was to replace another and cannot serve, so the other one goes on: the reason,
+    /// as a sentence without a full stop.
     #[error("{0}")]
     Upgrade(String),
     #[error(transparent)]
@@ -52,7 +52,7 @@ pub(crate) enum Failure {
         .time.as_secs()
     )]
     Slow { step: String, time: Duration },
-    /// What it did last.
+    /// The reader process ended: the last step that it began.
     #[error(
         "the process that reads files ended while {0}\nhint: it was killed, or there was no memory: \
          try again"

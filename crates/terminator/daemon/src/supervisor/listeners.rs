@@ -195,7 +195,7 @@ impl Listeners {
         each.collect()
     }
 
-    /// What each service listens at, with the ports that the kernel chose.
+    /// The addresses that services listen at, with the ports that the kernel chose.
     pub(super) fn addresses(&self, wanted: &[Wanted]) -> Vec<(String, Address)> {
         let each = keyed(wanted).filter_map(|(key, wanted)| {
             let first = self.open.get(&key)?.first()?;
@@ -450,7 +450,7 @@ mod tests {
         TcpStream::connect(&at).unwrap_err();
     }
 
-    /// The listeners of the next program, for so many workers.
+    /// The listeners as the next program inherits them.
     fn inherited(from: &Listeners) -> Listeners {
         let mut listeners = listeners();
         let copy = |fds: Vec<BorrowedFd<'_>>| {

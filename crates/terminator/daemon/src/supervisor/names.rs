@@ -48,7 +48,7 @@ impl Names {
         }
     }
 
-    /// Resolves these from now on, each after so long again.
+    /// Replaces the names to resolve, each with its interval between lookups.
     pub(super) fn want(&mut self, names: BTreeMap<Name, Duration>) {
         let new = self.lookups.want(names, Instant::now());
         if self.lookups.wanted.is_empty() {

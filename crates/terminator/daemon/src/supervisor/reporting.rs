@@ -15,8 +15,9 @@ use crate::handover::Order;
 use crate::messages::{error, note};
 
 impl Supervisor<'_> {
-    /// What the service manager keeps for the next start is what is open and stored here; until
-    /// this program serves in the place of another, what that one had.
+    /// Lets the service manager keep the open listeners and stored sessions for the next start. A
+    /// program that replaces another does so only once it serves; until then, the manager keeps
+    /// those of the other.
     pub(super) fn keep_descriptors(&mut self) {
         if !self.manager.notifier.is_wanted() || self.way_back.is_some() {
             return;

@@ -46,7 +46,7 @@ impl ServiceManager {
         self.look.into_iter().chain(self.notifier.due()).min()
     }
 
-    /// From one question to the worker process to the next.
+    /// The time between questions to the worker process.
     pub(super) fn interval(&self) -> Duration {
         let watchdog = self.notifier.watchdog;
         let of_watchdog = watchdog.map(|time| time / LOOKS_PER_WATCHDOG);

@@ -66,7 +66,7 @@ impl Supervisor<'_> {
         self.tell(&Order::Drain { time, is_replaced });
     }
 
-    /// The worker process has drained: so many connections were open at the deadline.
+    /// The worker process has drained; `cut` connections were still open at the deadline.
     pub(super) fn drained(&mut self, cut: u64) {
         say_ended("ended", cut);
         self.end();

@@ -346,7 +346,7 @@ impl TiersBelow {
         }
     }
 
-    /// What peers do not have is looked for in the store; what is not there either is nowhere.
+    /// Looks in the store for a session that peers do not have, and answers.
     fn peers_answered(&self, session: Offered, answer: FetchAnswer, tier: SessionTier) {
         match &self.store {
             Some(store) if tier == SessionTier::Nowhere => store.fetch(session, answer),

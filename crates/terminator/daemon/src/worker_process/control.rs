@@ -416,8 +416,8 @@ fn start_log(built: &mut Built, report: impl FnMut(LogNews) + Send + 'static) ->
     Ok(log)
 }
 
-/// What the log's thread says of lost lines is counted, and said by the supervisor: our own
-/// standard error may block for the same reason as the log.
+/// Counts the lines that the log's thread loses, and lets the supervisor report them, because our
+/// own standard error may block for the same reason as the log.
 fn log_reporter(
     channel: &Arc<Channel>,
     admin: &Arc<AdminState>,
@@ -434,7 +434,7 @@ fn log_reporter(
     }
 }
 
-/// What threads other than the control thread have to say goes to the operator.
+/// Sends messages of threads other than the control thread to the operator, through the supervisor.
 fn sayer(channel: &Arc<Channel>) -> Say {
     let channel = Arc::clone(channel);
     Arc::new(move |warns, text| {

@@ -164,7 +164,7 @@ impl Log {
     /// called when no line follows. `false` = lines are lost.
     pub(super) fn finish(self, time_max: Duration) -> bool {
         self.queue.close();
-        // Nothing is ever sent: it ends with the thread.
+        // The thread sends nothing: the channel ends when the thread does.
         self.ended.recv_timeout(time_max) == Err(RecvTimeoutError::Disconnected)
     }
 }

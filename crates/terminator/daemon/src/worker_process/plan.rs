@@ -314,7 +314,7 @@ impl Servers {
     }
 }
 
-/// What one of the servers is that a name stands for; `None` = none is at this place.
+/// The target of one of the servers that a name stands for; `None` = there are fewer servers.
 fn target(name: &Name, instance: Option<&Instance>) -> Option<Target> {
     let Instance { priority, weight, addresses, .. } = instance?.clone();
     let record = Record { priority, weight };

@@ -8,7 +8,7 @@ use testkit::leaf::Key;
 use super::{Talk, hex};
 use crate::simulation::Stage;
 
-/// What follows the server's first flight, made from the client's own second one.
+/// Makes the answer to the server's first flight from the client's own second flight.
 type Flight = fn(Vec<u8>) -> Vec<u8>;
 
 const TLS12: bool = false;
@@ -69,7 +69,7 @@ fn record(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
     [&[kind, 3, 3][..], &(body.len() as u16).to_be_bytes(), &body].concat()
 }
 
-/// Where the client's ChangeCipherSpec stands in its flight.
+/// The position of the client's ChangeCipherSpec in its flight.
 fn change_of(flight: &[u8]) -> usize {
     let place = flight.windows(6).position(|six| six == [20, 3, 3, 0, 1, 1]);
     place.expect("a ChangeCipherSpec")

@@ -84,7 +84,7 @@ fn established(stage: &Stage, suite: u16) -> (Talk, RawClient) {
     (talk, client)
 }
 
-/// What the client hears of these records: types and contents.
+/// The records that the client gets in answer to these: types and contents.
 fn answer(talk: &mut Talk, client: &mut RawClient, records: &[u8]) -> Vec<(u8, Vec<u8>)> {
     talk.say(records);
     let answer = std::mem::take(&mut talk.heard);

@@ -57,7 +57,7 @@ fn begun(stage: &Stage, seed: u64, reply: &[u8]) -> Run {
     run
 }
 
-/// What the server got behind the header, and what the header says of early data.
+/// The field of the PROXY header about early data, and all that the server got after the header.
 fn received(run: &Run) -> (Option<u32>, &[u8]) {
     let got = run.backend_got();
     let header = proxy_header::read(got).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What is the kernel's alone: when it is asked, and what holds between its keys.
+//! Connections whose TLS the kernel takes over: when it is asked, and changes of its keys.
 
 use flow::events::{Action, Event};
 use flow::options::{Offload, SendProxy};

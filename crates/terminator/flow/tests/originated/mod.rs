@@ -1,4 +1,4 @@
-//! What is particular to servers that speak TLS: ends, keys, refusals.
+//! Connections to servers that speak TLS: their ends, keys and refusals.
 
 use flow::events::{Action, Event, Received};
 use flow::options::SendProxy;
@@ -6,7 +6,7 @@ use telemetry::outcome::Reason;
 
 use crate::simulation::{Run, Stage, TIMEOUTS};
 
-/// Where the handshake with the server is cut and delayed as the rest.
+/// A stage that cuts and delays the handshake with the server like all other traffic.
 fn stage() -> Stage {
     let mut stage = Stage::new(SendProxy::Off);
     stage.cuts_back_handshake = true;

@@ -36,7 +36,7 @@ impl Backend {
         !self.tls.as_ref().is_some_and(TlsServer::is_handshaking)
     }
 
-    /// What is on its way to us: without TLS what it sends, with TLS its records.
+    /// The bytes on their way to us: with TLS, the records of those that the server sends.
     pub(crate) fn wire(&mut self) -> &mut VecDeque<u8> {
         let Some(tls) = &mut self.tls else {
             return &mut self.to_flow;

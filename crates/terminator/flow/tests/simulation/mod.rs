@@ -39,7 +39,7 @@ pub(crate) const TIMEOUTS: Timeouts = Timeouts {
     lifetime: None,
 };
 
-/// What all runs share; making keys is slow.
+/// Settings and keys that all runs share, because making keys is slow.
 #[derive(Clone)]
 pub(crate) struct Stage {
     pub(crate) settings: Rc<Settings>,
@@ -173,7 +173,7 @@ const CIPHERS: [(Version, Cipher); 6] = [
     (Version::Tls13, Cipher::ChaCha20Poly1305),
 ];
 
-/// What answers for a session that is looked for.
+/// The answer to the lookup of a session.
 pub(crate) type OnFetch = Box<dyn FnMut(OfferedSession) -> Option<SessionTier>>;
 
 /// One connection with both its neighbours.
@@ -195,7 +195,7 @@ pub(crate) struct Run {
     pub(crate) actions: Vec<Action>,
     /// The service that a hello is for, where several share the address.
     pub(crate) routed_to: Option<Rc<Settings>>,
-    /// Where a session was found that is looked for; `None` = nobody answers.
+    /// The answer to lookups of sessions; `None` = they stay unanswered.
     pub(crate) on_fetch: Option<OnFetch>,
     is_fetching: bool,
     /// Seals what is sent to the client, once it was asked and took it.
@@ -324,7 +324,7 @@ impl Run {
         }
     }
 
-    /// What the server has sent goes by, as through a pipe.
+    /// Passes bytes of the server to the client around the flow, as through a pipe.
     fn pass(&mut self) -> usize {
         let backend = self.backend.as_mut().expect("checked before");
         let count = self.chance.below(backend.to_flow.len() + 1);
@@ -376,7 +376,7 @@ impl Run {
         }
     }
 
-    /// What the server has sent is received into our buffers; `None` = there is no room.
+    /// Receives bytes of the server into the flow's buffers; `None` = there is no room.
     fn buffered(&mut self) -> Option<usize> {
         let backend = self.backend.as_mut()?;
         let pieces = self.flow.back_room(&mut self.pool)?;
@@ -545,7 +545,7 @@ impl Run {
         assert!(reset.is_some() && reset < close, "{:?}", self.actions);
     }
 
-    /// What holds of every connection that is over.
+    /// Checks that a connection that is over has ended cleanly.
     pub(crate) fn assert_over(&self) {
         assert!(self.flow.is_over());
         assert!(self.flow.ending().is_some(), "an end has a reason");

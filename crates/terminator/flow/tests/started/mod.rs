@@ -350,7 +350,7 @@ fn a_mysql_client_has_to_log_in_within_the_time_of_a_handshake() {
             run.client.send(&login);
             until_server_got(&mut run, b"tom\0\0");
         } else {
-            // Half of it is none.
+            // Half of a login is no login.
             run.client.send(&login[..20]);
             run.until("half a login", |run| run.flow.facts().bytes_up == 56);
         }

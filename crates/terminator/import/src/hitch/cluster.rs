@@ -8,7 +8,7 @@ use crate::import::Import;
 use crate::source::Statement;
 use crate::statements::Statements;
 
-/// Where the secret of a cluster is written to.
+/// The file for the secret of a cluster.
 const SECRET: &str = "/etc/lariat/cluster.key";
 
 /// Writes `[cluster]`, if anything says so.

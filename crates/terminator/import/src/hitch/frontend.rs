@@ -32,7 +32,7 @@ impl Frontend {
         Self { place: Some(place.clone()), ..Self::default_one() }
     }
 
-    /// Where hitch listens if nobody says where.
+    /// The frontend that hitch has if none is configured.
     pub(super) fn default_one() -> Self {
         let (options, certificates) = (Statements::default(), Vec::new());
         Self { place: None, endpoint: Some("[*]:8443".to_owned()), options, certificates }

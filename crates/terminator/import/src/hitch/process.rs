@@ -9,12 +9,12 @@ use crate::source::{SourceLine, Statement};
 use crate::statements::Statements;
 use crate::tls_policy::ORDER;
 
-/// Those that are written here.
+/// Options that this module writes.
 pub(super) const OPTIONS: &str = "\
     log-level quiet shared-cache shared-cache-if shared-cache-listen shared-cache-peer \
     syslog syslog-facility tcp-fastopen user workers";
 
-/// Writes them, and reports what nobody wrote and differs all the same.
+/// Writes these options, and reports defaults of hitch that differ from Lariat's.
 pub(super) fn write(options: &Statements, import: &mut Import, place: &SourceLine) {
     for (name, written) in options.iter() {
         take(name, written, import);

@@ -1,4 +1,4 @@
-//! What hitch's options for a frontend, or for all of them, are in a service.
+//! Hitch's options for a frontend, or for all of them, as keys of a service.
 
 use toml::Value;
 

@@ -19,7 +19,7 @@ impl HitchEntry {
     }
 }
 
-/// What is wrong, and where.
+/// A fault: its place, and the problem as a text.
 pub(super) type SyntaxFault = (SourceLine, String);
 
 /// Blocks in blocks: a certificate in a frontend.

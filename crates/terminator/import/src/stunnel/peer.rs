@@ -1,4 +1,4 @@
-//! What the other side of TLS must prove, in a section of stunnel's file.
+//! Verification of the other side of TLS, in a section of stunnel's file.
 
 use crate::draft::DraftTable;
 use crate::import::Import;

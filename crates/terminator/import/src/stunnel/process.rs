@@ -7,7 +7,7 @@ use crate::meaning::{Meaning, Sense};
 use crate::source::{SourceLine, Statement};
 use crate::tls_policy::ORDER;
 
-/// What must be seen whole.
+/// Global options that are written once all of them have been read.
 #[derive(Debug, Default)]
 pub(super) struct StunnelProcess {
     chroot: Option<String>,

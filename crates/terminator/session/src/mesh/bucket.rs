@@ -1,5 +1,5 @@
-//! A limit of so many per second, a second's worth of them at once (a token bucket); and one for
-//! each address that is known.
+//! A limit of a number per second, of which a second's worth may come at once (a token bucket); and
+//! one for each known address.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ impl Bucket {
         self.per_second = per_second;
     }
 
-    /// Takes so many if there are as many.
+    /// Takes `count` tokens; `false` = there are fewer.
     pub fn take(&mut self, count: u32, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.filled);
         self.filled = now.max(self.filled);
@@ -40,9 +40,9 @@ impl Bucket {
     }
 }
 
-/// Allowances for what comes in: from each address that a peer was heard at so much, and as much
-/// from all others together. Anybody may send, and only what a peer sends can be told from the rest
-/// for less than a decryption: by where it comes from.
+/// Allowances for incoming datagrams: one for each address at which a peer was heard, and one for
+/// all other addresses together. Anybody may send; the address tells datagrams of peers from others
+/// for less than the cost of a decryption.
 #[derive(Debug)]
 pub(crate) struct IncomingBuckets {
     per_second: u32,

@@ -93,7 +93,7 @@ impl Missed {
         Some(since_ms)
     }
 
-    /// A peer has sent so many sessions, of so many.
+    /// A peer has sent `sent` sessions of `all`.
     pub(crate) fn sent(&mut self, peer: [u8; 8], (sent, all): (u32, u32), now: Instant) {
         if self.since_ms.is_none() || self.asked.is_none_or(|(asked, _)| asked != peer) {
             return;
@@ -146,7 +146,7 @@ impl Replay {
         Self { peer, to, since, place: 0, sent: 0, ends: 0 }
     }
 
-    /// How far it is, among so many sessions.
+    /// The progress of the catch-up, of `count` sessions.
     fn said(&self, count: usize) -> Message<'static> {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let all = match self.ends {

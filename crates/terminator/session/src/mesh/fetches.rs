@@ -50,7 +50,7 @@ impl Fetches {
         self.waiting.len() >= FETCHES_MAX
     }
 
-    /// It is asked for now.
+    /// Notes that a session is asked for.
     pub(crate) fn begin(&mut self, key: Key, token: u64, now: Instant, timeout: Duration) {
         self.waiting.insert(key, (now + timeout, vec![token]));
         self.retries.insert((now + timeout / 2, key));

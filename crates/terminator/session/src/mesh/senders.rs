@@ -293,7 +293,7 @@ pub(crate) struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// A window of at least so many numbers.
+    /// A window of at least this number of numbers.
     pub(crate) fn new(numbers: u32) -> Self {
         // One word more: that of the highest number is seldom whole.
         let words = u64::from(numbers).div_ceil(WORD_BITS) + 1;

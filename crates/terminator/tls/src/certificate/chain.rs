@@ -78,7 +78,7 @@ pub enum ChainConcern {
     /// A block is neither certificate nor key.
     #[error("the block {0} is neither certificate nor key and is passed over; remove it")]
     PassedOver(String),
-    /// A certificate of an issuer has an RSA key of so many bits.
+    /// A certificate of an issuer has an RSA key with too few bits: its place and their number.
     #[error(
         "certificate {0} has an RSA key of {1} bits, and clients refuse less than {RSA_BITS_MIN}; \
          ask the CA for another chain"

@@ -41,7 +41,7 @@ pub enum CertificateFault {
     KeyUnreadable,
     /// The certificate's key is of this algorithm, which the library cannot sign with.
     KeyUnsupported(String),
-    /// The RSA key has so many bits, and is too small.
+    /// The RSA key is too small: the number of its bits.
     KeyTooSmall(usize),
     /// No certificate of the chain has the key's public half.
     KeyMismatch,

@@ -404,7 +404,7 @@ fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// A big-endian number of so many bytes, at most three.
+/// Takes a big-endian number of `bytes` bytes, at most three.
 fn number(rest: &mut &[u8], bytes: usize) -> Option<usize> {
     let digits = take(rest, bytes)?;
     Some(digits.iter().fold(0, |sum, digit| sum << 8 | usize::from(*digit)))

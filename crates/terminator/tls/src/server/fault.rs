@@ -74,7 +74,7 @@ pub enum Concern {
         "{0}: this certificate is listed in `revoked` and still served; put a new one in its place"
     )]
     CertificateRevoked(String),
-    /// The names of the authorities of clients take so many bytes, and are not sent.
+    /// The names of the authorities of clients take too many bytes, and are not sent: their number.
     #[error(
         "the names of the authorities in `ca` take {0} bytes, more than the {NAMES_BYTES_MAX} that \
          clients are sent, so they are sent none; name fewer authorities, or write ca-names = \

@@ -23,7 +23,7 @@ fn an_even_rate_brings_as_many_as_it_says() {
         let [all, answered, _] = record.totals();
         assert_eq!(all, attempted, "{how}");
         assert_eq!(answered, nginx.end().len() as u64, "{how}");
-        // Nothing is wrong but that this host may be busy.
+        // The only failures allowed are those of a busy host.
         let busy = ["clients-exhausted", "schedule-overrun"];
         let failures = record.failures();
         assert!(failures.keys().all(|reason| busy.contains(&reason.as_str())), "{failures:?}");

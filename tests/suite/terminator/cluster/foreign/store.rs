@@ -64,7 +64,7 @@ impl Farm {
         client.visit(self.services[host].address)
     }
 
-    /// A client whose session of TLS 1.2 was stored by a host, which stored so many before.
+    /// A client whose session of TLS 1.2 was stored by a host, which had stored `before` sessions.
     fn client_of(&self, host: usize, lariat: &Lariat, before: f64) -> Client {
         let client = Client::without_tickets(&self.site);
         assert_eq!(self.visit(&client, host), HandshakeKind::Full);

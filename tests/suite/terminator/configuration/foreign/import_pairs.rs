@@ -24,8 +24,8 @@ fn imported(kind: &str, file: &Path, address: SocketAddr) -> (Lariat, SocketAddr
     (Lariat::start(&format!("{before}{behind}")), own)
 }
 
-/// What `openssl s_client` sees: whether there was a handshake, the version, the certificate's name
-/// and the protocol.
+/// The answer that `openssl s_client` sees: the version, the certificate's name, the protocol, and
+/// whether the client was refused.
 fn seen(site: &Site, address: SocketAddr, arguments: &[&str]) -> String {
     let answer = s_client(site, address, arguments);
     let line = |begin: &str| {

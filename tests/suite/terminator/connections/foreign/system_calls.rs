@@ -20,7 +20,7 @@ const MOST: [(&str, u64); 7] = [
     ("close", 2),
 ];
 
-/// The calls of the worker process for so many visits, one after the other.
+/// The calls of the worker process for a number of visits, one after the other.
 fn calls(lariat: &Lariat, visit: impl Fn()) -> BTreeMap<String, u64> {
     // What is made once, and not for each.
     visit();

@@ -69,7 +69,7 @@ fn memory(settings: &Settings, here: Option<u64>) -> Limit {
     own("memory in MiB (MemoryMax=)", here.map(|bytes| bytes >> 20), wanted, remedy)
 }
 
-/// A limit of the process; `None` = there is none here.
+/// A limit of the process; `here` is `None` where the process is not limited.
 fn own(name: &'static str, here: Option<u64>, wanted: u64, remedy: String) -> Limit {
     Limit {
         name,

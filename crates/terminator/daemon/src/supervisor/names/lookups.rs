@@ -1,7 +1,7 @@
-//! Which names are to be looked up when, and what is known of them: the plan that is served, and
-//! one that may be.
+//! The schedule of lookups, and the results so far, for the names of the served plan and of one
+//! that may be served.
 //!
-//! Owns the schedule and the account, as a pure state; the process that looks up is `names`'s.
+//! Owns the schedule and the results, as a pure state; `names` owns the process that looks up.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,11 +22,11 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 pub(crate) enum Resolution {
     /// It stands for other servers now, or they have other addresses, in ascending order.
     Changed(Resolved),
-    /// It could not be resolved, and why. What addresses it had still count.
+    /// It could not be resolved, and why. The addresses that it had stay in use.
     Failed(Name, String),
 }
 
-/// What is to be done when the time is over.
+/// The action that is due when the time is over.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Over {
     LookUp(Vec<Name>),
@@ -38,25 +38,25 @@ pub(crate) enum Over {
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Nonsense;
 
-/// What is known about names, and what has been asked.
+/// Names with their last results, and the questions that are open.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
-    /// Each with the time from an answer to the next question.
+    /// Each name with the time from an answer to the next question.
     pub(crate) wanted: BTreeMap<Name, Duration>,
     known: BTreeMap<Name, Vec<Option<Instance>>>,
-    /// What was last said of those that could not be resolved.
+    /// The last message about each name that could not be resolved.
     failures: BTreeMap<Name, String>,
-    /// Those that have been looked up at least once, were it in vain.
+    /// Names that have been looked up at least once, even in vain.
     heard_of: BTreeSet<Name>,
-    /// Each with the time until which its answer may take.
+    /// Each name with a pending question, and the time by which the answer must come.
     asked: BTreeMap<Name, Instant>,
-    /// Those that are wanted and not asked for: when they will be.
+    /// Names without a pending question, with the time of the next one.
     next: BTreeMap<Name, Instant>,
 }
 
 impl Lookups {
-    /// Wants these from now on, each after so long again; returns those to look up at once, which
-    /// are new.
+    /// Replaces the wanted names, each with its interval between lookups; returns the new ones,
+    /// which are looked up at once.
     pub(crate) fn want(&mut self, names: BTreeMap<Name, Duration>, now: Instant) -> Vec<Name> {
         let is_new = |name: &&Name| !self.wanted.contains_key(*name);
         let new: Vec<Name> = names.keys().filter(is_new).cloned().collect();
@@ -100,7 +100,7 @@ impl Lookups {
         self.next = all.map(|name| (name, now + pause)).collect();
     }
 
-    /// The answer for a name. What is news in it.
+    /// Takes the answer for a name; returns what has changed.
     ///
     /// # Errors
     /// Nobody asked for it.

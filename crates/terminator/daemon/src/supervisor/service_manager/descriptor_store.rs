@@ -30,10 +30,11 @@ const NAME_BYTES_MAX: usize = 255;
 /// of when this process dies, the next one begins beyond it.
 const NUMBERS_RESERVED: u64 = 64;
 
-/// What the manager keeps for the next start, as it was told.
+/// The descriptors that the manager was told to keep for the next start.
 #[derive(Default)]
 pub(crate) struct DescriptorStore {
-    /// Our names in it, with the descriptors' numbers here; none = those of another process.
+    /// Names of ours in the store, with the descriptors' numbers in this process; no number =
+    /// another process stored them.
     kept: BTreeMap<String, Vec<RawFd>>,
     state: Option<State>,
     numbers_until: u64,
@@ -73,7 +74,8 @@ impl DescriptorStore {
         self.numbers_until
     }
 
-    /// Has the manager keep these, the stored sessions and this state, and nothing else of ours.
+    /// Tells the manager to keep these, the stored sessions and this state, and nothing else of
+    /// ours.
     pub(crate) fn keep(
         &mut self,
         notifier: &mut Notifier,
@@ -89,8 +91,8 @@ impl DescriptorStore {
         self.state = state;
     }
 
-    /// What is kept of these bytes: what is kept already, or else another file. The one before is
-    /// to stay open meanwhile, so that their numbers differ.
+    /// The memory file to keep for these bytes, and the previous one if it is replaced. The caller
+    /// holds that one open meanwhile, so that the two numbers differ.
     fn next_state(&mut self, bytes: Secret) -> (Option<State>, Option<State>) {
         match self.state.take() {
             Some(same) if same.0.bytes() == bytes.bytes() => (Some(same), None),
@@ -158,7 +160,8 @@ pub(crate) fn is_ours(name: &str) -> bool {
     name.starts_with(config::KEPT_NAMES)
 }
 
-/// What an earlier one of us had the manager keep. What of it is of no use is named and left out.
+/// The descriptors that an earlier lariat left to the manager. A message names those that are of no
+/// use; they are left out.
 pub(crate) fn restored(given: Vec<Given>) -> Inherited {
     let mut inherited = Inherited::default();
     let (mut state, mut sessions) = (None, None);

@@ -76,8 +76,8 @@ impl HandedOverSockets {
         each.collect::<Result<_, _>>().map(Self)
     }
 
-    /// A descriptor for each of so many workers, and of every socket that there is, if the address
-    /// was handed over. Workers share the sockets, as they do a Unix socket.
+    /// A descriptor for each worker, and at least one of every socket, if the address was handed
+    /// over. Workers share the sockets, as they do a Unix socket.
     pub(crate) fn share(&self, address: &Address, workers: usize) -> Option<Vec<OwnedFd>> {
         let here: Vec<_> = self.at(address).collect();
         if here.is_empty() {
@@ -117,7 +117,7 @@ impl HandedOverSockets {
         self.at(address).next().map(|one| one.name.clone())
     }
 
-    /// What was handed over, as a part of a sentence.
+    /// The list of the sockets handed over, as a part of a sentence.
     pub(crate) fn list(&self) -> String {
         let each = self.0.iter();
         let each: Vec<_> = each.map(|one| format!("`{}` ({})", one.name, one.address)).collect();

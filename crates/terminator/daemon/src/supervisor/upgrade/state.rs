@@ -219,7 +219,7 @@ impl SupervisorState {
         counts.fold(others + workers, usize::saturating_add)
     }
 
-    /// The same as [`Self::check`], with so many descriptors.
+    /// The same as [`Self::check`]; the number of descriptors must match too.
     pub(crate) fn check_with(&self, descriptors: usize) -> Result<(), String> {
         self.check()?;
         if self.descriptors() != descriptors {

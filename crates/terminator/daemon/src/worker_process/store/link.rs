@@ -243,7 +243,7 @@ impl Connection {
         self.get(&format!("{prefix}probe"), false).await.map(drop)
     }
 
-    /// Stores a value for so many seconds.
+    /// Stores a value for a time in seconds.
     pub(super) async fn set(
         &mut self,
         name: &str,

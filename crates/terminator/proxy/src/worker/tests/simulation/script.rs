@@ -19,7 +19,7 @@ pub(super) enum ScriptStep {
     TimePasses(Duration),
     /// To when the worker would wake by itself.
     TimerIsDue,
-    /// To this client's deadline, and so many microseconds on.
+    /// The clock moves to this client's deadline, and this number of microseconds further.
     DeadlineIsDue(usize, u64),
     /// The kernel is asked for events, which come in an order of this number. What happens before
     /// the turn has happened when the worker does not know yet.
@@ -42,7 +42,7 @@ pub(super) enum ScriptStep {
 pub(super) enum ClientStep {
     /// It has so much more to say, and sends as much as it can.
     Says(usize),
-    /// It sends so many bytes of what it has to send.
+    /// It sends at most this number of the bytes that it has to send.
     Sends(usize),
     Reads(usize),
     UpdatesKeys,
