@@ -69,12 +69,13 @@ pub(crate) fn hitch_import(words: &[String], files: &mut dyn Files) -> Import {
 /// A switch that is off.
 const OPTIONS_FOLLOW: &str = "--daemon=off";
 
-/// The source that hitch's command line means. Its status socket is beside its pid file, so that
-/// several of them can run on a host.
+/// The source that hitch's command line means. Its status socket is beside its pid file, or has the
+/// port in its name, so that several of them can run on a host.
 fn of_hitch(words: &[String], files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
     let import = hitch_import(words, files);
-    let faults = import.findings().iter().filter_map(|one| match &one.fate {
-        Fate::Fault { why, remedy } => Some(Diagnostic {
+    let refused = import.findings().iter().filter(|one| matches!(one.fate, Fate::Fault { .. }));
+    let faults = refused.chain(import.unknown()).filter_map(|one| match &one.fate {
+        Fate::Fault { why, remedy } | Fate::Unmapped { why, remedy } => Some(Diagnostic {
             severity: Severity::Error,
             subject: Some(one.option.clone()),
             message: why.clone(),
@@ -88,11 +89,16 @@ fn of_hitch(words: &[String], files: &mut dyn Files) -> Result<Source, Vec<Diagn
     if !faults.is_empty() {
         return Err(faults);
     }
-    let socket = import.setting("pidfile").map(|path| {
-        let path = format!("{path}.status");
-        format!("\n[admin]\nstatus-socket = {path:?}\n")
-    });
-    let text = import.toml() + &socket.unwrap_or_default();
+    let socket = match import.setting("pidfile") {
+        Some(path) => PathBuf::from(format!("{path}.status")),
+        None => {
+            let address = import.first_address().unwrap_or_default();
+            let port = address.rsplit(':').next().filter(|port| !port.contains('/'));
+            let name = format!("hitch-{}.sock", port.unwrap_or("unix"));
+            status_socket::default_path().with_file_name(name)
+        }
+    };
+    let text = format!("{}\n[admin]\nstatus-socket = {socket:?}\n", import.toml());
     Ok(Source::of_text("lariat hitch", text))
 }
 

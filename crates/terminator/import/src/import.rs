@@ -31,7 +31,7 @@ pub struct Import {
     read: Vec<(SourceLine, String)>,
     /// The last value of each option that stands at the top, by its name in the table.
     settings: HashMap<&'static str, String>,
-    has_unknown: bool,
+    unknown: Vec<ImportFinding>,
 }
 
 impl Import {
@@ -43,7 +43,7 @@ impl Import {
             findings: Vec::new(),
             read: Vec::new(),
             settings: HashMap::new(),
-            has_unknown: false,
+            unknown: Vec::new(),
         }
     }
 
@@ -61,9 +61,15 @@ impl Import {
         self.findings.iter().any(|one| matches!(one.fate, Fate::Fault { .. }))
     }
 
-    /// Whether there is an option that the program does not have, and would refuse.
-    pub fn has_unknown(&self) -> bool {
-        self.has_unknown
+    /// Options that the program does not have, and would refuse.
+    pub fn unknown(&self) -> &[ImportFinding] {
+        &self.unknown
+    }
+
+    /// The first address that is listened at.
+    pub fn first_address(&self) -> Option<&str> {
+        let service = self.draft.services.first()?;
+        service.find("front.listen")?.values.first()?.value.as_str()
     }
 
     /// The value of an option of hitch, by its name in the table of meanings, as it was written.
@@ -342,8 +348,7 @@ impl Import {
     }
 
     /// An option that the table does not have.
-    pub(crate) fn unknown(&mut self, written: &Statement, table: &'static [Meaning]) {
-        self.has_unknown = true;
+    pub(crate) fn note_unknown(&mut self, written: &Statement, table: &'static [Meaning]) {
         let names = table.iter().flat_map(|one| std::iter::once(&one.option).chain(one.also));
         let remedy = match nearest(&written.option, names.copied()) {
             Some(name) => format!("there is `{name}`"),
@@ -351,6 +356,7 @@ impl Import {
         };
         let why = format!("{} has no such option that this program knows", self.of);
         self.unmapped(written, Unfit::new(why, remedy));
+        self.unknown.extend(self.findings.last().cloned());
     }
 
     pub(crate) fn fault(

@@ -95,7 +95,7 @@ impl StunnelReading {
         let table = meanings::of(Predecessor::Stunnel);
         let known = table.iter().find(|one| one.option.eq_ignore_ascii_case(&written.option));
         let Some(meaning) = known else {
-            return import.unknown(&written, table);
+            return import.note_unknown(&written, table);
         };
         import.expect(&written);
         if meaning.option == "include" {

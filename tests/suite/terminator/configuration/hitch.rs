@@ -75,10 +75,17 @@ fn it_goes_to_the_background_reads_its_file_again_and_ends() {
     s_client(&site, first, &["-noservername"]).assert_stdout("subject=CN = last.example");
 
     let log = || fs::read_to_string(site.path("hitch.log")).unwrap_or_default();
-    configure(second, "backlog = many\n");
-    background.signal(Signal::HUP);
-    until_true("the refusal", || log().contains("`many` is no number"));
-    assert_eq!(hello(first), "hello");
+    // A slip of the keyboard opens no service.
+    for (slip, words) in [
+        ("backlog = many\n", "`many` is no number"),
+        ("client-verfy = required\n", "has no such option"),
+        ("sni-nomatch-abort = onn\n", "`onn` is neither on nor off"),
+    ] {
+        configure(second, slip);
+        background.signal(Signal::HUP);
+        until_true("the refusal", || log().contains(words));
+        assert_eq!(hello(first), "hello");
+    }
 
     configure(second, "");
     background.signal(Signal::HUP);

@@ -52,7 +52,7 @@ pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
         print(format_args!("lariat {} (in the place of hitch)\n", env!("CARGO_PKG_VERSION")));
         return Exit::Success;
     }
-    if import.is_faulty() || import.has_unknown() {
+    if import.is_faulty() || !import.unknown().is_empty() {
         console.say(faults(&import));
         return Exit::Failed;
     }
@@ -124,8 +124,11 @@ fn go_to_background(source: ConfigSource, import: &Import, words: &[String]) -> 
         }
         let ended = child.try_wait().map_err(|error| error.to_string())?;
         if let Some(status) = ended {
-            let place = log.map_or_else(String::new, |log| format!("; {log} says why"));
-            return Err(format!("the process in the background ended: {status}{place}"));
+            let mut why = log.map_or_else(String::new, |log| format!("; {log} says why"));
+            if let Some(mut messages) = child.stderr.take() {
+                let _ = io::Read::read_to_string(&mut messages, &mut why);
+            }
+            return Err(format!("the process in the background ended: {status}\n{why}"));
         }
         std::thread::sleep(PAUSE);
     }
@@ -134,7 +137,8 @@ fn go_to_background(source: ConfigSource, import: &Import, words: &[String]) -> 
 fn start_again(words: &[String], log: Option<&str>) -> io::Result<Child> {
     let messages = match log {
         Some(path) => Stdio::from(OpenOptions::new().append(true).create(true).open(path)?),
-        None => Stdio::null(),
+        // Nobody hears it once this process has ended.
+        None => Stdio::piped(),
     };
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("hitch").args(words).env(BACKGROUND, "1");

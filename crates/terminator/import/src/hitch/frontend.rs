@@ -5,9 +5,9 @@ use std::path::Path;
 
 use toml::Value;
 
-use crate::convert::{address, split_endpoint};
+use crate::convert::{address, split_endpoint, switch};
 use crate::draft::DraftValue;
-use crate::hitch::syntax::HitchEntry;
+use crate::hitch::syntax::{HitchEntry, is_switch};
 use crate::import::{Import, inline_table};
 use crate::meanings;
 use crate::predecessor::Predecessor;
@@ -86,6 +86,11 @@ impl Frontend {
                 } else if entry.statement.value().is_empty() && name != "ocsp-dir" {
                     return import.mapped(&entry.statement, "empty: the default");
                 }
+                let value = entry.statement.value();
+                if is_switch(name) && switch(&value).is_none() {
+                    let why = format!("`{value}` is neither on nor off");
+                    import.fault(&entry.statement.place, name, why, "write on or off");
+                }
                 if PROTOCOLS.contains(&name)
                     && PROTOCOLS.iter().any(|one| self.options.find(one).is_some())
                 {
@@ -94,7 +99,7 @@ impl Frontend {
                 }
                 self.options.push(name, entry.statement);
             }
-            None => import.unknown(&entry.statement, meanings::of(Predecessor::Hitch)),
+            None => import.note_unknown(&entry.statement, meanings::of(Predecessor::Hitch)),
         }
     }
 
@@ -115,14 +120,20 @@ impl Frontend {
                 "cert" => "chain",
                 "private-key" => "key",
                 "ocsp-resp-file" => "ocsp",
-                "ocsp-verify-staple" | "client-verify" | "client-verify-ca" => {
-                    let why = "one certificate of several has no such rule of its own";
-                    let remedy = "give the certificate a frontend, and so a service, of its own";
-                    import.lacks(&inner, why, remedy);
+                "ocsp-verify-staple" => {
+                    let why = "the signature of a response in a file is not verified";
+                    import.lacks(&inner, why, "verify it where it is fetched");
+                    continue;
+                }
+                // Whom hitch would refuse must not be let in.
+                "client-verify" | "client-verify-ca" => {
+                    let why = "one certificate of several has no rule about clients of its own";
+                    let remedy = "write it into a frontend of its own for that certificate";
+                    import.fault(&inner.place, &inner.option, why, remedy);
                     continue;
                 }
                 _ => {
-                    import.unknown(&inner, meanings::of(Predecessor::Hitch));
+                    import.note_unknown(&inner, meanings::of(Predecessor::Hitch));
                     continue;
                 }
             };
@@ -179,7 +190,7 @@ impl Frontend {
         // Lariat knows certificates in a folder by their names' endings, hitch takes every file.
         let are_known = listed.iter().all(|path| is_read_in_folder(path));
         let every = Statement { words: vec!["*".to_owned()], ..directory.clone() };
-        match chosen.or_else(|| Some(&every).filter(|_| !are_known)) {
+        match chosen.or_else(|| glob.or(Some(&every)).filter(|_| !are_known)) {
             Some(glob) => {
                 let paths = listed.iter().map(|path| path.display().to_string());
                 let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -216,12 +227,10 @@ impl Frontend {
             let remedy = "write `[HOST]:PORT`, with a number as port";
             import.fault(&place, "frontend", format!("`{port}` is no port"), remedy);
         }
-        let mut host = if host == "localhost" { "127.0.0.1".to_owned() } else { host };
+        let host = if host == "localhost" { "127.0.0.1".to_owned() } else { host };
         if !["", "*"].contains(&host.as_str()) && host.parse::<IpAddr>().is_err() {
-            let option = "frontend".to_owned();
-            let written = Statement { place, option, words: vec![std::mem::take(&mut host)] };
-            let why = "names of hosts are not listened at";
-            import.lacks(&written, why, "write its IP address into `front.listen`");
+            let why = format!("`{host}` is a name, and names of hosts are not listened at");
+            import.fault(&place, "frontend", why, "write its IP address");
         }
         (address(&host, &port), self.place.clone())
     }

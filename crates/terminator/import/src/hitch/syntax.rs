@@ -143,9 +143,17 @@ impl Reader<'_, '_> {
         if statement.words.is_empty() {
             return Err((place.clone(), format!("`{option}` has no value")));
         }
+        if let [_, second, ..] = statement.words.as_slice()
+            && option != LIST
+        {
+            return Err((place.clone(), format!("`{second}` follows the value of `{option}`")));
+        }
         Ok(HitchEntry { statement, block: None })
     }
 }
+
+/// The one option that takes several words.
+const LIST: &str = "tls-protos";
 
 /// Flags whose value, if any, stands behind `=`.
 const SWITCHES: &str = "\
@@ -153,6 +161,13 @@ const SWITCHES: &str = "\
     --prefer-server-ciphers --proxy-proxy --quiet --sni-nomatch-abort --ssl --syslog \
     --test --tls --version --write-ip --write-proxy --write-proxy-v1 --write-proxy-v2 -O \
     -V -h -q -s -t";
+
+/// Whether an option is on or off.
+pub(super) fn is_switch(option: &str) -> bool {
+    let flags = SWITCHES.split_ascii_whitespace();
+    let mut names = flags.filter_map(|flag| flag.strip_prefix("--"));
+    names.any(|name| name == option)
+}
 
 /// The words of a command line: flags with their values, and files as `PEM`.
 pub(super) fn parse_flags(
