@@ -202,10 +202,15 @@ pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> Strin
 
 /// Whether a key is written; the key's name has the form that [`fault`] takes.
 pub fn is_written(source: &Source, key: &str) -> bool {
+    is_any_written(source, std::iter::once(key.to_owned()))
+}
+
+/// Whether somebody wrote one of these keys, each named as to [`fault`].
+pub fn is_any_written(source: &Source, mut keys: impl Iterator<Item = String>) -> bool {
     let report = report_about(source);
     root_of(source, &report).is_some_and(|root| {
-        let place = Section::top(&TABLE, &root, &report).find(key);
-        place.is_some_and(|place| place.is_written())
+        let top = Section::top(&TABLE, &root, &report);
+        keys.any(|key| top.find(&key).is_some_and(|place| place.is_written()))
     })
 }
 

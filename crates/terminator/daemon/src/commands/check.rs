@@ -145,10 +145,9 @@ impl Findings {
         };
         let lacking = kernel_tls.check(source, settings).err();
         self.diagnostics.extend(lacking.into_iter().flatten());
-        let mut services = 0..settings.plane.services.len();
-        if services
-            .any(|number| config::is_written(source, &format!("service.{number}.front.tls.ktls")))
-        {
+        let services = 0..settings.plane.services.len();
+        let mut keys = services.map(|number| format!("service.{number}.front.tls.ktls"));
+        if config::is_any_written(source, &mut keys) {
             self.note = format!("kernel TLS: {kernel_tls}\n");
         }
     }
