@@ -117,6 +117,43 @@ fn every_option_of_stunnel() {
     }
 }
 
+/// A file of nginx with a directive in one of its blocks, and the directive's place.
+fn file_of_nginx(block: &str, directive: &str) -> (String, String) {
+    let tls = "listen 443 ssl; ssl_certificate /etc/site.pem; ssl_certificate_key /etc/site.pem;";
+    let at = |name: &str| if name == block { directive } else { "" };
+    let text = format!(
+        "{}\nevents {{\n{}\n}}\nstream {{ upstream app {{ server 127.0.0.1:80;\n{}\n}}\n\
+         server {{ {tls} proxy_pass app;\n{}\n}}\n{}\n}}\n\
+         http {{ upstream web {{ server 127.0.0.1:80;\n{}\n}}\n\
+         server {{ {} location / {{ proxy_pass http://web;\n{}\n}}\n{}\n}}\n{}\n}}\n",
+        at("main"),
+        at("events"),
+        at("stream.upstream"),
+        at("stream.server"),
+        at("stream"),
+        at("http.upstream"),
+        tls.replace("443", "8443"),
+        at("http.location"),
+        at("http.server"),
+        at("http"),
+    );
+    let line = (1..).zip(text.lines()).find(|(_, line)| *line == directive);
+    let place = format!("{FILE}:{}", line.map_or(0, |(number, _)| number));
+    (text, place)
+}
+
+#[test]
+fn every_directive_of_nginx() {
+    for line in options(include_str!("nginx.txt")) {
+        let (block, directive) = line.split_once(' ').unwrap();
+        let (text, place) = file_of_nginx(block, directive);
+        let import = imported(Predecessor::Nginx, &text);
+        assert!(!import.is_faulty(), "{line}: {}", import.report());
+        let option = directive.split([' ', ';']).next().unwrap();
+        judge(&import, option, &place);
+    }
+}
+
 /// Files of which each part that was cut off is read.
 const SAMPLES: &[(Predecessor, &str)] = &[
     (
@@ -128,6 +165,13 @@ const SAMPLES: &[(Predecessor, &str)] = &[
         Predecessor::Stunnel,
         "\u{feff}; x\ninclude = /etc/d\n[é]\naccept = :::443\nconnect = ::1:80\n\
          cert = a\nsni = b:*.c\nsocket = a:b=c\noptions = -X\nverify = 2\nCAfile = é\n",
+    ),
+    (
+        Predecessor::Nginx,
+        "\u{feff}stream { map $ssl_preread_server_name ${x} { hostnames; .é \"a b\"; ~\\; c d; }\n\
+         upstream d { server [::1]:1 weight=0; hash $x; }\nserver { listen [::]:1-3; # y\n\
+         ssl_preread on; proxy_pass $x; } }\nhttp { server { listen é ssl; return 301 https://$é; \
+         content_by_lua_block { { } } } server { listen unix:/a ssl; proxy_pass https://é:/; } }",
     ),
 ];
 
