@@ -319,8 +319,9 @@ pub(super) const MEANINGS: &[Meaning] = &[
     joined("ssl_verify_client", "service.front.tls.client-certificates.mode", ""),
     joined("ssl_crl", "service.front.tls.client-certificates.crl", ""),
     lacks("ssl_verify_depth", DEPTH, DEPTH_REMEDY),
-    lacks_unless("ssl_ocsp", &["off"], "no OCSP responder is asked about clients", "`crl`")
-        .or(&["ssl_ocsp_cache", "ssl_ocsp_responder"]),
+    joined("ssl_ocsp", "service.front.tls.client-certificates.crl", ""),
+    lacks("ssl_ocsp_responder", "no OCSP responder is asked about clients", "`ssl_crl`")
+        .or(&["ssl_ocsp_cache"]),
     lacks_unless("ssl_stapling", &["off"], NO_OCSP, OCSP_REMEDY),
     lacks("ssl_stapling_responder", NO_OCSP, OCSP_REMEDY),
     lacks_unless(

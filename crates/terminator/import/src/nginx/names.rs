@@ -2,7 +2,8 @@
 
 use crate::convert::Unfit;
 use crate::import::Import;
-use crate::nginx::section::{NginxSection, NginxServer};
+use crate::nginx::section::{NginxSection, NginxServer, comparable};
+use crate::nginx::sockets::ServiceSockets;
 use crate::source::Statement;
 
 /// Servers for clients by their names; without names for all others.
@@ -14,53 +15,45 @@ pub(super) struct NginxRoute {
     pub(super) is_preread: bool,
 }
 
-/// Names as keys write them: `.example` is two of them, and those of other kinds are none.
-fn comparable(name: &str) -> Option<Vec<String>> {
-    let lower = name.to_ascii_lowercase();
-    let (exact, wild) = match (lower.strip_prefix('.'), lower.strip_prefix("*.")) {
-        (Some(rest), _) => (Some(rest), Some(rest)),
-        (None, Some(rest)) => (None, Some(rest)),
-        (None, None) => (Some(lower.as_str()), None),
-    };
-    let fits = |one: char| one.is_ascii_alphanumeric() || "-_.".contains(one) || !one.is_ascii();
-    let rest = exact.or(wild)?;
-    if !rest.chars().all(fits) || !rest.contains(char::is_alphanumeric) {
-        return None;
-    }
-    let exact = exact.map(str::to_owned).into_iter();
-    Some(exact.chain(wild.map(|rest| format!("*.{rest}"))).collect())
-}
-
 /// The names of a server, none for the default one; and whether it has any.
 pub(super) fn server_names(
     server: &NginxServer,
     import: &mut Import,
-    is_default: bool,
+    sockets: &ServiceSockets<'_>,
 ) -> (Vec<(String, Statement)>, bool) {
     const KEY: &str = "service.front.names";
     let mut names = Vec::new();
     for written in server.options.all("server_name") {
-        let mut others = Vec::new();
+        let (mut others, mut foreign) = (Vec::new(), Vec::new());
         for word in &written.words {
             match comparable(word) {
-                Some(all) => names.extend(all.into_iter().map(|name| (name, written.clone()))),
+                Some(all) => {
+                    let is_own = |name: &String| !sockets.foreign.contains(name);
+                    let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_own);
+                    names.extend(own.into_iter().map(|name| (name, written.clone())));
+                    foreign.extend(others);
+                }
                 None if ["_", ""].contains(&word.as_str()) => {}
                 None => others.push(word.as_str()),
             }
         }
         let host = "the name that a client asks TLS for counts, and not a request's field Host";
-        if is_default {
+        if sockets.is_default {
             let words = "the default server: clients with these names, and all that are left";
             import.mapped(written, words);
-        } else if others.is_empty() {
+        } else if others.is_empty() && foreign.is_empty() {
             import.joined(written, KEY, host);
+        } else if others.is_empty() {
+            let names = foreign.join(", ");
+            let note = format!("without {names}: an earlier server has that name, as in nginx");
+            import.joined(written, KEY, &note);
         } else {
             let why = format!("{}: such patterns are not compared", others.join(", "));
             import.lacks(written, &why, "each name, or `*.example`, in `front.names`");
         }
     }
     let is_named = !names.is_empty();
-    (if is_default { Vec::new() } else { names }, is_named)
+    (if sockets.is_default { Vec::new() } else { names }, is_named)
 }
 
 /// Where clients go: all to one target, or by a map.
@@ -115,7 +108,7 @@ pub(super) fn routes(
     }
     routes.retain(|one| !one.target.is_empty());
     let default = default.map(|one| one.value()).filter(|target| !target.is_empty());
-    routes.extend(default.map(|target| NginxRoute { target, names: Vec::new(), is_preread }));
+    routes.extend(default.map(|target| NginxRoute { target, names, is_preread }));
     import.joined(&map.written, "service.front.names", "");
     Ok(routes)
 }

@@ -1,6 +1,7 @@
 //! The blocks `http` and `stream`: what their servers, upstreams and maps say.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::path::Path;
 
 use crate::convert::is_among;
@@ -29,6 +30,8 @@ pub(super) struct NginxServer {
     pub(super) written: Statement,
     pub(super) options: Statements,
     pub(super) listens: Vec<NginxListen>,
+    /// `return` of an `if` block, as certbot writes it: some hosts are redirected.
+    pub(super) redirect: Option<Statement>,
     /// The first directive by which some requests are refused.
     pub(super) restriction: Option<Statement>,
 }
@@ -97,6 +100,7 @@ impl NginxServer {
             written: one.written,
             options: Statements::default(),
             listens: Vec::new(),
+            redirect: None,
             restriction: None,
         };
         for inner in one.block.unwrap_or_default() {
@@ -104,6 +108,18 @@ impl NginxServer {
             match (inner.written.option.as_str(), inner.block) {
                 ("listen", None) => {
                     server.listens.extend(NginxListen::read(import, &inner.written, is_http));
+                }
+                ("if", Some(block)) if inner.written.value().starts_with("($host = ") => {
+                    import.mapped(&inner.written, "requests of all hosts are alike");
+                    for deeper in block {
+                        let is_return = deeper.written.option == "return";
+                        if is_return && deeper.written.value().starts_with("301 https://") {
+                            import.expect(&deeper.written);
+                            server.redirect = Some(deeper.written);
+                        } else {
+                            leave_out(import, &deeper);
+                        }
+                    }
                 }
                 ("location", Some(block)) if is_root => {
                     import.mapped(&inner.written, "all requests, as here");
@@ -224,4 +240,24 @@ pub(super) fn within(outer: &Statements, inner: &Statements) -> Statements {
     }
     inner.iter().for_each(|(name, written)| all.push(name, written.clone()));
     all
+}
+
+/// Names as keys write them: `.example` is two of them, and those of other kinds are none.
+pub(super) fn comparable(name: &str) -> Option<Vec<String>> {
+    let lower = name.to_ascii_lowercase();
+    let (exact, wild) = match (lower.strip_prefix('.'), lower.strip_prefix("*.")) {
+        (Some(rest), _) => (Some(rest), Some(rest)),
+        (None, Some(rest)) => (None, Some(rest)),
+        (None, None) => (Some(lower.as_str()), None),
+    };
+    let fits = |one: char| one.is_ascii_alphanumeric() || "-_".contains(one);
+    let is_label = |one: &str| (1..64).contains(&one.len()) && one.chars().all(fits);
+    let rest = exact.or(wild)?;
+    let is_name = rest.len() < 250 && rest.split('.').all(is_label) && rest != "_";
+    // Nobody asks TLS for an address.
+    if !is_name || rest.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    let exact = exact.map(str::to_owned).into_iter();
+    Some(exact.chain(wild.map(|rest| format!("*.{rest}"))).collect())
 }

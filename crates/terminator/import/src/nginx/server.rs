@@ -112,12 +112,17 @@ impl ServerBlock<'_> {
             }
             import.mapped(written, "`off`, as here");
         }
-        let (names, is_named) = server_names(self.server, import, sockets.is_default);
+        let (names, is_named) = server_names(self.server, import, sockets);
         if !sockets.is_default && !is_named {
             let why = "no client reaches it by a name that can be compared";
             return Err(Unfit::new(why, "write its names into `front.names`"));
         }
         if let Some(written) = self.options.find("return") {
+            if let Some(redirect) = &self.server.redirect {
+                let words = "without effect: requests of all hosts are redirected";
+                import.mapped(written, words);
+                return self.write_redirect(redirect, sockets, import, &names);
+            }
             return self.write_redirect(written, sockets, import, &names);
         }
         if self.section.is_http && !sockets.traits.has_tls {
@@ -125,7 +130,7 @@ impl ServerBlock<'_> {
             return Err(Unfit::new(why, "leave it in nginx"));
         }
         let Some(pass) = self.options.find("proxy_pass") else {
-            let why = "it answers requests itself, which Lariat does with files alone (back.files)";
+            let why = "no `proxy_pass` has all requests; Lariat itself answers with files alone (back.files)";
             return Err(Unfit::new(why, BEHIND));
         };
         let routes = routes(self.section, pass, import, names)?;

@@ -1,12 +1,12 @@
 //! Addresses of all server blocks, and what those at one address have together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::nginx::listen::{NginxListen, SocketTraits};
-use crate::nginx::section::{NginxSection, NginxServer, within};
+use crate::nginx::section::{NginxSection, NginxServer, comparable, within};
 
 /// What is at one address.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +15,8 @@ struct Socket {
     /// The server for clients whose name no server has: its section, its number.
     default: Option<(usize, usize)>,
     first: (usize, usize),
+    /// The server of each name: the first that has it.
+    owners: HashMap<String, (usize, usize)>,
 }
 
 /// All addresses.
@@ -30,6 +32,8 @@ pub(super) struct ServiceSockets<'s> {
     pub(super) listens: Vec<(String, &'s NginxListen)>,
     pub(super) traits: SocketTraits,
     pub(super) is_default: bool,
+    /// Names that a server before it has at one of the addresses.
+    pub(super) foreign: HashSet<&'s String>,
 }
 
 impl Sockets {
@@ -61,6 +65,10 @@ impl Sockets {
                 if listen.is_default {
                     socket.default.get_or_insert(at);
                 }
+                let words = server.options.all("server_name").flat_map(|one| &one.words);
+                for name in words.filter_map(|word| comparable(word)).flatten() {
+                    socket.owners.entry(name).or_insert(at);
+                }
                 sockets.all.insert(address, socket);
             }
         }
@@ -77,26 +85,32 @@ impl Sockets {
 
     /// The addresses of a server, those together that one service can have.
     pub(super) fn services<'s>(
-        &self,
+        &'s self,
         at: (usize, usize),
         server: &'s NginxServer,
     ) -> Vec<ServiceSockets<'s>> {
         let mut services: Vec<ServiceSockets<'s>> = Vec::new();
         for listen in &server.listens {
             let address = self.address(listen);
-            let Some(Socket { traits, default, first }) = self.all.get(&address) else {
+            let Some(Socket { traits, default, first, owners }) = self.all.get(&address) else {
                 continue;
             };
             let is_default = default.unwrap_or(*first) == at;
-            let mut alike = services.iter_mut();
-            let found = alike.find(|one| one.is_default == is_default && one.traits == *traits);
-            match found {
-                Some(service) => service.listens.push((address, listen)),
-                None => {
-                    let (listens, traits) = (vec![(address, listen)], traits.clone());
-                    services.push(ServiceSockets { listens, traits, is_default });
-                }
-            }
+            let is_alike =
+                |one: &ServiceSockets<'_>| one.is_default == is_default && one.traits == *traits;
+            let place = services.iter().position(is_alike).unwrap_or_else(|| {
+                let (listens, traits) = (Vec::new(), traits.clone());
+                let foreign = HashSet::new();
+                services.push(ServiceSockets { listens, traits, is_default, foreign });
+                services.len() - 1
+            });
+            let own = server.options.all("server_name").flat_map(|one| &one.words);
+            let known = own.filter_map(|word| comparable(word)).flatten();
+            let known = known.filter_map(|name| owners.get_key_value(&name));
+            let foreign = known.filter(|(_, owner)| **owner != at).map(|(name, _)| name);
+            let service = &mut services[place];
+            service.foreign.extend(foreign);
+            service.listens.push((address, listen));
         }
         services
     }

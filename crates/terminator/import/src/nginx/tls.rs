@@ -146,6 +146,7 @@ fn write_clients(
         .collect();
     let crl = options.find("ssl_crl");
     let verify = options.find("ssl_verify_client");
+    let responder = options.find("ssl_ocsp");
     let mode = match verify.map(|written| (written, written.value())) {
         Some((_, value)) if value == "on" => "required",
         Some((_, value)) if value == "optional" => "optional",
@@ -158,7 +159,7 @@ fn write_clients(
             return false;
         }
         _ => {
-            for written in named.into_iter().chain(verify).chain(crl) {
+            for written in named.into_iter().chain(verify).chain(crl).chain(responder) {
                 import.mapped(written, "without effect: clients are asked for no certificate");
             }
             return true;
@@ -174,6 +175,13 @@ fn write_clients(
     };
     let note = "others are refused by TLS itself, before a request is answered";
     import.put(service, &key("mode"), mode, written, note);
+    if let Some(written) = responder {
+        if written.value() != "off" {
+            import.lacks(written, "no OCSP responder is asked about clients", "`ssl_crl`");
+            return false;
+        }
+        import.mapped(written, "`off`, as here");
+    }
     for ca in named {
         import.look_for(files, &ca.value(), ca);
         import.apply_key(&key("ca"), Conversion::Paths, "", ca, service);

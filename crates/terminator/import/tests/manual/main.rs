@@ -235,6 +235,72 @@ fn a_file_that_is_not_there_is_named() {
     assert!(import.is_faulty() && import.report().contains("cannot be read: no such file"));
 }
 
+/// The services of an import of nginx: addresses and names of each.
+fn services_of_nginx(text: &str) -> Vec<(String, String)> {
+    let table: toml::Table = imported(Predecessor::Nginx, text).toml().parse().expect("TOML");
+    let services = table["service"].as_array().expect("services").iter();
+    let text = |one: Option<&toml::Value>| one.map_or_else(String::new, ToString::to_string);
+    services
+        .map(|one| (text(one["front"].get("listen")), text(one["front"].get("names"))))
+        .collect()
+}
+
+#[test]
+fn the_default_server_of_nginx_has_all_other_names() {
+    let server = |rest: &str| {
+        format!(
+            "server {{ {rest} ssl_certificate /a; ssl_certificate_key /a; \
+             location / {{ proxy_pass http://127.0.0.1:1; }} }}\n"
+        )
+    };
+    let text = server("listen 443 ssl; server_name a.example *.b.example;")
+        + &server("listen 443 ssl default_server; listen [::]:444 ssl; server_name c.example;")
+        + &server("listen 443; listen 444; server_name A.example .d.example ~x;");
+    let services = services_of_nginx(&text);
+    let pair = |listen: &str, names: &str| (listen.to_owned(), names.to_owned());
+    assert_eq!(
+        services,
+        [
+            pair("[\"0.0.0.0:443\"]", "[\"a.example\", \"*.b.example\"]"),
+            pair("[\"0.0.0.0:443\", \"[::]:444\"]", ""),
+            pair("[\"0.0.0.0:443\", \"[::]:444\"]", "[\"d.example\", \"*.d.example\"]"),
+        ]
+    );
+    let report = imported(Predecessor::Nginx, &text).report();
+    assert!(report.contains("~x: such patterns are not compared"), "{report}");
+}
+
+#[test]
+fn nothing_that_nginx_refuses_is_let_in() {
+    let tls = "listen 443 ssl; ssl_certificate /a; ssl_certificate_key /a;";
+    for refusing in [
+        "auth_basic a;",
+        "location /a { deny all; }",
+        "if ($x) { return 403; }",
+        "allow 10.0.0.1; deny 10.0.0.0/8; allow all;",
+        "deny all;",
+        "ssl_verify_client optional_no_ca;",
+        "ssl_verify_client on; ssl_client_certificate /b; ssl_ocsp on;",
+    ] {
+        let text = format!(
+            "http {{ server {{ {tls} {refusing} location / {{ proxy_pass http://a; }} }} }}"
+        );
+        let import = imported(Predecessor::Nginx, &text);
+        assert!(import.report().contains("none is left to be served"), "{}", import.report());
+    }
+}
+
+#[test]
+fn a_file_that_an_outer_one_includes_is_read_alone() {
+    let text = "server {\n if ($host = a.example) { return 301 https://$host$request_uri; }\n\
+                listen 80; return 404; }\n";
+    let table: toml::Table = imported(Predecessor::Nginx, text).toml().parse().unwrap();
+    assert_eq!(table["service"][0]["front"]["redirect"].as_str(), Some("https"));
+    let more = [("/etc/d/a.conf", "server { listen 1; proxy_pass a:1; }")];
+    let import = imported_with(Predecessor::Nginx, "stream { include d/*.conf; }", &more);
+    assert!(import.toml().contains("servers = [\"a:1\"]"), "{}", import.report());
+}
+
 #[test]
 fn the_default_certificate_of_hitch_comes_first() {
     let text = "pem-file = \"/a.pem\"\npem-file = \"/b.pem\"\npem-dir = \"/etc/d\"\n";
