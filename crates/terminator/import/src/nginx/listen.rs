@@ -108,7 +108,8 @@ fn keepalive(value: &str) -> Option<String> {
         return Some(if is_on { "2h" } else { "0s" }.to_owned());
     }
     let idle = value.split(':').next().and_then(|idle| milliseconds(idle, 1000))?;
-    Some(time_text(idle.div_ceil(1000) * 1000))
+    // The key takes whole seconds, nine hours at most.
+    Some(time_text(idle.clamp(1000, 9 * 3_600_000).div_ceil(1000) * 1000))
 }
 
 /// The addresses of `listen`, as keys write them.

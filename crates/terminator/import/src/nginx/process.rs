@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meaning::Conversion;
@@ -93,6 +94,10 @@ impl NginxProcess {
     }
 }
 
+/// Facilities of syslog that the key takes.
+const FACILITIES: &str = "user mail daemon auth syslog lpr news uucp cron authpriv ftp ntp local0 \
+    local1 local2 local3 local4 local5 local6 local7";
+
 /// The log of messages, or of connections: there is one of each.
 pub(super) fn take_log(import: &mut Import, written: &Statement) {
     let mut unused = DraftTable::default();
@@ -111,7 +116,7 @@ pub(super) fn take_log(import: &mut Import, written: &Statement) {
             for parameter in parameters.split(',') {
                 let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
                 match name {
-                    "facility" => {
+                    "facility" if is_among(FACILITIES, value) => {
                         import.put(&mut unused, "log.syslog.facility", value, written, "");
                     }
                     "server"

@@ -1,6 +1,7 @@
 //! A server block of nginx: the services that come of it.
 
 use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::convert::{Unfit, milliseconds};
 use crate::draft::DraftTable;
@@ -222,7 +223,7 @@ impl ServerBlock<'_> {
         }
         for written in self.options.all("set_real_ip_from") {
             if !sockets.traits.takes_proxy {
-                let why = "no PROXY header comes here, and Lariat does not read HTTP";
+                let why = "no PROXY header comes here, by which alone Lariat knows clients";
                 import.lacks(written, why, "`front.accept-proxy`");
             } else if network(&written.value()).is_some() {
                 import.joined(written, "service.front.accept-proxy", "");
@@ -298,6 +299,10 @@ impl ServerBlock<'_> {
         let end = rules.iter().position(|(_, one)| one.value() == "all").unwrap_or(rules.len());
         let (before, behind) = rules.split_at(end);
         let closes = behind.first().is_some_and(|(name, _)| *name == "deny");
+        if let Some((_, written)) = before.iter().find(|(_, one)| network(&one.value()).is_none()) {
+            let why = format!("`{}` is no network", written.value());
+            import.fault(&written.place, &written.option, why, "write an address, or a network");
+        }
         let is_sorted =
             before.iter().skip_while(|(name, _)| *name == "deny").all(|(name, _)| *name == "allow");
         let has_allowed = before.iter().any(|(name, _)| *name == "allow");
@@ -422,6 +427,12 @@ fn take_bind(import: &mut Import, service: &mut DraftTable, written: &Statement)
         _ if first.contains('$') => {
             import.lacks(written, "Lariat has no variables", "an address of this host");
         }
-        address => import.put(service, key, address, written, ""),
+        address => {
+            let with_port = address.parse::<SocketAddr>().map(|address| address.ip());
+            match address.parse::<IpAddr>().or(with_port) {
+                Ok(address) => import.put(service, key, address.to_string(), written, ""),
+                Err(_) => import.lacks(written, "names of hosts are no sources", "an address"),
+            }
+        }
     }
 }
