@@ -112,68 +112,27 @@ const HTTP: &str = "\
     xslt_param xslt_string_param xslt_stylesheet xslt_types";
 
 /// How directives of whole modules of HTTP begin.
-const HTTP_MODULES: &[&str] = &[
-    "access_by_lua",
-    "body_filter_by_lua",
-    "brotli",
-    "content_by_lua",
-    "fastcgi_",
-    "grpc_",
-    "header_filter_by_lua",
-    "http2",
-    "http3",
-    "js_",
-    "internal_redirect",
-    "lua_",
-    "memcached_",
-    "more_",
-    "otel_",
-    "perl",
-    "proxy_allow_upstream",
-    "proxy_buffering",
-    "proxy_buffers",
-    "proxy_busy_",
-    "proxy_cache",
-    "proxy_cookie_",
-    "proxy_force_",
-    "proxy_headers_",
-    "proxy_hide_",
-    "proxy_http_version",
-    "proxy_ignore_",
-    "proxy_intercept_",
-    "proxy_limit_",
-    "proxy_max_temp_",
-    "proxy_method",
-    "proxy_no_cache",
-    "proxy_pass_",
-    "proxy_redirect",
-    "proxy_request_",
-    "proxy_send_",
-    "proxy_set_",
-    "proxy_store",
-    "proxy_temp_",
-    "quic_",
-    "rewrite_by_lua",
-    "scgi_",
-    "ssl_certificate_by_lua",
-    "uwsgi_",
-];
+const HTTP_MODULES: &str = "\
+    access_by_lua body_filter_by_lua brotli content_by_lua fastcgi_ grpc_ \
+    header_filter_by_lua http2 http3 internal_redirect js_ lua_ memcached_ more_ otel_ perl \
+    proxy_allow_upstream proxy_buffering proxy_buffers proxy_busy_ proxy_cache proxy_cookie_ \
+    proxy_force_ proxy_headers_ proxy_hide_ proxy_http_version proxy_ignore_ \
+    proxy_intercept_ proxy_limit_ proxy_max_temp_ proxy_method proxy_no_cache proxy_pass_ \
+    proxy_redirect proxy_request_ proxy_send_ proxy_set_ proxy_store proxy_temp_ quic_ \
+    rewrite_by_lua scgi_ ssl_certificate_by_lua uwsgi_";
 
 /// How directives of mail begin.
-const MAIL_MODULES: &[&str] = &["auth_http", "imap_", "pop3_", "smtp_"];
+const MAIL_MODULES: &str = "auth_http imap_ pop3_ smtp_";
 
 /// The meaning of a directive, wherever it stands.
 pub(crate) fn find(name: &str) -> Option<&'static Meaning> {
-    let of_http = |name| {
-        is_among(HTTP, name)
-            || is_among(ACCESS, name)
-            || HTTP_MODULES.iter().any(|module| name.starts_with(module))
-    };
+    let begins_as = |modules: &str, name: &str| modules.split(' ').any(|one| name.starts_with(one));
+    let of_http =
+        |name| is_among(HTTP, name) || is_among(ACCESS, name) || begins_as(HTTP_MODULES, name);
     let listed = MEANINGS.iter().find(|one| one.is(name));
-    let of_mail = |name: &str| MAIL_MODULES.iter().any(|module| name.starts_with(module));
     listed
         .or_else(|| of_http(name).then_some(&HTTP_ONLY))
-        .or_else(|| of_mail(name).then_some(&MAIL_ONLY))
+        .or_else(|| begins_as(MAIL_MODULES, name).then_some(&MAIL_ONLY))
 }
 
 pub(super) const MEANINGS: &[Meaning] = &[
@@ -216,21 +175,9 @@ pub(super) const MEANINGS: &[Meaning] = &[
     always("load_module", "all that Lariat does is in one program"),
     always("accept_mutex", ONE_PROCESS).or(&[
         "accept_mutex_delay",
-        "devpoll_changes",
-        "devpoll_events",
         "epoll_events",
-        "eventport_events",
-        "iocp_threads",
-        "kqueue_changes",
-        "kqueue_events",
         "lock_file",
         "multi_accept",
-        "poll_events",
-        "post_acceptex",
-        "rtsig_overflow_events",
-        "rtsig_overflow_test",
-        "rtsig_overflow_threshold",
-        "rtsig_signo",
         "thread_pool",
         "timer_resolution",
         "use",
