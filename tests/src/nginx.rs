@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -14,6 +14,8 @@ use crate::program::Running;
 #[derive(Debug)]
 pub struct Nginx {
     pub address: SocketAddr,
+    /// Its file.
+    pub configuration: PathBuf,
     running: Running,
     directory: Directory,
 }
@@ -74,14 +76,27 @@ impl Nginx {
         self.running.id()
     }
 
+    /// Starts it with the servers of these `stream` and `http` blocks, which listen at the address.
+    pub fn configured(stream: &str, http: &str, address: SocketAddr) -> Self {
+        let text = format!(
+            "load_module /usr/lib/nginx/modules/ngx_stream_module.so;\n{MAIN}\
+             stream {{\n{stream}\n}}\nhttp {{\naccess_log off;\n{FOLDERS}{http}\n}}\n"
+        );
+        Self::run(address, &text)
+    }
+
     fn start_at(address: SocketAddr, listen: &str, server: &str) -> Self {
+        Self::run(address, &text(address, listen, server))
+    }
+
+    fn run(address: SocketAddr, text: &str) -> Self {
         let directory = Directory::new();
-        let file = directory.write("nginx.conf", text(address, listen, server));
+        let configuration = directory.write("nginx.conf", text);
         let mut command = Command::new("nginx");
-        command.arg("-p").arg(directory.path()).arg("-c").arg(file).arg("-e").arg("stderr");
-        let mut running = Running::start(&mut command);
+        command.arg("-p").arg(directory.path()).arg("-c").arg(&configuration);
+        let mut running = Running::start(command.args(["-e", "stderr"]));
         running.wait_for_listener(address);
-        Self { address, running, directory }
+        Self { address, configuration, running, directory }
     }
 
     /// The requests that it has logged so far.
@@ -123,24 +138,15 @@ fn tls(certificate: &Path, directives: &str) -> String {
     format!("ssl_certificate {certificate:?}; ssl_certificate_key {certificate:?};\n{directives}\n")
 }
 
+const MAIN: &str = "daemon off;\nmaster_process off;\npid nginx.pid;\n\
+                    events { worker_connections 4096; }\n";
+
+const FOLDERS: &str = "client_body_temp_path body;\nproxy_temp_path proxy;\n\
+                       fastcgi_temp_path fastcgi;\nuwsgi_temp_path uwsgi;\nscgi_temp_path scgi;\n";
+
 fn text(address: SocketAddr, listen: &str, server: &str) -> String {
     format!(
-        "daemon off;
-         master_process off;
-         pid nginx.pid;
-         events {{ worker_connections 4096; }}
-         http {{
-             log_format lines '{LOG}';
-             access_log access.log lines;
-             client_body_temp_path body;
-             proxy_temp_path proxy;
-             fastcgi_temp_path fastcgi;
-             uwsgi_temp_path uwsgi;
-             scgi_temp_path scgi;
-             server {{
-                 listen {address} {listen};
-                 {server}
-             }}
-         }}\n"
+        "{MAIN}http {{\nlog_format lines '{LOG}';\naccess_log access.log lines;\n{FOLDERS}\
+         server {{\nlisten {address} {listen};\n{server}\n}}\n}}\n"
     )
 }

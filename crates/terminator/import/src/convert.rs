@@ -324,6 +324,26 @@ pub(crate) fn split_endpoint(text: &str) -> (String, String) {
     (host.to_owned(), port.to_owned())
 }
 
+/// Whether a name fits a pattern of `*` and `?`.
+pub(crate) fn glob_fits(pattern: &str, name: &str) -> bool {
+    let name: Vec<_> = name.chars().collect();
+    // Which first characters of the name fit the part of the pattern so far, by their number.
+    let mut fits = vec![false; name.len() + 1];
+    fits[0] = true;
+    for sign in pattern.chars() {
+        let mut next = vec![sign == '*' && fits[0]];
+        for (place, one) in name.iter().enumerate() {
+            next.push(match sign {
+                '*' => fits[place + 1] || next[place],
+                '?' => fits[place],
+                sign => fits[place] && *one == sign,
+            });
+        }
+        fits = next;
+    }
+    fits[name.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 mod haproxy;
 mod hitch;
-mod nginx;
+pub(crate) mod nginx;
 mod stunnel;
 
 use crate::meaning::{Meaning, OldDefault};

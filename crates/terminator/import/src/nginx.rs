@@ -1,16 +1,68 @@
-//! Files of nginx.
+//! Files of nginx: the blocks `stream` and `http`, whose servers become services.
 
-use std::path::PathBuf;
+mod listen;
+mod names;
+mod process;
+mod section;
+mod server;
+mod servers;
+mod sockets;
+mod syntax;
+mod tls;
+
+use std::path::{Path, PathBuf};
 
 use crate::import::Import;
 use crate::source::{SourceFiles, SourceLine};
+use process::NginxProcess;
+use section::NginxSection;
+use sockets::Sockets;
+use syntax::{NginxDirective, NginxReader};
 
 /// Reads files of nginx into a draft.
 pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
-    for path in paths {
-        if import.read(files, path, None).is_some() {
-            let place = SourceLine::first_of(path);
-            import.fault(&place, "nginx", "is not imported yet", "see docs/guide/moving.md");
+    let main = paths.first().map_or_else(|| Path::new(""), PathBuf::as_path);
+    let mut reader = NginxReader::new(files, main);
+    let all: Vec<_> = paths.iter().flat_map(|path| reader.read(import, path, None)).collect();
+    if import.is_faulty() {
+        return;
+    }
+    let mut process = NginxProcess::default();
+    let mut sections = Vec::new();
+    // A file that `http` or `stream` includes has servers outside of all blocks.
+    let (loose, all): (Vec<_>, Vec<_>) = all.into_iter().partition(is_of_section);
+    if !loose.is_empty() {
+        let is_stream = |one: &NginxDirective| {
+            let names = one.block.iter().flatten().map(|inner| inner.written.option.as_str());
+            names.into_iter().any(|name| ["proxy_pass", "ssl_preread"].contains(&name))
+        };
+        let is_http = !loose.iter().any(is_stream);
+        sections.push(NginxSection::gather(import, &reader.root, loose, is_http));
+    }
+    for NginxDirective { written, block } in all {
+        match (written.option.as_str(), block) {
+            ("http" | "stream", Some(block)) => {
+                let is_http = written.option == "http";
+                import.mapped(&written, "services");
+                sections.push(NginxSection::gather(import, &reader.root, block, is_http));
+            }
+            ("events", Some(block)) => {
+                import.mapped(&written, "workers and limits");
+                block.into_iter().for_each(|one| process.take(import, &reader.root, one));
+            }
+            (_, block) => process.take(import, &reader.root, NginxDirective { written, block }),
         }
     }
+    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    let place = SourceLine::outside(&names.join(" "));
+    process.finish(import, &place);
+    let sockets = Sockets::of(&sections);
+    for (number, section) in sections.iter().enumerate() {
+        server::write_all(section, number, &sockets, import, reader.files, &place);
+    }
+}
+
+fn is_of_section(one: &NginxDirective) -> bool {
+    let names = ["map", "server", "upstream"];
+    names.contains(&one.written.option.as_str()) && one.block.is_some()
 }

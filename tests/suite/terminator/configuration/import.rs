@@ -259,3 +259,120 @@ fn every_option_of_stunnel_can_be_served() {
     let text = renamed(sections.collect());
     assert_eq!(assert_imported(&site, "stunnel", &text).code(), 6);
 }
+
+/// A file of nginx with these directives, each with the name of its block before it.
+fn file_of_nginx(directives: &[&str]) -> String {
+    let within = |block: &str| {
+        let of_block = directives.iter().filter_map(|line| {
+            let (name, directive) = line.split_once(' ')?;
+            (name == block).then(|| format!("{directive}\n"))
+        });
+        of_block.collect::<String>()
+    };
+    let tls = "ssl; ssl_certificate /etc/site.pem; ssl_certificate_key /etc/site.pem;";
+    format!(
+        "{}events {{ {} }}
+         stream {{ {} upstream app {{ server 127.0.0.1:80; {} }}
+           server {{ listen 4430 {tls} proxy_pass app; }}
+           server {{ listen 4431 {tls} proxy_pass app; {} }} }}
+         http {{ {} upstream web {{ server 127.0.0.1:80; {} }}
+           server {{ listen 4432 {tls} {} location / {{ proxy_pass http://web; {} }} }} }}",
+        within("main"),
+        within("events"),
+        within("stream"),
+        within("stream.upstream"),
+        within("stream.server"),
+        within("http"),
+        within("http.upstream"),
+        within("http.server"),
+        within("http.location"),
+    )
+}
+
+#[test]
+fn every_directive_of_nginx_can_be_served() {
+    let (site, renamed) = site_of_lists();
+    let list = include_str!("../../../../crates/terminator/import/tests/manual/nginx.txt");
+    // There is no response of OCSP here.
+    let lines = options(list).filter(|line| !line.contains("ssl_stapling_file"));
+    let lines: Vec<_> = lines.collect();
+    for some in lines.chunks(20) {
+        let imported = assert_imported(&site, "nginx", &renamed(file_of_nginx(some)));
+        assert_eq!(imported.code(), 6, "{imported:?}");
+        assert_has(&imported.stdout, "name = \"app\"");
+    }
+}
+
+#[test]
+fn a_file_of_nginx_can_be_served() {
+    let (site, filled) = site_of_many();
+    fs::create_dir(site.path("sites")).unwrap();
+    let server = "server { listen 8443 ssl; server_name .other.example;
+        ssl_certificate other.pem; ssl_certificate_key other.pem;
+        location / { proxy_pass http://web; proxy_set_header Host $host; } }";
+    site.write("sites/other.conf", server);
+    site.write(
+        "sites/closed.conf",
+        server.replace(".other", "closed").replace("location / {", "auth_basic a; location / {"),
+    );
+    let text = filled(
+        "user nobody; worker_processes 4; pid /run/nginx.pid;
+events { worker_connections 1024; }
+http {
+  upstream web { ip_hash; server 10.0.0.3 max_fails=2; server 10.0.0.4:81 weight=2; }
+  ssl_protocols TLSv1.1 TLSv1.2 TLSv1.3; ssl_session_cache shared:a:1m;
+  gzip on;
+  include sites/*.conf;
+  server { listen 80; listen [::]:80; return 301 https://$host$request_uri; }
+  server {
+    listen 8443 ssl http2 default_server; listen [::]:8443 ssl default_server;
+    ssl_certificate SITE/site.pem; ssl_certificate_key SITE/site.pem;
+    set_real_ip_from 10.0.0.0/8;
+    location / { proxy_pass http://web; }
+    location /static { root /var/www; }
+  }
+}
+",
+    );
+    let imported = assert_imported(&site, "nginx", &text);
+    assert_eq!(imported.code(), 6);
+    imported.assert_stderr("old.conf:6: gzip on: not mapped: ");
+    imported.assert_stderr("sites/closed.conf:1: server: not mapped: without `auth_basic`");
+    imported.assert_stderr(":10: listen http2: not mapped: ");
+    for words in [
+        "names = [\"other.example\", \"*.other.example\"]",
+        "listen = [\"[::]:8443\"]",
+        "redirect = \"https\"",
+        "balance = \"source\"",
+        "connections = 2048",
+    ] {
+        assert_has(&imported.stdout, words);
+    }
+    assert!(!imported.stdout.contains("name = \"closed"), "{}", imported.stdout);
+}
+
+#[test]
+fn a_broken_file_of_nginx_is_refused() {
+    let site = Site::new();
+    let server = "listen 443; proxy_pass 127.0.0.1:1;";
+    site.write("round.conf", "include old.conf;\n");
+    for (text, words) in [
+        (format!("stream {{ server {{ {server} }}\n"), "`stream` of "),
+        (format!("stream {{ server {{ {server} }} }} }}\n"), "`}` without a directive"),
+        ("stream {\n server { listen 443\n } }\n".to_owned(), ":2: syntax: error: `listen 443`"),
+        ("stream { server { listen \"443; } }\n".to_owned(), "quotation mark is not closed"),
+        ("include round.conf;\n".to_owned(), "includes itself"),
+        ("include away.conf;\n".to_owned(), "cannot be read"),
+        ("x ".repeat(25 << 20), "more than 8 MiB"),
+        ("a { ".repeat(100_000), "has more than any configuration"),
+    ] {
+        let answer = import("nginx", &site.write("old.conf", text));
+        assert_eq!((answer.code(), answer.stdout.as_str()), (2, ""), "{words}");
+        answer.assert_stderr(words);
+    }
+    let text = format!("strem a;\nstream {{ server {{ {server}\nprox_pass a;\n}} }}\n");
+    let answer = import("nginx", &site.write("old.conf", text));
+    answer.assert_stderr("old.conf:1: strem a: not mapped: ");
+    answer.assert_stderr("old.conf:3: prox_pass a: not mapped: ");
+    answer.assert_stderr("there is `proxy_pass`");
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::Value;
 
-use crate::convert::{address, split_endpoint, switch};
+use crate::convert::{address, glob_fits, split_endpoint, switch};
 use crate::draft::DraftValue;
 use crate::hitch::syntax::{HitchEntry, is_switch};
 use crate::import::{Import, inline_table};
@@ -243,24 +243,4 @@ const PROTOCOLS: [&str; 3] = ["tls-protos", "ssl", "tls"];
 fn is_read_in_folder(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ["pem", "crt", "cer", "cert", "rsa", "ecdsa", "key", "ocsp"].contains(&ending)
-}
-
-/// Whether a name fits a pattern of `*` and `?`.
-fn glob_fits(pattern: &str, name: &str) -> bool {
-    let name: Vec<_> = name.chars().collect();
-    // Which first characters of the name fit the part of the pattern so far, by their number.
-    let mut fits = vec![false; name.len() + 1];
-    fits[0] = true;
-    for sign in pattern.chars() {
-        let mut next = vec![sign == '*' && fits[0]];
-        for (place, one) in name.iter().enumerate() {
-            next.push(match sign {
-                '*' => fits[place + 1] || next[place],
-                '?' => fits[place],
-                sign => fits[place] && *one == sign,
-            });
-        }
-        fits = next;
-    }
-    fits[name.len()]
 }

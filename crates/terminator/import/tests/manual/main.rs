@@ -117,6 +117,43 @@ fn every_option_of_stunnel() {
     }
 }
 
+/// A file of nginx with a directive in one of its blocks, and the directive's place.
+fn file_of_nginx(block: &str, directive: &str) -> (String, String) {
+    let tls = "listen 443 ssl; ssl_certificate /etc/site.pem; ssl_certificate_key /etc/site.pem;";
+    let at = |name: &str| if name == block { directive } else { "" };
+    let text = format!(
+        "{}\nevents {{\n{}\n}}\nstream {{ upstream app {{ server 127.0.0.1:80;\n{}\n}}\n\
+         server {{ {tls} proxy_pass app;\n{}\n}}\n{}\n}}\n\
+         http {{ upstream web {{ server 127.0.0.1:80;\n{}\n}}\n\
+         server {{ {} location / {{ proxy_pass http://web;\n{}\n}}\n{}\n}}\n{}\n}}\n",
+        at("main"),
+        at("events"),
+        at("stream.upstream"),
+        at("stream.server"),
+        at("stream"),
+        at("http.upstream"),
+        tls.replace("443", "8443"),
+        at("http.location"),
+        at("http.server"),
+        at("http"),
+    );
+    let line = (1..).zip(text.lines()).find(|(_, line)| *line == directive);
+    let place = format!("{FILE}:{}", line.map_or(0, |(number, _)| number));
+    (text, place)
+}
+
+#[test]
+fn every_directive_of_nginx() {
+    for line in options(include_str!("nginx.txt")) {
+        let (block, directive) = line.split_once(' ').unwrap();
+        let (text, place) = file_of_nginx(block, directive);
+        let import = imported(Predecessor::Nginx, &text);
+        assert!(!import.is_faulty(), "{line}: {}", import.report());
+        let option = directive.split([' ', ';']).next().unwrap();
+        judge(&import, option, &place);
+    }
+}
+
 /// Files of which each part that was cut off is read.
 const SAMPLES: &[(Predecessor, &str)] = &[
     (
@@ -128,6 +165,13 @@ const SAMPLES: &[(Predecessor, &str)] = &[
         Predecessor::Stunnel,
         "\u{feff}; x\ninclude = /etc/d\n[é]\naccept = :::443\nconnect = ::1:80\n\
          cert = a\nsni = b:*.c\nsocket = a:b=c\noptions = -X\nverify = 2\nCAfile = é\n",
+    ),
+    (
+        Predecessor::Nginx,
+        "\u{feff}stream { map $ssl_preread_server_name ${x} { hostnames; .é \"a b\"; ~\\; c d; }\n\
+         upstream d { server [::1]:1 weight=0; hash $x; }\nserver { listen [::]:1-3; # y\n\
+         ssl_preread on; proxy_pass $x; } }\nhttp { server { listen é ssl; return 301 https://$é; \
+         content_by_lua_block { { } } } server { listen unix:/a ssl; proxy_pass https://é:/; } }",
     ),
 ];
 
@@ -189,6 +233,72 @@ fn a_file_that_is_not_there_is_named() {
     let mut none = Memory::default();
     let import = import::import(Predecessor::Stunnel, &["/nowhere".into()], &mut none);
     assert!(import.is_faulty() && import.report().contains("cannot be read: no such file"));
+}
+
+/// The services of an import of nginx: addresses and names of each.
+fn services_of_nginx(text: &str) -> Vec<(String, String)> {
+    let table: toml::Table = imported(Predecessor::Nginx, text).toml().parse().expect("TOML");
+    let services = table["service"].as_array().expect("services").iter();
+    let text = |one: Option<&toml::Value>| one.map_or_else(String::new, ToString::to_string);
+    services
+        .map(|one| (text(one["front"].get("listen")), text(one["front"].get("names"))))
+        .collect()
+}
+
+#[test]
+fn the_default_server_of_nginx_has_all_other_names() {
+    let server = |rest: &str| {
+        format!(
+            "server {{ {rest} ssl_certificate /a; ssl_certificate_key /a; \
+             location / {{ proxy_pass http://127.0.0.1:1; }} }}\n"
+        )
+    };
+    let text = server("listen 443 ssl; server_name a.example *.b.example;")
+        + &server("listen 443 ssl default_server; listen [::]:444 ssl; server_name c.example;")
+        + &server("listen 443; listen 444; server_name A.example .d.example ~x;");
+    let services = services_of_nginx(&text);
+    let pair = |listen: &str, names: &str| (listen.to_owned(), names.to_owned());
+    assert_eq!(
+        services,
+        [
+            pair("[\"0.0.0.0:443\"]", "[\"a.example\", \"*.b.example\"]"),
+            pair("[\"0.0.0.0:443\", \"[::]:444\"]", ""),
+            pair("[\"0.0.0.0:443\", \"[::]:444\"]", "[\"d.example\", \"*.d.example\"]"),
+        ]
+    );
+    let report = imported(Predecessor::Nginx, &text).report();
+    assert!(report.contains("~x: such patterns are not compared"), "{report}");
+}
+
+#[test]
+fn nothing_that_nginx_refuses_is_let_in() {
+    let tls = "listen 443 ssl; ssl_certificate /a; ssl_certificate_key /a;";
+    for refusing in [
+        "auth_basic a;",
+        "location /a { deny all; }",
+        "if ($x) { return 403; }",
+        "allow 10.0.0.1; deny 10.0.0.0/8; allow all;",
+        "deny all;",
+        "ssl_verify_client optional_no_ca;",
+        "ssl_verify_client on; ssl_client_certificate /b; ssl_ocsp on;",
+    ] {
+        let text = format!(
+            "http {{ server {{ {tls} {refusing} location / {{ proxy_pass http://a; }} }} }}"
+        );
+        let import = imported(Predecessor::Nginx, &text);
+        assert!(import.report().contains("none is left to be served"), "{}", import.report());
+    }
+}
+
+#[test]
+fn a_file_that_an_outer_one_includes_is_read_alone() {
+    let text = "server {\n if ($host = a.example) { return 301 https://$host$request_uri; }\n\
+                listen 80; return 404; }\n";
+    let table: toml::Table = imported(Predecessor::Nginx, text).toml().parse().unwrap();
+    assert_eq!(table["service"][0]["front"]["redirect"].as_str(), Some("https"));
+    let more = [("/etc/d/a.conf", "server { listen 1; proxy_pass a:1; }")];
+    let import = imported_with(Predecessor::Nginx, "stream { include d/*.conf; }", &more);
+    assert!(import.toml().contains("servers = [\"a:1\"]"), "{}", import.report());
 }
 
 #[test]

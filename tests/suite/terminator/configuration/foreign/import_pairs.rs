@@ -1,6 +1,7 @@
-//! hitch and stunnel, and Lariat by an import of their files, answer their clients alike.
+//! hitch, stunnel and nginx, and Lariat by an import of their files, answer their clients alike.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::process::Command;
 
 use suite::hitch::Hitch;
 use suite::lariat::command;
+use suite::nginx::Nginx;
 use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 use suite::stunnel::Stunnel;
@@ -213,6 +215,136 @@ fn servers_are_verified_as_by_stunnel() {
             assert_eq!(echoes(address), is_good, "{address} {ca:?}");
         }
     }
+}
+
+/// nginx's lines for a certificate of the site.
+fn nginx_certificate(site: &Site, name: &str) -> String {
+    let pem = site.path(name);
+    let versions = "ssl_protocols TLSv1.2 TLSv1.3;";
+    format!("ssl_certificate {pem:?}; ssl_certificate_key {pem:?}; {versions}")
+}
+
+#[test]
+fn a_stream_with_client_certificates_as_by_nginx() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    two_certificates(&site);
+    site.authority.client("member").write(&site.directory, "member.pem");
+    let (address, ca, server) = (free_address(), site.ca(), server.address().to_owned());
+    let stream = format!(
+        "upstream app {{ least_conn; server {server}; }}
+         server {{ listen {address} ssl; {} ssl_alpn h2 http/1.1;
+         ssl_verify_client on; ssl_client_certificate {ca:?}; proxy_pass app; }}",
+        nginx_certificate(&site, "a.pem")
+    );
+    let nginx = Nginx::configured(&stream, "", address);
+    let (_lariat, own) = imported("nginx", &nginx.configuration, address);
+    let member = site.path("member.pem").display().to_string();
+    let shown = ["-cert", &member, "-key", &member];
+    let with = |more: &[&'static str]| [&shown[..], more].concat();
+    let clients: [Vec<&str>; 6] = [
+        with(&["-tls1_2"]),
+        with(&["-tls1_3"]),
+        with(&["-tls1_2", "-alpn", "http/1.1,h2"]),
+        with(&["-tls1_2", "-alpn", "other"]),
+        with(&["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"]),
+        with(&["-noservername", "-tls1_2"]),
+    ];
+    let clients: Vec<_> = clients.iter().map(Vec::as_slice).collect();
+    assert_alike(&site, address, own, &clients);
+    assert!(seen(&site, own, &with(&["-alpn", "h2"])).contains("h2"));
+    // nginx ends the connection behind a handshake without a certificate.
+    assert!(seen(&site, own, &["-tls1_2"]).contains("refused"));
+}
+
+#[test]
+fn a_map_of_names_as_by_nginx() {
+    let site = Site::new();
+    two_certificates(&site);
+    let servers = ["a.pem", "b.pem", "site.pem"]
+        .map(|name| Nginx::terminate(&site.path(name), "ssl_protocols TLSv1.2 TLSv1.3;"));
+    let [first, second, third] = servers.each_ref().map(|server| server.address);
+    let address = free_address();
+    let stream = format!(
+        "map $ssl_preread_server_name $to {{ hostnames; default first;
+           other.example {second}; .wild.example third; *.other.example {second}; }}
+         upstream first {{ server {first}; }}
+         upstream third {{ server {third}; }}
+         server {{ listen {address}; ssl_preread on; proxy_pass $to; }}"
+    );
+    let nginx = Nginx::configured(&stream, "", address);
+    let (_lariat, own) = imported("nginx", &nginx.configuration, address);
+    let names = ["other.example", "a.other.example", "wild.example", "b.a.wild.example", "x.y"];
+    let clients = names.map(|name| ["-servername", name]);
+    let clients: Vec<_> = clients.iter().map(<[&str; 2]>::as_slice).collect();
+    assert_alike(&site, address, own, &clients);
+    assert_alike(&site, address, own, &[&["-noservername"], &["-tls1_2"]]);
+    assert!(seen(&site, own, &["-servername", "other.example"]).contains("CN = other"));
+    assert!(seen(&site, own, &["-noservername"]).contains("CN = local"));
+}
+
+#[test]
+fn the_proxy_header_as_by_nginx() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
+    let (address, to) = (free_address(), server.address().to_owned());
+    let certificate = nginx_certificate(&site, "site.pem");
+    let stream = format!(
+        "server {{ listen {address} ssl; {certificate} proxy_pass {to}; proxy_protocol on; }}"
+    );
+    let nginx = Nginx::configured(&stream, "", address);
+    let (_lariat, own) = imported("nginx", &nginx.configuration, address);
+    for (number, address) in [address, own].into_iter().enumerate() {
+        let mut connection = Client::new(&site).connect(address);
+        let client = connection.socket().local_addr().unwrap();
+        connection.send(b"after");
+        connection.end();
+        server.wait_for_end(number + 1);
+        let ended = server.connections();
+        let read = ended.iter().filter_map(|one| ProxyHeader::read(&one.bytes));
+        let is_of_client = |one: &ProxyHeader| one.addresses == Some((client, address));
+        let header = read.into_iter().find(is_of_client).expect("a header of this client");
+        assert_eq!((header.version, &header.rest[..]), (1, &b"after"[..]));
+    }
+}
+
+#[test]
+fn servers_of_http_as_by_nginx() {
+    let site = Site::new();
+    two_certificates(&site);
+    let [first, second] = ["first", "second"].map(|body| Nginx::start("", body));
+    let (address, plain) = (free_address(), free_address());
+    let server = |listen: &str, name: &str, pem: &str, to: SocketAddr| {
+        format!(
+            "server {{ listen {address} ssl {listen}; server_name {name}; {}
+             location / {{ proxy_pass http://{to}; }} }}\n",
+            nginx_certificate(&site, pem)
+        )
+    };
+    let http = server("", "other.example *.wild.example", "b.pem", second.address)
+        + &server("default_server", "localhost", "a.pem", first.address)
+        + &format!("server {{ listen {plain}; return 301 https://$host$request_uri; }}\n");
+    let nginx = Nginx::configured("", &http, address);
+    let text = fs::read_to_string(&nginx.configuration).unwrap();
+    // Both cannot listen at one address, and `imported` gives one of Lariat's own in one's place.
+    let away = free_address().to_string();
+    let file = site.write("nginx.conf", text.replace(&plain.to_string(), &away));
+    let (_lariat, own) = imported("nginx", &file, address);
+    let names = ["localhost", "other.example", "a.wild.example", "unknown.example"];
+    let clients = names.map(|name| ["-servername", name]);
+    let clients: Vec<_> = clients.iter().map(<[&str; 2]>::as_slice).collect();
+    assert_alike(&site, address, own, &clients);
+    let refused: &[&str] = &["-tls1_2", "-alpn", "other"];
+    let offers: &[&[&str]] = &[&["-noservername"], &["-alpn", "http/1.1"], refused];
+    assert_alike(&site, address, own, offers);
+    for address in [address, own] {
+        assert_eq!(curl_tls(&site, address).run().success(), "first");
+    }
+    let redirected = |address: SocketAddr| {
+        let curl = curl().args(&["--write-out", "%{http_code} %{redirect_url}"]);
+        let curl = curl.args(&["--output", "/dev/null", "--header", "Host: localhost"]);
+        curl.url(&format!("http://{address}/a?b")).run().success()
+    };
+    assert_eq!(redirected(plain), redirected(away.parse().unwrap()));
+    assert_eq!(redirected(plain), "301 https://localhost/a?b");
 }
 
 /// Whether a byte comes back.

@@ -1,0 +1,114 @@
+//! Names of clients: `server_name`, and maps of the name that a client asks TLS for.
+
+use crate::convert::Unfit;
+use crate::import::Import;
+use crate::nginx::section::{NginxSection, NginxServer, comparable};
+use crate::nginx::sockets::ServiceSockets;
+use crate::source::Statement;
+
+/// Servers for clients by their names; without names for all others.
+#[derive(Debug)]
+pub(super) struct NginxRoute {
+    pub(super) target: String,
+    pub(super) names: Vec<(String, Statement)>,
+    /// Whether TLS stays closed.
+    pub(super) is_preread: bool,
+}
+
+/// The names of a server, none for the default one; and whether it has any.
+pub(super) fn server_names(
+    server: &NginxServer,
+    import: &mut Import,
+    sockets: &ServiceSockets<'_>,
+) -> (Vec<(String, Statement)>, bool) {
+    const KEY: &str = "service.front.names";
+    let mut names = Vec::new();
+    for written in server.options.all("server_name") {
+        let (mut others, mut foreign) = (Vec::new(), Vec::new());
+        for word in &written.words {
+            match comparable(word) {
+                Some(all) => {
+                    let is_own = |name: &String| !sockets.foreign.contains(name);
+                    let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_own);
+                    names.extend(own.into_iter().map(|name| (name, written.clone())));
+                    foreign.extend(others);
+                }
+                None if ["_", ""].contains(&word.as_str()) => {}
+                None => others.push(word.as_str()),
+            }
+        }
+        let host = "the name that a client asks TLS for counts, and not a request's field Host";
+        if sockets.is_default {
+            let words = "the default server: clients with these names, and all that are left";
+            import.mapped(written, words);
+        } else if others.is_empty() && foreign.is_empty() {
+            import.joined(written, KEY, host);
+        } else if others.is_empty() {
+            let names = foreign.join(", ");
+            let note = format!("without {names}: an earlier server has that name, as in nginx");
+            import.joined(written, KEY, &note);
+        } else {
+            let why = format!("{}: such patterns are not compared", others.join(", "));
+            import.lacks(written, &why, "each name, or `*.example`, in `front.names`");
+        }
+    }
+    let is_named = !names.is_empty();
+    (if sockets.is_default { Vec::new() } else { names }, is_named)
+}
+
+/// Where clients go: all to one target, or by a map.
+pub(super) fn routes(
+    section: &NginxSection,
+    pass: &Statement,
+    import: &mut Import,
+    names: Vec<(String, Statement)>,
+) -> Result<Vec<NginxRoute>, Unfit> {
+    let value = pass.value();
+    let variable = value.replace(['{', '}'], "");
+    let map = section.maps.iter().find(|one| one.written.words.get(1) == Some(&variable));
+    let Some(map) = map.filter(|_| value.starts_with('$') && !section.is_http) else {
+        return Ok(vec![NginxRoute { target: value, names, is_preread: false }]);
+    };
+    let source = map.written.words.first().map_or("", String::as_str);
+    let is_preread = source == "$ssl_preread_server_name";
+    if !is_preread && source != "$ssl_server_name" {
+        let why = "clients are told apart by the name that they ask TLS for alone";
+        import.lacks(&map.written, why, "services of their own: `front.names`");
+        return Err(Unfit::new(why, "keep this in nginx"));
+    }
+    let has_hostnames = map.lines.iter().any(|one| one.option == "hostnames");
+    let mut routes: Vec<NginxRoute> = Vec::new();
+    let mut default = None;
+    for written in &map.lines {
+        let target = written.value();
+        let key = written.option.strip_prefix('\\').unwrap_or(&written.option);
+        let all = comparable(key).filter(|all| has_hostnames || !all[0].starts_with("*."));
+        match (written.option.as_str(), all) {
+            ("hostnames" | "volatile", _) => import.mapped(written, "as here"),
+            ("default", _) => {
+                import.mapped(written, "the service without names");
+                default = Some(written.clone());
+            }
+            (_, Some(all)) => {
+                let names = all.into_iter().map(|name| (name, written.clone()));
+                import.joined(written, "service.front.names", "");
+                match routes.iter_mut().find(|one| one.target == target) {
+                    Some(route) => route.names.extend(names),
+                    None => {
+                        let names = names.collect();
+                        routes.push(NginxRoute { target, names, is_preread });
+                    }
+                }
+            }
+            (_, None) => {
+                let remedy = "each name, or `*.example`, in `front.names`";
+                import.lacks(written, "such patterns are not compared", remedy);
+            }
+        }
+    }
+    routes.retain(|one| !one.target.is_empty());
+    let default = default.map(|one| one.value()).filter(|target| !target.is_empty());
+    routes.extend(default.map(|target| NginxRoute { target, names, is_preread }));
+    import.joined(&map.written, "service.front.names", "");
+    Ok(routes)
+}

@@ -1,0 +1,263 @@
+//! The blocks `http` and `stream`: what their servers, upstreams and maps say.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::path::Path;
+
+use crate::convert::is_among;
+use crate::import::Import;
+use crate::meaning::Sense;
+use crate::meanings;
+use crate::meanings::nginx::{ACCESS, find};
+use crate::nginx::listen::NginxListen;
+use crate::nginx::syntax::NginxDirective;
+use crate::predecessor::Predecessor;
+use crate::source::Statement;
+use crate::statements::Statements;
+
+/// Directives with a path in their last word, which may begin at the main file's folder.
+const PATHS: &str = "\
+    pid proxy_ssl_certificate proxy_ssl_certificate_key proxy_ssl_crl \
+    proxy_ssl_trusted_certificate ssl_certificate ssl_certificate_key ssl_client_certificate \
+    ssl_crl ssl_stapling_file ssl_trusted_certificate";
+
+/// Blocks whose lines are no directives.
+const DATA: &str = "charset_map geo keyval map match split_clients types";
+
+/// A server block, with the directives that it alone has.
+#[derive(Debug)]
+pub(super) struct NginxServer {
+    pub(super) written: Statement,
+    pub(super) options: Statements,
+    pub(super) listens: Vec<NginxListen>,
+    /// `return` of an `if` block, as certbot writes it: some hosts are redirected.
+    pub(super) redirect: Option<Statement>,
+    /// The first directive by which some requests are refused.
+    pub(super) restriction: Option<Statement>,
+}
+
+/// An upstream block, or the lines of a map.
+#[derive(Debug)]
+pub(super) struct NginxBlock {
+    pub(super) written: Statement,
+    pub(super) options: Statements,
+    pub(super) lines: Vec<Statement>,
+}
+
+/// All of `http` or of `stream`.
+#[derive(Debug)]
+pub(super) struct NginxSection {
+    pub(super) is_http: bool,
+    pub(super) options: Statements,
+    pub(super) servers: Vec<NginxServer>,
+    pub(super) upstreams: Vec<NginxBlock>,
+    pub(super) maps: Vec<NginxBlock>,
+    pub(super) restriction: Option<Statement>,
+}
+
+impl NginxSection {
+    pub(super) fn gather(
+        import: &mut Import,
+        root: &Path,
+        block: Vec<NginxDirective>,
+        is_http: bool,
+    ) -> Self {
+        let mut section = Self {
+            is_http,
+            options: Statements::default(),
+            servers: Vec::new(),
+            upstreams: Vec::new(),
+            maps: Vec::new(),
+            restriction: None,
+        };
+        for one in block {
+            let blocks = section.servers.len().max(section.upstreams.len());
+            match (one.written.option.as_str(), &one.block) {
+                ("server", Some(_)) => {
+                    if !import.has_room(blocks, &one.written.place) {
+                        break;
+                    }
+                    section.servers.push(NginxServer::gather(import, root, one, is_http));
+                }
+                ("upstream", Some(_)) => {
+                    section.upstreams.push(NginxBlock::upstream(import, root, one));
+                }
+                ("map", Some(_)) => section.maps.push(NginxBlock::map(one)),
+                _ => take(import, root, one, &mut section.options, &mut section.restriction),
+            }
+        }
+        section
+    }
+
+    pub(super) fn upstream(&self, name: &str) -> Option<&NginxBlock> {
+        self.upstreams.iter().find(|one| one.written.value() == name)
+    }
+}
+
+impl NginxServer {
+    fn gather(import: &mut Import, root: &Path, one: NginxDirective, is_http: bool) -> Self {
+        let mut server = Self {
+            written: one.written,
+            options: Statements::default(),
+            listens: Vec::new(),
+            redirect: None,
+            restriction: None,
+        };
+        for inner in one.block.unwrap_or_default() {
+            let is_root = inner.written.option == "location" && inner.written.value() == "/";
+            match (inner.written.option.as_str(), inner.block) {
+                ("listen", None) => {
+                    server.listens.extend(NginxListen::read(import, &inner.written, is_http));
+                }
+                ("if", Some(block)) if inner.written.value().starts_with("($host = ") => {
+                    import.mapped(&inner.written, "requests of all hosts are alike");
+                    for deeper in block {
+                        let is_return = deeper.written.option == "return";
+                        if is_return && deeper.written.value().starts_with("301 https://") {
+                            import.expect(&deeper.written);
+                            server.redirect = Some(deeper.written);
+                        } else {
+                            leave_out(import, &deeper);
+                        }
+                    }
+                }
+                ("location", Some(block)) if is_root => {
+                    import.mapped(&inner.written, "all requests, as here");
+                    for deeper in block {
+                        take(import, root, deeper, &mut server.options, &mut server.restriction);
+                    }
+                }
+                (_, block) => {
+                    let one = NginxDirective { written: inner.written, block };
+                    take(import, root, one, &mut server.options, &mut server.restriction);
+                }
+            }
+        }
+        let has_port = |port| server.listens.iter().any(|one| one.port() == port);
+        if server.listens.is_empty() && is_http && !has_port("80") {
+            let words = vec!["80".to_owned()];
+            let option = "listen".to_owned();
+            let written = Statement { option, words, ..server.written.clone() };
+            server.listens.extend(NginxListen::read(import, &written, is_http));
+        }
+        server
+    }
+}
+
+impl NginxBlock {
+    fn upstream(import: &mut Import, root: &Path, one: NginxDirective) -> Self {
+        let (mut options, mut lines) = (Statements::default(), Vec::new());
+        for inner in one.block.unwrap_or_default() {
+            if inner.written.option == "server" && inner.block.is_none() {
+                import.expect(&inner.written);
+                lines.push(inner.written);
+            } else {
+                take(import, root, inner, &mut options, &mut None);
+            }
+        }
+        Self { written: one.written, options, lines }
+    }
+
+    fn map(one: NginxDirective) -> Self {
+        let lines = one.block.unwrap_or_default().into_iter().map(|inner| inner.written);
+        Self { written: one.written, options: Statements::default(), lines: lines.collect() }
+    }
+}
+
+/// Takes a directive of a block: into its options, or reported at once.
+fn take(
+    import: &mut Import,
+    root: &Path,
+    mut one: NginxDirective,
+    options: &mut Statements,
+    restriction: &mut Option<Statement>,
+) {
+    if let Some(found) = restricting(&one, false) {
+        restriction.get_or_insert(found);
+    }
+    let meaning = find(&one.written.option).filter(|_| one.block.is_none());
+    let Some(meaning) = meaning else {
+        return leave_out(import, &one);
+    };
+    import.expect(&one.written);
+    absolute(root, &mut one.written);
+    match meaning.sense {
+        Sense::Key { .. } | Sense::Joined { .. } => options.push(meaning.option, one.written),
+        _ => _ = import.apply(meaning, &one.written, &mut Default::default()),
+    }
+}
+
+/// A directive by which requests are refused, here or in a block: there by address too.
+fn restricting(one: &NginxDirective, is_inner: bool) -> Option<Statement> {
+    let name = one.written.option.as_str();
+    let is_refusal = name == "return" && one.written.value().starts_with(['4', '5']);
+    let of_block = ["allow", "deny"].contains(&name) || is_refusal;
+    let refuses = is_among(ACCESS, name) || is_inner && of_block;
+    if refuses && one.written.value() != "off" {
+        return Some(one.written.clone());
+    }
+    one.block.iter().flatten().find_map(|inner| restricting(inner, true))
+}
+
+/// Reports a directive, and all in its block, that nothing is made of.
+pub(super) fn leave_out(import: &mut Import, one: &NginxDirective) {
+    let NginxDirective { written, block } = one;
+    let mut unused = Default::default();
+    match find(&written.option) {
+        None => import.note_unknown(written, meanings::of(Predecessor::Nginx)),
+        Some(meaning) => {
+            if matches!(meaning.sense, Sense::Key { .. } | Sense::Joined { .. }) {
+                let remedy = "keep nginx for it, behind Lariat";
+                import.lacks(written, "stands where no service comes from", remedy);
+            } else {
+                import.apply(meaning, written, &mut unused);
+            }
+        }
+    }
+    if !is_among(DATA, &written.option) {
+        block.iter().flatten().for_each(|inner| leave_out(import, inner));
+    }
+}
+
+/// Begins a relative path at the main file's folder.
+pub(super) fn absolute(root: &Path, written: &mut Statement) {
+    let is_path = is_among(PATHS, &written.option) && written.value() != "off";
+    if let Some(path) = written.words.last_mut().filter(|path| is_path && !path.contains('$')) {
+        *path = root.join(&*path).display().to_string();
+    }
+}
+
+/// Options of a block over those of the block around it: of each directive only the inner ones.
+pub(super) fn within(outer: &Statements, inner: &Statements) -> Statements {
+    let names: HashSet<_> = inner.iter().map(|(name, _)| name).collect();
+    let has = |name| names.contains(name);
+    let mut all = Statements::default();
+    for (name, written) in outer.iter() {
+        let is_of_access = ["allow", "deny"].contains(&name);
+        if !has(name) && !(is_of_access && (has("allow") || has("deny"))) {
+            all.push(name, written.clone());
+        }
+    }
+    inner.iter().for_each(|(name, written)| all.push(name, written.clone()));
+    all
+}
+
+/// Names as keys write them: `.example` is two of them, and those of other kinds are none.
+pub(super) fn comparable(name: &str) -> Option<Vec<String>> {
+    let lower = name.to_ascii_lowercase();
+    let (exact, wild) = match (lower.strip_prefix('.'), lower.strip_prefix("*.")) {
+        (Some(rest), _) => (Some(rest), Some(rest)),
+        (None, Some(rest)) => (None, Some(rest)),
+        (None, None) => (Some(lower.as_str()), None),
+    };
+    let fits = |one: char| one.is_ascii_alphanumeric() || "-_".contains(one);
+    let is_label = |one: &str| (1..64).contains(&one.len()) && one.chars().all(fits);
+    let rest = exact.or(wild)?;
+    let is_name = rest.len() < 250 && rest.split('.').all(is_label) && rest != "_";
+    // Nobody asks TLS for an address.
+    if !is_name || rest.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    let exact = exact.map(str::to_owned).into_iter();
+    Some(exact.chain(wild.map(|rest| format!("*.{rest}"))).collect())
+}

@@ -1,0 +1,438 @@
+//! A server block of nginx: the services that come of it.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::convert::{Unfit, milliseconds};
+use crate::draft::DraftTable;
+use crate::finding::ImportFinding;
+use crate::import::Import;
+use crate::meaning::{Conversion, Sense};
+use crate::meanings;
+use crate::meanings::nginx::{HTTP_DEFAULTS, find};
+use crate::nginx::names::{NginxRoute, routes, server_names};
+use crate::nginx::process::take_log;
+use crate::nginx::section::{NginxSection, NginxServer, within};
+use crate::nginx::servers::NginxTarget;
+use crate::nginx::sockets::{ServiceSockets, Sockets, network};
+use crate::nginx::tls;
+use crate::predecessor::Predecessor;
+use crate::source::{SourceFiles, SourceLine, Statement};
+use crate::statements::Statements;
+
+const BEHIND: &str = "keep nginx behind Lariat, at an address without TLS: `listen 127.0.0.1:8080 proxy_protocol`, \
+     and `back.send-proxy = \"v1\"`";
+
+/// Writes the services of all servers of a section.
+pub(super) fn write_all(
+    section: &NginxSection,
+    number: usize,
+    sockets: &Sockets,
+    import: &mut Import,
+    files: &mut dyn SourceFiles,
+    place: &SourceLine,
+) {
+    for written in section.options.all("access_log") {
+        take_log(import, written);
+    }
+    for written in section.options.all("error_log") {
+        take_log(import, written);
+    }
+    for (place_of, server) in section.servers.iter().enumerate() {
+        let options = within(&section.options, &server.options);
+        let block = ServerBlock { section, server, options, place };
+        let (before, first) = (import.draft.services.len(), import.findings.len());
+        let mut reason = Unfit::new("it listens nowhere", "write `listen`");
+        for sockets in sockets.services((number, place_of), server) {
+            match block.write(&sockets, import, files) {
+                Ok(()) => import.joined(&server.written, "service", ""),
+                Err(unfit) => {
+                    for (_, listen) in &sockets.listens {
+                        let why = format!("no service comes of it: {}", unfit.why);
+                        import.lacks(&listen.written, &why, &unfit.remedy);
+                    }
+                    reason = unfit;
+                }
+            }
+        }
+        if import.draft.services.len() == before {
+            block.report_left_out(import, first);
+            import.unmapped(&server.written, reason);
+        }
+    }
+    report_unused(section, import);
+}
+
+/// Reports blocks and directives that no service uses.
+fn report_unused(section: &NginxSection, import: &mut Import) {
+    let found: HashSet<_> = import.findings.iter().map(|one| one.place.clone()).collect();
+    for upstream in section.upstreams.iter().filter(|one| !found.contains(&one.written.place)) {
+        let lines = upstream.options.iter().map(|(_, written)| written).chain(&upstream.lines);
+        for written in lines.chain([&upstream.written]) {
+            let remedy = "see the servers that name it";
+            import.lacks(written, "no imported server uses this upstream", remedy);
+        }
+    }
+    for map in section.maps.iter().filter(|one| !found.contains(&one.written.place)) {
+        import.lacks(&map.written, "Lariat has no variables", "services: `front.names`");
+    }
+    for (_, written) in section.options.iter() {
+        if !found.contains(&written.place) {
+            let why = "no service comes of a server block that it is for";
+            import.lacks(written, why, "see the server blocks");
+        }
+    }
+}
+
+struct ServerBlock<'s> {
+    section: &'s NginxSection,
+    server: &'s NginxServer,
+    options: Statements,
+    place: &'s SourceLine,
+}
+
+impl ServerBlock<'_> {
+    /// Writes the services at addresses that have the same in common.
+    fn write(
+        &self,
+        sockets: &ServiceSockets<'_>,
+        import: &mut Import,
+        files: &mut dyn SourceFiles,
+    ) -> Result<(), Unfit> {
+        let restriction = self.server.restriction.as_ref().or(self.section.restriction.as_ref());
+        if let Some(written) = restriction.filter(|_| self.section.is_http) {
+            let why = format!("without `{}` more requests would be served", written.option);
+            return Err(Unfit::new(why, BEHIND));
+        }
+        if let Some(written) = self.options.find("ssl_reject_handshake") {
+            if self.options.is_on("ssl_reject_handshake") {
+                let words = "a hello for no service is refused by the alert unrecognized_name";
+                import.mapped(written, words);
+                let why = "its clients are refused";
+                return Err(Unfit::new(why, "none is needed, if it is the default server"));
+            }
+            import.mapped(written, "`off`, as here");
+        }
+        let (names, is_named) = server_names(self.server, import, sockets);
+        if !sockets.is_default && !is_named {
+            let why = "no client reaches it by a name that can be compared";
+            return Err(Unfit::new(why, "write its names into `front.names`"));
+        }
+        if let Some(written) = self.options.find("return") {
+            if let Some(redirect) = &self.server.redirect {
+                let words = "without effect: requests of all hosts are redirected";
+                import.mapped(written, words);
+                return self.write_redirect(redirect, sockets, import, &names);
+            }
+            return self.write_redirect(written, sockets, import, &names);
+        }
+        if self.section.is_http && !sockets.traits.has_tls {
+            let why = "it has no TLS, and Lariat does not read HTTP";
+            return Err(Unfit::new(why, "leave it in nginx"));
+        }
+        let Some(pass) = self.options.find("proxy_pass") else {
+            let why = "no `proxy_pass` has all requests; Lariat itself answers with files alone (back.files)";
+            return Err(Unfit::new(why, BEHIND));
+        };
+        let routes = routes(self.section, pass, import, names)?;
+        let mut written = Err(Unfit::new("its map names no server", "write one"));
+        for route in &routes {
+            match self.write_route(route, (pass, sockets), import, files) {
+                Ok(()) => written = Ok(()),
+                Err(unfit) => {
+                    if let Some((_, name)) = route.names.first() {
+                        import.lacks(name, &unfit.why, &unfit.remedy);
+                    }
+                    written = written.or(Err(unfit));
+                }
+            }
+        }
+        written
+    }
+
+    fn write_route(
+        &self,
+        route: &NginxRoute,
+        (pass, sockets): (&Statement, &ServiceSockets<'_>),
+        import: &mut Import,
+        files: &mut dyn SourceFiles,
+    ) -> Result<(), Unfit> {
+        let is_http = self.section.is_http;
+        let mut target = NginxTarget::read(&route.target, is_http)?;
+        target.has_tls |= !is_http && self.options.is_on("proxy_ssl");
+        let mut service = self.begin(sockets, import, &route.names, &target.address);
+        let options = &self.options;
+        let mut is_whole = self.write_access(import, &mut service);
+        if sockets.traits.has_tls {
+            is_whole &= tls::write_front(options, import, files, &mut service, is_http);
+        } else {
+            let mode = if route.is_preread { "passthrough" } else { "off" };
+            service.set("front.tls.mode", mode, pass.place.clone());
+            tls::report_unused(options, import, "ssl");
+        }
+        self.report_preread(import, route);
+        is_whole &= target.write(self.section, import, &mut service, pass);
+        if target.has_tls {
+            tls::write_back(options, import, files, &mut service, (pass, &target));
+        } else {
+            tls::report_unused(options, import, "proxy_ssl");
+        }
+        let difference = if is_http {
+            "requests reach the servers as clients write them: no X-Forwarded-For or other field \
+             is added; `back.send-proxy` tells the client's address"
+        } else {
+            ""
+        };
+        import.joined(pass, "service.back.servers", difference);
+        self.write_rest(import, &mut service, route);
+        if !is_whole {
+            let why = "something that it needs, or by which it refuses, cannot be said";
+            return Err(Unfit::new(why, "see its directives that are not mapped"));
+        }
+        if is_http {
+            import.defaults(HTTP_DEFAULTS, self.place, &mut service);
+        }
+        let defaults = meanings::defaults_of(Predecessor::Nginx);
+        import.defaults(defaults, self.place, &mut service);
+        import.draft.services.push(service);
+        Ok(())
+    }
+
+    /// A service with a name, addresses and the names of its clients.
+    fn begin(
+        &self,
+        sockets: &ServiceSockets<'_>,
+        import: &mut Import,
+        names: &[(String, Statement)],
+        target: &str,
+    ) -> DraftTable {
+        let mut service = DraftTable::default();
+        let port = sockets.listens.first().map_or("", |(_, listen)| listen.port());
+        let of_server = self.server.options.all("server_name").flat_map(|one| &one.words);
+        let mut of_server = of_server.filter(|name| name.starts_with(char::is_alphanumeric));
+        let is_upstream = self.section.upstream(target).is_some();
+        let name = match names.first().map(|(name, _)| name).or_else(|| of_server.next()) {
+            Some(name) => name.trim_start_matches("*.").to_owned(),
+            None if is_upstream => target.to_owned(),
+            None => format!("port-{port}"),
+        };
+        service.set("name", import.draft.free_name(&name), self.server.written.place.clone());
+        sockets.write(import, &mut service);
+        for (name, written) in names {
+            service.push("front.names", name.as_str(), written.place.clone());
+        }
+        for written in self.options.all("set_real_ip_from") {
+            if !sockets.traits.takes_proxy {
+                let why = "no PROXY header comes here, by which alone Lariat knows clients";
+                import.lacks(written, why, "`front.accept-proxy`");
+            } else if network(&written.value()).is_some() {
+                import.joined(written, "service.front.accept-proxy", "");
+            } else {
+                import.lacks(written, "names of hosts are not looked up here", "an address");
+            }
+        }
+        service
+    }
+
+    /// `return 301 https://…` of a server without TLS.
+    fn write_redirect(
+        &self,
+        written: &Statement,
+        sockets: &ServiceSockets<'_>,
+        import: &mut Import,
+        names: &[(String, Statement)],
+    ) -> Result<(), Unfit> {
+        let url = written.words.last().map_or("", String::as_str);
+        let same = ["$host", "$server_name", "$http_host", "$ssl_server_name"];
+        let host = url.strip_prefix("https://").unwrap_or_default();
+        let (host, path) = host.split_at(host.find(['/', ':']).unwrap_or(host.len()));
+        let (host, path) = match url.strip_prefix("https://$") {
+            Some(rest) => {
+                let end = rest.find(|one: char| one != '_' && !one.is_ascii_lowercase());
+                let end = "https://$".len() + end.unwrap_or(rest.len());
+                (&url["https://".len()..end], &url[end..])
+            }
+            None => (host, path),
+        };
+        let own: Vec<_> =
+            self.server.options.all("server_name").flat_map(|one| &one.words).collect();
+        let is_own = own == [host];
+        let (port, path) = match path.strip_prefix(':') {
+            Some(rest) => rest.split_at(rest.find(['/', '$']).unwrap_or(rest.len())),
+            None => ("", path),
+        };
+        if !(same.contains(&host) || is_own) || path != "$request_uri" || sockets.traits.has_tls {
+            let why = "Lariat answers plain HTTP alone, by the same resource of the same host";
+            let remedy = "`return 301 https://$host$request_uri`, or keep this in nginx";
+            import.lacks(written, why, remedy);
+            return Err(Unfit::new("its answers are not Lariat's", BEHIND));
+        }
+        if !sockets.is_default {
+            // The service of the default server answers all names alike.
+            import.mapped(written, "service.front.redirect, of the default server's service");
+            let why = "names of plain HTTP are not told apart";
+            return Err(Unfit::new(why, "none is needed, if the default server answers the same"));
+        }
+        let mut service = self.begin(sockets, import, names, "");
+        let is_whole = self.write_access(import, &mut service);
+        let to = if port.is_empty() { "https".to_owned() } else { format!("https:{port}") };
+        let note = "301 for GET and HEAD, and 308 for other methods";
+        import.put(&mut service, "service.front.redirect", to, written, note);
+        tls::report_unused(&self.options, import, "ssl");
+        tls::report_unused(&self.options, import, "proxy_ssl");
+        for (name, written) in self.options.iter() {
+            if name == "proxy_pass" {
+                import.mapped(written, "without effect: all requests are redirected");
+            }
+        }
+        if !is_whole {
+            return Err(Unfit::new("it refuses clients in another way", "see allow and deny"));
+        }
+        import.draft.services.push(service);
+        Ok(())
+    }
+
+    /// `allow` and `deny`, of which the first that fits counts. Returns whether ours say the same.
+    fn write_access(&self, import: &mut Import, service: &mut DraftTable) -> bool {
+        let is_rule = |name| name == "allow" || name == "deny";
+        let rules: Vec<_> = self.options.iter().filter(|(name, _)| is_rule(*name)).collect();
+        let end = rules.iter().position(|(_, one)| one.value() == "all").unwrap_or(rules.len());
+        let (before, behind) = rules.split_at(end);
+        let closes = behind.first().is_some_and(|(name, _)| *name == "deny");
+        if let Some((_, written)) = before.iter().find(|(_, one)| network(&one.value()).is_none()) {
+            let why = format!("`{}` is no network", written.value());
+            import.fault(&written.place, &written.option, why, "write an address, or a network");
+        }
+        let is_sorted =
+            before.iter().skip_while(|(name, _)| *name == "deny").all(|(name, _)| *name == "allow");
+        let has_allowed = before.iter().any(|(name, _)| *name == "allow");
+        if !is_sorted || closes && !has_allowed {
+            for (_, written) in rules {
+                let why = "here a denied network stays denied, whatever is allowed";
+                import.lacks(written, why, "`front.deny` and `front.allow` by hand");
+            }
+            return false;
+        }
+        for (name, written) in before {
+            let value =
+                if written.value() == "unix:" { "unix".to_owned() } else { written.value() };
+            let note = if self.section.is_http { "reset, and not answered with 403" } else { "" };
+            if *name == "allow" && !closes {
+                import.mapped(written, "all may connect, as here");
+            } else {
+                import.add(service, &format!("service.front.{name}"), value, written, note);
+            }
+        }
+        for (_, written) in behind {
+            import.mapped(written, "service.front.allow, service.front.deny");
+        }
+        true
+    }
+
+    /// What stands for itself, and what is left.
+    fn write_rest(&self, import: &mut Import, service: &mut DraftTable, route: &NginxRoute) {
+        let options = &self.options;
+        for (name, written) in options.iter() {
+            let is_key = find(name).filter(|one| matches!(one.sense, Sense::Key { .. }));
+            match (name, is_key) {
+                ("preread_timeout", _) if !route.is_preread => {
+                    import.mapped(written, "without effect: no hello is read");
+                }
+                (_, Some(meaning)) => _ = import.apply(meaning, written, service),
+                ("proxy_protocol", _) if options.is_on("proxy_protocol") => {
+                    let key = "service.back.send-proxy.version";
+                    import.put(service, key, "v1", written, "");
+                }
+                ("proxy_bind", _) => take_bind(import, service, written),
+                ("proxy_socket_keepalive", _) if written.value() == "on" => {
+                    import.mapped(written, "`on`, as here: service.back.keepalive");
+                }
+                ("proxy_socket_keepalive", _) => {
+                    import.put(service, "service.back.keepalive", "0s", written, "");
+                }
+                ("proxy_protocol", _) => import.mapped(written, "`off`, as here"),
+                _ => {}
+            }
+        }
+        for written in self.server.options.all("access_log") {
+            if written.value().starts_with("off") {
+                let why = "connections of one service are not left out of the log";
+                import.lacks(written, why, "`log.connections`, for all");
+            } else {
+                take_log(import, written);
+            }
+        }
+        self.server.options.all("error_log").for_each(|written| take_log(import, written));
+        self.write_idle(import, service);
+    }
+
+    /// The longer of the pauses that nginx allows in requests and between them.
+    fn write_idle(&self, import: &mut Import, service: &mut DraftTable) {
+        let names = ["keepalive_timeout", "proxy_read_timeout"];
+        let time = |written: &Statement| {
+            milliseconds(written.words.first()?, 1000).filter(|time| *time > 0)
+        };
+        let written = names.iter().filter_map(|name| self.options.find(name));
+        let written: Vec<_> = written.collect();
+        let longest = written.iter().filter_map(|one| Some((time(one)?, *one)));
+        let least = if self.options.find("keepalive_timeout").is_some() { 60_000 } else { 75_000 };
+        let longest = longest.max_by_key(|(time, _)| *time).filter(|(time, _)| *time > least);
+        let key = "service.timeouts.idle";
+        let note = "it bounds every pause of a connection, in requests and between them";
+        if let Some((_, one)) = longest {
+            let first = Statement { words: one.words[..1].to_vec(), ..one.clone() };
+            import.apply_key(key, Conversion::Seconds, note, &first, service);
+        }
+        let is_other =
+            |one: &&&Statement| longest.is_none_or(|(_, chosen)| chosen.option != one.option);
+        for other in written.iter().filter(is_other) {
+            import.joined(other, key, note);
+        }
+    }
+
+    fn report_preread(&self, import: &mut Import, route: &NginxRoute) {
+        let Some(written) = self.options.find("ssl_preread") else {
+            return;
+        };
+        match (self.options.is_on("ssl_preread"), route.is_preread) {
+            (true, true) => {
+                let note = "clients that do not begin with TLS are refused";
+                import.joined(written, "service.front.tls.mode", note);
+            }
+            (true, false) => import.mapped(written, "without effect: no map reads the name"),
+            (false, _) => import.mapped(written, "`off`, as here"),
+        }
+    }
+
+    /// Reports the directives of a server that no service comes of.
+    fn report_left_out(&self, import: &mut Import, first: usize) {
+        for (_, written) in self.server.options.iter() {
+            let is_found = |one: &ImportFinding| {
+                one.place == written.place && one.option.starts_with(&written.option)
+            };
+            if !import.findings[first..].iter().any(is_found) {
+                let remedy = "see the reason at `server`";
+                import.lacks(written, "its server block is left out", remedy);
+            }
+        }
+    }
+}
+
+fn take_bind(import: &mut Import, service: &mut DraftTable, written: &Statement) {
+    let key = "service.back.source";
+    let first = written.words.first().map_or("", String::as_str);
+    match first {
+        "off" => import.mapped(written, "`off`, as here"),
+        "$remote_addr" | "$binary_remote_addr" => import.put(service, key, "client", written, ""),
+        _ if first.contains('$') => {
+            import.lacks(written, "Lariat has no variables", "an address of this host");
+        }
+        address => {
+            let with_port = address.parse::<SocketAddr>().map(|address| address.ip());
+            match address.parse::<IpAddr>().or(with_port) {
+                Ok(address) => import.put(service, key, address.to_string(), written, ""),
+                Err(_) => import.lacks(written, "names of hosts are no sources", "an address"),
+            }
+        }
+    }
+}

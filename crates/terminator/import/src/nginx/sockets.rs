@@ -1,0 +1,180 @@
+//! Addresses of all server blocks, and what those at one address have together.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+
+use crate::draft::DraftTable;
+use crate::import::Import;
+use crate::nginx::listen::{NginxListen, SocketTraits};
+use crate::nginx::section::{NginxSection, NginxServer, comparable, within};
+
+/// What is at one address.
+#[derive(Clone, Debug, Default)]
+struct Socket {
+    traits: SocketTraits,
+    /// The server for clients whose name no server has: its section, its number.
+    default: Option<(usize, usize)>,
+    first: (usize, usize),
+    /// The server of each name: the first that has it.
+    owners: HashMap<String, (usize, usize)>,
+}
+
+/// All addresses.
+#[derive(Debug, Default)]
+pub(super) struct Sockets {
+    all: BTreeMap<String, Socket>,
+    /// Ports that are listened at by IPv6, which in Lariat takes IPv4 too.
+    of_both: BTreeSet<String>,
+}
+
+/// Addresses of one server block that become one service.
+pub(super) struct ServiceSockets<'s> {
+    pub(super) listens: Vec<(String, &'s NginxListen)>,
+    pub(super) traits: SocketTraits,
+    pub(super) is_default: bool,
+    /// Names that a server before it has at one of the addresses.
+    pub(super) foreign: HashSet<&'s String>,
+}
+
+impl Sockets {
+    pub(super) fn of(sections: &[NginxSection]) -> Self {
+        let servers = sections.iter().enumerate().flat_map(|(place, section)| {
+            let numbered = section.servers.iter().enumerate();
+            numbered.map(move |(number, server)| ((place, number), section, server))
+        });
+        let mut sockets = Self::default();
+        let all = servers.clone().flat_map(|(.., server)| &server.listens);
+        let of_all = all.filter(|one| one.address.starts_with("[::]:"));
+        sockets.of_both = of_all.map(|one| one.port().to_owned()).collect();
+        for (at, section, server) in servers {
+            let options = within(&section.options, &server.options);
+            for listen in &server.listens {
+                let mut socket = Socket { first: at, ..Socket::default() };
+                let address = sockets.address(listen);
+                if let Some(known) = sockets.all.remove(&address) {
+                    socket = known;
+                }
+                let (traits, own) = (&mut socket.traits, &listen.traits);
+                traits.has_tls |= own.has_tls || options.is_on("ssl");
+                traits.takes_proxy |= own.takes_proxy;
+                traits.is_deferred |= own.is_deferred;
+                traits.keepalive = traits.keepalive.take().or_else(|| own.keepalive.clone());
+                for written in options.all("set_real_ip_from") {
+                    traits.networks.extend(network(&written.value()));
+                }
+                if listen.is_default {
+                    socket.default.get_or_insert(at);
+                }
+                let words = server.options.all("server_name").flat_map(|one| &one.words);
+                for name in words.filter_map(|word| comparable(word)).flatten() {
+                    socket.owners.entry(name).or_insert(at);
+                }
+                sockets.all.insert(address, socket);
+            }
+        }
+        sockets
+    }
+
+    /// The address as keys write it: IPv4 and IPv6 of one port are one address.
+    fn address(&self, listen: &NginxListen) -> String {
+        match listen.address.strip_prefix("0.0.0.0:") {
+            Some(port) if self.of_both.contains(port) => format!("[::]:{port}"),
+            _ => listen.address.clone(),
+        }
+    }
+
+    /// The addresses of a server, those together that one service can have.
+    pub(super) fn services<'s>(
+        &'s self,
+        at: (usize, usize),
+        server: &'s NginxServer,
+    ) -> Vec<ServiceSockets<'s>> {
+        let mut services: Vec<ServiceSockets<'s>> = Vec::new();
+        for listen in &server.listens {
+            let address = self.address(listen);
+            let Some(Socket { traits, default, first, owners }) = self.all.get(&address) else {
+                continue;
+            };
+            let is_default = default.unwrap_or(*first) == at;
+            let is_alike =
+                |one: &ServiceSockets<'_>| one.is_default == is_default && one.traits == *traits;
+            let place = services.iter().position(is_alike).unwrap_or_else(|| {
+                let (listens, traits) = (Vec::new(), traits.clone());
+                let foreign = HashSet::new();
+                services.push(ServiceSockets { listens, traits, is_default, foreign });
+                services.len() - 1
+            });
+            let own = server.options.all("server_name").flat_map(|one| &one.words);
+            let known = own.filter_map(|word| comparable(word)).flatten();
+            let known = known.filter_map(|name| owners.get_key_value(&name));
+            let foreign = known.filter(|(_, owner)| **owner != at).map(|(name, _)| name);
+            let service = &mut services[place];
+            service.foreign.extend(foreign);
+            service.listens.push((address, listen));
+        }
+        services
+    }
+}
+
+/// A network of `set_real_ip_from`, unless it is a host's name.
+pub(super) fn network(text: &str) -> Option<String> {
+    let address = text.split('/').next().unwrap_or_default();
+    match text {
+        "unix:" => Some("unix".to_owned()),
+        text => address.parse::<IpAddr>().is_ok().then(|| text.to_owned()),
+    }
+}
+
+impl ServiceSockets<'_> {
+    /// Writes the addresses, and what holds of them.
+    pub(super) fn write(&self, import: &mut Import, service: &mut DraftTable) {
+        let mut seen = BTreeSet::new();
+        for (address, listen) in &self.listens {
+            let written = &listen.written;
+            let is_v6 = listen.address.starts_with("[::]:");
+            let difference = if is_v6 && !written.words.iter().any(|one| one == "ipv6only=off") {
+                "clients of IPv4 too"
+            } else {
+                ""
+            };
+            if seen.insert(address) {
+                let key = "service.front.listen";
+                import.add(service, key, address.as_str(), written, difference);
+            } else {
+                import.joined(written, "service.front.listen", difference);
+            }
+        }
+        let Some((_, NginxListen { written, .. })) = self.listens.first() else {
+            return;
+        };
+        let origin = || Some(written.place.clone());
+        if self.traits.is_deferred {
+            service.set("front.defer-accept", true, origin());
+        }
+        if let Some(keepalive) = &self.traits.keepalive {
+            service.set("front.keepalive", keepalive.as_str(), origin());
+        }
+        if self.traits.takes_proxy {
+            let is_local = |(address, _): &(String, _)| address.starts_with("unix:");
+            let everyone: &[&str] = if self.listens.iter().any(is_local) {
+                &["0.0.0.0/0", "::/0", "unix"]
+            } else {
+                &["0.0.0.0/0", "::/0"]
+            };
+            let all = self.traits.networks.iter().map(String::as_str).collect::<Vec<_>>();
+            for network in if all.is_empty() { everyone } else { &all } {
+                service.push("front.accept-proxy", *network, origin());
+            }
+            let note = if all.is_empty() {
+                service.remark(
+                    "front.accept-proxy",
+                    "Name the networks of your load balancers alone.",
+                );
+                "every address may send a header, as with nginx: name your load balancers"
+            } else {
+                "an address that set_real_ip_from does not name is refused"
+            };
+            import.joined(written, "service.front.accept-proxy", note);
+        }
+    }
+}
