@@ -17,6 +17,10 @@ use crate::toml_text;
 /// The finding of an option that another one stands in for.
 const REPLACED: &str = "without effect: another option is used in its place";
 
+/// The same of HAProxy's, where it may also be an option of what is left out.
+const REPLACED_OR_OUT: &str =
+    "without effect: another option is used in its place, or its section or server is left out";
+
 /// The table in which keys of services begin.
 const SERVICE: &str = "service.";
 
@@ -123,7 +127,8 @@ impl Import {
 
     /// Notes that an option was read, so that it gets a finding in any case.
     pub(crate) fn expect(&mut self, written: &Statement) {
-        self.read.push((written.place.clone(), written.option.clone()));
+        let name = written.option.split(' ').next().unwrap_or_default();
+        self.read.push((written.place.clone(), name.to_owned()));
     }
 
     /// Puts findings into the order of the files.
@@ -135,7 +140,9 @@ impl Import {
             let (why, remedy) = ("was not looked at, because of an error", "mend that first");
             Fate::Unmapped { why: why.to_owned(), remedy: remedy.to_owned() }
         } else {
-            Fate::Mapped(REPLACED.to_owned())
+            let is_haproxy = self.is_of(Predecessor::Haproxy);
+            let words = if is_haproxy { REPLACED_OR_OUT } else { REPLACED };
+            Fate::Mapped(words.to_owned())
         };
         for (place, option) in missed {
             self.note(&place, &option, fate.clone());
