@@ -7,74 +7,24 @@ mod check;
 mod condition;
 mod front;
 mod process;
+mod reading;
 mod route;
 mod service;
 mod syntax;
 mod timeouts;
 mod tls;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::convert::is_among;
 use crate::draft::DraftTable;
+use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, find};
 use crate::import::Import;
 use crate::meaning::{Meaning, Sense};
 use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::{SourceFiles, SourceLine, Statement};
 use crate::statements::Statements;
-
-/// All that was read.
-#[derive(Debug, Default)]
-struct HaproxyReading {
-    global: Statements,
-    sections: Vec<HaproxySection>,
-    /// Where the section of the lines that are being read is kept.
-    within: Within,
-    /// Variables that the file itself sets.
-    variables: HashMap<String, String>,
-    is_full: bool,
-}
-
-/// The section whose lines are read.
-#[derive(Clone, Copy, Debug, Default)]
-enum Within {
-    #[default]
-    Nothing,
-    Global,
-    /// The last one of `sections`.
-    Proxy,
-    /// A section that is no service.
-    Other(&'static Meaning),
-}
-
-/// A section `defaults`, `frontend`, `backend` or `listen`.
-#[derive(Clone, Debug)]
-struct HaproxySection {
-    kind: String,
-    name: String,
-    place: SourceLine,
-    /// The place of its defaults among the sections.
-    defaults: Option<usize>,
-    options: Statements,
-}
-
-impl HaproxySection {
-    fn has_front(&self) -> bool {
-        ["frontend", "listen"].contains(&self.kind.as_str())
-    }
-
-    fn has_back(&self) -> bool {
-        ["backend", "listen"].contains(&self.kind.as_str())
-    }
-
-    /// Stands for the section in a finding.
-    fn statement(&self) -> Statement {
-        let (place, option) = (self.place.clone(), self.kind.clone());
-        Statement { place, option, words: vec![self.name.clone()] }
-    }
-}
 
 /// Reads files into a draft.
 pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
@@ -95,7 +45,7 @@ impl HaproxyReading {
         let Some(text) = import.read(files, path, None) else {
             return;
         };
-        self.within = Within::Nothing;
+        self.within = HaproxyPlace::Nothing;
         let first = SourceLine::first_of(path);
         for (number, line) in (1..).zip(text.lines()) {
             if self.is_full {
@@ -134,13 +84,13 @@ impl HaproxyReading {
             written.option = words.remove(0);
         }
         let scope = match self.within {
-            Within::Global => "global ",
-            Within::Proxy => "",
-            Within::Other(meaning) => {
+            HaproxyPlace::Global => "global ",
+            HaproxyPlace::Proxy => "",
+            HaproxyPlace::Other(meaning) => {
                 import.apply(meaning, &written, &mut DraftTable::default());
                 return;
             }
-            Within::Nothing => {
+            HaproxyPlace::Nothing => {
                 let remedy = "write it into `global`, `defaults`, `frontend` or `backend`";
                 return import.fault(&written.place, &first, "stands in no section", remedy);
             }
@@ -176,7 +126,7 @@ impl HaproxyReading {
             return;
         }
         match (self.within, self.sections.last_mut()) {
-            (Within::Proxy, Some(section)) => section.options.push(meaning.option, written),
+            (HaproxyPlace::Proxy, Some(section)) => section.options.push(meaning.option, written),
             _ => self.global.push(meaning.option, written),
         }
     }
@@ -185,10 +135,10 @@ impl HaproxyReading {
         let kind = written.option.as_str();
         let is_proxy = ["defaults", "frontend", "backend", "listen"].contains(&kind);
         if kind == "global" {
-            self.within = Within::Global;
+            self.within = HaproxyPlace::Global;
         } else if is_proxy {
             self.is_full = !import.has_room(self.sections.len(), &written.place);
-            self.within = Within::Proxy;
+            self.within = HaproxyPlace::Proxy;
             let from = written.words.iter().position(|word| word == "from");
             let from = from.and_then(|place| written.words.get(place + 1));
             let is_default = |one: &HaproxySection| {
@@ -205,33 +155,13 @@ impl HaproxyReading {
                 options: Statements::default(),
             });
         } else if let Some(meaning) = section_of(kind) {
-            self.within = Within::Other(meaning);
+            self.within = HaproxyPlace::Other(meaning);
             import.apply(meaning, written, &mut DraftTable::default());
         } else {
             return false;
         }
         true
     }
-
-    /// The options of a section behind those of its defaults.
-    fn options(&self, section: &HaproxySection) -> Statements {
-        let mut all = section.options.clone();
-        let mut next = section.defaults;
-        while let Some(defaults) = next.and_then(|place| self.sections.get(place)) {
-            all = defaults.options.and(&all);
-            next = defaults.defaults;
-        }
-        all
-    }
-
-    fn backend(&self, name: &str) -> Option<&HaproxySection> {
-        self.sections.iter().find(|one| one.has_back() && one.name == name)
-    }
-}
-
-/// The meaning of a keyword with its scope.
-fn find(name: &str) -> Option<&'static Meaning> {
-    meanings::find(Predecessor::Haproxy, name)
 }
 
 /// Sections that are no services.

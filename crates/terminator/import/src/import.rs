@@ -351,8 +351,8 @@ impl Import {
     /// An option that the table does not have.
     pub(crate) fn unknown(&mut self, written: &Statement, table: &'static [Meaning]) {
         self.has_unknown = true;
-        let names = table.iter().flat_map(|one| std::iter::once(&one.option).chain(one.also));
-        let remedy = match nearest(&written.option, names.copied()) {
+        let names: Vec<_> = table.iter().flat_map(Meaning::names).collect();
+        let remedy = match nearest(&written.option, names.iter().map(String::as_str)) {
             Some(name) => format!("there is `{name}`"),
             None => format!("look into {}'s manual for what it does", self.of),
         };

@@ -2,7 +2,7 @@
 
 use crate::convert::is_among;
 use crate::draft::DraftTable;
-use crate::haproxy::find;
+use crate::haproxy::reading::find;
 use crate::import::Import;
 use crate::meaning::Sense;
 use crate::meanings;

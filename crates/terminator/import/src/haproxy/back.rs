@@ -9,7 +9,8 @@ use crate::convert::{array, convert};
 use crate::draft::DraftTable;
 use crate::haproxy::arguments::on;
 use crate::haproxy::front::said;
-use crate::haproxy::{HaproxyReading, HaproxySection, address, arguments, check, tls};
+use crate::haproxy::reading::{HaproxyReading, HaproxySection};
+use crate::haproxy::{address, arguments, check, tls};
 use crate::import::{Import, inline_table};
 use crate::meaning::Conversion;
 use crate::source::{SourceFiles, Statement};
@@ -19,14 +20,14 @@ const SERVERS: &str = "service.back.servers";
 
 /// The servers that a route leads to.
 #[derive(Clone, Debug)]
-pub(super) struct Back {
+pub(super) struct HaproxyBack {
     pub(super) table: DraftTable,
     /// Whether its servers speak HTTP/2 in clear text.
     pub(super) is_h2: bool,
 }
 
 /// A server's line, read.
-struct Server<'s> {
+struct HaproxyServer<'s> {
     written: &'s Statement,
     address: String,
     instances: Option<String>,
@@ -39,10 +40,10 @@ pub(super) fn read(
     section: &HaproxySection,
     import: &mut Import,
     files: &mut dyn SourceFiles,
-) -> Option<Back> {
+) -> Option<HaproxyBack> {
     let options = reading.options(section);
     let servers = servers(reading, &options, import);
-    let mut back: Option<Back> = None;
+    let mut back: Option<HaproxyBack> = None;
     let mut checked: Option<&Statements> = None;
     let mut is_tls = false;
     for server in &servers {
@@ -55,7 +56,7 @@ pub(super) fn read(
         let first = back.get_or_insert_with(|| {
             is_tls = table.has("back.tls.mode");
             let proto = server.arguments.value("server proto");
-            Back { table: table.clone(), is_h2: proto.as_deref() == Some("h2") }
+            HaproxyBack { table: table.clone(), is_h2: proto.as_deref() == Some("h2") }
         });
         let mut others = first.table.clone();
         others.take("back.servers");
@@ -72,9 +73,9 @@ pub(super) fn read(
             check::report(&server.arguments, import);
         }
     }
-    let mut table = back.as_mut().map(|back| &mut back.table);
+    let table = back.as_mut().map(|back| &mut back.table);
     let mut unused = DraftTable::default();
-    let table = table.as_deref_mut().unwrap_or(&mut unused);
+    let table = table.unwrap_or(&mut unused);
     check::write(&options, checked, is_tls, import, table);
     if back.is_none() {
         let why = "no server is left here, so that its services are left out";
@@ -88,7 +89,7 @@ fn servers<'s>(
     reading: &HaproxyReading,
     options: &'s Statements,
     import: &mut Import,
-) -> Vec<Server<'s>> {
+) -> Vec<HaproxyServer<'s>> {
     let mut defaults = tls::defaults(reading, import, "server");
     let mut all = Vec::new();
     for (name, written) in options.iter() {
@@ -126,10 +127,12 @@ fn servers<'s>(
         match srv {
             Some(name) => {
                 let address = format!("srv:{name}");
-                all.push(Server { written, address, instances, arguments });
+                all.push(HaproxyServer { written, address, instances, arguments });
             }
             None => match address::of_server(address) {
-                Ok(address) => all.push(Server { written, address, instances: None, arguments }),
+                Ok(address) => {
+                    all.push(HaproxyServer { written, address, instances: None, arguments })
+                }
                 Err(unfit) => import.unmapped(written, unfit),
             },
         }
@@ -138,7 +141,7 @@ fn servers<'s>(
 }
 
 /// A server as an element of `back.servers`.
-fn element(server: &Server<'_>, import: &mut Import) -> Option<Value> {
+fn element(server: &HaproxyServer<'_>, import: &mut Import) -> Option<Value> {
     let mut keys = vec![("address", Value::from(server.address.clone()))];
     let instances = server.instances.as_ref().and_then(|number| number.parse::<i64>().ok());
     keys.extend(instances.map(|number| ("instances", Value::from(number.clamp(1, 64)))));
@@ -174,7 +177,7 @@ fn element(server: &Server<'_>, import: &mut Import) -> Option<Value> {
 fn write(
     reading: &HaproxyReading,
     options: &Statements,
-    server: &Server<'_>,
+    server: &HaproxyServer<'_>,
     import: &mut Import,
     files: &mut dyn SourceFiles,
     table: &mut DraftTable,
@@ -224,7 +227,7 @@ fn write_verification(
     table: &mut DraftTable,
 ) -> bool {
     let verify =
-        arguments.find("server verify").or(reading.global.find("global ssl-server-verify"));
+        arguments.find("server verify").or_else(|| reading.global.find("global ssl-server-verify"));
     let is_off = verify.is_some_and(|one| one.value() == "none");
     if let Some(verify) = verify {
         let key = "service.back.tls.verify";
@@ -337,7 +340,7 @@ fn write_source(
 ) {
     let key = "service.back.source";
     let own = arguments.find("server source");
-    let Some(written) = own.or(options.find("source")) else {
+    let Some(written) = own.or_else(|| options.find("source")) else {
         return;
     };
     let usesrc = match arguments.find("server usesrc") {

@@ -7,8 +7,8 @@ use crate::statements::Statements;
 
 /// The question that an ACL asks.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Question {
-    /// Server names, `*.` for those beneath; by the TLS hello, or by the field Host.
+pub(super) enum AclQuestion {
+    /// HaproxyServer names, `*.` for those beneath; by the TLS hello, or by the field Host.
     Names {
         names: Vec<String>,
         is_of_request: bool,
@@ -26,24 +26,24 @@ pub(super) enum Question {
 
 /// A question, the answer to which may be turned round; several answers of which one must hold.
 #[derive(Clone, Debug)]
-pub(super) struct Term {
+pub(super) struct RuleTerm {
     pub(super) is_negated: bool,
-    pub(super) questions: Vec<Question>,
+    pub(super) questions: Vec<AclQuestion>,
 }
 
 /// Alternatives, of each of which all terms must hold.
 #[derive(Clone, Debug)]
-pub(super) struct Condition {
+pub(super) struct RuleCondition {
     pub(super) is_unless: bool,
-    pub(super) alternatives: Vec<Vec<Term>>,
+    pub(super) alternatives: Vec<Vec<RuleTerm>>,
 }
 
-impl Condition {
+impl RuleCondition {
     /// The only question that is asked, and whether the answer must be no.
-    pub(super) fn only(&self) -> Option<(bool, &Question)> {
+    pub(super) fn only(&self) -> Option<(bool, &AclQuestion)> {
         match self.alternatives.as_slice() {
             [terms] => match terms.as_slice() {
-                [Term { is_negated, questions }] => match questions.as_slice() {
+                [RuleTerm { is_negated, questions }] => match questions.as_slice() {
                     [one] => Some((*is_negated != self.is_unless, one)),
                     _ => None,
                 },
@@ -59,7 +59,7 @@ pub(super) fn split<'w>(
     words: &'w [String],
     acls: &Statements,
     files: &mut dyn SourceFiles,
-) -> (&'w [String], Option<Condition>) {
+) -> (&'w [String], Option<RuleCondition>) {
     let begin = words.iter().position(|word| word == "if" || word == "unless");
     let Some(begin) = begin else {
         return (words, None);
@@ -86,8 +86,8 @@ pub(super) fn split<'w>(
                     rest.by_ref().take_while(|word| *word != "}").cloned().collect();
                 vec![question(&inside, files)]
             }
-            "TRUE" => vec![Question::Always],
-            "HTTP" | "FALSE" => vec![Question::Other],
+            "TRUE" => vec![AclQuestion::Always],
+            "HTTP" | "FALSE" => vec![AclQuestion::Other],
             name => {
                 let named = acls
                     .all("acl")
@@ -96,23 +96,23 @@ pub(super) fn split<'w>(
             }
         };
         if let Some(last) = alternatives.last_mut() {
-            last.push(Term { is_negated: std::mem::take(&mut is_negated), questions });
+            last.push(RuleTerm { is_negated: std::mem::take(&mut is_negated), questions });
         }
     }
-    (before, Some(Condition { is_unless, alternatives }))
+    (before, Some(RuleCondition { is_unless, alternatives }))
 }
 
 /// The question of a line `acl NAME …`.
-pub(super) fn question_of(acl: &Statement, files: &mut dyn SourceFiles) -> Question {
+pub(super) fn question_of(acl: &Statement, files: &mut dyn SourceFiles) -> AclQuestion {
     question(acl.words.get(1..).unwrap_or_default(), files)
 }
 
-fn question(words: &[String], files: &mut dyn SourceFiles) -> Question {
+fn question(words: &[String], files: &mut dyn SourceFiles) -> AclQuestion {
     let mut words = words.iter();
     let fetch = words.next().map_or("", String::as_str);
     let (fetch, converters) = fetch.split_once(',').unwrap_or((fetch, ""));
     if !["", "lower", "field(1,:)", "field(1,:),lower", "lower,field(1,:)"].contains(&converters) {
-        return Question::Other;
+        return AclQuestion::Other;
     }
     let mut matching = "str";
     let mut values: Vec<String> = Vec::new();
@@ -128,7 +128,7 @@ fn question(words: &[String], files: &mut dyn SourceFiles) -> Question {
                     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
                     values.extend(lines.map(str::to_owned));
                 }
-                _ => return Question::Other,
+                _ => return AclQuestion::Other,
             },
             value => values.push(value.to_owned()),
         }
@@ -142,19 +142,19 @@ fn question(words: &[String], files: &mut dyn SourceFiles) -> Question {
         "hdr(host)" | "req.hdr(host)" | "hdr(Host)" | "req.hdr(Host)" => {
             names(values, matching, true)
         }
-        "hdr_dom(host)" | "hdr_beg(host)" | "hdr_sub(host)" => Question::Other,
-        "req.ssl_alpn" | "ssl_fc_alpn" if matching == "str" => Question::Protocols(values),
+        "hdr_dom(host)" | "hdr_beg(host)" | "hdr_sub(host)" => AclQuestion::Other,
+        "req.ssl_alpn" | "ssl_fc_alpn" if matching == "str" => AclQuestion::Protocols(values),
         "req_ssl_hello_type" | "req.ssl_hello_type" | "rep_ssl_hello_type"
-        | "res.ssl_hello_type" => Question::Hello,
-        "src" if !values.is_empty() => Question::Sources(values),
-        "ssl_fc" => Question::Tls,
-        "always_true" => Question::Always,
-        _ => Question::Other,
+        | "res.ssl_hello_type" => AclQuestion::Hello,
+        "src" if !values.is_empty() => AclQuestion::Sources(values),
+        "ssl_fc" => AclQuestion::Tls,
+        "always_true" => AclQuestion::Always,
+        _ => AclQuestion::Other,
     }
 }
 
 /// Names as `front.names` has them.
-fn names(values: Vec<String>, matching: &str, is_of_request: bool) -> Question {
+fn names(values: Vec<String>, matching: &str, is_of_request: bool) -> AclQuestion {
     let is_name = |name: &str| {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         name.len() < 254 && name.chars().all(fits) && !name.split('.').any(str::is_empty)
@@ -168,7 +168,7 @@ fn names(values: Vec<String>, matching: &str, is_of_request: bool) -> Question {
         }
     });
     match ours.collect::<Option<Vec<_>>>() {
-        Some(names) if !names.is_empty() => Question::Names { names, is_of_request },
-        _ => Question::Other,
+        Some(names) if !names.is_empty() => AclQuestion::Names { names, is_of_request },
+        _ => AclQuestion::Other,
     }
 }

@@ -6,7 +6,8 @@ use toml::Value;
 
 use crate::convert::Unfit;
 use crate::draft::DraftTable;
-use crate::haproxy::{HaproxyReading, address, arguments, tls};
+use crate::haproxy::reading::HaproxyReading;
+use crate::haproxy::{address, arguments, tls};
 use crate::import::{Import, inline_table};
 use crate::meaning::Conversion;
 use crate::source::{SourceFiles, SourceLine, Statement};
@@ -17,7 +18,7 @@ const CLIENTS: &str = "service.front.tls.client-certificates";
 
 /// Lines that listen alike.
 #[derive(Clone, Debug)]
-pub(super) struct Front {
+pub(super) struct HaproxyFront {
     pub(super) table: DraftTable,
     pub(super) listen: Vec<(String, SourceLine)>,
     pub(super) is_tls: bool,
@@ -33,9 +34,9 @@ pub(super) fn read(
     options: &Statements,
     import: &mut Import,
     files: &mut dyn SourceFiles,
-) -> Vec<Front> {
+) -> Vec<HaproxyFront> {
     let defaults = tls::defaults(reading, import, "bind");
-    let mut fronts: Vec<Front> = Vec::new();
+    let mut fronts: Vec<HaproxyFront> = Vec::new();
     for written in options.all("bind") {
         let Some((addresses, words)) = written.words.split_first() else {
             import.fault(
@@ -58,8 +59,9 @@ pub(super) fn read(
         let listen: Vec<_> = listen.into_iter().map(|one| (one, written.place.clone())).collect();
         for mut front in of_bind(reading, &defaults.and(&own), (import, &mut *files), written) {
             let said = said(&front.table);
-            let alike =
-                |one: &&mut Front| self::said(&one.table) == said && one.names == front.names;
+            let alike = |one: &&mut HaproxyFront| {
+                self::said(&one.table) == said && one.names == front.names
+            };
             match fronts.iter_mut().find(alike) {
                 Some(one) => one.listen.extend(listen.clone()),
                 None => {
@@ -84,12 +86,12 @@ fn of_bind(
     arguments: &Statements,
     (import, files): (&mut Import, &mut dyn SourceFiles),
     written: &Statement,
-) -> Vec<Front> {
+) -> Vec<HaproxyFront> {
     let mut table = DraftTable::default();
     let mut others = Vec::new();
     let Some(ssl) = arguments.find("bind ssl") else {
         write_tcp(arguments, import, &mut table);
-        return vec![Front::new(table, false, Vec::new(), None)];
+        return vec![HaproxyFront::new(table, false, Vec::new(), None)];
     };
     import.joined(ssl, "service.front.tls", "");
     for crt in arguments.all("bind crt") {
@@ -106,7 +108,12 @@ fn of_bind(
             other.push("front.tls.certificates", certificate, list.place.clone());
             let arguments = arguments.and(&own);
             if write(reading, &arguments, import, files, &mut other) {
-                others.push(Front::new(other, true, names, arguments.find("bind alpn").cloned()));
+                others.push(HaproxyFront::new(
+                    other,
+                    true,
+                    names,
+                    arguments.find("bind alpn").cloned(),
+                ));
             }
         }
     }
@@ -116,13 +123,18 @@ fn of_bind(
     }
     let mut fronts = Vec::new();
     if table.has("front.tls.certificates") && write(reading, arguments, import, files, &mut table) {
-        fronts.push(Front::new(table, true, Vec::new(), arguments.find("bind alpn").cloned()));
+        fronts.push(HaproxyFront::new(
+            table,
+            true,
+            Vec::new(),
+            arguments.find("bind alpn").cloned(),
+        ));
     }
     fronts.extend(others);
     fronts
 }
 
-impl Front {
+impl HaproxyFront {
     fn new(table: DraftTable, is_tls: bool, names: Vec<String>, alpn: Option<Statement>) -> Self {
         Self { table, listen: Vec::new(), is_tls, names, alpn }
     }
@@ -297,16 +309,4 @@ fn crt_list(
         all.push((value, own, names));
     }
     all
-}
-
-impl HaproxyReading {
-    /// A path below the directory that `ca-base` or `crt-base` names.
-    pub(super) fn path(&self, base: &str, path: &str) -> String {
-        match self.global.value(base) {
-            Some(base) if !path.starts_with(['/', '@']) => {
-                format!("{}/{path}", base.trim_end_matches('/'))
-            }
-            _ => path.to_owned(),
-        }
-    }
 }

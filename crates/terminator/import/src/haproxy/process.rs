@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use crate::draft::DraftTable;
-use crate::haproxy::{HaproxyReading, arguments};
+use crate::haproxy::arguments;
+use crate::haproxy::reading::HaproxyReading;
 use crate::import::Import;
 use crate::meaning::Conversion;
 use crate::source::{SourceLine, Statement};

@@ -3,7 +3,7 @@
 use toml::Value;
 
 use crate::draft::DraftTable;
-use crate::haproxy::condition::{Condition, Question, question_of, split};
+use crate::haproxy::condition::{AclQuestion, RuleCondition, question_of, split};
 use crate::import::Import;
 use crate::source::{SourceFiles, Statement};
 use crate::statements::Statements;
@@ -14,7 +14,7 @@ const KEEP: &str = "keep it in HAProxy, behind Lariat";
 
 /// The clients that a backend is for.
 #[derive(Clone, Debug)]
-pub(super) struct Route {
+pub(super) struct HaproxyRoute {
     /// None = the default.
     pub(super) rule: Option<Statement>,
     pub(super) backend: String,
@@ -22,7 +22,7 @@ pub(super) struct Route {
     pub(super) protocols: Vec<String>,
 }
 
-impl Route {
+impl HaproxyRoute {
     /// The route of all who have no other.
     pub(super) fn default_to(backend: &str) -> Self {
         let (names, protocols) = (Vec::new(), Vec::new());
@@ -35,8 +35,8 @@ pub(super) fn read(
     options: &Statements,
     import: &mut Import,
     files: &mut dyn SourceFiles,
-) -> Vec<Route> {
-    let mut routes: Vec<Route> = Vec::new();
+) -> Vec<HaproxyRoute> {
+    let mut routes: Vec<HaproxyRoute> = Vec::new();
     report_acls(options, import, files);
     for rule in options.all("use_backend") {
         let (words, condition) = split(&rule.words, options, files);
@@ -55,13 +55,19 @@ pub(super) fn read(
                     routes.iter().any(|one| one.protocols == protocols && one.names.contains(name))
                 };
                 names.retain(|name| !is_taken(name));
-                let difference = match is_of_request {
-                    true => "by the server name of the TLS hello, not by the field Host",
-                    false => "",
+                let difference = if is_of_request {
+                    "by the server name of the TLS hello, not by the field Host"
+                } else {
+                    ""
                 };
                 import.joined(rule, NAMES, difference);
                 if !names.is_empty() || !protocols.is_empty() {
-                    routes.push(Route { rule: Some(rule.clone()), backend, names, protocols });
+                    routes.push(HaproxyRoute {
+                        rule: Some(rule.clone()),
+                        backend,
+                        names,
+                        protocols,
+                    });
                 }
             }
             _ => import.lacks(rule, RULES, KEEP),
@@ -69,7 +75,7 @@ pub(super) fn read(
     }
     if let Some(rule) = options.find("default_backend") {
         import.joined(rule, "service.back", "");
-        routes.push(Route::default_to(&rule.value()));
+        routes.push(HaproxyRoute::default_to(&rule.value()));
     }
     routes
 }
@@ -78,14 +84,14 @@ pub(super) fn read(
 pub(super) fn report_acls(options: &Statements, import: &mut Import, files: &mut dyn SourceFiles) {
     for acl in options.all("acl") {
         match question_of(acl, files) {
-            Question::Other => import.lacks(acl, RULES, KEEP),
+            AclQuestion::Other => import.lacks(acl, RULES, KEEP),
             _ => import.mapped(acl, "where a rule names it"),
         }
     }
 }
 
 /// Names and protocols of a condition on nothing else; and whether requests are asked.
-fn clients(condition: &Condition) -> Option<(Vec<String>, Vec<String>, bool)> {
+fn clients(condition: &RuleCondition) -> Option<(Vec<String>, Vec<String>, bool)> {
     let (mut names, mut protocols, mut is_of_request) = (Vec::new(), Vec::new(), false);
     let is_alone = condition.alternatives.len() == 1;
     for terms in &condition.alternatives {
@@ -94,13 +100,13 @@ fn clients(condition: &Condition) -> Option<(Vec<String>, Vec<String>, bool)> {
             for question in &term.questions {
                 match question {
                     _ if term.is_negated || condition.is_unless => return None,
-                    Question::Hello | Question::Always => {}
-                    Question::Names { names: these, is_of_request: of_request } => {
+                    AclQuestion::Hello | AclQuestion::Always => {}
+                    AclQuestion::Names { names: these, is_of_request: of_request } => {
                         names.extend(these.iter().cloned());
                         is_of_request |= of_request;
                         is_named = true;
                     }
-                    Question::Protocols(these) if is_alone => {
+                    AclQuestion::Protocols(these) if is_alone => {
                         protocols.extend(these.iter().cloned());
                         is_named = true;
                     }
@@ -109,7 +115,7 @@ fn clients(condition: &Condition) -> Option<(Vec<String>, Vec<String>, bool)> {
             }
         }
         // Two terms on names hold together for hardly any client.
-        let on_names = |one: &Question| matches!(one, Question::Names { .. });
+        let on_names = |one: &AclQuestion| matches!(one, AclQuestion::Names { .. });
         let terms_on_names = terms.iter().filter(|term| term.questions.iter().any(on_names));
         if !is_named || terms_on_names.count() > 1 {
             return None;
@@ -128,10 +134,10 @@ pub(super) fn redirects(
     for rule in options.all("http-request redirect") {
         let (words, condition) = split(&rule.words, options, files);
         let is_https = words.windows(2).any(|pair| pair == ["scheme", "https"]);
-        let is_for_all = match condition.as_ref().map(Condition::only) {
+        let is_for_all = match condition.as_ref().map(RuleCondition::only) {
             None => true,
             Some(only) => {
-                matches!(only, Some((true, Question::Tls)) | Some((false, Question::Always)))
+                matches!(only, Some((true, AclQuestion::Tls)) | Some((false, AclQuestion::Always)))
             }
         };
         if is_https && is_for_all {
@@ -156,11 +162,11 @@ pub(super) fn write_addresses(
     for rule in rules {
         let (words, condition) = split(&rule.words, options, files);
         let action = words.first().map_or("", String::as_str);
-        let key = match (action, condition.as_ref().map(Condition::only)) {
-            ("reject", Some(Some((false, Question::Sources(_))))) => "deny",
-            ("reject", Some(Some((true, Question::Sources(_))))) => "allow",
-            ("accept", Some(Some((false, Question::Sources(_))))) if is_closed => "allow",
-            ("expect-proxy", Some(Some((false, Question::Sources(_))))) => "accept-proxy",
+        let key = match (action, condition.as_ref().map(RuleCondition::only)) {
+            ("reject", Some(Some((false, AclQuestion::Sources(_))))) => "deny",
+            ("reject", Some(Some((true, AclQuestion::Sources(_))))) => "allow",
+            ("accept", Some(Some((false, AclQuestion::Sources(_))))) if is_closed => "allow",
+            ("expect-proxy", Some(Some((false, AclQuestion::Sources(_))))) => "accept-proxy",
             ("reject", None) => {
                 import.joined(rule, "service.front.allow", "");
                 continue;
@@ -170,8 +176,8 @@ pub(super) fn write_addresses(
                 continue;
             }
         };
-        let only = condition.as_ref().and_then(Condition::only);
-        if let Some((_, Question::Sources(networks))) = only {
+        let only = condition.as_ref().and_then(RuleCondition::only);
+        if let Some((_, AclQuestion::Sources(networks))) = only {
             for network in networks {
                 let value = Value::from(network.clone());
                 import.add(table, &format!("service.front.{key}"), value, rule, "");
@@ -199,8 +205,8 @@ pub(super) fn report_contents(
     for name in ["tcp-request content", "tcp-response content"] {
         for rule in options.all(name) {
             let (words, condition) = split(&rule.words, options, files);
-            let is_hello = match condition.as_ref().and_then(Condition::only) {
-                Some((is_negated, Question::Hello)) => {
+            let is_hello = match condition.as_ref().and_then(RuleCondition::only) {
+                Some((is_negated, AclQuestion::Hello)) => {
                     words == [if is_negated { "reject" } else { "accept" }]
                 }
                 _ => false,

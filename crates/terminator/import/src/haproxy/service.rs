@@ -2,10 +2,11 @@
 
 use crate::convert::{array, is_among, split};
 use crate::draft::DraftTable;
-use crate::haproxy::back::{self, Back};
-use crate::haproxy::front::{self, Front};
-use crate::haproxy::route::{self, Route};
-use crate::haproxy::{HaproxyReading, HaproxySection, find, timeouts};
+use crate::haproxy::back::{self, HaproxyBack};
+use crate::haproxy::front::{self, HaproxyFront};
+use crate::haproxy::reading::{HaproxyReading, HaproxySection, find};
+use crate::haproxy::route::{self, HaproxyRoute};
+use crate::haproxy::timeouts;
 use crate::import::Import;
 use crate::meaning::{OldDefault, Sense};
 use crate::meanings;
@@ -16,7 +17,7 @@ use crate::statements::Statements;
 const KEEP: &str = "keep it in HAProxy, behind Lariat";
 
 /// A section with listeners, and what its services have in common.
-struct Frontend<'s> {
+struct HaproxyFrontend<'s> {
     section: &'s HaproxySection,
     options: Statements,
     is_http: bool,
@@ -40,13 +41,13 @@ pub(super) fn write(
         let mut routes = route::read(&options, import, files);
         let is_own = options.iter().any(|(name, _)| is_among("server server-template", name));
         if section.has_back() && is_own && !routes.iter().any(|route| route.rule.is_none()) {
-            routes.push(Route::default_to(&section.name));
+            routes.push(HaproxyRoute::default_to(&section.name));
         }
         used.extend(routes.iter().map(|route| route.backend.clone()));
         let backs = routes.iter().filter_map(|route| reading.backend(&route.backend));
         let reads_hellos =
             backs.map(|back| reading.options(back)).any(|one| route::reads_hellos(&one));
-        let frontend = Frontend {
+        let frontend = HaproxyFrontend {
             section,
             is_http: options.value("mode").as_deref() == Some("http"),
             is_passthrough: route::reads_hellos(&options) || reads_hellos,
@@ -105,14 +106,14 @@ fn is_served(section: &HaproxySection, options: &Statements, import: &mut Import
     true
 }
 
-impl Frontend<'_> {
+impl HaproxyFrontend<'_> {
     /// The services of one listener.
     fn write_front(
         &self,
         reading: &HaproxyReading,
         (import, files): (&mut Import, &mut dyn SourceFiles),
-        front: &Front,
-        routes: &[Route],
+        front: &HaproxyFront,
+        routes: &[HaproxyRoute],
         place: &SourceLine,
     ) {
         if let Some(redirect) = self.redirect.as_ref().filter(|_| !front.is_tls && self.is_http) {
@@ -144,7 +145,7 @@ impl Frontend<'_> {
                 }
             };
             let Some(section) = reading.backend(&route.backend) else {
-                let rule = route.rule.as_ref().or(self.options.find("default_backend"));
+                let rule = route.rule.as_ref().or_else(|| self.options.find("default_backend"));
                 let place = rule.map_or(&self.section.place, |rule| &rule.place);
                 let why = format!("there is no backend `{}`", route.backend);
                 import.fault(place, "backend", why, "write it");
@@ -181,7 +182,7 @@ impl Frontend<'_> {
     fn service(
         &self,
         import: &mut Import,
-        front: &Front,
+        front: &HaproxyFront,
         files: &mut dyn SourceFiles,
         names: &[(String, &SourceLine)],
         name: &str,
@@ -212,8 +213,8 @@ impl Frontend<'_> {
         import: &mut Import,
         files: &mut dyn SourceFiles,
         options: &Statements,
-        front: &Front,
-        back: Back,
+        front: &HaproxyFront,
+        back: HaproxyBack,
         service: &mut DraftTable,
     ) {
         let is_h2 = back.is_h2;

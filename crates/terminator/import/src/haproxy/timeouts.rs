@@ -19,10 +19,11 @@ pub(super) fn write(
     import: &mut Import,
     service: &mut DraftTable,
 ) {
-    let tunnel = back.find("timeout tunnel").or(front.find("timeout tunnel"));
+    let tunnel = back.find("timeout tunnel").or_else(|| front.find("timeout tunnel"));
     let [client, server] = [front.find("timeout client"), back.find("timeout server")];
     write_idle([client, server], tunnel, import, service);
-    let delay = front.find("tcp-request inspect-delay").or(back.find("tcp-request inspect-delay"));
+    let delay =
+        front.find("tcp-request inspect-delay").or_else(|| back.find("tcp-request inspect-delay"));
     if let Some(delay) = delay.filter(|_| is_passthrough) {
         import.apply_key(HANDSHAKE, Conversion::Milliseconds, "", delay, service);
     } else if let Some(client) = client.filter(|one| !is_endless(one)) {
@@ -61,7 +62,7 @@ fn write_idle(
     }
     sides.retain(|one| !is_endless(one));
     sides.sort_by_key(|one| milliseconds(&one.value(), 1));
-    let chosen = tunnel.or(sides.first().copied());
+    let chosen = tunnel.or_else(|| sides.first().copied());
     let same = |one: &Statement| Some(one.value()) == chosen.map(Statement::value);
     for written in sides.iter().filter(|one| !same(one)) {
         let note = match tunnel {

@@ -2,7 +2,8 @@
 
 use crate::convert::array;
 use crate::draft::DraftTable;
-use crate::haproxy::{HaproxyReading, arguments};
+use crate::haproxy::arguments;
+use crate::haproxy::reading::HaproxyReading;
 use crate::import::Import;
 use crate::meaning::Conversion;
 use crate::source::Statement;
@@ -57,7 +58,7 @@ pub(super) fn write(
     let of = |name: &str| format!("{scope} {name}");
     let mut spoken: Vec<usize> = (0..VERSIONS.len()).collect();
     let mut last: Option<&Statement> = None;
-    let bounds = ["ssl-min-ver", "ssl-max-ver", "force-tlsv12", "no-tlsv12"].map(|name| of(name));
+    let bounds = ["ssl-min-ver", "ssl-max-ver", "force-tlsv12", "no-tlsv12"].map(of);
     for (name, written) in arguments.iter() {
         if bounds.iter().any(|bound| bound == name) {
             last = bound(import, written, &mut spoken, side).then_some(written).or(last);

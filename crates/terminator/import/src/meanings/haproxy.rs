@@ -114,23 +114,11 @@ const GLOBAL: &[Meaning] = &[
     joined("global log", "log.output", ""),
     same("global hard-stop-after", "process.drain", Conversion::Milliseconds),
     always("global chroot", "the worker process can open no file: process.sandbox"),
-    always("global daemon", "Lariat stays in the foreground, as service managers want it").or(&[
-        "global master-worker",
-        "global mworker-max-reloads",
-        "global quiet",
-        "global zero-warning",
-        "global grace",
-        "global strict-limits",
-        "global ulimit-n",
-        "global fd-hard-limit",
-        "global insecure-setuid-wanted",
-        "global set-dumpable",
-        "global node",
-        "global description",
-        "global localpeer",
-        "global expose-experimental-directives",
-        "global pp2-never-send-local",
-    ]),
+    always("global daemon", "Lariat stays in the foreground, as service managers want it").like(
+        "master-worker mworker-max-reloads quiet zero-warning grace strict-limits \
+         ulimit-n fd-hard-limit insecure-setuid-wanted set-dumpable node description \
+         localpeer expose-experimental-directives pp2-never-send-local",
+    ),
     joined("global ca-base", "paths", ""),
     joined("global crt-base", "paths", ""),
     joined("global setenv", "variables in this file", "").or(&["global presetenv"]),
@@ -142,7 +130,7 @@ const GLOBAL: &[Meaning] = &[
         "threads are pinned to the CPUs that `workers.threads` lists",
         "`workers.threads = \"0-3\"`",
     )
-    .or(&["global numa-cpu-mapping", "global thread-group", "global thread-groups"]),
+    .like("numa-cpu-mapping thread-group thread-groups"),
     lacks(
         "global stats",
         "its socket has commands of HAProxy",
@@ -162,12 +150,8 @@ const GLOBAL: &[Meaning] = &[
         .or(&["global tune.ssl.default-dh-param"]),
     lacks("global issuers-chain-path", "chains are not completed", "write them into `chain`"),
     always("global ssl-skip-self-issued-ca", "a chain is sent as it is in the file"),
-    lacks("global ssl-engine", NO_ENGINE, KEY_FILE).or(&[
-        "global ssl-provider",
-        "global ssl-provider-path",
-        "global ssl-propquery",
-        "global ssl-mode-async",
-    ]),
+    lacks("global ssl-engine", NO_ENGINE, KEY_FILE)
+        .like("ssl-provider ssl-provider-path ssl-propquery ssl-mode-async"),
     same("global tune.ssl.cachesize", "resumption.session-cache.entries", Conversion::Number),
     joined("global tune.ssl.lifetime", "resumption.session-cache.lifetime", ""),
     joined("global tune.ssl.maxrecord", "service.front.tls.max-record-size", "")
@@ -185,65 +169,32 @@ const GLOBAL: &[Meaning] = &[
     lacks("global maxsslconn", "TLS has no limit of its own", "`limits.connections`"),
     lacks("global log-tag", "messages have the name lariat", "log lines name the service")
         .or(&["global log-send-hostname"]),
-    lacks("global lua-load", NO_SCRIPT, SCRIPT_REMEDY).or(&[
-        "global lua-load-per-thread",
-        "global lua-prepend-path",
-        "global external-check",
-        "global insecure-fork-wanted",
-        "global tune.lua.forced-yield",
-        "global tune.lua.maxmem",
-        "global tune.lua.service-timeout",
-        "global tune.lua.session-timeout",
-        "global tune.lua.task-timeout",
-        "global 51degrees-cache-size",
-        "global 51degrees-data-file",
-        "global 51degrees-property-name-list",
-        "global 51degrees-property-separator",
-        "global deviceatlas-json-file",
-        "global deviceatlas-log-level",
-        "global deviceatlas-properties-cookie",
-        "global deviceatlas-separator",
-        "global wurfl-cache-size",
-        "global wurfl-data-file",
-        "global wurfl-information-list",
-        "global wurfl-information-list-separator",
-    ]),
-    lacks("global h1-case-adjust", NO_HTTP, HTTP_REMEDY).or(&[
-        "global h1-case-adjust-file",
-        "global h1-accept-payload-with-any-method",
-        "global h2-workaround-bogus-websocket-clients",
-        "global httpclient.resolvers.id",
-        "global httpclient.resolvers.prefer",
-        "global httpclient.ssl.ca-file",
-        "global httpclient.ssl.verify",
-        "global maxcompcpuusage",
-        "global maxcomprate",
-        "global maxzlibmem",
-        "global tune.comp.maxlevel",
-        "global tune.h2.header-table-size",
-        "global tune.h2.initial-window-size",
-        "global tune.h2.max-concurrent-streams",
-        "global tune.h2.max-frame-size",
-        "global tune.http.cookielen",
-        "global tune.http.logurilen",
-        "global tune.http.maxhdr",
-        "global tune.quic.frontend.conn-tx-buffers.limit",
-        "global tune.quic.frontend.max-idle-timeout",
-        "global tune.quic.frontend.max-streams-bidi",
-        "global tune.quic.retry-threshold",
-        "global tune.zlib.memlevel",
-        "global tune.zlib.windowsize",
-    ]),
-    lacks("global set-var", NO_VARIABLE, SCRIPT_REMEDY).or(&[
-        "global set-var-fmt",
-        "global tune.vars.check-max-size",
-        "global tune.vars.global-max-size",
-        "global tune.vars.proc-max-size",
-        "global tune.vars.reqres-max-size",
-        "global tune.vars.sess-max-size",
-        "global tune.vars.txn-max-size",
-        "global tune.pattern.cache-size",
-    ]),
+    lacks("global lua-load", NO_SCRIPT, SCRIPT_REMEDY).like(
+        "lua-load-per-thread lua-prepend-path external-check insecure-fork-wanted \
+         tune.lua.forced-yield tune.lua.maxmem tune.lua.service-timeout \
+         tune.lua.session-timeout tune.lua.task-timeout 51degrees-cache-size \
+         51degrees-data-file 51degrees-property-name-list \
+         51degrees-property-separator deviceatlas-json-file deviceatlas-log-level \
+         deviceatlas-properties-cookie deviceatlas-separator wurfl-cache-size \
+         wurfl-data-file wurfl-information-list wurfl-information-list-separator",
+    ),
+    lacks("global h1-case-adjust", NO_HTTP, HTTP_REMEDY).like(
+        "h1-case-adjust-file h1-accept-payload-with-any-method \
+         h2-workaround-bogus-websocket-clients httpclient.resolvers.id \
+         httpclient.resolvers.prefer httpclient.ssl.ca-file httpclient.ssl.verify \
+         maxcompcpuusage maxcomprate maxzlibmem tune.comp.maxlevel \
+         tune.h2.header-table-size tune.h2.initial-window-size \
+         tune.h2.max-concurrent-streams tune.h2.max-frame-size tune.http.cookielen \
+         tune.http.logurilen tune.http.maxhdr \
+         tune.quic.frontend.conn-tx-buffers.limit tune.quic.frontend.max-idle-timeout \
+         tune.quic.frontend.max-streams-bidi tune.quic.retry-threshold \
+         tune.zlib.memlevel tune.zlib.windowsize",
+    ),
+    lacks("global set-var", NO_VARIABLE, SCRIPT_REMEDY).like(
+        "set-var-fmt tune.vars.check-max-size tune.vars.global-max-size \
+         tune.vars.proc-max-size tune.vars.reqres-max-size tune.vars.sess-max-size \
+         tune.vars.txn-max-size tune.pattern.cache-size",
+    ),
     lacks("global cluster-secret", "it is for QUIC", "`cluster.secret` is for sessions of TLS"),
     lacks("global unix-bind", SOCKET_OWNER, SOCKET_REMEDY),
     lacks(
@@ -252,45 +203,18 @@ const GLOBAL: &[Meaning] = &[
         "checks find them again; a reload keeps them",
     )
     .or(&["global server-state-base"]),
-    always("global tune.bufsize", OWN_TUNING).or(&[
-        "global busy-polling",
-        "global close-spread-time",
-        "global max-spread-checks",
-        "global spread-checks",
-        "global maxpipes",
-        "global no-memory-trimming",
-        "global noepoll",
-        "global noevports",
-        "global nogetaddrinfo",
-        "global nokqueue",
-        "global nopoll",
-        "global noreuseport",
-        "global nosplice",
-        "global profiling.tasks",
-        "global tune.buffers.limit",
-        "global tune.buffers.reserve",
-        "global tune.fail-alloc",
-        "global tune.fd.edge-triggered",
-        "global tune.idle-pool.shared",
-        "global tune.idletimer",
-        "global tune.listener.multi-queue",
-        "global tune.maxaccept",
-        "global tune.maxpollevents",
-        "global tune.maxrewrite",
-        "global tune.peers.max-updates-at-once",
-        "global tune.pipesize",
-        "global tune.pool-high-fd-ratio",
-        "global tune.pool-low-fd-ratio",
-        "global tune.recv_enough",
-        "global tune.runqueue-depth",
-        "global tune.sched.low-latency",
-        "global tune.ssl.ssl-ctx-cache-size",
-    ]),
-    lacks("global tune.rcvbuf.client", OWN_TUNING, "set net.ipv4.tcp_rmem and tcp_wmem").or(&[
-        "global tune.rcvbuf.server",
-        "global tune.sndbuf.client",
-        "global tune.sndbuf.server",
-    ]),
+    always("global tune.bufsize", OWN_TUNING).like(
+        "busy-polling close-spread-time max-spread-checks spread-checks maxpipes \
+         no-memory-trimming noepoll noevports nogetaddrinfo nokqueue nopoll \
+         noreuseport nosplice profiling.tasks tune.buffers.limit tune.buffers.reserve \
+         tune.fail-alloc tune.fd.edge-triggered tune.idle-pool.shared tune.idletimer \
+         tune.listener.multi-queue tune.maxaccept tune.maxpollevents tune.maxrewrite \
+         tune.peers.max-updates-at-once tune.pipesize tune.pool-high-fd-ratio \
+         tune.pool-low-fd-ratio tune.recv_enough tune.runqueue-depth \
+         tune.sched.low-latency tune.ssl.ssl-ctx-cache-size",
+    ),
+    lacks("global tune.rcvbuf.client", OWN_TUNING, "set net.ipv4.tcp_rmem and tcp_wmem")
+        .like("tune.rcvbuf.server tune.sndbuf.client tune.sndbuf.server"),
 ];
 
 /// Sections that are no services.
@@ -306,7 +230,7 @@ const SECTIONS: &[Meaning] = &[
         "names are looked up by this host's resolver (/etc/resolv.conf)",
         "`back.resolve`: how often",
     ),
-    lacks("userlist", NO_HTTP, HTTP_REMEDY).or(&["cache", "http-errors", "fcgi-app"]),
+    lacks("userlist", NO_HTTP, HTTP_REMEDY).like("cache http-errors fcgi-app"),
     lacks("program", NO_SCRIPT, "a unit of systemd"),
     lacks("ring", UNWATCHED, "`log.output`").or(&["log-forward"]),
 ];
@@ -368,14 +292,8 @@ const PROXY: &[Meaning] = &[
     joined("option httpchk", ONE_CHECK, ""),
     joined("http-check send", ONE_CHECK, ""),
     joined("option ssl-hello-chk", ONE_CHECK, ""),
-    joined("option tcp-check", ONE_CHECK, "").or(&[
-        "option mysql-check",
-        "option pgsql-check",
-        "option redis-check",
-        "option smtpchk",
-        "option ldap-check",
-        "option spop-check",
-    ]),
+    joined("option tcp-check", ONE_CHECK, "")
+        .like("mysql-check pgsql-check redis-check smtpchk ldap-check spop-check"),
     lacks("http-check", "a check is a GET of a path", "see `back.check`"),
     lacks(
         "tcp-check",
@@ -391,14 +309,9 @@ const PROXY: &[Meaning] = &[
     joined("stick match", "service.back.affinity", ""),
     joined("stick store-request", "service.back.affinity", ""),
     joined("stick store-response", "service.back.affinity", ""),
-    lacks("cookie", NO_HTTP, "`balance = \"source\"`").or(&[
-        "appsession",
-        "option persist",
-        "persist rdp-cookie",
-        "force-persist",
-        "ignore-persist",
-        "option prefer-last-server",
-    ]),
+    lacks("cookie", NO_HTTP, "`balance = \"source\"`")
+        .like("appsession force-persist ignore-persist")
+        .or(&["option persist", "persist rdp-cookie", "option prefer-last-server"]),
     // Rules.
     joined("tcp-request inspect-delay", "service.timeouts.handshake", ""),
     joined("tcp-request content", "service.front.tls.mode", ""),
@@ -421,75 +334,49 @@ const PROXY: &[Meaning] = &[
     .or(&["server-state-file-name"]),
     // The log.
     joined("log", "log.output", ""),
-    always("option tcplog", "a line for each connection: docs/reference/log.md").or(&[
-        "option dontlognull",
-        "option logasap",
-        "option log-separate-errors",
-        "option contstats",
-        "option socket-stats",
-    ]),
+    always("option tcplog", "a line for each connection: docs/reference/log.md")
+        .like("dontlognull logasap log-separate-errors contstats socket-stats"),
     joined("option dontlog-normal", "log.connections", ""),
-    lacks("log-format", "lines have their own fields", "`log.format = \"json\"`").or(&[
-        "log-format-sd",
-        "log-tag",
-        "error-log-format",
-        "unique-id-format",
-        "unique-id-header",
-    ]),
+    lacks("log-format", "lines have their own fields", "`log.format = \"json\"`")
+        .like("log-format-sd log-tag error-log-format unique-id-format unique-id-header"),
     lacks("email-alert", UNWATCHED, "alert by the metrics of `admin.listen`"),
-    lacks("stats", STATUS, STATUS_REMEDY).or(&["monitor", "monitor-uri", "monitor-net"]),
+    lacks("stats", STATUS, STATUS_REMEDY).like("monitor monitor-uri monitor-net"),
     // TCP.
-    always("option splice-auto", OWN_TUNING).or(&[
-        "option splice-request",
-        "option splice-response",
-        "option nolinger",
-        "option tcp-smart-accept",
-        "option tcp-smart-connect",
-        "option independent-streams",
-        "bind-process",
-    ]),
+    always("option splice-auto", OWN_TUNING)
+        .like(
+            "splice-request splice-response nolinger tcp-smart-accept tcp-smart-connect \
+         independent-streams",
+        )
+        .or(&["bind-process"]),
     // HTTP.
-    lacks("http-request", NO_HTTP, HTTP_REMEDY).or(&[
-        "http-response",
-        "http-after-response",
-        "http-error",
-        "http-reuse",
-        "http-send-name-header",
-        "capture",
-        "declare",
-        "compression",
-        "errorfile",
-        "errorfiles",
-        "errorloc",
-        "errorloc302",
-        "errorloc303",
-        "max-keep-alive-queue",
-        "retry-on",
-        "option accept-invalid-http-request",
-        "option accept-invalid-http-response",
-        "option checkcache",
-        "option disable-h2-upgrade",
-        "option forwardfor",
-        "option h1-case-adjust-bogus-client",
-        "option h1-case-adjust-bogus-server",
-        "option http-buffer-request",
-        "option http-ignore-probes",
-        "option http-no-delay",
-        "option http-pretend-keepalive",
-        "option http-restrict-req-hdr-names",
-        "option http-use-htx",
-        "option http-use-proxy-header",
-        "option idle-close-on-response",
-        "option originalto",
-    ]),
+    lacks("http-request", NO_HTTP, HTTP_REMEDY)
+        .like(
+            "http-response http-after-response http-error http-reuse \
+         http-send-name-header capture declare compression errorfile errorfiles \
+         errorloc errorloc302 errorloc303 max-keep-alive-queue retry-on",
+        )
+        .or(&[
+            "option accept-invalid-http-request",
+            "option accept-invalid-http-response",
+            "option checkcache",
+            "option disable-h2-upgrade",
+            "option forwardfor",
+            "option h1-case-adjust-bogus-client",
+            "option h1-case-adjust-bogus-server",
+            "option http-buffer-request",
+            "option http-ignore-probes",
+            "option http-no-delay",
+            "option http-pretend-keepalive",
+            "option http-restrict-req-hdr-names",
+            "option http-use-htx",
+            "option http-use-proxy-header",
+            "option idle-close-on-response",
+            "option originalto",
+        ]),
     always("option httplog", "a line for each connection, none for each request")
         .or(&["option httpslog"]),
-    always("option http-keep-alive", "client and server agree on it themselves").or(&[
-        "option http-server-close",
-        "option http-tunnel",
-        "option httpclose",
-        "option forceclose",
-    ]),
+    always("option http-keep-alive", "client and server agree on it themselves")
+        .like("http-server-close http-tunnel httpclose forceclose"),
 ];
 
 /// Arguments of `bind`, and of lines in a `crt-list`.
@@ -504,12 +391,8 @@ const BIND: &[Meaning] = &[
     joined("bind curves", "service.front.tls.groups", "").or(&["bind ecdhe"]),
     joined("bind ssl-min-ver", FRONT_VERSIONS, ""),
     joined("bind ssl-max-ver", FRONT_VERSIONS, ""),
-    joined("bind force-tlsv12", FRONT_VERSIONS, "").or(&[
-        "bind force-tlsv13",
-        "bind force-sslv3",
-        "bind force-tlsv10",
-        "bind force-tlsv11",
-    ]),
+    joined("bind force-tlsv12", FRONT_VERSIONS, "")
+        .like("force-tlsv13 force-sslv3 force-tlsv10 force-tlsv11"),
     joined("bind no-tlsv12", FRONT_VERSIONS, "").or(&["bind no-tlsv13"]),
     always("bind no-sslv3", "nothing older than TLS 1.2 is spoken")
         .or(&["bind no-tlsv10", "bind no-tlsv11"]),
@@ -560,18 +443,9 @@ const BIND: &[Meaning] = &[
     lacks("bind transparent", "addresses must be this host's", "net.ipv4.ip_nonlocal_bind=1"),
     always("bind v4v6", "`[::]` listens on IPv6 and IPv4"),
     lacks("bind v6only", "`[::]` listens on IPv4 too", "the IPv6 address itself, in its place"),
-    lacks("bind mode", SOCKET_OWNER, SOCKET_REMEDY).or(&[
-        "bind user",
-        "bind group",
-        "bind uid",
-        "bind gid",
-    ]),
+    lacks("bind mode", SOCKET_OWNER, SOCKET_REMEDY).like("user group uid gid"),
     always("bind name", "log lines name the service").or(&["bind id"]),
-    always("bind process", "all workers accept from each address").or(&[
-        "bind thread",
-        "bind shards",
-        "bind nice",
-    ]),
+    always("bind process", "all workers accept from each address").like("thread shards nice"),
     lacks_unless("bind proto", &["h1"], NO_HTTP, "`front.tls.alpn`"),
     lacks("bind level", "its socket has commands of HAProxy", "`admin.status-socket`")
         .or(&["bind expose-fd", "bind severity-output"]),
@@ -600,13 +474,8 @@ const SERVER: &[Meaning] = &[
     lacks("server check-alpn", "checks offer no protocol", "HTTP/1.1, which all servers speak")
         .or(&["server check-proto", "server check-via-socks4"]),
     lacks("server track", "each server is checked itself", "`back.check`"),
-    lacks("server agent-check", NO_AGENT, AGENT_REMEDY).or(&[
-        "server no-agent-check",
-        "server agent-addr",
-        "server agent-inter",
-        "server agent-port",
-        "server agent-send",
-    ]),
+    lacks("server agent-check", NO_AGENT, AGENT_REMEDY)
+        .like("no-agent-check agent-addr agent-inter agent-port agent-send"),
     lacks_unless("server observe", &["none"], "answers are not judged", "`back.passive`")
         .or(&["server error-limit", "server on-error"]),
     lacks("server on-marked-up", "connections stay where they are", "end them by a restart"),
@@ -633,12 +502,8 @@ const SERVER: &[Meaning] = &[
     joined("server curves", "service.back.tls.groups", "").or(&["server ecdhe"]),
     joined("server ssl-min-ver", BACK_VERSIONS, ""),
     joined("server ssl-max-ver", BACK_VERSIONS, ""),
-    joined("server force-tlsv12", BACK_VERSIONS, "").or(&[
-        "server force-tlsv13",
-        "server force-sslv3",
-        "server force-tlsv10",
-        "server force-tlsv11",
-    ]),
+    joined("server force-tlsv12", BACK_VERSIONS, "")
+        .like("force-tlsv13 force-sslv3 force-tlsv10 force-tlsv11"),
     joined("server no-tlsv12", BACK_VERSIONS, "").or(&["server no-tlsv13"]),
     always("server no-sslv3", "nothing older than TLS 1.2 is spoken")
         .or(&["server no-tlsv10", "server no-tlsv11"]),
@@ -673,13 +538,8 @@ const SERVER: &[Meaning] = &[
     joined("server proto", "service.front.tls.alpn", ""),
     always("server stick", "clients come back where `affinity` or `balance` lets them")
         .or(&["server non-stick"]),
-    always("server max-reuse", "a connection of a client is one of its server").or(&[
-        "server pool-low-conn",
-        "server pool-max-conn",
-        "server pool-purge-delay",
-        "server ws",
-        "server log-proto",
-    ]),
+    always("server max-reuse", "a connection of a client is one of its server")
+        .like("pool-low-conn pool-max-conn pool-purge-delay ws log-proto"),
 ];
 
 const PARTS: [&[Meaning]; 6] = [CHECKS, GLOBAL, SECTIONS, PROXY, BIND, SERVER];
@@ -691,7 +551,7 @@ const COUNT: usize = {
     }
     sum
 };
-const ALL: [Meaning; COUNT] = {
+static ALL: [Meaning; COUNT] = {
     let mut all = [CHECKS[0]; COUNT];
     let (mut part, mut place) = (0, 0);
     while part < PARTS.len() {
@@ -705,4 +565,4 @@ const ALL: [Meaning; COUNT] = {
     all
 };
 
-pub(super) const MEANINGS: &[Meaning] = &ALL;
+pub(super) static MEANINGS: &[Meaning] = &ALL;

@@ -120,7 +120,7 @@ fn every_option_of_stunnel() {
 /// A file of HAProxy with one more keyword, which a line of the list names, and the number of its
 /// line.
 fn haproxy_with(line: &str) -> (String, usize) {
-    let (scope, rest) = line.split_once(' ').unwrap();
+    let (scope, rest) = line.split_once(' ').unwrap_or((line, ""));
     let of = |one: &str| if scope == one { rest } else { "" };
     let (bind, server) = (of("bind"), of("server"));
     // Some arguments are of use with others alone.
@@ -135,7 +135,7 @@ fn haproxy_with(line: &str) -> (String, usize) {
         of("listen"),
     );
     let number = ["global", "", "listen", "bind", "server"].iter().position(|one| *one == scope);
-    (text, number.unwrap() + 2)
+    (text, number.map_or(0, |number| number + 2))
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! All lines of HAProxy's files, by their sections.
+
+use std::collections::HashMap;
+
+use crate::meaning::Meaning;
+use crate::meanings;
+use crate::predecessor::Predecessor;
+use crate::source::{SourceLine, Statement};
+use crate::statements::Statements;
+
+/// All that was read.
+#[derive(Debug, Default)]
+pub(super) struct HaproxyReading {
+    pub(super) global: Statements,
+    pub(super) sections: Vec<HaproxySection>,
+    /// Where the section of the lines that are being read is kept.
+    pub(super) within: HaproxyPlace,
+    /// Variables that the file itself sets.
+    pub(super) variables: HashMap<String, String>,
+    pub(super) is_full: bool,
+}
+
+/// The section whose lines are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum HaproxyPlace {
+    #[default]
+    Nothing,
+    Global,
+    /// The last one of `sections`.
+    Proxy,
+    /// A section that is no service.
+    Other(&'static Meaning),
+}
+
+/// A section `defaults`, `frontend`, `backend` or `listen`.
+#[derive(Clone, Debug)]
+pub(super) struct HaproxySection {
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) place: SourceLine,
+    /// The place of its defaults among the sections.
+    pub(super) defaults: Option<usize>,
+    pub(super) options: Statements,
+}
+
+impl HaproxySection {
+    pub(super) fn has_front(&self) -> bool {
+        ["frontend", "listen"].contains(&self.kind.as_str())
+    }
+
+    pub(super) fn has_back(&self) -> bool {
+        ["backend", "listen"].contains(&self.kind.as_str())
+    }
+
+    /// Stands for the section in a finding.
+    pub(super) fn statement(&self) -> Statement {
+        let (place, option) = (self.place.clone(), self.kind.clone());
+        Statement { place, option, words: vec![self.name.clone()] }
+    }
+}
+
+impl HaproxyReading {
+    /// The options of a section behind those of its defaults.
+    pub(super) fn options(&self, section: &HaproxySection) -> Statements {
+        let mut all = section.options.clone();
+        let mut next = section.defaults;
+        while let Some(defaults) = next.and_then(|place| self.sections.get(place)) {
+            all = defaults.options.and(&all);
+            next = defaults.defaults;
+        }
+        all
+    }
+
+    pub(super) fn backend(&self, name: &str) -> Option<&HaproxySection> {
+        self.sections.iter().find(|one| one.has_back() && one.name == name)
+    }
+
+    /// A path below the directory that `ca-base` or `crt-base` names.
+    pub(super) fn path(&self, base: &str, path: &str) -> String {
+        match self.global.value(base) {
+            Some(base) if !path.starts_with(['/', '@']) => {
+                format!("{}/{path}", base.trim_end_matches('/'))
+            }
+            _ => path.to_owned(),
+        }
+    }
+}
+
+/// The meaning of a keyword with its scope.
+pub(super) fn find(name: &str) -> Option<&'static Meaning> {
+    meanings::find(Predecessor::Haproxy, name)
+}
