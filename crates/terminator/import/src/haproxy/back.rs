@@ -253,7 +253,7 @@ fn write_verification(
             import.add(table, &format!("service.back.tls.{key}"), path, written, "");
         }
     }
-    let names = ["server verifyhost", "server sni"].map(|name| arguments.find(name));
+    let names = ["server verifyhost", "server sni"].map(|name| on(arguments, name));
     let key = "service.back.tls.name";
     match names {
         [None, None] if !is_off => {
@@ -264,7 +264,6 @@ fn write_verification(
         [host, Some(sni)] => {
             let text = sni.value();
             let fixed = text.strip_prefix("str(").and_then(|rest| rest.strip_suffix(')'));
-            let host = host.filter(|one| one.option == "verifyhost");
             if let Some(host) = host {
                 let note = "one name is sent and verified";
                 import.put(
