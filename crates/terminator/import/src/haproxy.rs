@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::convert::is_among;
 use crate::draft::DraftTable;
-use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, find};
+use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
 use crate::import::Import;
 use crate::meaning::{Meaning, Sense};
 use crate::meanings;
@@ -109,7 +109,8 @@ impl HaproxyReading {
         written.words = words;
         import.expect(&written);
         if is_off {
-            return import.mapped(&written, "turned off");
+            import.mapped(&written, "turned off");
+            written.option = format!("{OFF}{}", written.option);
         }
         self.keep(import, meaning, written);
     }
@@ -122,6 +123,9 @@ impl HaproxyReading {
             self.variables.insert(name, value);
         }
         if !matches!(meaning.sense, Sense::Joined { .. } | Sense::Key { .. }) {
+            if written.option.starts_with(OFF) {
+                return;
+            }
             import.apply(meaning, &written, &mut DraftTable::default());
             return;
         }

@@ -336,7 +336,10 @@ fn every_option_of_stunnel_can_be_served() {
 fn every_keyword_of_haproxy_can_be_served() {
     let (site, renamed) = site_of_lists();
     let list = include_str!("../../../../crates/terminator/import/tests/manual/haproxy.txt");
-    let member = site.write("list.txt", renamed("/etc/site.pem [alpn h2] a.example\n".to_owned()));
+    let list_of_certificates =
+        site.write("list.txt", renamed("/etc/site.pem [alpn h2] a.example\n".to_owned()));
+    let keys = ["A", "B", "C"].map(|letter| letter.repeat(64)).join("\n");
+    let keys = site.write("tickets.keys", keys + "\n");
     let of = |scope: &'static str| {
         let lines = options(list).filter_map(|line| line.split_once(' '));
         lines.filter(move |(one, _)| *one == scope).map(|(_, rest)| rest)
@@ -363,7 +366,8 @@ fn every_keyword_of_haproxy_can_be_served() {
         global.join("\n"),
         sections.collect::<String>()
     );
-    let text = renamed(text).replace("/etc/list.txt", member.to_str().unwrap());
+    let text = renamed(text).replace("/etc/list.txt", list_of_certificates.to_str().unwrap());
+    let text = text.replace("/etc/tickets.keys", keys.to_str().unwrap());
     assert_eq!(assert_imported(&site, "haproxy", &text).code(), 6);
 }
 

@@ -44,6 +44,7 @@ pub(super) fn read(
     let options = reading.options(section);
     let servers = servers(reading, &options, import);
     let mut back: Option<HaproxyBack> = None;
+    let mut list = DraftTable::default();
     let mut checked: Option<&Statements> = None;
     let mut is_tls = false;
     for server in &servers {
@@ -58,14 +59,12 @@ pub(super) fn read(
             let proto = server.arguments.value("server proto");
             HaproxyBack { table: table.clone(), is_h2: proto.as_deref() == Some("h2") }
         });
-        let mut others = first.table.clone();
-        others.take("back.servers");
-        if said(&others) != said(&table) {
+        if said(&first.table) != said(&table) {
             let why = "TLS, PROXY header or source are not those of the first server here";
             import.lacks(server.written, why, "a service of its own");
             continue;
         }
-        import.add(&mut first.table, SERVERS, value, server.written, "");
+        import.add(&mut list, SERVERS, value, server.written, "");
         let has_check = on(&server.arguments, "server check").is_some();
         if has_check && checked.is_none() {
             checked = Some(&server.arguments);
@@ -77,6 +76,7 @@ pub(super) fn read(
     let mut unused = DraftTable::default();
     let table = table.unwrap_or(&mut unused);
     check::write(&options, checked, is_tls, import, table);
+    table.keys.splice(0..0, list.keys);
     if back.is_none() {
         let why = "no server is left here, so that its services are left out";
         import.lacks(&section.statement(), why, "see what is not mapped");
@@ -111,6 +111,9 @@ fn servers<'s>(
             }
             _ => continue,
         };
+        if !import.has_room(all.len(), &written.place) {
+            break;
+        }
         let arguments = defaults.and(&arguments::read(import, "server", written, rest));
         let weight = arguments.value("server weight");
         if arguments.find("server disabled").is_some() || weight.as_deref() == Some("0") {

@@ -10,11 +10,14 @@ use crate::haproxy::reading::HaproxyReading;
 use crate::haproxy::{address, arguments, tls};
 use crate::import::{Import, inline_table};
 use crate::meaning::Conversion;
-use crate::source::{SourceFiles, SourceLine, Statement};
+use crate::source::{BLOCKS_MAX, SourceFiles, SourceLine, Statement};
 use crate::statements::Statements;
 
 const CERTIFICATES: &str = "service.front.tls.certificates";
 const CLIENTS: &str = "service.front.tls.client-certificates";
+
+/// The most addresses of a section; none has more.
+const LISTEN_MAX: usize = 1024;
 
 /// Lines that listen alike.
 #[derive(Clone, Debug)]
@@ -38,6 +41,11 @@ pub(super) fn read(
     let defaults = tls::defaults(reading, import, "bind");
     let mut fronts: Vec<HaproxyFront> = Vec::new();
     for written in options.all("bind") {
+        let listened: usize = fronts.iter().map(|front| front.listen.len()).sum();
+        if listened > LISTEN_MAX {
+            import.has_room(BLOCKS_MAX, &written.place);
+            break;
+        }
         let Some((addresses, words)) = written.words.split_first() else {
             import.fault(
                 &written.place,

@@ -20,6 +20,9 @@ pub(super) struct HaproxyReading {
     pub(super) is_full: bool,
 }
 
+/// Begins the name of an option that a line turns off.
+pub(super) const OFF: &str = "no ";
+
 /// The section whose lines are read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum HaproxyPlace {
@@ -60,7 +63,7 @@ impl HaproxySection {
 }
 
 impl HaproxyReading {
-    /// The options of a section behind those of its defaults.
+    /// The options of a section behind those of its defaults, but for those that are turned off.
     pub(super) fn options(&self, section: &HaproxySection) -> Statements {
         let mut all = section.options.clone();
         let mut next = section.defaults;
@@ -68,7 +71,14 @@ impl HaproxyReading {
             all = defaults.options.and(&all);
             next = defaults.defaults;
         }
-        all
+        let mut left = Statements::default();
+        for (name, written) in all.iter() {
+            let is_off = |one: &Statement| one.option.starts_with(OFF);
+            if !all.find(name).is_some_and(is_off) && !is_off(written) {
+                left.push(name, written.clone());
+            }
+        }
+        left
     }
 
     pub(super) fn backend(&self, name: &str) -> Option<&HaproxySection> {

@@ -10,6 +10,8 @@ use crate::statements::Statements;
 
 const NAMES: &str = "service.front.names";
 const RULES: &str = "Lariat tells clients apart by server name, protocol and address alone";
+const LETS_IN: &str =
+    "clients are let in that HAProxy refused: Lariat knows their addresses alone here";
 const KEEP: &str = "keep it in HAProxy, behind Lariat";
 
 /// The clients that a backend is for.
@@ -39,6 +41,9 @@ pub(super) fn read(
     let mut routes: Vec<HaproxyRoute> = Vec::new();
     report_acls(options, import, files);
     for rule in options.all("use_backend") {
+        if !import.has_room(routes.len(), &rule.place) {
+            break;
+        }
         let (words, condition) = split(&rule.words, options, files);
         let backend = words.first().cloned().unwrap_or_default();
         let Some(condition) = condition else {
@@ -171,8 +176,9 @@ pub(super) fn write_addresses(
                 import.joined(rule, "service.front.allow", "");
                 continue;
             }
-            _ => {
-                import.lacks(rule, RULES, "`front.allow`, `front.deny`");
+            (action, _) => {
+                let why = if action == "reject" { LETS_IN } else { RULES };
+                import.lacks(rule, why, "`front.allow`, `front.deny`");
                 continue;
             }
         };

@@ -1,5 +1,7 @@
 //! Services: each listener of a section with each of its routes.
 
+use std::collections::HashMap;
+
 use crate::convert::{array, is_among, split};
 use crate::draft::DraftTable;
 use crate::haproxy::back::{self, HaproxyBack};
@@ -32,7 +34,7 @@ pub(super) fn write(
     files: &mut dyn SourceFiles,
     place: &SourceLine,
 ) {
-    let mut used: Vec<String> = Vec::new();
+    let mut backs: HashMap<String, Option<HaproxyBack>> = HashMap::new();
     for section in reading.sections.iter().filter(|one| one.has_front()) {
         let options = reading.options(section);
         if !is_served(section, &options, import) {
@@ -43,14 +45,20 @@ pub(super) fn write(
         if section.has_back() && is_own && !routes.iter().any(|route| route.rule.is_none()) {
             routes.push(HaproxyRoute::default_to(&section.name));
         }
-        used.extend(routes.iter().map(|route| route.backend.clone()));
-        let backs = routes.iter().filter_map(|route| reading.backend(&route.backend));
+        let sections = routes.iter().filter_map(|route| reading.backend(&route.backend));
         let reads_hellos =
-            backs.map(|back| reading.options(back)).any(|one| route::reads_hellos(&one));
+            sections.clone().map(|back| reading.options(back)).any(|one| route::reads_hellos(&one));
+        for section in sections {
+            if !backs.contains_key(&section.name) {
+                let back = back::read(reading, section, import, files);
+                backs.insert(section.name.clone(), back);
+            }
+        }
+        let is_http = options.value("mode").as_deref() == Some("http");
         let frontend = HaproxyFrontend {
             section,
-            is_http: options.value("mode").as_deref() == Some("http"),
-            is_passthrough: route::reads_hellos(&options) || reads_hellos,
+            is_http,
+            is_passthrough: !is_http && (route::reads_hellos(&options) || reads_hellos),
             redirect: route::redirects(&options, import, files),
             options,
         };
@@ -61,12 +69,13 @@ pub(super) fn write(
         }
         route::report_contents(&frontend.options, import, files);
         for front in &fronts {
-            frontend.write_front(reading, (import, &mut *files), front, &routes, place);
+            let found = (routes.as_slice(), &backs);
+            frontend.write_front(reading, (import, &mut *files), front, found, place);
         }
     }
     // What nobody uses is read all the same, so that the report is whole.
     for section in reading.sections.iter().filter(|one| one.kind == "backend") {
-        if !used.contains(&section.name) {
+        if !backs.contains_key(&section.name) {
             import.lacks(&section.statement(), "no service leads to it", "name it in a frontend");
             let options = reading.options(section);
             let mut unused = DraftTable::default();
@@ -113,7 +122,7 @@ impl HaproxyFrontend<'_> {
         reading: &HaproxyReading,
         (import, files): (&mut Import, &mut dyn SourceFiles),
         front: &HaproxyFront,
-        routes: &[HaproxyRoute],
+        (routes, backs): (&[HaproxyRoute], &HashMap<String, Option<HaproxyBack>>),
         place: &SourceLine,
     ) {
         if let Some(redirect) = self.redirect.as_ref().filter(|_| !front.is_tls && self.is_http) {
@@ -151,7 +160,7 @@ impl HaproxyFrontend<'_> {
                 import.fault(place, "backend", why, "write it");
                 continue;
             };
-            let Some(back) = back::read(reading, section, import, files) else {
+            let Some(Some(back)) = backs.get(&section.name) else {
                 continue;
             };
             let name = match route.rule {
@@ -168,7 +177,7 @@ impl HaproxyFrontend<'_> {
                 }
             }
             let options = reading.options(section);
-            self.write_back(import, files, &options, front, back, &mut service);
+            self.write_back(import, files, &options, front, back.clone(), &mut service);
             timeouts::write(&self.options, &options, self.is_passthrough, import, &mut service);
             finish(import, service, place, true);
         }
@@ -197,7 +206,7 @@ impl HaproxyFrontend<'_> {
             service.push("front.names", name.clone(), (*place).clone());
         }
         let place = front.listen.first().map(|(_, place)| place.clone());
-        match (front.is_tls, self.is_passthrough && !self.is_http) {
+        match (front.is_tls, self.is_passthrough) {
             (true, _) => {}
             (false, true) => service.set("front.tls.mode", "passthrough", place),
             (false, false) => service.set("front.tls.mode", "off", place),
@@ -222,7 +231,7 @@ impl HaproxyFrontend<'_> {
             import.mapped(mode, "as the frontend");
         }
         service.keys.extend(back.table.keys);
-        let is_passthrough = self.is_passthrough && !front.is_tls && !self.is_http;
+        let is_passthrough = self.is_passthrough && !front.is_tls;
         let is_client = service.text("back.tls.name") == Some("client");
         if is_client && !front.is_tls && !is_passthrough {
             service.take("back.tls.name");

@@ -349,6 +349,12 @@ const PROXY: &[Meaning] = &[
         )
         .or(&["bind-process"]),
     // HTTP.
+    lacks(
+        "http-request deny",
+        "requests are let through that HAProxy refused: Lariat does not read HTTP",
+        HTTP_REMEDY,
+    )
+    .like("auth reject silent-drop tarpit"),
     lacks("http-request", NO_HTTP, HTTP_REMEDY)
         .like(
             "http-response http-after-response http-error http-reuse \
@@ -415,10 +421,11 @@ const BIND: &[Meaning] = &[
         "tickets are given by all services or by none",
         "`resumption.tickets.count = 0`, or `resumption.tls13 = \"cache\"`",
     ),
-    lacks(
+    differs(
         "bind tls-ticket-keys",
-        "its file is not read",
-        "`resumption.tickets.secret`: a file with 32 random bytes, the same on all hosts",
+        "resumption.tickets.keys",
+        Conversion::Path,
+        "one file for all services",
     ),
     lacks(
         "bind allow-0rtt",
