@@ -129,6 +129,10 @@ impl HaproxyReading {
             import.apply(meaning, &written, &mut DraftTable::default());
             return;
         }
+        if is_among(RULES, meaning.option.split(' ').next().unwrap_or_default()) {
+            self.is_full |= !import.has_room(self.rules, &written.place);
+            self.rules += 1;
+        }
         match (self.within, self.sections.last_mut()) {
             (HaproxyPlace::Proxy, Some(section)) => section.options.push(meaning.option, written),
             _ => self.global.push(meaning.option, written),
@@ -167,6 +171,9 @@ impl HaproxyReading {
         true
     }
 }
+
+/// Keywords with conditions.
+const RULES: &str = "acl http-request tcp-request tcp-response use_backend";
 
 /// Sections that are no services.
 const OTHERS: &str =

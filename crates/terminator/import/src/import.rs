@@ -36,6 +36,8 @@ pub struct Import {
     /// The last value of each option that stands at the top, by its name in the table.
     settings: HashMap<&'static str, String>,
     has_unknown: bool,
+    /// How many unknown options may still be compared with all others.
+    comparisons: usize,
 }
 
 impl Import {
@@ -48,6 +50,7 @@ impl Import {
             read: Vec::new(),
             settings: HashMap::new(),
             has_unknown: false,
+            comparisons: BLOCKS_MAX,
         }
     }
 
@@ -351,7 +354,9 @@ impl Import {
     /// An option that the table does not have.
     pub(crate) fn unknown(&mut self, written: &Statement, table: &'static [Meaning]) {
         self.has_unknown = true;
-        let names: Vec<_> = table.iter().flat_map(Meaning::names).collect();
+        self.comparisons = self.comparisons.saturating_sub(1);
+        let compared = if self.comparisons > 0 { table } else { &[] };
+        let names: Vec<_> = compared.iter().flat_map(Meaning::names).collect();
         let remedy = match nearest(&written.option, names.iter().map(String::as_str)) {
             Some(name) => format!("there is `{name}`"),
             None => format!("look into {}'s manual for what it does", self.of),

@@ -171,7 +171,8 @@ backend app
     server b 10.0.0.4:80 backup send-proxy-v2
     server c 10.0.0.5:80 disabled
 backend api
-    server a 10.0.0.6:443 ssl verify required ca-file SITE/ca.pem sni str(api.internal) check port 81
+    default-server ssl verify required ca-file SITE/ca.pem sni str(api.internal)
+    server a 10.0.0.6:443 check port 81
 listen pass
     mode tcp
     bind 127.0.0.1:9443
@@ -193,7 +194,7 @@ backend far
         ":14: http-request set-header X-Forwarded-Proto https: not mapped: Lariat does not read HTTP",
         ":17: use_backend api if { path_beg /api }: not mapped: ",
         ":25: server c 10.0.0.5:80 disabled: not mapped: ",
-        ":27: port 81: not mapped: ",
+        ":28: port 81: not mapped: ",
     ] {
         imported.assert_stderr(line);
     }

@@ -1,6 +1,7 @@
 //! All lines of HAProxy's files, by their sections.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use crate::meaning::Meaning;
 use crate::meanings;
@@ -18,6 +19,8 @@ pub(super) struct HaproxyReading {
     /// Variables that the file itself sets.
     pub(super) variables: HashMap<String, String>,
     pub(super) is_full: bool,
+    /// How many rules on clients there are, each of which may name others.
+    pub(super) rules: usize,
 }
 
 /// Begins the name of an option that a line turns off.
@@ -98,5 +101,9 @@ impl HaproxyReading {
 
 /// The meaning of a keyword with its scope.
 pub(super) fn find(name: &str) -> Option<&'static Meaning> {
-    meanings::find(Predecessor::Haproxy, name)
+    static BY_NAME: LazyLock<HashMap<String, &Meaning>> = LazyLock::new(|| {
+        let all = meanings::of(Predecessor::Haproxy).iter().rev();
+        all.flat_map(|one| one.names().map(move |name| (name, one))).collect()
+    });
+    BY_NAME.get(name).copied()
 }

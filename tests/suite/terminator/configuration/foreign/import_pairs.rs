@@ -280,7 +280,8 @@ fn closed_tls_goes_by_name_as_by_haproxy() {
             "{HAPROXY}frontend a\n bind {address}\n tcp-request inspect-delay 5s\n \
              tcp-request content accept if {{ req_ssl_hello_type 1 }}\n \
              use_backend b if {{ req.ssl_sni -i other.example }} or \
-             {{ req.ssl_sni -m end .wild.example }}\n default_backend d\nbackend b\n server b {other}\nbackend d\n server d {one}\n"
+             {{ req.ssl_sni -m end .wild.example }}\n default_backend d\n\
+             backend b\n server b {other}\nbackend d\n server d {one}\n"
         )
     });
     let (_lariat, own) = imported("haproxy", &haproxy.configuration, haproxy.address);
