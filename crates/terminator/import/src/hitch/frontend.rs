@@ -78,7 +78,7 @@ impl Frontend {
                 }
                 if ["host", "port"].contains(&name) {
                     self.endpoint = None;
-                } else if entry.statement.value().is_empty() {
+                } else if entry.statement.value().is_empty() && name != "ocsp-dir" {
                     return import.mapped(&entry.statement, "empty: the default");
                 }
                 if PROTOCOLS.contains(&name)
