@@ -1,7 +1,7 @@
 //! The program `haproxy`, before and behind.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testkit::directory::Directory;
@@ -12,6 +12,7 @@ use crate::program::Running;
 #[derive(Debug)]
 pub struct Haproxy {
     pub address: SocketAddr,
+    pub configuration: PathBuf,
     _running: Running,
     _directory: Directory,
 }
@@ -48,20 +49,24 @@ impl Haproxy {
         )
     }
 
-    fn start_with(global: &str, bind: &str, rest: &str) -> Self {
+    /// The whole configuration, for an address.
+    pub fn configured(text: impl Fn(SocketAddr) -> String) -> Self {
         let address = free_address();
         let directory = Directory::new();
-        let file = directory.write(
-            "haproxy.cfg",
+        let configuration = directory.write("haproxy.cfg", text(address));
+        let mut command = Command::new("haproxy");
+        command.arg("-db").arg("-f").arg(&configuration);
+        let mut running = Running::start(&mut command);
+        running.wait_for_listener(address);
+        Self { address, configuration, _running: running, _directory: directory }
+    }
+
+    fn start_with(global: &str, bind: &str, rest: &str) -> Self {
+        Self::configured(|address| {
             format!(
                 "global\n{global}\ndefaults\n timeout connect 10s\n timeout client 60s\n timeout server 60s\n\
              listen test\n bind {address} {bind}\n {rest}"
-            ),
-        );
-        let mut command = Command::new("haproxy");
-        command.arg("-db").arg("-f").arg(file);
-        let mut running = Running::start(&mut command);
-        running.wait_for_listener(address);
-        Self { address, _running: running, _directory: directory }
+            )
+        })
     }
 }

@@ -216,7 +216,7 @@ pub(crate) fn size(text: &str) -> Option<u64> {
 }
 
 /// The parts of words between commas, colons and blanks.
-fn split(words: &[String]) -> impl Iterator<Item = &str> {
+pub(crate) fn split(words: &[String]) -> impl Iterator<Item = &str> {
     let parts = words.iter().flat_map(|word| word.split([',', ':', ' ', '\t']));
     parts.filter(|part| !part.is_empty())
 }

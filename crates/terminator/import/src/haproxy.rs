@@ -1,16 +1,187 @@
-//! Files of HAProxy.
+//! Files of HAProxy: what a `frontend` sends to a `backend`, or a `listen`, becomes a service.
 
-use std::path::PathBuf;
+mod address;
+mod arguments;
+mod back;
+mod check;
+mod condition;
+mod front;
+mod process;
+mod reading;
+mod route;
+mod service;
+mod syntax;
+mod timeouts;
+mod tls;
 
+use std::path::{Path, PathBuf};
+
+use crate::convert::is_among;
+use crate::draft::DraftTable;
+use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
 use crate::import::Import;
-use crate::source::{SourceFiles, SourceLine};
+use crate::meaning::{Meaning, Sense};
+use crate::meanings;
+use crate::predecessor::Predecessor;
+use crate::source::{SourceFiles, SourceLine, Statement};
+use crate::statements::Statements;
 
-/// Reads files of HAProxy into a draft.
+/// Reads files into a draft.
 pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
+    let mut reading = HaproxyReading::default();
     for path in paths {
-        if import.read(files, path, None).is_some() {
-            let place = SourceLine::first_of(path);
-            import.fault(&place, "haproxy", "is not imported yet", "see docs/guide/moving.md");
+        reading.take_file(import, files, path);
+    }
+    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    let place = SourceLine::outside(&names.join(" "));
+    process::write(&reading, import, &place);
+    if !import.is_faulty() {
+        service::write(&reading, import, files, &place);
+    }
+}
+
+impl HaproxyReading {
+    fn take_file(&mut self, import: &mut Import, files: &mut dyn SourceFiles, path: &Path) {
+        let Some(text) = import.read(files, path, None) else {
+            return;
+        };
+        self.within = HaproxyPlace::Nothing;
+        let first = SourceLine::first_of(path);
+        for (number, line) in (1..).zip(text.lines()) {
+            if self.is_full {
+                return;
+            }
+            let place = first.at(number);
+            let variables = &self.variables;
+            let mut lookup =
+                |name: &str| variables.get(name).cloned().or_else(|| files.variable(name));
+            match syntax::words(line, &mut lookup) {
+                Ok(words) => self.take_line(import, words, place),
+                Err(why) => {
+                    import.fault(&place, "syntax", why, "see section 2.2 of HAProxy's manual");
+                }
+            }
         }
     }
+
+    fn take_line(&mut self, import: &mut Import, words: Vec<String>, place: SourceLine) {
+        let mut words = words.into_iter();
+        let Some(first) = words.next() else {
+            return;
+        };
+        let mut words: Vec<_> = words.collect();
+        let mut written = Statement { place, option: first.clone(), words: words.clone() };
+        if first.starts_with('.') {
+            let why = "lines under a condition are not chosen";
+            return import.fault(&written.place, &first, why, "write the lines that hold alone");
+        }
+        if self.opens_section(import, &written) {
+            return;
+        }
+        // A prefix that turns an option off, or back to what it was.
+        let is_off = ["no", "default"].contains(&first.as_str()) && !words.is_empty();
+        if is_off {
+            written.option = words.remove(0);
+        }
+        let scope = match self.within {
+            HaproxyPlace::Global => "global ",
+            HaproxyPlace::Proxy => "",
+            HaproxyPlace::Other(meaning) => {
+                import.apply(meaning, &written, &mut DraftTable::default());
+                return;
+            }
+            HaproxyPlace::Nothing => {
+                let remedy = "write it into `global`, `defaults`, `frontend` or `backend`";
+                return import.fault(&written.place, &first, "stands in no section", remedy);
+            }
+        };
+        let two = words.first().map(|second| format!("{scope}{} {second}", written.option));
+        let one = format!("{scope}{}", written.option);
+        let found = two.as_deref().and_then(find);
+        if found.is_some() {
+            written.option = format!("{} {}", written.option, words.remove(0));
+        }
+        let Some(meaning) = found.or_else(|| find(&one)) else {
+            let option = two.filter(|_| written.option == "option").unwrap_or(one);
+            return import.note_unknown(
+                &Statement { option, ..written },
+                meanings::of(Predecessor::Haproxy),
+            );
+        };
+        written.words = words;
+        import.expect(&written);
+        if is_off {
+            import.mapped(&written, "turned off");
+            written.option = format!("{OFF}{}", written.option);
+        }
+        self.keep(import, meaning, written);
+    }
+
+    /// Keeps what services need, and reports the rest at once.
+    fn keep(&mut self, import: &mut Import, meaning: &'static Meaning, written: Statement) {
+        if meaning.option == "global setenv" {
+            let name = written.words.first().cloned().unwrap_or_default();
+            let value = written.words.get(1).cloned().unwrap_or_default();
+            self.variables.insert(name, value);
+        }
+        if !matches!(meaning.sense, Sense::Joined { .. } | Sense::Key { .. }) {
+            if written.option.starts_with(OFF) {
+                return;
+            }
+            import.apply(meaning, &written, &mut DraftTable::default());
+            return;
+        }
+        if is_among(RULES, meaning.option.split(' ').next().unwrap_or_default()) {
+            self.is_full |= !import.has_room(self.rules, &written.place);
+            self.rules += 1;
+        }
+        match (self.within, self.sections.last_mut()) {
+            (HaproxyPlace::Proxy, Some(section)) => section.options.push(meaning.option, written),
+            _ => self.global.push(meaning.option, written),
+        }
+    }
+
+    fn opens_section(&mut self, import: &mut Import, written: &Statement) -> bool {
+        let kind = written.option.as_str();
+        let is_proxy = ["defaults", "frontend", "backend", "listen"].contains(&kind);
+        if kind == "global" {
+            self.within = HaproxyPlace::Global;
+        } else if is_proxy {
+            self.is_full = !import.has_room(self.sections.len(), &written.place);
+            self.within = HaproxyPlace::Proxy;
+            let from = written.words.iter().position(|word| word == "from");
+            let from = from.and_then(|place| written.words.get(place + 1));
+            let is_default = |one: &HaproxySection| {
+                one.kind == "defaults" && from.is_none_or(|name| *name == one.name)
+            };
+            self.sections.push(HaproxySection {
+                kind: kind.to_owned(),
+                name: written.words.first().cloned().unwrap_or_default(),
+                place: written.place.clone(),
+                // A section `defaults` itself has others only by `from`.
+                defaults: (kind != "defaults" || from.is_some())
+                    .then(|| self.sections.iter().rposition(is_default))
+                    .flatten(),
+                options: Statements::default(),
+            });
+        } else if let Some(meaning) = section_of(kind) {
+            self.within = HaproxyPlace::Other(meaning);
+            import.apply(meaning, written, &mut DraftTable::default());
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+/// Keywords with conditions.
+const RULES: &str = "acl http-request tcp-request tcp-response use_backend";
+
+/// Sections that are no services.
+const OTHERS: &str =
+    "cache fcgi-app http-errors log-forward mailers peers program resolvers ring userlist";
+
+/// The meaning of a section that is no service.
+fn section_of(kind: &str) -> Option<&'static Meaning> {
+    is_among(OTHERS, kind).then(|| find(kind)).flatten()
 }

@@ -17,6 +17,10 @@ use crate::toml_text;
 /// The finding of an option that another one stands in for.
 const REPLACED: &str = "without effect: another option is used in its place";
 
+/// The same of HAProxy's, where it may also be an option of what is left out.
+const REPLACED_OR_OUT: &str =
+    "without effect: another option is used in its place, or its section or server is left out";
+
 /// The table in which keys of services begin.
 const SERVICE: &str = "service.";
 
@@ -32,6 +36,8 @@ pub struct Import {
     /// The last value of each option that stands at the top, by its name in the table.
     settings: HashMap<&'static str, String>,
     unknown: Vec<ImportFinding>,
+    /// How many unknown options may still be compared with all others.
+    comparisons: usize,
 }
 
 impl Import {
@@ -44,6 +50,7 @@ impl Import {
             read: Vec::new(),
             settings: HashMap::new(),
             unknown: Vec::new(),
+            comparisons: BLOCKS_MAX,
         }
     }
 
@@ -129,7 +136,8 @@ impl Import {
 
     /// Notes that an option was read, so that it gets a finding in any case.
     pub(crate) fn expect(&mut self, written: &Statement) {
-        self.read.push((written.place.clone(), written.option.clone()));
+        let name = written.option.split(' ').next().unwrap_or_default();
+        self.read.push((written.place.clone(), name.to_owned()));
     }
 
     /// Puts findings into the order of the files.
@@ -141,7 +149,9 @@ impl Import {
             let (why, remedy) = ("was not looked at, because of an error", "mend that first");
             Fate::Unmapped { why: why.to_owned(), remedy: remedy.to_owned() }
         } else {
-            Fate::Mapped(REPLACED.to_owned())
+            let is_haproxy = self.is_of(Predecessor::Haproxy);
+            let words = if is_haproxy { REPLACED_OR_OUT } else { REPLACED };
+            Fate::Mapped(words.to_owned())
         };
         for (place, option) in missed {
             self.note(&place, &option, fate.clone());
@@ -349,8 +359,10 @@ impl Import {
 
     /// An option that the table does not have.
     pub(crate) fn note_unknown(&mut self, written: &Statement, table: &'static [Meaning]) {
-        let names = table.iter().flat_map(|one| std::iter::once(&one.option).chain(one.also));
-        let remedy = match nearest(&written.option, names.copied()) {
+        self.comparisons = self.comparisons.saturating_sub(1);
+        let compared = if self.comparisons > 0 { table } else { &[] };
+        let names: Vec<_> = compared.iter().flat_map(Meaning::names).collect();
+        let remedy = match nearest(&written.option, names.iter().map(String::as_str)) {
             Some(name) => format!("there is `{name}`"),
             None => format!("look into {}'s manual for what it does", self.of),
         };

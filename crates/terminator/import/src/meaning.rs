@@ -10,6 +10,8 @@ pub struct Meaning {
     pub option: &'static str,
     /// Other names of it, such as short flags: `-c`.
     pub also: &'static [&'static str],
+    /// Last words, with blanks between them, of names that begin as `option` does.
+    pub like: &'static str,
     pub sense: Sense,
 }
 
@@ -67,7 +69,7 @@ pub struct OldDefault {
 
 impl Meaning {
     const fn new(option: &'static str, sense: Sense) -> Self {
-        Self { option, also: &[], sense }
+        Self { option, also: &[], like: "", sense }
     }
 
     /// With other names.
@@ -75,10 +77,28 @@ impl Meaning {
         Self { also, ..self }
     }
 
+    /// With names that differ in their last word.
+    pub(crate) const fn like(self, like: &'static str) -> Self {
+        Self { like, ..self }
+    }
+
+    /// All names.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let scope = self.option.rsplit_once(' ').map(|(scope, _)| scope);
+        let like = self.like.split_whitespace();
+        let like = like.map(move |last| match scope {
+            Some(scope) => format!("{scope} {last}"),
+            None => last.to_owned(),
+        });
+        let whole = std::iter::once(&self.option).chain(self.also);
+        whole.map(|name| (*name).to_owned()).chain(like)
+    }
+
     /// Whether the option has that name, which may be its long flag.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.option == name
             || self.also.contains(&name)
+            || (!self.like.is_empty() && self.names().any(|one| one == name))
             || name.strip_prefix("--").is_some_and(|name| self.option == name)
     }
 }

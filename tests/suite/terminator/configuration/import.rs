@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use suite::lariat::command;
 use suite::prelude::*;
@@ -141,6 +142,78 @@ exec = /usr/sbin/pppd
 }
 
 #[test]
+fn a_file_of_haproxy_can_be_served() {
+    let (site, filled) = site_of_many();
+    let text = filled(
+        "global
+    log /dev/log local0
+    ssl-default-bind-options ssl-min-ver TLSv1.2 no-tls-tickets
+    stats socket /run/haproxy/admin.sock
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 50s
+    timeout server 1m
+frontend web
+    bind :8080
+    bind :::8443 v4v6 ssl crt SITE/site.pem crt SITE/certs/ alpn h2,http/1.1
+    http-request redirect scheme https unless { ssl_fc }
+    http-request set-header X-Forwarded-Proto https
+    acl is_api hdr(host) -i api.example
+    use_backend api if is_api
+    use_backend api if { path_beg /api }
+    default_backend app
+backend app
+    balance leastconn
+    option httpchk GET /health
+    default-server inter 5s fall 2 check
+    server a 10.0.0.3:80 weight 2 maxconn 500 send-proxy-v2
+    server b 10.0.0.4:80 backup send-proxy-v2
+    server c 10.0.0.5:80 disabled
+backend api
+    default-server ssl verify required ca-file SITE/ca.pem sni str(api.internal)
+    server a 10.0.0.6:443 check port 81
+listen pass
+    mode tcp
+    bind 127.0.0.1:9443
+    tcp-request inspect-delay 5s
+    tcp-request content accept if { req_ssl_hello_type 1 }
+    use_backend far if { req.ssl_sni -m end .far.example }
+    server a 10.0.0.8:443
+backend far
+    mode tcp
+    stick-table type binary len 32 size 30k expire 30m
+    stick on payload_lv(43,1) if { req_ssl_hello_type 1 }
+    server a 10.0.0.7:443
+",
+    );
+    let imported = assert_imported(&site, "haproxy", &text);
+    assert_eq!(imported.code(), 6);
+    for line in [
+        ":4: stats socket /run/haproxy/admin.sock: not mapped: ",
+        ":14: http-request set-header X-Forwarded-Proto https: not mapped: Lariat does not read HTTP",
+        ":17: use_backend api if { path_beg /api }: not mapped: ",
+        ":25: server c 10.0.0.5:80 disabled: not mapped: ",
+        ":28: port 81: not mapped: ",
+    ] {
+        imported.assert_stderr(line);
+    }
+    for words in [
+        "redirect = \"https\"",
+        "names = [\"api.example\"]",
+        "names = [\"*.far.example\"]",
+        "affinity = \"session-id\"",
+        "mode = \"passthrough\"",
+        "max-connections = 500, weight = 2 }",
+        "idle = \"50s\"",
+        "alpn = [\"http/1.1\"]",
+        "name = \"api.internal\"",
+    ] {
+        assert_has(&imported.stdout, words);
+    }
+}
+
+#[test]
 fn every_fault_is_told_and_nothing_is_written() {
     let site = Site::new();
     let file = site.write(
@@ -258,6 +331,79 @@ fn every_option_of_stunnel_can_be_served() {
     });
     let text = renamed(sections.collect());
     assert_eq!(assert_imported(&site, "stunnel", &text).code(), 6);
+}
+
+#[test]
+fn every_keyword_of_haproxy_can_be_served() {
+    let (site, renamed) = site_of_lists();
+    let list = include_str!("../../../../crates/terminator/import/tests/manual/haproxy.txt");
+    let list_of_certificates =
+        site.write("list.txt", renamed("/etc/site.pem [alpn h2] a.example\n".to_owned()));
+    let keys = ["A", "B", "C"].map(|letter| letter.repeat(64)).join("\n");
+    let keys = site.write("tickets.keys", keys + "\n");
+    let of = |scope: &'static str| {
+        let lines = options(list).filter_map(|line| line.split_once(' '));
+        lines.filter(move |(one, _)| *one == scope).map(|(_, rest)| rest)
+    };
+    let sections = ["listen", "bind", "server"].into_iter().flat_map(|scope| {
+        of(scope).map(move |rest| {
+            let on = |one: &str| if scope == one { rest } else { "" };
+            let bind = on("bind");
+            let is_of_clients = bind.contains("ca-") || bind.contains("crl");
+            let clients = if is_of_clients { "verify required ca-file /etc/ca.pem" } else { "" };
+            (on("listen"), format!("{clients} {bind}"), on("server"))
+        })
+    });
+    let sections = (20_000..).zip(sections).map(|(port, (line, bind, server))| {
+        let port = if line.starts_with("bind") { port + 1000 } else { port };
+        format!(
+            "listen s{port}\n {line}\n bind 127.0.0.1:{port} ssl crt /etc/site.pem {bind}\n \
+             server a 127.0.0.1:80 ssl verify none check {server}\n"
+        )
+    });
+    let global: Vec<_> = of("global").collect();
+    let text = format!(
+        "global\n{}\nbackend spare\n server a 127.0.0.1:82\n{}",
+        global.join("\n"),
+        sections.collect::<String>()
+    );
+    let text = renamed(text).replace("/etc/list.txt", list_of_certificates.to_str().unwrap());
+    let text = text.replace("/etc/tickets.keys", keys.to_str().unwrap());
+    assert_eq!(assert_imported(&site, "haproxy", &text).code(), 6);
+}
+
+#[test]
+fn no_keyword_of_the_installed_haproxy_is_unknown() {
+    let listed = run(Command::new("haproxy").args(["-dKall", "-c", "-f", "/dev/null"]));
+    let within = listed.stdout.split("configuration keywords:").nth(1).unwrap();
+    let within = within.split("\n#").next().unwrap();
+    let mut section = "";
+    let (mut global, mut proxy) = (String::new(), String::new());
+    for line in within.lines() {
+        match line.strip_prefix('\t') {
+            None => section = line,
+            Some(keyword) if section == "global" => global.push_str(&format!("{keyword}\n")),
+            Some(keyword) if section == "listen" => {
+                let keyword = keyword.split(" [").next().unwrap().trim_end_matches('*');
+                let keyword = keyword.replace("<name> <addr>", "a 127.0.0.1:80");
+                let keyword = keyword.replace("<addr>", "127.0.0.1:8443");
+                let keyword = keyword.replace("+1", "1").replace("+-1", "1");
+                proxy.push_str(&format!("{keyword}\n"));
+            }
+            Some(_) => {}
+        }
+    }
+    assert!(proxy.lines().count() > 300, "{proxy}");
+    let directory = Directory::new();
+    let file = directory.write("old.cfg", format!("global\n{global}listen a\n{proxy}"));
+    let answer = import("haproxy", &file);
+    let unknown = answer.stderr.lines().filter(|line| line.contains("no such option"));
+    // First words of keywords that have a second one.
+    let bare =
+        ["timeout", "tcp-request", "tcp-response", "declare", "external-check", "rate-limit"];
+    let is_bare = |line: &&str| bare.iter().any(|word| line.contains(&format!(": {word}: not")));
+    let unknown: Vec<_> = unknown.filter(|line| !is_bare(line)).collect();
+    assert_eq!(unknown, Vec::<&str>::new());
 }
 
 /// A file of nginx with these directives, each with the name of its block before it.

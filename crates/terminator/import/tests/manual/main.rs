@@ -117,6 +117,41 @@ fn every_option_of_stunnel() {
     }
 }
 
+/// A file of HAProxy with one more keyword, which a line of the list names, and the number of its
+/// line.
+fn haproxy_with(line: &str) -> (String, usize) {
+    let (scope, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let of = |one: &str| if scope == one { rest } else { "" };
+    let (bind, server) = (of("bind"), of("server"));
+    // Some arguments are of use with others alone.
+    let client = if bind.contains("ca-") || bind.contains("crl") { "verify required" } else { "" };
+    let ca = if client.is_empty() || bind.contains("ca-file") { "" } else { "ca-file /etc/ca.pem" };
+    let usesrc = if server.starts_with("usesrc") { "source 0.0.0.0" } else { "" };
+    let text = format!(
+        "global\n{}\nlisten main\n{}\nbind 127.0.0.1:8443 ssl crt /etc/site.pem {client} {ca} {bind}\n\
+         server a 127.0.0.1:80 ssl verify none check {usesrc} {server}\n\
+         backend spare\nserver a 127.0.0.1:82\n",
+        of("global"),
+        of("listen"),
+    );
+    let number = ["global", "", "listen", "bind", "server"].iter().position(|one| *one == scope);
+    (text, number.map_or(0, |number| number + 2))
+}
+
+#[test]
+fn every_keyword_of_haproxy() {
+    for line in options(include_str!("haproxy.txt")) {
+        let (text, number) = haproxy_with(line);
+        let list = [("/etc/list.txt", "/etc/site.pem [alpn h2] a.example\n")];
+        let import = imported_with(Predecessor::Haproxy, &text, &list);
+        // Nothing is left to be served.
+        let is_off = line.ends_with(" disabled");
+        assert_eq!(import.is_faulty(), is_off, "{line}: {}", import.report());
+        let option = line.split(' ').nth(1).unwrap();
+        judge(&import, option, &format!("{FILE}:{number}"));
+    }
+}
+
 /// A file of nginx with a directive in one of its blocks, and the directive's place.
 fn file_of_nginx(block: &str, directive: &str) -> (String, String) {
     let tls = "listen 443 ssl; ssl_certificate /etc/site.pem; ssl_certificate_key /etc/site.pem;";
@@ -167,6 +202,14 @@ const SAMPLES: &[(Predecessor, &str)] = &[
          cert = a\nsni = b:*.c\nsocket = a:b=c\noptions = -X\nverify = 2\nCAfile = é\n",
     ),
     (
+        Predecessor::Haproxy,
+        "global\n log /dev/log local0\ndefaults x\n timeout client 5s\nfrontend é from x\n \
+         bind :443,[::1]:8000-8002 ssl crt \"/a b\" crt-list '/é' alpn h2 verify required ca-file a\n \
+         acl n req.ssl_sni -m end -i .é.example\n use_backend b if n or !{ src 10.0.0.0/8 }\n\
+         default_backend b\nbackend b\n stick on payload_lv(43,1)\n server \"${A-é}\" \
+         10.0.0.1:80 weight 3 send-proxy-v2 proxy-v2-options ssl sni str(é)\n",
+    ),
+    (
         Predecessor::Nginx,
         "\u{feff}stream { map $ssl_preread_server_name ${x} { hostnames; .é \"a b\"; ~\\; c d; }\n\
          upstream d { server [::1]:1 weight=0; hash $x; }\nserver { listen [::]:1-3; # y\n\
@@ -203,6 +246,41 @@ fn unknown_options_are_named_at_once() {
     assert!(report.contains("/etc/old.conf:2: fronted [*]:2: not mapped"), "{report}");
     assert!(report.contains("there is `frontend`"), "{report}");
     assert!(report.contains("/etc/old.conf:4: worker 3: not mapped"), "{report}");
+}
+
+#[test]
+fn unknown_words_of_haproxy_are_named_at_once() {
+    let text = "global\n usr a\nlisten a\n bind :1 strict-snl\n option htpchk\n balanced x\n server a 10.0.0.1:80 weigth 3\n";
+    let import = imported(Predecessor::Haproxy, text);
+    let report = import.report();
+    assert!(!import.unknown().is_empty());
+    for (line, option, near) in [
+        (2, "global usr", "global user"),
+        (4, "bind strict-snl", "bind strict-sni"),
+        (5, "option htpchk", "option httpchk"),
+        (6, "balanced", "balance"),
+        (7, "server weigth", "server weight"),
+    ] {
+        assert!(report.contains(&format!("{FILE}:{line}: {option}")), "{option}: {report}");
+        assert!(report.contains(&format!("there is `{near}`")), "{near}: {report}");
+    }
+}
+
+#[test]
+fn what_haproxy_itself_refuses_is_an_error() {
+    for (text, words) in [
+        ("bind :443\n", "stands in no section"),
+        ("listen a\n bind :443 ssl\n", "has no certificate"),
+        ("listen a\n bind :443 ssl crt\n", "crt: error: has no value"),
+        ("listen a\n bind :443 ssl crt \"/a\n", "is not closed"),
+        ("listen a\n bind :443 ssl crt \"$NO\"\n", "variable NO is not set"),
+        ("frontend a\n bind :443\n default_backend b\n", "there is no backend `b`"),
+        (".if defined(A)\n", "lines under a condition"),
+    ] {
+        let import = imported(Predecessor::Haproxy, text);
+        assert!(import.is_faulty(), "{text}");
+        assert!(import.report().contains(words), "{text}: {}", import.report());
+    }
 }
 
 #[test]

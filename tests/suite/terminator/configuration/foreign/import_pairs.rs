@@ -1,4 +1,4 @@
-//! hitch, stunnel and nginx, and Lariat by an import of their files, answer their clients alike.
+//! hitch, stunnel, HAProxy and nginx, and Lariat by an import of their files, answer alike.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
+use suite::haproxy::Haproxy;
 use suite::hitch::Hitch;
 use suite::lariat::command;
 use suite::nginx::Nginx;
@@ -214,6 +215,124 @@ fn servers_are_verified_as_by_stunnel() {
         for address in [stunnel.address, own] {
             assert_eq!(echoes(address), is_good, "{address} {ca:?}");
         }
+    }
+}
+
+/// Times that HAProxy warns of when they are not written.
+const HAPROXY: &str =
+    "defaults\n mode tcp\n timeout connect 5s\n timeout client 60s\n timeout server 60s\n";
+
+#[test]
+fn names_versions_and_protocols_as_by_haproxy() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    two_certificates(&site);
+    let path = |name: &str| site.path(name).display().to_string();
+    let (local, other) = (path("a.pem"), path("b.pem"));
+    let (ca, server) = (path("ca.pem"), server.address());
+    site.authority.client("member").write(&site.directory, "member.pem");
+    let list = site.write("list.txt", format!("{local}\n{other} [alpn h2] other.example\n"));
+    let list = list.display().to_string();
+    let suite = "ECDHE-ECDSA-AES128-GCM-SHA256";
+    let member = path("member.pem");
+    let clients: [&[&str]; 10] = [
+        &["-tls1_2", "-servername", "localhost"],
+        &["-tls1_3", "-servername", "localhost"],
+        &["-tls1_1", "-servername", "localhost"],
+        &["-servername", "other.example"],
+        &["-servername", "localhost", "-alpn", "http/1.1"],
+        &["-servername", "other.example", "-alpn", "h2"],
+        &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES256-GCM-SHA384"],
+        &["-tls1_2", "-servername", "localhost", "-cert", &member, "-key", &member],
+        &["-tls1_2", "-servername", "unknown.example"],
+        &["-tls1_2", "-noservername"],
+    ];
+    for bind in [
+        format!("crt {local} crt {other} alpn h2,http/1.1 strict-sni"),
+        format!("crt {local} crt {other} ssl-min-ver TLSv1.3"),
+        format!("crt {local} ciphers {suite} verify required ca-file {ca}"),
+        format!("crt-list {list}"),
+    ] {
+        let haproxy = Haproxy::configured(|address| {
+            format!("{HAPROXY}listen a\n bind {address} ssl {bind}\n server a {server}\n")
+        });
+        let (_lariat, own) = imported("haproxy", &haproxy.configuration, haproxy.address);
+        // With TLS 1.3 it may end before it reads that its certificate is missing.
+        let is_sure = |client: &&&[&str]| client[0] == "-tls1_2" || !bind.contains("verify");
+        let clients: Vec<_> = clients.iter().filter(is_sure).copied().collect();
+        assert_alike(&site, haproxy.address, own, &clients);
+    }
+}
+
+#[test]
+fn closed_tls_goes_by_name_as_by_haproxy() {
+    let (site, behind) = (Site::new(), Server::start(Behaviour::Echo));
+    two_certificates(&site);
+    let terminators = ["a.pem", "b.pem"].map(|name| {
+        let (address, certificate) = (free_address(), site.path(name));
+        let lariat = Lariat::start(&format!(
+            "[[service]]\nfront = {{ listen = ['{address}'], tls = {{ certificates = \
+             [{certificate:?}] }} }}\nback.servers = ['{}']\n",
+            behind.address()
+        ));
+        (address, lariat)
+    });
+    let [one, other] = terminators.each_ref().map(|(address, _)| *address);
+    let haproxy = Haproxy::configured(|address| {
+        format!(
+            "{HAPROXY}frontend a\n bind {address}\n tcp-request inspect-delay 5s\n \
+             tcp-request content accept if {{ req_ssl_hello_type 1 }}\n \
+             use_backend b if {{ req.ssl_sni -i other.example }} or \
+             {{ req.ssl_sni -m end .wild.example }}\n default_backend d\n\
+             backend b\n server b {other}\nbackend d\n server d {one}\n"
+        )
+    });
+    let (_lariat, own) = imported("haproxy", &haproxy.configuration, haproxy.address);
+    let names = ["localhost", "other.example", "a.wild.example", "unknown.example"];
+    for name in names {
+        assert_alike(&site, haproxy.address, own, &[&["-servername", name]]);
+    }
+    assert_alike(&site, haproxy.address, own, &[&["-noservername"]]);
+    assert!(seen(&site, own, &["-servername", "a.wild.example"]).contains("other"));
+}
+
+#[test]
+fn the_proxy_header_as_by_haproxy() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Swallow));
+    two_certificates(&site);
+    let mut begun = 0;
+    for sent in [
+        "send-proxy",
+        "send-proxy-v2",
+        "send-proxy-v2-ssl",
+        "send-proxy-v2 proxy-v2-options authority,crc32c",
+    ] {
+        let certificate = site.path("a.pem").display().to_string();
+        let haproxy = Haproxy::configured(|address| {
+            let to = server.address();
+            let bind = format!("bind {address} ssl crt {certificate}");
+            format!("{HAPROXY}listen a\n {bind}\n server a {to} {sent}\n")
+        });
+        let (_lariat, own) = imported("haproxy", &haproxy.configuration, haproxy.address);
+        let headers = [haproxy.address, own].map(|address| {
+            let mut connection = Client::new(&site).connect(address);
+            let client = connection.socket().local_addr().unwrap();
+            connection.send(b"after");
+            connection.end();
+            begun += 1;
+            server.wait_for_end(begun);
+            let ended = server.connections();
+            let read = ended.iter().filter_map(|one| ProxyHeader::read(&one.bytes));
+            let is_of_client = |one: &ProxyHeader| one.addresses == Some((client, address));
+            read.into_iter().find(is_of_client).expect("a header of this client")
+        });
+        for header in &headers {
+            assert_eq!(header.rest, b"after", "{sent}");
+        }
+        let said = headers.each_ref().map(|one| {
+            let kinds = one.tlvs.iter().map(|(kind, _)| *kind);
+            (one.version, kinds.collect::<BTreeSet<_>>())
+        });
+        assert_eq!(said[0], said[1], "{sent}");
     }
 }
 

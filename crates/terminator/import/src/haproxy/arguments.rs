@@ -1,0 +1,83 @@
+//! Arguments of `bind` and `server` lines, and of lines in a `crt-list`.
+
+use crate::convert::is_among;
+use crate::draft::DraftTable;
+use crate::haproxy::reading::find;
+use crate::import::Import;
+use crate::meaning::Sense;
+use crate::meanings;
+use crate::predecessor::Predecessor;
+use crate::source::Statement;
+use crate::statements::Statements;
+
+/// Arguments without a value; all others have one.
+const BARE: &str = "\
+    accept-proxy agent-check allow-0rtt backup check check-send-proxy check-ssl \
+    check-via-socks4 defer-accept disabled enabled force-sslv3 force-tlsv10 force-tlsv11 \
+    force-tlsv12 force-tlsv13 generate-certificates no-agent-check no-backup no-ca-names \
+    no-check no-check-send-proxy no-check-ssl no-send-proxy no-send-proxy-v2 \
+    no-send-proxy-v2-ssl no-send-proxy-v2-ssl-cn no-ssl no-ssl-reuse no-sslv3 no-tfo \
+    no-tls-tickets no-tlsv10 no-tlsv11 no-tlsv12 no-tlsv13 no-verifyhost non-stick \
+    prefer-client-ciphers quic-force-retry send-proxy send-proxy-v2 send-proxy-v2-ssl \
+    send-proxy-v2-ssl-cn ssl ssl-reuse stick strict-sni tfo tls-tickets transparent v4v6 v6only";
+
+/// Reads arguments; those that need no other are reported.
+pub(super) fn read(
+    import: &mut Import,
+    scope: &str,
+    written: &Statement,
+    words: &[String],
+) -> Statements {
+    let mut arguments = Statements::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let of = |option: String, words| Statement { place: written.place.clone(), option, words };
+        let Some(meaning) = find(&format!("{scope} {word}")) else {
+            let option = format!("{scope} {word}");
+            import.note_unknown(&of(option, Vec::new()), meanings::of(Predecessor::Haproxy));
+            continue;
+        };
+        let values = if is_among(BARE, word) {
+            Vec::new()
+        } else {
+            words.next().into_iter().cloned().collect()
+        };
+        let argument = of(word.clone(), values);
+        if argument.words.is_empty() && !is_among(BARE, word) {
+            let why = "has no value";
+            import.fault(&written.place, word, why, "see section 5 of HAProxy's manual");
+            continue;
+        }
+        if matches!(meaning.sense, Sense::Joined { .. } | Sense::Key { .. }) {
+            import.expect(&argument);
+            if !meaning.option.ends_with(&argument.option) && is_contrary(word) {
+                import.mapped(&argument, "turned off");
+            }
+            arguments.push(meaning.option, argument);
+        } else {
+            import.apply(meaning, &argument, &mut DraftTable::default());
+        }
+    }
+    arguments
+}
+
+/// Whether a word turns off what another one turns on.
+fn is_contrary(word: &str) -> bool {
+    word.starts_with("no-") && !word.starts_with("no-tlsv")
+}
+
+/// An argument, unless its contrary follows it.
+pub(super) fn on<'a>(arguments: &'a Statements, name: &str) -> Option<&'a Statement> {
+    arguments.find(name).filter(|one| !one.option.starts_with("no-"))
+}
+
+/// Writes the arguments that a key says by itself.
+pub(super) fn write_keys(arguments: &Statements, import: &mut Import, service: &mut DraftTable) {
+    for (name, written) in arguments.iter() {
+        if let Some(meaning) = find(name)
+            && matches!(meaning.sense, Sense::Key { .. })
+        {
+            import.apply(meaning, written, service);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! All lines of HAProxy's files, by their sections.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::meaning::Meaning;
+use crate::meanings;
+use crate::predecessor::Predecessor;
+use crate::source::{SourceLine, Statement};
+use crate::statements::Statements;
+
+/// All that was read.
+#[derive(Debug, Default)]
+pub(super) struct HaproxyReading {
+    pub(super) global: Statements,
+    pub(super) sections: Vec<HaproxySection>,
+    /// Where the section of the lines that are being read is kept.
+    pub(super) within: HaproxyPlace,
+    /// Variables that the file itself sets.
+    pub(super) variables: HashMap<String, String>,
+    pub(super) is_full: bool,
+    /// How many rules on clients there are, each of which may name others.
+    pub(super) rules: usize,
+}
+
+/// Begins the name of an option that a line turns off.
+pub(super) const OFF: &str = "no ";
+
+/// The section whose lines are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum HaproxyPlace {
+    #[default]
+    Nothing,
+    Global,
+    /// The last one of `sections`.
+    Proxy,
+    /// A section that is no service.
+    Other(&'static Meaning),
+}
+
+/// A section `defaults`, `frontend`, `backend` or `listen`.
+#[derive(Clone, Debug)]
+pub(super) struct HaproxySection {
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) place: SourceLine,
+    /// The place of its defaults among the sections.
+    pub(super) defaults: Option<usize>,
+    pub(super) options: Statements,
+}
+
+impl HaproxySection {
+    pub(super) fn has_front(&self) -> bool {
+        ["frontend", "listen"].contains(&self.kind.as_str())
+    }
+
+    pub(super) fn has_back(&self) -> bool {
+        ["backend", "listen"].contains(&self.kind.as_str())
+    }
+
+    /// Stands for the section in a finding.
+    pub(super) fn statement(&self) -> Statement {
+        let (place, option) = (self.place.clone(), self.kind.clone());
+        Statement { place, option, words: vec![self.name.clone()] }
+    }
+}
+
+impl HaproxyReading {
+    /// The options of a section behind those of its defaults, but for those that are turned off.
+    pub(super) fn options(&self, section: &HaproxySection) -> Statements {
+        let mut all = section.options.clone();
+        let mut next = section.defaults;
+        while let Some(defaults) = next.and_then(|place| self.sections.get(place)) {
+            all = defaults.options.and(&all);
+            next = defaults.defaults;
+        }
+        let mut left = Statements::default();
+        for (name, written) in all.iter() {
+            let is_off = |one: &Statement| one.option.starts_with(OFF);
+            if !all.find(name).is_some_and(is_off) && !is_off(written) {
+                left.push(name, written.clone());
+            }
+        }
+        left
+    }
+
+    pub(super) fn backend(&self, name: &str) -> Option<&HaproxySection> {
+        self.sections.iter().find(|one| one.has_back() && one.name == name)
+    }
+
+    /// A path below the directory that `ca-base` or `crt-base` names.
+    pub(super) fn path(&self, base: &str, path: &str) -> String {
+        match self.global.value(base) {
+            Some(base) if !path.starts_with(['/', '@']) => {
+                format!("{}/{path}", base.trim_end_matches('/'))
+            }
+            _ => path.to_owned(),
+        }
+    }
+}
+
+/// The meaning of a keyword with its scope.
+pub(super) fn find(name: &str) -> Option<&'static Meaning> {
+    static BY_NAME: LazyLock<HashMap<String, &Meaning>> = LazyLock::new(|| {
+        let all = meanings::of(Predecessor::Haproxy).iter().rev();
+        all.flat_map(|one| one.names().map(move |name| (name, one))).collect()
+    });
+    BY_NAME.get(name).copied()
+}

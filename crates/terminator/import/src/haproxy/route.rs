@@ -1,0 +1,227 @@
+//! The ways from a frontend to backends, and the clients that may go them.
+
+use toml::Value;
+
+use crate::draft::DraftTable;
+use crate::haproxy::condition::{AclQuestion, RuleCondition, question_of, split};
+use crate::import::Import;
+use crate::source::{SourceFiles, Statement};
+use crate::statements::Statements;
+
+const NAMES: &str = "service.front.names";
+const RULES: &str = "Lariat tells clients apart by server name, protocol and address alone";
+const LETS_IN: &str =
+    "clients are let in that HAProxy refused: Lariat knows their addresses alone here";
+const KEEP: &str = "keep it in HAProxy, behind Lariat";
+
+/// The clients that a backend is for.
+#[derive(Clone, Debug)]
+pub(super) struct HaproxyRoute {
+    /// None = the default.
+    pub(super) rule: Option<Statement>,
+    pub(super) backend: String,
+    pub(super) names: Vec<String>,
+    pub(super) protocols: Vec<String>,
+}
+
+impl HaproxyRoute {
+    /// The route of all who have no other.
+    pub(super) fn default_to(backend: &str) -> Self {
+        let (names, protocols) = (Vec::new(), Vec::new());
+        Self { rule: None, backend: backend.to_owned(), names, protocols }
+    }
+}
+
+/// The routes of a section, the default last.
+pub(super) fn read(
+    options: &Statements,
+    import: &mut Import,
+    files: &mut dyn SourceFiles,
+) -> Vec<HaproxyRoute> {
+    let mut routes: Vec<HaproxyRoute> = Vec::new();
+    report_acls(options, import, files);
+    for rule in options.all("use_backend") {
+        if !import.has_room(routes.len(), &rule.place) {
+            break;
+        }
+        let (words, condition) = split(&rule.words, options, files);
+        let backend = words.first().cloned().unwrap_or_default();
+        let Some(condition) = condition else {
+            import.lacks(
+                rule,
+                "has no condition, so that no later rule is asked",
+                "default_backend",
+            );
+            continue;
+        };
+        match clients(&condition) {
+            Some((mut names, protocols, is_of_request)) if !backend.starts_with("%[") => {
+                let is_taken = |name: &String| {
+                    routes.iter().any(|one| one.protocols == protocols && one.names.contains(name))
+                };
+                names.retain(|name| !is_taken(name));
+                let difference = if is_of_request {
+                    "by the server name of the TLS hello, not by the field Host"
+                } else {
+                    ""
+                };
+                import.joined(rule, NAMES, difference);
+                if !names.is_empty() || !protocols.is_empty() {
+                    routes.push(HaproxyRoute {
+                        rule: Some(rule.clone()),
+                        backend,
+                        names,
+                        protocols,
+                    });
+                }
+            }
+            _ => import.lacks(rule, RULES, KEEP),
+        }
+    }
+    if let Some(rule) = options.find("default_backend") {
+        import.joined(rule, "service.back", "");
+        routes.push(HaproxyRoute::default_to(&rule.value()));
+    }
+    routes
+}
+
+/// Reports which questions are asked.
+pub(super) fn report_acls(options: &Statements, import: &mut Import, files: &mut dyn SourceFiles) {
+    for acl in options.all("acl") {
+        match question_of(acl, files) {
+            AclQuestion::Other => import.lacks(acl, RULES, KEEP),
+            _ => import.mapped(acl, "where a rule names it"),
+        }
+    }
+}
+
+/// Names and protocols of a condition on nothing else; and whether requests are asked.
+fn clients(condition: &RuleCondition) -> Option<(Vec<String>, Vec<String>, bool)> {
+    let (mut names, mut protocols, mut is_of_request) = (Vec::new(), Vec::new(), false);
+    let is_alone = condition.alternatives.len() == 1;
+    for terms in &condition.alternatives {
+        let mut is_named = false;
+        for term in terms {
+            for question in &term.questions {
+                match question {
+                    _ if term.is_negated || condition.is_unless => return None,
+                    AclQuestion::Hello | AclQuestion::Always => {}
+                    AclQuestion::Names { names: these, is_of_request: of_request } => {
+                        names.extend(these.iter().cloned());
+                        is_of_request |= of_request;
+                        is_named = true;
+                    }
+                    AclQuestion::Protocols(these) if is_alone => {
+                        protocols.extend(these.iter().cloned());
+                        is_named = true;
+                    }
+                    _ => return None,
+                }
+            }
+        }
+        // Two terms on names hold together for hardly any client.
+        let on_names = |one: &AclQuestion| matches!(one, AclQuestion::Names { .. });
+        let terms_on_names = terms.iter().filter(|term| term.questions.iter().any(on_names));
+        if !is_named || terms_on_names.count() > 1 {
+            return None;
+        }
+    }
+    (!condition.alternatives.is_empty()).then_some((names, protocols, is_of_request))
+}
+
+/// Whether all requests are sent to https.
+pub(super) fn redirects(
+    options: &Statements,
+    import: &mut Import,
+    files: &mut dyn SourceFiles,
+) -> Option<Statement> {
+    let mut found = None;
+    for rule in options.all("http-request redirect") {
+        let (words, condition) = split(&rule.words, options, files);
+        let is_https = words.windows(2).any(|pair| pair == ["scheme", "https"]);
+        let is_for_all = match condition.as_ref().map(RuleCondition::only) {
+            None => true,
+            Some(only) => {
+                matches!(only, Some((true, AclQuestion::Tls)) | Some((false, AclQuestion::Always)))
+            }
+        };
+        if is_https && is_for_all {
+            import.joined(rule, "service.front.redirect", "301 for GET and HEAD, 308 for others");
+            found = Some(rule.clone());
+        } else {
+            import.lacks(rule, "only all requests together are redirected, to https", KEEP);
+        }
+    }
+    found
+}
+
+/// Writes the rules on addresses of clients.
+pub(super) fn write_addresses(
+    options: &Statements,
+    import: &mut Import,
+    files: &mut dyn SourceFiles,
+    table: &mut DraftTable,
+) {
+    let rules: Vec<_> = options.all("tcp-request connection").collect();
+    let is_closed = rules.iter().any(|rule| rule.words == ["reject"]);
+    for rule in rules {
+        let (words, condition) = split(&rule.words, options, files);
+        let action = words.first().map_or("", String::as_str);
+        let key = match (action, condition.as_ref().map(RuleCondition::only)) {
+            ("reject", Some(Some((false, AclQuestion::Sources(_))))) => "deny",
+            ("reject", Some(Some((true, AclQuestion::Sources(_))))) => "allow",
+            ("accept", Some(Some((false, AclQuestion::Sources(_))))) if is_closed => "allow",
+            ("expect-proxy", Some(Some((false, AclQuestion::Sources(_))))) => "accept-proxy",
+            ("reject", None) => {
+                import.joined(rule, "service.front.allow", "");
+                continue;
+            }
+            (action, _) => {
+                let why = if action == "reject" { LETS_IN } else { RULES };
+                import.lacks(rule, why, "`front.allow`, `front.deny`");
+                continue;
+            }
+        };
+        let only = condition.as_ref().and_then(RuleCondition::only);
+        if let Some((_, AclQuestion::Sources(networks))) = only {
+            for network in networks {
+                let value = Value::from(network.clone());
+                import.add(table, &format!("service.front.{key}"), value, rule, "");
+            }
+        }
+    }
+}
+
+/// Whether the section looks into hellos of TLS that it does not answer.
+pub(super) fn reads_hellos(options: &Statements) -> bool {
+    let names = ["acl", "use_backend", "tcp-request content", "tcp-response content", "stick on"];
+    let is_hello = |one: &Statement| {
+        let value = one.value();
+        ["req_ssl", "req.ssl", "rep_ssl", "res.ssl"].iter().any(|word| value.contains(word))
+    };
+    names.iter().any(|name| options.all(name).any(is_hello))
+}
+
+/// Reports rules on the first bytes: those that wait for a hello hold here in any case.
+pub(super) fn report_contents(
+    options: &Statements,
+    import: &mut Import,
+    files: &mut dyn SourceFiles,
+) {
+    for name in ["tcp-request content", "tcp-response content"] {
+        for rule in options.all(name) {
+            let (words, condition) = split(&rule.words, options, files);
+            let is_hello = match condition.as_ref().and_then(RuleCondition::only) {
+                Some((is_negated, AclQuestion::Hello)) => {
+                    words == [if is_negated { "reject" } else { "accept" }]
+                }
+                _ => false,
+            };
+            if is_hello {
+                import.joined(rule, "service.front.tls.mode", "");
+            } else {
+                import.lacks(rule, RULES, KEEP);
+            }
+        }
+    }
+}

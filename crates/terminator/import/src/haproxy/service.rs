@@ -1,0 +1,330 @@
+//! Services: each listener of a section with each of its routes.
+
+use std::collections::HashMap;
+
+use crate::convert::{array, is_among, split};
+use crate::draft::DraftTable;
+use crate::haproxy::back::{self, HaproxyBack};
+use crate::haproxy::front::{self, HaproxyFront};
+use crate::haproxy::reading::{HaproxyReading, HaproxySection, find};
+use crate::haproxy::route::{self, HaproxyRoute};
+use crate::haproxy::timeouts;
+use crate::import::Import;
+use crate::meaning::{OldDefault, Sense};
+use crate::meanings;
+use crate::predecessor::Predecessor;
+use crate::source::{SourceFiles, SourceLine, Statement};
+use crate::statements::Statements;
+
+const KEEP: &str = "keep it in HAProxy, behind Lariat";
+
+/// A section with listeners, and what its services have in common.
+struct HaproxyFrontend<'s> {
+    section: &'s HaproxySection,
+    options: Statements,
+    is_http: bool,
+    is_passthrough: bool,
+    redirect: Option<Statement>,
+}
+
+/// Writes all services.
+pub(super) fn write(
+    reading: &HaproxyReading,
+    import: &mut Import,
+    files: &mut dyn SourceFiles,
+    place: &SourceLine,
+) {
+    let mut backs: HashMap<String, Option<HaproxyBack>> = HashMap::new();
+    for section in reading.sections.iter().filter(|one| one.has_front()) {
+        let options = reading.options(section);
+        if !is_served(section, &options, import) {
+            continue;
+        }
+        let mut routes = route::read(&options, import, files);
+        let is_own = options.iter().any(|(name, _)| is_among("server server-template", name));
+        if section.has_back() && is_own && !routes.iter().any(|route| route.rule.is_none()) {
+            routes.push(HaproxyRoute::default_to(&section.name));
+        }
+        let sections = routes.iter().filter_map(|route| reading.backend(&route.backend));
+        let reads_hellos =
+            sections.clone().map(|back| reading.options(back)).any(|one| route::reads_hellos(&one));
+        for section in sections {
+            if !backs.contains_key(&section.name) {
+                let back = back::read(reading, section, import, files);
+                backs.insert(section.name.clone(), back);
+            }
+        }
+        let is_http = options.value("mode").as_deref() == Some("http");
+        let frontend = HaproxyFrontend {
+            section,
+            is_http,
+            is_passthrough: !is_http && (route::reads_hellos(&options) || reads_hellos),
+            redirect: route::redirects(&options, import, files),
+            options,
+        };
+        let fronts = front::read(reading, &frontend.options, import, files);
+        if fronts.is_empty() {
+            let remedy = "see what is not mapped at its `bind`";
+            import.lacks(&section.statement(), "it listens nowhere", remedy);
+        }
+        route::report_contents(&frontend.options, import, files);
+        for front in &fronts {
+            let found = (routes.as_slice(), &backs);
+            frontend.write_front(reading, (import, &mut *files), front, found, place);
+        }
+    }
+    // What nobody uses is read all the same, so that the report is whole.
+    for section in reading.sections.iter().filter(|one| one.kind == "backend") {
+        if !backs.contains_key(&section.name) {
+            import.lacks(&section.statement(), "no service leads to it", "name it in a frontend");
+            let options = reading.options(section);
+            let mut unused = DraftTable::default();
+            back::read(reading, section, import, files);
+            write_keys(&options, false, import, &mut unused);
+            write_sticks(&options, false, import, &mut unused);
+            route::report_contents(&options, import, files);
+        }
+    }
+}
+
+/// Whether a section is used at all, and in a mode that is.
+fn is_served(section: &HaproxySection, options: &Statements, import: &mut Import) -> bool {
+    if let Some(written) = options.find("disabled") {
+        import.lacks(
+            written,
+            "a section without connections is left out",
+            "add it when it is used",
+        );
+        return false;
+    }
+    let mode = options.find("mode");
+    match mode.map(|one| (one, one.value())) {
+        Some((written, value)) if value == "http" => {
+            let note = "requests and answers are relayed unread, and one client's go to one server";
+            import.joined(written, "service", note);
+        }
+        Some((written, value)) if value != "tcp" => {
+            import.lacks(written, "there is no such service", KEEP);
+            let why = "the section is left out, because of its mode";
+            import.lacks(&section.statement(), why, KEEP);
+            return false;
+        }
+        Some((written, _)) => import.joined(written, "service", ""),
+        None => {}
+    }
+    true
+}
+
+impl HaproxyFrontend<'_> {
+    /// The services of one listener.
+    fn write_front(
+        &self,
+        reading: &HaproxyReading,
+        (import, files): (&mut Import, &mut dyn SourceFiles),
+        front: &HaproxyFront,
+        (routes, backs): (&[HaproxyRoute], &HashMap<String, Option<HaproxyBack>>),
+        place: &SourceLine,
+    ) {
+        if let Some(redirect) = self.redirect.as_ref().filter(|_| !front.is_tls && self.is_http) {
+            let name = format!("{}-redirect", self.section.name);
+            let mut service = self.service(import, front, files, &[], &name);
+            import.put(&mut service, "service.front.redirect", "https", redirect, "");
+            timeouts::write(&self.options, &Statements::default(), false, import, &mut service);
+            return finish(import, service, place, false);
+        }
+        let has_name = front.is_tls || self.is_passthrough;
+        for route in routes {
+            if let Some(rule) = route.rule.as_ref().filter(|_| !has_name) {
+                let why = "clients without TLS send no server name";
+                import.lacks(rule, why, "front.redirect: let them come by https");
+                continue;
+            }
+            if !import.has_room(import.draft.services.len(), &self.section.place) {
+                return;
+            }
+            let names = match (route.names.as_slice(), front.names.as_slice()) {
+                (names, []) | ([], names) => names.to_vec(),
+                (names, these) => {
+                    let both = names.iter().filter(|name| these.contains(name));
+                    let both: Vec<_> = both.cloned().collect();
+                    if both.is_empty() {
+                        continue;
+                    }
+                    both
+                }
+            };
+            let Some(section) = reading.backend(&route.backend) else {
+                let rule = route.rule.as_ref().or_else(|| self.options.find("default_backend"));
+                let place = rule.map_or(&self.section.place, |rule| &rule.place);
+                let why = format!("there is no backend `{}`", route.backend);
+                import.fault(place, "backend", why, "write it");
+                continue;
+            };
+            let Some(Some(back)) = backs.get(&section.name) else {
+                continue;
+            };
+            let name = match route.rule {
+                Some(_) => format!("{}-{}", self.section.name, route.backend),
+                None => self.section.name.clone(),
+            };
+            let place_of_names =
+                route.rule.as_ref().map_or(&self.section.place, |rule| &rule.place);
+            let names: Vec<_> = names.into_iter().map(|name| (name, place_of_names)).collect();
+            let mut service = self.service(import, front, files, &names, &name);
+            if let Some(rule) = &route.rule {
+                for protocol in &route.protocols {
+                    service.push("front.protocols", protocol.clone(), rule.place.clone());
+                }
+            }
+            let options = reading.options(section);
+            self.write_back(import, files, &options, front, back.clone(), &mut service);
+            timeouts::write(&self.options, &options, self.is_passthrough, import, &mut service);
+            finish(import, service, place, true);
+        }
+        if routes.is_empty() {
+            let why = "no servers are named that it is for";
+            import.lacks(&self.section.statement(), why, "default_backend");
+        }
+    }
+
+    /// A service with its front.
+    fn service(
+        &self,
+        import: &mut Import,
+        front: &HaproxyFront,
+        files: &mut dyn SourceFiles,
+        names: &[(String, &SourceLine)],
+        name: &str,
+    ) -> DraftTable {
+        let mut service = DraftTable::default();
+        let origin = &self.section.place;
+        service.set("name", import.draft.free_name(name), origin.clone());
+        for (address, place) in &front.listen {
+            service.push("front.listen", address.clone(), place.clone());
+        }
+        for (name, place) in names {
+            service.push("front.names", name.clone(), (*place).clone());
+        }
+        let place = front.listen.first().map(|(_, place)| place.clone());
+        match (front.is_tls, self.is_passthrough) {
+            (true, _) => {}
+            (false, true) => service.set("front.tls.mode", "passthrough", place),
+            (false, false) => service.set("front.tls.mode", "off", place),
+        }
+        service.keys.extend(front.table.keys.iter().cloned());
+        route::write_addresses(&self.options, import, files, &mut service);
+        write_keys(&self.options, true, import, &mut service);
+        service
+    }
+
+    fn write_back(
+        &self,
+        import: &mut Import,
+        files: &mut dyn SourceFiles,
+        options: &Statements,
+        front: &HaproxyFront,
+        back: HaproxyBack,
+        service: &mut DraftTable,
+    ) {
+        let is_h2 = back.is_h2;
+        if let Some(mode) = options.find("mode") {
+            import.mapped(mode, "as the frontend");
+        }
+        service.keys.extend(back.table.keys);
+        let is_passthrough = self.is_passthrough && !front.is_tls;
+        let is_client = service.text("back.tls.name") == Some("client");
+        if is_client && !front.is_tls && !is_passthrough {
+            service.take("back.tls.name");
+        }
+        write_keys(options, false, import, service);
+        write_sticks(options, is_passthrough, import, service);
+        route::report_contents(options, import, files);
+        route::report_acls(options, import, files);
+        if let Some(alpn) = front.alpn.as_ref().filter(|_| self.is_http) {
+            write_protocols(alpn, is_h2, import, service);
+        }
+    }
+}
+
+/// HAProxy speaks HTTP/2 to clients for servers that do not; Lariat does not.
+fn write_protocols(alpn: &Statement, is_h2: bool, import: &mut Import, service: &mut DraftTable) {
+    let key = "service.front.tls.alpn";
+    let words: Vec<_> = split(&alpn.words).map(str::to_owned).collect();
+    if is_h2 {
+        return import.put(service, key, array(["h2"]), alpn, "servers speak HTTP/2 alone");
+    }
+    let offered = service.find("back.tls.alpn").and_then(|key| key.values.first());
+    if offered.is_some_and(|one| one.value.to_string().contains("\"h2\"")) {
+        service.take("back.tls.alpn");
+        return;
+    }
+    if words.iter().any(|word| word == "h2") {
+        let others: Vec<_> = words.into_iter().filter(|word| word != "h2").collect();
+        let others = if others.is_empty() { vec!["http/1.1".to_owned()] } else { others };
+        let note = "without h2: HAProxy translated it, and servers get what clients speak; \
+                    add it if they speak HTTP/2";
+        import.put(service, key, array(others), alpn, note);
+    }
+}
+
+/// Writes the options that a key says by itself, of the front or of the back.
+fn write_keys(options: &Statements, of_front: bool, import: &mut Import, service: &mut DraftTable) {
+    for (name, written) in options.iter() {
+        let Some(meaning) = find(name) else {
+            continue;
+        };
+        let is_front = |key: &str| {
+            ["service.front", "service.limits", "workers"].iter().any(|one| key.starts_with(one))
+        };
+        if let Sense::Key { key, .. } = meaning.sense
+            && is_front(key) == of_front
+        {
+            import.apply(meaning, written, service);
+        }
+    }
+}
+
+/// Clients that come back to their server.
+fn write_sticks(
+    options: &Statements,
+    is_passthrough: bool,
+    import: &mut Import,
+    service: &mut DraftTable,
+) {
+    let is_tls = |value: &str| value.replace(' ', "").contains("payload_lv(43,1");
+    let remedy = "`balance = \"source\"`";
+    for (name, written) in options.iter().filter(|(name, _)| name.starts_with("stick")) {
+        let value = written.value();
+        match name {
+            "stick-table" if value.contains(" store ") => {
+                import.lacks(written, "there are no counters of clients", "`limits`, `front.deny`");
+            }
+            "stick-table" => {
+                let note = "its size is that of the session cache; addresses need none";
+                import.joined(written, "resumption.session-cache", note);
+            }
+            _ if is_tls(&value) && is_passthrough => {
+                let note = "sessions of TLS 1.2, by their id or ticket";
+                import.put(service, "service.back.affinity", "session-id", written, note);
+            }
+            _ if is_tls(&value) => {
+                import.lacks(written, "sessions of clients are Lariat's own here", remedy);
+            }
+            _ if written.words.first().is_some_and(|word| word == "src") => {
+                let note = "a consistent hash of the address, in place of a table";
+                import.put(service, "service.back.balance", "source", written, note);
+            }
+            _ => import.lacks(written, "clients are told apart by address and session", remedy),
+        }
+    }
+}
+
+/// Puts a service into the draft, with what HAProxy does where nobody wrote anything.
+fn finish(import: &mut Import, mut service: DraftTable, place: &SourceLine, has_back: bool) {
+    let defaults = meanings::defaults_of(Predecessor::Haproxy).iter().copied();
+    let of_back = |key: &str| key.starts_with("service.back") || key.ends_with(".dial");
+    let fits = |one: &OldDefault| has_back || !of_back(one.key);
+    let fitting: Vec<_> = defaults.filter(fits).collect();
+    import.defaults(&fitting, place, &mut service);
+    import.draft.services.push(service);
+}

@@ -1,0 +1,108 @@
+//! Lines of HAProxy's files: words, quotes, escapes and variables.
+
+/// The words of a line, or what is wrong with it.
+pub(super) fn words(
+    line: &str,
+    variable: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<Vec<String>, String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word: Option<String> = None;
+    let mut rest = line.trim_start_matches('\u{feff}').trim_end();
+    let mut is_quoted = false;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '#' if !is_quoted => break,
+            ' ' | '\t' if !is_quoted => words.extend(word.take()),
+            '"' => {
+                is_quoted = !is_quoted;
+                word.get_or_insert_default();
+            }
+            '\'' if !is_quoted => {
+                let Some((inside, behind)) = rest.split_once('\'') else {
+                    return Err("a quote `'` is not closed".to_owned());
+                };
+                word.get_or_insert_default().push_str(inside);
+                rest = behind;
+            }
+            '$' if is_quoted && !rest.is_empty() => {
+                let (value, behind) = expand(rest, variable)?;
+                word.get_or_insert_default().push_str(&value);
+                rest = behind;
+            }
+            '\\' => {
+                let Some(next) = rest.chars().next() else {
+                    return Err("a `\\` stands at the end of the line".to_owned());
+                };
+                rest = &rest[next.len_utf8()..];
+                let escaped = match next {
+                    'n' => '\n',
+                    'r' => '\r',
+                    't' => '\t',
+                    other => other,
+                };
+                word.get_or_insert_default().push(escaped);
+            }
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    if is_quoted {
+        return Err("a quote `\"` is not closed".to_owned());
+    }
+    words.extend(word);
+    Ok(words)
+}
+
+/// The value of a variable, whose name stands behind the `$`, and the text behind it.
+fn expand<'t>(
+    rest: &'t str,
+    variable: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<(String, &'t str), String> {
+    let (name, behind) = match rest.strip_prefix('{') {
+        Some(inside) => {
+            let closed = inside.split_once('}');
+            closed.ok_or_else(|| "a `${` is not closed".to_owned())?
+        }
+        None => {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            rest.split_at(rest.find(|c: char| !is_name(c)).unwrap_or(rest.len()))
+        }
+    };
+    let (name, default) = match name.split_once('-') {
+        Some((name, default)) => (name, Some(default.to_owned())),
+        None => (name.trim_end_matches("[*]"), None),
+    };
+    match variable(name).or(default) {
+        Some(value) => Ok((value, behind)),
+        // HAProxy takes it as empty, which is hardly ever what was meant.
+        None => Err(format!("the variable {name} is not set: set it for `lariat import`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Vec<String>, String> {
+        words(line, &mut |name| (name == "HOME").then(|| "/root".to_owned()))
+    }
+
+    #[test]
+    fn words_are_what_haproxy_reads() {
+        for (line, expected) in [
+            ("  bind :443 # x", vec!["bind", ":443"]),
+            (r#"a "b c" 'd "$e' f\ g"#, vec!["a", "b c", "d \"$e", "f g"]),
+            (
+                r#"x "${HOME}/y" "$HOME" "${NONE-z}" $HOME"#,
+                vec!["x", "/root/y", "/root", "z", "$HOME"],
+            ),
+            (r#"a "" b"#, vec!["a", "", "b"]),
+            ("# only a comment", vec![]),
+        ] {
+            assert_eq!(read(line).unwrap(), expected, "{line}");
+        }
+        for line in ["a \"b", "a 'b", "a\\", "\"$NONE\"", "\"${HOME\""] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+}
