@@ -74,10 +74,13 @@ impl HaproxyReading {
             all = defaults.options.and(&all);
             next = defaults.defaults;
         }
+        let mut off = HashMap::new();
+        for (name, written) in all.iter() {
+            off.insert(name, written.option.starts_with(OFF));
+        }
         let mut left = Statements::default();
         for (name, written) in all.iter() {
-            let is_off = |one: &Statement| one.option.starts_with(OFF);
-            if !all.find(name).is_some_and(is_off) && !is_off(written) {
+            if off.get(name) == Some(&false) && !written.option.starts_with(OFF) {
                 left.push(name, written.clone());
             }
         }
