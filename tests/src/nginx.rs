@@ -14,7 +14,7 @@ use crate::program::Running;
 #[derive(Debug)]
 pub struct Nginx {
     pub address: SocketAddr,
-    /// Its file.
+    /// The path of the configuration file.
     pub configuration: PathBuf,
     running: Running,
     directory: Directory,

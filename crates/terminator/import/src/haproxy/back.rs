@@ -176,7 +176,7 @@ fn element(server: &HaproxyServer<'_>, import: &mut Import) -> Option<Value> {
     }
 }
 
-/// What holds for all servers of a service, by the arguments of one; `false` = it cannot be said.
+/// Keys for all servers of a service, from the arguments of one; `false` = it cannot be said.
 fn write(
     reading: &HaproxyReading,
     options: &Statements,

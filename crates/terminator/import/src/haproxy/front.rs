@@ -1,4 +1,4 @@
-//! What clients connect to: the `bind` lines of a section.
+//! The front of services: the `bind` lines of a section.
 
 use std::path::Path;
 

@@ -14,7 +14,7 @@ use crate::statements::Statements;
 pub(super) struct HaproxyReading {
     pub(super) global: Statements,
     pub(super) sections: Vec<HaproxySection>,
-    /// Where the section of the lines that are being read is kept.
+    /// The place of the section whose lines are being read.
     pub(super) within: HaproxyPlace,
     /// Variables that the file itself sets.
     pub(super) variables: HashMap<String, String>,

@@ -19,7 +19,7 @@ pub(super) struct NginxListen {
     pub(super) traits: SocketTraits,
 }
 
-/// What holds before a hello tells services apart.
+/// Options that hold before a hello tells services apart.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct SocketTraits {
     pub(super) has_tls: bool,

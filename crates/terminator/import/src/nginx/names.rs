@@ -56,7 +56,7 @@ pub(super) fn server_names(
     (if sockets.is_default { Vec::new() } else { names }, is_named)
 }
 
-/// Where clients go: all to one target, or by a map.
+/// The way of clients: all to one target, or by a map.
 pub(super) fn routes(
     section: &NginxSection,
     pass: &Statement,

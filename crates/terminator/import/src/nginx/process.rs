@@ -12,7 +12,7 @@ use crate::nginx::syntax::NginxDirective;
 use crate::source::{SourceLine, Statement};
 use crate::tls_policy::ORDER;
 
-/// What must be seen whole.
+/// Directives that must be seen together.
 #[derive(Debug, Default)]
 pub(super) struct NginxProcess {
     workers: Option<String>,

@@ -329,7 +329,7 @@ impl ServerBlock<'_> {
         true
     }
 
-    /// What stands for itself, and what is left.
+    /// The directives that stand for themselves, and those that are left.
     fn write_rest(&self, import: &mut Import, service: &mut DraftTable, route: &NginxRoute) {
         let options = &self.options;
         for (name, written) in options.iter() {

@@ -11,7 +11,7 @@ use crate::meaning::Conversion;
 use crate::nginx::section::{NginxBlock, NginxSection};
 use crate::source::{SourceLine, Statement};
 
-/// Where `proxy_pass` leads.
+/// The destination of `proxy_pass`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NginxTarget {
     /// An upstream's name, or an address.

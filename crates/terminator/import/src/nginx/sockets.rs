@@ -8,7 +8,7 @@ use crate::import::Import;
 use crate::nginx::listen::{NginxListen, SocketTraits};
 use crate::nginx::section::{NginxSection, NginxServer, comparable, within};
 
-/// What is at one address.
+/// The services and options at one address.
 #[derive(Clone, Debug, Default)]
 struct Socket {
     traits: SocketTraits,

@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 32;
 /// Directives of all files together, as no configuration has them.
 const DIRECTIVES_MAX: usize = 100_000;
 
-/// What a file is made of.
+/// An element of a file.
 #[derive(Debug, PartialEq)]
 enum NginxToken {
     Word(String),
