@@ -99,6 +99,7 @@ pub fn cut_of(bytes: &[u8]) -> usize {
 /// The settings of a service that terminates TLS, or originates it.
 pub fn settings(front: Front, back_tls: Option<ServerTls>) -> Rc<Settings> {
     Rc::new(Settings {
+        ja4: false,
         front,
         send_proxy: SendProxy::Off,
         accepts_proxy: false,
