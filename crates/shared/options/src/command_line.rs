@@ -184,7 +184,8 @@ pub fn outcome(error: &clap::Error, table: Option<&Table>) -> Result<String, Str
         tip => tip,
     });
     let tips: Vec<_> = tips.collect();
-    let of_table = table.and_then(|table| remedy(error, table, tips.is_empty()));
+    let is_alone = !tips.iter().any(|tip| tip.contains("similar"));
+    let of_table = table.and_then(|table| remedy(error, table, is_alone));
     let remedy = of_table.unwrap_or_else(|| match tips.as_slice() {
         [] => "for more information, try '--help'".to_owned(),
         tips => tips.join("\nhint: "),
