@@ -10,7 +10,7 @@ use telemetry::catalogue::ServerGauge;
 use telemetry::message::Level;
 
 use super::document::{DIAL_FAILURES, ServerState, ServerStatus, ServiceStatus};
-use super::servers::{CONFIRM_TIME_MAX, has_served};
+use super::servers::{CONFIRM_TIME_MAX, is_known_up};
 use crate::observations::ObservedServer;
 
 /// Messages about one server, or about one service, in [`FLAP_TIME`]: twice down and up. Further
@@ -159,7 +159,7 @@ impl WatchedServer {
     fn look(&mut self, server: &ServerStatus, workers: u64, now: Instant) -> Option<Said> {
         let up = server.metrics.get(ServerGauge::WorkersUp);
         if let Some(until) = self.unconfirmed_until {
-            if up > 0 && !has_served(&server.metrics) {
+            if up > 0 && !is_known_up(&server.metrics) {
                 if now >= until {
                     *self = Self::new(server, workers, now);
                 }
@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn what_another_worker_process_has_said_is_not_said_again() {
         let (start, now_ms) = (Instant::now(), 700_000);
-        let looks = |seconds: &[(u64, u64, u64)]| {
+        let looks = |seconds: &[(u64, u64, Option<ServerCounter>)]| {
             let mut watch = ServerWatch::default();
             let observed = ObservedServer {
                 service: "web".to_owned(),
@@ -435,21 +435,24 @@ mod tests {
             // On a host that has just started, nothing can be that long ago.
             watch.take_over(&[observed], at(start, 660), now_ms);
             let mut said = Vec::new();
-            for (second, up, bytes) in seconds {
+            for (second, up, counted) in seconds {
                 let mut now = service(&[("a", *up, Some("refused"))]);
                 let metrics = &mut now[0].servers[0].metrics;
-                metrics.set(ServerCounter::BytesDown, *bytes);
+                counted.inspect(|counter| metrics.set(*counter, 9));
                 said.extend(watch.look(&now, WORKERS, at(start, 660 + second)));
             }
             said.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
         };
         // It is used until its first dial has failed, or its first check.
-        assert_eq!(looks(&[(1, 2, 0), (2, 0, 0), (3, 0, 0)]), [""; 0]);
+        assert_eq!(looks(&[(1, 2, None), (2, 0, None), (3, 0, None)]), [""; 0]);
         let again = "service `web`: server a is up again after 11 min 2 s";
-        assert_eq!(looks(&[(1, 0, 0), (2, 2, 0)])[0], again);
-        assert_eq!(looks(&[(1, 2, 0), (2, 2, 9)])[0], again);
+        assert_eq!(looks(&[(1, 0, None), (2, 2, None)])[0], again);
+        // It has served, or a check found it down and up again between two looks.
+        for sign in [ServerCounter::BytesDown, ServerCounter::WentUp] {
+            assert_eq!(looks(&[(1, 2, None), (2, 2, Some(sign))])[0], again);
+        }
         // Nobody knows whether it came back meanwhile.
-        let said = looks(&[(60, 2, 0), (61, 0, 0)]);
+        let said = looks(&[(60, 2, None), (61, 0, None)]);
         assert!(said[1].contains("server a is down: refused"), "{said:?}");
     }
 

@@ -71,7 +71,7 @@ impl ServerStates {
                         observed.since_ms.min(now_ms)
                     }
                     // It may be used only until it is known better.
-                    Some(observed) if !observed.is_up() && !has_served(&server.counts) => {
+                    Some(observed) if !observed.is_up() && !is_known_up(&server.counts) => {
                         self.observed.insert(name, observed);
                         since_ms
                     }
@@ -90,9 +90,10 @@ impl ServerStates {
     }
 }
 
-/// Whether it has sent anything to a client of this worker process, so that it is up for sure.
-pub(super) fn has_served(counts: &Counts<Server>) -> bool {
-    counts.get(ServerCounter::BytesDown) > 0
+/// Whether this worker process knows by itself that it is up: it has sent something to a client, or
+/// a check has found it up after it was down.
+pub(super) fn is_known_up(counts: &Counts<Server>) -> bool {
+    counts.get(ServerCounter::BytesDown) > 0 || counts.get(ServerCounter::WentUp) > 0
 }
 
 fn state(counted: &ServerSnapshot, workers: u64) -> ServerState {
