@@ -166,6 +166,7 @@ mod terminator {
         mod unix;
         mod foreign {
             mod tls;
+            mod tunnel;
         }
     }
     mod tls {

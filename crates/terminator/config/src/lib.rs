@@ -29,6 +29,7 @@ mod timeouts;
 mod tls_choices;
 mod topology;
 mod tree;
+mod tunnel;
 mod variables;
 
 use std::collections::BTreeSet;

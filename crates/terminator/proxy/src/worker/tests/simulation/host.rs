@@ -363,6 +363,7 @@ fn options_of(
                         client_certificate: None,
                     }),
                 },
+                tunnel: None,
                 tls: has_tls.then(|| Box::new(back_tls(authority))),
             })
         },
