@@ -50,7 +50,7 @@ pub use settings::{
     Password, PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, SandboxOptions, Settings,
     StoreKind, StoreOptions,
 };
-pub use source::{STANDARD_INPUT, Source};
+pub use source::{MADE_OF_OTHERS, STANDARD_INPUT, Source};
 
 use admin::WrittenAdmin;
 use inspection::Inspector;

@@ -99,7 +99,7 @@ fn of_hitch(words: &[String], files: &mut dyn Files) -> Result<Source, Vec<Diagn
         }
     };
     let text = format!("{}\n[admin]\nstatus-socket = {socket:?}\n", import.toml());
-    Ok(Source::of_text("lariat hitch", text))
+    Ok(Source::of_text(config::MADE_OF_OTHERS, text))
 }
 
 /// The files that an importer reads, by the door of configurations.
