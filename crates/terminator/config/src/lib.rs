@@ -295,7 +295,6 @@ fn services(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Servic
     topology::addresses_are_shared_well(with_front.map(|(keys, one)| (&keys.front, &one.options)));
     let are_whole = tls13.is_some() && !read.is_empty() && read.iter().all(|one| one.is_whole);
     let options: Vec<_> = read.into_iter().map(|one| one.options).collect();
-    topology::addresses_do_not_overlap(tables, &options);
     topology::servers_are_no_loop(tables, &options);
     Services { options, are_whole }
 }
