@@ -490,11 +490,12 @@ impl ServerStatus {
 }
 
 /// Kinds of failed dials, and their names as in the metrics.
-pub(super) const DIAL_FAILURES: [(ServerCounter, &str); 6] = [
+pub(super) const DIAL_FAILURES: [(ServerCounter, &str); 7] = [
     (ServerCounter::DialsRefused, "refused"),
     (ServerCounter::DialsTimedOut, "timeout"),
     (ServerCounter::DialsBusy, "busy"),
     (ServerCounter::DialsHost, "host"),
     (ServerCounter::DialsUnreachable, "unreachable"),
     (ServerCounter::DialsTls, "tls"),
+    (ServerCounter::DialsTunnel, "tunnel"),
 ];

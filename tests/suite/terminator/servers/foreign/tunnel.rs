@@ -120,6 +120,8 @@ fn a_proxy_that_does_not_connect_is_no_server_and_the_log_says_why() {
         let lariat = Lariat::start(&format!("{}{}", web.toml(), checked.toml()));
         assert!(!curl_tls(&site, web.address).run().status.success(), "{words}");
         lariat.wait_for_line(&["server-tunnel-failed", words]);
+        let labels = [("kind", "tunnel"), ("service", "web")];
+        lariat.wait_for_metric("lariat_dial_failures_total", &labels, 1.0);
         let fault = if proxy == silent.address() { "did not answer within 1s" } else { words };
         until_true(fault, || {
             let said = lariat.stderr();
