@@ -43,6 +43,7 @@ mod child;
 mod cluster_socket;
 mod events;
 mod failure;
+mod key_log;
 mod listeners;
 mod names;
 mod prepared;
@@ -80,6 +81,7 @@ use admin_sockets::AdminSockets;
 use child::{Backoff, Child, WORKER};
 use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
+use key_log::KeyLog;
 use listeners::Listeners;
 use names::Names;
 use prepared::Prepared;
@@ -99,14 +101,16 @@ pub(crate) use upgrade::check::{CHECK_ARGUMENT, answer_check};
 pub(crate) struct Request<'a> {
     /// The configuration; read again at each reload.
     pub(crate) config: ConfigSource,
-    /// Called once, when the first plan is served.
+    /// Called when the first plan is served, and after each reload.
     pub(crate) started: &'a mut dyn FnMut(&Started),
     pub(crate) colour: bool,
 }
 
-/// Facts to show when the first plan is served.
+/// Facts to show when a plan is served.
 #[derive(Debug)]
 pub(crate) struct Started {
+    /// Whether another plan was served before.
+    pub(crate) is_reload: bool,
     /// Each service's name and an address it listens at, with the ports that the kernel chose.
     pub(crate) listeners: Vec<(String, Address)>,
     pub(crate) admin: Option<SocketAddr>,
@@ -188,6 +192,7 @@ impl Phase {
             | Answer::LogAway
             | Answer::Alive { .. }
             | Answer::Warned(_)
+            | Answer::KeyLog { .. }
             | Answer::Said(_) => true,
         }
     }
@@ -251,6 +256,7 @@ struct Supervisor<'a> {
     due: Option<(Instant, Due)>,
     backoff: Backoff,
     sessions: Sessions,
+    key_log: KeyLog,
     upgrading: Upgrading,
     /// Until this one serves in the place of another program.
     way_back: &'a mut Option<WayBack>,

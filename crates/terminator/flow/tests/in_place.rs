@@ -10,6 +10,7 @@ mod fetched;
 mod relayed;
 mod simulation;
 mod started;
+mod tunnelled;
 
 /// Whether the kernel is asked to seal.
 const KERNEL: bool = false;

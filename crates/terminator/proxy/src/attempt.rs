@@ -116,6 +116,7 @@ impl Attempt {
             Reason::BackendTimeout => ServerCounter::DialsTimedOut,
             Reason::DescriptorLimit | Reason::HostResources => ServerCounter::DialsHost,
             Reason::BackendUnreachable => ServerCounter::DialsUnreachable,
+            Reason::ServerTunnelFailed => ServerCounter::DialsTunnel,
             _ => ServerCounter::DialsTls,
         };
         service.counters.server(*server).count(counter);

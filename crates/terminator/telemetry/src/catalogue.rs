@@ -256,7 +256,8 @@ catalogue! {
                 DialsBusy = "busy",
                 DialsHost = "host",
                 DialsUnreachable = "unreachable",
-                DialsTls = "tls"
+                DialsTls = "tls",
+                DialsTunnel = "tunnel"
             }
         Counter Count "lariat_server_changes_total" [to] "Changes of a server's state that active checks decided." { WentDown = "down", WentUp = "up" }
         Counter Bytes "lariat_server_bytes_total" [direction] "Bytes exchanged with the server."

@@ -193,7 +193,8 @@ fn a_header_of_a_client_that_may_send_none_ends_the_connection() {
             // The first may have ended it.
             let _reset = forger.write_all(piece.as_bytes());
         }
-        forger.read(&mut [0]).unwrap_err();
+        // A write that was told of the reset leaves the end to the read.
+        assert!(matches!(forger.read(&mut [0]), Ok(0) | Err(_)));
     }
     lariat.wait_for_reason("proxy-header-untrusted", 2);
     let heard = server.connections();
