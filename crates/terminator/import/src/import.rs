@@ -10,6 +10,7 @@ use crate::convert::{Unfit, convert, switch};
 use crate::draft::{Draft, DraftTable};
 use crate::finding::{Fate, ImportFinding};
 use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
+use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::{BLOCKS_MAX, FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
 use crate::toml_text;
@@ -213,18 +214,18 @@ impl Import {
         written: &Statement,
         service: &mut DraftTable,
     ) -> bool {
-        match meaning.sense {
+        match &meaning.sense {
             Sense::Joined { .. } => return true,
             Sense::Key { key, conversion, note } => {
-                self.apply_key(key, conversion, note, written, service);
+                self.apply_key(key, *conversion, note, written, service);
             }
-            Sense::Always(words) => self.mapped(written, words),
-            Sense::Lacks { harmless, why, remedy } => {
+            Sense::Always(words) => self.mapped(written, *words),
+            Sense::Lacks { harmless, why, remedy, .. } => {
                 let value = written.value();
                 if harmless.iter().any(|one| one.eq_ignore_ascii_case(&value)) {
                     self.mapped(written, format!("`{value}`, as here"));
                 } else {
-                    self.unmapped(written, Unfit::new(why, remedy));
+                    self.unmapped(written, Unfit::new(*why, *remedy));
                 }
             }
         }
@@ -303,21 +304,16 @@ impl Import {
     /// Writes the defaults of the program before into a service that has not got those keys.
     pub(crate) fn defaults(
         &mut self,
-        defaults: &[OldDefault],
+        defaults: impl IntoIterator<Item = &'static OldDefault>,
         place: &SourceLine,
         service: &mut DraftTable,
     ) {
-        for default in defaults {
-            let document: Option<toml::Table> = format!("value = {}", default.value).parse().ok();
-            let Some(value) = document.and_then(|mut table| table.remove("value")) else {
-                continue;
-            };
-            let (table, path) = self.table_of(service, default.key);
+        for OldDefault { option, key, value, note, .. } in defaults {
+            let (table, path) = self.table_of(service, key);
             if !table.has(path) {
-                let option = format!("{} (a default)", default.option);
-                let fate = Fate::Mapped(format!("{} = {value}: {}", default.key, default.note));
-                table.set_default(path, value, default.note);
-                self.note(place, &option, fate);
+                table.set_default(path, value.clone(), note);
+                let fate = Fate::Mapped(format!("{key} = {value}: {note}"));
+                self.note(place, &format!("{option} (a default)"), fate);
             }
         }
     }
@@ -358,11 +354,11 @@ impl Import {
     }
 
     /// An option that the table does not have.
-    pub(crate) fn note_unknown(&mut self, written: &Statement, table: &'static [Meaning]) {
+    pub(crate) fn note_unknown(&mut self, written: &Statement) {
         self.comparisons = self.comparisons.saturating_sub(1);
-        let compared = if self.comparisons > 0 { table } else { &[] };
-        let names: Vec<_> = compared.iter().flat_map(Meaning::names).collect();
-        let remedy = match nearest(&written.option, names.iter().map(String::as_str)) {
+        let compared = if self.comparisons > 0 { meanings::of(self.of) } else { &[] };
+        let names = compared.iter().flat_map(|one| one.names.iter().copied());
+        let remedy = match nearest(&written.option, names) {
             Some(name) => format!("there is `{name}`"),
             None => format!("look into {}'s manual for what it does", self.of),
         };

@@ -10,7 +10,7 @@ use crate::haproxy::reading::{HaproxyReading, HaproxySection, find};
 use crate::haproxy::route::{self, HaproxyRoute};
 use crate::haproxy::timeouts;
 use crate::import::Import;
-use crate::meaning::{OldDefault, Sense};
+use crate::meaning::Sense;
 use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::{SourceFiles, SourceLine, Statement};
@@ -321,10 +321,9 @@ fn write_sticks(
 
 /// Puts a service into the draft, with what HAProxy does where nobody wrote anything.
 fn finish(import: &mut Import, mut service: DraftTable, place: &SourceLine, has_back: bool) {
-    let defaults = meanings::defaults_of(Predecessor::Haproxy).iter().copied();
     let of_back = |key: &str| key.starts_with("service.back") || key.ends_with(".dial");
-    let fits = |one: &OldDefault| has_back || !of_back(one.key);
-    let fitting: Vec<_> = defaults.filter(fits).collect();
-    import.defaults(&fitting, place, &mut service);
+    let defaults = meanings::defaults_of(Predecessor::Haproxy).iter();
+    let fitting = defaults.filter(|one| has_back || !of_back(one.key));
+    import.defaults(fitting, place, &mut service);
     import.draft.services.push(service);
 }

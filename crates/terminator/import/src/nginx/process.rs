@@ -6,9 +6,10 @@ use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meaning::Conversion;
-use crate::meanings::nginx::find;
+use crate::meanings;
 use crate::nginx::section::{absolute, leave_out};
 use crate::nginx::syntax::NginxDirective;
+use crate::predecessor::Predecessor;
 use crate::source::{SourceLine, Statement};
 use crate::tls_policy::ORDER;
 
@@ -23,7 +24,7 @@ impl NginxProcess {
     /// Takes a directive of the top level or of `events`.
     pub(super) fn take(&mut self, import: &mut Import, root: &Path, one: NginxDirective) {
         let NginxDirective { mut written, block } = one;
-        let Some(meaning) = find(&written.option) else {
+        let Some(meaning) = meanings::find(Predecessor::Nginx, &written.option) else {
             return leave_out(import, &NginxDirective { written, block });
         };
         if block.is_some() {

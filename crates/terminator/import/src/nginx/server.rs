@@ -9,7 +9,6 @@ use crate::finding::ImportFinding;
 use crate::import::Import;
 use crate::meaning::{Conversion, Sense};
 use crate::meanings;
-use crate::meanings::nginx::{HTTP_DEFAULTS, find};
 use crate::nginx::names::{NginxRoute, routes, server_names};
 use crate::nginx::process::take_log;
 use crate::nginx::section::{NginxSection, NginxServer, within};
@@ -189,10 +188,8 @@ impl ServerBlock<'_> {
             let why = "something that it needs, or by which it refuses, cannot be said";
             return Err(Unfit::new(why, "see its directives that are not mapped"));
         }
-        if is_http {
-            import.defaults(HTTP_DEFAULTS, self.place, &mut service);
-        }
-        let defaults = meanings::defaults_of(Predecessor::Nginx);
+        let defaults = meanings::defaults_of(Predecessor::Nginx).iter();
+        let defaults = defaults.filter(|one| is_http || one.of.is_empty());
         import.defaults(defaults, self.place, &mut service);
         import.draft.services.push(service);
         Ok(())
@@ -333,7 +330,8 @@ impl ServerBlock<'_> {
     fn write_rest(&self, import: &mut Import, service: &mut DraftTable, route: &NginxRoute) {
         let options = &self.options;
         for (name, written) in options.iter() {
-            let is_key = find(name).filter(|one| matches!(one.sense, Sense::Key { .. }));
+            let is_key = meanings::find(Predecessor::Nginx, name)
+                .filter(|one| matches!(one.sense, Sense::Key { .. }));
             match (name, is_key) {
                 ("preread_timeout", _) if !route.is_preread => {
                     import.mapped(written, "without effect: no hello is read");
