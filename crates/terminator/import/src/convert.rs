@@ -5,6 +5,7 @@ use std::path::Path;
 use toml::Value;
 
 use crate::meaning::Conversion;
+use crate::source::Statement;
 
 /// The value of a key, and what is lost on the way.
 #[derive(Debug, PartialEq)]
@@ -23,6 +24,16 @@ pub(crate) struct Unfit {
 impl Unfit {
     pub(crate) fn new(why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { why: why.into(), remedy: remedy.into() }
+    }
+
+    /// The reason to leave a service out because of an option that refuses somebody.
+    pub(crate) fn refusal(guard: &Statement) -> Self {
+        let Statement { place, option, .. } = guard;
+        let option = format!("{option} {}", guard.value());
+        let why = format!("without `{}` ({place}) more would be served or trusted", option.trim());
+        let remedy = "keep it where it is; or say it by `front.allow`, `front.deny` or \
+                      `client-certificates`, and take away the `#` before its lines in the file";
+        Self::new(why, remedy)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
 use crate::import::Import;
-use crate::meaning::{Meaning, Sense};
+use crate::meaning::Meaning;
 use crate::source::{SourceFiles, SourceLine, Statement};
 use crate::statements::Statements;
 
@@ -124,7 +124,9 @@ impl HaproxyReading {
                 return;
             }
             import.apply(meaning, &written, &mut DraftTable::default());
-            return;
+            if !meaning.guards(&written.value()) {
+                return;
+            }
         }
         if is_among(RULES, meaning.option.split(' ').next().unwrap_or_default()) {
             self.is_full |= !import.has_room(self.rules, &written.place);

@@ -13,6 +13,7 @@ use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
 use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::{BLOCKS_MAX, FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
+use crate::statements::Statements;
 use crate::toml_text;
 
 /// The finding of an option that another one stands in for.
@@ -96,8 +97,9 @@ impl Import {
 
     /// Whether somebody should look at what is missing.
     pub fn is_partial(&self) -> bool {
-        let is_missing =
-            |one: &ImportFinding| matches!(one.fate, Fate::Unmapped { .. } | Fate::Missing(_));
+        let is_missing = |one: &ImportFinding| {
+            matches!(one.fate, Fate::Unmapped { .. } | Fate::LeftOut { .. } | Fate::Missing(_))
+        };
         self.findings.iter().any(is_missing)
     }
 
@@ -109,7 +111,8 @@ impl Import {
 
     fn counts(&self) -> String {
         let count = |word| self.findings.iter().filter(|one| one.fate.word() == word).count();
-        let words = ["mapped", "mapped with a difference", "not mapped", "not found", "error"];
+        let words =
+            ["mapped", "mapped with a difference", "not mapped", "left out", "not found", "error"];
         let counts = words.map(|word| (count(word), word));
         let counts = counts.into_iter().filter(|(count, _)| *count > 0);
         let counts: Vec<_> = counts.map(|(count, word)| format!("{count} {word}")).collect();
@@ -127,10 +130,13 @@ impl Import {
             "A comment behind a value names the line that it comes from.",
         );
         for finding in &self.findings {
-            if let Fate::Unmapped { why, .. } = &finding.fate {
-                let ImportFinding { place, option, .. } = finding;
-                toml_text::comment(&mut text, &format!("Not mapped: {place}: {option}: {why}"));
-            }
+            let ImportFinding { place, option, fate } = finding;
+            let (word, why) = match fate {
+                Fate::Unmapped { why, .. } => ("Not mapped", why),
+                Fate::LeftOut { why, .. } => ("Left out", why),
+                _ => continue,
+            };
+            toml_text::comment(&mut text, &format!("{word}: {place}: {option}: {why}"));
         }
         text + &toml_text::text(&self.draft)
     }
@@ -316,6 +322,33 @@ impl Import {
                 self.note(place, &format!("{option} (a default)"), fate);
             }
         }
+    }
+
+    /// Puts a service into the draft, unless one of its options refuses clients or servers in a way
+    /// that cannot be said.
+    pub(crate) fn finish(&mut self, service: DraftTable, options: &Statements, of: &Statement) {
+        let table = self.of;
+        let is_guard = |(name, written): &(&str, &Statement)| {
+            meanings::find(table, name).is_some_and(|one| one.guards(&written.value()))
+        };
+        match options.iter().find(is_guard) {
+            None => self.draft.services.push(service),
+            Some((_, guard)) => {
+                self.leave_out(service, of, Unfit::refusal(guard));
+            }
+        }
+    }
+
+    /// Leaves a service out, which is a comment in the file.
+    pub(crate) fn leave_out(&mut self, service: DraftTable, of: &Statement, unfit: Unfit) {
+        self.draft.left_out.push(service);
+        self.left_out(of, unfit);
+    }
+
+    /// Reports what is left out.
+    pub(crate) fn left_out(&mut self, of: &Statement, Unfit { why, remedy }: Unfit) {
+        let option = format!("{} {}", of.option, of.value());
+        self.note(&of.place, option.trim(), Fate::LeftOut { why, remedy });
     }
 
     /// An option of the table that the importer's own code has written, with the table's note.

@@ -24,9 +24,9 @@ pub(super) fn write(reading: &HaproxyReading, import: &mut Import, place: &Sourc
             }
             "global setenv" => import.mapped(written, "in this file"),
             "global tune.ssl.lifetime" => {
-                for key in ["resumption.session-cache.lifetime", "resumption.tickets.lifetime"] {
-                    import.apply_key(key, Conversion::Seconds, "", written, &mut unused);
-                }
+                let (key, note) =
+                    ("resumption.session-cache.lifetime", "tickets live on for 2 hours");
+                import.apply_key(key, Conversion::Seconds, note, written, &mut unused);
             }
             "global log" => write_log(written, import),
             _ => {}

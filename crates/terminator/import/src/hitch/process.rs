@@ -25,9 +25,9 @@ pub(super) fn write(options: &Statements, import: &mut Import, place: &SourceLin
         words: Vec::new(),
     };
     if options.find("ocsp-dir").is_none() && import.is_of(Predecessor::Hitch) {
-        let why = "hitch fetches OCSP responses by itself; Lariat staples those in files";
-        let remedy = "a timer that writes the response to `x.ocsp` beside `x.pem`";
-        import.lacks(&default("ocsp-dir"), why, remedy);
+        let note = "hitch fetches OCSP responses by itself; Lariat staples those that a timer writes \
+                    to `x.ocsp` beside `x.pem`";
+        import.joined(&default("ocsp-dir"), "", note);
     }
     if options.find("prefer-server-ciphers").is_none() {
         import.joined(&default("prefer-server-ciphers"), "", ORDER);

@@ -56,7 +56,7 @@ pub(super) fn write_all(
         }
         if import.draft.services.len() == before {
             block.report_left_out(import, first);
-            import.unmapped(&server.written, reason);
+            import.left_out(&server.written, reason);
         }
     }
     report_unused(section, import);
@@ -99,7 +99,7 @@ impl ServerBlock<'_> {
         files: &mut dyn SourceFiles,
     ) -> Result<(), Unfit> {
         let restriction = self.server.restriction.as_ref().or(self.section.restriction.as_ref());
-        if let Some(written) = restriction.filter(|_| self.section.is_http) {
+        if let Some(written) = restriction {
             let why = format!("without `{}` more requests would be served", written.option);
             return Err(Unfit::new(why, BEHIND));
         }
@@ -184,13 +184,14 @@ impl ServerBlock<'_> {
         };
         import.joined(pass, "service.back.servers", difference);
         self.write_rest(import, &mut service, route);
-        if !is_whole {
-            let why = "something that it needs, or by which it refuses, cannot be said";
-            return Err(Unfit::new(why, "see its directives that are not mapped"));
-        }
         let defaults = meanings::defaults_of(Predecessor::Nginx).iter();
         let defaults = defaults.filter(|one| is_http || one.of.is_empty());
         import.defaults(defaults, self.place, &mut service);
+        if !is_whole {
+            import.draft.left_out.push(service);
+            let why = "something that it needs, or by which it refuses, cannot be said";
+            return Err(Unfit::new(why, "see its directives that are not mapped"));
+        }
         import.draft.services.push(service);
         Ok(())
     }

@@ -39,7 +39,7 @@ pub(super) fn write(
             import.look_for(files, &written.value(), written);
         }
     }
-    let is_whole = if section.is_client() {
+    let mut is_whole = if section.is_client() {
         server(section, import, service, verification)
     } else {
         clients(section, import, service, verification)
@@ -49,6 +49,7 @@ pub(super) fn write(
             if written.option == "requireCert" && section.options.is_on("requireCert") {
                 let why = "a certificate that nobody verifies is not asked for";
                 import.lacks(written, why, "verifyChain, and `ca`");
+                is_whole &= section.is_client();
             } else if !(section.is_client() && ["checkHost", "checkIP"].contains(&&*written.option))
             {
                 import.mapped(written, "without effect: nothing is verified");
@@ -190,6 +191,7 @@ fn server(
     for written in section.options.all("checkEmail") {
         let remedy = "`back.tls.pins`";
         import.lacks(written, "mail addresses of servers are not compared", remedy);
+        is_whole = false;
     }
     is_whole
 }

@@ -55,12 +55,16 @@ pub(super) fn write(
     ];
     tls::write(section, import, &mut service);
     import.defaults(meanings::defaults_of(Predecessor::Stunnel), place, &mut service);
+    let (place, option) = (section.place.clone(), "service".to_owned());
+    let of = Statement { place, option, words: vec![format!("[{}]", section.name)] };
     if is_whole == [true; 5] {
-        return import.draft.services.push(service);
+        return import.finish(service, &section.options, &of);
     }
-    let name = format!("[{}]", section.name);
-    let why = "the service is left out, for a reason that stands with one of its options";
-    lacks_option(section, import, ("service", &name), why, "keep it in stunnel, or see there");
+    let unfit = Unfit::new(
+        "one of its options, whose line says why, cannot be said",
+        "keep it in stunnel, or see there",
+    );
+    import.leave_out(service, &of, unfit);
 }
 
 /// Reports what the section as a whole lacks.
