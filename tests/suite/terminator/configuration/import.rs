@@ -138,7 +138,7 @@ exec = /usr/sbin/pppd
     imported.assert_stderr(":41: exec /usr/sbin/pppd: not mapped: ");
     imported.assert_stderr("service [vpn]: left out: ");
     assert_has(&imported.stdout, "idle = \"12h\"");
-    assert!(!imported.stdout.contains("name = \"vpn\""), "{}", imported.stdout);
+    assert!(!imported.stdout.contains("\nname = \"vpn\""), "{}", imported.stdout);
 }
 
 #[test]
