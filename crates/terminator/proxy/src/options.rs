@@ -156,6 +156,13 @@ impl BackOptions {
         }
     }
 
+    pub fn servers_mut(&mut self) -> Option<&mut ServersOptions> {
+        match self {
+            Self::Servers(servers) => Some(servers),
+            Self::Files(_) => None,
+        }
+    }
+
     /// The list of servers; empty where files stand behind the service.
     pub fn server_list(&self) -> &[backend::options::ServerOptions] {
         self.servers().map_or(&[], |servers| &servers.pool.servers)

@@ -157,7 +157,7 @@ const GLOBAL: &[Meaning] = &[
     joined("global tune.ssl.maxrecord", "service.front.tls.max-record-size", "")
         .or(&["global tune.ssl.hard-maxrecord"]),
     always("global tune.ssl.force-private-cache", "workers share one session cache"),
-    lacks("global tune.ssl.keylog", "no secrets of connections are written", NONE_NEEDED),
+    lacks("global tune.ssl.keylog", "logs have no secrets", "see `process.key-log`"),
     lacks(
         "global tune.ssl.capture-buffer-size",
         "hellos are not kept",

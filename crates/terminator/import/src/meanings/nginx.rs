@@ -311,7 +311,7 @@ pub(super) const MEANINGS: &[Meaning] = &[
     ),
     always("ssl_certificate_cache", "certificates are read at start and by a reload")
         .or(&["proxy_ssl_certificate_cache"]),
-    lacks("ssl_key_log", "keys of sessions are not logged", "take it out")
+    lacks("ssl_key_log", "secrets are for a search for a fault alone", "see `process.key-log`")
         .or(&["proxy_ssl_key_log"]),
     lacks("ssl_ech_file", "encrypted hellos are not read", "take it out")
         .or(&["ssl_encrypted_hello_key"]),

@@ -445,6 +445,7 @@ fn back_tls(authority: &Authority) -> BackTlsOptions {
             groups: vec![Group::X25519],
             alpn: OfferedAlpn::Fixed(Vec::new()),
             resumption: true,
+            key_log: false,
         },
         header_inside: true,
     }
