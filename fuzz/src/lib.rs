@@ -105,6 +105,7 @@ pub fn settings(front: Front, back_tls: Option<ServerTls>) -> Rc<Settings> {
         accepts_proxy: false,
         passing_sessions: None,
         back_tls,
+        tunnel: None,
         starttls: None,
         timeouts: Timeouts {
             handshake: Duration::from_secs(10),

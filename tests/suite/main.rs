@@ -166,6 +166,7 @@ mod terminator {
         mod unix;
         mod foreign {
             mod tls;
+            mod tunnel;
         }
     }
     mod tls {
@@ -175,6 +176,7 @@ mod terminator {
         mod dual_certificate;
         mod early_data;
         mod kernel_fallback;
+        mod key_log;
         mod ocsp;
         mod policy;
         mod record_layer;

@@ -6,13 +6,14 @@
 use std::fs::{File, FileType, OpenOptions, rename};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{
     FileType as FileKind, FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// Opens a regular file to be read.
 ///
@@ -52,6 +53,29 @@ fn refuse_irregular(kind: FileType) -> io::Result<()> {
 /// Also if it is a named pipe that nobody reads (`ENXIO`).
 pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
     open_waiting(without_waiting().create(true).mode(mode), path)
+}
+
+/// The same for a file of secrets, which has the mode 0600.
+///
+/// # Errors
+/// Also if a symbolic link or no regular file is there, or one that has another name too, is
+/// another user's, or may be used by others (`InvalidInput`, `PermissionDenied`).
+pub fn open_private_append(path: &Path) -> io::Result<File> {
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        refuse_irregular(found.file_type())?;
+    }
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
+    options.custom_flags(flags.bits().cast_signed()).create(true).mode(0o600);
+    let file = open_waiting(&mut options, path)?;
+    let facts = file.metadata()?;
+    refuse_irregular(facts.file_type())?;
+    let is_own = facts.uid() == geteuid().as_raw() && facts.nlink() == 1;
+    if !is_own || facts.mode() & 0o077 != 0 {
+        let message = "it has another name, another owner, or may be used by others";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    Ok(file)
 }
 
 /// Opens it at its end without waiting; writes to it wait.

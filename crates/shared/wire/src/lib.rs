@@ -17,3 +17,4 @@ pub mod starttls;
 pub mod store_reply;
 pub mod store_value;
 pub mod text;
+pub mod tunnel;

@@ -20,6 +20,7 @@ use crate::servers::{
 };
 use crate::shelf::{Shelf, optional};
 use crate::timeouts::{KEEPALIVE_MAX, WrittenTimeouts, liveness};
+use crate::tunnel::{WrittenTunnel, tunnel_options};
 
 section! {
     table("service.back").group("Back")
@@ -95,6 +96,7 @@ section! {
         early_data_safe: bool = boolean()
             .default("false").flag("early-data-safe").example("early-data-safe = true"),
         tls: Option<WrittenBackTls<'a>>,
+        tunnel: Option<WrittenTunnel<'a>>,
     }
 }
 
@@ -240,6 +242,7 @@ fn servers_options(
         Some(written) => servers::send_proxy(written),
         None => Some(SendProxy::Off),
     };
+    let tunnel = optional(back.tunnel.as_ref().map(|one| tunnel_options(one, shelf)));
     let servers = servers?;
     let tls = tls(back, &servers, shelf);
     Some(ServersOptions {
@@ -258,6 +261,7 @@ fn servers_options(
         resolve_family: back.resolve_family.value?,
         source: source?,
         send_proxy: send_proxy?,
+        tunnel: tunnel?,
     })
 }
 
@@ -271,7 +275,11 @@ fn tls(
     let inside_tls = back.send_proxy.as_ref().map(|written| &written.inside_tls);
     let header_inside = inside_tls.map_or(Some(false), |key| key.value);
     match (&back.tls, inside_tls) {
-        (Some(tls), _) => back_tls_options(tls, header_inside, servers, shelf),
+        (Some(tls), _) => {
+            // What the name is of is the host behind the proxies.
+            let servers = if back.tunnel.is_some() { &[] } else { servers };
+            back_tls_options(tls, header_inside, servers, shelf)
+        }
         (None, Some(key)) if header_inside? => {
             let message = "has no effect: servers get plaintext";
             key.warn(message, "add back.tls, or take it out");

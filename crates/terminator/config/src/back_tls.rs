@@ -128,6 +128,7 @@ pub(crate) fn back_tls_options(
         groups: tls.groups.value.clone()?,
         alpn: if tls.alpn.is_written() { OfferedAlpn::Fixed(alpn?) } else { OfferedAlpn::OfClient },
         resumption: tls.resumption.value?,
+        key_log: false,
     };
     name_is_known(tls, &client, servers)?;
     is_proved(tls, &client);

@@ -319,6 +319,7 @@ fn server_options(
             resume: tls.replaced_certificates.value?,
         },
         record_bytes_max: tls.max_record_size.value?,
+        key_log: false,
     };
     if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {
         departures(preset, tls, &options);

@@ -14,6 +14,7 @@ mod files;
 mod front;
 mod front_tls;
 mod inspection;
+mod key_log;
 pub mod keys;
 mod log;
 mod process;
@@ -29,6 +30,7 @@ mod timeouts;
 mod tls_choices;
 mod topology;
 mod tree;
+mod tunnel;
 mod variables;
 
 use std::collections::BTreeSet;
@@ -44,9 +46,9 @@ pub use inspection::problem;
 pub use keys::TABLE;
 pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
-    AdminToken, ClusterOptions, ControlOptions, LogDaemon, LogOutput, MessageForm, Password,
-    PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, SandboxOptions, Settings, StoreKind,
-    StoreOptions,
+    AdminToken, ClusterOptions, ControlOptions, KeyLogOptions, LogDaemon, LogOutput, MessageForm,
+    Password, PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, SandboxOptions, Settings,
+    StoreKind, StoreOptions,
 };
 pub use source::{STANDARD_INPUT, Source};
 
@@ -233,11 +235,12 @@ fn settings(
     written: &WrittenConfiguration<'_>,
     shelf: &mut Shelf<'_>,
 ) -> Option<ConfigurationRead> {
-    let services = services(written, shelf);
+    let mut services = services(written, shelf);
+    let key_log = key_log::key_log_options(written, &mut services.options, shelf);
     let workers = process::worker_options(&written.workers, shelf);
     let limits = process::limits(&written.limits, shelf);
     let log = log::lines(&written.log);
-    let process = process::process_options(&written.process, shelf);
+    let process = key_log.and_then(|one| process::process_options(&written.process, one, shelf));
     let reload = process::reload_options(&written.reload);
     let control = admin::control_options(&written.admin, &written.log, shelf);
     let sessions = resumption::session_options(&written.resumption.session_cache);

@@ -12,7 +12,8 @@ use wire::network::Network;
 
 use crate::shelf::{Shelf, networks_of};
 
-use crate::settings::{ProcessOptions, ReloadOptions, SandboxOptions};
+use crate::key_log::WrittenKeyLog;
+use crate::settings::{KeyLogOptions, ProcessOptions, ReloadOptions, SandboxOptions};
 
 /// More threads than any host has CPUs would only be a slip of the keyboard.
 const THREADS_MAX: u64 = 1024;
@@ -130,6 +131,7 @@ section! {
         pid_file: Option<String> = path()
             .absent("none is written").flag("pid-file")
             .example(r#"pid-file = "/run/lariat/lariat.pid""#),
+        key_log: Option<WrittenKeyLog<'a>>,
     }
 }
 
@@ -265,6 +267,7 @@ pub(crate) fn limits(limits: &WrittenLimits<'_>, shelf: &mut Shelf<'_>) -> Optio
 
 pub(crate) fn process_options(
     process: &WrittenProcess<'_>,
+    key_log: Option<KeyLogOptions>,
     shelf: &Shelf<'_>,
 ) -> Option<ProcessOptions> {
     let ports = connect_ports(&process.connect_ports);
@@ -285,6 +288,7 @@ pub(crate) fn process_options(
         drain: process.drain.value?,
         drain_delay: process.drain_delay.value?,
         pid_file: process.pid_file.value.clone()?.map(|path| shelf.base.join(path)),
+        key_log,
     })
 }
 

@@ -121,6 +121,15 @@ pub struct ProcessOptions {
     /// How long connections may finish after a drain began.
     pub drain: Duration,
     pub pid_file: Option<PathBuf>,
+    pub key_log: Option<KeyLogOptions>,
+}
+
+/// The file that the secrets of connections are written to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KeyLogOptions {
+    pub path: PathBuf,
+    /// The names of the services whose connections are meant.
+    pub services: Vec<String>,
 }
 
 /// When a configuration is read again.

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use options::{Field, KeyPlace, Problem};
 use tls::options::PemSource;
 use wire::network::{Network, NetworkSet};
+use zeroize::Zeroizing;
 
 use crate::files::{Files, bundle_of_host};
 use crate::inspection::Inspector;
+use crate::settings::Password;
 
 /// Files, and where relative paths to them begin.
 pub(crate) struct Shelf<'f> {
@@ -101,6 +103,27 @@ pub(crate) fn optional<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     match read {
         Some(read) => read.map(Some),
         None => Some(None),
+    }
+}
+
+/// The password in the file that a key names; `Some(None)` = it names none.
+#[allow(clippy::option_option, reason = "left out and reported are two things")]
+pub(crate) fn password(
+    key: &Field<'_, Option<String>>,
+    shelf: &mut Shelf<'_>,
+) -> Option<Option<Password>> {
+    let Some(path) = key.value.as_ref()? else {
+        return Some(None);
+    };
+    let path = shelf.base.join(path);
+    let bytes = Zeroizing::new(shelf.read(key, &path)?);
+    let text = std::str::from_utf8(&bytes).map(str::trim_ascii_end);
+    match text {
+        Ok(text) if !text.is_empty() => Some(Some(Password(Zeroizing::new(text.to_owned())))),
+        Ok(_) | Err(_) => {
+            let message = format!("{} holds no password", path.display());
+            key.fail(message, "write the password into it, as UTF-8")
+        }
     }
 }
 

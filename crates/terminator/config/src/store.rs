@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::inspection;
 use crate::settings::{Password, StoreKind, StoreOptions};
-use crate::shelf::{Shelf, networks_of};
+use crate::shelf::{Shelf, networks_of, password};
 use crate::tls_choices::RECOMMENDED_GROUPS;
 
 /// The ports of Redis and Valkey, and of their sentinels.
@@ -104,12 +104,12 @@ pub(crate) fn store_options(
     let has_sentinel = store.sentinel.is_written();
     let port = if has_sentinel { SENTINEL_PORT } else { PORT };
     let url = store_url(&store.url, port);
-    let password = password(&store.password_file, shelf);
-    let sentinel_password = self::password(&store.sentinel_password_file, shelf);
+    let of_file = password(&store.password_file, shelf);
+    let sentinel_password = password(&store.sentinel_password_file, shelf);
     let networks = networks_of(&store.networks, shelf);
     let nodes = store.nodes.value.as_ref()?.iter();
     let more: Vec<_> = nodes.filter_map(|text| node(text, port).ok()).collect();
-    let (url, password) = (url?, password?);
+    let (url, password) = (url?, of_file?);
     let kind = match (store.sentinel.value.clone()?, more.is_empty()) {
         (Some(service), _) => StoreKind::Sentinel { service, password: sentinel_password? },
         (None, true) => StoreKind::Single,
@@ -189,25 +189,8 @@ fn client_options(store: &WrittenStore<'_>, shelf: &mut Shelf<'_>) -> Option<Cli
         alpn: OfferedAlpn::Fixed(Vec::new()),
         // Connections last.
         resumption: false,
+        key_log: false,
     })
-}
-
-/// The password in the file that a key names; `Some(None)` = it names none.
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
-fn password(key: &Field<'_, Option<String>>, shelf: &mut Shelf<'_>) -> Option<Option<Password>> {
-    let Some(path) = key.value.as_ref()? else {
-        return Some(None);
-    };
-    let path = shelf.base.join(path);
-    let bytes = Zeroizing::new(shelf.read(key, &path)?);
-    let text = std::str::from_utf8(&bytes).map(str::trim_ascii_end);
-    match text {
-        Ok(text) if !text.is_empty() => Some(Some(Password(Zeroizing::new(text.to_owned())))),
-        Ok(_) | Err(_) => {
-            let message = format!("{} holds no password", path.display());
-            key.fail(message, "write the password into it, as UTF-8")
-        }
-    }
 }
 
 /// Reads a URL (RFC 3986), as clients of Redis have it.

@@ -444,6 +444,7 @@ fn every_default_is_valid_when_written_out() {
             }
             "service.front.starttls" => format!("{minimal} --starttls smtp"),
             "service.back.tls" => format!("{minimal} --backend-ca ca.pem"),
+            "service.back.tunnel" => format!("{minimal} --tunnel a.example:1"),
             "service.back.send-proxy" => format!("{minimal} --send-proxy v2"),
             "service.back.files" => minimal.replace("--backend 127.0.0.1:80", "--files /data"),
             _ => minimal.to_owned(),

@@ -99,6 +99,11 @@ pub(crate) enum Answer {
     },
     /// Without an order: what an operator should know, or what deserves a second look by now.
     Warned(Vec<String>),
+    /// Without an order: lines of the key log, and how many found no room.
+    KeyLog {
+        lines: String,
+        dropped: u64,
+    },
     /// Without an order: messages about changes, each with its severity in syslog.
     Said(Vec<(u8, String)>),
 }

@@ -43,6 +43,7 @@ mod child;
 mod cluster_socket;
 mod events;
 mod failure;
+mod key_log;
 mod listeners;
 mod names;
 mod prepared;
@@ -80,6 +81,7 @@ use admin_sockets::AdminSockets;
 use child::{Backoff, Child, WORKER};
 use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
+use key_log::KeyLog;
 use listeners::Listeners;
 use names::Names;
 use prepared::Prepared;
@@ -188,6 +190,7 @@ impl Phase {
             | Answer::LogAway
             | Answer::Alive { .. }
             | Answer::Warned(_)
+            | Answer::KeyLog { .. }
             | Answer::Said(_) => true,
         }
     }
@@ -251,6 +254,7 @@ struct Supervisor<'a> {
     due: Option<(Instant, Due)>,
     backoff: Backoff,
     sessions: Sessions,
+    key_log: KeyLog,
     upgrading: Upgrading,
     /// Until this one serves in the place of another program.
     way_back: &'a mut Option<WayBack>,

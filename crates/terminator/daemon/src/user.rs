@@ -80,6 +80,7 @@ mod tests {
             drain: std::time::Duration::ZERO,
             drain_delay: std::time::Duration::ZERO,
             pid_file: None,
+            key_log: None,
         }
     }
 

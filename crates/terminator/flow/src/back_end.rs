@@ -8,6 +8,7 @@ use tls::client::ClientHandshake;
 use tls::handshake::{Agreed, HandshakeFault};
 use tls::record::{KeyExhausted, PLAINTEXT_BYTES_MAX};
 use tls::traffic::{RecordContent, RecordSealer, Traffic};
+use wire::tunnel::{Tunnel, TunnelDialog, TunnelFault, TunnelStep};
 
 use crate::buffer::{Buffer, BufferSize, Inbox, Pool};
 use crate::facts::Ending;
@@ -75,6 +76,38 @@ impl BackEnd {
         self.append(before, pool);
     }
 
+    /// Asks the proxy that was connected for the server.
+    pub(crate) fn begin_tunnel(&mut self, tunnel: &Tunnel, pool: &mut Pool) {
+        let (dialog, first) = TunnelDialog::begin(tunnel);
+        self.state = EndState::Tunnel(Box::new(dialog));
+        self.append(&first, pool);
+    }
+
+    /// Takes what the proxy has answered; whether the server is behind it now.
+    ///
+    /// # Errors
+    /// [`TunnelFault`].
+    pub(crate) fn advance_tunnel(
+        &mut self,
+        tunnel: &Tunnel,
+        pool: &mut Pool,
+    ) -> Result<bool, TunnelFault> {
+        let bytes = pool.take_all(&mut self.inbox.buffer);
+        let EndState::Tunnel(dialog) = &mut self.state else {
+            return Ok(false);
+        };
+        match dialog.received(&bytes, tunnel)? {
+            TunnelStep::More => return Ok(false),
+            TunnelStep::Send(bytes) => {
+                self.append(&bytes, pool);
+                return Ok(false);
+            }
+            TunnelStep::Up if self.outgoing.is_some() => return Err(TunnelFault::TooEarly),
+            TunnelStep::Up => self.state = EndState::Plain,
+        }
+        Ok(true)
+    }
+
     /// Forgets the server; why it was given up, if it was.
     pub(crate) fn reset(&mut self, pool: &mut Pool) -> Option<Ending> {
         pool.give_all(&mut self.inbox.buffer);
@@ -136,6 +169,12 @@ impl BackEnd {
 
     /// The room for bytes that are not relayed as they come: records, messages, words of a dialog.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        if let EndState::Tunnel(dialog) = &self.state {
+            // Bytes behind its last word are not the proxy's.
+            let room = self.inbox.message_room(pool);
+            let count = room.len().min(dialog.wants());
+            return &mut room[..count];
+        }
         if self.state.is_opening() || self.state.is_plain() {
             return self.inbox.message_room(pool);
         }

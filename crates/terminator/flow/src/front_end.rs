@@ -95,7 +95,10 @@ impl FrontEnd {
             EndState::Handshaking(Handshaking::Handshake(handshake)) => {
                 handshake.can_seal().then_some(FrontSealer::Early(handshake))
             }
-            EndState::Handshaking(_) | EndState::Dialog(_) | EndState::Closed => None,
+            EndState::Handshaking(_)
+            | EndState::Dialog(_)
+            | EndState::Tunnel(_)
+            | EndState::Closed => None,
         }
     }
 }

@@ -8,6 +8,7 @@ use tls::options::{Cipher, Tls13Sessions, Version};
 use tls::resumption::PassingSessions;
 use tls::server::Server;
 use wire::starttls::{Dialect, HostNames, Policy, Sides};
+use wire::tunnel::Tunnel;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -23,6 +24,8 @@ pub struct Settings {
     pub passing_sessions: Option<PassingSessions>,
     /// How TLS is originated towards servers; `None` = they get plaintext.
     pub back_tls: Option<ServerTls>,
+    /// The host that servers, which are proxies, are asked for; `None` = they are the servers.
+    pub tunnel: Option<Arc<Tunnel>>,
     /// The conversation before TLS; `None` = there is none.
     pub starttls: Option<Starttls>,
     /// How long each part may take.

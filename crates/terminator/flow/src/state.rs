@@ -13,6 +13,7 @@ use tls::record::PLAINTEXT_BYTES_MAX;
 use tls::traffic::Traffic;
 use tls::traffic::kernel::ControlRecord;
 use wire::starttls::Dialog;
+use wire::tunnel::TunnelDialog;
 
 use crate::facts::Ending;
 use crate::options::{Starttls, Timeouts};
@@ -117,6 +118,8 @@ impl StarttlsTalk {
 pub(crate) enum EndState<H> {
     /// Bytes go as they come.
     Plain,
+    /// A proxy is asked for the server; what follows on that is not made yet.
+    Tunnel(Box<TunnelDialog>),
     /// A STARTTLS dialog goes on, and the handshake may follow it.
     Dialog(H),
     Handshaking(H),
@@ -138,9 +141,13 @@ impl<H> EndState<H> {
         matches!(self, Self::Handshaking(_))
     }
 
-    /// Whether TLS may still come up.
+    pub(crate) fn is_in_tunnel(&self) -> bool {
+        matches!(self, Self::Tunnel(_))
+    }
+
+    /// Whether a tunnel or TLS may still come up.
     pub(crate) fn is_opening(&self) -> bool {
-        self.is_in_dialog() || self.is_handshaking()
+        self.is_in_tunnel() || self.is_in_dialog() || self.is_handshaking()
     }
 
     pub(crate) fn handshake(&self) -> Option<&H> {

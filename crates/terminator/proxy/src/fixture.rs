@@ -132,6 +132,7 @@ fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceO
             resolve_family: AddressFamily::Any,
             source: SourceAddress::Any,
             send_proxy: SendProxy::Off,
+            tunnel: None,
             tls: None,
         }),
         starttls: None,

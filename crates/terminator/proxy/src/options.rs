@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flow::buffer;
@@ -12,6 +13,7 @@ pub use telemetry::line::{Envelope, LineFormat};
 pub use telemetry::log_entry::Facility;
 use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};
+use wire::tunnel::Tunnel;
 
 use crate::routes::{NamePattern, Wish};
 
@@ -154,6 +156,13 @@ impl BackOptions {
         }
     }
 
+    pub fn servers_mut(&mut self) -> Option<&mut ServersOptions> {
+        match self {
+            Self::Servers(servers) => Some(servers),
+            Self::Files(_) => None,
+        }
+    }
+
     /// The list of servers; empty where files stand behind the service.
     pub fn server_list(&self) -> &[backend::options::ServerOptions] {
         self.servers().map_or(&[], |servers| &servers.pool.servers)
@@ -245,6 +254,8 @@ pub struct ServersOptions {
     pub source: SourceAddress,
     /// The header that tells a server about the client, before the first byte.
     pub send_proxy: SendProxy,
+    /// The host that they, which are proxies, are asked for; `None` = they are the servers.
+    pub tunnel: Option<Arc<Tunnel>>,
     /// How TLS is originated towards them; `None` = they get plaintext.
     pub tls: Option<Box<BackTlsOptions>>,
 }
@@ -269,10 +280,11 @@ pub struct BackTlsOptions {
 }
 
 impl ServersOptions {
-    /// The hosts of the servers' addresses, by which their certificates are judged; `None` is a
-    /// Unix socket, or a server that records name.
+    /// The hosts of the servers' addresses, or the one behind proxies, by which their certificates
+    /// are judged; `None` is a Unix socket, or a server that records name.
     pub fn hosts(&self) -> Vec<Option<String>> {
         let host = |server: &backend::options::ServerOptions| match &server.endpoint {
+            _ if self.tunnel.is_some() => self.tunnel.as_ref().map(|one| one.host.clone()),
             Endpoint::Address(Address::Ip(address)) => Some(address.ip().to_string()),
             Endpoint::Address(Address::Unix(_) | Address::Inherited(_))
             | Endpoint::Service { .. } => None,

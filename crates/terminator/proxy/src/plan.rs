@@ -299,6 +299,7 @@ impl ServicePlan {
                 accepts_proxy: counted_as.settings.accepts_proxy,
                 passing_sessions: None,
                 back_tls: None,
+                tunnel: None,
                 starttls: None,
                 timeouts: Timeouts {
                     handshake: handshake.unwrap_or(timeouts.handshake),
@@ -334,6 +335,7 @@ impl ServicePlan {
         let servers = options.back.servers();
         let liveness = servers.map(|servers| servers.liveness);
         let source = servers.map(|servers| servers.source.clone());
+        let tunnel = servers.and_then(|servers| servers.tunnel.clone());
         let has_affinity = servers.is_some_and(|servers| servers.affinity);
         let front = match &options.front.tls {
             FrontTls::Terminate(tls) => {
@@ -372,6 +374,7 @@ impl ServicePlan {
                 accepts_proxy: !options.front.accept_proxy.is_empty(),
                 passing_sessions: has_affinity.then(|| resumption.passing_sessions(&options.name)),
                 back_tls,
+                tunnel,
                 starttls,
                 timeouts: options.timeouts,
                 offload: offload_of(options.front.ktls, &[], false),

@@ -110,6 +110,7 @@ reasons! {
     ServerStarttlsFailed, "backend", "server-starttls-failed", "The last server tried greeted with an error, offered no TLS, or did not speak the protocol of `starttls`; the log has its words.";
     ServerTlsFailed, "backend", "server-tls-failed", "The TLS of a server failed: no TLS, an alert, nothing in common, a broken record; the log says which.";
     ServerTlsTimeout, "backend", "server-tls-timeout", "The last server tried accepted the connection and did not finish the TLS handshake in time.";
+    ServerTunnelFailed, "backend", "server-tunnel-failed", "The last proxy tried of `back.tunnel` did not connect to its `to`: it refused, wanted another login, did not speak the protocol, or was silent; the log says which.";
     FileFailed, "backend", "file-failed", "A file became shorter while it was sent, or could not be read to its end.";
     FileTimeout, "backend", "file-timeout", "The file system did not give the rest of a file within its limit.";
     ServerQueueFull, "backend", "server-queue-full", "All servers had as many connections as `max-connections` allows, and as many waited as `back.queue.length` allows.";

@@ -18,6 +18,7 @@ use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
 use crate::hidden_name::HiddenExtensions;
+use crate::key_log;
 use crate::secrets::LoggedSecret;
 use crate::subject::{FINGERPRINT_BYTES, Fingerprint};
 
@@ -152,7 +153,10 @@ impl HandshakeContext {
 
 /// Notes the secrets that are wanted.
 #[derive(Debug)]
-pub(crate) struct SecretListener;
+pub(crate) struct SecretListener {
+    /// Whether all of them go to the key log as well.
+    pub(crate) logs: bool,
+}
 
 const CLIENT_EARLY: &str = "CLIENT_EARLY_TRAFFIC_SECRET";
 const CLIENT_HANDSHAKE: &str = "CLIENT_HANDSHAKE_TRAFFIC_SECRET";
@@ -163,7 +167,10 @@ const CLIENT_RANDOM: &str = "CLIENT_RANDOM";
 
 impl KeyLog for SecretListener {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
-        if !self.will_log(label) {
+        if self.logs {
+            key_log::add(label, client_random, secret);
+        }
+        if !wants(label) {
             return;
         }
         let logged = match label {
@@ -182,12 +189,17 @@ impl KeyLog for SecretListener {
     }
 
     fn will_log(&self, label: &str) -> bool {
-        let wanted = with(|context| context.wanted);
-        match label {
-            CLIENT_EARLY | CLIENT_HANDSHAKE => wanted == WantedSecrets::All,
-            CLIENT_TRAFFIC | SERVER_TRAFFIC | CLIENT_RANDOM => wanted != WantedSecrets::Nothing,
-            _ => false,
-        }
+        self.logs || wants(label)
+    }
+}
+
+/// Whether the driver of this step wants the secret.
+fn wants(label: &str) -> bool {
+    let wanted = with(|context| context.wanted);
+    match label {
+        CLIENT_EARLY | CLIENT_HANDSHAKE => wanted == WantedSecrets::All,
+        CLIENT_TRAFFIC | SERVER_TRAFFIC | CLIENT_RANDOM => wanted != WantedSecrets::Nothing,
+        _ => false,
     }
 }
 

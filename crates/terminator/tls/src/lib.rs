@@ -12,6 +12,7 @@ mod context;
 pub mod handshake;
 mod hidden_name;
 pub mod identity;
+pub mod key_log;
 pub mod names;
 pub mod options;
 pub mod password;

@@ -40,6 +40,8 @@ pub struct ServerOptions {
     pub replaced: ReplacedCertificates,
     /// The most plaintext in a record that is sent; `None` = as much as TLS allows.
     pub record_bytes_max: Option<usize>,
+    /// Whether the secrets of connections go to the key log ([`crate::key_log`]).
+    pub key_log: bool,
 }
 
 impl ServerOptions {
@@ -60,6 +62,7 @@ impl ServerOptions {
             tls13_sessions: Tls13Sessions::Tickets,
             replaced: ReplacedCertificates::default(),
             record_bytes_max: None,
+            key_log: false,
         }
     }
 }
@@ -87,6 +90,8 @@ pub struct ClientOptions {
     pub alpn: OfferedAlpn,
     /// Whether sessions are resumed.
     pub resumption: bool,
+    /// Whether the secrets of connections go to the key log ([`crate::key_log`]).
+    pub key_log: bool,
 }
 
 /// The authorities that a server's chain may lead to, and the lists of what is revoked.

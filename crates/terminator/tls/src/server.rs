@@ -448,7 +448,7 @@ impl ServerParts<'_> {
         config.time_provider = Arc::clone(&self.clock.0);
         config.ignore_client_order = true;
         config.enable_secret_extraction = true;
-        config.key_log = Arc::new(SecretListener);
+        config.key_log = Arc::new(SecretListener { logs: self.options.key_log });
         config.max_fragment_size = self.options.record_bytes_max.map(|bytes| bytes + HEADER_BYTES);
         config.alpn_protocols.clone_from(&self.options.alpn);
         self.set_resumption(&mut config, variant);

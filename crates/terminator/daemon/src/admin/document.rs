@@ -32,6 +32,9 @@ pub(crate) struct StatusDocument {
     /// The reason why the last lines about connections could not be written; `None` if they could.
     #[serde(default)]
     pub(crate) log_failure: Option<String>,
+    /// The file of secrets; `None` if none are written.
+    #[serde(default)]
+    pub(crate) key_log: Option<KeyLogStatus>,
     pub(crate) workers: Vec<WorkerStatus>,
     pub(crate) services: Vec<ServiceStatus>,
     /// The kernel's part of TLS; `None` if no service wants it.
@@ -105,6 +108,17 @@ pub(crate) struct LastUpgrade {
     pub(crate) program: String,
     /// The reason of the refusal; `None` if it was not refused.
     pub(crate) refused: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct KeyLogStatus {
+    pub(crate) path: String,
+    /// The services whose secrets are written.
+    pub(crate) services: Vec<String>,
+    /// Lines that were passed to the supervisor, which writes them.
+    pub(crate) lines: u64,
+    /// Lines that found no room before.
+    pub(crate) dropped: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use config::KeyLogOptions;
 use hyper::{HeaderMap, Uri};
 use proxy::options::KtlsOptions;
 use proxy::plane::Plane;
@@ -96,6 +97,7 @@ pub(crate) struct Served {
     pub(crate) kernel_tls: Option<KernelTls>,
     /// The clients that are answered over HTTP; `None` = no client.
     pub(crate) access: Option<Access>,
+    pub(crate) key_log: Option<KeyLogOptions>,
     pub(crate) resumption: Option<Arc<Resumption>>,
 }
 

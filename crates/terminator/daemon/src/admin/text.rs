@@ -13,7 +13,7 @@ use telemetry::outcome::HandshakeKind;
 
 use super::cluster_text::cluster_text;
 use super::document::{
-    RunState, ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
+    KeyLogStatus, RunState, ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
 };
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
 
@@ -27,7 +27,7 @@ const CELL_CHARACTERS_MAX: usize = 264;
 pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDocument>) -> String {
     let past = earlier.and_then(|earlier| Past::new(now, earlier));
     let mut out = String::new();
-    for part in [header(now), reloads(now), log(now), kernel_tls(now)] {
+    for part in [header(now), reloads(now), log(now), key_log(now), kernel_tls(now)] {
         out.push_str(&part);
     }
     for service in &now.services {
@@ -164,6 +164,17 @@ fn log(now: &StatusDocument) -> String {
         None if lost > 0 => format!("log: written; {lost} bytes were lost before\n"),
         None => String::new(),
     }
+}
+
+fn key_log(now: &StatusDocument) -> String {
+    let Some(KeyLogStatus { path, services, lines, dropped }) = &now.key_log else {
+        return String::new();
+    };
+    let services = services.join(", ");
+    format!(
+        "KEY LOG: secrets of {services} go to {path} (process.key-log): {lines} lines, {dropped} \
+         dropped\n"
+    )
 }
 
 fn kernel_tls(now: &StatusDocument) -> String {
@@ -529,6 +540,7 @@ mod tests {
             },
             "last_reload": { "time_ms": 951_827_696_000u64, "refused": "no such file" },
             "log_failure": "No space left on device",
+            "key_log": { "path": "/k", "services": ["web", "db"], "lines": 5, "dropped": 1 },
             "workers": [{
                 "cpu": 0,
                 "metrics": {
@@ -553,6 +565,7 @@ lariat 0.1.0 serving configuration 2 for 1 min 40 s, process 12 of supervisor 11
 the worker process runs as user 65534, group 65534; it can open no file
 reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
 log: cannot be written: No space left on device; 4096 bytes are lost
+KEY LOG: secrets of web, db go to /k (process.key-log): 5 lines, 1 dropped
 kernel TLS: no: its module is not loaded
   hint: `modprobe tls` as root
 

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use telemetry::message::Level;
+use tls::key_log::KeyLines;
 
 use super::child::{Child, Heard};
 use super::failure::Failure;
@@ -57,6 +58,9 @@ impl Supervisor<'_> {
                 }
             }
             Answer::Warned(warnings) => say_warnings(&warnings),
+            Answer::KeyLog { lines: text, dropped } => {
+                self.key_log.write(KeyLines { text, dropped });
+            }
             Answer::LogAway => self.reconnect_log(),
             _ => {}
         }

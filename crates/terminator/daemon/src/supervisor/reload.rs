@@ -105,6 +105,7 @@ impl Supervisor<'_> {
         self.admin_sockets.log = log;
         memory.into_iter().for_each(|memory| self.sessions.memory = memory);
         messages::configure(&self.served.summary.control);
+        self.follow_key_log();
         self.forget_servers();
         if std::mem::take(&mut self.is_log_renamed) {
             // The reader may have opened it before that.
@@ -118,6 +119,12 @@ impl Supervisor<'_> {
         let generation = self.generation;
         note(format_args!("reloaded: configuration {generation} is served"));
         self.after_reload();
+    }
+
+    /// Writes the key log where the configuration says.
+    pub(super) fn follow_key_log(&mut self) {
+        let options = self.served.summary.process.key_log.as_ref();
+        self.key_log.follow(options.map(|one| &*one.path));
     }
 
     pub(super) fn roll_back(&mut self, message: String) {

@@ -13,6 +13,7 @@ use super::child::Backoff;
 use super::cluster_socket::ClusterSocket;
 use super::events::{Event, EventQueue};
 use super::failure::Failure;
+use super::key_log::KeyLog;
 use super::listeners::Listeners;
 use super::names::Names;
 use super::prepared::ConfigSummary;
@@ -101,6 +102,7 @@ impl<'a> Supervisor<'a> {
             due: None,
             backoff: Backoff::default(),
             sessions: Sessions::new(inherited.secret, inherited.sessions)?,
+            key_log: KeyLog::default(),
             upgrading: Upgrading::new(program_before),
             way_back,
             waits: earlier.iter().any(Earlier::serves) && own.is_none(),
@@ -115,6 +117,7 @@ impl<'a> Supervisor<'a> {
     /// Starts a worker process, or goes on with the one that there is, since another program could
     /// not take over.
     pub(super) fn begin(&mut self, returned: Option<String>) -> Result<(), Failure> {
+        self.follow_key_log();
         self.forget_servers();
         self.resolve(self.served.summary.names.clone())?;
         self.listen_to(|_| true);

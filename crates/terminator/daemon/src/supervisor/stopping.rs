@@ -88,6 +88,7 @@ impl Supervisor<'_> {
             self.due = None;
             return;
         }
+        self.key_log.flush();
         self.manager.notifier.flush();
         self.is_ended = true;
     }

@@ -221,6 +221,7 @@ impl Supervisor<'_> {
         self.names.pause();
         self.keep_descriptors();
         self.feed_watchdog();
+        self.key_log.flush();
         self.manager.notifier.flush();
         let version = line(&program.version);
         note(format_args!("this process becomes lariat {version}"));

@@ -9,6 +9,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use config::LogOutput;
@@ -16,6 +17,7 @@ use proxy::plane::Plane;
 use sys::channel::Channel;
 use sys::usage::{self, Usage};
 use telemetry::Registry;
+use tls::key_log::{self, KeyLines};
 use tls::resumption::Resumption;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::AbortHandle;
@@ -108,6 +110,8 @@ struct Control {
     validity: ExpiryWatch,
     /// When something of it may have changed.
     look_at: Instant,
+    /// Whether lines of the key log are passed on.
+    logs_keys: bool,
 }
 
 impl Control {
@@ -172,6 +176,7 @@ impl Control {
             disabled: BTreeSet::new(),
             validity: ExpiryWatch::new(&built.plan, unix_seconds()),
             look_at: Instant::now(),
+            logs_keys: false,
         };
         control.take_up(&serve, built)?;
         Ok(Some(control))
@@ -224,6 +229,10 @@ impl Control {
 
     /// The plan is served: what goes with it follows, and the supervisor hears of it.
     fn take_up(&mut self, serve: &Serve, built: Built) -> io::Result<()> {
+        if built.served.key_log.is_some() && !self.logs_keys {
+            pass_keys_on(Arc::clone(&self.channel))?;
+            self.logs_keys = true;
+        }
         self.servers = built.servers;
         self.resumption = built.resumption;
         self.session_key = serve.session_key.clone();
@@ -351,6 +360,7 @@ impl Control {
                 ended = &mut finished => {
                     let (ended, is_written) = ended.map_err(io::Error::other)?;
                     let cut = ended?;
+                    say_keys(&self.channel, key_log::take_rest())?;
                     if !is_written {
                         let lost = vec![LINES_LOST.to_owned()];
                         say(&self.channel, &Answer::warned(lost))?;
@@ -369,6 +379,22 @@ impl Control {
             }
         }
     }
+}
+
+/// Passes the lines of the key log on to the supervisor, for the rest of the process's life.
+fn pass_keys_on(channel: Arc<Channel>) -> io::Result<()> {
+    let thread = thread::Builder::new().name("key log".to_owned());
+    // Without a supervisor this process ends.
+    let pass_on = move || while say_keys(&channel, key_log::take()).is_ok() {};
+    thread.spawn(pass_on).map(drop)
+}
+
+fn say_keys(channel: &Channel, lines: KeyLines) -> io::Result<()> {
+    let KeyLines { text, dropped } = lines;
+    if text.is_empty() && dropped == 0 {
+        return Ok(());
+    }
+    say(channel, &Answer::KeyLog { lines: text, dropped })
 }
 
 /// Builds a plan beside the control thread, which has operators to answer meanwhile.

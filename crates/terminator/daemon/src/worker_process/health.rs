@@ -23,6 +23,7 @@ use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use wire::address::{Address, Endpoint};
 use wire::proxy_header::{self, Addresses, Command, HeaderV2};
+use wire::tunnel::Tunnel;
 
 use crate::admin::HealthReport;
 
@@ -53,6 +54,7 @@ pub(crate) struct CheckedService {
     check: CheckOptions,
     servers: Vec<Endpoint>,
     preface: Vec<u8>,
+    tunnel: Option<Arc<Tunnel>>,
     tls: Option<ServerTls>,
     starttls: Option<Starttls>,
     /// How long a server may take to greet (`timeouts.greeting`).
@@ -69,13 +71,14 @@ impl CheckedService {
 
     /// `None` if the service asks for no checks.
     pub(crate) fn of(service: &ServiceOptions) -> Option<Self> {
-        let ServersOptions { pool, send_proxy, .. } = service.back.servers()?;
+        let ServersOptions { pool, send_proxy, tunnel, .. } = service.back.servers()?;
         let servers = pool.servers.iter().map(|server| server.endpoint.clone());
         Some(Self {
             name: service.name.clone(),
             check: pool.check.clone()?,
             servers: servers.collect(),
             preface: preface_of(send_proxy),
+            tunnel: tunnel.clone(),
             tls: None,
             starttls: service.starttls.clone(),
             greeting: service.timeouts.greeting,
@@ -194,7 +197,7 @@ impl Checks {
             server,
             names_addresses: !matches!(endpoint, Endpoint::Address(_)),
             target: Arc::new(
-                Target::new(&service.check, endpoint, &service.preface)
+                Target::new(&service.check, endpoint, service.tunnel.clone(), &service.preface)
                     .through(service.tls.clone().map(|tls| (tls, server)))
                     .speaking(service.starttls.as_ref()),
             ),
@@ -403,6 +406,7 @@ mod tests {
             check,
             servers,
             preface: Vec::new(),
+            tunnel: None,
             tls: None,
             starttls: None,
             greeting: PATIENCE,

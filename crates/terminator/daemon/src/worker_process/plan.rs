@@ -165,6 +165,7 @@ fn served(
         },
         kernel_tls: serve.kernel_tls.clone(),
         access: Some(Access::of(&settings.control)),
+        key_log: settings.process.key_log.clone(),
         resumption: Some(Arc::clone(resumption)),
     }
 }

@@ -63,14 +63,14 @@ impl Flow {
     /// Whether there is something to send to a server as soon as it is connected. Where there is a
     /// conversation before TLS the server mostly begins it.
     pub fn speaks_first(&self) -> bool {
-        let Settings { back_tls, send_proxy, starttls, .. } = &*self.settings;
+        let Settings { back_tls, send_proxy, starttls, tunnel, .. } = &*self.settings;
         let is_due = back_tls.is_some() || *send_proxy != SendProxy::Off || self.up.plain.is_some();
-        is_due && starttls.is_none()
+        tunnel.is_some() || is_due && starttls.is_none()
     }
 
     /// The bytes that wait to be sent to the server: two pieces, in order.
     pub fn back_pending(&self) -> [&[u8]; 2] {
-        if self.settings.back_tls.is_some() {
+        if self.settings.back_tls.is_some() || self.back.state.is_in_tunnel() {
             return [self.back.pending(), &[]];
         }
         let ConnectionStage::Relaying = self.stage else {
@@ -89,6 +89,14 @@ impl Flow {
             return;
         }
         self.actions.cancel_dials();
+        match self.settings.tunnel.clone() {
+            Some(tunnel) => self.back.begin_tunnel(&tunnel, pool),
+            None => self.server_reached(now, pool),
+        }
+    }
+
+    /// Begins what is for the server itself.
+    fn server_reached(&mut self, now: Instant, pool: &mut Pool) {
         let settings = Rc::clone(&self.settings);
         let header = proxy_header_out::header(&settings.send_proxy, &self.facts);
         match (header, &settings.back_tls) {
@@ -99,6 +107,9 @@ impl Flow {
                 self.back.header = header;
                 self.unavailable = Vec::new();
                 self.stage = ConnectionStage::Relaying;
+                if settings.tunnel.is_some() {
+                    self.actions.add(Action::NoteBackReady);
+                }
                 self.advance(pool);
             }
             // A server that waits for the header would take the client's first bytes for it.
@@ -304,6 +315,9 @@ impl Flow {
 
     /// How a server fails that says no more before its TLS is up.
     pub(super) fn back_silence(&self) -> Ending {
+        if self.back.state.is_in_tunnel() {
+            return Ending::with(Reason::ServerTunnelFailed, "the proxy did not answer in time");
+        }
         if self.back.state.is_in_dialog() {
             let detail = "the server did not answer in time";
             return Ending::with(Reason::ServerStarttlsFailed, detail);
@@ -313,7 +327,9 @@ impl Flow {
 
     /// How one fails that closes the connection before.
     fn back_closed_early(&self) -> Ending {
-        let (reason, detail) = if self.back.state.is_in_dialog() {
+        let (reason, detail) = if self.back.state.is_in_tunnel() {
+            (Reason::ServerTunnelFailed, "the proxy closed the connection")
+        } else if self.back.state.is_in_dialog() {
             let detail = "the server closed the connection before TLS";
             (Reason::ServerStarttlsFailed, detail)
         } else {
@@ -331,10 +347,28 @@ impl Flow {
         self.back.state.is_in_dialog() && !expects_server
     }
 
+    fn proxy_answered(&mut self, now: Instant, pool: &mut Pool) {
+        let Some(tunnel) = self.settings.tunnel.clone() else {
+            return;
+        };
+        match self.back.advance_tunnel(&tunnel, pool) {
+            Ok(false) => {}
+            Ok(true) => self.server_reached(now, pool),
+            Err(fault) => {
+                let ending = Ending::with(Reason::ServerTunnelFailed, fault.to_string());
+                self.give_server_up(ending);
+            }
+        }
+    }
+
     pub(super) fn back_tls_received(&mut self, received: Received, now: Instant, pool: &mut Pool) {
         let count = received.bytes();
         match &self.back.state {
             _ if count == 0 => {}
+            EndState::Tunnel(_) => {
+                self.back.inbox.received(count);
+                self.proxy_answered(now, pool);
+            }
             EndState::Dialog(_) => {
                 self.back.inbox.received(count);
                 let bytes = pool.take_all(&mut self.back.inbox.buffer);

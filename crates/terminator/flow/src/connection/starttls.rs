@@ -264,6 +264,7 @@ impl Flow {
         let ending = match self.stage {
             _ if !self.front.state.is_in_dialog() => return false,
             ConnectionStage::Dialling { .. } if self.is_clients_turn() => return false,
+            _ if self.back.state.is_in_tunnel() => self.back_silence(),
             ConnectionStage::Dialling { .. } => Ending::new(Reason::BackendTimeout),
             ConnectionStage::Relaying if expects_server => {
                 let detail = "the server did not answer in time";

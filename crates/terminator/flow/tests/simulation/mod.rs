@@ -158,6 +158,7 @@ fn settings(
         front: Front::Terminate(Arc::new(server)),
         send_proxy,
         back_tls,
+        tunnel: None,
         starttls: None,
         timeouts: TIMEOUTS,
         offload: crate::KERNEL.then(|| Offload { from: 100, taken: CIPHERS.into(), rekeys: true }),

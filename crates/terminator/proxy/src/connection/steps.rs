@@ -150,7 +150,8 @@ impl Connection {
         self.dial.connected(&self.service, now);
         let keepalive = self.service.plan.liveness.keepalive;
         self.keep_alive_at = keepalive.map(|_| now + KEEP_ALIVE_AFTER);
-        if self.service.settings.back_tls.is_none() {
+        let settings = &self.service.settings;
+        if settings.back_tls.is_none() && settings.tunnel.is_none() {
             self.dial.succeeded(&self.service, now);
         }
         self.flow.handle(Event::BackConnected, now, context.pool);

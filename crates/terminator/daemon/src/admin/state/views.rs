@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use config::KeyLogOptions;
 use proxy::options::{KtlsMode, KtlsOptions};
 use sys::usage::Memory;
 use telemetry::catalogue::{
@@ -9,13 +10,15 @@ use telemetry::catalogue::{
 };
 use telemetry::counters::{Counts, ServiceSnapshot, Snapshot};
 use telemetry::exposition::{LabelledValue, write_prometheus};
+use tls::key_log;
 use tls::resumption::{KeyPurpose, Resumption};
 use tls::server::Expiries;
 use tls::validity::Ends;
 
 use super::super::document::{
-    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KtlsStatus, LastReload,
-    LastUpgrade, ProcessStatus, RunState, ServiceStatus, StatusDocument, VERSION, WorkerStatus,
+    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KeyLogStatus, KtlsStatus,
+    LastReload, LastUpgrade, ProcessStatus, RunState, ServiceStatus, StatusDocument, VERSION,
+    WorkerStatus,
 };
 use super::super::servers::{milliseconds, server};
 use super::{AdminState, Facts, Limits};
@@ -48,6 +51,7 @@ impl AdminState {
             last_reload: facts.reload.last.as_ref().map(last_reload),
             last_upgrade: facts.reload.last_upgrade.as_ref().map(last_upgrade),
             log_failure: facts.log_failure.clone(),
+            key_log: facts.served.key_log.as_ref().map(key_log_status),
             workers: workers.map(|(metrics, cpu)| WorkerStatus { cpu, metrics }).collect(),
             services: services.map(|one| service(one, &facts, workers_count)).collect(),
             kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
@@ -250,6 +254,16 @@ fn last_upgrade(ended: &EndedUpgrade) -> LastUpgrade {
         time_ms: milliseconds(ended.time),
         program: ended.program.clone(),
         refused: ended.refused.clone(),
+    }
+}
+
+fn key_log_status(options: &KeyLogOptions) -> KeyLogStatus {
+    let counts = key_log::counts();
+    KeyLogStatus {
+        path: options.path.display().to_string(),
+        services: options.services.clone(),
+        lines: counts.logged,
+        dropped: counts.dropped,
     }
 }
 

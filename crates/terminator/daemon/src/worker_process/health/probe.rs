@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use backend::options::{CheckKind, CheckOptions};
@@ -15,6 +16,8 @@ use tokio::time::Instant;
 use wire::address::{Address, Endpoint, without_zone};
 use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
+
+use wire::tunnel::{Tunnel, TunnelDialog, TunnelFault, TunnelStep};
 
 use crate::worker_process::dial::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
 
@@ -38,6 +41,8 @@ const STALL: Duration = Duration::from_secs(1);
 pub(super) struct Target {
     preface: Vec<u8>,
     question: Question,
+    /// The host that the server is asked for first.
+    tunnel: Option<Arc<Tunnel>>,
     /// How connections speak to the server, and which one it is.
     tls: Option<(ServerTls, usize)>,
     /// How it is asked for TLS.
@@ -104,6 +109,8 @@ pub(super) enum ProbeFault {
     #[error("{0}")]
     Starttls(starttls::Fault),
     #[error("{0}")]
+    Tunnel(#[from] TunnelFault),
+    #[error("{0}")]
     Tls(#[from] tls::probe::ProbeFault),
 }
 
@@ -117,17 +124,25 @@ impl From<HandshakeEnd> for ProbeFault {
 }
 
 impl Target {
-    /// `preface` is sent before all else.
-    pub(super) fn new(check: &CheckOptions, endpoint: &Endpoint, preface: &[u8]) -> Self {
+    /// `preface` is sent before all else, to the host behind the server if there is a `tunnel`.
+    pub(super) fn new(
+        check: &CheckOptions,
+        endpoint: &Endpoint,
+        tunnel: Option<Arc<Tunnel>>,
+        preface: &[u8],
+    ) -> Self {
         let question = match &check.kind {
             CheckKind::Http { path, host } => {
-                let host = host.clone().unwrap_or_else(|| host_of(endpoint));
+                let host = host.clone().unwrap_or_else(|| match &tunnel {
+                    Some(tunnel) => tunnel.authority(),
+                    None => host_of(endpoint),
+                });
                 Question::Http { request: request(path, &host) }
             }
             CheckKind::Tcp => Question::Tcp,
             CheckKind::Tls { name } => Question::Tls { name: name.clone() },
         };
-        Self { preface: preface.to_vec(), question, tls: None, starttls: None }
+        Self { preface: preface.to_vec(), question, tunnel, tls: None, starttls: None }
     }
 
     /// Asks through TLS, as connections of the service do.
@@ -190,7 +205,7 @@ impl Target {
         }
         let permit = permits.acquire().await;
         let until = Instant::now() + timeout;
-        let mut stream = within(until, timeout, dial(address, before)).await?;
+        let mut stream = within(until, timeout, self.dial(address, before)).await?;
         let begun = Instant::now();
         let is_late = self.greets_late() && greeting > timeout;
         let (limit, end) = if is_late {
@@ -215,6 +230,18 @@ impl Target {
             let _ = tokio::time::timeout_at(until, answer.finish(content)).await;
         }
         passed
+    }
+
+    /// Connects, through a proxy or not, and sends what goes before all else.
+    async fn dial(&self, address: &Address, preface: &[u8]) -> Result<Box<dyn Stream>, ProbeFault> {
+        let mut stream = dial::dial(address).await.map_err(ProbeFault::Dial)?;
+        if let Some(tunnel) = &self.tunnel {
+            ask_for_tunnel(&mut *stream, tunnel).await?;
+        }
+        if !preface.is_empty() {
+            stream.write_all(preface).await?;
+        }
+        Ok(stream)
     }
 
     fn greets_late(&self) -> bool {
@@ -371,13 +398,23 @@ async fn within<T>(
     done.unwrap_or(Err(late))
 }
 
-/// Connects, and sends what goes before all else.
-async fn dial(address: &Address, preface: &[u8]) -> Result<Box<dyn Stream>, ProbeFault> {
-    let mut stream = dial::dial(address).await.map_err(ProbeFault::Dial)?;
-    if !preface.is_empty() {
-        stream.write_all(preface).await?;
+/// Leads the dialog with a proxy up to the first byte of the host behind it.
+async fn ask_for_tunnel(stream: &mut dyn Stream, tunnel: &Tunnel) -> Result<(), ProbeFault> {
+    let (mut dialog, first) = TunnelDialog::begin(tunnel);
+    stream.write_all(&first).await?;
+    let mut buffer = [0; READ_BYTES];
+    loop {
+        let room = dialog.wants().min(buffer.len());
+        let count = match stream.read(&mut buffer[..room]).await? {
+            0 => return Err(ProbeFault::Closed),
+            count => count,
+        };
+        match dialog.received(&buffer[..count], tunnel)? {
+            TunnelStep::More => {}
+            TunnelStep::Send(bytes) => stream.write_all(&bytes).await?,
+            TunnelStep::Up => return Ok(()),
+        }
     }
-    Ok(stream)
 }
 
 fn judge(status: u16) -> Result<Passed, ProbeFault> {

@@ -363,6 +363,7 @@ fn options_of(
                         client_certificate: None,
                     }),
                 },
+                tunnel: None,
                 tls: has_tls.then(|| Box::new(back_tls(authority))),
             })
         },
@@ -444,6 +445,7 @@ fn back_tls(authority: &Authority) -> BackTlsOptions {
             groups: vec![Group::X25519],
             alpn: OfferedAlpn::Fixed(Vec::new()),
             resumption: true,
+            key_log: false,
         },
         header_inside: true,
     }
