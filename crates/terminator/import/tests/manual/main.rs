@@ -476,3 +476,14 @@ fn defaults_that_no_file_names_leave_an_import_whole() {
         assert!(!import.is_partial() && !import.is_faulty(), "{of}: {}", import.report());
     }
 }
+
+#[test]
+fn proxies_of_stunnel_are_asked_for_a_host() {
+    let text = "[a]\nclient = yes\naccept = 1\nconnect = proxy:8080\nprotocol = connect\n\
+                protocolHost = db.example:5433\nprotocolUsername = me\nprotocolPassword = x\n";
+    let table: toml::Table = imported(Predecessor::Stunnel, text).toml().parse().unwrap();
+    let back = &table["service"][0]["back"];
+    assert_eq!(back["servers"][0].as_str(), Some("proxy:8080"));
+    assert_eq!(back["tunnel"]["to"].as_str(), Some("db.example:5433"));
+    assert_eq!(back["tunnel"]["password"].as_str(), Some("x"));
+}
