@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    const TABLE: Table = Table { keys: Rows::CHILDREN, foreign: &[], later: &[], help: "" };
+    const TABLE: Table = Table { keys: Rows::CHILDREN, foreign: || &[], later: &[], help: "" };
 
     fn of_file(text: &str, report: &Report<'_>) -> Node {
         retyped(document::parse(text, report).unwrap(), &TABLE)

@@ -147,7 +147,7 @@ mod tests {
     }
 
     const TABLE: Table =
-        Table { keys: &flattened::<3>(&[Rows::KEY], ""), foreign: &[], later: &[], help: "" };
+        Table { keys: &flattened::<3>(&[Rows::KEY], ""), foreign: || &[], later: &[], help: "" };
 
     #[test]
     fn a_value_alone_stands_for_a_list_or_a_table() {

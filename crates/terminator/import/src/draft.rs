@@ -107,7 +107,7 @@ impl DraftTable {
 pub(crate) struct Draft {
     pub(crate) services: Vec<DraftTable>,
     /// Services that would serve, or trust, others than before: comments in the file.
-    pub(crate) left_out: Vec<DraftTable>,
+    pub(crate) refused: Vec<DraftTable>,
     /// The keys of all other tables, by their whole paths.
     pub(crate) process: DraftTable,
 }

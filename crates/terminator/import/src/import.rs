@@ -341,12 +341,12 @@ impl Import {
 
     /// Leaves a service out, which is a comment in the file.
     pub(crate) fn leave_out(&mut self, service: DraftTable, of: &Statement, unfit: Unfit) {
-        self.draft.left_out.push(service);
-        self.left_out(of, unfit);
+        self.draft.refused.push(service);
+        self.report_refused(of, unfit);
     }
 
     /// Reports what is left out.
-    pub(crate) fn left_out(&mut self, of: &Statement, Unfit { why, remedy }: Unfit) {
+    pub(crate) fn report_refused(&mut self, of: &Statement, Unfit { why, remedy }: Unfit) {
         let option = format!("{} {}", of.option, of.value());
         self.note(&of.place, option.trim(), Fate::LeftOut { why, remedy });
     }

@@ -14,6 +14,7 @@ mod import;
 mod meaning;
 mod meanings;
 mod nginx;
+mod page;
 mod predecessor;
 mod recognise;
 mod source;
@@ -29,6 +30,7 @@ pub use convert::RANGES;
 pub use finding::{Fate, ImportFinding};
 pub use import::Import;
 pub use meaning::{Conversion, Meaning, OldDefault, Sense};
+pub use page::page;
 pub use predecessor::Predecessor;
 pub use recognise::recognise;
 pub use source::{FILE_BYTES_MAX, SourceFiles, SourceLine};
@@ -46,7 +48,8 @@ pub fn import(of: Predecessor, words: &[PathBuf], files: &mut dyn SourceFiles) -
     import
 }
 
-/// The meanings of all options of a program, for its page of the guide.
-pub fn meanings(of: Predecessor) -> &'static [Meaning] {
-    meanings::of(of)
+/// The meanings of all options of a program.
+pub fn meanings(of: Predecessor) -> impl Iterator<Item = &'static Meaning> {
+    let all = meanings::of(of).iter();
+    all.filter(move |one| of != Predecessor::Stud || one.is_of_stud)
 }

@@ -14,6 +14,10 @@ pub struct Meaning {
     pub names: Vec<&'static str>,
     /// Beginnings of more names.
     pub begins: Vec<&'static str>,
+    /// The key that begins to do the same, where no key does; or empty.
+    pub near: &'static str,
+    /// Whether stud has it too, where hitch does.
+    pub is_of_stud: bool,
     pub sense: Sense,
 }
 
@@ -97,14 +101,14 @@ impl Meaning {
         matches!(self.sense, Sense::Key { .. } | Sense::Joined { .. })
     }
 
-    /// The first key that it names.
+    /// The first key that it names, or one that is near.
     pub fn key(&self) -> Option<&'static str> {
         match self.sense {
             Sense::Key { key, .. } => Some(key),
             Sense::Joined { keys, .. } => {
                 keys.split([' ', ',']).find(|word| word.contains('.') || *word == "service")
             }
-            _ => None,
+            _ => Some(self.near).filter(|near| !near.is_empty()),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The table of meanings: a file for each program, beside this one.
 //!
 //! `names` are an option's names, `begins` the beginnings of more; of HAProxy, `[[bind]]`,
-//! `[[server]]` and `[[global]]` stand before the names. `key`, with `as` or `choice`, is written by
-//! itself, `keys` by the importer's own code; `always` needs none; `lacks` has none, and `guards`
-//! tells whether the service must be left out then. `[[default]]` is what the program does unasked.
+//! `[[server]]` and `[[global]]` stand before the names. `key`, with `as` or `choice`, is written
+//! by itself, `keys` by the importer's own code; `always` needs none; `lacks` has none, and
+//! `guards` tells whether the service must be left out then; `near` is a key for hints.
+//! `[[default]]` is what the program does unasked.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,7 +14,7 @@ use toml::{Table, Value};
 use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
 use crate::predecessor::Predecessor;
 
-/// What is known of one program.
+/// All that is known of one program.
 struct MeaningTable {
     meanings: Vec<Meaning>,
     defaults: Vec<OldDefault>,
@@ -107,7 +108,9 @@ fn meaning(row: &Table, scope: &str) -> Meaning {
         (key, ..) => Sense::Key { key, conversion: conversion(row), note },
     };
     let option = names.first().copied().unwrap_or_default();
-    Meaning { option, names, begins: words(row, "begins").collect(), sense }
+    let (begins, near) = (words(row, "begins").collect(), word(row, "near"));
+    let is_of_stud = row.get("stud").and_then(Value::as_bool) == Some(true);
+    Meaning { option, names, begins, near, is_of_stud, sense }
 }
 
 fn conversion(row: &Table) -> Conversion {

@@ -59,13 +59,13 @@ fn is_of(kind: Predecessor, line: &str) -> bool {
 }
 
 fn begins_line_of_haproxy(first: &str) -> bool {
-    let is_first = |name: &&str| {
+    let is_first = |name: &str| {
         let name = name.strip_prefix("global ").unwrap_or(name);
         !name.starts_with("bind ") && name.split(' ').next() == Some(first)
     };
     let sections = ["global", "defaults", "frontend", "backend", "listen"];
     let mut all = meanings::of(Predecessor::Haproxy).iter().flat_map(|one| &one.names);
-    sections.contains(&first) || all.any(|name| is_first(&name))
+    sections.contains(&first) || all.any(|name| is_first(name))
 }
 
 #[cfg(test)]

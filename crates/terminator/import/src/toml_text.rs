@@ -18,7 +18,7 @@ pub(crate) fn text(draft: &Draft) -> String {
         table(&mut text, "service", service);
     }
     table(&mut text, "", &draft.process);
-    for service in &draft.left_out {
+    for service in &draft.refused {
         let mut lines = String::new();
         table(&mut lines, "service", service);
         text.push_str("\n# Left out: add it only once it refuses whom it must.\n# [[service]]\n");

@@ -166,7 +166,7 @@ pub(super) fn write_addresses(
     for rule in options.all("tcp-request connection") {
         let (words, condition) = split(&rule.words, options, files);
         let refuses = is_among(REFUSALS, words.first().map_or("", String::as_str));
-        match key_of_addresses(&words, condition.as_ref(), options) {
+        match key_of_addresses(words, condition.as_ref(), options) {
             Some(key) if condition.is_none() => import.joined(rule, key, ""),
             Some(key) => {
                 let only = condition.as_ref().and_then(RuleCondition::only);
@@ -216,7 +216,7 @@ pub(super) fn refusal(options: &Statements, files: &mut dyn SourceFiles) -> Opti
     for rule in options.all("tcp-request connection") {
         let (words, condition) = split(&rule.words, options, files);
         let refuses = is_among(REFUSALS, words.first().map_or("", String::as_str));
-        match key_of_addresses(&words, condition.as_ref(), options) {
+        match key_of_addresses(words, condition.as_ref(), options) {
             None if refuses => return Some(rule.clone()),
             Some("service.front.allow") if condition.is_none() => is_closed = Some(rule),
             Some("service.front.allow") => allowing.push((refuses, rule)),

@@ -333,7 +333,7 @@ fn finish(
     let of = frontend.section.statement();
     let refused = [Some(&frontend.options), back].into_iter().flatten();
     let refused = refused.filter_map(|options| route::refusal(options, files)).next();
-    let all = frontend.options.and(back.unwrap_or(&Statements::default()));
+    let all = back.map_or_else(|| frontend.options.clone(), |back| frontend.options.and(back));
     match refused {
         Some(rule) => import.leave_out(service, &of, Unfit::refusal(&rule)),
         None => import.finish(service, &all, &of),

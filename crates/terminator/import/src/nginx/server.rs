@@ -56,7 +56,7 @@ pub(super) fn write_all(
         }
         if import.draft.services.len() == before {
             block.report_left_out(import, first);
-            import.left_out(&server.written, reason);
+            import.report_refused(&server.written, reason);
         }
     }
     report_unused(section, import);
@@ -188,7 +188,7 @@ impl ServerBlock<'_> {
         let defaults = defaults.filter(|one| is_http || one.of.is_empty());
         import.defaults(defaults, self.place, &mut service);
         if !is_whole {
-            import.draft.left_out.push(service);
+            import.draft.refused.push(service);
             let why = "something that it needs, or by which it refuses, cannot be said";
             return Err(Unfit::new(why, "see its directives that are not mapped"));
         }
