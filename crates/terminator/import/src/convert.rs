@@ -90,6 +90,7 @@ pub(crate) fn convert(key: &str, conversion: Conversion, words: &[String]) -> Co
     let text = words.join(" ");
     match conversion {
         Conversion::Text => alike(text),
+        Conversion::Word => alike(text.to_ascii_lowercase()),
         Conversion::Path | Conversion::Paths => path(&text),
         Conversion::Number => number(key, &text),
         Conversion::Switch => match switch(&text) {
@@ -105,8 +106,11 @@ pub(crate) fn convert(key: &str, conversion: Conversion, words: &[String]) -> Co
         Conversion::Words => alike(array(split(words))),
         Conversion::Groups => groups(words),
         Conversion::Versions => versions(words),
-        Conversion::Choice(choices) => match choices.iter().find(|(theirs, _)| *theirs == text) {
-            Some((_, ours)) => alike(*ours),
+        Conversion::Choice(choices) => match choices.get(&text).or_else(|| {
+            let is_on = switch(&text)?;
+            choices.get(if is_on { "on" } else { "off" })
+        }) {
+            Some(ours) => alike(ours.clone()),
             None => Err(Unfit::new(format!("`{text}` has no equal here"), "see the key's words")),
         },
     }

@@ -222,18 +222,14 @@ impl Import {
     ) -> bool {
         match &meaning.sense {
             Sense::Joined { .. } => return true,
+            _ if meaning.is_harmless(&written.value()) => {
+                self.mapped(written, format!("`{}`, as here", written.value()));
+            }
             Sense::Key { key, conversion, note } => {
                 self.apply_key(key, *conversion, note, written, service);
             }
             Sense::Always(words) => self.mapped(written, *words),
-            Sense::Lacks { harmless, why, remedy, .. } => {
-                let value = written.value();
-                if harmless.iter().any(|one| one.eq_ignore_ascii_case(&value)) {
-                    self.mapped(written, format!("`{value}`, as here"));
-                } else {
-                    self.unmapped(written, Unfit::new(*why, *remedy));
-                }
-            }
+            Sense::Lacks { why, remedy, .. } => self.lacks(written, why, remedy),
         }
         false
     }

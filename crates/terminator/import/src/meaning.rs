@@ -3,7 +3,7 @@
 //! The table serves the importers, the pages about each program, and hints for misplaced options.
 //! A key is written as its path: `service.front.tls.versions`.
 
-use toml::Value;
+use toml::{Table, Value};
 
 /// One option of a program.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub struct Meaning {
     pub names: Vec<&'static str>,
     /// Beginnings of more names.
     pub begins: Vec<&'static str>,
+    /// Values by which nothing is lost, and for which no key is written.
+    pub harmless: Vec<&'static str>,
     /// The key that begins to do the same, where no key does; or empty.
     pub near: &'static str,
     /// Whether stud has it too, where hitch does.
@@ -32,8 +34,6 @@ pub enum Sense {
     Always(&'static str),
     /// Lariat does not do it.
     Lacks {
-        /// Values by which nothing is lost.
-        harmless: Vec<&'static str>,
         why: &'static str,
         remedy: &'static str,
         /// Without it a service would serve whom the program refuses, where one of these words
@@ -47,6 +47,8 @@ pub enum Sense {
 pub enum Conversion {
     /// As it is.
     Text,
+    /// A word, in small letters.
+    Word,
     /// A path, one value.
     Path,
     /// A path, added to a list.
@@ -68,7 +70,7 @@ pub enum Conversion {
     /// Versions of TLS by the names that OpenSSL and others have.
     Versions,
     /// One word for another.
-    Choice(&'static [(&'static str, &'static str)]),
+    Choice(&'static Table),
 }
 
 /// The value that a program uses for what nobody wrote, where Lariat's own differs.
@@ -87,13 +89,15 @@ impl Meaning {
     /// Whether a service must be left out because of this value: it would serve more clients, or
     /// trust more servers, than before.
     pub(crate) fn guards(&self, value: &str) -> bool {
-        match &self.sense {
-            Sense::Lacks { harmless, guards, .. } => {
-                !harmless.iter().any(|one| one.eq_ignore_ascii_case(value))
-                    && guards.iter().any(|word| value.contains(word))
-            }
-            _ => false,
-        }
+        let Sense::Lacks { guards, .. } = &self.sense else {
+            return false;
+        };
+        !self.is_harmless(value) && guards.iter().any(|word| value.contains(word))
+    }
+
+    /// Whether nothing is lost without that value.
+    pub(crate) fn is_harmless(&self, value: &str) -> bool {
+        self.harmless.iter().any(|one| one.eq_ignore_ascii_case(value))
     }
 
     /// Whether keys are written for it.

@@ -98,7 +98,6 @@ fn meaning(row: &Table, scope: &str) -> Meaning {
     let note = word(row, "note");
     let sense = match (key, keys, always) {
         ("", "", "") => Sense::Lacks {
-            harmless: list(row, "unless"),
             why: word(row, "lacks"),
             remedy: word(row, "instead"),
             guards: list(row, "guards"),
@@ -110,7 +109,8 @@ fn meaning(row: &Table, scope: &str) -> Meaning {
     let option = names.first().copied().unwrap_or_default();
     let (begins, near) = (words(row, "begins").collect(), word(row, "near"));
     let is_of_stud = row.get("stud").and_then(Value::as_bool) == Some(true);
-    Meaning { option, names, begins, near, is_of_stud, sense }
+    let harmless = list(row, "unless");
+    Meaning { option, names, begins, harmless, near, is_of_stud, sense }
 }
 
 fn conversion(row: &Table) -> Conversion {
@@ -126,13 +126,10 @@ fn conversion(row: &Table) -> Conversion {
         "groups" => Conversion::Groups,
         "versions" => Conversion::Versions,
         "text" => Conversion::Text,
+        "word" => Conversion::Word,
         _ => {
-            let choice = row.get("choice").and_then(Value::as_table);
-            let pairs = choice.into_iter().flatten();
-            let pair = |(from, to): (&String, &Value)| -> (&'static str, &'static str) {
-                (from.clone().leak(), to.as_str().unwrap_or_default().to_owned().leak())
-            };
-            Conversion::Choice(pairs.map(pair).collect::<Vec<_>>().leak())
+            let choice = row.get("choice").and_then(Value::as_table).cloned();
+            Conversion::Choice(Box::leak(Box::new(choice.unwrap_or_default())))
         }
     }
 }

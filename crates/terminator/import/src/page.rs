@@ -29,15 +29,11 @@ pub fn page(of: Predecessor) -> String {
         _ => None,
     };
     let lacks = |sense: &Sense| match sense {
-        Sense::Lacks { why, remedy, guards, harmless } => {
+        Sense::Lacks { why, remedy, guards } => {
             let mut why = cell(why);
             if let [first, ..] = guards.as_slice() {
                 let which = if first.is_empty() { "" } else { " where it refuses somebody" };
                 let _ = write!(why, "; its service is left out{which}");
-            }
-            if !harmless.is_empty() {
-                let _ =
-                    write!(why, "; `{}` is as here", harmless.join("`, `").replace("``", "empty"));
             }
             Some(format!("{why} | {}", cell(remedy)))
         }
@@ -63,7 +59,12 @@ pub fn page(of: Predecessor) -> String {
 fn names(meaning: &Meaning) -> String {
     let begins = meaning.begins.iter().map(|begin| format!("{begin}…"));
     let names = meaning.names.iter().map(|name| (*name).to_owned()).chain(begins);
-    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    let mut names = names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    for value in &meaning.harmless {
+        let value = if value.is_empty() { "empty".to_owned() } else { format!("`{value}`") };
+        let _ = write!(names, "; {value} is as here");
+    }
+    names
 }
 
 /// Words of which those that are keys are code.

@@ -48,9 +48,6 @@ pub(super) fn write(reading: &HaproxyReading, import: &mut Import, place: &Sourc
         match (name, written.words.first().map(String::as_str)) {
             ("log", Some("global")) => import.joined(written, "log.output", ""),
             ("log", _) => write_log(written, import),
-            ("option dontlog-normal", _) => {
-                import.put(&mut unused, "log.connections", "failed", written, "for all services");
-            }
             _ => {}
         }
     }

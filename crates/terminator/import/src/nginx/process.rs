@@ -53,8 +53,6 @@ impl NginxProcess {
                 self.workers = Some(value);
             }
             "worker_connections" => self.connections = Some(written),
-            "pid" if value == "off" => import.mapped(&written, "no file, as here"),
-            "pid" => import.put(&mut unused, "process.pid-file", value, &written, ""),
             "error_log" | "access_log" => take_log(import, &written),
             _ => {
                 if import.apply(meaning, &written, &mut unused) {

@@ -338,18 +338,7 @@ impl ServerBlock<'_> {
                     import.mapped(written, "without effect: no hello is read");
                 }
                 (_, Some(meaning)) => _ = import.apply(meaning, written, service),
-                ("proxy_protocol", _) if options.is_on("proxy_protocol") => {
-                    let key = "service.back.send-proxy.version";
-                    import.put(service, key, "v1", written, "");
-                }
                 ("proxy_bind", _) => take_bind(import, service, written),
-                ("proxy_socket_keepalive", _) if written.value() == "on" => {
-                    import.mapped(written, "`on`, as here: service.back.keepalive");
-                }
-                ("proxy_socket_keepalive", _) => {
-                    import.put(service, "service.back.keepalive", "0s", written, "");
-                }
-                ("proxy_protocol", _) => import.mapped(written, "`off`, as here"),
                 _ => {}
             }
         }

@@ -111,14 +111,6 @@ fn take(
             let (key, note) = ("resumption.session-cache.entries", "one cache for all services");
             import.apply_key(key, Conversion::Number, note, written, service);
         }
-        "transparent" => match value.as_str() {
-            "none" | "no" => import.mapped(written, "`none`, as here"),
-            "source" | "yes" => import.put(service, "service.back.source", "client", written, ""),
-            _ => {
-                let why = "the original destination is not asked for";
-                import.lacks(written, why, "a service for each destination");
-            }
-        },
         "socket" => take_socket(import, service, written),
         name => match meanings::find(Predecessor::Stunnel, name) {
             Some(meaning) if import.apply(meaning, written, service) => {
