@@ -5,6 +5,7 @@ use toml::Value;
 use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::haproxy::condition::{AclQuestion, RuleCondition, question_of, split};
+use crate::haproxy::reading::HaproxyReading;
 use crate::import::Import;
 use crate::source::{SourceFiles, Statement};
 use crate::statements::Statements;
@@ -210,7 +211,21 @@ fn key_of_addresses(
 const REFUSALS: &str = "close deny reject silent-drop tarpit";
 
 /// The first rule that refuses clients or answers in a way that cannot be said.
-pub(super) fn refusal(options: &Statements, files: &mut dyn SourceFiles) -> Option<Statement> {
+pub(super) fn refusal(
+    reading: &HaproxyReading,
+    options: &Statements,
+    files: &mut dyn SourceFiles,
+) -> Option<Statement> {
+    for rule in options.all("use_backend") {
+        let (words, condition) = split(&rule.words, options, files);
+        let is_lost = condition.is_some_and(|condition| clients(&condition).is_none());
+        // Clients that are sent to a section without servers are refused.
+        let section = words.first().and_then(|name| reading.backend(name));
+        let is_server = |(name, _): (&str, &Statement)| is_among("server server-template", name);
+        if is_lost && section.is_some_and(|one| !one.options.iter().any(is_server)) {
+            return Some(rule.clone());
+        }
+    }
     // Each of these would add to the networks that are let in.
     let (mut allowing, mut is_closed) = (Vec::new(), None);
     for rule in options.all("tcp-request connection") {

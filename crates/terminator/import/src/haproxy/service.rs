@@ -130,7 +130,7 @@ impl HaproxyFrontend<'_> {
             let mut service = self.service(import, front, files, &[], &name);
             import.put(&mut service, "service.front.redirect", "https", redirect, "");
             timeouts::write(&self.options, &Statements::default(), false, import, &mut service);
-            return finish(import, service, place, (self, None, files));
+            return finish(import, service, place, (reading, self, None, files));
         }
         let has_name = front.is_tls || self.is_passthrough;
         for route in routes {
@@ -179,7 +179,7 @@ impl HaproxyFrontend<'_> {
             let options = reading.options(section);
             self.write_back(import, files, &options, front, back.clone(), &mut service);
             timeouts::write(&self.options, &options, self.is_passthrough, import, &mut service);
-            finish(import, service, place, (self, Some(&options), files));
+            finish(import, service, place, (reading, self, Some(&options), files));
         }
         if routes.is_empty() {
             let why = "no servers are named that it is for";
@@ -324,7 +324,12 @@ fn finish(
     import: &mut Import,
     mut service: DraftTable,
     place: &SourceLine,
-    (frontend, back, files): (&HaproxyFrontend<'_>, Option<&Statements>, &mut dyn SourceFiles),
+    (reading, frontend, back, files): (
+        &HaproxyReading,
+        &HaproxyFrontend<'_>,
+        Option<&Statements>,
+        &mut dyn SourceFiles,
+    ),
 ) {
     let of_back = |key: &str| key.starts_with("service.back") || key.ends_with(".dial");
     let defaults = meanings::defaults_of(Predecessor::Haproxy).iter();
@@ -332,7 +337,7 @@ fn finish(
     import.defaults(fitting, place, &mut service);
     let of = frontend.section.statement();
     let refused = [Some(&frontend.options), back].into_iter().flatten();
-    let refused = refused.filter_map(|options| route::refusal(options, files)).next();
+    let refused = refused.filter_map(|options| route::refusal(reading, options, files)).next();
     let all = back.map_or_else(|| frontend.options.clone(), |back| frontend.options.and(back));
     match refused {
         Some(rule) => import.leave_out(service, &of, Unfit::refusal(&rule)),

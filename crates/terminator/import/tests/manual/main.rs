@@ -386,6 +386,7 @@ const REFUSALS: &[(Predecessor, &[&str])] = &[
             "http-request set-header X-Name %[ssl_c_s_dn]",
             "http-response deny if { status 500 }",
             "filter spoe engine a",
+            "use_backend b if { src_conn_rate gt 9 }\nbackend b\nhttp-request deny",
         ],
     ),
     (
