@@ -5,6 +5,7 @@
 //! difference, or not mapped. Opens no file itself: `SourceFiles` reads for it.
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod convert;
 mod draft;
 mod finding;

@@ -488,3 +488,17 @@ fn proxies_of_stunnel_are_asked_for_a_host() {
     assert_eq!(back["tunnel"]["to"].as_str(), Some("db.example:5433"));
     assert_eq!(back["tunnel"]["password"].as_str(), Some("x"));
 }
+
+#[test]
+fn a_peer_is_not_all_that_its_authority_issued() {
+    let pem = |extension: &str| {
+        format!("-----BEGIN CERTIFICATE-----\n{extension}\n-----END CERTIFICATE-----\n")
+    };
+    let [authority, peer] = [pem("BgNVHRMEBTADAQH/"), pem("BgNVHRMEAjAA")];
+    let both = authority.clone() + &peer;
+    let text = "[a]\naccept = 1\nconnect = 2\ncert = /a\nverifyPeer = yes\nCAfile = /peers\n";
+    for (peers, is_left_out) in [(authority, false), (peer, false), (both, true)] {
+        let import = imported_with(Predecessor::Stunnel, text, &[("/peers", &peers)]);
+        assert_eq!(import.report().contains(": left out: "), is_left_out, "{}", import.report());
+    }
+}
