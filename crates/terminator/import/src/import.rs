@@ -364,6 +364,17 @@ impl Import {
         self.note(&written.place, &written.option, fate);
     }
 
+    /// A default that no key says, and what differs.
+    pub(crate) fn note_default(
+        &mut self,
+        place: &SourceLine,
+        option: &str,
+        (key, note): (&str, &str),
+    ) {
+        let option = format!("{option} (a default)");
+        self.joined(&Statement { place: place.clone(), option, words: Vec::new() }, key, note);
+    }
+
     pub(crate) fn mapped(&mut self, written: &Statement, to: impl Into<String>) {
         self.note(&written.place, &written.option, Fate::Mapped(to.into()));
     }

@@ -32,17 +32,12 @@ pub(super) fn write(reading: &HaproxyReading, import: &mut Import, place: &Sourc
             _ => {}
         }
     }
-    let default = |option: &str| Statement {
-        place: place.clone(),
-        option: format!("{option} (a default)"),
-        words: Vec::new(),
-    };
-    import.joined(&default("ciphers"), "", ORDER);
+    import.note_default(place, "ciphers", ("", ORDER));
     let has_log = reading.sections.iter().any(|one| one.options.find("log").is_some());
     if !has_log && reading.global.find("global log").is_none() {
         let process = &mut import.draft.process;
         process.set_default("log.connections", "none", "without `log`, HAProxy writes no lines");
-        import.joined(&default("log"), "log.connections", "");
+        import.note_default(place, "log", ("log.connections", ""));
     }
     for (name, written) in reading.sections.iter().flat_map(|one| one.options.iter()) {
         match (name, written.words.first().map(String::as_str)) {

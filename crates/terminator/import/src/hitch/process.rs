@@ -11,18 +11,13 @@ use crate::tls_policy::ORDER;
 /// Writes where to log, and reports defaults of hitch that differ from Lariat's.
 pub(super) fn write(options: &Statements, import: &mut Import, place: &SourceLine) {
     options.all("syslog").for_each(|written| write_syslog(written, import));
-    let default = |option: &str| Statement {
-        place: place.clone(),
-        option: format!("{option} (a default)"),
-        words: Vec::new(),
-    };
     if options.find("ocsp-dir").is_none() && import.is_of(Predecessor::Hitch) {
         let note = "hitch fetches OCSP responses by itself; Lariat staples those that a timer writes \
                     to `x.ocsp` beside `x.pem`";
-        import.joined(&default("ocsp-dir"), "", note);
+        import.note_default(place, "ocsp-dir", ("", note));
     }
     if options.find("prefer-server-ciphers").is_none() {
-        import.joined(&default("prefer-server-ciphers"), "", ORDER);
+        import.note_default(place, "prefer-server-ciphers", ("", ORDER));
     }
 }
 

@@ -82,14 +82,10 @@ impl NginxProcess {
                 }
             }
         }
-        let mut default = |option: &str, key, note| {
-            let (place, option) = (place.clone(), format!("{option} (a default)"));
-            import.joined(&Statement { place, option, words: Vec::new() }, key, note);
-        };
-        default("ssl_prefer_server_ciphers", "", ORDER);
+        import.note_default(place, "ssl_prefer_server_ciphers", ("", ORDER));
         let older = "TLS 1.2 and 1.3; nginx before 1.27.3 speaks TLS 1.0 and 1.1 too, and before \
                      1.23.4 no TLS 1.3, unless somebody writes it";
-        default("ssl_protocols", "", older);
+        import.note_default(place, "ssl_protocols", ("", older));
     }
 }
 
