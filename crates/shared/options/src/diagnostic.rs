@@ -257,9 +257,14 @@ impl<'a> Report<'a> {
         let found = found.map(|one| {
             let (spot, file) = self.within(&one.spot);
             let origin = file.filter(|_| self.names_origins).map(|file| origin(&spot, file));
+            let written = match (&spot, file) {
+                (Spot::File(range), Some((_, text))) => text.get(range.clone()),
+                _ => None,
+            };
+            let hidden = |text| self.hidden(text, written.unwrap_or_default());
             let mut diagnostic = Complaint { spot, ..one }.at(file);
-            diagnostic.message = self.hidden(diagnostic.message);
-            diagnostic.hint = diagnostic.hint.map(|hint| self.hidden(hint));
+            diagnostic.message = hidden(diagnostic.message);
+            diagnostic.hint = diagnostic.hint.map(hidden);
             if let Some(origin) = origin {
                 (diagnostic.place, diagnostic.excerpt) = (origin, None);
             }
@@ -272,10 +277,10 @@ impl<'a> Report<'a> {
 }
 
 impl Report<'_> {
-    /// A text with variables by their names. A part of a value, such as one element of a list, is
-    /// hidden where it is quoted; a value that is very short only there, because other words have
-    /// it too.
-    fn hidden(&self, mut text: String) -> String {
+    /// A text with variables by their names. A value that is very short is hidden only where it is
+    /// quoted, and where it was `written`, because other words have it too; and so is a part of a
+    /// value, such as one element of a list.
+    fn hidden(&self, mut text: String, written: &str) -> String {
         for (name, value) in self.variables.into_iter().flatten() {
             let shown = format!("${{{name}}}");
             let escaped = value.escape_debug().to_string();
@@ -283,6 +288,9 @@ impl Report<'_> {
                 if value.len() >= HIDDEN_BYTES_MIN {
                     text = text.replace(value.as_str(), &shown);
                 }
+            }
+            if !written.contains(&format!("${{{name}")) {
+                continue;
             }
             let parts: Vec<_> = text.split('"').collect();
             let is_part = |part: &str| !part.is_empty() && escaped.contains(part);
@@ -557,7 +565,7 @@ mod tests {
         let variables = [("KEY", "s3cret,se\"cond"), ("N", "17"), ("EMPTY", "")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let variables = BTreeMap::from(variables);
-        let text = "a = [\"x\"]  # old.conf:7\nb = 1\n";
+        let text = "a = [\"${KEY}${N}\"]  # old.conf:7\nb = 1\n";
         let told = |message: &str, at| {
             let report = Report::new(Some(("made", text))).hiding(&variables).by_origins();
             report.error_here(&Spot::File(at), Problem::new(message).hint(message));
@@ -569,9 +577,11 @@ mod tests {
             ("\"17\" is out of range: 1 to 170", "\"${N}\" is out of range: 1 to 170"),
         ] {
             let expected = format!("error: {shown}\n --> old.conf:7\nhint: {shown}");
-            assert_eq!(told(message, 5..8), expected);
+            assert_eq!(told(message, 5..17), expected);
         }
-        assert_eq!(told("x", 27..28), "error: x\n --> made\nhint: x");
+        let other = "\"s\" and \"17\" are other words";
+        let expected = format!("error: {other}\n --> made\nhint: {other}");
+        assert_eq!(told(other, 36..37), expected);
     }
 
     #[test]
