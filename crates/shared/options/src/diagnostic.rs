@@ -3,6 +3,7 @@
 //! Owns the sentences' frame (place, excerpt, caret, hint), not the sentences.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -143,13 +144,28 @@ impl Complaint {
 pub struct Report<'a> {
     file: Option<File<'a>>,
     included: &'a [IncludedFile],
+    /// Variables of the environment by their names.
+    variables: Option<&'a BTreeMap<String, String>>,
+    /// Whether the file was made from others, which comments behind its values name.
+    names_origins: bool,
     found: RefCell<Vec<Complaint>>,
 }
 
 impl<'a> Report<'a> {
     /// About a file, or about flags alone.
     pub fn new(file: Option<File<'a>>) -> Self {
-        Self { file, included: &[], found: RefCell::default() }
+        let (included, found) = (&[], RefCell::default());
+        Self { file, included, variables: None, names_origins: false, found }
+    }
+
+    /// With values that no diagnostic shows: they may be secrets. It names the variable instead.
+    pub fn hiding(self, variables: &'a BTreeMap<String, String>) -> Self {
+        Self { variables: Some(variables), ..self }
+    }
+
+    /// About a file that was made from others: places are those that its comments name.
+    pub fn by_origins(self) -> Self {
+        Self { names_origins: true, ..self }
     }
 
     /// About the files that it includes too.
@@ -240,13 +256,57 @@ impl<'a> Report<'a> {
         let found = self.found.take().into_iter();
         let found = found.map(|one| {
             let (spot, file) = self.within(&one.spot);
-            Complaint { spot, ..one }.at(file)
+            let origin = file.filter(|_| self.names_origins).map(|file| origin(&spot, file));
+            let written = match (&spot, file) {
+                (Spot::File(range), Some((_, text))) => text.get(range.clone()),
+                _ => None,
+            };
+            let hidden = |text| self.hidden(text, written.unwrap_or_default());
+            let mut diagnostic = Complaint { spot, ..one }.at(file);
+            diagnostic.message = hidden(diagnostic.message);
+            diagnostic.hint = diagnostic.hint.map(hidden);
+            if let Some(origin) = origin {
+                (diagnostic.place, diagnostic.excerpt) = (origin, None);
+            }
+            diagnostic
         });
         let mut found: Vec<_> = found.collect();
         found.sort_by(|a, b| a.place.cmp(&b.place));
         found
     }
 }
+
+impl Report<'_> {
+    /// A text with variables by their names. A value that is very short is hidden only where it is
+    /// quoted, and where it was `written`, because other words have it too; and so is a part of a
+    /// value, such as one element of a list.
+    fn hidden(&self, mut text: String, written: &str) -> String {
+        for (name, value) in self.variables.into_iter().flatten() {
+            let shown = format!("${{{name}}}");
+            let escaped = value.escape_debug().to_string();
+            for value in [value, &escaped] {
+                if value.len() >= HIDDEN_BYTES_MIN {
+                    text = text.replace(value.as_str(), &shown);
+                }
+            }
+            if !written.contains(&format!("${{{name}")) {
+                continue;
+            }
+            let parts: Vec<_> = text.split('"').collect();
+            let is_part = |part: &str| !part.is_empty() && escaped.contains(part);
+            let quoted = parts.iter().enumerate();
+            let quoted = quoted.map(|(number, part)| match number % 2 {
+                1 if is_part(part) => &*shown,
+                _ => *part,
+            });
+            text = quoted.collect::<Vec<_>>().join("\"");
+        }
+        text
+    }
+}
+
+/// A value that is shorter is found in many words.
+const HIDDEN_BYTES_MIN: usize = 4;
 
 fn place(spot: &Spot, file: Option<File<'_>>) -> Place {
     match (spot, file) {
@@ -264,6 +324,21 @@ fn place(spot: &Spot, file: Option<File<'_>>) -> Place {
         }
         (Spot::File(_) | Spot::Nowhere, None) => Place::Nowhere,
     }
+}
+
+/// The place that the comment behind a value names, or the file as a whole.
+fn origin(spot: &Spot, (path, text): File<'_>) -> Place {
+    let lines = match spot {
+        Spot::File(range) => text.get(line_of(text, range.start).1..).unwrap_or_default(),
+        Spot::Flag(_) | Spot::Nowhere => "",
+    };
+    // A list may go on over lines; the comment is behind its end.
+    let mut value = lines.lines().take_while(|line| !line.is_empty());
+    let comment = value.find_map(|line| line.rsplit_once("  # ")).map(|(_, comment)| comment);
+    let named = comment.and_then(|comment| comment.rsplit_once(':'));
+    let named = named.and_then(|(path, line)| Some((path, line.parse().ok()?)));
+    let (path, line) = named.unwrap_or_else(|| (comment.unwrap_or(path), 0));
+    Place::File { path: path.to_owned(), line, column: 0 }
 }
 
 fn excerpt(spot: &Spot, file: Option<File<'_>>) -> Option<Excerpt> {
@@ -362,6 +437,9 @@ impl Diagnostic {
         let arrow = paint.blue("-->");
         if number == "0" {
             return format!("\n{margin}{arrow} {path}");
+        }
+        if *column == 0 {
+            return format!("\n{margin}{arrow} {path}:{number}");
         }
         let mut text = format!("\n{margin}{arrow} {path}:{number}:{column}");
         if let Some(excerpt) = &self.excerpt {
@@ -480,6 +558,30 @@ mod tests {
         rendered("", Spot::File(0..0));
         rendered("a", Spot::File(7..9));
         rendered("ä", Spot::File(1..2));
+    }
+
+    #[test]
+    fn values_of_variables_are_not_shown_and_places_are_the_origins() {
+        let variables = [("KEY", "s3cret,se\"cond"), ("N", "17"), ("EMPTY", "")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let variables = BTreeMap::from(variables);
+        let text = "a = [\"${KEY}${N}\"]  # old.conf:7\nb = 1\n";
+        let told = |message: &str, at| {
+            let report = Report::new(Some(("made", text))).hiding(&variables).by_origins();
+            report.error_here(&Spot::File(at), Problem::new(message).hint(message));
+            report.into_diagnostics().remove(0).to_string()
+        };
+        for (message, shown) in [
+            ("s3cret,se\"cond is bad", "${KEY} is bad"),
+            ("\"s3cret\" is no network", "\"${KEY}\" is no network"),
+            ("\"17\" is out of range: 1 to 170", "\"${N}\" is out of range: 1 to 170"),
+        ] {
+            let expected = format!("error: {shown}\n --> old.conf:7\nhint: {shown}");
+            assert_eq!(told(message, 5..17), expected);
+        }
+        let other = "\"s\" and \"17\" are other words";
+        let expected = format!("error: {other}\n --> made\nhint: {other}");
+        assert_eq!(told(other, 36..37), expected);
     }
 
     #[test]

@@ -34,6 +34,12 @@ pub fn identity() -> Identity {
     }
 }
 
+/// The groups of this process beside its own.
+pub fn own_groups() -> Vec<u32> {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    groups.into_iter().map(rustix::process::Gid::as_raw).collect()
+}
+
 /// Whether this process may become another user.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()

@@ -29,7 +29,8 @@ section! {
     /// The side that clients connect to.
     pub(crate) struct WrittenFront<'a> {
         /// Addresses to listen at, which services may share: see `names`. Each is an IP address
-        /// with a port (`*:443` and `[::]:443` listen on all of IPv6 and IPv4), `unix:/path`,
+        /// with a port (`*:443` and `[::]:443` listen on all of IPv6 and IPv4, but for addresses
+        /// with that port that are listed as well, which get their own clients), `unix:/path`,
         /// `unix:@name` in the abstract namespace, or `fd:name` for the sockets that a service
         /// manager hands over by that name. With port 0 the kernel chooses a port, which the status
         /// shows. A socket at a path has mode 0666: the permissions of its directory limit who may

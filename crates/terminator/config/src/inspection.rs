@@ -19,6 +19,9 @@ pub(crate) struct Inspector {
     known: KnownAuthorities,
 }
 
+/// Names without a certificate that a warning lists.
+const NAMES_SHOWN_MAX: usize = 10;
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Use {
     Shown,
@@ -73,11 +76,19 @@ impl Inspector {
         }
         let names: Vec<&str> =
             certificates.iter().flat_map(|(one, _)| one.names.iter().map(|name| &**name)).collect();
-        for pattern in options.names.iter().filter(|one| !covers(&names, one)) {
-            let message = format!("no certificate of the service is for \"{pattern}\"");
-            let hint = "its clients will refuse what they are shown: add a certificate for it";
-            names_key.warn(message, hint);
+        let lacking = options.names.iter().filter(|one| !covers(&names, one));
+        let lacking: Vec<_> = lacking.map(|pattern| format!("\"{pattern}\"")).collect();
+        if lacking.is_empty() {
+            return;
         }
+        let shown = lacking.iter().take(NAMES_SHOWN_MAX).map(String::as_str).collect::<Vec<_>>();
+        let more = match lacking.len() - shown.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!("no certificate of the service is for {}{more}", shown.join(", "));
+        let hint = "clients will refuse what they are shown: add a certificate for each";
+        names_key.warn(message, hint);
     }
 
     /// Reports what is wrong with files of authorities or revocation lists.

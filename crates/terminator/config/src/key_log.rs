@@ -4,7 +4,6 @@ use options::row::{path, text};
 use options::{Field, nearest, section, table};
 use proxy::options::{FrontTls, ServiceOptions};
 
-use crate::WrittenConfiguration;
 use crate::settings::KeyLogOptions;
 use crate::shelf::Shelf;
 
@@ -13,7 +12,7 @@ section! {
         .absent("no secret is written").shorthand("path")
         .example(r#"key-log = { path = "/run/lariat/keys.log", services = ["web"] }"#);
     /// Writes the secrets of connections to a file, to read what was captured of them
-    /// (`SSLKEYLOGFILE`, RFC 9850; Wireshark). Whoever reads the file decrypts all of these
+    /// (`SSLKEYLOGFILE`, RFC 9850; Wireshark). A reader of the file decrypts all of these
     /// connections: it is for the time of a search for a fault alone.
     pub(crate) struct WrittenKeyLog<'a> {
         /// The file, to whose end lines are added. The supervisor makes it with the mode 0600, and
@@ -30,11 +29,11 @@ section! {
 /// Reads `process.key-log`, and marks the services.
 #[allow(clippy::option_option, reason = "left out and reported are two things")]
 pub(crate) fn key_log_options(
-    written: &WrittenConfiguration<'_>,
+    written: Option<&WrittenKeyLog<'_>>,
     services: &mut [ServiceOptions],
     shelf: &Shelf<'_>,
 ) -> Option<Option<KeyLogOptions>> {
-    let Some(keys) = &written.process.key_log else {
+    let Some(keys) = written else {
         return Some(None);
     };
     let chosen = names(&keys.services, services)?;
@@ -42,7 +41,7 @@ pub(crate) fn key_log_options(
         mark(service);
     }
     let message = format!(
-        "writes the secrets of all connections of {}: whoever reads them decrypts what was captured",
+        "writes the secrets of all connections of {}: a reader of them decrypts what was captured",
         chosen.join(", ")
     );
     keys.at.warn(message, "take it out, and remove the file, when the fault is found");

@@ -50,7 +50,7 @@ pub use settings::{
     Password, PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, SandboxOptions, Settings,
     StoreKind, StoreOptions,
 };
-pub use source::{STANDARD_INPUT, Source};
+pub use source::{MADE_OF_OTHERS, STANDARD_INPUT, Source};
 
 use admin::WrittenAdmin;
 use inspection::Inspector;
@@ -236,7 +236,8 @@ fn settings(
     shelf: &mut Shelf<'_>,
 ) -> Option<ConfigurationRead> {
     let mut services = services(written, shelf);
-    let key_log = key_log::key_log_options(written, &mut services.options, shelf);
+    let key_log =
+        key_log::key_log_options(written.process.key_log.as_ref(), &mut services.options, shelf);
     let workers = process::worker_options(&written.workers, shelf);
     let limits = process::limits(&written.limits, shelf);
     let log = log::lines(&written.log);
@@ -294,7 +295,6 @@ fn services(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Servic
     topology::addresses_are_shared_well(with_front.map(|(keys, one)| (&keys.front, &one.options)));
     let are_whole = tls13.is_some() && !read.is_empty() && read.iter().all(|one| one.is_whole);
     let options: Vec<_> = read.into_iter().map(|one| one.options).collect();
-    topology::addresses_do_not_overlap(tables, &options);
     topology::servers_are_no_loop(tables, &options);
     Services { options, are_whole }
 }

@@ -33,6 +33,9 @@ pub enum Source {
 /// The path that means the standard input.
 pub const STANDARD_INPUT: &str = "-";
 
+/// The path of a text that was made from other files; comments behind its values name them.
+pub const MADE_OF_OTHERS: &str = "lariat hitch";
+
 /// Files that one configuration may include: each is read at every reload.
 const INCLUDED_MAX: usize = 10_000;
 

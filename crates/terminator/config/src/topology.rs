@@ -143,34 +143,6 @@ fn report_overlap(address: &Address, sharers: &[Sharer<'_>], overlap: &Overlap) 
     place.refuse(message, hint);
 }
 
-/// Reports addresses of which one takes the other's clients: nobody can listen at both.
-pub(crate) fn addresses_do_not_overlap(
-    written: &[WrittenService<'_>],
-    services: &[ServiceOptions],
-) {
-    let mut before: Vec<(&ServiceOptions, SocketAddr)> = Vec::new();
-    for (keys, service) in written.iter().zip(services) {
-        for address in &service.front.listen {
-            let Address::Ip(address) = address else {
-                continue;
-            };
-            let overlapping = |(other, at): &&(&ServiceOptions, SocketAddr)| {
-                overlap(*at, *address) && may_meet(other, service)
-            };
-            if let Some((other, at)) = before.iter().find(overlapping) {
-                let of = if std::ptr::eq(*other, service) {
-                    String::new()
-                } else {
-                    format!(" of `{}`", other.name)
-                };
-                let message = format!("{address} cannot be listened at beside {at}{of}");
-                keys.front.listen.refuse(message, hint(*at, *address));
-            }
-            before.push((service, *address));
-        }
-    }
-}
-
 /// Whether one address takes clients of the other: `[::]` takes those of IPv4 as well.
 pub(crate) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let takes_all_of = |wide: IpAddr, narrow: IpAddr| match wide {
@@ -180,28 +152,6 @@ pub(crate) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let (a, b) = (one.ip(), other.ip());
     let is_same_port = one.port() == other.port() && one.port() != 0;
     is_same_port && a != b && (takes_all_of(a, b) || takes_all_of(b, a))
-}
-
-/// Sockets of two network interfaces are apart.
-fn may_meet(one: &ServiceOptions, other: &ServiceOptions) -> bool {
-    let interface = |service: &ServiceOptions| service.front.transport.interface.clone();
-    match (interface(one), interface(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => true,
-    }
-}
-
-fn hint(one: SocketAddr, other: SocketAddr) -> String {
-    let wide = if one.ip().is_unspecified() && (one.is_ipv6() || !other.ip().is_unspecified()) {
-        one
-    } else {
-        other
-    };
-    let clients = match wide {
-        SocketAddr::V6(_) => "all clients, those of IPv4 as well",
-        SocketAddr::V4(_) => "all clients of IPv4",
-    };
-    format!("{wide} takes {clients}: write it alone, or list each address of this host")
 }
 
 /// Reports servers that are our own listeners: every connection would make another without end.

@@ -3,14 +3,15 @@
 use options::{Entry, IncludedFile, Node, Problem, Report, Spot, Value, document, flags};
 
 use crate::keys::TABLE;
-use crate::source::Source;
+use crate::source::{MADE_OF_OTHERS, Source};
 use crate::variables;
 
 /// A report about a source.
 pub(crate) fn report_about(source: &Source) -> Report<'_> {
     match source {
-        Source::File { place, text, included, .. } => {
-            Report::new(Some((place, text))).with_included(included)
+        Source::File { place, text, included, variables } => {
+            let report = Report::new(Some((place, text))).with_included(included).hiding(variables);
+            if place == MADE_OF_OTHERS { report.by_origins() } else { report }
         }
         Source::Flags(_) => Report::new(None),
     }

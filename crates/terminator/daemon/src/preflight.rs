@@ -8,11 +8,11 @@ use std::path::Path;
 
 use config::{Diagnostic, LogDaemon, LogOutput, PeerNetwork, Problem, Settings, Severity, Source};
 use sys::beneath::Root;
-use sys::process::Identity;
 use sys::socket::has_interface;
 use sys::{limit, log_socket};
-use wire::address::{Address, UnixName};
+use wire::address::{Address, Endpoint, UnixName};
 
+use crate::handover::{User, WorkerUser};
 use crate::status_socket;
 
 /// Something that is not there: the key that asks for it, what is wrong, and the remedy.
@@ -32,11 +32,12 @@ pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diag
 pub(crate) fn concerns(
     source: &Source,
     settings: &Settings,
-    reader: Option<Identity>,
+    reader: Option<&WorkerUser>,
 ) -> Vec<Diagnostic> {
     let concern = |(key, path): (String, &Path)| concern_of_folder(key, path, reader?);
     let folders = folders(settings).filter_map(concern);
-    let concerns: Vec<_> = folders.chain(log_daemons(settings)).collect();
+    let sockets = sockets(settings).filter_map(|(key, path)| concern_of_socket(key, path, reader?));
+    let concerns: Vec<_> = folders.chain(sockets).chain(log_daemons(settings)).collect();
     let mut warnings = diagnostics(source, &concerns);
     for one in &mut warnings {
         one.severity = Severity::Warning;
@@ -245,21 +246,63 @@ pub(crate) fn memory_needed(settings: &Settings) -> u64 {
 }
 
 /// The folder's own permissions are looked at; those of what is in it are seen request by request.
-fn concern_of_folder(key: String, path: &Path, reader: Identity) -> Option<Missing> {
-    let meta = std::fs::metadata(path).ok()?;
-    let shift = match (meta.uid() == reader.user, meta.gid() == reader.group) {
-        (true, _) => 6,
-        (false, true) => 3,
-        (false, false) => 0,
-    };
-    let may_enter = reader.user == 0 || meta.mode() >> shift & 1 != 0;
-    let Identity { user, group } = reader;
+fn concern_of_folder(key: String, path: &Path, reader: &WorkerUser) -> Option<Missing> {
+    let may_enter = may(&std::fs::metadata(path).ok()?, reader, SEARCH);
+    let User { user, group } = reader.user;
     let message = format!(
         "the worker process, user {user} and group {group}, may not look into {}",
         path.display()
     );
     let hint = "`chmod o+rx` lets it; [process] user says who it is";
     (!may_enter).then_some((key, message, hint))
+}
+
+/// The servers at Unix sockets, each with the key of its service's list.
+fn sockets(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
+    let services = settings.plane.services.iter().enumerate();
+    services.flat_map(|(index, service)| {
+        let servers = service.back.server_list().iter();
+        let paths = servers.filter_map(|server| match &server.endpoint {
+            Endpoint::Address(Address::Unix(UnixName::Path(path))) => Some(path.as_path()),
+            _ => None,
+        });
+        paths.map(move |path| (format!("service.{index}.back.servers"), path))
+    })
+}
+
+/// A server that is not there yet may still come.
+fn concern_of_socket(key: String, path: &Path, worker: &WorkerUser) -> Option<Missing> {
+    let meta = std::fs::metadata(path).ok()?;
+    let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let closed = folders
+        .filter(|folder| std::fs::metadata(folder).is_ok_and(|meta| !may(&meta, worker, SEARCH)));
+    let closed = match (may(&meta, worker, WRITE), closed.last()) {
+        (_, Some(folder)) => folder.display().to_string(),
+        (false, None) => "its mode".to_owned(),
+        (true, None) => return None,
+    };
+    let User { user, group } = worker.user;
+    let message = format!(
+        "the worker process, user {user} and group {group}, may not connect to {}: {closed} keeps \
+         it out",
+        path.display()
+    );
+    let hint = "give it the group that the socket has (`process.group`), or open the socket to it";
+    Some((key, message, hint))
+}
+
+const SEARCH: u32 = 1;
+const WRITE: u32 = 2;
+
+/// Whether a user may do that with what has these facts, by its mode.
+fn may(meta: &std::fs::Metadata, who: &WorkerUser, right: u32) -> bool {
+    let is_of_group = meta.gid() == who.user.group || who.further_groups.contains(&meta.gid());
+    let shift = match (meta.uid() == who.user.user, is_of_group) {
+        (true, _) => 6,
+        (false, true) => 3,
+        (false, false) => 0,
+    };
+    who.user.user == 0 || meta.mode() >> shift & right != 0
 }
 
 fn missing_user(name: &str) -> Option<Missing> {
@@ -336,13 +379,44 @@ mod tests {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
             let readers = [(user, other), (stranger, group), (stranger, other)];
             told.push(readers.map(|(user, group)| {
-                let reader = Identity { user, group };
-                concern_of_folder("k".to_owned(), path, reader).is_some()
+                let user = User { user, group };
+                let reader = WorkerUser { user, further_groups: Vec::new() };
+                concern_of_folder("k".to_owned(), path, &reader).is_some()
             }));
         }
         assert_eq!(told[0], [false, true, true]);
         assert_eq!(told[1], [false, false, true]);
         assert_eq!(told[2], [false, true, false]);
+    }
+
+    #[test]
+    fn a_socket_is_of_use_to_those_who_may_write_to_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = Directory::new();
+        let path = directory.join("app.sock");
+        let worker = |further_groups| {
+            let user = User { user: 4_000_000, group: 4_000_000 };
+            WorkerUser { user, further_groups }
+        };
+        let told = |worker: &WorkerUser| concern_of_socket(String::new(), &path, worker).is_some();
+        assert!(!told(&worker(Vec::new())), "it may still come");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let group = std::fs::metadata(&path).unwrap().gid();
+        let open = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for (folder, socket, of_others, of_group) in [
+            (0o755, 0o666, false, false),
+            (0o755, 0o660, true, false),
+            (0o755, 0o600, true, true),
+            (0o700, 0o666, true, true),
+        ] {
+            open(directory.path(), folder);
+            open(&path, socket);
+            let found = (told(&worker(Vec::new())), told(&worker(vec![group])));
+            assert_eq!(found, (of_others, of_group), "{folder:o} {socket:o}");
+        }
+        open(directory.path(), 0o700);
     }
 
     #[test]

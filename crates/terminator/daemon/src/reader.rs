@@ -99,7 +99,7 @@ fn of_hitch(words: &[String], files: &mut dyn Files) -> Result<Source, Vec<Diagn
         }
     };
     let text = format!("{}\n[admin]\nstatus-socket = {socket:?}\n", import.toml());
-    Ok(Source::of_text("lariat hitch", text))
+    Ok(Source::of_text(config::MADE_OF_OTHERS, text))
 }
 
 /// The files that an importer reads, by the door of configurations.
@@ -257,7 +257,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     preflight::check(source, settings).map_err(Refusal::Config)?;
     let become_user = user::choose(&settings.process).map_err(Refusal::Missing)?;
     let mut concerns =
-        preflight::concerns(source, settings, Some(user::identity(become_user.as_ref())));
+        preflight::concerns(source, settings, Some(&user::of_worker(become_user.clone())));
     // Notes are for who asks.
     concerns.retain(|one| one.severity == Severity::Warning);
     announce(channel, "trying the kernel's TLS".to_owned());

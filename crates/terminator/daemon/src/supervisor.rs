@@ -101,14 +101,16 @@ pub(crate) use upgrade::check::{CHECK_ARGUMENT, answer_check};
 pub(crate) struct Request<'a> {
     /// The configuration; read again at each reload.
     pub(crate) config: ConfigSource,
-    /// Called once, when the first plan is served.
+    /// Called when the first plan is served, and after each reload.
     pub(crate) started: &'a mut dyn FnMut(&Started),
     pub(crate) colour: bool,
 }
 
-/// Facts to show when the first plan is served.
+/// Facts to show when a plan is served.
 #[derive(Debug)]
 pub(crate) struct Started {
+    /// Whether another plan was served before.
+    pub(crate) is_reload: bool,
     /// Each service's name and an address it listens at, with the ports that the kernel chose.
     pub(crate) listeners: Vec<(String, Address)>,
     pub(crate) admin: Option<SocketAddr>,

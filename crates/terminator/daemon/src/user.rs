@@ -55,10 +55,12 @@ pub(crate) fn choose(options: &ProcessOptions) -> Result<Option<WorkerUser>, Str
     Ok(Some(WorkerUser { user: User { user: chosen.user, group }, further_groups }))
 }
 
-/// Who the worker process is going to be.
-pub(crate) fn identity(chosen: Option<&WorkerUser>) -> Identity {
-    let chosen = chosen.map(|one| Identity { user: one.user.user, group: one.user.group });
-    chosen.unwrap_or_else(process::identity)
+/// Who the worker process is going to be, as WorkerUser says it.
+pub(crate) fn of_worker(chosen: Option<WorkerUser>) -> WorkerUser {
+    chosen.unwrap_or_else(|| {
+        let Identity { user, group } = process::identity();
+        WorkerUser { user: User { user, group }, further_groups: process::own_groups() }
+    })
 }
 
 /// A system without the file knows nobody.

@@ -20,7 +20,7 @@ fn a_service_that_cannot_be_served_hides_nothing() {
     let port = taken.local_addr().unwrap().port();
     let text = format!(
         "[process]\nuser = 'nosuch'\n[log]\noutput = '/nonexistent/log'\n[limits]\nconnections = 50000\n\
-         [[service]]\nfront.listen = ['127.0.0.1:{port}', '0.0.0.0:{port}']\n\
+         [[service]]\nfront.listen = ['127.0.0.1:{port}']\n\
          front.tls.certificates = ['gone.pem']\nback.servers = ['127.0.0.1']\n"
     );
     let file = site.write("lariat.toml", text);
@@ -33,7 +33,6 @@ fn a_service_that_cannot_be_served_hides_nothing() {
         "there is no user `nosuch`",
         "log.output: the directory /nonexistent cannot be used",
         "limits.connections: allows 50000 connections",
-        "cannot be listened at beside",
         "gone.pem: No such file",
         "\"127.0.0.1\" has no port",
         &format!("cannot listen at 127.0.0.1:{port}"),
@@ -196,4 +195,15 @@ fn one_value_at_fault_hides_nothing_that_only_this_host_can_tell() {
     let file = site.write("lariat.toml", &text);
     assert_refused(&run(command().arg("serve").arg(file)), &["status-socket"]);
     assert!(!nowhere.exists(), "no directory is made");
+}
+
+#[test]
+fn names_without_a_certificate_are_told_together() {
+    let (_site, _server, service) = set_up(Behaviour::Echo);
+    let names: Vec<_> = (1..=12).map(|number| format!("'n{number}.example'")).collect();
+    let names = format!("names = ['localhost', {}]\n", names.join(", "));
+    let answer = lariat::check(&service.front(&names).toml());
+    answer.assert_stderr("\"n1.example\", \"n2.example\"");
+    answer.assert_stderr("\"n10.example\" and 2 more");
+    assert_eq!(answer.stderr.matches("no certificate of the service").count(), 1, "{answer:?}");
 }

@@ -11,6 +11,28 @@ fn short(name: &str, service: &Service) -> String {
 }
 
 #[test]
+fn a_pipe_among_the_files_ends_nothing_and_a_variable_is_shown_by_its_name() {
+    let site = Site::new();
+    let folder = site.path("conf.d");
+    fs::create_dir(&folder).expect("a folder");
+    let pipe = folder.join("pipe.toml");
+    run(Command::new("mkfifo").arg(&pipe)).success();
+    let include = format!("include = {:?}\n", folder.join("*.toml"));
+    let told = lariat::check(&include);
+    told.assert_fails(2, &["pipe.toml: it is a named pipe"]);
+    run(lariat::command().arg("check").arg(&pipe)).assert_fails(2, &["it is a named pipe"]);
+    run(lariat::command().args(["import", "nginx"]).arg(&pipe)).assert_stderr("it is a named pipe");
+
+    let text = "[[service]]\nfront = { listen = ['${KEY}'], deny = ['${KEY}'], tls = 'off' }\n\
+                back.servers = ['${KEY}', '127.0.0.1:1']\nback.balance = '${KEY}'\n";
+    let file = site.write("lariat.toml", text);
+    let told = run(lariat::command().arg("check").arg(file).env("KEY", "hunter2 and more"));
+    told.assert_fails(2, &["${KEY}"]);
+    let said = format!("{}{}", told.stdout, told.stderr);
+    assert!(!said.contains("hunter2"), "{said}");
+}
+
+#[test]
 fn files_come_and_go_by_reload_and_variables_outlive_an_upgrade() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Http("hello".into())));
     let services = [(); 2].map(|()| Service::new(&site, &server));

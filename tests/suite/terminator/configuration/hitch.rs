@@ -90,6 +90,8 @@ fn it_goes_to_the_background_reads_its_file_again_and_ends() {
     configure(second, "");
     background.signal(Signal::HUP);
     until_true("the new address", || TcpStream::connect(second).is_ok());
+    let hosts = || fs::read_to_string(site.path("hosts")).unwrap();
+    until_true("the new list of addresses", || hosts() == format!("{second}\n"));
     assert_eq!(hello(second), "hello");
 
     let upgraded = run(command().args(["upgrade", "--status-socket", &file("pid.status")]));
@@ -116,6 +118,10 @@ fn what_hitch_refuses_ends_with_1() {
         told.assert_stderr(words);
         assert_eq!(told.code(), 1, "{told:?}");
     }
+    // A fault of what the file means is told at the file's line.
+    let file = site.write("wrong.conf", format!("pem-file = {certificate:?}\nuser = \"nosuch\"\n"));
+    let told = test(&[&format!("--config={}", file.display())]);
+    told.assert_fails(1, &["there is no user `nosuch`", "wrong.conf:2"]);
     // RSA key exchange: said, and served without it.
     let told = test(&["--ciphers=AES128-SHA:ECDHE-ECDSA-AES128-GCM-SHA256", &certificate]);
     assert_eq!(told.code(), 0, "{told:?}");

@@ -28,3 +28,36 @@ fn fast_open_and_backlog_are_taken() {
     let curl = curl_tls(&site, service.address).args(&["--tcp-fastopen"]);
     assert_eq!(curl.run().success(), "hello");
 }
+
+#[test]
+fn a_narrower_address_gets_its_own_clients_beside_the_wide_one() {
+    let site = Site::new();
+    let port = free_address().port();
+    let server = |word: &str| Server::start(Behaviour::Http(word.into()));
+    let (wide, narrow) = (server("wide"), server("narrow"));
+    let service = |server: &Server, name: &str, listen: &str| {
+        Service::new(&site, server).named(name).listen(listen).toml()
+    };
+    let all = service(&wide, "all", &format!("['[::]:{port}']"));
+    let own = service(&narrow, "own", &format!("['[::1]:{port}', '127.0.0.2:{port}']"));
+    let page = |host: &str| {
+        let address = format!("{host}:{port}").parse().unwrap();
+        curl_tls(&site, address).run().success()
+    };
+    let are_apart = || {
+        until_true("each its own", || page("[::1]") == "narrow" && page("127.0.0.2") == "narrow");
+        assert_eq!(page("127.0.0.1"), "wide");
+    };
+    for both in [format!("{all}{own}"), format!("{own}{all}")] {
+        let _lariat = Lariat::start(&both);
+        are_apart();
+    }
+    let lariat = Lariat::start(&all);
+    assert_eq!((page("[::1]"), page("127.0.0.2")), ("wide".to_owned(), "wide".to_owned()));
+    lariat.reload_with(&format!("{all}{own}"));
+    are_apart();
+    lariat.reload_with(&own);
+    assert_eq!(page("[::1]"), "narrow");
+    lariat.reload_with(&format!("{own}{all}"));
+    are_apart();
+}

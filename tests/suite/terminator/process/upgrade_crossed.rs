@@ -121,3 +121,21 @@ fn a_program_on_a_disk_that_does_not_answer_holds_nobody() {
     lariat.ask("upgrade").success();
     lariat.ask("drain").success();
 }
+
+#[test]
+fn a_check_that_hangs_ends_with_its_supervisor() {
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let files = [("site.pem", Temper::HoldsBytes, &b"never read"[..])];
+    let Some(fuse) = Fuse::mount(&site.path("far"), &files) else {
+        return;
+    };
+    let lariat = service.start();
+    let far = site.path("far/site.pem");
+    lariat.configure(&service.certificates(&format!("[{far:?}]")).toml());
+    lariat.signal(Signal::USR2);
+    until_true("the disk to be asked", || fuse.held() > 0);
+    let check = lariat.process(&command().get_program().to_string_lossy());
+    kill_process(lariat.supervisor(), Signal::KILL).unwrap();
+    until_true("the check to end", || has_ended(check));
+    fuse.release();
+}

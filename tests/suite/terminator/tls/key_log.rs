@@ -47,8 +47,7 @@ fn secrets_of_both_sides_are_those_of_the_peers() {
         let lariat =
             Lariat::start(&format!("{}{}{}", key_log(&ours, more), web.toml(), other.toml()));
         lariat.wait_for_stderr("decrypts what was captured");
-        // A server writes its file once it has started; a connection of another service comes before
-        // those that are waited for, in the log too.
+        // A connection of another service comes before those that are waited for, in the log too.
         let others = connect(&site, &other, &format!("other-{number}.log"), version);
         let others_of_server = lines_of(&of_server);
         let of_client = connect(&site, &web, &format!("client-{number}.log"), version);

@@ -7,7 +7,7 @@ mod json;
 use std::path::Path;
 use std::sync::Arc;
 
-use config::{Diagnostic, Disk, Settings, Severity, Source};
+use config::{Diagnostic, Disk, Files as _, Settings, Severity, Source};
 use options::diagnostic::{Complaint, Problem, Spot};
 use proxy::plan::{Inspection, Plan};
 use tls::resumption::{Resumption, ResumptionOptions};
@@ -119,8 +119,8 @@ impl Findings {
         let ConfigSource::File(path) = config else {
             return;
         };
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        if let Some(kind) = import::recognise(&text) {
+        let text = Disk.read(path).unwrap_or_default();
+        if let Some(kind) = import::recognise(&String::from_utf8_lossy(&text)) {
             let path = path.display().to_string();
             let message = format!("this is a configuration of {kind}");
             let problem = Problem::new(message)
@@ -135,8 +135,8 @@ impl Findings {
         self.diagnostics.extend(missing.into_iter().flatten());
         // Who it will be that cannot be found out is told when serving.
         let reader = user::choose(&settings.process).ok();
-        let reader = reader.map(|chosen| user::identity(chosen.as_ref()));
-        let concerns = preflight::concerns(source, settings, reader);
+        let reader = reader.map(user::of_worker);
+        let concerns = preflight::concerns(source, settings, reader.as_ref());
         self.diagnostics.extend(concerns);
         let kernel_tls = KernelTls::try_for(settings);
         self.limits = Some(host::limits(settings, kernel_tls.as_ref()));

@@ -90,7 +90,10 @@ fn serve(options: DemoOptions, stage: &Stage, listener: TcpListener, console: Co
     let mut waiting = Some(listener);
     let ended = supervisor::run(Request {
         config: ConfigSource::File(stage.path("lariat.toml")),
-        started: &mut |started| {
+        started: &mut |started: &Started| {
+            if started.is_reload {
+                return;
+            }
             // Threads start here, after the supervisor has blocked the signals that it reads.
             match waiting.take().map(server::start) {
                 Some(Err(error)) => {

@@ -3,14 +3,14 @@
 //! Owns what hitch does that is no setting: its exit codes, going to the background, the file of
 //! `dbg-listen`. What its options mean is the importer's.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::Disk;
 use import::{Fate, Import};
+use sys::file;
 use wire::address::Address;
 
 use super::args::StatusSocket;
@@ -37,6 +37,12 @@ What Lariat does otherwise, and what it refuses, is said at the start. To move o
 
 /// Says to the program, started again, that it is in the background.
 const BACKGROUND: &str = "LARIAT_HITCH_BACKGROUND";
+
+/// The mode of the log, if it is made: addresses of clients are in it.
+const LOG_MODE: u32 = 0o640;
+
+/// Reading and building a configuration may take no longer (`docs/architecture.md`).
+const START_TIME_MAX: Duration = Duration::from_secs(240);
 
 /// The pause between looks at the status socket of the program in the background.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -73,6 +79,7 @@ pub(super) fn run(words: Vec<String>, console: Console) -> Exit {
         let hosts = import.setting("dbg-listen").map(PathBuf::from);
         return one_of_two(serve::run_and_tell(source, console, |started| {
             serve::tell(started);
+            // At each reload too.
             if let Some(hosts) = &hosts {
                 write_hosts(hosts, started, console);
             }
@@ -117,6 +124,7 @@ fn go_to_background(source: ConfigSource, import: &Import, words: &[String]) -> 
     let log = import.setting("log-filename").filter(|_| !import.is_on("syslog"));
     let mut child =
         start_again(words, log).map_err(|error| format!("cannot start again: {error}"))?;
+    let until = Instant::now() + START_TIME_MAX;
     loop {
         let serves = control::ask(&socket).and_then(|answer| answer.supervisor());
         if serves.is_ok_and(|supervisor| supervisor.pid() == child.id()) {
@@ -130,13 +138,21 @@ fn go_to_background(source: ConfigSource, import: &Import, words: &[String]) -> 
             }
             return Err(format!("the process in the background ended: {status}\n{why}"));
         }
+        if Instant::now() >= until {
+            // What it has not begun to serve by now it will not.
+            let _ = child.kill().and_then(|()| child.wait());
+            return Err(format!(
+                "the process in the background did not serve within {START_TIME_MAX:?}, and was \
+                 ended\nhint: `lariat hitch` without `daemon` shows how far it gets"
+            ));
+        }
         std::thread::sleep(PAUSE);
     }
 }
 
 fn start_again(words: &[String], log: Option<&str>) -> io::Result<Child> {
     let messages = match log {
-        Some(path) => Stdio::from(OpenOptions::new().append(true).create(true).open(path)?),
+        Some(path) => Stdio::from(file::open_append(Path::new(path), LOG_MODE)?),
         // Nobody hears it once this process has ended.
         None => Stdio::piped(),
     };
@@ -155,9 +171,7 @@ fn write_hosts(path: &Path, started: &Started, console: Console) {
         _ => None,
     });
     let text: String = reachable.collect();
-    let written =
-        File::create(path).and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
-    if let Err(error) = written {
+    if let Err(error) = file::replace(path, text.as_bytes()) {
         console.error(format_args!("cannot write {}: {error}", path.display()));
     }
 }

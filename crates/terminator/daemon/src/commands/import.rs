@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use import::{FILE_BYTES_MAX, Predecessor, SourceFiles};
+use sys::file::open_regular;
 
 use super::console::{Console, print};
 use super::exit::Exit;
@@ -52,7 +53,10 @@ struct HostFiles;
 
 impl SourceFiles for HostFiles {
     fn read(&mut self, path: &Path) -> Result<String, String> {
-        let file = File::open(path).map_err(|error| error.to_string())?;
+        // A pipe that is named has a writer; one that a pattern finds may have none.
+        let is_of_shell = path.starts_with("/dev/fd") || path == Path::new("/dev/stdin");
+        let file = if is_of_shell { File::open(path) } else { open_regular(path) };
+        let file = file.map_err(|error| error.to_string())?;
         let mut bytes = Vec::new();
         // One byte more shows that there is more.
         let most = FILE_BYTES_MAX as u64 + 1;

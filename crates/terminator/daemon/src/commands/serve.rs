@@ -81,6 +81,9 @@ fn holder_of_another(address: &Address) -> Option<String> {
 }
 
 pub(super) fn tell(started: &Started) {
+    if started.is_reload {
+        return;
+    }
     let notice = |text: std::fmt::Arguments<'_>| messages::say(Level::Notice, text);
     for (service, address) in &started.listeners {
         notice(format_args!("service `{service}` listens at {address}"));

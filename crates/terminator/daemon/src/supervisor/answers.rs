@@ -115,7 +115,7 @@ impl Supervisor<'_> {
     }
 
     fn serves(&mut self) {
-        let started = self.started();
+        let started = self.started(false);
         (self.request.started)(&started);
         self.watched.follow(self.served.summary.reload);
         self.phase = Phase::Serving;
@@ -128,8 +128,9 @@ impl Supervisor<'_> {
         self.reload_if_asked();
     }
 
-    fn started(&self) -> Started {
+    pub(super) fn started(&self, is_reload: bool) -> Started {
         Started {
+            is_reload,
             listeners: self.listeners.addresses(&self.served.summary.listen),
             admin: self.admin_sockets.admin_address(),
             status_socket: self.admin_sockets.status_path.clone(),

@@ -130,7 +130,9 @@ impl Listeners {
                     format!("no socket was handed over by that name; {}", self.handed_over.list()),
                 )));
             }
-            let is_ours = self.open.keys().any(|(ours, ..)| overlap(ours, &key.0));
+            // The kernel gives a client to the narrowest of our addresses that has it.
+            let mut all = self.open.keys().chain(opened.keys());
+            let is_ours = all.any(|(ours, ..)| overlap(ours, &key.0));
             let fds = match self.handed_over.share(&key.0, workers) {
                 Some(fds) => fds,
                 None => open_each(wanted, workers, options, is_ours).map_err(failed)?,

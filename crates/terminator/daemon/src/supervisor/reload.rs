@@ -115,6 +115,8 @@ impl Supervisor<'_> {
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
         self.keep_descriptors();
+        let started = self.started(true);
+        (self.request.started)(&started);
         self.reload_ended(None);
         let generation = self.generation;
         note(format_args!("reloaded: configuration {generation} is served"));

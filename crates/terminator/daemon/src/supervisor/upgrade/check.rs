@@ -211,6 +211,8 @@ fn program() -> Option<PathBuf> {
 /// Says to the running program, at the other end of the standard input, whether this one would
 /// serve in its place: `errors` gives what is wrong with the configuration, if anything is.
 pub(crate) fn answer_check(errors: impl FnOnce() -> Option<String>) -> io::Result<()> {
+    // A file system that hangs does not keep this one behind a supervisor that is gone.
+    sys::process::end_with_parent()?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
     channel.send(encode(&Release::own()).bytes(), &[])?;
     let Some((bytes, _)) = channel.receive_up_to(STATE_BYTES_MAX, 0)? else {
