@@ -158,7 +158,7 @@ fn element(server: &HaproxyServer<'_>, import: &mut Import) -> Option<Value> {
             continue;
         }
         let path = format!("{SERVERS}.{key}");
-        match convert(&path, Conversion::Number, &written.words) {
+        match convert(import.range(&path), Conversion::Number, &written.words) {
             Ok(converted) => {
                 import.joined(written, &path, &converted.difference.unwrap_or_default());
                 keys.push((key, converted.value));
