@@ -1,5 +1,6 @@
 //! The options of a pool of servers.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use wire::address::Endpoint;
@@ -71,6 +72,10 @@ pub struct PassiveOptions {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckOptions {
     pub kind: CheckKind,
+    /// The TCP port in place of the server's own.
+    pub port: Option<u16>,
+    /// Whether it goes through TLS; `None` = as the service's connections do.
+    pub tls: Option<bool>,
     /// From one check's start to the next one's.
     pub interval: Duration,
     /// A check that takes longer has failed.
@@ -83,16 +88,55 @@ pub struct CheckOptions {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckKind {
-    /// `GET path` over HTTP/1.1; any status from 200 to 399 is good.
-    Http {
-        path: String,
-        /// The `Host` field; `None` sends the endpoint's.
+    /// A request over HTTP/1.1.
+    Http(HttpCheck),
+    Tcp,
+    /// Bytes that are sent, and bytes that the answer has.
+    Dialog {
+        /// Empty = the server speaks first.
+        send: String,
+        /// `None` = whatever it answers, or nothing.
+        expect: Option<String>,
+        /// The name sent in SNI, if any.
         host: Option<String>,
     },
-    Tcp,
     /// A TLS handshake finishes; the certificate is not judged.
     Tls {
         /// The name sent in SNI, if any.
         name: Option<String>,
     },
+}
+
+/// A request of a check, and the answer that passes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpCheck {
+    pub path: String,
+    pub method: HttpMethod,
+    /// The `Host` field; `None` sends the endpoint's.
+    pub host: Option<String>,
+    /// The statuses that pass.
+    pub statuses: Vec<RangeInclusive<u16>>,
+    /// A text that the content has.
+    pub content: Option<String>,
+}
+
+impl HttpCheck {
+    /// A `GET` that any status from 200 to 399 answers.
+    pub fn of(path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            method: HttpMethod::Get,
+            host: None,
+            statuses: vec![200..=399],
+            content: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum HttpMethod {
+    Get,
+    Head,
+    Options,
+    Post,
 }

@@ -15,9 +15,8 @@ use static_files::options::Redirect;
 use wire::starttls::Dialect;
 
 use crate::back_tls::{WrittenBackTls, back_tls_options};
-use crate::servers::{
-    self, WrittenCheck, WrittenPassive, WrittenQueue, WrittenSendProxy, WrittenServer,
-};
+use crate::server_check::{WrittenCheck, check_options};
+use crate::servers::{self, WrittenPassive, WrittenQueue, WrittenSendProxy, WrittenServer};
 use crate::shelf::{Shelf, optional};
 use crate::timeouts::{KEEPALIVE_MAX, WrittenTimeouts, liveness};
 
@@ -234,7 +233,8 @@ fn servers_options(
 ) -> Option<ServersOptions> {
     let servers = servers::server_list(&back.servers);
     let queue = servers::queue_options(&back.queue, servers.as_deref().unwrap_or_default());
-    let check = optional(back.check.as_ref().map(servers::check_options));
+    let checked = servers.as_deref().unwrap_or_default();
+    let check = optional(back.check.as_ref().map(|check| check_options(check, checked)));
     let source = servers::source_address(&back.source);
     let send_proxy = match &back.send_proxy {
         Some(written) => servers::send_proxy(written),
