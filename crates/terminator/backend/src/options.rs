@@ -23,6 +23,7 @@ pub struct Options {
     pub check: Option<CheckOptions>,
     /// How long a server that came back up has less than its whole share; zero = it has it at once.
     pub slow_start: Duration,
+    pub on_down: OnDown,
     /// The queue in which connections wait while all servers that suit them have as many as they
     /// take.
     pub queue: QueueOptions,
@@ -57,6 +58,13 @@ pub enum Balance {
     RoundRobin,
     /// By the client's address, so that a client stays with its server (consistent hash).
     Source,
+}
+
+/// What becomes of the sessions of a server that goes down or is disabled.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OnDown {
+    Close,
+    Keep,
 }
 
 /// When a server is taken out for failed dials, and for how long.

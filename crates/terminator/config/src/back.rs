@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use backend::options::{Balance, Options};
+use backend::options::{Balance, OnDown, Options};
 use options::quantity::{DAY, HOUR};
 use options::row::{boolean, duration, path, size, text};
 use options::{Field, KeyPlace, Nested, Tables, choice, section, table};
@@ -45,6 +45,14 @@ section! {
         /// `slowstart`.
         slow_start: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
+        /// What becomes of the sessions of a server that goes down, by checks of all its addresses
+        /// or by failed dials, or is disabled: with `close` they are reset at once on both sides,
+        /// and end for `server-down` or `server-disabled`. HAProxy calls it `on-marked-down
+        /// shutdown-sessions`.
+        on_down: OnDown = choice![
+            "keep" => OnDown::Keep,
+            "close" => OnDown::Close,
+        ].default("keep").flag("on-down").example(r#"on-down = "close""#),
         queue: WrittenQueue<'a>,
         /// How a server is chosen: in turn, by the fewest open connections, or by the client's
         /// address (consistent hash); all by weight.
@@ -251,6 +259,7 @@ fn servers_options(
             passive: servers::passive_options(&back.passive)?,
             check: check?,
             slow_start: back.slow_start.value?,
+            on_down: back.on_down.value?,
             queue: queue?,
         },
         liveness: liveness(&back.keepalive, times)?,

@@ -764,10 +764,10 @@ mod tests {
             (head, HttpMethod::Options, 204..=204, None, "answered with status 200"),
             ("HTTP/1.1 503 No\r\n\r\n", get, 503..=503, None, "answered with status 503"),
         ] {
-            let server = Server::start(Behaviour::Http(answer.into()));
+            let server = Server::start(Behaviour::Speak(answer.into()));
             let wanted = content.map(str::to_owned);
             let statuses = vec![statuses];
-            let is_up = !expected.contains("content") && !expected.contains("closed");
+            let is_up = !expected.contains("expect-body") && !expected.contains("closed");
             let is_up = is_up && method != HttpMethod::Options;
             let check = HttpCheck { method, statuses, content: wanted, ..HttpCheck::of("/") };
             let (up, why) = first(service(CheckKind::Http(check), &[server.address()]));
