@@ -69,7 +69,7 @@ pub(super) fn read(
         if has_check && checked.is_none() {
             checked = Some(&server.arguments);
         } else {
-            check::report(&server.arguments, import);
+            check::report(&server.arguments, checked, import);
         }
     }
     let table = back.as_mut().map(|back| &mut back.table);

@@ -508,3 +508,47 @@ fn a_peer_is_not_all_that_its_authority_issued() {
         assert_eq!(import.report().contains(": left out: "), is_left_out, "{}", import.report());
     }
 }
+
+#[test]
+fn checks_of_haproxy_are_checks() {
+    let check = |lines: &str| {
+        let text = format!("listen a\nbind :1\nmode tcp\n{lines}\n");
+        let import = imported(Predecessor::Haproxy, &text);
+        let table: toml::Table = import.toml().parse().unwrap();
+        (table["service"][0]["back"].clone(), import.report())
+    };
+    let (patroni, report) = check(
+        "option httpchk OPTIONS /primary\nhttp-check expect status 200\n\
+         default-server inter 3s fall 3 rise 2 on-marked-down shutdown-sessions\n\
+         server a 10.0.0.1:5432 check port 8008\nserver b 10.0.0.2:5432 check port 8008",
+    );
+    assert_eq!(patroni["on-down"].as_str(), Some("close"), "{report}");
+    let keys = &patroni["check"];
+    let text = |key: &str| keys[key].to_string();
+    assert_eq!(
+        [text("kind"), text("method"), text("path")],
+        ["\"http\"", "\"OPTIONS\"", "\"/primary\""]
+    );
+    assert_eq!([text("port"), text("expect-status")], ["8008", "[200]"]);
+    assert!(!report.contains("not mapped"), "{report}");
+    for (expected, ours) in [
+        ("status 200-399", "[\"200-399\"]"),
+        ("status 200,204", "[200, 204]"),
+        ("rstatus ^2..", "[\"2xx\"]"),
+        ("rstatus (2|3)[0-9][0-9]", "[\"2xx\", \"3xx\"]"),
+    ] {
+        let lines =
+            format!("option httpchk\nhttp-check expect {expected}\nserver a 10.0.0.1:1 check");
+        assert_eq!(check(&lines).0["check"]["expect-status"].to_string(), ours, "{expected}");
+    }
+    let (redis, report) = check(
+        "option tcp-check\ntcp-check send PING\\r\\n\ntcp-check expect string +PONG\n\
+         tcp-check send info\\ replication\\r\\n\ntcp-check expect string role:master\n\
+         server a 10.0.0.1:6379 check",
+    );
+    assert_eq!(redis["check"]["send"].as_str(), Some("PING\r\ninfo replication\r\n"), "{report}");
+    assert_eq!(redis["check"]["expect"].as_str(), Some("role:master"));
+    let (_, report) =
+        check("option httpchk\nserver a 10.0.0.1:1 check port 2\nserver b 10.0.0.2:1 check port 3");
+    assert!(report.contains("port 3: not mapped"), "{report}");
+}
