@@ -98,7 +98,11 @@ fn statuses(value: &Value, _: &Key) -> Result<RangeInclusive<u16>, Problem> {
     let (range, message) = match value {
         Value::Integer(number) => {
             let status = number.and_then(|number| u16::try_from(number).ok());
-            (status.map(|status| status..=status), "is no status".to_owned())
+            let message = match number {
+                Some(number) => format!("{number} is no status"),
+                None => "is no status".to_owned(),
+            };
+            (status.map(|status| status..=status), message)
         }
         Value::Text(text) => {
             let class = text.strip_suffix("xx").and_then(|digit| digit.parse::<u16>().ok());
@@ -160,8 +164,9 @@ pub(crate) fn check_options(
 
 /// Keys of another kind of check are no use.
 fn keys_fit(check: &WrittenCheck<'_>, kind: CheckWord) -> Option<()> {
-    let of_http: [&KeyPlace<'_>; 4] =
-        [&check.path, &check.method, &check.expect_status, &check.expect_body];
+    let message = "has no effect on a check that is not `http`";
+    check.path.warn_unless(kind == CheckWord::Http, message, "take it out");
+    let of_http: [&KeyPlace<'_>; 3] = [&check.method, &check.expect_status, &check.expect_body];
     let of_tcp: [&KeyPlace<'_>; 2] = [&check.send, &check.expect];
     let http = of_http.map(|place| (place, CheckWord::Http, "http"));
     let tcp = of_tcp.map(|place| (place, CheckWord::Tcp, "tcp"));

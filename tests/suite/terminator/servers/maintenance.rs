@@ -80,14 +80,16 @@ fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
 fn sessions_end_with_their_server() {
     for (back, words) in [("", &["disable", "--close"][..]), ("on-down = 'close'", &["disable"])] {
         let rig = Rig::start_with(back, "");
-        let mut open = rig.connect();
+        let mut open = Vec::new();
+        let [first, _] = rig.gained(|rig| open = rig.connect());
         let name = format!("web/{}", rig.servers[0].address());
         rig.lariat.ask_with("server", &[words, &[&name]].concat()).success();
+        let resets = || rig.servers[0].connections().iter().filter(|one| one.failed).count();
+        until("its sessions are reset", || (resets() == first).then_some(()));
         rig.lariat.wait_for_line(&["server-disabled"]);
-        let ended = open.iter_mut().filter_map(|one| one.try_echo().err()).count();
-        assert_eq!(ended, 4, "those of the other server go on");
-        let reset = || rig.servers[0].connections().iter().filter(|one| one.failed).count();
-        until("the server is reset", || (reset() == 4).then_some(()));
+        let is_cut = |one: &mut Connection| one.try_end().and_then(|()| one.read_to_end()).is_err();
+        let cut = open.iter_mut().map(is_cut).filter(|is_cut| *is_cut).count();
+        assert_eq!(cut, first, "sessions of the other server go on");
         assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
     }
 }
