@@ -27,7 +27,7 @@ const OF_TESTS: &[&str] = &[
     "timeout check",
 ];
 
-/// Where checks go.
+/// The options that say where checks go.
 const CONNECTS: [&str; 2] = ["http-check connect", "tcp-check connect"];
 
 /// Bytes of a check that is no request.
