@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use import::Predecessor;
 
 const LINE_CHARACTERS_MAX: usize = 110;
 
@@ -77,7 +78,7 @@ fn unwrapped_pages() -> Vec<GeneratedPage> {
          reasons: the `failures` of its record. The side is where to look first.\n",
     );
     load::failure::write_reference(&mut failures);
-    vec![
+    let mut pages = vec![
         GeneratedPage { path: "docs/reference/configuration.md", text: config::keys::reference() },
         GeneratedPage {
             path: "docs/reference/lariat.schema.json",
@@ -87,8 +88,22 @@ fn unwrapped_pages() -> Vec<GeneratedPage> {
         GeneratedPage { path: "docs/reference/load.md", text: load::options::reference::render() },
         GeneratedPage { path: "docs/reference/metrics.md", text: metrics },
         GeneratedPage { path: "docs/reference/outcomes.md", text: outcomes },
-    ]
+    ];
+    pages.extend(PREDECESSORS.map(|(of, path)| {
+        let title = format!("From {of}");
+        GeneratedPage { path, text: head(&title, "the importer's table") + &import::page(of) }
+    }));
+    pages
 }
+
+/// The programs whose configurations are imported.
+const PREDECESSORS: [(Predecessor, &str); 5] = [
+    (Predecessor::Hitch, "docs/reference/from-hitch.md"),
+    (Predecessor::Stud, "docs/reference/from-stud.md"),
+    (Predecessor::Stunnel, "docs/reference/from-stunnel.md"),
+    (Predecessor::Haproxy, "docs/reference/from-haproxy.md"),
+    (Predecessor::Nginx, "docs/reference/from-nginx.md"),
+];
 
 fn head(title: &str, source: &str) -> String {
     format!("<!-- Made by `cargo xtask generate` from {source}. Do not edit. -->\n\n# {title}\n\n")

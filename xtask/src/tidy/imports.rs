@@ -75,7 +75,8 @@ const RESTRICTIONS: &[Restriction] = &[
         "telemetry session backend static-files tls flow proxy config daemon xtask",
     ),
     // The product's configuration is read by the program alone.
-    ("config import", "daemon xtask"),
+    ("config", "daemon xtask"),
+    ("import", "config daemon xtask"),
     // The text of configurations and plans.
     ("toml toml_edit", "options import daemon lab xtask"),
     // Async runtimes and their servers: the control side.

@@ -499,7 +499,7 @@ mod tests {
 
     static TABLE: Table = Table {
         keys: &flattened::<{ count(Top::KEY.children) }>(Top::KEY.children, ""),
-        foreign: &[],
+        foreign: || &[],
         later: &[],
         help: "",
     };

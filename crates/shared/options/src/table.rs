@@ -8,7 +8,8 @@ use crate::key::{Key, Kind};
 pub struct Table {
     /// Every key, in the order of the reference; a table before the keys in it.
     pub keys: &'static [Key],
-    pub foreign: &'static [Foreign],
+    /// Names that other programs have for these options.
+    pub foreign: fn() -> &'static [Foreign],
     /// Paths that a later version will know: a document that has them is ahead of this program.
     pub later: &'static [&'static str],
     /// The command that lists the flags.
@@ -58,8 +59,9 @@ impl Table {
     /// The key that another program has this name for, with that program.
     pub fn foreign(&self, typed: &str) -> Option<(&'static Foreign, &'static Key)> {
         // Two programs may differ in a dash alone.
-        let exactly = self.foreign.iter().find(|one| one.name == typed);
-        let foreign = exactly.or_else(|| self.foreign.iter().find(|one| one.is(typed)))?;
+        let all = (self.foreign)();
+        let exactly = all.iter().find(|one| one.name == typed);
+        let foreign = exactly.or_else(|| all.iter().find(|one| one.is(typed)))?;
         Some((foreign, self.find(foreign.now)?))
     }
 
@@ -126,6 +128,7 @@ impl Table {
             Kind::Size(..) => "SIZE",
             Kind::Choice(_) => "WORD",
             Kind::Ports => "PORTS",
+            Kind::Status => "STATUS",
             Kind::Threads => "NUMBER|CPUS",
         }
     }
@@ -162,7 +165,7 @@ impl Table {
                 }
             }
         }
-        for one in self.foreign {
+        for one in (self.foreign)() {
             let known = self.find(one.now);
             if known.is_none_or(|key| key.name() == one.name) {
                 faults.push(format!("{} of {} is not {}", one.name, one.of, one.now));

@@ -3,6 +3,9 @@
 //! Everything that knows keys is made from it: the check for unknown ones, the reader's defaults
 //! and ranges, the flags of `lariat serve`, its help, the reference, and the schema for editors.
 
+use std::sync::LazyLock;
+
+use import::Predecessor;
 use options::row::path;
 use options::{Foreign, Key, Nested, Node, Report, Section, Table, Tables, key, section, table};
 
@@ -57,123 +60,34 @@ const KEYS: &[Key] = WrittenConfiguration::KEY.children;
 /// The keys of a configuration, in the order of the reference.
 pub static TABLE: Table = Table {
     keys: &key::flattened::<{ key::count(KEYS) }>(KEYS, "Process"),
-    foreign: FOREIGN,
+    foreign,
     later: &["service.front.peek"],
     help: "lariat help serve",
 };
 
 /// Names that nginx, HAProxy, stunnel and hitch have for our keys, each with the key that does the
-/// same here, or begins to.
-const FOREIGN: &[Foreign] = &[
-    nginx("ssl_protocols", "service.front.tls.versions"),
-    nginx("ssl_ciphers", "service.front.tls.suites"),
-    nginx("ssl_certificate", "service.front.tls.certificates"),
-    nginx("ssl_certificate_key", "service.front.tls.certificates.key"),
-    nginx("ssl_ecdh_curve", "service.front.tls.groups"),
-    nginx("ssl_session_cache", "resumption.session-cache"),
-    nginx("ssl_session_timeout", "resumption.session-cache.lifetime"),
-    nginx("ssl_session_tickets", "service.front.tls.resumption"),
-    nginx("ssl_session_ticket_key", "resumption.tickets.keys"),
-    nginx("ssl_client_certificate", "service.front.tls.client-certificates.ca"),
-    nginx("ssl_trusted_certificate", "service.front.tls.client-certificates.ca"),
-    nginx("ssl_verify_client", "service.front.tls.client-certificates.mode"),
-    nginx("ssl_crl", "service.front.tls.client-certificates.crl"),
-    nginx("ssl_stapling_file", "service.front.tls.certificates.ocsp"),
-    nginx("ssl_early_data", "service.front.tls.early-data"),
-    nginx("ssl_handshake_timeout", "service.timeouts.handshake"),
-    hitch("ssl-handshake-timeout", "service.timeouts.handshake"),
-    nginx("ssl", "service.front.tls.certificates"),
-    nginx("server_name", "service.front.names"),
-    nginx("set_real_ip_from", "service.front.accept-proxy"),
-    nginx("proxy_pass", "service.back.servers"),
-    nginx("upstream", "service.back.servers"),
-    nginx("proxy_protocol", "service.back.send-proxy"),
-    nginx("proxy_bind", "service.back.source"),
-    nginx("proxy_ssl", "service.back.tls"),
-    nginx("proxy_ssl_trusted_certificate", "service.back.tls.ca"),
-    nginx("proxy_ssl_name", "service.back.tls.name"),
-    nginx("proxy_ssl_verify", "service.back.tls.verify"),
-    nginx("proxy_ssl_certificate", "service.back.tls.certificate"),
-    nginx("proxy_connect_timeout", "service.timeouts.dial"),
-    nginx("proxy_timeout", "service.timeouts.idle"),
-    nginx("worker_processes", "workers.threads"),
-    nginx("worker_connections", "limits.connections"),
-    nginx("access_log", "log.output"),
-    nginx("error_log", "log.messages-output"),
-    nginx("pid", "process.pid-file"),
-    haproxy("bind", "service.front.listen"),
-    haproxy("crt", "service.front.tls.certificates"),
-    haproxy("ca-file", "service.front.tls.client-certificates.ca"),
-    haproxy("crl-file", "service.front.tls.client-certificates.crl"),
-    haproxy("ciphers", "service.front.tls.suites"),
-    haproxy("ciphersuites", "service.front.tls.suites"),
-    haproxy("curves", "service.front.tls.groups"),
-    haproxy("ssl-min-ver", "service.front.tls.versions"),
-    haproxy("ssl-max-ver", "service.front.tls.versions"),
-    haproxy("no-tls-tickets", "service.front.tls.resumption"),
-    haproxy("tls-ticket-keys", "resumption.tickets.keys"),
-    haproxy("tune.ssl.cachesize", "resumption.session-cache.entries"),
-    haproxy("tune.ssl.lifetime", "resumption.session-cache.lifetime"),
-    haproxy("strict-sni", "service.front.tls.unknown-name"),
-    haproxy("allow-0rtt", "service.front.tls.early-data"),
-    haproxy("server", "service.back.servers"),
-    haproxy("backend", "service.back.servers"),
-    haproxy("send-proxy-v2", "service.back.send-proxy"),
-    haproxy("maxconn", "limits.connections"),
-    haproxy("nbthread", "workers.threads"),
-    haproxy("hard-stop-after", "process.drain"),
-    stunnel("accept", "service.front.listen"),
-    stunnel("connect", "service.back.servers"),
-    stunnel("cert", "service.front.tls.certificates"),
-    stunnel("CAfile", "service.front.tls.client-certificates.ca"),
-    stunnel("CRLfile", "service.front.tls.client-certificates.crl"),
-    stunnel("sslVersion", "service.front.tls.versions"),
-    stunnel("sslVersionMin", "service.front.tls.versions"),
-    stunnel("sslVersionMax", "service.front.tls.versions"),
-    stunnel("verifyChain", "service.back.tls.verify"),
-    stunnel("checkHost", "service.back.tls.name"),
-    stunnel("sni", "service.front.names"),
-    stunnel("setuid", "process.user"),
-    stunnel("setgid", "process.group"),
-    stunnel("TIMEOUTidle", "service.timeouts.idle"),
-    stunnel("TIMEOUTconnect", "service.timeouts.dial"),
-    hitch("frontend", "service.front.listen"),
-    hitch("pem-file", "service.front.tls.certificates"),
-    hitch("pem-dir", "service.front.tls.certificates"),
-    hitch("tls-protos", "service.front.tls.versions"),
-    hitch("ecdh-curve", "service.front.tls.groups"),
-    hitch("alpn-protos", "service.front.tls.alpn"),
-    hitch("write-proxy", "service.back.send-proxy"),
-    hitch("write-proxy-v1", "service.back.send-proxy"),
-    hitch("write-proxy-v2", "service.back.send-proxy"),
-    hitch("proxy-proxy", "service.back.send-proxy"),
-    hitch("proxy-tlv", "service.back.send-proxy"),
-    hitch("sni-nomatch-abort", "service.front.tls.unknown-name"),
-    hitch("client-verify", "service.front.tls.client-certificates.mode"),
-    hitch("client-verify-ca", "service.front.tls.client-certificates.ca"),
-    hitch("backend-refresh", "service.back.resolve"),
-    hitch("backend-connect-timeout", "service.timeouts.dial"),
-    hitch("tcp-fastopen", "workers.fast-open"),
-    hitch("syslog", "log.output"),
-    hitch("syslog-facility", "log.syslog.facility"),
-    hitch("log-filename", "log.output"),
-    hitch("chroot", "process.sandbox"),
-];
-
-const fn nginx(name: &'static str, now: &'static str) -> Foreign {
-    Foreign::new(name, "nginx", now)
-}
-
-const fn haproxy(name: &'static str, now: &'static str) -> Foreign {
-    Foreign::new(name, "HAProxy", now)
-}
-
-const fn stunnel(name: &'static str, now: &'static str) -> Foreign {
-    Foreign::new(name, "stunnel", now)
-}
-
-const fn hitch(name: &'static str, now: &'static str) -> Foreign {
-    Foreign::new(name, "hitch", now)
+/// same here, or begins to; those that are names of ours are not among them.
+fn foreign() -> &'static [Foreign] {
+    static ALL: LazyLock<Vec<Foreign>> = LazyLock::new(|| {
+        let mut all = Vec::new();
+        for of in
+            [Predecessor::Nginx, Predecessor::Haproxy, Predecessor::Stunnel, Predecessor::Hitch]
+        {
+            for meaning in import::meanings(of) {
+                let Some(now) = meaning.key().filter(|key| TABLE.find(key).is_some()) else {
+                    continue;
+                };
+                let names = meaning.names.iter().filter_map(|name| name.rsplit(' ').next());
+                let names = names.map(|name| name.trim_start_matches('-'));
+                let is_known = |name: &str| TABLE.keys.iter().any(|key| key.name() == name);
+                let names = names.filter(|name| name.len() > 1 && !is_known(name));
+                all.extend(names.map(|name| Foreign::new(name, of.title(), now)));
+            }
+        }
+        all.retain(|one| one.now != "service");
+        all
+    });
+    &ALL
 }
 
 const PREFACE: &str = "\

@@ -106,6 +106,8 @@ impl DraftTable {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) services: Vec<DraftTable>,
+    /// Services that would serve, or trust, others than before: comments in the file.
+    pub(crate) refused: Vec<DraftTable>,
     /// The keys of all other tables, by their whole paths.
     pub(crate) process: DraftTable,
 }

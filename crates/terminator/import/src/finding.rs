@@ -21,6 +21,8 @@ pub enum Fate {
     Differs { key: String, difference: String },
     /// Not said in the imported file.
     Unmapped { why: String, remedy: String },
+    /// A service that would serve, or trust, others than before: in the file it is a comment.
+    LeftOut { why: String, remedy: String },
     /// A file that the imported one names is not on this host.
     Missing(String),
     /// The program itself would refuse it, or it cannot be read: no file is written.
@@ -42,6 +44,7 @@ impl Fate {
             Self::Mapped(_) => "mapped",
             Self::Differs { .. } => "mapped with a difference",
             Self::Unmapped { .. } => "not mapped",
+            Self::LeftOut { .. } => "left out",
             Self::Missing(_) => "not found",
             Self::Fault { .. } => "error",
         }
@@ -56,7 +59,9 @@ impl fmt::Display for ImportFinding {
             Fate::Mapped(words) | Fate::Missing(words) => f.write_str(words),
             Fate::Differs { key, difference } if key.is_empty() => f.write_str(difference),
             Fate::Differs { key, difference } => write!(f, "{key}: {difference}"),
-            Fate::Unmapped { why, remedy } | Fate::Fault { why, remedy } => {
+            Fate::Unmapped { why, remedy }
+            | Fate::LeftOut { why, remedy }
+            | Fate::Fault { why, remedy } => {
                 f.write_str(why)?;
                 if remedy.is_empty() { Ok(()) } else { write!(f, "\n    instead: {remedy}") }
             }

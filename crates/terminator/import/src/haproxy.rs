@@ -20,9 +20,7 @@ use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
 use crate::import::Import;
-use crate::meaning::{Meaning, Sense};
-use crate::meanings;
-use crate::predecessor::Predecessor;
+use crate::meaning::Meaning;
 use crate::source::{SourceFiles, SourceLine, Statement};
 use crate::statements::Statements;
 
@@ -103,10 +101,7 @@ impl HaproxyReading {
         }
         let Some(meaning) = found.or_else(|| find(&one)) else {
             let option = two.filter(|_| written.option == "option").unwrap_or(one);
-            return import.note_unknown(
-                &Statement { option, ..written },
-                meanings::of(Predecessor::Haproxy),
-            );
+            return import.note_unknown(&Statement { option, ..written });
         };
         written.words = words;
         import.expect(&written);
@@ -124,12 +119,14 @@ impl HaproxyReading {
             let value = written.words.get(1).cloned().unwrap_or_default();
             self.variables.insert(name, value);
         }
-        if !matches!(meaning.sense, Sense::Joined { .. } | Sense::Key { .. }) {
+        if !meaning.is_written() {
             if written.option.starts_with(OFF) {
                 return;
             }
             import.apply(meaning, &written, &mut DraftTable::default());
-            return;
+            if !meaning.guards(&written.value()) {
+                return;
+            }
         }
         if is_among(RULES, meaning.option.split(' ').next().unwrap_or_default()) {
             self.is_full |= !import.has_room(self.rules, &written.place);

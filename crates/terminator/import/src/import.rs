@@ -2,16 +2,20 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use options::diagnostic::nearest;
+use options::{Kind, Table};
 use toml::Value;
 
-use crate::convert::{Unfit, convert, switch};
+use crate::convert::{KeyRange, Unfit, convert, switch};
 use crate::draft::{Draft, DraftTable};
 use crate::finding::{Fate, ImportFinding};
 use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
+use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::{BLOCKS_MAX, FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
+use crate::statements::Statements;
 use crate::toml_text;
 
 /// The finding of an option that another one stands in for.
@@ -28,6 +32,7 @@ const SERVICE: &str = "service.";
 #[derive(Debug)]
 pub struct Import {
     of: Predecessor,
+    table: &'static Table,
     words: Vec<PathBuf>,
     pub(crate) draft: Draft,
     pub(crate) findings: Vec<ImportFinding>,
@@ -41,9 +46,10 @@ pub struct Import {
 }
 
 impl Import {
-    pub(crate) fn new(of: Predecessor, words: &[PathBuf]) -> Self {
+    pub(crate) fn new(of: Predecessor, words: &[PathBuf], table: &'static Table) -> Self {
         Self {
             of,
+            table,
             words: words.to_vec(),
             draft: Draft::default(),
             findings: Vec::new(),
@@ -95,8 +101,9 @@ impl Import {
 
     /// Whether somebody should look at what is missing.
     pub fn is_partial(&self) -> bool {
-        let is_missing =
-            |one: &ImportFinding| matches!(one.fate, Fate::Unmapped { .. } | Fate::Missing(_));
+        let is_missing = |one: &ImportFinding| {
+            matches!(one.fate, Fate::Unmapped { .. } | Fate::LeftOut { .. } | Fate::Missing(_))
+        };
         self.findings.iter().any(is_missing)
     }
 
@@ -108,7 +115,8 @@ impl Import {
 
     fn counts(&self) -> String {
         let count = |word| self.findings.iter().filter(|one| one.fate.word() == word).count();
-        let words = ["mapped", "mapped with a difference", "not mapped", "not found", "error"];
+        let words =
+            ["mapped", "mapped with a difference", "not mapped", "left out", "not found", "error"];
         let counts = words.map(|word| (count(word), word));
         let counts = counts.into_iter().filter(|(count, _)| *count > 0);
         let counts: Vec<_> = counts.map(|(count, word)| format!("{count} {word}")).collect();
@@ -126,10 +134,13 @@ impl Import {
             "A comment behind a value names the line that it comes from.",
         );
         for finding in &self.findings {
-            if let Fate::Unmapped { why, .. } = &finding.fate {
-                let ImportFinding { place, option, .. } = finding;
-                toml_text::comment(&mut text, &format!("Not mapped: {place}: {option}: {why}"));
-            }
+            let ImportFinding { place, option, fate } = finding;
+            let (word, why) = match fate {
+                Fate::Unmapped { why, .. } => ("Not mapped", why),
+                Fate::LeftOut { why, .. } => ("Left out", why),
+                _ => continue,
+            };
+            toml_text::comment(&mut text, &format!("{word}: {place}: {option}: {why}"));
         }
         text + &toml_text::text(&self.draft)
     }
@@ -213,20 +224,16 @@ impl Import {
         written: &Statement,
         service: &mut DraftTable,
     ) -> bool {
-        match meaning.sense {
+        match &meaning.sense {
             Sense::Joined { .. } => return true,
+            _ if meaning.is_harmless(&written.value()) => {
+                self.mapped(written, format!("`{}`, as here", written.value()));
+            }
             Sense::Key { key, conversion, note } => {
-                self.apply_key(key, conversion, note, written, service);
+                self.apply_key(key, *conversion, note, written, service);
             }
-            Sense::Always(words) => self.mapped(written, words),
-            Sense::Lacks { harmless, why, remedy } => {
-                let value = written.value();
-                if harmless.iter().any(|one| one.eq_ignore_ascii_case(&value)) {
-                    self.mapped(written, format!("`{value}`, as here"));
-                } else {
-                    self.unmapped(written, Unfit::new(why, remedy));
-                }
-            }
+            Sense::Always(words) => self.mapped(written, *words),
+            Sense::Lacks { why, remedy, .. } => self.lacks(written, why, remedy),
         }
         false
     }
@@ -240,7 +247,7 @@ impl Import {
         written: &Statement,
         service: &mut DraftTable,
     ) {
-        let converted = match convert(key, conversion, &written.words) {
+        let converted = match convert(self.range(key), conversion, &written.words) {
             Ok(converted) => converted,
             // hitch itself refuses it.
             Err(Unfit { why, remedy })
@@ -258,6 +265,17 @@ impl Import {
                 self.add(service, key, converted.value, written, &notes.join("; "))
             }
             _ => self.put(service, key, converted.value, written, &notes.join("; ")),
+        }
+    }
+
+    /// The least and the most that a key takes.
+    pub(crate) fn range(&self, key: &str) -> KeyRange {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        match self.table.find(key).map(|key| key.kind) {
+            Some(Kind::Count(least, most) | Kind::Size(least, most)) => (least, most),
+            Some(Kind::Duration(least, most)) => (milliseconds(least), milliseconds(most)),
+            Some(Kind::Threads) => (1, 1024),
+            _ => (0, i64::MAX as u64),
         }
     }
 
@@ -303,23 +321,45 @@ impl Import {
     /// Writes the defaults of the program before into a service that has not got those keys.
     pub(crate) fn defaults(
         &mut self,
-        defaults: &[OldDefault],
+        defaults: impl IntoIterator<Item = &'static OldDefault>,
         place: &SourceLine,
         service: &mut DraftTable,
     ) {
-        for default in defaults {
-            let document: Option<toml::Table> = format!("value = {}", default.value).parse().ok();
-            let Some(value) = document.and_then(|mut table| table.remove("value")) else {
-                continue;
-            };
-            let (table, path) = self.table_of(service, default.key);
+        for OldDefault { option, key, value, note, .. } in defaults {
+            let (table, path) = self.table_of(service, key);
             if !table.has(path) {
-                let option = format!("{} (a default)", default.option);
-                let fate = Fate::Mapped(format!("{} = {value}: {}", default.key, default.note));
-                table.set_default(path, value, default.note);
-                self.note(place, &option, fate);
+                table.set_default(path, value.clone(), note);
+                let fate = Fate::Mapped(format!("{key} = {value}: {note}"));
+                self.note(place, &format!("{option} (a default)"), fate);
             }
         }
+    }
+
+    /// Puts a service into the draft, unless one of its options refuses clients or servers in a way
+    /// that cannot be said.
+    pub(crate) fn finish(&mut self, service: DraftTable, options: &Statements, of: &Statement) {
+        let table = self.of;
+        let is_guard = |(name, written): &(&str, &Statement)| {
+            meanings::find(table, name).is_some_and(|one| one.guards(&written.value()))
+        };
+        match options.iter().find(is_guard) {
+            None => self.draft.services.push(service),
+            Some((_, guard)) => {
+                self.leave_out(service, of, Unfit::refusal(guard));
+            }
+        }
+    }
+
+    /// Leaves a service out, which is a comment in the file.
+    pub(crate) fn leave_out(&mut self, service: DraftTable, of: &Statement, unfit: Unfit) {
+        self.draft.refused.push(service);
+        self.report_refused(of, unfit);
+    }
+
+    /// Reports what is left out.
+    pub(crate) fn report_refused(&mut self, of: &Statement, Unfit { why, remedy }: Unfit) {
+        let option = format!("{} {}", of.option, of.value());
+        self.note(&of.place, option.trim(), Fate::LeftOut { why, remedy });
     }
 
     /// An option of the table that the importer's own code has written, with the table's note.
@@ -337,6 +377,17 @@ impl Import {
             difference => Fate::Differs { key, difference: difference.to_owned() },
         };
         self.note(&written.place, &written.option, fate);
+    }
+
+    /// A default that no key says, and what differs.
+    pub(crate) fn note_default(
+        &mut self,
+        place: &SourceLine,
+        option: &str,
+        (key, note): (&str, &str),
+    ) {
+        let option = format!("{option} (a default)");
+        self.joined(&Statement { place: place.clone(), option, words: Vec::new() }, key, note);
     }
 
     pub(crate) fn mapped(&mut self, written: &Statement, to: impl Into<String>) {
@@ -358,11 +409,11 @@ impl Import {
     }
 
     /// An option that the table does not have.
-    pub(crate) fn note_unknown(&mut self, written: &Statement, table: &'static [Meaning]) {
+    pub(crate) fn note_unknown(&mut self, written: &Statement) {
         self.comparisons = self.comparisons.saturating_sub(1);
-        let compared = if self.comparisons > 0 { table } else { &[] };
-        let names: Vec<_> = compared.iter().flat_map(Meaning::names).collect();
-        let remedy = match nearest(&written.option, names.iter().map(String::as_str)) {
+        let compared = if self.comparisons > 0 { meanings::of(self.of) } else { &[] };
+        let names = compared.iter().flat_map(|one| one.names.iter().copied());
+        let remedy = match nearest(&written.option, names) {
             Some(name) => format!("there is `{name}`"),
             None => format!("look into {}'s manual for what it does", self.of),
         };

@@ -5,6 +5,7 @@
 //! difference, or not mapped. Opens no file itself: `SourceFiles` reads for it.
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod convert;
 mod draft;
 mod finding;
@@ -14,6 +15,7 @@ mod import;
 mod meaning;
 mod meanings;
 mod nginx;
+mod page;
 mod predecessor;
 mod recognise;
 mod source;
@@ -25,17 +27,25 @@ mod toml_text;
 
 use std::path::PathBuf;
 
-pub use convert::RANGES;
+use options::Table;
+
 pub use finding::{Fate, ImportFinding};
 pub use import::Import;
 pub use meaning::{Conversion, Meaning, OldDefault, Sense};
+pub use page::page;
 pub use predecessor::Predecessor;
 pub use recognise::recognise;
 pub use source::{FILE_BYTES_MAX, SourceFiles, SourceLine};
 
-/// Imports files of one program, or its command line, which begins with a dash.
-pub fn import(of: Predecessor, words: &[PathBuf], files: &mut dyn SourceFiles) -> Import {
-    let mut import = Import::new(of, words);
+/// Imports files of one program, or its command line, which begins with a dash. The table has the
+/// ranges of our keys.
+pub fn import(
+    of: Predecessor,
+    words: &[PathBuf],
+    files: &mut dyn SourceFiles,
+    table: &'static Table,
+) -> Import {
+    let mut import = Import::new(of, words, table);
     match of {
         Predecessor::Hitch | Predecessor::Stud => hitch::read(&mut import, words, files),
         Predecessor::Stunnel => stunnel::read(&mut import, words, files),
@@ -46,7 +56,8 @@ pub fn import(of: Predecessor, words: &[PathBuf], files: &mut dyn SourceFiles) -
     import
 }
 
-/// The meanings of all options of a program, for its page of the guide.
-pub fn meanings(of: Predecessor) -> &'static [Meaning] {
-    meanings::of(of)
+/// The meanings of all options of a program.
+pub fn meanings(of: Predecessor) -> impl Iterator<Item = &'static Meaning> {
+    let all = meanings::of(of).iter();
+    all.filter(move |one| of != Predecessor::Stud || one.is_of_stud)
 }

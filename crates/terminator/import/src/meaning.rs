@@ -1,22 +1,30 @@
 //! The form of the table of meanings: what an option of another program is in Lariat.
 //!
-//! It is data, for the importers and for the pages of the guide. A key is written as its path:
-//! `service.front.tls.versions`.
+//! The table serves the importers, the pages about each program, and hints for misplaced options.
+//! A key is written as its path: `service.front.tls.versions`.
+
+use toml::{Table, Value};
 
 /// One option of a program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Meaning {
     /// The option's name in the program's file; its long flag with dashes if no file has it.
     pub option: &'static str,
-    /// Other names of it, such as short flags: `-c`.
-    pub also: &'static [&'static str],
-    /// Last words, with blanks between them, of names that begin as `option` does.
-    pub like: &'static str,
+    /// All names, the option's own first; flags with their dashes.
+    pub names: Vec<&'static str>,
+    /// Beginnings of more names.
+    pub begins: Vec<&'static str>,
+    /// Values by which nothing is lost, and for which no key is written.
+    pub harmless: Vec<&'static str>,
+    /// The key that begins to do the same, where no key does; or empty.
+    pub near: &'static str,
+    /// Whether stud has it too, where hitch does.
+    pub is_of_stud: bool,
     pub sense: Sense,
 }
 
 /// The way in which Lariat covers an option.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Sense {
     /// A key has the option's value, converted.
     Key { key: &'static str, conversion: Conversion, note: &'static str },
@@ -24,8 +32,14 @@ pub enum Sense {
     Joined { keys: &'static str, note: &'static str },
     /// Lariat does so in any case, or what it was for does not exist here: no key is written.
     Always(&'static str),
-    /// Lariat does not do it; with the values by which nothing is lost.
-    Lacks { harmless: &'static [&'static str], why: &'static str, remedy: &'static str },
+    /// Lariat does not do it.
+    Lacks {
+        why: &'static str,
+        remedy: &'static str,
+        /// Without it a service would serve whom the program refuses, where one of these words
+        /// stands in its value; the empty word stands in all.
+        guards: Vec<&'static str>,
+    },
 }
 
 /// How the words of an option become the value of a key.
@@ -33,6 +47,8 @@ pub enum Sense {
 pub enum Conversion {
     /// As it is.
     Text,
+    /// A word, in small letters.
+    Word,
     /// A path, one value.
     Path,
     /// A path, added to a list.
@@ -54,103 +70,49 @@ pub enum Conversion {
     /// Versions of TLS by the names that OpenSSL and others have.
     Versions,
     /// One word for another.
-    Choice(&'static [(&'static str, &'static str)]),
+    Choice(&'static Table),
 }
 
 /// The value that a program uses for what nobody wrote, where Lariat's own differs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct OldDefault {
+    /// The kind of service that has it alone; empty = all.
+    pub of: &'static str,
     pub option: &'static str,
     pub key: &'static str,
-    /// The value of the key, in TOML.
-    pub value: &'static str,
+    /// The value of the key.
+    pub value: Value,
     pub note: &'static str,
 }
 
 impl Meaning {
-    const fn new(option: &'static str, sense: Sense) -> Self {
-        Self { option, also: &[], like: "", sense }
+    /// Whether a service must be left out because of this value: it would serve more clients, or
+    /// trust more servers, than before.
+    pub(crate) fn guards(&self, value: &str) -> bool {
+        let Sense::Lacks { guards, .. } = &self.sense else {
+            return false;
+        };
+        !self.is_harmless(value) && guards.iter().any(|word| value.contains(word))
     }
 
-    /// With other names.
-    pub(crate) const fn or(self, also: &'static [&'static str]) -> Self {
-        Self { also, ..self }
+    /// Whether nothing is lost without that value.
+    pub(crate) fn is_harmless(&self, value: &str) -> bool {
+        self.harmless.iter().any(|one| one.eq_ignore_ascii_case(value))
     }
 
-    /// With names that differ in their last word.
-    pub(crate) const fn like(self, like: &'static str) -> Self {
-        Self { like, ..self }
+    /// Whether keys are written for it.
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(self.sense, Sense::Key { .. } | Sense::Joined { .. })
     }
 
-    /// All names.
-    pub fn names(&self) -> impl Iterator<Item = String> {
-        let scope = self.option.rsplit_once(' ').map(|(scope, _)| scope);
-        let like = self.like.split_whitespace();
-        let like = like.map(move |last| match scope {
-            Some(scope) => format!("{scope} {last}"),
-            None => last.to_owned(),
-        });
-        let whole = std::iter::once(&self.option).chain(self.also);
-        whole.map(|name| (*name).to_owned()).chain(like)
+    /// The first key that it names, or one that is near.
+    pub fn key(&self) -> Option<&'static str> {
+        match self.sense {
+            Sense::Key { key, .. } => Some(key),
+            Sense::Joined { keys, .. } => {
+                keys.split([' ', ',']).find(|word| word.contains('.') || *word == "service")
+            }
+            _ => Some(self.near).filter(|near| !near.is_empty()),
+        }
     }
-
-    /// Whether the option has that name, which may be its long flag.
-    pub(crate) fn is(&self, name: &str) -> bool {
-        self.option == name
-            || self.also.contains(&name)
-            || (!self.like.is_empty() && self.names().any(|one| one == name))
-            || name.strip_prefix("--").is_some_and(|name| self.option == name)
-    }
-}
-
-/// The key says the same.
-pub(crate) const fn same(
-    option: &'static str,
-    key: &'static str,
-    conversion: Conversion,
-) -> Meaning {
-    differs(option, key, conversion, "")
-}
-
-/// The key says nearly the same: the note tells what differs.
-pub(crate) const fn differs(
-    option: &'static str,
-    key: &'static str,
-    conversion: Conversion,
-    note: &'static str,
-) -> Meaning {
-    Meaning::new(option, Sense::Key { key, conversion, note })
-}
-
-/// The importer's own code writes these keys; the note tells what differs, if anything does.
-pub(crate) const fn joined(
-    option: &'static str,
-    keys: &'static str,
-    note: &'static str,
-) -> Meaning {
-    Meaning::new(option, Sense::Joined { keys, note })
-}
-
-/// Lariat does so in any case: the words say how, and no key is written.
-pub(crate) const fn always(option: &'static str, words: &'static str) -> Meaning {
-    Meaning::new(option, Sense::Always(words))
-}
-
-/// Lariat does not do it: the reason, and what to do instead.
-pub(crate) const fn lacks(
-    option: &'static str,
-    why: &'static str,
-    remedy: &'static str,
-) -> Meaning {
-    Meaning::new(option, Sense::Lacks { harmless: &[], why, remedy })
-}
-
-/// The same, but for values by which nothing is lost.
-pub(crate) const fn lacks_unless(
-    option: &'static str,
-    harmless: &'static [&'static str],
-    why: &'static str,
-    remedy: &'static str,
-) -> Meaning {
-    Meaning::new(option, Sense::Lacks { harmless, why, remedy })
 }

@@ -26,6 +26,14 @@ impl Predecessor {
         }
     }
 
+    /// The name of the program.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Haproxy => "HAProxy",
+            other => other.word(),
+        }
+    }
+
     /// The program of that word.
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.word() == word)
@@ -34,9 +42,6 @@ impl Predecessor {
 
 impl fmt::Display for Predecessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Haproxy => "HAProxy",
-            other => other.word(),
-        })
+        f.write_str(self.title())
     }
 }

@@ -1,16 +1,7 @@
 //! Recognises files of other programs, for users who pass them to other commands than `import`.
 
-use crate::convert::is_among;
 use crate::meanings;
 use crate::predecessor::Predecessor;
-
-/// First words of lines in HAProxy's files.
-const HAPROXY: &str = "\
-    acl backend balance bind chroot cookie daemon default-server default_backend defaults \
-    errorfile frontend global group http-check http-request http-response listen log \
-    maxconn mode nbthread option server ssl-default-bind-ciphers \
-    ssl-default-bind-ciphersuites ssl-default-bind-options stats stick stick-table \
-    tcp-request timeout use_backend user";
 
 /// The program whose file a text is, if most of its lines are of one.
 pub fn recognise(text: &str) -> Option<Predecessor> {
@@ -42,16 +33,15 @@ const LINES_MAX: usize = 500;
 
 fn is_of(kind: Predecessor, line: &str) -> bool {
     let assigned = line.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
-    let is_option = |name: &str| {
-        let table = meanings::of(kind).iter();
-        table.clone().any(|one| one.option.eq_ignore_ascii_case(name))
-    };
+    let is_option = |name: &str| meanings::find(kind, name).is_some();
     match kind {
         Predecessor::Haproxy => {
             let mut words = line.split_whitespace();
             let first = words.next().unwrap_or_default();
             let first = if first == "no" { words.next().unwrap_or_default() } else { first };
-            is_among(HAPROXY, first) && words.next() != Some("=") && !line.ends_with([';', '{'])
+            begins_line_of_haproxy(first)
+                && words.next() != Some("=")
+                && !line.ends_with([';', '{'])
         }
         Predecessor::Nginx => {
             let has_equals = line.split_whitespace().nth(1) == Some("=");
@@ -66,6 +56,16 @@ fn is_of(kind: Predecessor, line: &str) -> bool {
             line == "}" || assigned.is_some_and(|(name, _)| is_option(name))
         }
     }
+}
+
+fn begins_line_of_haproxy(first: &str) -> bool {
+    let is_first = |name: &str| {
+        let name = name.strip_prefix("global ").unwrap_or(name);
+        !name.starts_with("bind ") && name.split(' ').next() == Some(first)
+    };
+    let sections = ["global", "defaults", "frontend", "backend", "listen"];
+    let mut all = meanings::of(Predecessor::Haproxy).iter().flat_map(|one| &one.names);
+    sections.contains(&first) || all.any(|name| is_first(name))
 }
 
 #[cfg(test)]

@@ -92,10 +92,8 @@ impl StunnelReading {
         };
         let (option, words) = (option.trim().to_owned(), vec![value.trim().to_owned()]);
         let written = Statement { place, option, words };
-        let table = meanings::of(Predecessor::Stunnel);
-        let known = table.iter().find(|one| one.option.eq_ignore_ascii_case(&written.option));
-        let Some(meaning) = known else {
-            return import.note_unknown(&written, table);
+        let Some(meaning) = meanings::find(Predecessor::Stunnel, &written.option) else {
+            return import.note_unknown(&written);
         };
         import.expect(&written);
         if meaning.option == "include" {

@@ -3,7 +3,7 @@
 use crate::convert::{Unfit, array};
 use crate::draft::DraftTable;
 use crate::import::Import;
-use crate::source::Statement;
+use crate::source::{SourceLine, Statement};
 use crate::suites::{ChosenSuites, TLS13, of_tls12, of_tls13};
 
 /// OpenSSL's lists of suites as somebody wrote them; the same option may be both.
@@ -77,16 +77,93 @@ fn difference(version: &str, chosen: &ChosenSuites, is_lost: bool) -> String {
     words.join("; ")
 }
 
+/// Versions that bounds leave, by their places in `VERSIONS`.
+pub(crate) struct SpokenVersions {
+    left: Vec<usize>,
+    origin: Option<SourceLine>,
+}
+
+/// The way in which a version bounds those that are spoken.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum VersionBound {
+    Least,
+    Most,
+    Only,
+    Not,
+}
+
+/// Names of versions, from the oldest; ours are the last two.
+const VERSIONS: [&str; 6] = ["sslv2", "sslv3", "tlsv1.0", "tlsv1.1", "tlsv1.2", "tlsv1.3"];
+
+/// Ours, and the place of the first of them in `VERSIONS`.
+const OURS: [&str; 2] = ["1.2", "1.3"];
+const FIRST_OURS: usize = VERSIONS.len() - OURS.len();
+
+/// The reason for which older versions are not spoken.
+pub(crate) const OLDER: &str = "nothing older than TLS 1.2 is spoken (RFC 8996)";
+
+impl SpokenVersions {
+    pub(crate) fn all() -> Self {
+        Self { left: (0..VERSIONS.len()).collect(), origin: None }
+    }
+
+    /// Bounds them by one option, which is reported.
+    pub(crate) fn bound(
+        &mut self,
+        import: &mut Import,
+        written: &Statement,
+        (bound, version): (VersionBound, &str),
+        side: &str,
+    ) {
+        let name = version.to_ascii_lowercase();
+        let name = if name == "tlsv1" { "tlsv1.0" } else { &name };
+        let Some(at) = VERSIONS.iter().position(|one| *one == name) else {
+            let why = format!("`{version}` is no version of TLS");
+            let remedy = "write TLSv1.2 or TLSv1.3";
+            return import.fault(&written.place, &written.option, why, remedy);
+        };
+        let fits = |place: &usize| match bound {
+            VersionBound::Least => *place >= at,
+            VersionBound::Most => *place <= at,
+            VersionBound::Only => *place == at,
+            VersionBound::Not => *place != at,
+        };
+        let left: Vec<_> = self.left.iter().copied().filter(fits).collect();
+        if left.last().is_none_or(|last| *last < FIRST_OURS) {
+            let remedy = "renew the other side; TLS 1.2 and 1.3 are enabled now";
+            return import.lacks(written, OLDER, remedy);
+        }
+        self.left = left;
+        self.origin = Some(written.place.clone());
+        let is_older = at < FIRST_OURS && bound != VersionBound::Not;
+        let difference = if is_older { OLDER } else { "" };
+        import.joined(written, &format!("service.{side}.versions"), difference);
+    }
+
+    /// Writes them, if not all of ours are spoken.
+    pub(crate) fn write(self, service: &mut DraftTable, side: &str) {
+        let ours = self.left.iter().filter_map(|place| OURS.get(place.checked_sub(FIRST_OURS)?));
+        let ours: Vec<_> = ours.copied().collect();
+        if let Some(origin) = self.origin.filter(|_| ours.len() < OURS.len()) {
+            service.set(&format!("{side}.versions"), array(ours), origin);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use options::Table;
 
     use super::*;
     use crate::predecessor::Predecessor;
     use crate::source::SourceLine;
 
+    static NO_KEYS: Table = Table { keys: &[], foreign: || &[], later: &[], help: "" };
+
     fn written(tls12: &str, versions: &[&str]) -> (Import, DraftTable) {
-        let mut import = Import::new(Predecessor::Hitch, &[]);
+        let mut import = Import::new(Predecessor::Hitch, &[], &NO_KEYS);
         let mut service = DraftTable::default();
         if !versions.is_empty() {
             service.set("front.tls.versions", array(versions.iter().copied()), None);

@@ -18,6 +18,14 @@ pub(crate) fn text(draft: &Draft) -> String {
         table(&mut text, "service", service);
     }
     table(&mut text, "", &draft.process);
+    for service in &draft.refused {
+        let mut lines = String::new();
+        table(&mut lines, "service", service);
+        text.push_str("\n# Left out: add it only once it refuses whom it must.\n# [[service]]\n");
+        for line in lines.lines() {
+            let _ = writeln!(text, "{}", format!("# {line}").trim_end());
+        }
+    }
     text
 }
 

@@ -136,9 +136,9 @@ exec = /usr/sbin/pppd
     let imported = assert_imported(&site, "stunnel", &text);
     assert_eq!(imported.code(), 6);
     imported.assert_stderr(":41: exec /usr/sbin/pppd: not mapped: ");
-    imported.assert_stderr("service [vpn]: not mapped: ");
+    imported.assert_stderr("service [vpn]: left out: ");
     assert_has(&imported.stdout, "idle = \"12h\"");
-    assert!(!imported.stdout.contains("name = \"vpn\""), "{}", imported.stdout);
+    assert!(!imported.stdout.contains("\nname = \"vpn\""), "{}", imported.stdout);
 }
 
 #[test]
@@ -194,7 +194,7 @@ backend far
         ":14: http-request set-header X-Forwarded-Proto https: not mapped: Lariat does not read HTTP",
         ":17: use_backend api if { path_beg /api }: not mapped: ",
         ":25: server c 10.0.0.5:80 disabled: not mapped: ",
-        ":28: port 81: not mapped: ",
+        ":28: port: mapped: service.back.check.port",
     ] {
         imported.assert_stderr(line);
     }
@@ -483,7 +483,7 @@ http {
     let imported = assert_imported(&site, "nginx", &text);
     assert_eq!(imported.code(), 6);
     imported.assert_stderr("old.conf:6: gzip on: not mapped: ");
-    imported.assert_stderr("sites/closed.conf:1: server: not mapped: without `auth_basic`");
+    imported.assert_stderr("sites/closed.conf:1: server: left out: without `auth_basic`");
     imported.assert_stderr(":10: listen http2: not mapped: ");
     for words in [
         "names = [\"other.example\", \"*.other.example\"]",

@@ -47,7 +47,7 @@ const KEYS: &[Key] = WrittenLoad::KEY.children;
 /// Every option, in the order of the reference.
 pub static TABLE: Table = Table {
     keys: &options::key::flattened::<{ options::key::count(KEYS) }>(KEYS, ""),
-    foreign: FOREIGN,
+    foreign: || FOREIGN,
     later: &[],
     help: "lariat-lab load --help",
 };

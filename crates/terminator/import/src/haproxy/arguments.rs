@@ -5,8 +5,6 @@ use crate::draft::DraftTable;
 use crate::haproxy::reading::find;
 use crate::import::Import;
 use crate::meaning::Sense;
-use crate::meanings;
-use crate::predecessor::Predecessor;
 use crate::source::Statement;
 use crate::statements::Statements;
 
@@ -34,7 +32,7 @@ pub(super) fn read(
         let of = |option: String, words| Statement { place: written.place.clone(), option, words };
         let Some(meaning) = find(&format!("{scope} {word}")) else {
             let option = format!("{scope} {word}");
-            import.note_unknown(&of(option, Vec::new()), meanings::of(Predecessor::Haproxy));
+            import.note_unknown(&of(option, Vec::new()));
             continue;
         };
         let values = if is_among(BARE, word) {
@@ -48,7 +46,7 @@ pub(super) fn read(
             import.fault(&written.place, word, why, "see section 5 of HAProxy's manual");
             continue;
         }
-        if matches!(meaning.sense, Sense::Joined { .. } | Sense::Key { .. }) {
+        if meaning.is_written() {
             import.expect(&argument);
             if !meaning.option.ends_with(&argument.option) && is_contrary(word) {
                 import.mapped(&argument, "turned off");

@@ -161,9 +161,6 @@ fn write(
         let note = "a client that offers only others is refused";
         import.apply_key("service.front.tls.alpn", Conversion::Words, note, alpn, table);
     }
-    if let Some(strict) = arguments.find("bind strict-sni") {
-        import.put(table, "service.front.tls.unknown-name", "refuse", strict, "");
-    }
     if let Some(size) = reading.global.find("global tune.ssl.maxrecord") {
         write_record(size, import, table);
     }
@@ -191,12 +188,6 @@ fn write_tcp(arguments: &Statements, import: &mut Import, table: &mut DraftTable
         for network in ["0.0.0.0/0", "::/0", "unix"] {
             import.add(table, "service.front.accept-proxy", network, written, note);
         }
-    }
-    if let Some(written) = arguments.find("bind defer-accept") {
-        import.put(table, "service.front.defer-accept", true, written, "for a second at most");
-    }
-    if let Some(written) = arguments.find("bind tfo") {
-        import.put(table, "workers.fast-open", 256, written, "for all services");
     }
 }
 

@@ -24,33 +24,25 @@ pub(super) fn write(reading: &HaproxyReading, import: &mut Import, place: &Sourc
             }
             "global setenv" => import.mapped(written, "in this file"),
             "global tune.ssl.lifetime" => {
-                for key in ["resumption.session-cache.lifetime", "resumption.tickets.lifetime"] {
-                    import.apply_key(key, Conversion::Seconds, "", written, &mut unused);
-                }
+                let (key, note) =
+                    ("resumption.session-cache.lifetime", "tickets live on for 2 hours");
+                import.apply_key(key, Conversion::Seconds, note, written, &mut unused);
             }
             "global log" => write_log(written, import),
             _ => {}
         }
     }
-    let default = |option: &str| Statement {
-        place: place.clone(),
-        option: format!("{option} (a default)"),
-        words: Vec::new(),
-    };
-    import.joined(&default("ciphers"), "", ORDER);
+    import.note_default(place, "ciphers", ("", ORDER));
     let has_log = reading.sections.iter().any(|one| one.options.find("log").is_some());
     if !has_log && reading.global.find("global log").is_none() {
         let process = &mut import.draft.process;
         process.set_default("log.connections", "none", "without `log`, HAProxy writes no lines");
-        import.joined(&default("log"), "log.connections", "");
+        import.note_default(place, "log", ("log.connections", ""));
     }
     for (name, written) in reading.sections.iter().flat_map(|one| one.options.iter()) {
         match (name, written.words.first().map(String::as_str)) {
             ("log", Some("global")) => import.joined(written, "log.output", ""),
             ("log", _) => write_log(written, import),
-            ("option dontlog-normal", _) => {
-                import.put(&mut unused, "log.connections", "failed", written, "for all services");
-            }
             _ => {}
         }
     }

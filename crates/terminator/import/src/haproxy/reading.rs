@@ -1,7 +1,6 @@
 //! All lines of HAProxy's files, by their sections.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
 use crate::meaning::Meaning;
 use crate::meanings;
@@ -104,9 +103,5 @@ impl HaproxyReading {
 
 /// The meaning of a keyword with its scope.
 pub(super) fn find(name: &str) -> Option<&'static Meaning> {
-    static BY_NAME: LazyLock<HashMap<String, &Meaning>> = LazyLock::new(|| {
-        let all = meanings::of(Predecessor::Haproxy).iter().rev();
-        all.flat_map(|one| one.names().map(move |name| (name, one))).collect()
-    });
-    BY_NAME.get(name).copied()
+    meanings::find(Predecessor::Haproxy, name)
 }

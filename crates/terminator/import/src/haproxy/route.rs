@@ -2,8 +2,10 @@
 
 use toml::Value;
 
+use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::haproxy::condition::{AclQuestion, RuleCondition, question_of, split};
+use crate::haproxy::reading::HaproxyReading;
 use crate::import::Import;
 use crate::source::{SourceFiles, Statement};
 use crate::statements::Statements;
@@ -162,33 +164,111 @@ pub(super) fn write_addresses(
     files: &mut dyn SourceFiles,
     table: &mut DraftTable,
 ) {
-    let rules: Vec<_> = options.all("tcp-request connection").collect();
-    let is_closed = rules.iter().any(|rule| rule.words == ["reject"]);
-    for rule in rules {
+    for rule in options.all("tcp-request connection") {
         let (words, condition) = split(&rule.words, options, files);
-        let action = words.first().map_or("", String::as_str);
-        let key = match (action, condition.as_ref().map(RuleCondition::only)) {
-            ("reject", Some(Some((false, AclQuestion::Sources(_))))) => "deny",
-            ("reject", Some(Some((true, AclQuestion::Sources(_))))) => "allow",
-            ("accept", Some(Some((false, AclQuestion::Sources(_))))) if is_closed => "allow",
-            ("expect-proxy", Some(Some((false, AclQuestion::Sources(_))))) => "accept-proxy",
-            ("reject", None) => {
-                import.joined(rule, "service.front.allow", "");
-                continue;
+        let refuses = is_among(REFUSALS, words.first().map_or("", String::as_str));
+        match key_of_addresses(words, condition.as_ref(), options) {
+            Some(key) if condition.is_none() => import.joined(rule, key, ""),
+            Some(key) => {
+                let only = condition.as_ref().and_then(RuleCondition::only);
+                if let Some((_, AclQuestion::Sources(networks))) = only {
+                    for network in networks {
+                        import.add(table, key, Value::from(network.clone()), rule, "");
+                    }
+                }
             }
-            (action, _) => {
-                let why = if action == "reject" { LETS_IN } else { RULES };
+            None => {
+                let why = if refuses { LETS_IN } else { RULES };
                 import.lacks(rule, why, "`front.allow`, `front.deny`");
-                continue;
-            }
-        };
-        let only = condition.as_ref().and_then(RuleCondition::only);
-        if let Some((_, AclQuestion::Sources(networks))) = only {
-            for network in networks {
-                let value = Value::from(network.clone());
-                import.add(table, &format!("service.front.{key}"), value, rule, "");
             }
         }
+    }
+}
+
+/// The key that says a rule on the addresses of clients.
+fn key_of_addresses(
+    words: &[String],
+    condition: Option<&RuleCondition>,
+    options: &Statements,
+) -> Option<&'static str> {
+    let mut rules = options.all("tcp-request connection");
+    let is_closed = rules.any(|rule| rule.words == ["reject"]);
+    match (words.first()?.as_str(), condition.map(RuleCondition::only)) {
+        ("reject", Some(Some((false, AclQuestion::Sources(_))))) => Some("service.front.deny"),
+        ("reject", Some(Some((true, AclQuestion::Sources(_))))) => Some("service.front.allow"),
+        ("accept", Some(Some((false, AclQuestion::Sources(_))))) if is_closed => {
+            Some("service.front.allow")
+        }
+        ("expect-proxy", Some(Some((false, AclQuestion::Sources(_))))) => {
+            Some("service.front.accept-proxy")
+        }
+        ("reject", None) => Some("service.front.allow"),
+        _ => None,
+    }
+}
+
+/// Words of rules by which clients or answers are refused.
+const REFUSALS: &str = "close deny reject silent-drop tarpit";
+
+/// The first rule that refuses clients or answers in a way that cannot be said.
+pub(super) fn refusal(
+    reading: &HaproxyReading,
+    options: &Statements,
+    files: &mut dyn SourceFiles,
+) -> Option<Statement> {
+    for rule in options.all("use_backend") {
+        let (words, condition) = split(&rule.words, options, files);
+        let is_lost = condition.is_some_and(|condition| clients(&condition).is_none());
+        // Clients that are sent to a section without servers are refused.
+        let section = words.first().and_then(|name| reading.backend(name));
+        let is_server = |(name, _): (&str, &Statement)| is_among("server server-template", name);
+        if is_lost && section.is_some_and(|one| !one.options.iter().any(is_server)) {
+            return Some(rule.clone());
+        }
+    }
+    // Each of these would add to the networks that are let in.
+    let (mut allowing, mut is_closed) = (Vec::new(), None);
+    for rule in options.all("tcp-request connection") {
+        let (words, condition) = split(&rule.words, options, files);
+        let refuses = is_among(REFUSALS, words.first().map_or("", String::as_str));
+        match key_of_addresses(words, condition.as_ref(), options) {
+            None if refuses => return Some(rule.clone()),
+            Some("service.front.allow") if condition.is_none() => is_closed = Some(rule),
+            Some("service.front.allow") => allowing.push((refuses, rule)),
+            _ => {}
+        }
+    }
+    let negated = allowing.iter().find(|(refuses, _)| *refuses && allowing.len() > 1);
+    let nobody = is_closed.filter(|_| allowing.is_empty());
+    if let Some(rule) = negated.map(|(_, rule)| *rule).or(nobody) {
+        return Some(rule.clone());
+    }
+    for name in ["tcp-request content", "tcp-response content"] {
+        for rule in options.all(name) {
+            let first = rule.words.first().map_or("", String::as_str);
+            let refuses = is_among(REFUSALS, first) || first.starts_with("lua.");
+            if refuses && !is_of_hello(rule, options, files) {
+                return Some(rule.clone());
+            }
+        }
+    }
+    None
+}
+
+/// Whether a rule on the first bytes waits for a hello alone, as Lariat does.
+fn is_of_hello(rule: &Statement, options: &Statements, files: &mut dyn SourceFiles) -> bool {
+    let (words, condition) = split(&rule.words, options, files);
+    match condition.as_ref().map(RuleCondition::only) {
+        Some(Some((is_negated, AclQuestion::Hello))) => {
+            words == [if is_negated { "reject" } else { "accept" }]
+        }
+        // All others are refused behind rules that accept hellos.
+        None if words == ["reject"] => {
+            let mut others = options.all("tcp-request content").filter(|one| one.words != words);
+            let is_first = others.next().is_some_and(|one| is_of_hello(one, options, files));
+            is_first && others.all(|one| is_of_hello(one, options, files))
+        }
+        _ => false,
     }
 }
 
@@ -210,14 +290,7 @@ pub(super) fn report_contents(
 ) {
     for name in ["tcp-request content", "tcp-response content"] {
         for rule in options.all(name) {
-            let (words, condition) = split(&rule.words, options, files);
-            let is_hello = match condition.as_ref().and_then(RuleCondition::only) {
-                Some((is_negated, AclQuestion::Hello)) => {
-                    words == [if is_negated { "reject" } else { "accept" }]
-                }
-                _ => false,
-            };
-            if is_hello {
+            if is_of_hello(rule, options, files) {
                 import.joined(rule, "service.front.tls.mode", "");
             } else {
                 import.lacks(rule, RULES, KEEP);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::convert::{array, is_among, split};
+use crate::convert::{Unfit, array, is_among, split};
 use crate::draft::DraftTable;
 use crate::haproxy::back::{self, HaproxyBack};
 use crate::haproxy::front::{self, HaproxyFront};
@@ -10,7 +10,7 @@ use crate::haproxy::reading::{HaproxyReading, HaproxySection, find};
 use crate::haproxy::route::{self, HaproxyRoute};
 use crate::haproxy::timeouts;
 use crate::import::Import;
-use crate::meaning::{OldDefault, Sense};
+use crate::meaning::Sense;
 use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::{SourceFiles, SourceLine, Statement};
@@ -130,7 +130,7 @@ impl HaproxyFrontend<'_> {
             let mut service = self.service(import, front, files, &[], &name);
             import.put(&mut service, "service.front.redirect", "https", redirect, "");
             timeouts::write(&self.options, &Statements::default(), false, import, &mut service);
-            return finish(import, service, place, false);
+            return finish(import, service, place, (reading, self, None, files));
         }
         let has_name = front.is_tls || self.is_passthrough;
         for route in routes {
@@ -179,7 +179,7 @@ impl HaproxyFrontend<'_> {
             let options = reading.options(section);
             self.write_back(import, files, &options, front, back.clone(), &mut service);
             timeouts::write(&self.options, &options, self.is_passthrough, import, &mut service);
-            finish(import, service, place, true);
+            finish(import, service, place, (reading, self, Some(&options), files));
         }
         if routes.is_empty() {
             let why = "no servers are named that it is for";
@@ -320,11 +320,27 @@ fn write_sticks(
 }
 
 /// Puts a service into the draft, with what HAProxy does where nobody wrote anything.
-fn finish(import: &mut Import, mut service: DraftTable, place: &SourceLine, has_back: bool) {
-    let defaults = meanings::defaults_of(Predecessor::Haproxy).iter().copied();
+fn finish(
+    import: &mut Import,
+    mut service: DraftTable,
+    place: &SourceLine,
+    (reading, frontend, back, files): (
+        &HaproxyReading,
+        &HaproxyFrontend<'_>,
+        Option<&Statements>,
+        &mut dyn SourceFiles,
+    ),
+) {
     let of_back = |key: &str| key.starts_with("service.back") || key.ends_with(".dial");
-    let fits = |one: &OldDefault| has_back || !of_back(one.key);
-    let fitting: Vec<_> = defaults.filter(fits).collect();
-    import.defaults(&fitting, place, &mut service);
-    import.draft.services.push(service);
+    let defaults = meanings::defaults_of(Predecessor::Haproxy).iter();
+    let fitting = defaults.filter(|one| back.is_some() || !of_back(one.key));
+    import.defaults(fitting, place, &mut service);
+    let of = frontend.section.statement();
+    let refused = [Some(&frontend.options), back].into_iter().flatten();
+    let refused = refused.filter_map(|options| route::refusal(reading, options, files)).next();
+    let all = back.map_or_else(|| frontend.options.clone(), |back| frontend.options.and(back));
+    match refused {
+        Some(rule) => import.leave_out(service, &of, Unfit::refusal(&rule)),
+        None => import.finish(service, &all, &of),
+    }
 }

@@ -9,8 +9,6 @@ use crate::convert::{address, glob_fits, split_endpoint, switch};
 use crate::draft::DraftValue;
 use crate::hitch::syntax::{HitchEntry, is_switch};
 use crate::import::{Import, inline_table};
-use crate::meanings;
-use crate::predecessor::Predecessor;
 use crate::source::{SourceFiles, SourceLine, Statement};
 use crate::statements::Statements;
 
@@ -99,7 +97,7 @@ impl Frontend {
                 }
                 self.options.push(name, entry.statement);
             }
-            None => import.note_unknown(&entry.statement, meanings::of(Predecessor::Hitch)),
+            None => import.note_unknown(&entry.statement),
         }
     }
 
@@ -133,7 +131,7 @@ impl Frontend {
                     continue;
                 }
                 _ => {
-                    import.note_unknown(&inner, meanings::of(Predecessor::Hitch));
+                    import.note_unknown(&inner);
                     continue;
                 }
             };

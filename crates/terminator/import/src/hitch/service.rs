@@ -4,7 +4,6 @@ use toml::Value;
 
 use crate::convert::{address, array, is_among, split_endpoint, switch};
 use crate::draft::{DraftTable, DraftValue};
-use crate::hitch::process;
 use crate::import::Import;
 use crate::meaning::Conversion;
 use crate::meanings;
@@ -52,14 +51,10 @@ fn take(name: &str, written: &Statement, import: &mut Import, table: &mut DraftT
     let is_on = switch(&written.value()) == Some(true);
     let is_off = switch(&written.value()) == Some(false);
     match name {
-        _ if is_among(process::OPTIONS, name) => {}
+        "syslog" | "shared-cache-if" | "shared-cache-listen" | "shared-cache-peer" => {}
         _ if is_among(TAKEN_TOGETHER, name) && !is_off => {}
         "prefer-server-ciphers" => import.joined(written, "", if is_on { "" } else { ORDER }),
         "proxy-tlv" | "proxy-authority" => {}
-        "sni-nomatch-abort" => {
-            let answer = if is_on { "refuse-named" } else { "default" };
-            import.put(table, "service.front.tls.unknown-name", answer, written, "");
-        }
         "backend-refresh" if written.value() == "0" => {
             let note = "names are looked up every 10 seconds; hitch does so once";
             import.joined(written, "service.back.resolve", note);

@@ -6,9 +6,10 @@ use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meaning::Conversion;
-use crate::meanings::nginx::find;
+use crate::meanings;
 use crate::nginx::section::{absolute, leave_out};
 use crate::nginx::syntax::NginxDirective;
+use crate::predecessor::Predecessor;
 use crate::source::{SourceLine, Statement};
 use crate::tls_policy::ORDER;
 
@@ -23,7 +24,7 @@ impl NginxProcess {
     /// Takes a directive of the top level or of `events`.
     pub(super) fn take(&mut self, import: &mut Import, root: &Path, one: NginxDirective) {
         let NginxDirective { mut written, block } = one;
-        let Some(meaning) = find(&written.option) else {
+        let Some(meaning) = meanings::find(Predecessor::Nginx, &written.option) else {
             return leave_out(import, &NginxDirective { written, block });
         };
         if block.is_some() {
@@ -52,8 +53,6 @@ impl NginxProcess {
                 self.workers = Some(value);
             }
             "worker_connections" => self.connections = Some(written),
-            "pid" if value == "off" => import.mapped(&written, "no file, as here"),
-            "pid" => import.put(&mut unused, "process.pid-file", value, &written, ""),
             "error_log" | "access_log" => take_log(import, &written),
             _ => {
                 if import.apply(meaning, &written, &mut unused) {
@@ -83,14 +82,10 @@ impl NginxProcess {
                 }
             }
         }
-        let mut default = |option: &str, key, note| {
-            let (place, option) = (place.clone(), format!("{option} (a default)"));
-            import.joined(&Statement { place, option, words: Vec::new() }, key, note);
-        };
-        default("ssl_prefer_server_ciphers", "", ORDER);
+        import.note_default(place, "ssl_prefer_server_ciphers", ("", ORDER));
         let older = "TLS 1.2 and 1.3; nginx before 1.27.3 speaks TLS 1.0 and 1.1 too, and before \
                      1.23.4 no TLS 1.3, unless somebody writes it";
-        default("ssl_protocols", "", older);
+        import.note_default(place, "ssl_protocols", ("", older));
     }
 }
 

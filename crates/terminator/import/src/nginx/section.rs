@@ -8,7 +8,6 @@ use crate::convert::is_among;
 use crate::import::Import;
 use crate::meaning::Sense;
 use crate::meanings;
-use crate::meanings::nginx::{ACCESS, find};
 use crate::nginx::listen::NginxListen;
 use crate::nginx::syntax::NginxDirective;
 use crate::predecessor::Predecessor;
@@ -175,7 +174,8 @@ fn take(
     if let Some(found) = restricting(&one, false) {
         restriction.get_or_insert(found);
     }
-    let meaning = find(&one.written.option).filter(|_| one.block.is_none());
+    let meaning =
+        meanings::find(Predecessor::Nginx, &one.written.option).filter(|_| one.block.is_none());
     let Some(meaning) = meaning else {
         return leave_out(import, &one);
     };
@@ -192,8 +192,9 @@ fn restricting(one: &NginxDirective, is_inner: bool) -> Option<Statement> {
     let name = one.written.option.as_str();
     let is_refusal = name == "return" && one.written.value().starts_with(['4', '5']);
     let of_block = ["allow", "deny"].contains(&name) || is_refusal;
-    let refuses = is_among(ACCESS, name) || is_inner && of_block;
-    if refuses && one.written.value() != "off" {
+    let guards = meanings::find(Predecessor::Nginx, name)
+        .is_some_and(|meaning| meaning.guards(&one.written.value()));
+    if guards || is_inner && of_block {
         return Some(one.written.clone());
     }
     one.block.iter().flatten().find_map(|inner| restricting(inner, true))
@@ -203,10 +204,10 @@ fn restricting(one: &NginxDirective, is_inner: bool) -> Option<Statement> {
 pub(super) fn leave_out(import: &mut Import, one: &NginxDirective) {
     let NginxDirective { written, block } = one;
     let mut unused = Default::default();
-    match find(&written.option) {
-        None => import.note_unknown(written, meanings::of(Predecessor::Nginx)),
+    match meanings::find(Predecessor::Nginx, &written.option) {
+        None => import.note_unknown(written),
         Some(meaning) => {
-            if matches!(meaning.sense, Sense::Key { .. } | Sense::Joined { .. }) {
+            if meaning.is_written() {
                 let remedy = "keep nginx for it, behind Lariat";
                 import.lacks(written, "stands where no service comes from", remedy);
             } else {

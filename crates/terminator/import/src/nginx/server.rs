@@ -9,7 +9,6 @@ use crate::finding::ImportFinding;
 use crate::import::Import;
 use crate::meaning::{Conversion, Sense};
 use crate::meanings;
-use crate::meanings::nginx::{HTTP_DEFAULTS, find};
 use crate::nginx::names::{NginxRoute, routes, server_names};
 use crate::nginx::process::take_log;
 use crate::nginx::section::{NginxSection, NginxServer, within};
@@ -57,7 +56,7 @@ pub(super) fn write_all(
         }
         if import.draft.services.len() == before {
             block.report_left_out(import, first);
-            import.unmapped(&server.written, reason);
+            import.report_refused(&server.written, reason);
         }
     }
     report_unused(section, import);
@@ -100,7 +99,7 @@ impl ServerBlock<'_> {
         files: &mut dyn SourceFiles,
     ) -> Result<(), Unfit> {
         let restriction = self.server.restriction.as_ref().or(self.section.restriction.as_ref());
-        if let Some(written) = restriction.filter(|_| self.section.is_http) {
+        if let Some(written) = restriction {
             let why = format!("without `{}` more requests would be served", written.option);
             return Err(Unfit::new(why, BEHIND));
         }
@@ -185,15 +184,14 @@ impl ServerBlock<'_> {
         };
         import.joined(pass, "service.back.servers", difference);
         self.write_rest(import, &mut service, route);
+        let defaults = meanings::defaults_of(Predecessor::Nginx).iter();
+        let defaults = defaults.filter(|one| is_http || one.of.is_empty());
+        import.defaults(defaults, self.place, &mut service);
         if !is_whole {
+            import.draft.refused.push(service);
             let why = "something that it needs, or by which it refuses, cannot be said";
             return Err(Unfit::new(why, "see its directives that are not mapped"));
         }
-        if is_http {
-            import.defaults(HTTP_DEFAULTS, self.place, &mut service);
-        }
-        let defaults = meanings::defaults_of(Predecessor::Nginx);
-        import.defaults(defaults, self.place, &mut service);
         import.draft.services.push(service);
         Ok(())
     }
@@ -333,24 +331,14 @@ impl ServerBlock<'_> {
     fn write_rest(&self, import: &mut Import, service: &mut DraftTable, route: &NginxRoute) {
         let options = &self.options;
         for (name, written) in options.iter() {
-            let is_key = find(name).filter(|one| matches!(one.sense, Sense::Key { .. }));
+            let is_key = meanings::find(Predecessor::Nginx, name)
+                .filter(|one| matches!(one.sense, Sense::Key { .. }));
             match (name, is_key) {
                 ("preread_timeout", _) if !route.is_preread => {
                     import.mapped(written, "without effect: no hello is read");
                 }
                 (_, Some(meaning)) => _ = import.apply(meaning, written, service),
-                ("proxy_protocol", _) if options.is_on("proxy_protocol") => {
-                    let key = "service.back.send-proxy.version";
-                    import.put(service, key, "v1", written, "");
-                }
                 ("proxy_bind", _) => take_bind(import, service, written),
-                ("proxy_socket_keepalive", _) if written.value() == "on" => {
-                    import.mapped(written, "`on`, as here: service.back.keepalive");
-                }
-                ("proxy_socket_keepalive", _) => {
-                    import.put(service, "service.back.keepalive", "0s", written, "");
-                }
-                ("proxy_protocol", _) => import.mapped(written, "`off`, as here"),
                 _ => {}
             }
         }

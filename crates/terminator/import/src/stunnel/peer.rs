@@ -1,5 +1,8 @@
 //! Verification of the other side of TLS, in a section of stunnel's file.
 
+use std::path::Path;
+
+use crate::certificates;
 use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meaning::Conversion;
@@ -39,7 +42,11 @@ pub(super) fn write(
             import.look_for(files, &written.value(), written);
         }
     }
-    let is_whole = if section.is_client() {
+    let ca = section.options.value("CAfile").filter(|_| verification == Verification::Peer);
+    let is_mixed = ca.is_some_and(|path| {
+        files.read(Path::new(&path)).is_ok_and(|text| certificates::are_mixed(&text))
+    });
+    let mut is_whole = if section.is_client() {
         server(section, import, service, verification)
     } else {
         clients(section, import, service, verification)
@@ -49,11 +56,17 @@ pub(super) fn write(
             if written.option == "requireCert" && section.options.is_on("requireCert") {
                 let why = "a certificate that nobody verifies is not asked for";
                 import.lacks(written, why, "verifyChain, and `ca`");
+                is_whole &= section.is_client();
             } else if !(section.is_client() && ["checkHost", "checkIP"].contains(&&*written.option))
             {
                 import.mapped(written, "without effect: nothing is verified");
             }
         }
+    }
+    if let Some(written) = section.options.find("CAfile").filter(|_| is_mixed) {
+        let why = "with authorities in it, all that they issued is trusted, and not some alone";
+        import.lacks(written, why, "take the authorities out, if no certificate needs them");
+        is_whole = false;
     }
     is_whole
 }
@@ -190,6 +203,7 @@ fn server(
     for written in section.options.all("checkEmail") {
         let remedy = "`back.tls.pins`";
         import.lacks(written, "mail addresses of servers are not compared", remedy);
+        is_whole = false;
     }
     is_whole
 }

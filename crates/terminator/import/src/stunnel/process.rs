@@ -81,15 +81,11 @@ impl StunnelProcess {
             };
             import.put(&mut DraftTable::default(), "process.pid-file", path, written, "");
         }
-        let mut default = |option: &str, key, note| {
-            let (place, option) = (place.clone(), format!("{option} (a default)"));
-            import.joined(&Statement { place, option, words: Vec::new() }, key, note);
-        };
         if !self.says_where_to_log {
             let note = "lines go to the standard output, which systemd gives to the journal";
-            default("syslog", "log.output", note);
+            import.note_default(place, "syslog", ("log.output", note));
         }
-        default("ciphers", "", ORDER);
+        import.note_default(place, "ciphers", ("", ORDER));
     }
 }
 

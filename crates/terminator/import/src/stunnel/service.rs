@@ -19,7 +19,8 @@ use crate::stunnel::{peer, tls};
 /// Options of which several make a key: they are reported with it.
 const TAKEN_TOGETHER: &str = "\
     CAfile CApath CRLfile accept cert checkEmail checkHost checkIP ciphers ciphersuites \
-    client connect curves failover key options protocol protocolHost requireCert sni \
+    client connect curves failover key options protocol protocolAuthentication protocolHost \
+    protocolPassword protocolUsername requireCert sni \
     sslVersion sslVersionMax sslVersionMin verify verifyChain verifyPeer";
 
 /// Protocols in which either side may ask for TLS, by stunnel's names and ours.
@@ -55,12 +56,16 @@ pub(super) fn write(
     ];
     tls::write(section, import, &mut service);
     import.defaults(meanings::defaults_of(Predecessor::Stunnel), place, &mut service);
+    let (place, option) = (section.place.clone(), "service".to_owned());
+    let of = Statement { place, option, words: vec![format!("[{}]", section.name)] };
     if is_whole == [true; 5] {
-        return import.draft.services.push(service);
+        return import.finish(service, &section.options, &of);
     }
-    let name = format!("[{}]", section.name);
-    let why = "the service is left out, for a reason that stands with one of its options";
-    lacks_option(section, import, ("service", &name), why, "keep it in stunnel, or see there");
+    let unfit = Unfit::new(
+        "one of its options, whose line says why, cannot be said",
+        "keep it in stunnel, or see there",
+    );
+    import.leave_out(service, &of, unfit);
 }
 
 /// Reports what the section as a whole lacks.
@@ -106,14 +111,6 @@ fn take(
             let (key, note) = ("resumption.session-cache.entries", "one cache for all services");
             import.apply_key(key, Conversion::Number, note, written, service);
         }
-        "transparent" => match value.as_str() {
-            "none" | "no" => import.mapped(written, "`none`, as here"),
-            "source" | "yes" => import.put(service, "service.back.source", "client", written, ""),
-            _ => {
-                let why = "the original destination is not asked for";
-                import.lacks(written, why, "a service for each destination");
-            }
-        },
         "socket" => take_socket(import, service, written),
         name => match meanings::find(Predecessor::Stunnel, name) {
             Some(meaning) if import.apply(meaning, written, service) => {
@@ -234,13 +231,17 @@ fn write_protocol(
     let of_primary = || primary.and_then(|one| one.options.find("protocol"));
     let written = section.options.find("protocol").or_else(of_primary);
     let name = written.map_or_else(String::new, |one| one.value().to_ascii_lowercase());
+    let is_tunnel = section.is_client() && name == "connect";
     if let Some(host) = host {
-        if section.is_client() && name == "smtp" {
-            import.put(service, "service.back.ehlo-name", host.value(), host, "");
-        } else {
-            import.mapped(host, "without effect: it is for smtp and connect of clients");
+        match name.as_str() {
+            "smtp" if section.is_client() => {
+                import.put(service, "service.back.ehlo-name", host.value(), host, "");
+            }
+            _ if is_tunnel => import.put(service, "service.back.tunnel.to", host.value(), host, ""),
+            _ => import.mapped(host, "without effect: it is for smtp and connect of clients"),
         }
     }
+    let is_login = write_login(section, import, service, is_tunnel);
     let Some(written) = written else {
         return true;
     };
@@ -248,6 +249,10 @@ fn write_protocol(
     let (key, word) = match (ours, section.is_client()) {
         (Some(ours), true) => ("service.back.starttls", ours),
         (Some(ours), false) => ("service.front.starttls.protocol", ours),
+        _ if is_tunnel && host.is_some() => {
+            import.joined(written, "service.back.tunnel", "");
+            return is_login;
+        }
         (None, false) if name == "proxy" => ("service.back.send-proxy.version", "v1"),
         _ => {
             import.lacks(written, "this negotiation is not spoken", "keep this in stunnel");
@@ -255,6 +260,36 @@ fn write_protocol(
         }
     };
     import.put(service, key, word, written, "");
+    is_login
+}
+
+/// The login to a proxy; `false` = it is of another kind.
+fn write_login(
+    section: &StunnelSection,
+    import: &mut Import,
+    service: &mut DraftTable,
+    is_tunnel: bool,
+) -> bool {
+    for (option, key) in [("protocolUsername", "user"), ("protocolPassword", "password")] {
+        match section.options.find(option) {
+            Some(written) if is_tunnel => {
+                let key = format!("service.back.tunnel.{key}");
+                import.put(service, &key, written.value(), written, "");
+            }
+            Some(written) => import.lacks(written, "Lariat logs in nowhere", "see `back.tunnel`"),
+            None => {}
+        }
+    }
+    match section.options.find("protocolAuthentication") {
+        Some(written) if is_tunnel && written.value().eq_ignore_ascii_case("basic") => {
+            import.joined(written, "service.back.tunnel", "");
+        }
+        Some(written) => {
+            import.lacks(written, "no other login is done", "keep this service in stunnel");
+            return !is_tunnel;
+        }
+        None => {}
+    }
     true
 }
 
