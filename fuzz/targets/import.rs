@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| -> Corpus {
         return Corpus::Reject;
     };
     let kind = Predecessor::ALL[usize::from(*kind) % Predecessor::ALL.len()];
-    let outcome = || import(kind, &[PathBuf::from("/etc/old.conf")], &mut Echo(text));
+    let outcome = || import(kind, &[PathBuf::from("/etc/old.conf")], &mut Echo(text), &config::TABLE);
     let first = outcome();
     let toml = first.toml();
     assert!(toml.parse::<toml::Table>().is_ok(), "{toml}");

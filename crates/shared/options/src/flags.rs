@@ -125,7 +125,7 @@ pub fn scalar(key: &Key, text: &str) -> Value {
     match (key.kind, text) {
         (Kind::Boolean | Kind::Switch, "true" | "on" | "yes") => Value::Boolean(true),
         (Kind::Boolean | Kind::Switch, "false" | "off" | "no") => Value::Boolean(false),
-        (Kind::Count(..) | Kind::Size(..) | Kind::Ports | Kind::Threads, digits) => {
+        (Kind::Count(..) | Kind::Size(..) | Kind::Ports | Kind::Status | Kind::Threads, digits) => {
             match digits.parse() {
                 Ok(number) => Value::Integer(Some(number)),
                 Err(_) => Value::Text(text.to_owned()),

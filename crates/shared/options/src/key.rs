@@ -63,6 +63,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A TCP port, or a range of them.
     Ports,
+    /// A status of HTTP, a class of them (`2xx`), or a range.
+    Status,
     /// `"auto"`, a number of threads, or a list of CPUs.
     Threads,
 }

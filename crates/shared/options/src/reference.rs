@@ -110,6 +110,7 @@ fn holds(key: &Key) -> String {
         Kind::Size(min, max) => range("size", quantity::show_size(min), quantity::show_size(max)),
         Kind::Choice(words) => format!("`{}`", words.join("`, `")),
         Kind::Ports => "port, or range of ports".to_owned(),
+        Kind::Status => "status, class or range of them".to_owned(),
         Kind::Threads => "`auto`, a number, or a list of CPUs".to_owned(),
     };
     let one = match key.shorthand {

@@ -12,6 +12,7 @@ const DURATION: &str = "^[0-9.]+\\s*(?:[dDhHmMsS]|[mM][sS]|[uU\u{b5}][sS]|[nN][s
 const SIZE: &str = "^[0-9.]+\\s*(?:[tTgGmMkK](?:[iI][bB])?|[bB])?$";
 const VARIABLE: &str = "\\$\\{";
 const PORTS: &str = "^[0-9]+(?:-[0-9]+)?$";
+const STATUS: &str = "^[1-5](?:xx|[0-9]{2}(?:-[1-5][0-9]{2})?)$";
 
 impl Table {
     /// The schema of a file with this name, as text.
@@ -97,6 +98,7 @@ impl Table {
             Kind::Count(min, max) => or_variable(number(min, max)),
             Kind::Duration(..) => or_variable(pattern(DURATION)),
             Kind::Size(min, max) => or_variable(any_of(vec![number(min, max), pattern(SIZE)])),
+            Kind::Status => or_variable(any_of(vec![number(&101, &599), pattern(STATUS)])),
             Kind::Ports => or_variable(any_of(vec![number(&1, &65_535), pattern(PORTS)])),
             Kind::Threads => any_of(vec![number(&1, &u64::from(u16::MAX)), text()]),
             Kind::Address

@@ -128,6 +128,7 @@ impl Table {
             Kind::Size(..) => "SIZE",
             Kind::Choice(_) => "WORD",
             Kind::Ports => "PORTS",
+            Kind::Status => "STATUS",
             Kind::Threads => "NUMBER|CPUS",
         }
     }

@@ -60,6 +60,8 @@ mod tests {
     fn options(fall: u32, rise: u32) -> CheckOptions {
         CheckOptions {
             kind: CheckKind::Tcp,
+            port: None,
+            tls: None,
             interval: Duration::from_secs(2),
             timeout: Duration::from_secs(1),
             fall,

@@ -1,5 +1,6 @@
 //! The options of a pool of servers.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use wire::address::Endpoint;
@@ -22,6 +23,7 @@ pub struct Options {
     pub check: Option<CheckOptions>,
     /// How long a server that came back up has less than its whole share; zero = it has it at once.
     pub slow_start: Duration,
+    pub on_down: OnDown,
     /// The queue in which connections wait while all servers that suit them have as many as they
     /// take.
     pub queue: QueueOptions,
@@ -58,6 +60,13 @@ pub enum Balance {
     Source,
 }
 
+/// What becomes of the sessions of a server that goes down or is disabled.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OnDown {
+    Close,
+    Keep,
+}
+
 /// When a server is taken out for failed dials, and for how long.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PassiveOptions {
@@ -71,6 +80,10 @@ pub struct PassiveOptions {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckOptions {
     pub kind: CheckKind,
+    /// The TCP port in place of the server's own.
+    pub port: Option<u16>,
+    /// Whether it goes through TLS; `None` = as the service's connections do.
+    pub tls: Option<bool>,
     /// From one check's start to the next one's.
     pub interval: Duration,
     /// A check that takes longer has failed.
@@ -83,16 +96,55 @@ pub struct CheckOptions {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckKind {
-    /// `GET path` over HTTP/1.1; any status from 200 to 399 is good.
-    Http {
-        path: String,
-        /// The `Host` field; `None` sends the endpoint's.
+    /// A request over HTTP/1.1.
+    Http(HttpCheck),
+    Tcp,
+    /// Bytes that are sent, and bytes that the answer has.
+    Dialog {
+        /// Empty = the server speaks first.
+        send: String,
+        /// `None` = whatever it answers, or nothing.
+        expect: Option<String>,
+        /// The name sent in SNI, if any.
         host: Option<String>,
     },
-    Tcp,
     /// A TLS handshake finishes; the certificate is not judged.
     Tls {
         /// The name sent in SNI, if any.
         name: Option<String>,
     },
+}
+
+/// A request of a check, and the answer that passes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpCheck {
+    pub path: String,
+    pub method: HttpMethod,
+    /// The `Host` field; `None` sends the endpoint's.
+    pub host: Option<String>,
+    /// The statuses that pass.
+    pub statuses: Vec<RangeInclusive<u16>>,
+    /// A text that the content has.
+    pub content: Option<String>,
+}
+
+impl HttpCheck {
+    /// A `GET` that any status from 200 to 399 answers.
+    pub fn of(path: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            method: HttpMethod::Get,
+            host: None,
+            statuses: vec![200..=399],
+            content: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum HttpMethod {
+    Get,
+    Head,
+    Options,
+    Post,
 }

@@ -117,7 +117,12 @@ impl Pool {
     pub fn pick(&mut self, request: &Pick, has_room: impl Fn(Limit) -> bool) -> Choice {
         let tried = &request.tried;
         self.grow_shares(request.now);
-        let standing = |index: usize, server: &Server| server.standing(index, tried);
+        let standing = |index: usize, server: &Server| {
+            if request.home == Some(server.id()) {
+                return server.standing_at_home(index, tried);
+            }
+            server.standing(index, tried)
+        };
         let best = best_standing(&self.servers, standing).filter(|_| !tried.is_full());
         let Some(best) = best else {
             return Choice::Nothing;
@@ -273,10 +278,16 @@ impl Pool {
         self.servers.get(server)?.slow_start_end(self.slow_start)
     }
 
-    /// How many servers an operator has disabled, and how many there are.
-    pub fn disabled(&self) -> (usize, usize) {
-        let disabled = self.servers.iter().filter(|one| one.is_disabled());
-        (disabled.count(), self.servers.len())
+    /// An operator gives a server another weight, 0 among them, or the configured one again. With 0
+    /// only those connections go there whose home it is ([`Pick::home`]).
+    pub fn order_weight(&mut self, server: usize, weight: Option<u16>) {
+        self.with(server, |server| server.order_weight(weight));
+    }
+
+    /// How many servers an operator has disabled or given no weight, and how many there are.
+    pub fn taken_out(&self) -> (usize, usize) {
+        let out = self.servers.iter().filter(|one| one.is_taken_out());
+        (out.count(), self.servers.len())
     }
 
     /// Sets the addresses of a name. Does nothing to a server that has no name.
@@ -395,7 +406,7 @@ fn nearest(
 mod tests {
     use super::*;
     use crate::affinity::key_of;
-    use crate::options::{QueueOptions, ServerOptions};
+    use crate::options::{OnDown, QueueOptions, ServerOptions};
     use crate::server::{Health, Record};
     use proptest::prelude::*;
     use std::net::SocketAddr;
@@ -427,6 +438,7 @@ mod tests {
             passive,
             check: None,
             slow_start: Duration::ZERO,
+            on_down: OnDown::Keep,
             queue: QueueOptions { length: 0, timeout: Duration::ZERO },
         }
     }
@@ -540,6 +552,28 @@ mod tests {
             shares(&mut pool, now, TIME);
             assert_eq!(pool.slow_start_end(0), None);
         }
+    }
+
+    #[test]
+    fn a_weight_that_is_ordered_holds_and_0_keeps_all_but_the_homeless_away() {
+        let now = Instant::now();
+        for balance in [Balance::RoundRobin, Balance::LeastConnections, Balance::Source] {
+            let mut pool = pool(balance, "unix:a unix:b*3");
+            let home = pool.id(1);
+            pool.order_weight(1, Some(0));
+            assert!(picks(&mut pool, now, 9).iter().all(|one| *one == 0), "{balance:?}");
+            let request = Pick { now, key: 7, home, tried: Tried::new() };
+            assert_eq!(picked(pool.pick(&request, |_| true)).unwrap().server, 1, "{balance:?}");
+            assert_eq!((health(&pool, 1), pool.taken_out()), (Health::Up, (1, 2)));
+            pool.order_weight(0, Some(0));
+            assert_eq!(pick(&mut pool, now, 7, Tried::new()), None);
+            pool.order_weight(0, Some(1));
+            pool.order_weight(1, None);
+            assert_eq!(pool.taken_out(), (0, 2));
+        }
+        let mut pool = pool(Balance::RoundRobin, "unix:a unix:b*3");
+        pool.order_weight(0, Some(9));
+        assert_eq!(shares(&mut pool, now, Duration::ZERO), [75, 25]);
     }
 
     #[test]

@@ -109,6 +109,8 @@ pub(crate) struct Server {
     /// The identity in the consistent hash and across reloads.
     pub(crate) seed: u64,
     weight: u16,
+    /// The weight that an operator has ordered in place of it.
+    weight_ordered: Option<u16>,
     /// The priority of the record that names it; 0 if none does.
     priority: u16,
     /// The share of the connections now: its weight, or less during its slow start.
@@ -144,6 +146,7 @@ impl Server {
             seed,
             limit: options.connections_max.map(limited),
             weight: options.weight,
+            weight_ordered: None,
             priority: 0,
             share: u32::from(options.weight) * SHARE_WHOLE,
             back_since: None,
@@ -165,7 +168,7 @@ impl Server {
             self.addresses.clone_from(&before.addresses);
             if self.is_recorded {
                 (self.weight, self.priority) = (before.weight, before.priority);
-                self.share = u32::from(self.weight) * SHARE_WHOLE;
+                self.share = u32::from(self.weight_now()) * SHARE_WHOLE;
             }
         }
         for one in &mut self.addresses {
@@ -205,8 +208,15 @@ impl Server {
         self.addresses.iter().find(|one| one.address == *address)
     }
 
-    /// The place of this server for a connection; `None` if it cannot be used.
+    /// The place of this server for a connection that has no reason of its own to come here; `None`
+    /// if it gets none.
     pub(crate) fn standing(&self, index: usize, tried: &Tried) -> Option<Standing> {
+        self.standing_at_home(index, tried).filter(|_| self.weight_now() > 0)
+    }
+
+    /// The place of this server for a connection that was here before, which a weight of 0 does not
+    /// keep away; `None` if it cannot be used.
+    pub(crate) fn standing_at_home(&self, index: usize, tried: &Tried) -> Option<Standing> {
         let untried = |(number, one): &(usize, &ServerAddress)| {
             one.is_usable() && !tried.has(place(index, *number))
         };
@@ -254,7 +264,7 @@ impl Server {
         tried: &Tried,
         ejection_time: Duration,
     ) -> Option<(Place, Address)> {
-        if self.disabled {
+        if self.is_taken_out() {
             return None;
         }
         let number = self.next(index, tried, |one| one.is_trial_due(now))?;
@@ -339,15 +349,28 @@ impl Server {
             let growth = u128::from(SHARE_WHOLE - SHARE_FIRST) * time.as_nanos();
             SHARE_FIRST + (growth / slow_start.as_nanos()) as u32
         });
-        self.share = u32::from(self.weight) * part;
+        self.share = u32::from(self.weight_now()) * part;
         if grown.is_none() {
             self.back_since = None;
         }
         grown.is_none()
     }
 
-    pub(crate) fn is_disabled(&self) -> bool {
-        self.disabled
+    /// Whether an operator has seen to it that the balance gives it no new connection.
+    pub(crate) fn is_taken_out(&self) -> bool {
+        self.disabled || self.weight_now() == 0
+    }
+
+    fn weight_now(&self) -> u16 {
+        self.weight_ordered.unwrap_or(self.weight)
+    }
+
+    /// An operator has ordered this weight, or the configured one again.
+    pub(crate) fn order_weight(&mut self, weight: Option<u16>) {
+        self.weight_ordered = weight;
+        if self.back_since.is_none() {
+            self.share = u32::from(self.weight_now()) * SHARE_WHOLE;
+        }
     }
 
     pub(crate) fn set_target(&mut self, target: &Target) {
@@ -365,7 +388,7 @@ impl Server {
         if let Some(record) = target.record {
             (self.weight, self.priority) = (record.weight, record.priority);
             if self.back_since.is_none() {
-                self.share = u32::from(self.weight) * SHARE_WHOLE;
+                self.share = u32::from(self.weight_now()) * SHARE_WHOLE;
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use backend::options::{Balance, Options};
+use backend::options::{Balance, OnDown, Options};
 use options::quantity::{DAY, HOUR};
 use options::row::{boolean, duration, path, size, text};
 use options::{Field, KeyPlace, Nested, Tables, choice, section, table};
@@ -15,9 +15,8 @@ use static_files::options::Redirect;
 use wire::starttls::Dialect;
 
 use crate::back_tls::{WrittenBackTls, back_tls_options};
-use crate::servers::{
-    self, WrittenCheck, WrittenPassive, WrittenQueue, WrittenSendProxy, WrittenServer,
-};
+use crate::server_check::{WrittenCheck, check_options};
+use crate::servers::{self, WrittenPassive, WrittenQueue, WrittenSendProxy, WrittenServer};
 use crate::shelf::{Shelf, optional};
 use crate::timeouts::{KEEPALIVE_MAX, WrittenTimeouts, liveness};
 use crate::tunnel::{WrittenTunnel, tunnel_options};
@@ -47,6 +46,14 @@ section! {
         /// `slowstart`.
         slow_start: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
+        /// What becomes of the sessions of a server that goes down, by checks of all its addresses
+        /// or by failed dials, or is disabled: with `close` they are reset at once on both sides,
+        /// and end for `server-down` or `server-disabled`. HAProxy calls it `on-marked-down
+        /// shutdown-sessions`.
+        on_down: OnDown = choice![
+            "keep" => OnDown::Keep,
+            "close" => OnDown::Close,
+        ].default("keep").flag("on-down").example(r#"on-down = "close""#),
         queue: WrittenQueue<'a>,
         /// How a server is chosen: in turn, by the fewest open connections, or by the client's
         /// address (consistent hash); all by weight.
@@ -236,7 +243,8 @@ fn servers_options(
 ) -> Option<ServersOptions> {
     let servers = servers::server_list(&back.servers);
     let queue = servers::queue_options(&back.queue, servers.as_deref().unwrap_or_default());
-    let check = optional(back.check.as_ref().map(servers::check_options));
+    let checked = servers.as_deref().unwrap_or_default();
+    let check = optional(back.check.as_ref().map(|check| check_options(check, checked)));
     let source = servers::source_address(&back.source);
     let send_proxy = match &back.send_proxy {
         Some(written) => servers::send_proxy(written),
@@ -254,6 +262,7 @@ fn servers_options(
             passive: servers::passive_options(&back.passive)?,
             check: check?,
             slow_start: back.slow_start.value?,
+            on_down: back.on_down.value?,
             queue: queue?,
         },
         liveness: liveness(&back.keepalive, times)?,

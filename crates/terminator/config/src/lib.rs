@@ -19,6 +19,7 @@ pub mod keys;
 mod log;
 mod process;
 mod resumption;
+mod server_check;
 mod servers;
 mod service;
 pub mod settings;
@@ -307,6 +308,13 @@ fn servers_can_be_reached(
     store: Option<&StoreOptions>,
 ) {
     for (keys, service) in written.service.tables.iter().zip(services) {
+        let check = service.back.servers().and_then(|servers| servers.pool.check.as_ref());
+        if let (Some(port), Some(check)) = (check.and_then(|one| one.port), &keys.back.check)
+            && !ports.contains(&port)
+        {
+            let message = format!("is {port}, which process.connect-ports lacks");
+            check.port.refuse(message, format!("list {port} there too"));
+        }
         let servers = service.back.server_list().iter();
         let of_keys = servers.filter(|one| first_instance(&one.endpoint));
         for (keys, server) in keys.back.servers.tables.iter().zip(of_keys) {

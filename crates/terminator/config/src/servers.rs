@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use backend::options::{CheckKind, CheckOptions, PassiveOptions, QueueOptions, ServerOptions};
+use backend::options::{PassiveOptions, QueueOptions, ServerOptions};
 use options::quantity::{DAY, HOUR};
-use options::row::{boolean, count, duration, parsed, text};
+use options::row::{boolean, count, duration, parsed};
 use options::{Field, Kind, Problem, Severity, Tables, all, choice, section, table};
 use proxy::options::{CertificateForm, ProxyTlvs, SendProxy, SourceAddress};
 use sys::socket::Zoned;
@@ -59,41 +59,6 @@ section! {
         /// `timeout queue`.
         timeout: Duration = duration(Duration::from_millis(10), HOUR)
             .default("5s").flag("queue-timeout").example(r#"timeout = "2s""#),
-    }
-}
-
-section! {
-    table("service.back.check")
-        .absent("servers are judged by their dials alone").shorthand("kind")
-        .example(r#"check = { kind = "http", path = "/health" }"#);
-    /// Active health checks of every server, at each of its addresses: it is down when all of
-    /// them are.
-    pub(crate) struct WrittenCheck<'a> {
-        /// The test that a server passes: a connection that is accepted (`tcp`; with `starttls`, a
-        /// greeting that is no error), a TLS handshake that finishes (`tls`), or a `GET` answered
-        /// with a status from 200 to 399 (`http`).
-        kind: CheckWord = choice![
-            "tcp" => CheckWord::Tcp,
-            "tls" => CheckWord::Tls,
-            "http" => CheckWord::Http,
-        ].flag("check").example(r#"kind = "tcp""#),
-        /// The path of an `http` check.
-        path: String = text("PATH").default("/").flag("check-path").example(r#"path = "/health""#),
-        /// The `Host` field of an `http` check, or the server name of a `tls` check.
-        host: Option<String> = text("HOST")
-            .absent("the server's own address; for `tls` no name").flag("check-host")
-            .example(r#"host = "www.example.com""#),
-        /// Time from the start of one check to the start of the next.
-        interval: Duration = duration(Duration::from_millis(100), HOUR)
-            .default("2s").flag("check-interval").example(r#"interval = "5s""#),
-        /// A check that takes longer has failed. A server of mail, news or files has
-        /// `timeouts.greeting` in addition for its greeting.
-        timeout: Duration = duration(Duration::from_millis(10), HOUR)
-            .default("1s").flag("check-timeout").example(r#"timeout = "500ms""#),
-        /// Failed checks in a row after which a server is down.
-        fall: u32 = count(1, 100).default("3").flag("check-fall").example("fall = 2"),
-        /// Passed checks in a row after which it is up again.
-        rise: u32 = count(1, 100).default("2").flag("check-rise").example("rise = 3"),
     }
 }
 
@@ -155,14 +120,6 @@ section! {
         ].default("off").flag("send-proxy-client-certificate")
             .example(r#"client-certificate = "der""#),
     }
-}
-
-/// The kind of a check, as it is written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum CheckWord {
-    Http,
-    Tcp,
-    Tls,
 }
 
 /// The version of a PROXY header, as it is written.
@@ -277,45 +234,6 @@ pub(crate) fn passive_options(passive: &WrittenPassive<'_>) -> Option<PassiveOpt
         failures: passive.failures.value?,
         ejection_time: passive.ejection_time.value?,
     })
-}
-
-pub(crate) fn check_options(check: &WrittenCheck<'_>) -> Option<CheckOptions> {
-    let (kind, host) = (check.kind.value?, check.host.value.clone()?);
-    check_fits(check, kind)?;
-    Some(CheckOptions {
-        kind: match kind {
-            CheckWord::Http => CheckKind::Http { path: check.path.value.clone()?, host },
-            CheckWord::Tcp => CheckKind::Tcp,
-            CheckWord::Tls => CheckKind::Tls { name: host },
-        },
-        interval: check.interval.value?,
-        timeout: check.timeout.value?,
-        fall: check.fall.value?,
-        rise: check.rise.value?,
-    })
-}
-
-fn check_fits(check: &WrittenCheck<'_>, kind: CheckWord) -> Option<()> {
-    let warn = |place: &options::KeyPlace<'_>, message| {
-        place.say(Severity::Warning, Problem::new(message));
-    };
-    if kind != CheckWord::Http && check.path.is_written() {
-        warn(&check.path, "has no effect on a check that is not `http`");
-    }
-    if kind == CheckWord::Tcp && check.host.is_written() {
-        warn(&check.host, "has no effect on a `tcp` check");
-    }
-    let printable = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-    let path = check.path.value.as_ref()?;
-    if !path.starts_with('/') || !printable(path) {
-        let message = format!("\"{}\" is no path", path.escape_debug());
-        return check.path.fail(message, "it begins with / and has no space");
-    }
-    if !check.host.value.as_ref()?.as_deref().is_none_or(printable) {
-        check.host.error(Problem::new("is no host name"));
-        return None;
-    }
-    Some(())
 }
 
 pub(crate) fn send_proxy(written: &WrittenSendProxy<'_>) -> Option<SendProxy> {

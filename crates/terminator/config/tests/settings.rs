@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use backend::options::{Balance, CheckKind};
+use backend::options::{Balance, CheckKind, HttpCheck};
 use config::{Loaded, Recording, Settings, Severity, Source};
 use proptest::prelude::*;
 use proxy::options::{CertificateForm, KtlsMode, SendProxy, ServiceOptions};
@@ -188,8 +188,8 @@ fn a_check_has_defaults_and_a_short_form() {
         .check
         .clone()
         .unwrap();
-    let http = CheckKind::Http { path: "/".into(), host: Some("h".into()) };
-    assert_eq!(check.kind, http);
+    let http = HttpCheck { host: Some("h".into()), ..HttpCheck::of("/") };
+    assert_eq!(check.kind, CheckKind::Http(http));
     let check = with("", "", "check = { kind = 'tls', host = 'h' }")
         .back
         .servers()

@@ -63,8 +63,15 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Reload { socket, strict } => reload::run(&socket.into(), strict, console),
         Command::Upgrade(socket) => upgrade::run(&socket.into(), console),
         Command::Drain(socket) => drain::run(&socket.into(), console),
-        Command::Server { change, name, socket } => {
-            server::run(&socket.into(), change, &name, console)
+        Command::Server { word, name, weight, close, socket } => {
+            match word.with(weight.as_deref(), close) {
+                Ok(change) => server::run(&socket.into(), change, &name, console),
+                Err(fault) => {
+                    console.error(fault);
+                    console.hint("for example: lariat server weight web/10.0.0.3:80 10");
+                    Exit::Usage
+                }
+            }
         }
         Command::WorkerProcess => return Ok(crate::worker_process::run()),
         Command::Reader => return Ok(crate::reader::run()),

@@ -44,6 +44,10 @@ pub(crate) enum Order {
     Resolved(Resolved),
     /// An operator has disabled these servers and no others.
     Disabled(BTreeSet<ServerName>),
+    /// An operator has ordered these weights and no others.
+    Weights(Vec<(ServerName, u16)>),
+    /// An operator ends the sessions of this server.
+    CloseSessions(ServerName),
     Reloads(Reloads),
     /// Say whether the workers go on, by `Alive`.
     AreYouWell,
@@ -281,6 +285,7 @@ pub(crate) struct Serve {
     /// The addresses of the names that its servers have, as far as known.
     pub(crate) resolved: Vec<Resolved>,
     pub(crate) disabled: BTreeSet<ServerName>,
+    pub(crate) weights: Vec<(ServerName, u16)>,
     /// The kernel's part of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
     pub(crate) waits: bool,

@@ -1,4 +1,4 @@
-//! Servers that an operator disables and enables: their names, and an order about one as a number.
+//! Servers that an operator disables, enables and weighs: their names, and an order about one as a number.
 //!
 //! An order reaches the supervisor with a signal, which has room for a number and no more. So it
 //! holds a digest of the server's name, for which the supervisor looks among its own.
@@ -6,6 +6,7 @@
 use std::fmt;
 
 use backend::affinity;
+use backend::options::WEIGHT_MAX;
 use serde::{Deserialize, Serialize};
 
 /// A server of a service, as operators name it. Servers of a service that have one address have one
@@ -26,18 +27,24 @@ impl ServerName {
             .then(|| Self { service: service.to_owned(), server: server.to_owned() })
     }
 
-    /// The number of the order to disable or enable it.
+    /// The number of the order of this change.
     pub(crate) fn order(&self, change: Change) -> u64 {
-        let digest = affinity::hash(self.to_string().as_bytes());
-        digest << 1 | u64::from(change == Change::Disable)
+        self.digest() << CHANGE_BITS | change.number()
     }
 
     /// The change by an order of that number; `None` if it is about another.
     pub(crate) fn ordered(&self, number: u64) -> Option<Change> {
-        let mut changes = [Change::Disable, Change::Enable].into_iter();
-        changes.find(|change| self.order(*change) == number)
+        let change = Change::numbered(number % (1 << CHANGE_BITS))?;
+        (self.order(change) == number).then_some(change)
+    }
+
+    fn digest(&self) -> u64 {
+        affinity::hash(self.to_string().as_bytes())
     }
 }
+
+/// The bits of an order that say what is to change.
+const CHANGE_BITS: u32 = 10;
 
 impl fmt::Display for ServerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,22 +56,66 @@ impl fmt::Display for ServerName {
 pub(crate) enum Change {
     /// It gets no new connection.
     Disable,
+    /// The same, and its sessions end.
+    DisableAndClose,
     Enable,
+    /// It has this weight, from 0 to [`WEIGHT_MAX`]; `None` = the configured one.
+    Weight(Option<u16>),
 }
 
 impl Change {
-    /// The word of the command line.
-    pub(crate) fn word(self) -> &'static str {
+    /// The changes without a weight, by their numbers; the configured weight comes behind them, and
+    /// then the weights. No number is 0: a signal without one has that.
+    const PLAIN: [Self; 3] = [Self::Disable, Self::DisableAndClose, Self::Enable];
+
+    fn number(self) -> u64 {
         match self {
-            Self::Disable => "disable",
-            Self::Enable => "enable",
+            Self::Disable => 1,
+            Self::DisableAndClose => 2,
+            Self::Enable => 3,
+            Self::Weight(None) => 4,
+            Self::Weight(Some(weight)) => 5 + u64::from(weight),
         }
     }
 
-    /// The one of that word.
-    pub(crate) fn named(word: &str) -> Option<Self> {
-        let mut all = [Self::Disable, Self::Enable].into_iter();
-        all.find(|change| change.word() == word)
+    fn numbered(number: u64) -> Option<Self> {
+        let plain = Self::PLAIN.into_iter().find(|change| change.number() == number);
+        let weight = |number| u16::try_from(number).ok().filter(|one| *one <= WEIGHT_MAX);
+        plain.or_else(|| match number.checked_sub(4)? {
+            0 => Some(Self::Weight(None)),
+            above => Some(Self::Weight(Some(weight(above - 1)?))),
+        })
+    }
+}
+
+/// The word of the command line for a change.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ChangeWord {
+    Disable,
+    Enable,
+    Weight,
+}
+
+impl ChangeWord {
+    pub(crate) const ALL: [(&'static str, Self); 3] =
+        [("disable", Self::Disable), ("enable", Self::Enable), ("weight", Self::Weight)];
+
+    /// The change with what stands beside the word; `Err` has the fault.
+    pub(crate) fn with(self, weight: Option<&str>, closes: bool) -> Result<Change, &'static str> {
+        match (self, weight) {
+            (Self::Disable, None) if closes => Ok(Change::DisableAndClose),
+            _ if closes => Err("--close stands beside `disable` alone"),
+            (Self::Disable, None) => Ok(Change::Disable),
+            (Self::Enable, None) => Ok(Change::Enable),
+            (Self::Weight, Some("configured")) => Ok(Change::Weight(None)),
+            (Self::Weight, Some(text)) => {
+                let weight = text.parse().ok().filter(|weight| *weight <= WEIGHT_MAX);
+                let weight = weight.ok_or("a weight is a number from 0 to 256, or `configured`")?;
+                Ok(Change::Weight(Some(weight)))
+            }
+            (Self::Weight, None) => Err("a weight is missing: 0 to 256, or `configured`"),
+            (_, Some(_)) => Err("a weight stands behind `weight` alone"),
+        }
     }
 }
 
@@ -77,13 +128,34 @@ mod tests {
         let names = ["web/10.0.0.3:80", "web/10.0.0.4:80", "app/10.0.0.3:80"];
         let names = names.map(|text| ServerName::parse(text).unwrap());
         for (index, name) in names.iter().enumerate() {
-            for change in [Change::Disable, Change::Enable] {
+            let weights = [None, Some(0), Some(1), Some(WEIGHT_MAX)].map(Change::Weight);
+            for change in Change::PLAIN.into_iter().chain(weights) {
                 let number = name.order(change);
                 for (other, one) in names.iter().enumerate() {
                     assert_eq!(one.ordered(number), (index == other).then_some(change));
                 }
             }
             assert_eq!(name.ordered(0), None, "a signal sent without a number");
+        }
+    }
+
+    #[test]
+    fn a_word_makes_a_change_with_what_stands_beside_it() {
+        use ChangeWord::{Disable, Enable, Weight};
+        for (word, weight, closes, expected) in [
+            (Disable, None, false, Ok(Change::Disable)),
+            (Disable, None, true, Ok(Change::DisableAndClose)),
+            (Enable, None, true, Err("--close")),
+            (Enable, Some("1"), false, Err("behind `weight`")),
+            (Weight, Some("0"), false, Ok(Change::Weight(Some(0)))),
+            (Weight, Some("configured"), false, Ok(Change::Weight(None))),
+            (Weight, Some("257"), false, Err("0 to 256")),
+            (Weight, None, false, Err("missing")),
+        ] {
+            match (word.with(weight, closes), expected) {
+                (Err(fault), Err(part)) => assert!(fault.contains(part), "{fault}"),
+                (made, expected) => assert_eq!(made, expected, "{word:?} {weight:?}"),
+            }
         }
     }
 

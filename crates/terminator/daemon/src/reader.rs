@@ -63,7 +63,7 @@ pub(crate) fn hitch_import(words: &[String], files: &mut dyn Files) -> Import {
     // The importer takes a command line for one by its first word.
     let words = [OPTIONS_FOLLOW.to_owned()].into_iter().chain(words.iter().cloned());
     let words: Vec<_> = words.map(PathBuf::from).collect();
-    import::import(Predecessor::Hitch, &words, &mut ImportedFiles(files))
+    import::import(Predecessor::Hitch, &words, &mut ImportedFiles(files), &config::TABLE)
 }
 
 /// A switch that is off.

@@ -59,8 +59,7 @@ mod stopping;
 mod upgrade;
 mod watched;
 
-use std::collections::BTreeSet;
-use std::io;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -78,7 +77,7 @@ use crate::messages::{self, error, stderr};
 use crate::reader::ConfigSource;
 
 use admin_sockets::AdminSockets;
-use child::{Backoff, Child, WORKER};
+use child::{Backoff, Child, Heard, SendFault, WORKER};
 use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
 use key_log::KeyLog;
@@ -231,6 +230,8 @@ struct Supervisor<'a> {
     names: Names,
     watched: Watched,
     disabled: BTreeSet<ServerName>,
+    /// Weights that an operator has ordered.
+    weights: BTreeMap<ServerName, u16>,
     fences: Fences,
     reach: Reach,
     workers: usize,
@@ -392,7 +393,7 @@ impl<'a> Supervisor<'a> {
         let (enter, roots) =
             (Order::Enter(self.fences.clone(), self.reach.clone()), self.roots.all());
         let sent = self.child.as_ref().map(|child| child.send(&enter, &roots));
-        self.unless_stuck(sent);
+        self.unless_stuck(sent, None);
         let start = Start {
             supervisor_pid: std::process::id(),
             supervisor_start: self.start,
@@ -413,7 +414,7 @@ impl<'a> Supervisor<'a> {
 
     fn tell(&mut self, order: &Order) {
         let sent = self.child.as_ref().map(|child| child.send(order, &[]));
-        self.unless_stuck(sent);
+        self.unless_stuck(sent, None);
     }
 
     /// Sends the pending plan, or else the one served, with all descriptors that it needs.
@@ -439,18 +440,29 @@ impl<'a> Supervisor<'a> {
             roles,
             resolved: self.names.lookups.known(&summary.names),
             disabled: self.disabled.clone(),
+            weights: self.weights.clone().into_iter().collect(),
             kernel_tls: summary.kernel_tls.clone(),
             waits: self.waits,
         });
         let sent = self.child.as_ref().map(|child| child.send_with(&order, &fds, bundle));
-        self.unless_stuck(sent);
+        self.unless_stuck(sent, Some(generation));
     }
 
     /// A worker process that takes no orders has died or is stuck. Its last words may be under way:
-    /// what follows is decided when its end is heard.
-    fn unless_stuck(&mut self, sent: Option<io::Result<()>>) {
-        if let (Some(Err(_)), Some(child)) = (sent, &mut self.child) {
-            child.kill();
+    /// what follows is decided when its end is heard. An order that cannot be sent is no fault of
+    /// its process, and the next one could not be sent it either: a plan counts as refused.
+    fn unless_stuck(&mut self, sent: Option<Result<(), SendFault>>, plan: Option<u64>) {
+        let (Some(Err(fault)), Some(child)) = (sent, &mut self.child) else {
+            return;
+        };
+        match (fault, plan) {
+            (SendFault::Broken(_), _) => child.kill(),
+            (fault, None) => error(fault),
+            (fault, Some(generation)) => {
+                let refused = Answer::refused(generation, fault.to_string());
+                let news = Event::Heard(child.number(), Heard::Answer(refused));
+                self.events.sender().send(news);
+            }
         }
     }
 }

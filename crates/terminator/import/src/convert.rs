@@ -47,58 +47,27 @@ fn differing(value: impl Into<Value>, difference: String) -> Conversions {
     Ok(Converted { value: value.into(), difference: Some(difference) })
 }
 
-/// Least and most of keys, numbers or milliseconds. The table of options has them too, which this
-/// crate does not know; a test of the program compares.
-pub const RANGES: &[(&str, u64, u64)] = &[
-    ("service.timeouts.handshake", 10, HOUR),
-    ("service.timeouts.dial", 10, HOUR),
-    ("service.timeouts.greeting", 10, HOUR),
-    ("service.timeouts.idle", 10, 365 * DAY),
-    ("service.timeouts.lifetime", SECOND, 365 * DAY),
-    ("service.timeouts.unacknowledged", SECOND, DAY),
-    ("service.front.keepalive", 0, 9 * HOUR),
-    ("service.back.keepalive", 0, 9 * HOUR),
-    ("service.back.resolve", SECOND, DAY),
-    ("service.back.slow-start", 0, DAY),
-    ("service.back.queue.length", 0, 10_000),
-    ("service.back.queue.timeout", 10, HOUR),
-    ("service.back.check.interval", 100, HOUR),
-    ("service.back.check.timeout", 10, HOUR),
-    ("service.back.check.fall", 1, 100),
-    ("service.back.check.rise", 1, 100),
-    ("service.back.passive.failures", 0, 1000),
-    ("service.back.passive.ejection-time", 100, DAY),
-    ("service.back.servers.weight", 1, 256),
-    ("service.back.servers.max-connections", 1, 10_000_000),
-    ("service.limits.connections", 1, 10_000_000),
-    ("limits.connections", 1, 10_000_000),
-    ("workers.threads", 1, 1024),
-    ("workers.backlog", 1, 65_535),
-    ("workers.fast-open", 0, 65_535),
-    ("resumption.session-cache.entries", 1, 100_000_000),
-    ("resumption.session-cache.lifetime", SECOND, DAY),
-    ("resumption.tickets.lifetime", SECOND, 7 * DAY),
-    ("process.drain", 0, DAY),
-];
-
 const SECOND: u64 = 1000;
 const HOUR: u64 = 3600 * SECOND;
 const DAY: u64 = 24 * HOUR;
 
-/// The value of `key` that these words stand for.
-pub(crate) fn convert(key: &str, conversion: Conversion, words: &[String]) -> Conversions {
+/// The least and the most that a key takes: numbers, bytes or milliseconds.
+pub(crate) type KeyRange = (u64, u64);
+
+/// The value of a key with that range that these words stand for.
+pub(crate) fn convert(range: KeyRange, conversion: Conversion, words: &[String]) -> Conversions {
     let text = words.join(" ");
     match conversion {
         Conversion::Text => alike(text),
         Conversion::Word => alike(text.to_ascii_lowercase()),
         Conversion::Path | Conversion::Paths => path(&text),
-        Conversion::Number => number(key, &text),
+        Conversion::Number => number(range, &text),
         Conversion::Switch => match switch(&text) {
             Some(on) => alike(on),
             None => Err(Unfit::new(format!("`{text}` is neither on nor off"), "write on or off")),
         },
-        Conversion::Seconds => time(key, &text, SECOND),
-        Conversion::Milliseconds => time(key, &text, 1),
+        Conversion::Seconds => time(range, &text, SECOND),
+        Conversion::Milliseconds => time(range, &text, 1),
         Conversion::Size => match size(&text) {
             Some(bytes) => alike(format!("{bytes}B")),
             None => Err(Unfit::new(format!("`{text}` is no size"), "write bytes")),
@@ -134,11 +103,10 @@ pub(crate) fn switch(text: &str) -> Option<bool> {
     }
 }
 
-fn number(key: &str, text: &str) -> Conversions {
+fn number((least, most): KeyRange, text: &str) -> Conversions {
     let Ok(number) = text.parse::<u64>() else {
         return Err(Unfit::new(format!("`{text}` is no number"), "write a number"));
     };
-    let (least, most) = range(key);
     let fitting = number.clamp(least, most);
     let value = i64::try_from(fitting).unwrap_or(i64::MAX);
     if fitting == number {
@@ -147,17 +115,11 @@ fn number(key: &str, text: &str) -> Conversions {
     differing(value, format!("{number} is beyond what the key takes, {least} to {most}"))
 }
 
-fn range(key: &str) -> (u64, u64) {
-    let range = RANGES.iter().find(|(name, ..)| *name == key);
-    range.map_or((0, i64::MAX as u64), |(_, least, most)| (*least, *most))
-}
-
 /// A time as keys write it.
-fn time(key: &str, text: &str, unit: u64) -> Conversions {
+fn time((least, most): KeyRange, text: &str, unit: u64) -> Conversions {
     let Some(time) = milliseconds(text, unit) else {
         return Err(Unfit::new(format!("`{text}` is no time"), "write it as `30s`"));
     };
-    let (least, most) = range(key);
     let fitting = time.clamp(least, most);
     let value = time_text(fitting);
     if fitting == time {
@@ -363,33 +325,32 @@ pub(crate) fn glob_fits(pattern: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn converted(key: &str, conversion: Conversion, text: &str) -> Conversions {
-        convert(key, conversion, &[text.to_owned()])
+    fn converted(conversion: Conversion, text: &str) -> Conversions {
+        convert((0, HOUR), conversion, &[text.to_owned()])
     }
 
     #[test]
     fn times() {
-        let idle = "service.timeouts.idle";
-        assert_eq!(converted(idle, Conversion::Seconds, "43200"), alike("12h"));
-        assert_eq!(converted(idle, Conversion::Milliseconds, "1500"), alike("1500ms"));
-        assert_eq!(converted(idle, Conversion::Seconds, "1h 30m"), alike("90m"));
-        assert!(converted(idle, Conversion::Seconds, "99999999999999999999").is_err());
-        assert!(converted(idle, Conversion::Seconds, "soon").is_err());
-        let clamped = converted("service.timeouts.dial", Conversion::Seconds, "2h").unwrap();
+        assert_eq!(converted(Conversion::Seconds, "1800"), alike("30m"));
+        assert_eq!(converted(Conversion::Milliseconds, "1500"), alike("1500ms"));
+        assert_eq!(converted(Conversion::Seconds, "30m 30s"), alike("1830s"));
+        assert!(converted(Conversion::Seconds, "99999999999999999999").is_err());
+        assert!(converted(Conversion::Seconds, "soon").is_err());
+        let clamped = converted(Conversion::Seconds, "2h").unwrap();
         assert_eq!(clamped.value, Value::from("1h"));
         assert!(clamped.difference.is_some());
     }
 
     #[test]
     fn what_is_not_supported_is_named() {
-        let groups = converted("", Conversion::Groups, "X25519:P-256:X448").unwrap();
+        let groups = converted(Conversion::Groups, "X25519:P-256:X448").unwrap();
         assert_eq!(groups.value, array(["x25519", "secp256r1"]));
         assert!(groups.difference.unwrap().contains("X448"));
-        let versions = converted("", Conversion::Versions, "TLSv1.3 TLSv1.2 TLSv1.1").unwrap();
+        let versions = converted(Conversion::Versions, "TLSv1.3 TLSv1.2 TLSv1.1").unwrap();
         assert_eq!(versions.value, array(["1.2", "1.3"]));
         assert!(versions.difference.unwrap().contains("TLSv1.1"));
-        assert!(converted("", Conversion::Versions, "SSLv3").is_err());
-        assert!(converted("", Conversion::Groups, "X448").is_err());
+        assert!(converted(Conversion::Versions, "SSLv3").is_err());
+        assert!(converted(Conversion::Groups, "X448").is_err());
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use options::diagnostic::nearest;
+use options::{Kind, Table};
 use toml::Value;
 
-use crate::convert::{Unfit, convert, switch};
+use crate::convert::{KeyRange, Unfit, convert, switch};
 use crate::draft::{Draft, DraftTable};
 use crate::finding::{Fate, ImportFinding};
 use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
@@ -30,6 +32,7 @@ const SERVICE: &str = "service.";
 #[derive(Debug)]
 pub struct Import {
     of: Predecessor,
+    table: &'static Table,
     words: Vec<PathBuf>,
     pub(crate) draft: Draft,
     pub(crate) findings: Vec<ImportFinding>,
@@ -43,9 +46,10 @@ pub struct Import {
 }
 
 impl Import {
-    pub(crate) fn new(of: Predecessor, words: &[PathBuf]) -> Self {
+    pub(crate) fn new(of: Predecessor, words: &[PathBuf], table: &'static Table) -> Self {
         Self {
             of,
+            table,
             words: words.to_vec(),
             draft: Draft::default(),
             findings: Vec::new(),
@@ -243,7 +247,7 @@ impl Import {
         written: &Statement,
         service: &mut DraftTable,
     ) {
-        let converted = match convert(key, conversion, &written.words) {
+        let converted = match convert(self.range(key), conversion, &written.words) {
             Ok(converted) => converted,
             // hitch itself refuses it.
             Err(Unfit { why, remedy })
@@ -261,6 +265,17 @@ impl Import {
                 self.add(service, key, converted.value, written, &notes.join("; "))
             }
             _ => self.put(service, key, converted.value, written, &notes.join("; ")),
+        }
+    }
+
+    /// The least and the most that a key takes.
+    pub(crate) fn range(&self, key: &str) -> KeyRange {
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        match self.table.find(key).map(|key| key.kind) {
+            Some(Kind::Count(least, most) | Kind::Size(least, most)) => (least, most),
+            Some(Kind::Duration(least, most)) => (milliseconds(least), milliseconds(most)),
+            Some(Kind::Threads) => (1, 1024),
+            _ => (0, i64::MAX as u64),
         }
     }
 

@@ -27,7 +27,8 @@ mod toml_text;
 
 use std::path::PathBuf;
 
-pub use convert::RANGES;
+use options::Table;
+
 pub use finding::{Fate, ImportFinding};
 pub use import::Import;
 pub use meaning::{Conversion, Meaning, OldDefault, Sense};
@@ -36,9 +37,15 @@ pub use predecessor::Predecessor;
 pub use recognise::recognise;
 pub use source::{FILE_BYTES_MAX, SourceFiles, SourceLine};
 
-/// Imports files of one program, or its command line, which begins with a dash.
-pub fn import(of: Predecessor, words: &[PathBuf], files: &mut dyn SourceFiles) -> Import {
-    let mut import = Import::new(of, words);
+/// Imports files of one program, or its command line, which begins with a dash. The table has the
+/// ranges of our keys.
+pub fn import(
+    of: Predecessor,
+    words: &[PathBuf],
+    files: &mut dyn SourceFiles,
+    table: &'static Table,
+) -> Import {
+    let mut import = Import::new(of, words, table);
     match of {
         Predecessor::Hitch | Predecessor::Stud => hitch::read(&mut import, words, files),
         Predecessor::Stunnel => stunnel::read(&mut import, words, files),

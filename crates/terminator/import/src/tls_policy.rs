@@ -154,12 +154,16 @@ impl SpokenVersions {
 mod tests {
     use std::path::Path;
 
+    use options::Table;
+
     use super::*;
     use crate::predecessor::Predecessor;
     use crate::source::SourceLine;
 
+    static NO_KEYS: Table = Table { keys: &[], foreign: || &[], later: &[], help: "" };
+
     fn written(tls12: &str, versions: &[&str]) -> (Import, DraftTable) {
-        let mut import = Import::new(Predecessor::Hitch, &[]);
+        let mut import = Import::new(Predecessor::Hitch, &[], &NO_KEYS);
         let mut service = DraftTable::default();
         if !versions.is_empty() {
             service.set("front.tls.versions", array(versions.iter().copied()), None);

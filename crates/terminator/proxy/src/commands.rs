@@ -69,6 +69,10 @@ pub(crate) enum ServerNews {
     Checked(Arc<[Address]>),
     /// An operator has disabled or enabled it.
     Disabled(bool),
+    /// An operator has ordered this weight, or the configured one.
+    Weight(Option<u16>),
+    /// An operator ends its sessions.
+    Close,
 }
 
 /// A listening socket and its services.

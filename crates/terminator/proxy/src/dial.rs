@@ -97,6 +97,12 @@ impl Dial {
         now.or(self.last_server)
     }
 
+    /// The server that is connected.
+    pub(crate) fn server_connected(&self) -> Option<usize> {
+        let connected = self.attempt.as_ref().filter(|_| self.is_answered);
+        connected.map(|attempt| attempt.picked.server)
+    }
+
     /// Whether the server that is being dialled is on a Unix socket.
     pub(crate) fn is_local(&self) -> bool {
         self.attempt.as_ref().is_some_and(Attempt::is_local)

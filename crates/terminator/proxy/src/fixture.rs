@@ -107,6 +107,7 @@ fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceO
         passive: PassiveOptions { failures: 3, ejection_time: Duration::from_secs(10) },
         check: None,
         slow_start: Duration::ZERO,
+        on_down: backend::options::OnDown::Keep,
         queue: QueueOptions { length: 1, timeout: Duration::from_secs(60) },
     };
     ServiceOptions {

@@ -210,6 +210,7 @@ mod tests {
                 passive: PassiveOptions { failures: 0, ejection_time: Duration::ZERO },
                 check: None,
                 slow_start: Duration::ZERO,
+                on_down: backend::options::OnDown::Keep,
                 queue: QUEUE,
             };
             let (calls, called) = Calls::new(&Arc::new(Waker::new().unwrap()));

@@ -65,6 +65,8 @@ pub struct ServicePlan {
     pub(crate) targets: Vec<(usize, Target)>,
     /// Servers that an operator had disabled before the first connection.
     pub(crate) disabled: Vec<usize>,
+    /// The weights that an operator had ordered: server and weight.
+    pub(crate) weights: Vec<(usize, u16)>,
 }
 
 /// The files of a service, or its redirects.
@@ -169,6 +171,14 @@ impl Plan {
     pub fn disable(&mut self, service: &str, server: usize) {
         for plan in self.named(service) {
             plan.disabled.push(server);
+        }
+    }
+
+    /// Orders a server's weight before the first connection; afterwards
+    /// [`crate::plane::Plane::order_weight`] tells.
+    pub fn order_weight(&mut self, service: &str, server: usize, weight: u16) {
+        for plan in self.named(service) {
+            plan.weights.push((server, weight));
         }
     }
 
@@ -323,6 +333,7 @@ impl ServicePlan {
             server_names: Vec::new(),
             targets: Vec::new(),
             disabled: Vec::new(),
+            weights: Vec::new(),
         }
     }
 
@@ -395,6 +406,7 @@ impl ServicePlan {
             pool,
             targets: Vec::new(),
             disabled: Vec::new(),
+            weights: Vec::new(),
             name: options.name,
         })
     }
@@ -468,6 +480,7 @@ fn no_servers() -> backend::options::Options {
         passive: PassiveOptions { failures: 0, ejection_time: Duration::ZERO },
         check: None,
         slow_start: Duration::ZERO,
+        on_down: backend::options::OnDown::Keep,
         queue: QueueOptions { length: 0, timeout: Duration::ZERO },
     }
 }

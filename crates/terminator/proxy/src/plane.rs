@@ -161,6 +161,16 @@ impl Plane {
         self.send_news(service, server, &ServerNews::Disabled(disabled));
     }
 
+    /// Tells the weight that an operator has ordered for a server; `None` = the configured one.
+    pub fn order_weight(&self, service: &str, server: usize, weight: Option<u16>) {
+        self.send_news(service, server, &ServerNews::Weight(weight));
+    }
+
+    /// Ends all sessions of a server.
+    pub fn close_sessions(&self, service: &str, server: usize) {
+        self.send_news(service, server, &ServerNews::Close);
+    }
+
     fn send_news(&self, service: &str, server: usize, news: &ServerNews) {
         let service: Arc<str> = service.into();
         self.send_all(|| Command::Server {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use backend::options::OnDown;
 use backend::pool::Pool;
 use backend::server::{Health, ServerId};
 use flow::connection::Flow;
@@ -52,15 +53,21 @@ pub(crate) struct Service {
     pub(crate) counters: Arc<ServiceCounters>,
     /// Connections that have relayed nothing yet, those of earlier plans among them.
     pub(crate) displaceable: Rc<RefCell<Displaceable>>,
+    /// Which servers are down, as far as sessions end for it.
+    down: RefCell<Vec<bool>>,
+    /// Servers whose sessions are to end, and why.
+    closing: RefCell<Vec<(usize, Reason)>>,
 }
 
 impl Service {
     /// No server was up; those that an operator disabled are named as the cause that can be undone.
     pub(crate) fn none_available(&self) -> Ending {
-        match self.pool.borrow().disabled() {
+        match self.pool.borrow().taken_out() {
             (0, _) => Ending::new(Reason::NoServerAvailable),
-            (disabled, all) => {
-                let detail = format!("{disabled} of {all} servers are disabled by `lariat server`");
+            (out, all) => {
+                let detail = format!(
+                    "{out} of {all} servers are disabled by `lariat server`, or have weight 0 by it"
+                );
                 Ending::with(Reason::NoServerAvailable, detail)
             }
         }
@@ -89,6 +96,9 @@ impl Service {
         for server in &plan.disabled {
             pool.set_disabled(*server, true, clock::now());
         }
+        for (server, weight) in &plan.weights {
+            pool.order_weight(*server, Some(*weight));
+        }
         if let Some(before) = before {
             pool.inherit(&before.pool.borrow());
         }
@@ -97,8 +107,13 @@ impl Service {
             pool: RefCell::new(pool),
             displaceable: before.map_or_else(Rc::default, |before| Rc::clone(&before.displaceable)),
             counters,
+            down: RefCell::default(),
+            closing: RefCell::default(),
             plan,
         };
+        // What is down from the start has no sessions of this plan, and those of the one before
+        // were ended when it went down.
+        *service.down.borrow_mut() = service.servers_down();
         (0..service.plan.server_names.len()).for_each(|server| service.tell_state(server, true));
         service
     }
@@ -122,9 +137,53 @@ impl Service {
             ServerNews::Target(target) => pool.set_target(server, target),
             ServerNews::Checked(down) => pool.set_checked(server, down, now),
             ServerNews::Disabled(disabled) => pool.set_disabled(server, *disabled, now),
+            ServerNews::Weight(weight) => pool.order_weight(server, *weight),
+            ServerNews::Close => {}
         }
         drop(pool);
+        let closes = self.plan.pool.on_down == OnDown::Close;
+        let ends = match news {
+            ServerNews::Disabled(is_so) => *is_so && closes,
+            ServerNews::Close => true,
+            _ => false,
+        };
+        if ends {
+            self.closing.borrow_mut().push((server, Reason::ServerDisabled));
+        }
         self.tell_state(server, true);
+    }
+
+    /// Takes the servers whose sessions are to end, by their ids, and why.
+    pub(crate) fn take_closing(&self) -> Vec<(ServerId, Reason)> {
+        if self.closing.borrow().is_empty() {
+            return Vec::new();
+        }
+        let pool = self.pool.borrow();
+        let all = self.closing.take().into_iter();
+        all.filter_map(|(server, reason)| Some((pool.id(server)?, reason))).collect()
+    }
+
+    pub(crate) fn has_closing(&self) -> bool {
+        !self.closing.borrow().is_empty()
+    }
+
+    fn servers_down(&self) -> Vec<bool> {
+        let pool = self.pool.borrow();
+        let all = 0..self.plan.server_names.len();
+        all.map(|server| pool.state(server).is_some_and(|state| is_down(state.health))).collect()
+    }
+
+    /// Notes that a server went down or came back.
+    fn note_health(&self, server: usize, health: Health) {
+        let mut down = self.down.borrow_mut();
+        let Some(was_down) = down.get_mut(server) else {
+            return;
+        };
+        let went_down = !std::mem::replace(was_down, is_down(health)) && is_down(health);
+        let closes = self.plan.pool.on_down == OnDown::Close;
+        if went_down && closes && health != Health::Disabled {
+            self.closing.borrow_mut().push((server, Reason::ServerDown));
+        }
     }
 
     /// Tells the metrics whether this worker would send a connection to a server, and when a slow
@@ -134,6 +193,7 @@ impl Service {
         let Some(state) = pool.state(server) else {
             return;
         };
+        self.note_health(server, state.health);
         let counters = self.counters.server(server);
         counters.set_up(state.health == Health::Up);
         if has_changed {
@@ -146,6 +206,10 @@ impl Service {
             counters.set(ServerGauge::SlowStartEnd, since_epoch.as_secs());
         }
     }
+}
+
+fn is_down(health: Health) -> bool {
+    matches!(health, Health::Disabled | Health::CheckedDown | Health::Ejected)
 }
 
 /// The knowledge of the session that a client offers.

@@ -344,8 +344,16 @@ impl Worker {
 
     /// Gives a connection its turn.
     fn pump(&mut self, id: ConnectionId) {
+        if let Some(service) = self.pump_one(id) {
+            self.close_sessions(&service);
+        }
+    }
+
+    /// Returns the connection's service if sessions of a server are to end, because the dial of
+    /// another one has taken it out.
+    fn pump_one(&mut self, id: ConnectionId) -> Option<Rc<Service>> {
         let Some(connection) = self.connections.find(id) else {
-            return;
+            return None;
         };
         let mut context = Context {
             driver: &self.driver,
@@ -361,6 +369,8 @@ impl Worker {
         };
         let turn = connection.pump(&mut context);
         let moved = context.moved;
+        let has_closing = connection.service.has_closing();
+        let closing = has_closing.then(|| Rc::clone(&connection.service));
         if moved >= connections::BYTES_MIN {
             let is_offloaded = connection.flow.is_offloaded();
             self.paces[usize::from(is_offloaded)]
@@ -376,7 +386,8 @@ impl Worker {
             count_handshake(connection);
         }
         if connection.is_to_be_routed {
-            return self.route(id);
+            self.route(id);
+            return closing;
         }
         self.list(id);
         match turn {
@@ -392,6 +403,7 @@ impl Worker {
             }
             Turn::Over => self.end(id),
         }
+        closing
     }
 
     /// Removes a connection from epoll if nothing is left to come but the client's end.

@@ -113,6 +113,8 @@ reasons! {
     ServerTunnelFailed, "backend", "server-tunnel-failed", "The last proxy tried of `back.tunnel` did not connect to its `to`: it refused, wanted another login, did not speak the protocol, or was silent; the log says which.";
     FileFailed, "backend", "file-failed", "A file became shorter while it was sent, or could not be read to its end.";
     FileTimeout, "backend", "file-timeout", "The file system did not give the rest of a file within its limit.";
+    ServerDisabled, "backend", "server-disabled", "An operator disabled the server, with `back.on-down = \"close\"` or `lariat server disable --close`.";
+    ServerDown, "backend", "server-down", "The server went down, by its checks or by failed dials, and `back.on-down` is `close`.";
     ServerQueueFull, "backend", "server-queue-full", "All servers had as many connections as `max-connections` allows, and as many waited as `back.queue.length` allows.";
     ServerQueueTimeout, "backend", "server-queue-timeout", "All servers had as many connections as `max-connections` allows for as long as `back.queue.timeout`.";
     ConnectionLimit, "host", "connection-limit", "The limit of open connections was reached.";

@@ -194,7 +194,7 @@ backend far
         ":14: http-request set-header X-Forwarded-Proto https: not mapped: Lariat does not read HTTP",
         ":17: use_backend api if { path_beg /api }: not mapped: ",
         ":25: server c 10.0.0.5:80 disabled: not mapped: ",
-        ":28: port 81: not mapped: ",
+        ":28: port: mapped: service.back.check.port",
     ] {
         imported.assert_stderr(line);
     }

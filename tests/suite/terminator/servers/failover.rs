@@ -43,6 +43,28 @@ fn with_every_server_dead_the_client_is_let_go_and_the_reason_counted() {
     lariat.wait_for_reason("backend-refused", 1);
 }
 
+/// A database's host, whose role its REST server knows.
+#[test]
+fn a_check_of_another_port_decides_and_sessions_end_with_the_role() {
+    let site = Site::new();
+    let database = Server::start(Behaviour::Echo);
+    let rest = Server::start(Behaviour::Http(br#"{"role": "primary"}"#.to_vec()));
+    let port = rest.address().rsplit_once(':').unwrap().1.to_owned();
+    let check = format!(
+        "check = {{ kind = 'http', port = {port}, method = 'OPTIONS', path = '/primary', \
+         expect-status = [200], expect-body = 'primary', interval = '100ms', timeout = '5s', \
+         fall = 1, rise = 1 }}\non-down = 'close'"
+    );
+    let service = Service::new(&site, &database).back(&check);
+    let lariat = service.start();
+    let mut session = Client::new(&site).echo(service.address);
+    rest.wait_until(|all| all.iter().any(|one| one.bytes.starts_with(b"OPTIONS /primary ")));
+    drop(rest);
+    assert!(session.read_to_end().is_err(), "a session that was cut does not look finished");
+    lariat.wait_for_line(&["server-down"]);
+    lariat.ask("status").assert_stdout(&format!("port {port}: "));
+}
+
 #[test]
 fn an_active_check_takes_a_dead_server_out() {
     let (site, server, dead) = (Site::new(), Server::start(http()), free_address());

@@ -77,6 +77,46 @@ fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
 }
 
 #[test]
+fn sessions_end_with_their_server() {
+    for (back, words) in [("", &["disable", "--close"][..]), ("on-down = 'close'", &["disable"])] {
+        let rig = Rig::start_with(back, "");
+        let mut open = Vec::new();
+        let [first, _] = rig.gained(|rig| open = rig.connect());
+        let name = format!("web/{}", rig.servers[0].address());
+        rig.lariat.ask_with("server", &[words, &[&name]].concat()).success();
+        let resets = || rig.servers[0].connections().iter().filter(|one| one.failed).count();
+        until("its sessions are reset", || (resets() == first).then_some(()));
+        rig.lariat.wait_for_line(&["server-disabled"]);
+        let is_cut = |one: &mut Connection| one.try_end().and_then(|()| one.read_to_end()).is_err();
+        let cut = open.iter_mut().map(is_cut).filter(|is_cut| *is_cut).count();
+        assert_eq!(cut, first, "sessions of the other server go on");
+        assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
+    }
+}
+
+#[test]
+fn a_weight_holds_on_all_workers_over_reloads_and_deaths_until_it_is_configured_again() {
+    let rig = Rig::start();
+    let name = format!("web/{}", rig.servers[0].address());
+    let weigh = |weight: &str| rig.lariat.ask_with("server", &["weight", &name, weight]);
+    weigh("0").assert_stdout(" has weight 0");
+    assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
+    rig.lariat.reload().success();
+    assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
+    rig.lariat.kill_worker_process();
+    rig.lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
+    assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
+    let status = rig.status_of(0);
+    assert_eq!((&status["weight_ordered"], &status["state"]), (&0.into(), &"up".into()));
+    rig.lariat.ask("status").assert_stdout("weight 0 by `lariat server`");
+    weigh("configured").assert_stdout(" has its configured weight");
+    assert!(rig.gained(|rig| drop(rig.connect()))[0] > 0);
+    let wrong = weigh("257");
+    wrong.assert_stderr("a weight is a number from 0 to 256");
+    assert_eq!(wrong.code(), 2);
+}
+
+#[test]
 fn it_stays_disabled_over_reloads_and_the_death_of_the_worker_process() {
     let rig = Rig::start();
     rig.change("disable", 0).success();

@@ -295,6 +295,8 @@ pub(crate) struct ServerStatus {
     pub(crate) state: ServerState,
     /// Whether an operator has disabled it; then it is down.
     pub(crate) disabled: bool,
+    /// The weight that an operator has ordered; `None` = the configured one, or that of records.
+    pub(crate) weight_ordered: Option<u16>,
     /// The reason why it is not up, or which of its addresses are not used, as far as known.
     pub(crate) note: Option<String>,
     /// Addresses that some worker dials only if no other is left.

@@ -124,7 +124,7 @@ pub(super) fn observed(services: &[ServiceStatus]) -> Vec<ObservedServer> {
 pub(super) fn server(
     counted: ServerSnapshot,
     checked: Option<String>,
-    workers: u64,
+    (workers, weight_ordered): (u64, Option<u16>),
     since_ms: Option<u64>,
 ) -> ServerStatus {
     let slow_start = slow_start(counted.counts.get(ServerGauge::SlowStartEnd));
@@ -132,6 +132,7 @@ pub(super) fn server(
     let disabled = counted.counts.get(ServerGauge::Disabled) > 0;
     let note = disabled.then(|| "an operator has disabled it".to_owned());
     let part = part(&counted, checked.as_deref()).filter(|_| state != ServerState::Down);
+    let weighed = || Some(format!("weight {} by `lariat server`", weight_ordered?));
     let is_noted = state != ServerState::Up || part.is_some();
     let note = note.or(part).or(checked);
     let note = note.or_else(|| unchecked(&counted, state));
@@ -139,8 +140,9 @@ pub(super) fn server(
         name: counted.name,
         state,
         disabled,
+        weight_ordered,
         since_ms,
-        note: note.filter(|_| is_noted).or(slow_start),
+        note: note.filter(|_| is_noted).or(slow_start).or_else(weighed),
         addresses_down: counted.addresses_down,
         metrics: counted.counts,
     }

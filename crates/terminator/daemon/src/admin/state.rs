@@ -116,6 +116,8 @@ struct Facts {
     notes: BTreeMap<(String, String), (bool, String)>,
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
+    /// Weights that an operator has ordered.
+    weights: BTreeMap<ServerName, u16>,
     states: ServerStates,
     watch: ServerWatch,
 }
@@ -202,6 +204,11 @@ impl AdminState {
     /// Notes the servers that an operator has disabled.
     pub(crate) fn servers_disabled(&self, names: BTreeSet<ServerName>) {
         self.facts().disabled = names;
+    }
+
+    /// Notes the weights that an operator has ordered.
+    pub(crate) fn weights_ordered(&self, weights: BTreeMap<ServerName, u16>) {
+        self.facts().weights = weights;
     }
 
     /// No connection is accepted any more.

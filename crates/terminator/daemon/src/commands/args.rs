@@ -11,7 +11,7 @@ use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals};
 
 use crate::commands::exit::Exit;
 use crate::handover::WORKER_ARGUMENT;
-use crate::maintenance::{Change, ServerName};
+use crate::maintenance::{ChangeWord, ServerName};
 use crate::reader::{ConfigSource, READER_ARGUMENT};
 use crate::resolve::RESOLVER_ARGUMENT;
 use crate::watcher::WATCHER_ARGUMENT;
@@ -147,18 +147,26 @@ pub(crate) enum TerminatorCommand {
 
     /// Take a server out of use for maintenance, or back in
     ///
-    /// A disabled server gets no new connections; open ones go on. It stays disabled when the
+    /// A disabled server gets no new connections; open ones go on, unless --close or
+    /// `back.on-down` ends them. With `weight` a server has another share of new connections, 0 to
+    /// 256, or the `configured` one again; with 0 it gets only those that affinity leads there. It stays disabled when the
     /// configuration is read again and when the worker process dies, until it is enabled, leaves
-    /// the configuration, or lariat ends; `lariat upgrade` keeps it. `lariat status` lists the
+    /// the configuration, or lariat ends, and so does its weight; `lariat upgrade` keeps both. `lariat status` lists the
     /// servers.
     #[command(after_help = "For example: lariat server disable web/10.0.0.3:80")]
     Server {
-        /// Whether it is taken out of use or back in
-        #[arg(value_name = "disable|enable", value_parser = change())]
-        change: Change,
+        /// Whether it is taken out of use or back in, or its share changes
+        #[arg(value_name = "disable|enable|weight", value_parser = change())]
+        word: ChangeWord,
         /// Name and address of the server, as `lariat status` lists it
         #[arg(value_name = "SERVICE/ADDRESS", value_parser = server_name)]
         name: ServerName,
+        /// The weight, 0 to 256, or `configured`
+        #[arg(value_name = "WEIGHT")]
+        weight: Option<String>,
+        /// End the sessions of the server that is disabled
+        #[arg(long)]
+        close: bool,
         #[command(flatten)]
         socket: SocketArguments,
     },
@@ -377,9 +385,12 @@ fn predecessor() -> impl TypedValueParser<Value = Predecessor> {
     PossibleValuesParser::new(words).try_map(|word| Predecessor::named(&word).ok_or("no program"))
 }
 
-fn change() -> impl TypedValueParser<Value = Change> {
-    let words = [Change::Disable, Change::Enable].map(Change::word);
-    PossibleValuesParser::new(words).try_map(|word| Change::named(&word).ok_or("no change"))
+fn change() -> impl TypedValueParser<Value = ChangeWord> {
+    let words = ChangeWord::ALL.map(|(word, _)| word);
+    PossibleValuesParser::new(words).try_map(|word| {
+        let mut all = ChangeWord::ALL.into_iter();
+        all.find(|(one, _)| *one == word).map(|(_, change)| change).ok_or("no change")
+    })
 }
 
 fn server_name(text: &str) -> Result<ServerName, &'static str> {
@@ -478,7 +489,7 @@ mod tests {
             ("serve a.toml b.toml", "unexpected argument 'b.toml'"),
             ("serve a.toml --config b.toml", "cannot be used with"),
             ("demo --listen here", "127.0.0.1"),
-            ("server", "Usage: lariat server <disable|enable> <SERVICE/ADDRESS>"),
+            ("server", "Usage: lariat server <disable|enable|weight> <SERVICE/ADDRESS>"),
             ("server disble web/a:1", "a similar value exists: 'disable'"),
             ("server disable", "<SERVICE/ADDRESS>"),
             ("server enable web", "SERVICE/ADDRESS"),

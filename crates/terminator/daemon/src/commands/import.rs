@@ -16,7 +16,7 @@ pub(super) fn run(
     output: Option<&Path>,
     console: Console,
 ) -> Exit {
-    let import = import::import(kind, files, &mut HostFiles);
+    let import = import::import(kind, files, &mut HostFiles, &config::TABLE);
     console.say(import.report());
     if import.is_faulty() {
         console.error("nothing was written\nhint: mend what is marked `error`");
@@ -83,8 +83,7 @@ impl SourceFiles for HostFiles {
 
 #[cfg(test)]
 mod tests {
-    use import::{RANGES, Sense, meanings};
-    use options::Kind;
+    use import::{Sense, meanings};
 
     use super::*;
 
@@ -103,21 +102,6 @@ mod tests {
                     assert!(is_key, "{kind}: {}: {path}", meaning.option);
                 }
             }
-        }
-    }
-
-    #[test]
-    fn the_ranges_are_those_of_the_keys() {
-        for (path, least, most) in RANGES {
-            let key = config::TABLE.find(path).unwrap_or_else(|| panic!("{path}"));
-            let milliseconds = |time: std::time::Duration| time.as_millis() as u64;
-            let range = match key.kind {
-                Kind::Count(least, most) | Kind::Size(least, most) => (least, most),
-                Kind::Duration(least, most) => (milliseconds(least), milliseconds(most)),
-                Kind::Threads => continue,
-                other => panic!("{path}: {other:?}"),
-            };
-            assert_eq!(range, (*least, *most), "{path}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `lariat server disable` and `enable`: takes a server of the running one out of use, or back in.
+//! `lariat server disable`, `enable` and `weight`: takes a server of the running one out of use, or
+//! back in, or changes its share.
 
 use std::time::Duration;
 
@@ -22,10 +23,14 @@ pub(super) fn run(
     match changed(socket, change, name, console) {
         Ok(Some(open)) => {
             let outcome = match change {
-                Change::Disable => format!("disabled; open connections to it: {open}"),
-                Change::Enable => "enabled".to_owned(),
+                Change::Disable | Change::DisableAndClose => {
+                    format!("is disabled; open connections to it: {open}")
+                }
+                Change::Enable => "is enabled".to_owned(),
+                Change::Weight(Some(weight)) => format!("has weight {weight}"),
+                Change::Weight(None) => "has its configured weight".to_owned(),
             };
-            print(format_args!("{name} is {outcome}\n"));
+            print(format_args!("{name} {outcome}\n"));
             Exit::Success
         }
         Ok(None) => {
@@ -62,7 +67,9 @@ fn changed(
 fn is_done(server: &ServerStatus, change: Change) -> bool {
     match change {
         Change::Disable => server.disabled && server.state == ServerState::Down,
+        Change::DisableAndClose => is_done(server, Change::Disable) && server.open() == 0,
         Change::Enable => !server.disabled,
+        Change::Weight(weight) => server.weight_ordered == weight,
     }
 }
 

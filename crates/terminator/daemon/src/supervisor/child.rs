@@ -65,6 +65,43 @@ pub(super) struct Child {
     stop: Arc<Waker>,
 }
 
+/// An order that did not reach its process.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SendFault {
+    /// The order's fault: no byte of it was sent, and the process is as it was.
+    #[error("an order to the worker process cannot be sent: {0}")]
+    Unsendable(io::Error),
+    /// The process has died, or takes nothing.
+    #[error("the worker process takes no orders: {0}")]
+    Broken(#[from] io::Error),
+}
+
+impl SendFault {
+    /// The channel refuses what is too large before it sends a byte.
+    fn of(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidInput => Self::Unsendable(error),
+            _ => Self::Broken(error),
+        }
+    }
+}
+
+impl From<SendFault> for io::Error {
+    fn from(fault: SendFault) -> Self {
+        match fault {
+            SendFault::Unsendable(error) | SendFault::Broken(error) => error,
+        }
+    }
+}
+
+fn is_sendable(bytes: &[u8]) -> Result<(), SendFault> {
+    if bytes.len() <= channel::MESSAGE_BYTES_MAX {
+        return Ok(());
+    }
+    let words = format!("{} bytes, of at most {}", bytes.len(), channel::MESSAGE_BYTES_MAX);
+    Err(SendFault::Unsendable(io::Error::new(io::ErrorKind::InvalidInput, words)))
+}
+
 pub(super) enum Heard<A> {
     Answer(A),
     /// The process has closed its end: it has died or is about to.
@@ -172,9 +209,14 @@ impl Child {
         self.pid
     }
 
-    pub(super) fn send(&self, order: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let bytes = self.form.encode(order)?;
-        self.channel.send(bytes.bytes(), fds)
+    pub(super) fn send(
+        &self,
+        order: &impl Serialize,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), SendFault> {
+        let bytes = self.form.encode(order).map_err(SendFault::Unsendable)?;
+        is_sendable(bytes.bytes())?;
+        self.channel.send(bytes.bytes(), fds).map_err(SendFault::of)
     }
 
     pub(super) fn send_with(
@@ -182,9 +224,11 @@ impl Child {
         order: &impl Serialize,
         fds: &[BorrowedFd<'_>],
         bundle: &Secret,
-    ) -> io::Result<()> {
+    ) -> Result<(), SendFault> {
+        // The order alone would leave the process waiting for its bundle.
+        is_sendable(bundle.bytes())?;
         self.send(order, fds)?;
-        self.channel.send(bundle.bytes(), &[])
+        self.channel.send(bundle.bytes(), &[]).map_err(SendFault::Broken)
     }
 
     /// Kills it; what it said before is still heard, and then its end.
@@ -294,6 +338,29 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_order_that_cannot_be_sent_leaves_its_process_alone() {
+        struct Odd;
+        impl Serialize for Odd {
+            fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(serde::ser::Error::custom("odd"))
+            }
+        }
+        let (ours, theirs) = channel::pair().unwrap();
+        let child = Child::lent((1, 0), &WORKER, theirs).unwrap();
+        let sent = child.send(&Odd, &[]);
+        assert!(matches!(sent, Err(SendFault::Unsendable(_))), "{sent:?}");
+        let large = Secret::new(vec![0; channel::MESSAGE_BYTES_MAX + 1]);
+        let sent = child.send_with(&"order", &[], &large);
+        assert!(matches!(sent, Err(SendFault::Unsendable(_))), "{sent:?}");
+        child.send(&"order", &[]).unwrap();
+        let (bytes, _) = ours.receive_up_to(100, 0).unwrap().unwrap();
+        assert_eq!(bytes, b"\"order\"", "nothing came before it");
+        drop(ours);
+        let sent = child.send(&"order", &[]);
+        assert!(matches!(sent, Err(SendFault::Broken(_))), "{sent:?}");
+    }
 
     #[test]
     fn pauses_grow_to_their_limit_and_each_is_news_once() {

@@ -123,7 +123,7 @@ impl Names {
             return;
         }
         let sent = match &self.process {
-            Some(process) => process.send(&Ask::LookUp(names), &[]),
+            Some(process) => process.send(&Ask::LookUp(names), &[]).map_err(Into::into),
             None => self.start(names),
         };
         if let Err(error) = sent {
@@ -139,6 +139,6 @@ impl Names {
         let process = Child::start(number, &RESOLVER, hear)?;
         let process = self.process.insert(process);
         process.send(&Ask::Enter(self.fences.clone()), &[])?;
-        process.send(&Ask::LookUp(names), &[])
+        Ok(process.send(&Ask::LookUp(names), &[])?)
     }
 }

@@ -195,7 +195,7 @@ impl Supervisor<'_> {
             let _ = one.child.send(&Order::Log, &[log]);
         }
         let sent = self.child.as_ref().map(|child| child.send(&Order::Log, &[log]));
-        self.unless_stuck(sent);
+        self.unless_stuck(sent, None);
     }
 
     pub(super) fn reopened(&mut self, path: PathBuf, done: Result<Done, Failure>) {

@@ -1,5 +1,5 @@
-//! Servers as operators and name servers have them: which are disabled, and which addresses names
-//! have. The supervisor keeps both, whatever becomes of a worker process.
+//! Servers as operators and name servers have them: which are disabled, their weights, and
+//! which addresses names have. The supervisor keeps both, whatever becomes of a worker process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::events::Event;
 use super::failure::Failure;
 use super::names::lookups::Resolution;
 use crate::handover::Order;
-use crate::maintenance::Change;
+use crate::maintenance::{Change, ServerName};
 use crate::messages::{note, warn};
 use crate::resolve::Reply;
 use crate::server_target::Name;
@@ -28,22 +28,50 @@ impl Supervisor<'_> {
             warn("an order came about a server that the served configuration does not have");
             return;
         };
-        let (has_changed, outcome) = match change {
-            Change::Disable => {
-                (self.disabled.insert(name.clone()), "disabled: it gets no new connection")
-            }
-            Change::Enable => (self.disabled.remove(&name), "enabled"),
-        };
+        let (has_changed, outcome) = self.change(&name, change);
         if has_changed {
-            note(format_args!("server {name} is {outcome}"));
+            note(format_args!("server {name} {outcome}"));
         }
         self.keep_descriptors();
-        self.tell(&Order::Disabled(self.disabled.clone()));
+        match change {
+            Change::Weight(_) => {
+                let weights = self.weights.clone().into_iter().collect();
+                self.tell(&Order::Weights(weights));
+            }
+            _ => self.tell(&Order::Disabled(self.disabled.clone())),
+        }
+        if change == Change::DisableAndClose {
+            self.tell(&Order::CloseSessions(name));
+        }
+    }
+
+    /// Keeps what an operator has ordered; whether that is new, and what it is.
+    fn change(&mut self, name: &ServerName, change: Change) -> (bool, String) {
+        let (has_changed, outcome) = match change {
+            Change::Disable => {
+                let is_new = self.disabled.insert(name.clone());
+                (is_new, "is disabled: it gets no new connection")
+            }
+            Change::DisableAndClose => {
+                self.disabled.insert(name.clone());
+                (true, "is disabled: it gets no new connection, and its sessions end")
+            }
+            Change::Enable => (self.disabled.remove(name), "is enabled"),
+            Change::Weight(None) => {
+                (self.weights.remove(name).is_some(), "has its configured weight")
+            }
+            Change::Weight(Some(weight)) => {
+                let before = self.weights.insert(name.clone(), weight);
+                return (before != Some(weight), format!("has weight {weight}"));
+            }
+        };
+        (has_changed, outcome.to_owned())
     }
 
     pub(super) fn forget_servers(&mut self) {
         let served: BTreeSet<_> = self.served.summary.server_names().collect();
         self.disabled.retain(|name| served.contains(name));
+        self.weights.retain(|name, _| served.contains(name));
     }
 
     pub(super) fn resolve(&mut self, names: BTreeMap<Name, Duration>) -> Result<(), Failure> {

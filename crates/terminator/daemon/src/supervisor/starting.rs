@@ -79,6 +79,7 @@ impl<'a> Supervisor<'a> {
             names: Names::new(fences.clone(), events.sender()),
             watched: Watched::new(events.sender(), looked),
             disabled: inherited.disabled,
+            weights: inherited.weights,
             fences,
             reach: own.map_or_else(|| served.summary.reach(), |own| own.reach.clone()),
             workers: served.summary.workers.cpus.len(),

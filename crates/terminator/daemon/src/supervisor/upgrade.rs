@@ -326,6 +326,7 @@ impl Supervisor<'_> {
             secret: self.sessions.secret.clone(),
             last_number,
             disabled: self.disabled.iter().cloned().collect(),
+            weights: self.weights.clone().into_iter().collect(),
             listeners: Vec::new(),
             admin: None,
             cluster: None,

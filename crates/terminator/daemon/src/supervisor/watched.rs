@@ -75,7 +75,7 @@ impl Watched {
         let hear = move |heard| sender.send(Event::Watched(number, heard));
         let process = Child::start(number, &WATCHER, hear)?;
         let ask = Ask { files: self.files.clone(), debounce, pause: self.pause };
-        self.process.insert(process).send(&ask, &[])
+        Ok(self.process.insert(process).send(&ask, &[])?)
     }
 
     /// Takes an answer of the process. Returns whether the configuration is to be read again.

@@ -3,7 +3,7 @@
 
 mod takeover;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -107,6 +107,8 @@ struct Control {
     servers: Servers,
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
+    /// Weights that an operator has ordered.
+    weights: BTreeMap<ServerName, u16>,
     validity: ExpiryWatch,
     /// When something of it may have changed.
     look_at: Instant,
@@ -174,6 +176,7 @@ impl Control {
             checks,
             servers: Servers::default(),
             disabled: BTreeSet::new(),
+            weights: BTreeMap::new(),
             validity: ExpiryWatch::new(&built.plan, unix_seconds()),
             look_at: Instant::now(),
             logs_keys: false,
@@ -189,6 +192,8 @@ impl Control {
             }
             (Order::Resolved(resolved), _) => self.resolved(&resolved),
             (Order::Disabled(names), _) => self.set_disabled(names),
+            (Order::Weights(weights), _) => self.order_weights(weights.into_iter().collect()),
+            (Order::CloseSessions(name), _) => self.close_sessions(&name),
             (Order::Unready, _) => self.admin.drain_begun(),
             (Order::AreYouWell, _) => self.say_when_well(),
             (Order::Reloads(reloads), _) => self.admin.reloaded(reloads),
@@ -243,6 +248,8 @@ impl Control {
         }
         self.disabled.clone_from(&serve.disabled);
         self.admin.servers_disabled(serve.disabled.clone());
+        self.weights = serve.weights.iter().cloned().collect();
+        self.admin.weights_ordered(self.weights.clone());
         self.admin.plan_served(built.served);
         self.validity = built.validity;
         self.note_ends(unix_seconds());
@@ -325,6 +332,23 @@ impl Control {
         self.disabled.clone_from(&names);
         // Each worker hears of it within its next turn, and its servers' state shows when it has.
         self.admin.servers_disabled(names);
+    }
+
+    /// Orders these weights, and the configured ones of all other servers.
+    fn order_weights(&mut self, weights: BTreeMap<ServerName, u16>) {
+        for (service, server, name) in self.servers.all() {
+            let weight = weights.get(&name).copied();
+            if weight != self.weights.get(&name).copied() {
+                self.plane.order_weight(service, server, weight);
+            }
+        }
+        self.weights.clone_from(&weights);
+        self.admin.weights_ordered(weights);
+    }
+
+    fn close_sessions(&self, name: &ServerName) {
+        let all = self.servers.all().filter(|(_, _, one)| one == name);
+        all.for_each(|(service, server, _)| self.plane.close_sessions(service, server));
     }
 
     fn checked(&self, report: &HealthReport) {

@@ -327,9 +327,15 @@ impl Watch {
         // One that is down for another reason by now has another remedy.
         let is_still_down = !is_good && check.is_up() == Some(false);
         if let Some(up) = turned.or_else(|| is_still_down.then_some(false)) {
-            let why = why_of(result);
+            let why = self.at_port(&why_of(result));
             self.learn(Known { address, up, why });
         }
+    }
+
+    /// Names the port that is not the server's own.
+    fn at_port(&self, why: &str) -> String {
+        let port = self.service.check.port.map(|port| format!("port {port}: "));
+        port.unwrap_or_default() + why
     }
 
     fn learn(&self, new: Known) {
@@ -373,7 +379,7 @@ fn chance() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backend::options::CheckKind;
+    use backend::options::{CheckKind, HttpCheck, HttpMethod};
     use std::io::{BufRead, BufReader};
     use std::process::{Command as Process, Stdio};
     use testkit::authority::Authority;
@@ -386,7 +392,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     fn http() -> CheckKind {
-        CheckKind::Http { path: "/health".to_owned(), host: None }
+        CheckKind::Http(HttpCheck::of("/health"))
     }
 
     #[test]
@@ -398,8 +404,15 @@ mod tests {
     }
 
     fn service(kind: CheckKind, servers: &[&str]) -> CheckedService {
-        let check =
-            CheckOptions { kind, interval: INTERVAL_MIN, timeout: PATIENCE, fall: 2, rise: 2 };
+        let check = CheckOptions {
+            kind,
+            port: None,
+            tls: None,
+            interval: INTERVAL_MIN,
+            timeout: PATIENCE,
+            fall: 2,
+            rise: 2,
+        };
         let servers = servers.iter().map(|server| server.parse().unwrap()).collect();
         CheckedService {
             name: "web".to_owned(),
@@ -735,6 +748,63 @@ mod tests {
         assert!(answered(&body, PATIENCE).0, "what is enough is enough");
         let slow = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n";
         assert!(answered(slow, Duration::from_millis(50)).0, "its status has come in time");
+    }
+
+    #[test]
+    fn an_answer_passes_by_its_status_and_content() {
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+            3\r\nrol\r\n8;x=y\r\ne:primar\r\n1\r\ny\r\n0\r\n\r\n";
+        let closed = "HTTP/1.0 200 OK\r\n\r\nrole:primary";
+        let lacking = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nrole:replicarole:primary";
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n";
+        let cut = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nrole:pri";
+        let (get, with_head) = (HttpMethod::Get, HttpMethod::Head);
+        for (answer, method, statuses, content, expected) in [
+            (chunked, get, 200..=299, Some("role:primary"), "answered with status 200"),
+            (closed, get, 200..=200, Some("primary"), "answered with status 200"),
+            (lacking, get, 200..=299, Some("primary"), "`expect-body` is not in its content"),
+            (cut, get, 200..=299, Some("primary"), "closed before it answered"),
+            (head, with_head, 200..=299, None, "answered with status 200"),
+            (head, HttpMethod::Options, 204..=204, None, "answered with status 200"),
+            ("HTTP/1.1 503 No\r\n\r\n", get, 503..=503, None, "answered with status 503"),
+        ] {
+            let server = Server::start(Behaviour::Speak(answer.into()));
+            let wanted = content.map(str::to_owned);
+            let statuses = vec![statuses];
+            let is_up = !expected.contains("expect-body") && !expected.contains("closed");
+            let is_up = is_up && method != HttpMethod::Options;
+            let check = HttpCheck { method, statuses, content: wanted, ..HttpCheck::of("/") };
+            let (up, why) = first(service(CheckKind::Http(check), &[server.address()]));
+            assert_eq!(up, is_up, "{answer}: {why}");
+            assert!(why.contains(expected), "{answer}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_dialog_passes_by_what_is_expected_and_at_another_port() {
+        let server = Server::start(Behaviour::Greet(b"+OK\r\n$9\r\nrole:master\r\n".to_vec()));
+        let address: SocketAddr = server.address().parse().unwrap();
+        let dead = free_address().to_string();
+        for (expect, expected) in [
+            ("role:master", "answered as expected"),
+            (
+                "role:slave",
+                "answered \"+OK\\r\\n$9\\r\\nrole:master\\r\\n\", in which `expect` is not",
+            ),
+        ] {
+            let expect = Some(expect.to_owned());
+            let kind = CheckKind::Dialog { send: "PING\r\n".to_owned(), expect, host: None };
+            let mut service = service(kind, &[&dead]);
+            service.preface = b"not sent".to_vec();
+            service.check.port = Some(address.port());
+            service.check.timeout = Duration::from_secs(1);
+            let (up, why) = first(service);
+            assert_eq!(up, expected.ends_with("expected"), "{why}");
+            assert!(why.starts_with(&format!("port {}: ", address.port())), "{why}");
+            assert!(why.ends_with(expected) || why.contains("within"), "{why}");
+        }
+        let all = server.wait_until(|all| all.len() > 1);
+        assert_eq!(all[0].bytes, b"PING\r\n");
     }
 
     #[test]

@@ -105,6 +105,10 @@ pub(super) fn build(
         if serve.disabled.contains(&name) {
             plan.disable(service, server);
         }
+        let mut ordered = serve.weights.iter();
+        if let Some((_, weight)) = ordered.find(|(ordered, _)| *ordered == name) {
+            plan.order_weight(service, server, *weight);
+        }
     }
     for (service, root) in std::mem::take(&mut descriptors.roots) {
         plan.set_root(service, root);

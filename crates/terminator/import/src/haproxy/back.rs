@@ -69,7 +69,7 @@ pub(super) fn read(
         if has_check && checked.is_none() {
             checked = Some(&server.arguments);
         } else {
-            check::report(&server.arguments, import);
+            check::report(&server.arguments, checked, import);
         }
     }
     let table = back.as_mut().map(|back| &mut back.table);
@@ -158,7 +158,7 @@ fn element(server: &HaproxyServer<'_>, import: &mut Import) -> Option<Value> {
             continue;
         }
         let path = format!("{SERVERS}.{key}");
-        match convert(&path, Conversion::Number, &written.words) {
+        match convert(import.range(&path), Conversion::Number, &written.words) {
             Ok(converted) => {
                 import.joined(written, &path, &converted.difference.unwrap_or_default());
                 keys.push((key, converted.value));

@@ -1,5 +1,8 @@
 //! Health checks of a backend, which Lariat does alike for all of its servers.
 
+use toml::Value;
+
+use crate::convert::array;
 use crate::draft::DraftTable;
 use crate::haproxy::arguments::on;
 use crate::import::Import;
@@ -11,6 +14,24 @@ const KIND: &str = "service.back.check.kind";
 
 /// Options that choose the test; the last one counts.
 const TESTS: &[&str] = &["option httpchk", "option ssl-hello-chk", "option tcp-check"];
+
+/// Options of the tests.
+const OF_TESTS: &[&str] = &[
+    "http-check connect",
+    "http-check expect",
+    "http-check send",
+    "tcp-check connect",
+    "tcp-check expect",
+    "tcp-check send",
+    "tcp-check send-binary",
+    "timeout check",
+];
+
+/// Where checks go.
+const CONNECTS: [&str; 2] = ["http-check connect", "tcp-check connect"];
+
+/// Bytes of a check that is no request.
+const DIALOG: [&str; 3] = ["tcp-check send", "tcp-check send-binary", "tcp-check expect"];
 
 /// Times and numbers of a server's checks.
 const NUMBERS: &[(&str, &str, Conversion)] = &[
@@ -28,7 +49,7 @@ pub(super) fn write(
     table: &mut DraftTable,
 ) {
     let Some(arguments) = checked else {
-        let unused = TESTS.iter().chain(&["http-check send", "timeout check"]);
+        let unused = TESTS.iter().chain(OF_TESTS);
         for written in unused.flat_map(|name| options.all(name)) {
             import.mapped(written, "no server has `check`: none is checked, as here");
         }
@@ -38,37 +59,31 @@ pub(super) fn write(
         return;
     };
     let test = options.iter().filter(|(name, _)| TESTS.contains(name)).last();
+    let transport = CheckTransport::of(options, arguments, is_tls, import);
+    let has_dialog = DIALOG.iter().any(|name| options.find(name).is_some());
     let kind = match test {
         Some(("option httpchk", _)) => "http",
         Some(("option ssl-hello-chk", _)) => "tls",
-        _ if is_tls => "tls",
+        Some(("option tcp-check", _)) if has_dialog => "tcp",
+        _ if transport.speaks_tls => "tls",
         _ => "tcp",
     };
     import.put(table, KIND, kind, check, "");
     if let Some((name, written)) = test {
-        let difference = match name {
-            "option tcp-check" if written.option != "option tcp-check" => {
-                "that a connection is accepted, and no protocol is spoken"
-            }
-            "option tcp-check" => "that a connection is accepted",
-            _ => "",
-        };
-        import.joined(written, KIND, difference);
+        let is_of_protocol = name == "option tcp-check" && written.option != name;
+        let note = "that a connection is accepted, and no protocol is spoken";
+        import.joined(written, KIND, if is_of_protocol { note } else { "" });
     }
     if kind == "http" {
         write_request(options, import, table);
-    } else {
-        for written in options.all("http-check send") {
-            import.mapped(written, "without effect: checks are no requests");
-        }
+        options.all("http-check expect").for_each(|one| write_expected(one, import, table));
     }
-    if let Some(written) = arguments.find("server check-sni") {
-        if kind == "tls" {
-            import.put(table, "service.back.check.host", written.value(), written, "");
-        } else {
-            import.lacks(written, "checks send the name that connections do", "`back.tls.name`");
-        }
+    let of_http = ["http-check send", "http-check expect"].iter().filter(|_| kind != "http");
+    for written in of_http.flat_map(|name| options.all(name)) {
+        import.mapped(written, "without effect: checks are no requests");
     }
+    write_dialog(options, kind, import, table);
+    transport.write(arguments, check, kind == "http" || has_dialog && kind == "tcp", import, table);
     for (name, key, conversion) in NUMBERS {
         if let Some(written) = arguments.find(name) {
             import.apply_key(key, *conversion, "", written, table);
@@ -87,34 +102,187 @@ pub(super) fn write(
     }
 }
 
-/// Reports the arguments of further servers.
-pub(super) fn report(arguments: &Statements, import: &mut Import) {
+/// Reports the arguments of further servers, which are checked as the `first`.
+pub(super) fn report(arguments: &Statements, first: Option<&Statements>, import: &mut Import) {
     let names = NUMBERS.iter().map(|(name, key, _)| (*name, *key));
-    for (name, key) in names.chain([("server check", KIND), ("server check-sni", KIND)]) {
-        if let Some(written) = arguments.find(name) {
-            let note = "checks are alike for all servers: as for the first that has `check`";
+    let others = ["server check", "server check-sni", "server check-ssl", "server port"];
+    for (name, key) in names.chain(others.map(|name| (name, "service.back.check"))) {
+        let Some(written) = arguments.find(name) else {
+            continue;
+        };
+        let is_same = first.is_none_or(|first| first.value(name) == arguments.value(name));
+        if name == "server port" && !is_same {
+            let why = "all servers of a service are checked at one port";
+            import.lacks(written, why, "a service for each server");
+        } else {
+            let note = if is_same { "" } else { "as for the first server that has `check`" };
             import.joined(written, key, note);
         }
     }
 }
 
+/// The way to what is checked.
+struct CheckTransport {
+    port: Option<Statement>,
+    speaks_tls: bool,
+    /// Whether Lariat speaks TLS there by itself.
+    is_default: bool,
+}
+
+impl CheckTransport {
+    fn of(options: &Statements, arguments: &Statements, is_tls: bool, import: &mut Import) -> Self {
+        let (mut port, mut has_tls) = (arguments.find("server port").cloned(), false);
+        for written in CONNECTS.iter().flat_map(|name| options.all(name)) {
+            let mut words = written.words.iter();
+            let mut other = None;
+            while let Some(word) = words.next() {
+                match word.as_str() {
+                    "default" | "linger" => {}
+                    "ssl" => has_tls = true,
+                    "port" => {
+                        let words = words.next().into_iter().cloned().collect();
+                        port = Some(Statement { words, ..written.clone() });
+                    }
+                    word => {
+                        other = Some(word);
+                        words.next();
+                    }
+                }
+            }
+            match other {
+                Some(word) => {
+                    import.lacks(written, &format!("`{word}` is not chosen"), "`back.check`");
+                }
+                None => import.joined(written, "service.back.check", ""),
+            }
+        }
+        let is_default = is_tls && port.is_none();
+        let argument = arguments.find("server check-ssl");
+        let speaks_tls = argument.map_or(is_default, |one| one.option == "check-ssl");
+        Self { port, speaks_tls: has_tls || speaks_tls, is_default }
+    }
+
+    fn write(
+        &self,
+        arguments: &Statements,
+        check: &Statement,
+        is_chosen: bool,
+        import: &mut Import,
+        table: &mut DraftTable,
+    ) {
+        if let Some(port) = &self.port {
+            import.apply_key("service.back.check.port", Conversion::Number, "", port, table);
+        }
+        let argument = arguments.find("server check-ssl");
+        if let Some(written) = argument {
+            import.joined(written, "service.back.check.tls", "");
+        }
+        if is_chosen && self.speaks_tls != self.is_default {
+            let origin = argument.unwrap_or(check).place.clone();
+            table.set("back.check.tls", self.speaks_tls, origin);
+        }
+        match arguments.find("server check-sni") {
+            Some(written) if self.speaks_tls && !table.has("back.check.host") => {
+                import.put(table, "service.back.check.host", written.value(), written, "");
+            }
+            Some(written) => import.mapped(written, "without effect: it is no name of TLS here"),
+            None => {}
+        }
+    }
+}
+
+/// `http-check expect`: statuses, or a text in the body.
+fn write_expected(written: &Statement, import: &mut Import, table: &mut DraftTable) {
+    const REMEDY: &str = "`check.expect-status` or `check.expect-body`";
+    let words: Vec<_> = written.words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["status", list] => match statuses(list) {
+            Some(all) => import.put(table, EXPECT_STATUS, array(all), written, ""),
+            None => import.lacks(written, "only statuses and their classes are compared", REMEDY),
+        },
+        ["rstatus", pattern] => match classes(pattern) {
+            Some(all) => import.put(table, EXPECT_STATUS, array(all), written, ""),
+            None => import.lacks(written, "patterns are not compared", REMEDY),
+        },
+        ["string", text] => {
+            import.put(table, "service.back.check.expect-body", *text, written, "");
+        }
+        _ => import.lacks(written, "patterns, headers and contraries are not compared", REMEDY),
+    }
+}
+
+const EXPECT_STATUS: &str = "service.back.check.expect-status";
+
+/// The statuses in a list such as `200,204,300-399`.
+fn statuses(list: &str) -> Option<Vec<Value>> {
+    let status = |text: &str| text.parse::<u16>().ok().filter(|status| (101..600).contains(status));
+    let one = |text: &str| match text.split_once('-') {
+        None => status(text).map(|status| Value::from(i64::from(status))),
+        Some((first, last)) => {
+            (status(first)? <= status(last)?).then(|| Value::from(text.to_owned()))
+        }
+    };
+    list.split(',').map(one).collect()
+}
+
+/// The classes of a pattern such as `^2`, `(2|3)..` or `[23][0-9][0-9]`.
+fn classes(pattern: &str) -> Option<Vec<Value>> {
+    let plain = pattern.trim_start_matches('^').trim_end_matches('$');
+    let digits = |text: &str| text.chars().all(|one| ('1'..='5').contains(&one));
+    let (first, rest) = match plain.strip_prefix(['(', '[']) {
+        Some(inside) => inside.split_once([')', ']'])?,
+        None => plain.split_at_checked(1)?,
+    };
+    let first = first.replace('|', "");
+    let is_any = ["", "..", "[0-9][0-9]", "\\d\\d", "[0-9]{2}", "\\d{2}", ".*"].contains(&rest);
+    let is_whole = is_any && digits(&first) && !first.is_empty();
+    is_whole.then(|| first.chars().map(|class| Value::from(format!("{class}xx"))).collect())
+}
+
+/// `tcp-check send` and `tcp-check expect`: bytes to a server, and a text in its answer.
+fn write_dialog(options: &Statements, kind: &str, import: &mut Import, table: &mut DraftTable) {
+    let (mut sent, mut expected) = (String::new(), 0);
+    for (name, written) in options.iter() {
+        let words: Vec<_> = written.words.iter().map(String::as_str).collect();
+        match (name, words.as_slice()) {
+            (name, _) if kind != "tcp" && DIALOG.contains(&name) => {
+                import.mapped(written, "without effect: checks send no bytes of their own");
+            }
+            ("tcp-check send", [text] | [text, "comment", _]) => {
+                let note = if expected > 0 { AT_ONCE } else { "" };
+                sent.push_str(text);
+                import.put(table, "service.back.check.send", sent.clone(), written, note);
+            }
+            ("tcp-check expect", ["string", text] | ["string", text, "comment", _]) => {
+                let note = if expected > 0 { AT_ONCE } else { "" };
+                expected += 1;
+                import.put(table, "service.back.check.expect", *text, written, note);
+            }
+            (name, _) if DIALOG.contains(&name) => {
+                let remedy = "`check.send` and `check.expect`";
+                import.lacks(written, "bytes and patterns are not compared", remedy);
+            }
+            _ => {}
+        }
+    }
+}
+
+const AT_ONCE: &str = "all is sent at once, and the last text is expected";
+
 /// The path and the host of a request.
 fn write_request(options: &Statements, import: &mut Import, table: &mut DraftTable) {
-    let note = |method: &str| match method {
-        "GET" => "",
-        _ => "the method is GET",
-    };
     if let Some(written) = options.find("option httpchk") {
         let (method, path) = match written.words.as_slice() {
             [] => ("OPTIONS", "/"),
             [path] => ("OPTIONS", path.as_str()),
             [method, path, ..] => (method.as_str(), path.as_str()),
         };
-        write_path(path, written, note(method), import, table);
+        write_path(path, written, import, table);
+        write_method(method, written, import, table);
         let version = written.words.iter().skip(2).cloned().collect::<Vec<_>>().join(" ");
         let host = version.split(['\n', '\r']).find_map(|line| line.trim().strip_prefix("Host:"));
         if let Some(host) = host {
-            import.put(table, "service.back.check.host", host.trim(), written, note(method));
+            import.put(table, "service.back.check.host", host.trim(), written, "");
         }
     }
     for written in options.all("http-check send") {
@@ -122,31 +290,33 @@ fn write_request(options: &Statements, import: &mut Import, table: &mut DraftTab
             let place = written.words.iter().position(|word| word == name)?;
             written.words.get(place + 1).cloned()
         };
-        let method = value("meth").unwrap_or_else(|| "GET".to_owned());
+        write_method(value("meth").as_deref().unwrap_or("GET"), written, import, table);
         if let Some(path) = value("uri") {
-            write_path(&path, written, note(&method), import, table);
+            write_path(&path, written, import, table);
         }
         let mut pairs = written.words.windows(3).filter(|three| three[0] == "hdr");
         let host = pairs.find(|three| three[1].eq_ignore_ascii_case("host"));
         match host {
             Some(host) => {
                 let key = "service.back.check.host";
-                import.put(table, key, host[2].clone(), written, note(&method));
+                import.put(table, key, host[2].clone(), written, "");
             }
-            None => import.joined(written, "service.back.check", note(&method)),
+            None => import.joined(written, "service.back.check", ""),
         }
     }
 }
 
-fn write_path(
-    path: &str,
-    written: &Statement,
-    note: &str,
-    import: &mut Import,
-    table: &mut DraftTable,
-) {
+fn write_method(method: &str, written: &Statement, import: &mut Import, table: &mut DraftTable) {
+    if ["GET", "HEAD", "OPTIONS", "POST"].contains(&method) {
+        import.put(table, "service.back.check.method", method, written, "");
+    } else {
+        import.lacks(written, "checks have no such method", "GET, HEAD, OPTIONS or POST");
+    }
+}
+
+fn write_path(path: &str, written: &Statement, import: &mut Import, table: &mut DraftTable) {
     if path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic()) {
-        import.put(table, "service.back.check.path", path, written, note);
+        import.put(table, "service.back.check.path", path, written, "");
     } else {
         import.lacks(written, "is no path", "`back.check.path`");
     }

@@ -246,7 +246,8 @@ pub(super) fn refusal(
     for name in ["tcp-request content", "tcp-response content"] {
         for rule in options.all(name) {
             let first = rule.words.first().map_or("", String::as_str);
-            if is_among(REFUSALS, first) && !is_of_hello(rule, options, files) {
+            let refuses = is_among(REFUSALS, first) || first.starts_with("lua.");
+            if refuses && !is_of_hello(rule, options, files) {
                 return Some(rule.clone());
             }
         }

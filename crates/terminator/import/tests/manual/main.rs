@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use import::{Fate, Import, Predecessor, SourceFiles, import};
+use options::Table;
 
 /// Files in memory. Those of certificates are there unless their name says otherwise.
 #[derive(Debug, Default)]
@@ -30,6 +31,9 @@ impl SourceFiles for Memory {
 
 const FILE: &str = "/etc/old.conf";
 
+/// Without ranges, as the program's own table has them.
+static NO_KEYS: Table = Table { keys: &[], foreign: || &[], later: &[], help: "" };
+
 fn imported(of: Predecessor, text: &str) -> Import {
     imported_with(of, text, &[])
 }
@@ -37,7 +41,7 @@ fn imported(of: Predecessor, text: &str) -> Import {
 fn imported_with(of: Predecessor, text: &str, more: &[(&str, &str)]) -> Import {
     let files = more.iter().copied().chain([(FILE, text)]);
     let mut memory = Memory(files.map(|(path, text)| (path.into(), text.to_owned())).collect());
-    import(of, &[FILE.into()], &mut memory)
+    import(of, &[FILE.into()], &mut memory, &NO_KEYS)
 }
 
 fn options(list: &str) -> impl Iterator<Item = &str> {
@@ -89,7 +93,7 @@ fn every_flag_of_hitch() {
     for line in options(include_str!("hitch-flags.txt")) {
         let words = line.split(' ').chain(["/etc/site.pem"]).map(PathBuf::from);
         let words: Vec<_> = words.collect();
-        let import = import(Predecessor::Stud, &words, &mut Memory::default());
+        let import = import(Predecessor::Stud, &words, &mut Memory::default(), &NO_KEYS);
         assert!(!import.is_faulty(), "{line}: {}", import.report());
         let flag = line.split([' ', '=']).next().unwrap();
         judge(&import, flag, "command line");
@@ -314,7 +318,7 @@ fn a_file_that_is_not_there_is_named() {
     assert!(import.is_partial() && !import.is_faulty());
     assert!(import.report().contains("old.conf:1: pem-file: not found: `/etc/missing.pem`"));
     let mut none = Memory::default();
-    let import = import::import(Predecessor::Stunnel, &["/nowhere".into()], &mut none);
+    let import = import::import(Predecessor::Stunnel, &["/nowhere".into()], &mut none, &NO_KEYS);
     assert!(import.is_faulty() && import.report().contains("cannot be read: no such file"));
 }
 
@@ -364,6 +368,7 @@ const REFUSALS: &[(Predecessor, &[&str])] = &[
             "allow 10.0.0.1; deny 10.0.0.0/8; allow all;",
             "deny all;",
             "access_by_lua_file a;",
+            "auth_ldap a;",
             "proxy_set_header X-Name $ssl_client_s_dn;",
             "ssl_verify_client optional_no_ca;",
             "ssl_verify_client on; ssl_client_certificate /b; ssl_ocsp on;",
@@ -374,6 +379,7 @@ const REFUSALS: &[(Predecessor, &[&str])] = &[
         &[
             "tcp-request content reject if { src_conn_rate gt 9 }",
             "tcp-request content reject",
+            "tcp-request content lua.a",
             "tcp-request connection reject if { src_is_local }",
             "tcp-request connection reject",
             "tcp-request connection reject if !{ src 10.0.0.1 }\n\
@@ -501,4 +507,48 @@ fn a_peer_is_not_all_that_its_authority_issued() {
         let import = imported_with(Predecessor::Stunnel, text, &[("/peers", &peers)]);
         assert_eq!(import.report().contains(": left out: "), is_left_out, "{}", import.report());
     }
+}
+
+#[test]
+fn checks_of_haproxy_are_checks() {
+    let check = |lines: &str| {
+        let text = format!("listen a\nbind :1\nmode tcp\n{lines}\n");
+        let import = imported(Predecessor::Haproxy, &text);
+        let table: toml::Table = import.toml().parse().unwrap();
+        (table["service"][0]["back"].clone(), import.report())
+    };
+    let (patroni, report) = check(
+        "option httpchk OPTIONS /primary\nhttp-check expect status 200\n\
+         default-server inter 3s fall 3 rise 2 on-marked-down shutdown-sessions\n\
+         server a 10.0.0.1:5432 check port 8008\nserver b 10.0.0.2:5432 check port 8008",
+    );
+    assert_eq!(patroni["on-down"].as_str(), Some("close"), "{report}");
+    let keys = &patroni["check"];
+    let text = |key: &str| keys[key].to_string();
+    assert_eq!(
+        [text("kind"), text("method"), text("path")],
+        ["\"http\"", "\"OPTIONS\"", "\"/primary\""]
+    );
+    assert_eq!([text("port"), text("expect-status")], ["8008", "[200]"]);
+    assert!(!report.contains("not mapped"), "{report}");
+    for (expected, ours) in [
+        ("status 200-399", "[\"200-399\"]"),
+        ("status 200,204", "[200, 204]"),
+        ("rstatus ^2..", "[\"2xx\"]"),
+        ("rstatus (2|3)[0-9][0-9]", "[\"2xx\", \"3xx\"]"),
+    ] {
+        let lines =
+            format!("option httpchk\nhttp-check expect {expected}\nserver a 10.0.0.1:1 check");
+        assert_eq!(check(&lines).0["check"]["expect-status"].to_string(), ours, "{expected}");
+    }
+    let (redis, report) = check(
+        "option tcp-check\ntcp-check send PING\\r\\n\ntcp-check expect string +PONG\n\
+         tcp-check send info\\ replication\\r\\n\ntcp-check expect string role:master\n\
+         server a 10.0.0.1:6379 check",
+    );
+    assert_eq!(redis["check"]["send"].as_str(), Some("PING\r\ninfo replication\r\n"), "{report}");
+    assert_eq!(redis["check"]["expect"].as_str(), Some("role:master"));
+    let (_, report) =
+        check("option httpchk\nserver a 10.0.0.1:1 check port 2\nserver b 10.0.0.2:1 check port 3");
+    assert!(report.contains("port 3: not mapped"), "{report}");
 }

@@ -42,8 +42,10 @@ impl Worker {
                     let _ = answer.send(());
                 }
                 Command::Server { service, server, news } => {
-                    let service = self.service(&service).into_iter();
-                    service.for_each(|one| one.note(server, &news));
+                    if let Some(service) = self.service_named(&service) {
+                        service.note(server, &news);
+                        self.close_sessions(&service);
+                    }
                 }
                 Command::Drain(deadline) => self.drain(deadline),
                 Command::Answer(question) => question.store(false, Ordering::Relaxed),
@@ -98,6 +100,32 @@ impl Worker {
     fn service(&self, name: &str) -> Option<&Service> {
         let mut services = self.services.iter();
         services.find(|one| one.plan.name == name).map(|one| &**one)
+    }
+
+    fn service_named(&self, name: &str) -> Option<Rc<Service>> {
+        let mut services = self.services.iter();
+        services.find(|one| one.plan.name == name).cloned()
+    }
+
+    /// Ends the sessions of servers that have gone down or were disabled, those of earlier plans
+    /// among them. It looks at every connection of the worker, since servers seldom go down.
+    pub(super) fn close_sessions(&mut self, service: &Service) {
+        let closing = service.take_closing();
+        if closing.is_empty() {
+            return;
+        }
+        for id in self.connections.ids() {
+            let reason = self.connections.find(id).and_then(|one| {
+                let server = one.dial.server_connected().filter(|_| !one.flow.is_over())?;
+                let its = &one.service;
+                let server = its.pool.borrow().id(server)?;
+                let mut all = closing.iter().filter(|_| its.plan.name == service.plan.name);
+                all.find(|(id, _)| *id == server).map(|(_, reason)| *reason)
+            });
+            if let Some(reason) = reason {
+                self.give_up(id, reason);
+            }
+        }
     }
 
     /// Serves an assignment in place of the one before.

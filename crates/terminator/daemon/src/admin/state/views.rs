@@ -217,7 +217,9 @@ fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStat
         let checked = facts.notes.get(&(name.clone(), one.name.clone()));
         let checked = checked.map(|(_, why)| why.clone());
         let since_ms = facts.states.since_ms(&name, &one.name);
-        server(one, checked.or(watched), workers, since_ms)
+        let its_name = ServerName { service: name.clone(), server: one.name.clone() };
+        let weight = facts.weights.get(&its_name).copied();
+        server(one, checked.or(watched), (workers, weight), since_ms)
     });
     let first = |ends: &Ends| ends.first().map(since_epoch);
     let skipped = plan.expiries.skipped.iter().take(CERTIFICATES_MAX);

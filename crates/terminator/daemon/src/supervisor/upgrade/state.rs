@@ -6,7 +6,7 @@
 //! program: fields that are not known are skipped, unless the state says that they must be
 //! understood. The form of orders to the worker process before (`handover::Order`) goes with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,13 +30,14 @@ static RELEASE: &str =
 pub(crate) const STATE_BYTES_MAX: usize = 4 << 20;
 
 /// The fields of a [`SupervisorState`] that we know, for [`SupervisorState::must_understand`].
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 11] = [
     "format",
     "program",
     "secret",
     "last_number",
     "sessions",
     "disabled",
+    "weights",
     "listeners",
     "admin",
     "cluster",
@@ -77,6 +78,9 @@ pub(crate) struct SupervisorState {
     pub(crate) sessions: Option<SessionsState>,
     #[serde(default)]
     pub(crate) disabled: Vec<ServerName>,
+    /// Weights that an operator has ordered.
+    #[serde(default)]
+    pub(crate) weights: Vec<(ServerName, u16)>,
     #[serde(default)]
     pub(crate) listeners: Vec<ListenerState>,
     #[serde(default)]
@@ -237,6 +241,7 @@ pub(crate) struct Inherited {
     pub(crate) last_number: u64,
     pub(crate) sessions: Option<(SessionsState, OwnedFd)>,
     pub(crate) disabled: BTreeSet<ServerName>,
+    pub(crate) weights: BTreeMap<ServerName, u16>,
     pub(crate) listeners: Vec<(ListenerState, Vec<OwnedFd>)>,
     pub(crate) admin: Option<(String, OwnedFd)>,
     pub(crate) cluster: Option<(String, OwnedFd)>,
@@ -278,6 +283,7 @@ impl Inherited {
             last_number: state.last_number,
             sessions,
             disabled: state.disabled.into_iter().collect(),
+            weights: state.weights.into_iter().collect(),
             listeners,
             admin: state.admin.and_then(|name| Some((name, fds.next()?))),
             cluster: state.cluster.and_then(|name| Some((name, fds.next()?))),
@@ -300,6 +306,7 @@ impl Inherited {
         self.last_number = state.last_number;
         self.sessions = state.sessions;
         self.disabled = state.disabled;
+        self.weights = state.weights;
     }
 }
 

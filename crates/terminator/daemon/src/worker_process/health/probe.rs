@@ -4,10 +4,11 @@
 
 use std::fmt;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use backend::options::{CheckKind, CheckOptions};
+use backend::options::{CheckKind, CheckOptions, HttpCheck, HttpMethod};
 use proxy::options::{ServerTls, Starttls};
 use tls::probe::Probe;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,7 +17,6 @@ use tokio::time::Instant;
 use wire::address::{Address, Endpoint, without_zone};
 use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
-
 use wire::tunnel::{Tunnel, TunnelDialog, TunnelFault, TunnelStep};
 
 use crate::worker_process::dial::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
@@ -28,6 +28,9 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// The content of an answer that is read, so that the server can finish it: it may log an error
 /// if the connection ends before. A page for checks has less.
 const CONTENT_BYTES_MAX: u64 = 1 << 20;
+
+/// The answer to what a check sends that is looked through for what it expects.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// How long a server may pause within its content. One that answers clients in turn, and waits for
 /// the end of each connection, is not to be held up for the rest of the check's time.
@@ -43,8 +46,14 @@ pub(super) struct Target {
     question: Question,
     /// The host that the server is asked for first.
     tunnel: Option<Arc<Tunnel>>,
+    /// The TCP port in place of the server's own.
+    port: Option<u16>,
+    /// Whether it speaks to another door than connections: another port, or none of their TLS.
+    is_apart: bool,
     /// How connections speak to the server, and which one it is.
     tls: Option<(ServerTls, usize)>,
+    /// Whether it goes through TLS where connections do not, and the name that is asked for.
+    any_tls: Option<Option<String>>,
     /// How it is asked for TLS.
     starttls: Option<Starttls>,
 }
@@ -53,8 +62,11 @@ pub(super) struct Target {
 enum Question {
     Http {
         request: Vec<u8>,
+        check: HttpCheck,
     },
     Tcp,
+    /// Bytes that are sent, and those that the answer has.
+    Dialog(Vec<u8>, Option<Vec<u8>>),
     Tls {
         name: Option<String>,
     },
@@ -67,6 +79,7 @@ enum Question {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Passed {
     Connected,
+    Expected,
     Greeted,
     Handshake,
     Login,
@@ -77,6 +90,7 @@ impl fmt::Display for Passed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connected => f.write_str("accepted the connection"),
+            Self::Expected => f.write_str("answered as expected"),
             Self::Greeted => f.write_str("greeted"),
             Self::Handshake => f.write_str("finished a TLS handshake"),
             Self::Login => f.write_str("answered a login"),
@@ -100,6 +114,10 @@ pub(super) enum ProbeFault {
     HeadTooLong,
     #[error("answered with status {0}")]
     Status(u16),
+    #[error("answered with status {0}, and `expect-body` is not in its content")]
+    Content(u16),
+    #[error("answered \"{}\", in which `expect` is not", .0.escape_debug())]
+    Unexpected(String),
     #[error("did not answer within {0:?}")]
     TimedOut(Duration),
     #[error("was not heard: this process was stalled")]
@@ -124,37 +142,53 @@ impl From<HandshakeEnd> for ProbeFault {
 }
 
 impl Target {
-    /// `preface` is sent before all else, to the host behind the server if there is a `tunnel`.
+    /// `preface` is sent before all else, to the host behind the server if there is a `tunnel`. At
+    /// another port it is the proxy itself that is checked.
     pub(super) fn new(
         check: &CheckOptions,
         endpoint: &Endpoint,
         tunnel: Option<Arc<Tunnel>>,
         preface: &[u8],
     ) -> Self {
-        let question = match &check.kind {
-            CheckKind::Http { path, host } => {
-                let host = host.clone().unwrap_or_else(|| match &tunnel {
+        let tunnel = tunnel.filter(|_| check.port.is_none());
+        let (question, name) = match &check.kind {
+            CheckKind::Http(http) => {
+                let host = http.host.clone().unwrap_or_else(|| match &tunnel {
                     Some(tunnel) => tunnel.authority(),
                     None => host_of(endpoint),
                 });
-                Question::Http { request: request(path, &host) }
+                let request = request(http, &host);
+                (Question::Http { request, check: http.clone() }, http.host.as_deref())
             }
-            CheckKind::Tcp => Question::Tcp,
-            CheckKind::Tls { name } => Question::Tls { name: name.clone() },
+            CheckKind::Tcp => (Question::Tcp, None),
+            CheckKind::Dialog { send, expect, host } => {
+                let expect = expect.as_ref().map(|text| text.clone().into_bytes());
+                (Question::Dialog(send.clone().into_bytes(), expect), host.as_deref())
+            }
+            CheckKind::Tls { name } => (Question::Tls { name: name.clone() }, None),
         };
-        Self { preface: preface.to_vec(), question, tunnel, tls: None, starttls: None }
+        Self {
+            preface: if check.port.is_none() { preface.to_vec() } else { Vec::new() },
+            question,
+            tunnel,
+            port: check.port,
+            is_apart: check.port.is_some() || check.tls == Some(false),
+            tls: None,
+            any_tls: (check.tls == Some(true)).then(|| name.and_then(server_name)),
+            starttls: None,
+        }
     }
 
     /// Asks through TLS, as connections of the service do.
     pub(super) fn through(mut self, tls: Option<(ServerTls, usize)>) -> Self {
-        self.tls = tls;
+        self.tls = tls.filter(|_| !self.is_apart);
         self
     }
 
     /// Asks in the service's own protocol: its greeting is heard, and a server of MySQL, which a
     /// connection without a login would harm, gets one.
     pub(super) fn speaking(mut self, starttls: Option<&Starttls>) -> Self {
-        let Some(starttls) = starttls else {
+        let Some(starttls) = starttls.filter(|_| !self.is_apart) else {
             return self;
         };
         let is_begun_plain = starttls.sides.back || self.tls.is_none();
@@ -234,7 +268,7 @@ impl Target {
 
     /// Connects, through a proxy or not, and sends what goes before all else.
     async fn dial(&self, address: &Address, preface: &[u8]) -> Result<Box<dyn Stream>, ProbeFault> {
-        let mut stream = dial::dial(address).await.map_err(ProbeFault::Dial)?;
+        let mut stream = dial::dial(&self.door(address)).await.map_err(ProbeFault::Dial)?;
         if let Some(tunnel) = &self.tunnel {
             ask_for_tunnel(&mut *stream, tunnel).await?;
         }
@@ -242,6 +276,27 @@ impl Target {
             stream.write_all(preface).await?;
         }
         Ok(stream)
+    }
+
+    /// Where it is checked.
+    fn door(&self, address: &Address) -> Address {
+        match (address, self.port) {
+            (Address::Ip(ip), Some(port)) => {
+                let mut door: SocketAddr = *ip;
+                door.set_port(port);
+                Address::Ip(door)
+            }
+            _ => address.clone(),
+        }
+    }
+
+    /// The handshake that comes first; `None` = it goes without TLS.
+    fn client(&self) -> Result<Option<Probe>, ProbeFault> {
+        Ok(match (&self.tls, &self.any_tls) {
+            (Some((tls, server)), _) => Some(tls.client.probe(*server, None)?),
+            (None, Some(name)) => Some(Probe::new(name.as_deref())?),
+            (None, None) => None,
+        })
     }
 
     fn greets_late(&self) -> bool {
@@ -257,16 +312,22 @@ impl Target {
         let passed = match (&self.question, &self.tls) {
             (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), inside).await,
             (Question::Tcp | Question::Greeting(_), _) => Ok(Passed::Connected),
-            (Question::Http { request }, tls) => {
-                let mut probe = match tls {
-                    Some((tls, server)) => Some(tls.client.probe(*server, None)?),
-                    None => None,
-                };
+            (Question::Http { .. } | Question::Dialog(..), _) => {
+                let mut probe = self.client()?;
                 if let Some(probe) = &mut probe {
                     shake_hands(&mut *stream, probe).await?;
                 }
                 let answer = Answer { stream, probe, bytes: Vec::new() };
-                return answer.ask(&[inside, request].concat()).await;
+                return match &self.question {
+                    Question::Http { request, check } => {
+                        answer.ask(&[inside, request].concat(), check).await
+                    }
+                    Question::Dialog(send, expect) => {
+                        let send = [inside, send].concat();
+                        Ok((answer.talk(&send, expect.as_deref()).await, None))
+                    }
+                    _ => unreachable!("it is one of the two"),
+                };
             }
             (Question::Tls { name }, tls) => {
                 let name = name.as_deref();
@@ -297,32 +358,104 @@ struct Answer {
 }
 
 impl Answer {
-    /// Sends a request, and reads up to the head of the final response.
-    async fn ask(mut self, request: &[u8]) -> Result<Asked, ProbeFault> {
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), ProbeFault> {
         match &mut self.probe {
-            Some(probe) => probe.send(request),
-            None => self.stream.write_all(request).await?,
+            Some(probe) => {
+                probe.send(bytes);
+                self.stream.write_all(&probe.output()).await?;
+            }
+            None => self.stream.write_all(bytes).await?,
         }
-        let mut left = HEAD_BYTES_MAX;
+        Ok(())
+    }
+
+    /// Sends that, and reads until what is expected has come.
+    async fn talk(mut self, send: &[u8], expect: Option<&[u8]>) -> Result<Passed, ProbeFault> {
+        self.send(send).await?;
+        let mut passed = Passed::Connected;
+        if let Some(expect) = expect {
+            let mut looked = 0;
+            while !has(&self.bytes, &mut looked, expect) {
+                let is_ended = match self.read().await {
+                    Err(ProbeFault::Closed) if !self.bytes.is_empty() => true,
+                    read => read.map(|()| false)?,
+                };
+                if is_ended || self.bytes.len() > ANSWER_BYTES_MAX {
+                    let answer = String::from_utf8_lossy(&self.bytes);
+                    return Err(ProbeFault::Unexpected(answer.chars().take(80).collect()));
+                }
+            }
+            passed = Passed::Expected;
+        }
+        if let Some(probe) = self.probe {
+            // A courtesy, which spares the server an error in its log.
+            let _ = self.stream.write_all(&probe.close()).await;
+        }
+        Ok(passed)
+    }
+
+    /// Sends a request, and reads up to the head of the final response, or up to what its content
+    /// must have.
+    async fn ask(mut self, request: &[u8], check: &HttpCheck) -> Result<Asked, ProbeFault> {
+        self.send(request).await?;
+        let (mut left, to_head) = (HEAD_BYTES_MAX, check.method == HttpMethod::Head);
         loop {
-            match ResponseHead::parse(&self.bytes, left, false) {
+            match ResponseHead::parse(&self.bytes, left, to_head) {
                 Ok(Some(head)) => {
                     self.bytes.drain(..head.bytes);
                     left = left.saturating_sub(head.bytes);
                     if head.status != 101 && head.status < 200 {
                         continue;
                     }
-                    let content = Content::new(head.content);
-                    return Ok((judge(head.status), Some((self, content))));
+                    let mut content = Content::new(head.content);
+                    let passed = judge(check, head.status);
+                    if let (Ok(_), Some(wanted)) = (&passed, &check.content)
+                        && !self.has_content(&mut content, wanted.as_bytes()).await?
+                    {
+                        return Ok((Err(ProbeFault::Content(head.status)), Some((self, content))));
+                    }
+                    return Ok((passed, Some((self, content))));
                 }
                 Ok(None) => self.read().await?,
                 Err(HeadFault::TooLarge) => return Err(ProbeFault::HeadTooLong),
-                // Clients are the judges of its fields.
+                // Clients are the judges of its fields; but without them no content begins.
                 Err(_) => match http::status_code(&self.bytes) {
-                    Ok(Some(code)) => return Ok((judge(code), None)),
+                    Ok(Some(code)) => {
+                        let passed = judge(check, code);
+                        let is_cut = passed.is_ok() && check.content.is_some();
+                        return Ok((if is_cut { Err(ProbeFault::NotHttp) } else { passed }, None));
+                    }
                     Ok(None) => self.read().await?,
                     Err(_) => return Err(ProbeFault::NotHttp),
                 },
+            }
+        }
+    }
+
+    /// Reads the content until it has that.
+    async fn has_content(
+        &mut self,
+        content: &mut Content,
+        wanted: &[u8],
+    ) -> Result<bool, ProbeFault> {
+        let (mut text, mut looked) = (Vec::new(), 0);
+        loop {
+            for byte in self.bytes.drain(..) {
+                let before = content.bytes();
+                content.read(&[byte]).map_err(|_| ProbeFault::NotHttp)?;
+                text.extend((content.bytes() > before).then_some(byte));
+            }
+            if has(&text, &mut looked, wanted) {
+                return Ok(true);
+            }
+            if content.is_done() || content.bytes() >= CONTENT_BYTES_MAX {
+                return Ok(false);
+            }
+            // The limit above is this one's.
+            self.probe.iter_mut().for_each(Probe::answered);
+            match self.read().await {
+                Err(ProbeFault::Closed) if content.may_end_by_close() => return Ok(false),
+                read => read?,
             }
         }
     }
@@ -375,12 +508,34 @@ fn host_of(endpoint: &Endpoint) -> String {
     }
 }
 
+/// The name that a `Host` field has for SNI: no port, and no address (RFC 6066 section 3).
+fn server_name(host: &str) -> Option<String> {
+    let is_address = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    (!is_address(host) && !is_address(name)).then(|| name.to_owned())
+}
+
+/// Whether the text has that; `looked` bytes were looked through before.
+fn has(text: &[u8], looked: &mut usize, wanted: &[u8]) -> bool {
+    let begin = looked.saturating_sub(wanted.len());
+    *looked = text.len();
+    let mut windows = text.get(begin..).unwrap_or_default().windows(wanted.len().max(1));
+    windows.any(|part| part == wanted)
+}
+
 /// A request for one path, after whose answer the connection ends.
-fn request(path: &str, host: &str) -> Vec<u8> {
+fn request(check: &HttpCheck, host: &str) -> Vec<u8> {
     let agent = concat!("lariat-check/", env!("CARGO_PKG_VERSION"));
+    let path = &check.path;
+    let (method, length) = match check.method {
+        HttpMethod::Get => ("GET", ""),
+        HttpMethod::Head => ("HEAD", ""),
+        HttpMethod::Options => ("OPTIONS", ""),
+        HttpMethod::Post => ("POST", "Content-Length: 0\r\n"),
+    };
     format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nAccept: */*\r\n\
-         Connection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nAccept: */*\r\n\
+         {length}Connection: close\r\n\r\n"
     )
     .into_bytes()
 }
@@ -417,11 +572,11 @@ async fn ask_for_tunnel(stream: &mut dyn Stream, tunnel: &Tunnel) -> Result<(), 
     }
 }
 
-fn judge(status: u16) -> Result<Passed, ProbeFault> {
-    match status {
-        200..=399 => Ok(Passed::Status(status)),
-        _ => Err(ProbeFault::Status(status)),
+fn judge(check: &HttpCheck, status: u16) -> Result<Passed, ProbeFault> {
+    if check.statuses.iter().any(|range| range.contains(&status)) {
+        return Ok(Passed::Status(status));
     }
+    Err(ProbeFault::Status(status))
 }
 
 async fn ask_mysql(
@@ -516,8 +671,31 @@ mod tests {
 
     #[test]
     fn the_request_is_whole() {
-        let request = String::from_utf8(request("/health?a=b", "app.example:80")).unwrap();
+        let check = HttpCheck::of("/health?a=b");
+        let request = String::from_utf8(request(&check, "app.example:80")).unwrap();
         assert!(request.starts_with("GET /health?a=b HTTP/1.1\r\nHost: app.example:80\r\n"));
         assert!(request.ends_with("\r\nConnection: close\r\n\r\n"));
+    }
+
+    #[test]
+    fn a_host_names_a_server_unless_it_is_an_address() {
+        for (host, name) in [
+            ("db.example:8008", Some("db.example")),
+            ("db.example", Some("db.example")),
+            ("10.0.0.3:8008", None),
+            ("[::1]:8008", None),
+            ("::1", None),
+        ] {
+            assert_eq!(server_name(host).as_deref(), name, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_found_across_pieces() {
+        let (mut text, mut looked) = (Vec::new(), 0);
+        for (piece, is_there) in [("ro", false), ("le: pri", false), ("mary", true)] {
+            text.extend_from_slice(piece.as_bytes());
+            assert_eq!(has(&text, &mut looked, b"role: primary"), is_there, "{piece}");
+        }
     }
 }

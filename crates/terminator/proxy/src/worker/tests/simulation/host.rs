@@ -331,6 +331,7 @@ fn options_of(
         passive: PassiveOptions { failures: 3, ejection_time: Duration::from_secs(10) },
         check: None,
         slow_start: Duration::ZERO,
+        on_down: backend::options::OnDown::Keep,
         queue: QueueOptions { length: 1, timeout: Duration::from_secs(5) },
     };
     let has = |server| kind.servers.iter().any(|at| SERVERS[*at] == server);
