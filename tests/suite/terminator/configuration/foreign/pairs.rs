@@ -329,7 +329,7 @@ fn as_stunnel() {
 
 #[test]
 fn as_haproxy() {
-    assert_pairs("haproxy", 12);
+    assert_pairs("haproxy", 14);
 }
 
 #[test]
