@@ -28,9 +28,16 @@ impl Stunnel {
 
     /// By the lines of the service, and of further ones.
     pub fn configured(lines: &str) -> Self {
+        Self::by_file(|address| {
+            format!("foreground = yes\npid =\n[test]\naccept = {address}\n{lines}\n")
+        })
+    }
+
+    /// By the whole file for an address.
+    pub fn by_file(text: impl FnOnce(SocketAddr) -> String) -> Self {
         let address = free_address();
         let directory = Directory::new();
-        let text = format!("foreground = yes\npid =\n[test]\naccept = {address}\n{lines}\n");
+        let text = text(address);
         let configuration = directory.write("stunnel.conf", text);
         let mut running = Running::start(Command::new("stunnel").arg(&configuration));
         running.wait_for_listener(address);

@@ -73,6 +73,7 @@ mod terminator {
         mod watch;
         mod foreign {
             mod import_pairs;
+            mod pairs;
             mod schema;
             mod shells;
         }

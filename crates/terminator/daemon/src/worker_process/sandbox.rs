@@ -69,7 +69,8 @@ pub(crate) fn give_up_by(
         process::keep_foreign_addresses().map_err(|error| {
             format!(
                 "keeping CAP_NET_RAW, which `back.source = \"client\"` needs: {error}\n\
-                 hint: start lariat as root, or with AmbientCapabilities=CAP_NET_RAW"
+                 hint: start lariat as root, or with AmbientCapabilities=CAP_NET_RAW; \
+                 CapabilityBoundingSet= must hold it too"
             )
         })?;
     } else {

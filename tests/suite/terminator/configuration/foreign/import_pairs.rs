@@ -15,21 +15,25 @@ use suite::prelude::*;
 use suite::proxy_header::ProxyHeader;
 use suite::stunnel::Stunnel;
 
-/// Lariat with the import of a file, at another address.
-fn imported(kind: &str, file: &Path, address: SocketAddr) -> (Lariat, SocketAddr) {
+/// The import of a file, without the log's table, because tests have one of their own, and its
+/// report.
+pub(super) fn import(kind: &str, file: &Path) -> (String, String) {
     let imported = run(command().args(["import", kind]).arg(file));
     assert!([0, 6].contains(&imported.code()), "{imported:?}");
-    let own = free_address();
-    let toml = imported.stdout.replace(&address.to_string(), &own.to_string());
-    // The test has tables of its own for the log.
-    let (before, log) = toml.split_once("\n[log]\n").unwrap_or((&toml, ""));
+    let (before, log) = imported.stdout.split_once("\n[log]\n").unwrap_or((&imported.stdout, ""));
     let behind = log.find("\n[").map_or("", |end| &log[end..]);
-    (Lariat::start(&format!("{before}{behind}")), own)
+    (format!("{before}{behind}"), imported.stderr)
+}
+
+/// Lariat with the import of a file, at another address.
+fn imported(kind: &str, file: &Path, address: SocketAddr) -> (Lariat, SocketAddr) {
+    let (toml, own) = (import(kind, file).0, free_address());
+    (Lariat::start(&toml.replace(&address.to_string(), &own.to_string())), own)
 }
 
 /// The answer that `openssl s_client` sees: the version, the certificate's name, the protocol, and
 /// whether the client was refused.
-fn seen(site: &Site, address: SocketAddr, arguments: &[&str]) -> String {
+pub(super) fn seen(site: &Site, address: SocketAddr, arguments: &[&str]) -> String {
     let answer = s_client(site, address, arguments);
     let line = |begin: &str| {
         let mut lines = answer.stdout.lines().map(str::trim);
@@ -56,7 +60,7 @@ fn assert_alike(site: &Site, one: SocketAddr, other: SocketAddr, clients: &[&[&s
 }
 
 /// Two certificates, one file each, and hitch's lines for them.
-fn two_certificates(site: &Site) -> String {
+pub(super) fn two_certificates(site: &Site) -> String {
     site.authority
         .leaf(&["other.example"])
         .common_name("other")
@@ -84,7 +88,7 @@ fn hitch(server: &Server, lines: &str) -> Hitch {
     })
 }
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     run(Command::new("id").arg("-u")).success().trim() == "0"
 }
 
