@@ -20,7 +20,7 @@ pub struct Options {
     pub balance: Balance,
     /// When failed dials take a server out.
     pub passive: PassiveOptions,
-    pub check: Option<CheckOptions>,
+    pub check: Option<Box<CheckOptions>>,
     /// How long a server that came back up has less than its whole share; zero = it has it at once.
     pub slow_start: Duration,
     pub on_down: OnDown,

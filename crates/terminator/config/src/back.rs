@@ -257,7 +257,7 @@ fn servers_options(
             servers,
             balance: back.balance.value?,
             passive: servers::passive_options(&back.passive)?,
-            check: check?,
+            check: check?.map(Box::new),
             slow_start: back.slow_start.value?,
             on_down: back.on_down.value?,
             queue: queue?,

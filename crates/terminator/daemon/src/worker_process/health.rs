@@ -73,7 +73,7 @@ impl CheckedService {
         let servers = pool.servers.iter().map(|server| server.endpoint.clone());
         Some(Self {
             name: service.name.clone(),
-            check: pool.check.clone()?,
+            check: *pool.check.clone()?,
             servers: servers.collect(),
             preface: preface_of(send_proxy),
             tls: None,
