@@ -60,7 +60,7 @@ pub enum Balance {
     Source,
 }
 
-/// What becomes of the sessions of a server that goes down or is disabled.
+/// The fate of the sessions of a server that goes down or is disabled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDown {
     Close,

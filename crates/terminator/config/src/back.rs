@@ -45,7 +45,7 @@ section! {
         /// `slowstart`.
         slow_start: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
-        /// What becomes of the sessions of a server that goes down, by checks of all its addresses
+        /// The fate of the sessions of a server that goes down, by checks of all its addresses
         /// or by failed dials, or is disabled: with `close` they are reset at once on both sides,
         /// and end for `server-down` or `server-disabled`. HAProxy calls it `on-marked-down
         /// shutdown-sessions`.

@@ -34,8 +34,8 @@ section! {
         /// PROXY header.
         port: Option<u16> = count(1, 65_535)
             .absent("the server's own").flag("check-port").example("port = 8008"),
-        /// Whether an `http` check, or one with `send` or `expect`, goes through TLS. At `port`, and
-        /// to servers without `back.tls`, any certificate will do, since no client's data goes
+        /// Whether an `http` check, or one with `send` or `expect`, goes through TLS. At `port`,
+        /// and to servers without `back.tls`, any certificate will do, since no client's data goes
         /// there.
         tls: Option<bool> = boolean()
             .absent("as the service's connections, or `false` at another `port`")

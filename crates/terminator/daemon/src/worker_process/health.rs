@@ -5,6 +5,7 @@
 //! `backend::check`'s, and what follows from it the pools'.
 
 mod probe;
+mod request;
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
