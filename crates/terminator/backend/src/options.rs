@@ -20,7 +20,7 @@ pub struct Options {
     pub balance: Balance,
     /// When failed dials take a server out.
     pub passive: PassiveOptions,
-    pub check: Option<CheckOptions>,
+    pub check: Option<Box<CheckOptions>>,
     /// How long a server that came back up has less than its whole share; zero = it has it at once.
     pub slow_start: Duration,
     pub on_down: OnDown,
@@ -60,7 +60,7 @@ pub enum Balance {
     Source,
 }
 
-/// What becomes of the sessions of a server that goes down or is disabled.
+/// The fate of the sessions of a server that goes down or is disabled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDown {
     Close,

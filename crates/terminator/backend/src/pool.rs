@@ -657,7 +657,7 @@ mod tests {
         let now = Instant::now();
         pool.set_disabled(0, true, now);
         assert_eq!(picks(&mut pool, now, 2), [1, 1]);
-        assert_eq!((health(&pool, 0), pool.disabled()), (Health::Disabled, (1, 2)));
+        assert_eq!((health(&pool, 0), pool.taken_out()), (Health::Disabled, (1, 2)));
         check(&mut pool, 0, true, now);
         succeed(&mut pool, 0, now);
         fail(&mut pool, 1, 3, now);

@@ -46,7 +46,7 @@ section! {
         /// `slowstart`.
         slow_start: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
-        /// What becomes of the sessions of a server that goes down, by checks of all its addresses
+        /// The fate of the sessions of a server that goes down, by checks of all its addresses
         /// or by failed dials, or is disabled: with `close` they are reset at once on both sides,
         /// and end for `server-down` or `server-disabled`. HAProxy calls it `on-marked-down
         /// shutdown-sessions`.
@@ -260,7 +260,7 @@ fn servers_options(
             servers,
             balance: back.balance.value?,
             passive: servers::passive_options(&back.passive)?,
-            check: check?,
+            check: check?.map(Box::new),
             slow_start: back.slow_start.value?,
             on_down: back.on_down.value?,
             queue: queue?,

@@ -34,8 +34,8 @@ section! {
         /// PROXY header.
         port: Option<u16> = count(1, 65_535)
             .absent("the server's own").flag("check-port").example("port = 8008"),
-        /// Whether an `http` check, or one with `send` or `expect`, goes through TLS. At `port`, and
-        /// to servers without `back.tls`, any certificate will do, since no client's data goes
+        /// Whether an `http` check, or one with `send` or `expect`, goes through TLS. At `port`,
+        /// and to servers without `back.tls`, any certificate will do, since no client's data goes
         /// there.
         tls: Option<bool> = boolean()
             .absent("as the service's connections, or `false` at another `port`")
@@ -138,9 +138,9 @@ pub(crate) fn check_options(
                 path: check.path.value.clone()?,
                 method: check.method.value?,
                 host,
-                statuses: match check.expect_status.is_written() {
-                    true => check.expect_status.value.clone()?,
-                    false => vec![200..=399],
+                statuses: match check.expect_status.value.clone()? {
+                    none if none.is_empty() => vec![200..=399],
+                    statuses => statuses,
                 },
                 content: check.expect_body.value.clone()?,
             }),
@@ -174,7 +174,7 @@ fn keys_fit(check: &WrittenCheck<'_>, kind: CheckWord) -> Option<()> {
     let wrong = strangers.find(|(place, ..)| place.is_written());
     if let Some((place, _, word)) = wrong {
         let message = format!("stands in a check that is not `{word}`");
-        return place.fail(message, &format!("write kind = \"{word}\", or take it out"));
+        return place.fail(message, format!("write kind = \"{word}\", or take it out"));
     }
     let is_bare = kind == CheckWord::Tcp && !check.send.is_written() && !check.expect.is_written();
     let has_tls = check.tls.value.flatten() == Some(true);

@@ -1,4 +1,5 @@
-//! Servers that an operator disables, enables and weighs: their names, and an order about one as a number.
+//! Servers that an operator disables, enables and weighs: their names, and an order about one as a
+//! number.
 //!
 //! An order reaches the supervisor with a signal, which has room for a number and no more. So it
 //! holds a digest of the server's name, for which the supervisor looks among its own.

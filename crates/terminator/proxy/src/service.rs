@@ -53,7 +53,7 @@ pub(crate) struct Service {
     pub(crate) counters: Arc<ServiceCounters>,
     /// Connections that have relayed nothing yet, those of earlier plans among them.
     pub(crate) displaceable: Rc<RefCell<Displaceable>>,
-    /// Which servers are down, as far as sessions end for it.
+    /// For each server whether it is down, as far as sessions end for it.
     down: RefCell<Vec<bool>>,
     /// Servers whose sessions are to end, and why.
     closing: RefCell<Vec<(usize, Reason)>>,

@@ -352,9 +352,7 @@ impl Worker {
     /// Returns the connection's service if sessions of a server are to end, because the dial of
     /// another one has taken it out.
     fn pump_one(&mut self, id: ConnectionId) -> Option<Rc<Service>> {
-        let Some(connection) = self.connections.find(id) else {
-            return None;
-        };
+        let connection = self.connections.find(id)?;
         let mut context = Context {
             driver: &self.driver,
             pool: &mut self.pool,

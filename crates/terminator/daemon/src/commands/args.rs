@@ -149,10 +149,10 @@ pub(crate) enum TerminatorCommand {
     ///
     /// A disabled server gets no new connections; open ones go on, unless --close or
     /// `back.on-down` ends them. With `weight` a server has another share of new connections, 0 to
-    /// 256, or the `configured` one again; with 0 it gets only those that affinity leads there. It stays disabled when the
-    /// configuration is read again and when the worker process dies, until it is enabled, leaves
-    /// the configuration, or lariat ends, and so does its weight; `lariat upgrade` keeps both. `lariat status` lists the
-    /// servers.
+    /// 256, or the `configured` one again; with 0 it gets only those that affinity leads there.
+    /// Both last when the configuration is read again and when the worker process dies, until the
+    /// server leaves the configuration, or lariat ends; `lariat upgrade` keeps them. `lariat
+    /// status` lists the servers.
     #[command(after_help = "For example: lariat server disable web/10.0.0.3:80")]
     Server {
         /// Whether it is taken out of use or back in, or its share changes
@@ -162,7 +162,7 @@ pub(crate) enum TerminatorCommand {
         #[arg(value_name = "SERVICE/ADDRESS", value_parser = server_name)]
         name: ServerName,
         /// The weight, 0 to 256, or `configured`
-        #[arg(value_name = "WEIGHT")]
+        #[arg(value_name = "WEIGHT", value_parser = weight)]
         weight: Option<String>,
         /// End the sessions of the server that is disabled
         #[arg(long)]
@@ -391,6 +391,11 @@ fn change() -> impl TypedValueParser<Value = ChangeWord> {
         let mut all = ChangeWord::ALL.into_iter();
         all.find(|(one, _)| *one == word).map(|(_, change)| change).ok_or("no change")
     })
+}
+
+/// A weight as it was written, which is one.
+fn weight(text: &str) -> Result<String, &'static str> {
+    ChangeWord::Weight.with(Some(text), false).map(|_| text.to_owned())
 }
 
 fn server_name(text: &str) -> Result<ServerName, &'static str> {

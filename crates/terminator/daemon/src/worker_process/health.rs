@@ -5,6 +5,7 @@
 //! `backend::check`'s, and what follows from it the pools'.
 
 mod probe;
+mod request;
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -75,7 +76,7 @@ impl CheckedService {
         let servers = pool.servers.iter().map(|server| server.endpoint.clone());
         Some(Self {
             name: service.name.clone(),
-            check: pool.check.clone()?,
+            check: *pool.check.clone()?,
             servers: servers.collect(),
             preface: preface_of(send_proxy),
             tunnel: tunnel.clone(),

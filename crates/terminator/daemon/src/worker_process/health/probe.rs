@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use tls::probe::Probe;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use wire::address::{Address, Endpoint, without_zone};
+use wire::address::{Address, Endpoint};
 use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
 use wire::tunnel::{Tunnel, TunnelDialog, TunnelFault, TunnelStep};
 
+use super::request::{host_of, request, server_name};
 use crate::worker_process::dial::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
 
 /// The head of an answer, with those of interim responses (1xx) before it: four times what servers
@@ -278,7 +279,7 @@ impl Target {
         Ok(stream)
     }
 
-    /// Where it is checked.
+    /// The address that is checked.
     fn door(&self, address: &Address) -> Address {
         match (address, self.port) {
             (Address::Ip(ip), Some(port)) => {
@@ -498,46 +499,12 @@ impl Answer {
     }
 }
 
-/// The value of the `Host` field for a server: a Unix socket has no host, and what HTTP client
-/// there is says `localhost` then.
-fn host_of(endpoint: &Endpoint) -> String {
-    match endpoint {
-        Endpoint::Address(Address::Unix(_)) => "localhost".to_owned(),
-        Endpoint::Service { host, .. } => host.clone(),
-        other => without_zone(&other.to_string()),
-    }
-}
-
-/// The name that a `Host` field has for SNI: no port, and no address (RFC 6066 section 3).
-fn server_name(host: &str) -> Option<String> {
-    let is_address = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    (!is_address(host) && !is_address(name)).then(|| name.to_owned())
-}
-
 /// Whether the text has that; `looked` bytes were looked through before.
 fn has(text: &[u8], looked: &mut usize, wanted: &[u8]) -> bool {
     let begin = looked.saturating_sub(wanted.len());
     *looked = text.len();
     let mut windows = text.get(begin..).unwrap_or_default().windows(wanted.len().max(1));
     windows.any(|part| part == wanted)
-}
-
-/// A request for one path, after whose answer the connection ends.
-fn request(check: &HttpCheck, host: &str) -> Vec<u8> {
-    let agent = concat!("lariat-check/", env!("CARGO_PKG_VERSION"));
-    let path = &check.path;
-    let (method, length) = match check.method {
-        HttpMethod::Get => ("GET", ""),
-        HttpMethod::Head => ("HEAD", ""),
-        HttpMethod::Options => ("OPTIONS", ""),
-        HttpMethod::Post => ("POST", "Content-Length: 0\r\n"),
-    };
-    format!(
-        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nAccept: */*\r\n\
-         {length}Connection: close\r\n\r\n"
-    )
-    .into_bytes()
 }
 
 /// Waits until then at the longest, which is this long. An end that comes much later says only that
@@ -668,27 +635,6 @@ async fn ask_for_tls(stream: &mut dyn Stream, starttls: &Starttls) -> Result<(),
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_request_is_whole() {
-        let check = HttpCheck::of("/health?a=b");
-        let request = String::from_utf8(request(&check, "app.example:80")).unwrap();
-        assert!(request.starts_with("GET /health?a=b HTTP/1.1\r\nHost: app.example:80\r\n"));
-        assert!(request.ends_with("\r\nConnection: close\r\n\r\n"));
-    }
-
-    #[test]
-    fn a_host_names_a_server_unless_it_is_an_address() {
-        for (host, name) in [
-            ("db.example:8008", Some("db.example")),
-            ("db.example", Some("db.example")),
-            ("10.0.0.3:8008", None),
-            ("[::1]:8008", None),
-            ("::1", None),
-        ] {
-            assert_eq!(server_name(host).as_deref(), name, "{host}");
-        }
-    }
 
     #[test]
     fn a_text_is_found_across_pieces() {
