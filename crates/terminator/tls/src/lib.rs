@@ -7,6 +7,7 @@
 extern crate self as tls;
 
 pub mod certificate;
+pub mod challenge;
 pub mod client;
 mod context;
 pub mod handshake;

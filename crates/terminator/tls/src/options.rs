@@ -3,6 +3,7 @@
 pub use sys::ktls::{Cipher, Version};
 use zeroize::Zeroize;
 
+use crate::challenge::Challenges;
 use crate::identity::AllowedIdentity;
 
 /// The least that the plaintext of a record can be limited to: the least that clients can ask for
@@ -40,6 +41,19 @@ pub struct ServerOptions {
     pub replaced: ReplacedCertificates,
     /// The most plaintext in a record that is sent; `None` = as much as TLS allows.
     pub record_bytes_max: Option<usize>,
+    /// Served where `certificates` is empty; `None` = that is a fault.
+    pub placeholder: Option<Placeholder>,
+    /// The answers to authorities that validate us.
+    pub challenges: Challenges,
+}
+
+/// A self-signed certificate in the place of those that are not there yet.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Placeholder {
+    /// The names that it is for; empty = none in particular.
+    pub names: Vec<String>,
+    /// Which certificate is missing, as a sentence without a full stop.
+    pub why: String,
 }
 
 impl ServerOptions {
@@ -60,6 +74,8 @@ impl ServerOptions {
             tls13_sessions: Tls13Sessions::Tickets,
             replaced: ReplacedCertificates::default(),
             record_bytes_max: None,
+            placeholder: None,
+            challenges: Challenges::default(),
         }
     }
 }
