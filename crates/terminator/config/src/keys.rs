@@ -6,6 +6,7 @@
 use options::row::path;
 use options::{Foreign, Key, Nested, Node, Report, Section, Table, Tables, key, section, table};
 
+use crate::acme::WrittenAcme;
 use crate::admin::WrittenAdmin;
 use crate::cluster::WrittenCluster;
 use crate::log::WrittenLog;
@@ -32,6 +33,7 @@ section! {
         admin: WrittenAdmin<'a>,
         resumption: WrittenResumption<'a>,
         cluster: Option<WrittenCluster<'a>>,
+        acme: WrittenAcme<'a>,
     }
 }
 

@@ -11,6 +11,7 @@ use wire::network::{Network, NetworkSet};
 
 use crate::files::{Files, bundle_of_host};
 use crate::inspection::Inspector;
+use crate::settings::AcmeEntry;
 
 /// Files, and where relative paths to them begin.
 pub(crate) struct Shelf<'f> {
@@ -21,9 +22,28 @@ pub(crate) struct Shelf<'f> {
     pub(crate) inspector: Option<&'f Inspector>,
     /// Certificates that cannot be read, while those may be left out; `None` = they are errors.
     pub(crate) skipped: Option<Vec<String>>,
+    /// Where certificates lie that came by ACME.
+    pub(crate) acme_folder: PathBuf,
+    /// Those that are to be ordered, as far as services have been read.
+    pub(crate) acme: Vec<AcmeEntry>,
 }
 
-impl Shelf<'_> {
+impl<'f> Shelf<'f> {
+    pub(crate) fn new(
+        base: PathBuf,
+        files: &'f mut dyn Files,
+        inspector: Option<&'f Inspector>,
+    ) -> Self {
+        Self {
+            base,
+            files,
+            inspector,
+            skipped: None,
+            acme_folder: PathBuf::new(),
+            acme: Vec::new(),
+        }
+    }
+
     pub(crate) fn is_directory(&mut self, path: &Path) -> bool {
         let read = self.files.read(path);
         matches!(read, Err(error) if error.kind() == io::ErrorKind::IsADirectory)
