@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod certificates;
 mod commands;
 mod handover;
 mod kernel;

@@ -182,6 +182,7 @@ impl Phase {
             Answer::Entered(_)
             | Answer::Paused(_)
             | Answer::Accepting
+            | Answer::Answering(_)
             | Answer::Ready { .. }
             | Answer::Refused { .. }
             | Answer::Note(_)

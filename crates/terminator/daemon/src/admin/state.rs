@@ -20,6 +20,7 @@ use tls::resumption::Resumption;
 use tls::server::Expiries;
 use tokio::time::MissedTickBehavior;
 
+use crate::certificates::AcmeStatus;
 use crate::handover::{Reloads, STEADY_AFTER};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
@@ -114,6 +115,8 @@ struct Facts {
     notes: BTreeMap<(String, String), (bool, String)>,
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
+    /// The certificates that come by ACME.
+    acme: Vec<AcmeStatus>,
     states: ServerStates,
     watch: ServerWatch,
 }
@@ -195,6 +198,11 @@ impl AdminState {
 
     pub(crate) fn reloaded(&self, reload: Reloads) {
         self.facts().reload = reload;
+    }
+
+    /// The certificates that come by ACME are in this state.
+    pub(crate) fn certificates_changed(&self, acme: Vec<AcmeStatus>) {
+        self.facts().acme = acme;
     }
 
     /// Notes the servers that an operator has disabled.

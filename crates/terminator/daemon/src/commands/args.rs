@@ -24,6 +24,28 @@ struct CommandLine {
     command: Option<TerminatorCommand>,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertificateAction {
+    /// Show each with its state, its age, and why the last attempt failed
+    List(SocketArguments),
+    /// Order it anew now, within the authority's limits
+    Renew {
+        /// Its name or a domain of it
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        socket: SocketArguments,
+    },
+    /// Have the authority revoke it, and order another
+    Revoke {
+        /// Its name or a domain of it
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        socket: SocketArguments,
+    },
+}
+
 // What follows is the help: its first paragraph the short one.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TerminatorCommand {
@@ -161,6 +183,14 @@ pub(crate) enum TerminatorCommand {
         name: ServerName,
         #[command(flatten)]
         socket: SocketArguments,
+    },
+
+    /// List, renew or revoke certificates that come by ACME
+    ///
+    /// They are named as `lariat certificate list` names them, or by one of their domains.
+    Certificate {
+        #[command(subcommand)]
+        action: CertificateAction,
     },
 
     /// Explain a command, a key of the file, or a flag

@@ -1,0 +1,36 @@
+//! The answers of all services to authorities that validate us, whatever plan is served.
+
+use proxy::options::{BackOptions, FrontTls, Options};
+
+use crate::certificates::Validations;
+
+/// Cloning shares them.
+#[derive(Clone, Default)]
+pub(super) struct AuthorityAnswers {
+    tls: tls::challenge::Challenges,
+    http: static_files::challenge::Challenges,
+}
+
+impl AuthorityAnswers {
+    /// Answers so from now on, in every worker.
+    ///
+    /// # Errors
+    /// A sentence: an answer cannot be made. Those by TLS stay as they were.
+    pub(super) fn set(&self, validations: Validations) -> Result<(), String> {
+        self.http.set(validations.http);
+        let set = self.tls.set(&validations.tls);
+        set.map_err(|why| format!("no certificate can be made to answer an authority: {why}"))
+    }
+
+    /// Gives them to all services of a plan.
+    pub(super) fn join(&self, plane: &mut Options) {
+        for service in &mut plane.services {
+            if let FrontTls::Terminate(terminated) = &mut service.front.tls {
+                terminated.challenges = self.tls.clone();
+            }
+            if let BackOptions::Files(files) = &mut service.back {
+                files.serving.challenges = self.http.clone();
+            }
+        }
+    }
+}
