@@ -3,6 +3,8 @@
 //! Owns only the way from the arguments to a command, and from its end to the exit code.
 #![forbid(unsafe_code)]
 
+mod acme_folder;
+mod acme_hook;
 mod admin;
 mod certificates;
 mod commands;

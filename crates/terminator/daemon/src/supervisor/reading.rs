@@ -51,6 +51,9 @@ pub(super) enum Done {
     Read(Box<Read>),
     Log(OwnedFd),
     Removed,
+    Stored,
+    /// Whether a program ended well, and what it has written.
+    Hook(bool, String),
 }
 
 #[derive(Default)]
@@ -75,7 +78,11 @@ impl Readers {
         let start = || -> io::Result<()> {
             let (channel, theirs) = channel::pair()?;
             let channel = channel.with_send_timeout(STEP_TIME_MAX);
-            channel.set_receive_timeout(STEP_TIME_MAX)?;
+            let hook_time = match task {
+                Task::Hook(hook) => hook.timeout,
+                _ => Duration::ZERO,
+            };
+            channel.set_receive_timeout(STEP_TIME_MAX + hook_time)?;
             // The very file that this process was started from.
             let mut command = Command::new("/proc/self/exe");
             command.arg0(READER_NAME).arg(READER_ARGUMENT);
@@ -146,6 +153,8 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
                 return log.map(Done::Log).ok_or_else(|| Failure::ReaderDied(step.clone()));
             }
             Reply::Removed => return Ok(Done::Removed),
+            Reply::Stored => return Ok(Done::Stored),
+            Reply::HookEnded(is_well, output) => return Ok(Done::Hook(is_well, output)),
             Reply::Refused(refusal) => return Err(refusal.into()),
         }
     }

@@ -1,0 +1,4 @@
+//! Certificates by ACME (RFC 8555).
+#![forbid(unsafe_code)]
+
+pub mod messages;
