@@ -17,7 +17,8 @@ pub struct Entry {
     pub contact: Vec<String>,
     /// The URL of the authority's directory.
     pub directory: String,
-    /// PEM of the authorities that the directory's own certificate may lead to; never empty.
+    /// PEM of the authorities that the directory's own certificate may lead to; empty = those of
+    /// the host.
     pub roots: Vec<String>,
     pub profile: Option<String>,
     /// `ecdsa-p256`, `ecdsa-p384`, `rsa-2048`, `rsa-3072` or `rsa-4096`; at least one.
@@ -70,8 +71,12 @@ impl fmt::Debug for Hidden {
 /// What the supervisor says.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum AcmeOrder {
-    /// These and no others: at the start, and whenever they change.
-    Follow(Vec<Entry>),
+    /// These and no others: at the start, and whenever something of them may have changed.
+    Follow {
+        entries: Vec<Entry>,
+        /// PEM of the host's authorities; empty = there are none.
+        host_roots: String,
+    },
     /// An operator wants another certificate now.
     Renew { name: String },
     /// An operator wants it revoked, and another one.
@@ -86,15 +91,32 @@ pub enum AcmeOrder {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum AcmeAnswer {
     /// The account at a directory, to be stored.
-    Account { directory: String, account: Hidden },
+    Account {
+        directory: String,
+        account: Hidden,
+    },
     /// To be put in place, and answered by [`AcmeOrder::ChallengeReady`] or `ChallengeFailed`.
-    Prepare { id: u64, name: String, challenge: Challenge },
+    Prepare {
+        id: u64,
+        name: String,
+        challenge: Challenge,
+    },
     /// To be taken away.
-    Remove { id: u64 },
+    Remove {
+        id: u64,
+    },
     /// To be stored and served.
-    Issued { name: String, key: String, chain_pem: String, key_pem: Hidden },
+    Issued {
+        name: String,
+        key: String,
+        chain_pem: String,
+        key_pem: Hidden,
+    },
     /// To be stored.
-    State { name: String, state: String },
+    State {
+        name: String,
+        state: String,
+    },
     Status(EntryStatus),
 }
 

@@ -13,13 +13,14 @@ use options::quantity::{DAY, SECOND};
 use options::row::{boolean, duration, path, row, text};
 use options::{Key, KeyPlace, Kind, Problem, Value, choice, section, table};
 use proxy::options::{BackOptions, FrontTls, ServiceOptions};
-use tls::options::{CertificateSource, Placeholder};
+use tls::options::{CertificateSource, PemSource, Placeholder};
 use tls::subject::sha256;
 use wire::address::Address;
 use zeroize::Zeroizing;
 
+use crate::files::bundle_of_host;
 use crate::service::WrittenService;
-use crate::settings::{AcmeChallenge, AcmeEntry, Password};
+use crate::settings::{AcmeChallenge, AcmeEntry, AcmeOptions, Password};
 use crate::shelf::{Shelf, optional};
 
 /// Names in a certificate: Let's Encrypt's limit.
@@ -346,6 +347,15 @@ fn can_be_asked(place: &KeyPlace<'_>, entry: &AcmeEntry, services: &[ServiceOpti
 
 const PORTS: &str = "unless something passes the port on, or it is an authority of your own with \
                      another, listen there";
+
+/// What is to be ordered for the services that were read.
+pub(crate) fn options(shelf: &mut Shelf<'_>) -> AcmeOptions {
+    let entries = std::mem::take(&mut shelf.acme);
+    let bundle =
+        entries.iter().any(|one| one.roots.is_empty()).then(|| bundle_of_host(shelf.files));
+    let host_roots = bundle.flatten().map(|(place, pem)| PemSource { place, pem });
+    AcmeOptions { folder: shelf.acme_folder.clone(), entries, host_roots }
+}
 
 /// All that is read of `[acme]`.
 pub(crate) fn folder(written: &WrittenAcme<'_>, base: &Path) -> PathBuf {

@@ -272,10 +272,7 @@ fn settings(
             sessions: sessions?,
             tickets: tickets?,
             cluster: cluster?,
-            acme: AcmeOptions {
-                folder: shelf.acme_folder.clone(),
-                entries: std::mem::take(&mut shelf.acme),
-            },
+            acme: acme::options(shelf),
         },
     })
 }

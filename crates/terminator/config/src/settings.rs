@@ -39,6 +39,9 @@ pub struct AcmeOptions {
     pub folder: PathBuf,
     /// One for each service that has some; several may have the same name, and are then one.
     pub entries: Vec<AcmeEntry>,
+    /// The host's own authorities, for those that name none; `None` = nobody needs them, or the
+    /// host has none.
+    pub host_roots: Option<PemSource>,
 }
 
 /// A certificate that is ordered and renewed.

@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use acme::messages::ServedCertificate;
 use config::AcmeOptions;
 use serde::{Deserialize, Serialize};
 use sys::process;
@@ -32,7 +33,8 @@ pub(crate) struct FoundAcme {
     pub(crate) accounts: Vec<(String, String)>,
     /// By the names of certificates.
     pub(crate) states: Vec<(String, String)>,
-    pub(crate) certificates: Vec<FoundCertificate>,
+    /// By their names, without their keys.
+    pub(crate) certificates: Vec<(String, ServedCertificate)>,
 }
 
 impl fmt::Debug for FoundAcme {
@@ -41,39 +43,24 @@ impl fmt::Debug for FoundAcme {
     }
 }
 
-/// A certificate without its key.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) struct FoundCertificate {
-    pub(crate) name: String,
-    /// The kind of its key, such as `ecdsa-p256`.
-    pub(crate) key: String,
-    pub(crate) chain_pem: String,
-    /// In seconds since the epoch.
-    pub(crate) not_before: i64,
-    pub(crate) not_after: i64,
-}
-
-impl FoundCertificate {
-    /// Reads a file that has the chain before the key. `None` = it cannot be served.
-    pub(crate) fn of(name: &str, key: &str, pem: &str) -> Option<Self> {
-        let source = CertificateSource {
-            place: String::new(),
-            chain_pem: pem.as_bytes().to_vec(),
-            key_pem: None,
-            key_place: None,
-            ocsp_der: None,
-        };
-        let (certificate, _) = Certificate::load(&source).ok()?;
-        let key_line = pem.lines().find(|line| line.ends_with("PRIVATE KEY-----"));
-        let (chain, _) = pem.split_once(key_line?)?;
-        Some(Self {
-            name: name.to_owned(),
-            key: key.to_owned(),
-            chain_pem: chain.to_owned(),
-            not_before: certificate.validity.from,
-            not_after: certificate.validity.until,
-        })
-    }
+/// Reads a file that has the chain before the key, whose kind is named. `None` = it cannot be served.
+pub(crate) fn certificate_of(key: &str, pem: &str) -> Option<ServedCertificate> {
+    let source = CertificateSource {
+        place: String::new(),
+        chain_pem: pem.as_bytes().to_vec(),
+        key_pem: None,
+        key_place: None,
+        ocsp_der: None,
+    };
+    let (certificate, _) = Certificate::load(&source).ok()?;
+    let key_line = pem.lines().find(|line| line.ends_with("PRIVATE KEY-----"));
+    let (chain, _) = pem.split_once(key_line?)?;
+    Some(ServedCertificate {
+        key: key.to_owned(),
+        chain_pem: chain.to_owned(),
+        not_before: certificate.validity.from,
+        not_after: certificate.validity.until,
+    })
 }
 
 /// The file of the account at an authority.
@@ -126,8 +113,8 @@ pub(crate) fn look(options: &AcmeOptions) -> Result<FoundAcme, String> {
         found.states.extend(state.map(|text| (entry.name.clone(), text)));
         for key in &entry.keys {
             let pem = read(config::certificate_file(&entry.name, key))?;
-            let pem = pem.and_then(|pem| FoundCertificate::of(&entry.name, key, &pem));
-            found.certificates.extend(pem);
+            let served = pem.and_then(|pem| certificate_of(key, &pem));
+            found.certificates.extend(served.map(|one| (entry.name.clone(), one)));
         }
     }
     Ok(found)
@@ -162,7 +149,8 @@ pub(crate) fn fault(folder: &Path) -> Option<String> {
 pub(crate) fn store(folder: &Path, files: &[(PathBuf, Secret)]) -> Result<(), String> {
     let one = |(path, bytes): &(PathBuf, Secret)| {
         let path = folder.join(path);
-        put(&path, bytes.bytes()).map_err(|error| format!("cannot store {}: {error}", path.display()))
+        put(&path, bytes.bytes())
+            .map_err(|error| format!("cannot store {}: {error}", path.display()))
     };
     files.iter().try_for_each(one)
 }

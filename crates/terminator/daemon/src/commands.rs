@@ -80,6 +80,7 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::WorkerProcess => return Ok(crate::worker_process::run()),
         Command::Reader => return Ok(crate::reader::run()),
         Command::Watcher => return Ok(crate::watcher::run()),
+        Command::Acme => return Ok(crate::acme_process::run()),
         Command::Resolver => return Ok(crate::resolve::run()),
     };
     Ok(exit.into())

@@ -5,6 +5,7 @@
 
 mod acme_folder;
 mod acme_hook;
+mod acme_process;
 mod admin;
 mod certificates;
 mod commands;

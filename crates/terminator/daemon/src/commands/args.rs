@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use import::Predecessor;
 use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals};
 
+use crate::acme_process::ACME_ARGUMENT;
 use crate::commands::exit::Exit;
 use crate::handover::WORKER_ARGUMENT;
 use crate::maintenance::{Change, ServerName};
@@ -236,6 +237,9 @@ pub(crate) enum TerminatorCommand {
     /// Be a supervisor's resolver of names.
     #[command(skip)]
     Resolver,
+    /// Be a supervisor's process that orders certificates.
+    #[command(skip)]
+    Acme,
     /// Be a supervisor's watcher of files.
     #[command(skip)]
     Watcher,
@@ -377,6 +381,7 @@ pub(crate) fn parse(
         Some(WORKER_ARGUMENT) => return Ok(TerminatorCommand::WorkerProcess),
         Some(READER_ARGUMENT) => return Ok(TerminatorCommand::Reader),
         Some(RESOLVER_ARGUMENT) => return Ok(TerminatorCommand::Resolver),
+        Some(ACME_ARGUMENT) => return Ok(TerminatorCommand::Acme),
         Some(WATCHER_ARGUMENT) => return Ok(TerminatorCommand::Watcher),
         _ => {}
     }
@@ -525,10 +530,11 @@ mod tests {
 
     #[test]
     fn a_supervisors_processes_are_hidden_commands() {
-        use TerminatorCommand::{Reader, Resolver, Watcher, WorkerProcess};
+        use TerminatorCommand::{Acme, Reader, Resolver, Watcher, WorkerProcess};
         assert!(matches!(parsed(WORKER_ARGUMENT), Ok(WorkerProcess)));
         assert!(matches!(parsed(READER_ARGUMENT), Ok(Reader)));
         assert!(matches!(parsed(RESOLVER_ARGUMENT), Ok(Resolver)));
+        assert!(matches!(parsed(ACME_ARGUMENT), Ok(Acme)));
         assert!(matches!(parsed(WATCHER_ARGUMENT), Ok(Watcher)));
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
 
+use super::acme::PreparedAcme;
 use super::failure::MissingRight;
 use super::listeners::Wanted;
 use super::roots::Served;
@@ -32,6 +33,7 @@ const STORE_RESOLVE: Duration = Duration::from_secs(10);
 pub(super) struct Prepared {
     pub(super) summary: ConfigSummary,
     pub(super) bundle: Secret,
+    pub(super) acme: PreparedAcme,
 }
 
 /// The supervisor's knowledge of a configuration. No keys are in it.

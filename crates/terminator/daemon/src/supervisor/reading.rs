@@ -16,6 +16,7 @@ use sys::beneath::{Identity, Root};
 use sys::channel::{self, Channel};
 use sys::usage;
 
+use super::acme::PreparedAcme;
 use super::failure::Failure;
 use super::prepared::{ConfigSummary, Prepared};
 use super::roots::Open;
@@ -170,6 +171,7 @@ pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Re
     let unpack = |error| Failure::host("unpack the configuration")(io::Error::other(error));
     let Bundle { source, mut recording } = decode(bundle.bytes()).map_err(unpack)?;
     let loaded = config::load(&source, &mut recording).map_err(Failure::Config)?;
+    let acme = PreparedAcme { options: loaded.settings.acme.clone(), found: found.acme };
     let summary = ConfigSummary::of(loaded.settings, found.kernel_tls);
     drop((source, recording));
     // The recording and the settings, which hold every file.
@@ -185,7 +187,7 @@ pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Re
     Ok(Read {
         folders: folders.collect(),
         log: fds.next(),
-        prepared: Prepared { summary, bundle },
+        prepared: Prepared { summary, bundle, acme },
         warnings: [loaded.warnings, found.concerns].concat(),
         become_user: found.become_user,
     })

@@ -57,7 +57,7 @@ impl Supervisor<'_> {
         }
         let prepared = match done {
             Ok(Done::Read(read)) => self.prepare_again(*read),
-            Ok(Done::Log(_) | Done::Removed) => return,
+            Ok(_) => return,
             Err(failure) => Err(failure),
         };
         match prepared {
@@ -114,6 +114,7 @@ impl Supervisor<'_> {
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
         self.keep_descriptors();
+        self.follow_acme();
         self.reload_ended(None);
         let generation = self.generation;
         note(format_args!("reloaded: configuration {generation} is served"));
@@ -197,7 +198,7 @@ impl Supervisor<'_> {
                 self.admin_sockets.log = log;
                 self.send_log();
             }
-            Ok(Done::Log(_) | Done::Read(_) | Done::Removed) => {}
+            Ok(_) => {}
             Err(failure) => say_kept_log(&failure),
         }
     }

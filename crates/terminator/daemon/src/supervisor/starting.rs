@@ -8,6 +8,7 @@ use sys::signal::Signal;
 use sys::{process, sandbox};
 use wire::address::Address;
 
+use super::acme::Acme;
 use super::admin_sockets::AdminSockets;
 use super::child::Backoff;
 use super::cluster_socket::ClusterSocket;
@@ -77,6 +78,7 @@ impl<'a> Supervisor<'a> {
             cluster_socket,
             names: Names::new(fences.clone(), events.sender()),
             watched: Watched::new(events.sender(), looked),
+            acme: Acme::new(fences.clone(), events.sender()),
             disabled: inherited.disabled,
             fences,
             reach: own.map_or_else(|| served.summary.reach(), |own| own.reach.clone()),
