@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use acme::messages::ServedCertificate;
-use config::AcmeOptions;
+use config::{AcmeEntry, AcmeOptions};
 use serde::{Deserialize, Serialize};
 use sys::process;
 use tls::certificate::Certificate;
@@ -98,8 +98,8 @@ pub(crate) fn look(options: &AcmeOptions) -> Result<FoundAcme, String> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(FOLDER_MODE).create(folder.join(part)).map_err(failed)?;
     }
-    if let Some(why) = fault(folder) {
-        return Err(why);
+    if let Some((message, hint)) = fault(folder) {
+        return Err(format!("acme.folder: {message}\nhint: {hint}"));
     }
     let read = |path: PathBuf| match fs::read_to_string(folder.join(path)) {
         Ok(text) => Ok(Some(text)),
@@ -111,35 +111,38 @@ pub(crate) fn look(options: &AcmeOptions) -> Result<FoundAcme, String> {
         found.accounts.extend(account.map(|text| (entry.directory.clone(), text)));
         let state = read(state_file(&entry.name))?;
         found.states.extend(state.map(|text| (entry.name.clone(), text)));
-        for key in &entry.keys {
-            let pem = read(config::certificate_file(&entry.name, key))?;
-            let served = pem.and_then(|pem| certificate_of(key, &pem));
-            found.certificates.extend(served.map(|one| (entry.name.clone(), one)));
-        }
+        let served = certificates(folder, entry).into_iter();
+        found.certificates.extend(served.map(|one| (entry.name.clone(), one)));
     }
     Ok(found)
 }
 
-/// Says that the folder, which is there, is not its user's alone; `None` = it is, or is not there.
-pub(crate) fn fault(folder: &Path) -> Option<String> {
+/// The certificates of an entry that are there and can be read and served.
+pub(crate) fn certificates(folder: &Path, entry: &AcmeEntry) -> Vec<ServedCertificate> {
+    let keys = entry.keys.iter();
+    let there = keys.filter_map(|key| {
+        let file = folder.join(config::certificate_file(&entry.name, key));
+        certificate_of(key, &fs::read_to_string(file).ok()?)
+    });
+    there.collect()
+}
+
+/// What is wrong with the folder, and its remedy; `None` = it is its user's alone, or not there.
+pub(crate) fn fault(folder: &Path) -> Option<(String, &'static str)> {
     let found = fs::metadata(folder).ok()?;
     let (ours, mode, folder) = (process::identity().user, found.mode() & 0o7777, folder.display());
     if !found.is_dir() {
-        return Some(format!("acme.folder: {folder} is no directory\nhint: name another"));
+        return Some((format!("{folder} is no directory"), "name another"));
     }
     if found.uid() != ours {
-        let owner = found.uid();
-        return Some(format!(
-            "acme.folder: {folder} belongs to user {owner}, who could read every key\n\
-             hint: `chown {ours} {folder}`, or name another"
-        ));
+        let message = format!(
+            "{folder} belongs to user {}, who could read every key, and we are user {ours}",
+            found.uid()
+        );
+        return Some((message, "`chown` it, or name another"));
     }
-    (mode & 0o077 != 0).then(|| {
-        format!(
-            "acme.folder: {folder} has mode {mode:04o}, so that others can look into it\n\
-             hint: `chmod 700 {folder}`, or name another"
-        )
-    })
+    let message = || format!("{folder} has mode {mode:04o}, so that others can look into it");
+    (mode & 0o077 != 0).then(|| (message(), "`chmod 700` it, or name another"))
 }
 
 /// Puts files there, each in the place of what was there or not at all; they are on the disk then.
@@ -208,8 +211,8 @@ mod tests {
         DirBuilder::new().mode(0o700).create(&folder).unwrap();
         assert_eq!(fault(&folder), None);
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o750)).unwrap();
-        assert!(fault(&folder).unwrap().contains("mode 0750"));
+        assert!(fault(&folder).unwrap().0.contains("mode 0750"));
         fs::write(directory.join("file"), "").unwrap();
-        assert!(fault(&directory.join("file")).unwrap().contains("is no directory"));
+        assert!(fault(&directory.join("file")).unwrap().0.contains("is no directory"));
     }
 }
