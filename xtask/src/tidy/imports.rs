@@ -41,6 +41,7 @@ const CRATES: &[Crate] = &[
     pure("backend", 2),
     pure("import", 2),
     pure("static-files", 2),
+    plain("acme", 3),
     plain("tls", 3),
     pure("flow", 4),
     plain("proxy", 5),
@@ -71,7 +72,7 @@ const RESTRICTIONS: &[Restriction] = &[
     ("measure load report probe lab", "measure load report probe lab xtask"),
     // The terminator: what measures does not know what it measures.
     (
-        "telemetry session backend static-files tls flow proxy daemon",
+        "acme telemetry session backend static-files tls flow proxy daemon",
         "telemetry session backend static-files tls flow proxy config daemon xtask",
     ),
     // The product's configuration is read by the program alone.
@@ -79,7 +80,7 @@ const RESTRICTIONS: &[Restriction] = &[
     // The text of configurations and plans.
     ("toml toml_edit", "options import daemon lab xtask"),
     // Async runtimes and their servers: the control side.
-    ("tokio hyper hyper-util futures", "daemon"),
+    ("tokio hyper hyper-util futures", "acme daemon"),
     // System calls.
     ("libc rustix nix mio socket2 landlock seccompiler", "sys daemon suite"),
     // Errors as text, only where a person reads them.

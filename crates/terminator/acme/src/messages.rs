@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A certificate that is to be there, with all that the engine must know of it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Entry {
+pub struct WantedCertificate {
     /// Stable: it changes with the domains, the directory or the kinds of keys.
     pub name: String,
     /// DNS names in lower case, some with `*.` before them, and IP addresses (RFC 8738).
@@ -27,7 +27,7 @@ pub struct Entry {
     pub external_account: Option<ExternalAccount>,
     /// The account at the directory, as the last [`AcmeAnswer::Account`] had it.
     pub account: Option<Hidden>,
-    /// Those that are served, by the kind of key.
+    /// The ones that are served, by the kind of key.
     pub certificates: Vec<ServedCertificate>,
     /// As the last [`AcmeAnswer::State`] had it.
     pub state: Option<String>,
@@ -68,12 +68,12 @@ impl fmt::Debug for Hidden {
     }
 }
 
-/// What the supervisor says.
+/// The supervisor says this.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum AcmeOrder {
     /// These and no others: at the start, and whenever something of them may have changed.
     Follow {
-        entries: Vec<Entry>,
+        entries: Vec<WantedCertificate>,
         /// PEM of the host's authorities; empty = there are none.
         host_roots: String,
     },
@@ -81,13 +81,13 @@ pub enum AcmeOrder {
     Renew { name: String },
     /// An operator wants it revoked, and another one.
     Revoke { name: String },
-    /// What [`AcmeAnswer::Prepare`] asked for is in place, in every worker or in the DNS.
+    /// The challenge of [`AcmeAnswer::Prepare`] is in place, in every worker or in the DNS.
     ChallengeReady { id: u64 },
     /// It cannot be: why not.
     ChallengeFailed { id: u64, why: String },
 }
 
-/// What the engine says.
+/// The engine says this.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum AcmeAnswer {
     /// The account at a directory, to be stored.
@@ -120,7 +120,7 @@ pub enum AcmeAnswer {
     Status(EntryStatus),
 }
 
-/// What an authority is going to ask for.
+/// The answer that an authority is going to ask for.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Challenge {
     /// RFC 8737: the domain or address, and the SHA-256 of the key authorization.
@@ -139,7 +139,7 @@ pub struct EntryStatus {
     pub stage: String,
     /// When something is done next, in seconds since the epoch.
     pub next: Option<u64>,
-    /// Why the last attempt failed; `None` = it has not.
+    /// The reason why the last attempt failed; `None` = it has not.
     pub last_failure: Option<String>,
     /// Failures since the last success.
     pub failures: u64,

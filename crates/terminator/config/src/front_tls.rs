@@ -3,7 +3,7 @@
 use options::row::{boolean, path, row, size};
 use options::{Field, Key, Kind, Problem, Severity, Tables, Value, choice, section, table};
 use proxy::options::{FrontTls, KtlsMode, KtlsOptions};
-use tls::challenge::Challenges;
+use tls::challenge::TlsChallenges;
 use tls::identity::AllowedIdentity;
 use tls::options::{
     BadCertificate, ClientMode, ClientVerification, ExpiredLists, Group, ReplacedCertificates,
@@ -307,7 +307,7 @@ fn server_options(
     let options = ServerOptions {
         certificates,
         placeholder,
-        challenges: Challenges::default(),
+        challenges: TlsChallenges::default(),
         bad_certificate: bad_certificate?,
         skipped,
         unknown_name: tls.unknown_name.value?,

@@ -296,7 +296,7 @@ fn services(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Servic
     let options: Vec<_> = read.into_iter().map(|one| one.options).collect();
     topology::addresses_do_not_overlap(tables, &options);
     topology::servers_are_no_loop(tables, &options);
-    acme::entries_fit(tables, &options, &shelf.acme);
+    topology::certificates_can_be_ordered(tables, &options, &shelf.acme);
     Services { options, are_whole }
 }
 

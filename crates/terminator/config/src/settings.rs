@@ -35,7 +35,7 @@ pub struct Settings {
 /// The certificates that come by ACME.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AcmeOptions {
-    /// Where accounts, keys and certificates lie.
+    /// The folder in which accounts, keys and certificates lie.
     pub folder: PathBuf,
     /// One for each service that has some; several may have the same name, and are then one.
     pub entries: Vec<AcmeEntry>,

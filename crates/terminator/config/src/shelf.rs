@@ -22,9 +22,9 @@ pub(crate) struct Shelf<'f> {
     pub(crate) inspector: Option<&'f Inspector>,
     /// Certificates that cannot be read, while those may be left out; `None` = they are errors.
     pub(crate) skipped: Option<Vec<String>>,
-    /// Where certificates lie that came by ACME.
+    /// The folder in which certificates lie that came by ACME.
     pub(crate) acme_folder: PathBuf,
-    /// Those that are to be ordered, as far as services have been read.
+    /// Certificates that are to be ordered, as far as services have been read.
     pub(crate) acme: Vec<AcmeEntry>,
 }
 

@@ -26,7 +26,7 @@ const FILE_MODE: u32 = 0o600;
 /// The folders beneath it.
 const PARTS: [&str; 3] = ["accounts", "certificates", "state"];
 
-/// What lies in the folder, as far as the configuration has use for it.
+/// The contents of the folder, as far as the configuration has use for it.
 #[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct FoundAcme {
     /// By the URLs of their directories; with their keys.
@@ -43,7 +43,8 @@ impl fmt::Debug for FoundAcme {
     }
 }
 
-/// Reads a file that has the chain before the key, whose kind is named. `None` = it cannot be served.
+/// Reads a file that has the chain before the key, whose kind is named. `None` = it cannot be
+/// served.
 pub(crate) fn certificate_of(key: &str, pem: &str) -> Option<ServedCertificate> {
     let source = CertificateSource {
         place: String::new(),
@@ -127,7 +128,7 @@ pub(crate) fn certificates(folder: &Path, entry: &AcmeEntry) -> Vec<ServedCertif
     there.collect()
 }
 
-/// What is wrong with the folder, and its remedy; `None` = it is its user's alone, or not there.
+/// A fault of the folder, and its remedy; `None` = it is its user's alone, or not there.
 pub(crate) fn fault(folder: &Path) -> Option<(String, &'static str)> {
     let found = fs::metadata(folder).ok()?;
     let (ours, mode, folder) = (process::identity().user, found.mode() & 0o7777, folder.display());

@@ -3,7 +3,7 @@
 
 use backend::affinity;
 use serde::{Deserialize, Serialize};
-use tls::challenge::Validation;
+use tls::self_signed::Validation;
 
 /// The answers that workers give to authorities: these, and no others.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -25,7 +25,7 @@ pub(crate) struct AcmeStatus {
     pub(crate) domains: Vec<String>,
     /// The URL of the authority's directory.
     pub(crate) directory: String,
-    /// What is done about it now, such as `waiting`.
+    /// A word for what is done about it now, such as `waiting`.
     pub(crate) stage: String,
     /// The validity of the one that is served, in seconds since the epoch; `None` = there is none,
     /// and a self-signed one is served if there is no other.
@@ -33,7 +33,7 @@ pub(crate) struct AcmeStatus {
     pub(crate) not_after_seconds: Option<u64>,
     /// When the authority is asked next, in seconds since the epoch.
     pub(crate) next_seconds: Option<u64>,
-    /// Why the last attempt failed; `None` = it has not.
+    /// The reason why the last attempt failed; `None` = it has not.
     pub(crate) last_failure: Option<String>,
     /// Failures since the last success.
     pub(crate) failures: u64,

@@ -2,9 +2,9 @@
 //! name.
 //!
 //! `serve` and `demo` run a supervisor in this process; `check` looks at a configuration. `status`,
-//! `reload`, `upgrade`, `drain`, `server` and `certificate` are about the lariat that runs, which `control` asks
-//! and signals. Each returns how the program ends (`exit`); what it says goes through `console`,
-//! its data to the standard output.
+//! `reload`, `upgrade`, `drain`, `server` and `certificate` are about the lariat that runs, which
+//! `control` asks and signals. Each returns how the program ends (`exit`); what it says goes
+//! through `console`, its data to the standard output.
 
 pub(crate) mod args;
 mod certificate;

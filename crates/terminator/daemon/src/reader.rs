@@ -173,7 +173,7 @@ pub(crate) struct Found {
     pub(crate) concerns: Vec<Diagnostic>,
     /// The folders that services serve, each once, with their devices and inodes.
     pub(crate) folders: Vec<(PathBuf, [u64; 2])>,
-    /// What lies in the folder of certificates that come by ACME.
+    /// The contents of the folder of certificates that come by ACME.
     pub(crate) acme: FoundAcme,
 }
 

@@ -4,14 +4,17 @@
 //! socket, admin listener, log and pid file (`admin_sockets`), the cluster's socket
 //! (`cluster_socket`), the folders that are served (`roots`), the memory of stored sessions and the
 //! secrets of ticket keys (`sessions`), the servers that an operator has disabled and the
-//! addresses of names (`servers`, `names`), what certificates by ACME need (`acme`), and the configuration that is served (`prepared`). It
-//! carries no connection, does no TLS, and reads nothing from the network. What a worker process
-//! says decides over its plans only, never over the supervisor's rights.
+//! addresses of names (`servers`, `names`), what certificates by ACME need (`acme`), and the
+//! configuration that is served (`prepared`). It carries no connection, does no TLS, and reads
+//! nothing from the network. What a worker process says decides over its plans only, never over
+//! the supervisor's rights; what the process that speaks to authorities says (`certificates`,
+//! `validations`) over certificates only that the configuration names.
 //!
 //! **It waits** in one place, [`Supervisor::serve`], for an [`Event`]: a signal, a message of a
 //! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
 //! it, a thread hears it): the reader of files (`reading`), the resolver of names (`names`), the
-//! watcher of files (`watched`), the check of a new program (`upgrade::check`).
+//! watcher of files (`watched`), the process that orders certificates (`acme`), the check of a new
+//! program (`upgrade::check`).
 //!
 //! **Its phases** ([`Phase`]) are those of the worker process: *starting*, *serving*, *draining*,
 //! and *restarting* after it died. Every answer is judged by the phase (`answers`).
@@ -40,6 +43,8 @@
 mod acme;
 mod admin_sockets;
 mod answers;
+mod certificates;
+mod challenges;
 mod child;
 mod cluster_socket;
 mod events;
@@ -57,6 +62,7 @@ mod sessions;
 mod starting;
 mod stopping;
 mod upgrade;
+mod validations;
 mod watched;
 
 use std::collections::BTreeSet;

@@ -6,18 +6,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// The answers that all services give now: a key authorization for each token. Cloning shares them.
 #[derive(Clone, Debug, Default)]
-pub struct Challenges(Arc<RwLock<BTreeMap<String, String>>>);
+pub struct HttpChallenges(Arc<RwLock<BTreeMap<String, String>>>);
 
 /// A handle is no option: two are always equal.
-impl PartialEq for Challenges {
+impl PartialEq for HttpChallenges {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Challenges {}
+impl Eq for HttpChallenges {}
 
-impl Challenges {
+impl HttpChallenges {
     /// Answers these tokens, and no others.
     pub fn set(&self, answers: impl IntoIterator<Item = (String, String)>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = answers.into_iter().collect();

@@ -1,6 +1,6 @@
 //! Options for the files of a folder.
 
-use crate::challenge::Challenges;
+use crate::challenge::HttpChallenges;
 
 /// The options for all requests of a service.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -15,7 +15,7 @@ pub struct Options {
     /// authority are served, if there are any.
     pub redirect: Option<Redirect>,
     /// The answers to authorities that validate us.
-    pub challenges: Challenges,
+    pub challenges: HttpChallenges,
 }
 
 /// Requests are answered by the address of the same resource by https.
@@ -32,7 +32,7 @@ impl Default for Options {
             hidden: false,
             precompressed: true,
             redirect: None,
-            challenges: Challenges::default(),
+            challenges: HttpChallenges::default(),
         }
     }
 }

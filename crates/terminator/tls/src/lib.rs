@@ -21,6 +21,7 @@ pub mod probe;
 pub mod record;
 pub mod resumption;
 mod secrets;
+pub mod self_signed;
 pub mod server;
 pub mod subject;
 pub mod traffic;

@@ -3,7 +3,7 @@
 pub use sys::ktls::{Cipher, Version};
 use zeroize::Zeroize;
 
-use crate::challenge::Challenges;
+use crate::challenge::TlsChallenges;
 use crate::identity::AllowedIdentity;
 
 /// The least that the plaintext of a record can be limited to: the least that clients can ask for
@@ -44,7 +44,7 @@ pub struct ServerOptions {
     /// Served where `certificates` is empty; `None` = that is a fault.
     pub placeholder: Option<Placeholder>,
     /// The answers to authorities that validate us.
-    pub challenges: Challenges,
+    pub challenges: TlsChallenges,
 }
 
 /// A self-signed certificate in the place of those that are not there yet.
@@ -52,7 +52,7 @@ pub struct ServerOptions {
 pub struct Placeholder {
     /// The names that it is for; empty = none in particular.
     pub names: Vec<String>,
-    /// Which certificate is missing, as a sentence without a full stop.
+    /// The certificate that is missing, as a sentence without a full stop.
     pub why: String,
 }
 
@@ -75,7 +75,7 @@ impl ServerOptions {
             replaced: ReplacedCertificates::default(),
             record_bytes_max: None,
             placeholder: None,
-            challenges: Challenges::default(),
+            challenges: TlsChallenges::default(),
         }
     }
 }

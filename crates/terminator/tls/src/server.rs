@@ -18,7 +18,7 @@ use wire::client_hello::ClientHello;
 pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
 
 use crate::certificate::{Certificate, CertificateError, read_chain};
-use crate::challenge::Challenges;
+use crate::challenge::TlsChallenges;
 use crate::context::SecretListener;
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
@@ -62,7 +62,7 @@ pub struct Server {
     record_bytes_max: Option<usize>,
     resumption: Arc<Resumption>,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
-    challenges: Challenges,
+    challenges: TlsChallenges,
 }
 
 /// When what a service goes by ends.

@@ -31,7 +31,7 @@ pub(crate) enum CertificateAction {
     List(SocketArguments),
     /// Order it anew now, within the authority's limits
     Renew {
-        /// Its name or a domain of it
+        /// The name of the certificate, or a domain of it
         #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
@@ -39,7 +39,7 @@ pub(crate) enum CertificateAction {
     },
     /// Have the authority revoke it, and order another
     Revoke {
-        /// Its name or a domain of it
+        /// The name of the certificate, or a domain of it
         #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]

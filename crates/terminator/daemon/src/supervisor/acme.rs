@@ -1,39 +1,35 @@
 //! Certificates that come by ACME, as the supervisor has them: the process that speaks to
 //! authorities, what is stored, and what authorities are answered.
 //!
-//! Owns the life of that process, the order in which files are stored, and which challenges are in
-//! place. What is asked of authorities when is the process's; files are touched by readers
-//! (`crate::acme_folder`, `crate::acme_hook`).
+//! Owns the life of that process, what is known of each certificate, and the order in which files
+//! are stored. What is asked of authorities when is the process's; `certificates` says what its
+//! answers lead to; files are touched by readers (`crate::acme_folder`, `crate::acme_hook`).
 //!
 //! **A certificate is not lost**: one that was issued is stored before it is served, and stored
 //! again and again while the disk takes nothing; then the configuration is read anew, as by any
 //! other reload. Whichever process dies, the next one begins with what is on the disk.
-
-mod challenges;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use acme::messages::{AcmeAnswer, AcmeOrder, ChallengeKind, Entry, EntryStatus, ExternalAccount};
-use acme::messages::{Hidden, ServedCertificate};
+use acme::messages::{AcmeOrder, ChallengeKind, ExternalAccount, Hidden};
+use acme::messages::{ServedCertificate, WantedCertificate};
 use config::{AcmeChallenge, AcmeEntry, AcmeOptions};
-use telemetry::printable;
 
-use super::Supervisor;
-use super::child::{Backoff, Child, Heard, Program};
+use super::challenges::PendingChallenges;
+use super::child::{Backoff, Child, Program};
 use super::events::{Event, EventSender};
 use super::failure::Failure;
-use super::reading::{Done, Readers};
-use crate::acme_folder::{self, FoundAcme};
-use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk, AcmeReply};
-use crate::certificates::{AcmeStatus, CertificateChange};
-use crate::handover::{Fences, Order, ProcessMessageForm, Secret};
-use crate::messages::{error, note, warn};
+use super::prepared::PreparedAcme;
+use super::reading::Readers;
+use crate::acme_folder::FoundAcme;
+use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
+use crate::certificates::AcmeStatus;
+use crate::handover::{Fences, ProcessMessageForm, Secret};
+use crate::messages::{error, warn};
 use crate::reader::Task;
-
-use challenges::Challenges;
 
 const ACME: Program = Program {
     argument: ACME_ARGUMENT,
@@ -48,39 +44,33 @@ const STORE_PAUSE: Duration = Duration::from_secs(60);
 /// Files that wait to be stored. The process may not fill our memory; more are left out, and said.
 const STORES_MAX: usize = 4096;
 
-/// What the configuration and the folder say, as read together.
-pub(super) struct PreparedAcme {
-    pub(super) options: AcmeOptions,
-    pub(super) found: FoundAcme,
-}
-
 /// Something that is to be stored.
-struct Waiting {
+pub(super) struct Waiting {
     path: PathBuf,
     text: Secret,
     /// The certificate that is served once it is on the disk.
-    issued: Option<(String, ServedCertificate)>,
+    pub(super) issued: Option<(String, ServedCertificate)>,
 }
 
 pub(super) struct Acme {
-    options: AcmeOptions,
-    accounts: BTreeMap<String, String>,
-    states: BTreeMap<String, String>,
-    /// Those on the disk, by the names of entries.
+    pub(super) options: AcmeOptions,
+    pub(super) accounts: BTreeMap<String, String>,
+    pub(super) states: BTreeMap<String, String>,
+    /// The certificates on the disk, by the names of entries.
     certificates: Vec<(String, ServedCertificate)>,
-    statuses: BTreeMap<String, AcmeStatus>,
+    pub(super) statuses: BTreeMap<String, AcmeStatus>,
     pub(super) process: Option<Child>,
     processes: u64,
     backoff: Backoff,
     /// When the next process is started, after one has died.
-    starts: Option<Instant>,
+    pub(super) starts: Option<Instant>,
     /// The first is being stored, or will be.
-    waiting: VecDeque<Waiting>,
-    is_storing: bool,
-    stores: Option<Instant>,
-    challenges: Challenges,
+    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) is_storing: bool,
+    pub(super) stores: Option<Instant>,
+    pub(super) challenges: PendingChallenges,
     fences: Fences,
-    sender: EventSender,
+    pub(super) sender: EventSender,
 }
 
 impl Acme {
@@ -99,7 +89,7 @@ impl Acme {
             waiting: VecDeque::new(),
             is_storing: false,
             stores: None,
-            challenges: Challenges::default(),
+            challenges: PendingChallenges::default(),
             fences,
             sender,
         }
@@ -109,7 +99,7 @@ impl Acme {
         self.starts.into_iter().chain(self.stores).min()
     }
 
-    /// What is known of what lies in the folder, for a program that comes back.
+    /// The contents of the folder, as far as known, for a program that comes back.
     pub(super) fn found(&self) -> FoundAcme {
         let pairs = |map: &BTreeMap<String, String>| {
             map.iter().map(|(name, text)| (name.clone(), text.clone())).collect()
@@ -128,7 +118,7 @@ impl Acme {
     }
 
     /// A plan is served that says this.
-    fn follow(&mut self, prepared: &PreparedAcme) {
+    pub(super) fn follow(&mut self, prepared: &PreparedAcme) {
         self.options = prepared.options.clone();
         let PreparedAcme { options, found } = prepared;
         let is_named = |name: &str| options.entries.iter().any(|entry| entry.name == name);
@@ -166,7 +156,7 @@ impl Acme {
     }
 
     /// Tells the process all, and starts it if it is not there.
-    fn send_all(&mut self) {
+    pub(super) fn send_all(&mut self) {
         if self.process.is_none() {
             if self.starts.is_some() {
                 return;
@@ -196,8 +186,8 @@ impl Acme {
         }
     }
 
-    fn entries(&self) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn entries(&self) -> Vec<WantedCertificate> {
+        let mut entries: Vec<WantedCertificate> = Vec::new();
         for one in &self.options.entries {
             if !entries.iter().any(|entry| entry.name == one.name) {
                 entries.push(self.entry(one));
@@ -206,10 +196,10 @@ impl Acme {
         entries
     }
 
-    fn entry(&self, one: &AcmeEntry) -> Entry {
+    fn entry(&self, one: &AcmeEntry) -> WantedCertificate {
         let roots = one.roots.iter();
         let served = self.certificates.iter().filter(|(name, _)| *name == one.name);
-        Entry {
+        WantedCertificate {
             name: one.name.clone(),
             domains: one.domains.clone(),
             contact: one.contact.clone(),
@@ -233,7 +223,7 @@ impl Acme {
     }
 
     /// The process has died, or is not to live on.
-    fn is_gone(&mut self, why: &str) {
+    pub(super) fn is_gone(&mut self, why: &str) {
         let pause = self.backoff.died(Instant::now());
         warn(format_args!(
             "the process that orders certificates {why}; another is started in {pause:?}"
@@ -242,8 +232,13 @@ impl Acme {
         self.starts = Some(Instant::now() + pause);
     }
 
-    fn keep(&mut self, path: PathBuf, text: String, issued: Option<(String, ServedCertificate)>) {
-        // What is newer takes the place of what waits; the first may be under way.
+    pub(super) fn keep(
+        &mut self,
+        path: PathBuf,
+        text: String,
+        issued: Option<(String, ServedCertificate)>,
+    ) {
+        // It takes the place of an older one that waits; the first may be under way.
         let of_path = |one: &Waiting| one.path == path;
         let later = self.waiting.iter().skip(1).position(of_path);
         if let Some(place) = later {
@@ -257,7 +252,7 @@ impl Acme {
     }
 
     /// Stores the first that waits.
-    fn store(&mut self) {
+    pub(super) fn store(&mut self) {
         if self.is_storing || self.stores.is_some() {
             return;
         }
@@ -274,160 +269,11 @@ impl Acme {
         }
     }
 
-    fn cannot_store(&mut self, failure: &Failure) {
+    pub(super) fn cannot_store(&mut self, failure: &Failure) {
         error(format_args!(
             "{failure}\nhint: what was there before stays, and is served; it is tried again in \
              {STORE_PAUSE:?}"
         ));
         self.stores = Some(Instant::now() + STORE_PAUSE);
-    }
-}
-
-impl Supervisor<'_> {
-    /// The plan that is served says which certificates are to be there.
-    pub(super) fn follow_acme(&mut self) {
-        if self.acme.process.is_none() {
-            self.forget_challenges();
-        }
-        self.acme.follow(&self.served.acme);
-        self.tell_acme();
-    }
-
-    /// Tells the worker process what authorities are answered, and operators shown.
-    pub(super) fn tell_acme(&mut self) {
-        if self.acme.options.entries.is_empty() && self.acme.statuses.is_empty() {
-            return self.tell(&Order::Acme(Vec::new()));
-        }
-        let (number, validations) = self.acme.challenges.in_place();
-        self.tell(&Order::Validations(number, validations));
-        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
-    }
-
-    pub(super) fn acme_said(&mut self, number: u64, heard: Heard<AcmeReply>) {
-        if self.acme.process.as_ref().map(Child::number) != Some(number) {
-            // The last words of the process before.
-            return;
-        }
-        match heard {
-            Heard::Answer(AcmeReply::Answer(answer)) => self.acme_answered(answer),
-            Heard::Answer(AcmeReply::Stuck(why)) => {
-                let why = printable::line(&why);
-                self.acme.is_gone(&format!("cannot give up its rights: {why}"));
-            }
-            Heard::End | Heard::Stopped => self.acme.is_gone("has ended"),
-        }
-    }
-
-    fn acme_answered(&mut self, answer: AcmeAnswer) {
-        let is_named = |name: &str| self.acme.statuses.contains_key(name);
-        match answer {
-            AcmeAnswer::Account { directory, account: Hidden(text) } => {
-                let mut entries = self.acme.options.entries.iter();
-                if entries.any(|entry| entry.directory == directory) {
-                    self.acme.accounts.insert(directory.clone(), text.clone());
-                    self.acme.keep(acme_folder::account_file(&directory), text, None);
-                }
-            }
-            AcmeAnswer::State { name, state } if is_named(&name) => {
-                self.acme.states.insert(name.clone(), state.clone());
-                self.acme.keep(acme_folder::state_file(&name), state, None);
-            }
-            AcmeAnswer::Issued { name, key, chain_pem, key_pem } if is_named(&name) => {
-                self.issued(name, &key, &chain_pem, &key_pem);
-            }
-            AcmeAnswer::Prepare { id, name, challenge } if is_named(&name) => {
-                self.prepare_challenge(id, &name, challenge);
-            }
-            AcmeAnswer::Remove { id } => self.remove_challenge(id),
-            AcmeAnswer::Status(status) if is_named(&status.name) => self.acme_status(status),
-            // A reload has taken it out.
-            _ => {}
-        }
-    }
-
-    fn issued(&mut self, name: String, key: &str, chain_pem: &str, key_pem: &Hidden) {
-        let mut entries = self.acme.options.entries.iter();
-        let is_wanted =
-            entries.any(|one| one.name == name && one.keys.iter().any(|kind| kind == key));
-        let text = format!("{}\n{}", chain_pem.trim_end(), key_pem.0);
-        match acme_folder::certificate_of(key, &text) {
-            Some(served) if is_wanted => {
-                let path = config::certificate_file(&name, key);
-                self.acme.keep(path, text, Some((name, served)));
-            }
-            _ => warn(format_args!(
-                "what was issued for {name} cannot be served, and is left out: chain and key do \
-                 not fit"
-            )),
-        }
-    }
-
-    fn acme_status(&mut self, news: EntryStatus) {
-        let Some(status) = self.acme.statuses.get_mut(&news.name) else {
-            return;
-        };
-        let failure = news.last_failure.as_deref().map(|why| printable::line(why).to_string());
-        if let Some(why) = failure.as_ref().filter(|_| news.failures > status.failures) {
-            warn(format_args!(
-                "no certificate for {} by ACME: {why}\nhint: `lariat certificate list` says when \
-                 it is tried again",
-                status.domains.join(", ")
-            ));
-        }
-        status.stage = printable::line(&news.stage).to_string();
-        (status.next_seconds, status.last_failure) = (news.next, failure);
-        status.failures = news.failures;
-        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
-    }
-
-    /// The disk has what was to be stored, or not.
-    pub(super) fn acme_stored(&mut self, done: Result<Done, Failure>) {
-        self.acme.is_storing = false;
-        match done {
-            Ok(_) => {
-                let issued = self.acme.waiting.pop_front().and_then(|one| one.issued);
-                if let Some((name, _)) = issued {
-                    note(format_args!("a certificate has come for {name}, and is served next"));
-                    self.reload();
-                }
-            }
-            Err(failure) => self.acme.cannot_store(&failure),
-        }
-        self.acme.store();
-    }
-
-    pub(super) fn tend_acme(&mut self, now: Instant) {
-        if self.acme.stores.take_if(|at| *at <= now).is_some() {
-            self.acme.store();
-        }
-        if self.acme.starts.take_if(|at| *at <= now).is_some() {
-            // The next one asks anew for what it needs.
-            self.forget_challenges();
-            self.acme.send_all();
-        }
-    }
-
-    /// Takes an operator's order, if it is about a certificate.
-    pub(super) fn ordered_certificate(&mut self, number: u64) -> bool {
-        let orders = self.acme.statuses.keys().flat_map(|name| {
-            let each = CertificateChange::ALL.into_iter();
-            each.map(move |change| (change, name))
-        });
-        let mut orders = orders.filter(|(change, name)| change.order(name) == number);
-        let Some((change, name)) = orders.next().map(|(change, name)| (change, name.clone()))
-        else {
-            return false;
-        };
-        drop(orders);
-        note(format_args!("an operator orders to {} {name}", change.word()));
-        if let Some(status) = self.acme.statuses.get_mut(&name) {
-            status.orders += 1;
-        }
-        self.acme.send(match change {
-            CertificateChange::Renew => AcmeOrder::Renew { name },
-            CertificateChange::Revoke => AcmeOrder::Revoke { name },
-        });
-        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
-        true
     }
 }

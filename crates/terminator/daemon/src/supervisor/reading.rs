@@ -16,9 +16,8 @@ use sys::beneath::{Identity, Root};
 use sys::channel::{self, Channel};
 use sys::usage;
 
-use super::acme::PreparedAcme;
 use super::failure::Failure;
-use super::prepared::{ConfigSummary, Prepared};
+use super::prepared::{ConfigSummary, Prepared, PreparedAcme};
 use super::roots::Open;
 use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
 use crate::messages;

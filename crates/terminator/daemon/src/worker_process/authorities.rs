@@ -2,13 +2,17 @@
 
 use proxy::options::{BackOptions, FrontTls, Options};
 
+use static_files::challenge::HttpChallenges;
+use tls::challenge::TlsChallenges;
+use tls::self_signed::answer_validations;
+
 use crate::certificates::Validations;
 
 /// Cloning shares them.
 #[derive(Clone, Default)]
 pub(super) struct AuthorityAnswers {
-    tls: tls::challenge::Challenges,
-    http: static_files::challenge::Challenges,
+    tls: TlsChallenges,
+    http: HttpChallenges,
 }
 
 impl AuthorityAnswers {
@@ -18,7 +22,7 @@ impl AuthorityAnswers {
     /// A sentence: an answer cannot be made. Those by TLS stay as they were.
     pub(super) fn set(&self, validations: Validations) -> Result<(), String> {
         self.http.set(validations.http);
-        let set = self.tls.set(&validations.tls);
+        let set = answer_validations(&self.tls, &validations.tls);
         set.map_err(|why| format!("no certificate can be made to answer an authority: {why}"))
     }
 

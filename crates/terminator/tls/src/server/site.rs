@@ -9,11 +9,11 @@ use rustls::{Error, PeerIncompatible, SignatureAlgorithm, SignatureScheme};
 
 use super::fault::{BuildFault, Concern};
 use crate::certificate::Certificate;
-use crate::challenge;
 use crate::context;
 use crate::names::{Index, NameEntry, NoCertificate, Usable};
 use crate::options::{BadCertificate, ServerOptions, Suite, Version};
 use crate::policy::Policy;
+use crate::self_signed;
 use crate::subject::Fingerprint;
 use crate::validity::{Clock, Ends, Moment, seconds};
 
@@ -53,7 +53,7 @@ impl Site {
             certificates.push(certificate);
         }
         if let (true, Some(one)) = (certificates.is_empty(), &options.placeholder) {
-            let made = challenge::placeholder(&one.names);
+            let made = self_signed::placeholder(&one.names);
             let made = made.map_err(|error| BuildFault::Placeholder(error.to_string()))?;
             certificates.push(Certificate::load(&made)?.0);
             skipped.push(format!("{}: a self-signed one is served", one.why));

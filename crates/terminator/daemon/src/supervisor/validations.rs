@@ -1,63 +1,17 @@
-//! Challenges of authorities: which are in place, and the programs that put records into the DNS.
-
-use std::collections::{BTreeMap, VecDeque};
+//! Putting the answers to authorities in place, in workers and in the DNS, and taking them away.
 
 use acme::messages::{AcmeOrder, Challenge};
 use config::AcmeChallenge;
 
-use super::super::Supervisor;
-use super::super::events::Event;
-use super::super::failure::Failure;
-use super::super::reading::{Done, Readers};
+use super::Supervisor;
+use super::challenges::{CHALLENGES_MAX, HOOKS_MAX};
+use super::events::Event;
+use super::failure::Failure;
+use super::reading::{Done, Readers};
 use crate::acme_hook::Hook;
-use crate::certificates::Validations;
 use crate::handover::Order;
 use crate::messages::warn;
 use crate::reader::Task;
-
-/// Challenges at a time; an order of 100 names has as many.
-const CHALLENGES_MAX: usize = 10_000;
-
-/// Programs at a time: a name server's interface may take few, and each is a process.
-const HOOKS_MAX: usize = 4;
-
-#[derive(Default)]
-pub(super) struct Challenges {
-    /// Those that workers answer, or are to.
-    answered: BTreeMap<u64, Challenge>,
-    /// Records that are in the DNS, or are being put there.
-    records: BTreeMap<u64, Hook>,
-    /// The number of the last order to workers.
-    number: u64,
-    /// Challenges that are in place once workers have taken the order of that number.
-    asked: VecDeque<(u64, u64)>,
-    hooks: VecDeque<(u64, Hook)>,
-    running: usize,
-}
-
-impl Challenges {
-    /// All that workers are to answer, with the order's number.
-    pub(super) fn in_place(&mut self) -> (u64, Validations) {
-        self.number += 1;
-        let mut validations = Validations::default();
-        for challenge in self.answered.values() {
-            match challenge.clone() {
-                Challenge::TlsAlpn { identifier, digest } => {
-                    validations.tls.push((identifier, digest));
-                }
-                Challenge::Http { token, key_authorization } => {
-                    validations.http.push((token, key_authorization));
-                }
-                Challenge::Dns { .. } => {}
-            }
-        }
-        (self.number, validations)
-    }
-
-    fn is_known(&self, id: u64) -> bool {
-        self.answered.contains_key(&id) || self.records.contains_key(&id)
-    }
-}
 
 impl Supervisor<'_> {
     pub(super) fn prepare_challenge(&mut self, id: u64, name: &str, challenge: Challenge) {
@@ -100,14 +54,13 @@ impl Supervisor<'_> {
 
     /// Nobody waits for them any more.
     pub(super) fn forget_challenges(&mut self) {
-        let challenges = &self.acme.challenges;
-        let ids: Vec<_> =
-            challenges.answered.keys().chain(challenges.records.keys()).copied().collect();
-        ids.into_iter().for_each(|id| self.remove_challenge(id));
+        while let Some(id) = self.acme.challenges.any() {
+            self.remove_challenge(id);
+        }
     }
 
     /// Workers answer as they were told by that order.
-    pub(in super::super) fn workers_answer(&mut self, number: u64) {
+    pub(super) fn workers_answer(&mut self, number: u64) {
         let asked = &mut self.acme.challenges.asked;
         let ready: Vec<_> = asked.iter().filter(|(one, _)| *one <= number).copied().collect();
         asked.retain(|(one, _)| *one > number);
@@ -129,12 +82,7 @@ impl Supervisor<'_> {
         }
     }
 
-    pub(in super::super) fn hook_ended(
-        &mut self,
-        id: u64,
-        presents: bool,
-        done: Result<Done, Failure>,
-    ) {
+    pub(super) fn hook_ended(&mut self, id: u64, presents: bool, done: Result<Done, Failure>) {
         self.acme.challenges.running -= 1;
         let failure = match done {
             Ok(Done::Hook(true, _)) => None,
