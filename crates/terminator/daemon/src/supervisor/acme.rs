@@ -226,7 +226,8 @@ impl Acme {
     pub(super) fn is_gone(&mut self, why: &str) {
         let pause = self.backoff.died(Instant::now());
         warn(format_args!(
-            "the process that orders certificates {why}; another is started in {pause:?}"
+            "the process that orders certificates {why}; another is started after {} ms",
+            pause.as_millis()
         ));
         self.process = None;
         self.starts = Some(Instant::now() + pause);
