@@ -7,7 +7,8 @@ use std::sync::Arc;
 use rcgen::{CertificateParams, CustomExtension, DnType, KeyPair};
 use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
-use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::challenge::{PROTOCOL, TlsAnswers, TlsChallenges};
 use crate::context::SecretListener;
@@ -56,25 +57,33 @@ fn asked_name(identifier: &str) -> String {
 
 fn config(identifier: &str, digest: &[u8; 32]) -> Result<ServerConfig, String> {
     let told = |error: &dyn std::fmt::Display| error.to_string();
-    let key = KeyPair::generate().map_err(|error| told(&error))?;
-    let names = vec![identifier.to_owned()];
-    let mut params = CertificateParams::new(names).map_err(|error| told(&error))?;
-    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
-    let certificate = params.self_signed(&key).map_err(|error| told(&error))?;
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let (der, key) = proof(identifier, digest).map_err(|error| told(&error))?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| {
-            builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key)
-        })
-        .map_err(|error| told(&error))?;
+    let key = provider.key_provider.load_private_key(key).map_err(|error| told(&error))?;
+    // The library would look into the certificate, and refuses the critical extension.
+    let certified = CertifiedKey::new(vec![der], key);
+    let builder = ServerConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| told(&error))?;
+    let builder = builder.with_no_client_auth();
+    let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     config.enable_secret_extraction = true;
     config.key_log = Arc::new(SecretListener);
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
+}
+
+/// The certificate that answers a validation (RFC 8737 section 3), and its key.
+fn proof(
+    identifier: &str,
+    digest: &[u8; 32],
+) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(vec![identifier.to_owned()])?;
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+    let der = params.self_signed(&key)?.der().clone();
+    Ok((der, PrivatePkcs8KeyDer::from(key.serialize_der()).into()))
 }
 
 /// A self-signed certificate for these names, with a new key that nobody else has.
@@ -111,5 +120,15 @@ mod tests {
             let answers = answers(&[(identifier.to_owned(), [7; 32])]).unwrap();
             assert!(answers.contains_key(name));
         }
+    }
+
+    #[test]
+    fn a_proof_is_for_one_name_and_holds_the_digest_in_a_critical_extension() {
+        let (der, _) = proof("a.example", &[7; 32]).unwrap();
+        let has = |bytes: &[u8]| der.windows(bytes.len()).any(|window| window == bytes);
+        let head = [6, 8, 43, 6, 1, 5, 5, 7, 1, 31, 1, 1, 255, 4, 34, 4, 32];
+        assert!(has(&[&head[..], &[7; 32]].concat()));
+        // subjectAltName: a SEQUENCE of one dNSName.
+        assert!(has(&[&[48, 11, 130, 9][..], b"a.example"].concat()));
     }
 }
