@@ -23,8 +23,8 @@ const PLACEHOLDER: &str = "no certificate yet (lariat)";
 /// A service by ACME whose authority is not there.
 fn service(site: &Site, address: SocketAddr) -> String {
     format!(
-        "[acme]\nfolder = {:?}\n[[service]]\nname = \"acme\"\n[service.front]\nlisten = [\"{address}\"]\n\
-         [service.front.tls.acme]\ndomains = [\"a.example\"]\naccept-terms = true\n\
+        "[acme]\nfolder = {:?}\n[[service]]\nname = \"acme\"\n[service.front]\n\
+         listen = [\"{address}\"]\n[service.front.tls.acme]\ndomains = [\"a.example\"]\naccept-terms = true\n\
          directory = \"https://127.0.0.1:9/directory\"\n[service.back]\nservers = [\"127.0.0.1:9\"]\n",
         site.path("acme")
     )
