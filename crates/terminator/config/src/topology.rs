@@ -326,7 +326,8 @@ pub(crate) fn certificates_can_be_ordered(
     }
 }
 
-/// Whether some service answers what the authority asks.
+/// Whether some service answers what the authority asks. One with `roots` of its own may ask at
+/// other ports.
 fn can_be_asked(place: &KeyPlace<'_>, entry: &AcmeEntry, services: &[ServiceOptions]) {
     let listens_at = |one: &ServiceOptions, wanted: u16| {
         one.front.listen.iter().any(|address| match address {
@@ -345,10 +346,12 @@ fn can_be_asked(place: &KeyPlace<'_>, entry: &AcmeEntry, services: &[ServiceOpti
             "needs a service that speaks plain HTTP and answers the authority",
             "add a service at port 80 with front.redirect = \"https\"",
         ),
-        AcmeChallenge::Http if !plain.any(|one| listens_at(one, 80)) => {
+        AcmeChallenge::Http if entry.roots.is_empty() && !plain.any(|one| listens_at(one, 80)) => {
             place.warn("has the authority connect to port 80, and no service listens there", PORTS);
         }
-        AcmeChallenge::TlsAlpn if !terminated.any(|one| listens_at(one, 443)) => {
+        AcmeChallenge::TlsAlpn
+            if entry.roots.is_empty() && !terminated.any(|one| listens_at(one, 443)) =>
+        {
             place
                 .warn("has the authority connect to port 443, and no service listens there", PORTS);
         }

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -43,7 +43,8 @@ impl Hook {
     fn start(&self) -> io::Result<(Child, io::PipeReader)> {
         let (reader, writer) = io::pipe()?;
         let action = if self.presents { "present" } else { "cleanup" };
-        let mut command = Command::new(&self.program);
+        // A bare name is one of the working directory, and no program of the search path.
+        let mut command = Command::new(Path::new(".").join(&self.program));
         command.args([action, &self.record, &self.value]);
         command.envs([
             ("LARIAT_ACTION", action),

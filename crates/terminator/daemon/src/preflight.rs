@@ -168,6 +168,10 @@ fn missing(settings: &Settings) -> Vec<Missing> {
     let acme = (!settings.acme.entries.is_empty()).then_some(&settings.acme.folder);
     let acme = acme.and_then(|folder| acme_folder::fault(folder));
     let acme = acme.map(|(message, hint)| ("acme.folder".to_owned(), message, hint));
+    let acme = acme.into_iter().chain(settings.acme.entries.iter().filter_map(|entry| {
+        let services = &settings.plane.services;
+        missing_hook(services.iter().position(|one| one.name == entry.service)?, entry)
+    }));
     let checks = checks.into_iter().flatten().chain(group_interface(settings)).chain(acme);
     checks.chain(folders).chain(interfaces).collect()
 }
@@ -182,6 +186,21 @@ fn group_interface(settings: &Settings) -> Option<Missing> {
         }
         PeerNetwork::Unicast { .. } => None,
     }
+}
+
+/// The program of a service that changes the DNS, if it cannot be run.
+fn missing_hook(service: usize, entry: &AcmeEntry) -> Option<Missing> {
+    let AcmeChallenge::Dns { hook, .. } = &entry.challenge else {
+        return None;
+    };
+    let key = format!("service.{service}.front.tls.acme.challenge.dns");
+    let shown = hook.display();
+    let message = match std::fs::metadata(hook) {
+        Ok(found) if found.is_file() && found.mode() & 0o111 != 0 => return None,
+        Ok(_) => format!("{shown} is no program: nobody may execute it"),
+        Err(error) => format!("cannot run {shown}: {error}"),
+    };
+    Some((key, message, "name a program that can be executed"))
 }
 
 fn missing_interface(key: String, name: &str) -> Option<Missing> {

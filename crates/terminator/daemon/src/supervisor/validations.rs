@@ -92,7 +92,7 @@ impl Supervisor<'_> {
         };
         match failure {
             Some(why) if presents => self.acme.send(AcmeOrder::ChallengeFailed { id, why }),
-            Some(why) => warn(format_args!("a record stays in the DNS: {why}")),
+            Some(why) => warn(format_args!("a record may stay in the DNS: {why}")),
             None if presents => self.acme.send(AcmeOrder::ChallengeReady { id }),
             None => {}
         }
