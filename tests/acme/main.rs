@@ -102,19 +102,26 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     for issuer in issued(&site, &lariat, &[tls, other]) {
         assert_has(&issuer, "Pebble Intermediate CA");
     }
-    lariat.wait_for_reason("acme-validation", 2);
+    let reason = [("reason", "acme-validation")];
+    lariat.wait_for_metric_from("lariat_connections_ended_total", &reason, 2.0);
     until_true("two kinds of keys", || {
         let files = fs::read_dir(site.path("acme/certificates")).unwrap();
         files.count() == 3
     });
+    let waits = |one: &Value| one["stage"] == "waiting" && one["last_failure"].is_null();
+    let rests = |lariat: &Lariat| {
+        let is_at_rest = || lariat.status()["acme"].as_array().unwrap().iter().all(waits);
+        until_true("no work", is_at_rest);
+    };
+    rests(&lariat);
     let before = pebble.orders();
     ordered(&lariat, ["renew", "127.0.0.1"]);
-    until_true("two orders", || pebble.orders() >= before + 2);
+    until_true("two orders by an operator", || pebble.orders() >= before + 2);
+    rests(&lariat);
     ordered(&lariat, ["revoke", "127.0.0.1"]);
     until_true("two revocations", || pebble.running.stdout().matches("/revoke-cert").count() >= 2);
-    until_true("two orders", || pebble.orders() >= before + 4);
-    let waits = |one: &Value| one["stage"] == "waiting" && one["last_failure"].is_null();
-    until_true("no work", || lariat.status()["acme"].as_array().unwrap().iter().all(waits));
+    until_true("two orders after them", || pebble.orders() >= before + 4);
+    rests(&lariat);
 
     // Neither a start nor another program nor a reload orders anything.
     let orders = pebble.orders();
@@ -124,7 +131,7 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     drop(lariat);
     let lariat = Lariat::start(&configuration);
     issued(&site, &lariat, &[tls, other]);
-    until_true("no work", || lariat.status()["acme"].as_array().unwrap().iter().all(waits));
+    rests(&lariat);
     assert_eq!(pebble.orders(), orders);
 }
 
