@@ -136,7 +136,7 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
 }
 
 #[test]
-fn whoever_dies_amid_an_order_another_gets_the_certificate_without_a_loop() {
+fn a_death_amid_an_order_costs_no_certificate_and_makes_no_loop() {
     for process in ["lariat: acme", "lariat: worker", "supervisor"] {
         let site = Site::new();
         let pebble = Pebble::start(&site);

@@ -23,9 +23,9 @@ const PLACEHOLDER: &str = "no certificate yet (lariat)";
 /// A service by ACME whose authority is not there.
 fn service(site: &Site, address: SocketAddr) -> String {
     format!(
-        "[acme]\nfolder = {:?}\n[[service]]\nname = \"acme\"\n[service.front]\n\
-         listen = [\"{address}\"]\n[service.front.tls.acme]\ndomains = [\"a.example\"]\naccept-terms = true\n\
-         directory = \"https://127.0.0.1:9/directory\"\n[service.back]\nservers = [\"127.0.0.1:9\"]\n",
+        "[acme]\nfolder = {:?}\n[[service]]\nname = \"acme\"\nfront.listen = [\"{address}\"]\n\
+         back.servers = [\"127.0.0.1:9\"]\n[service.front.tls.acme]\ndomains = [\"a.example\"]\n\
+         accept-terms = true\ndirectory = \"https://127.0.0.1:9/directory\"\n",
         site.path("acme")
     )
 }
