@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_ordered_at_once_and_then_less_and_less_often() {
         let mut schedule = RenewalSchedule::default();
-        let (mut now, mut attempts) = (1_000_000, Vec::new());
+        let (mut now, mut attempts) = (1_000_000_000, Vec::new());
         for _ in 0..12 {
             now = order_at(&schedule, &[], now).max(now);
             attempts.push(now);
