@@ -171,6 +171,7 @@ mod terminator {
         }
     }
     mod tls {
+        mod acme;
         mod alpn;
         mod authority;
         mod client_certificate;

@@ -41,6 +41,7 @@ const CRATES: &[Crate] = &[
     pure("backend", 2),
     pure("import", 2),
     pure("static-files", 2),
+    plain("acme", 3),
     plain("tls", 3),
     pure("flow", 4),
     plain("proxy", 5),
@@ -61,9 +62,9 @@ type Restriction = (&'static str, &'static str);
 
 /// All of them, each with names between blanks.
 const RESTRICTIONS: &[Restriction] = &[
-    // The TLS library: one crate of the terminator, and the clients that test and measure it from
-    // outside.
-    ("rustls rustls-pki-types rustls-webpki tokio-rustls", "tls load testkit suite"),
+    // The TLS library: one crate of the terminator, the client of authorities, and the clients that
+    // test and measure it from outside.
+    ("rustls rustls-pki-types rustls-webpki tokio-rustls", "acme tls load testkit suite"),
     // Cryptography: the daemon hashes the scripts of its page, the laboratory's load measures how
     // fast the library is on a CPU, and a client of the tests makes records by hand.
     ("aws-lc-rs ring sha2", "tls daemon load testkit"),
@@ -71,7 +72,7 @@ const RESTRICTIONS: &[Restriction] = &[
     ("measure load report probe lab", "measure load report probe lab xtask"),
     // The terminator: what measures does not know what it measures.
     (
-        "telemetry session backend static-files tls flow proxy daemon",
+        "acme telemetry session backend static-files tls flow proxy daemon",
         "telemetry session backend static-files tls flow proxy config daemon xtask",
     ),
     // The product's configuration is read by the program alone.
@@ -80,7 +81,7 @@ const RESTRICTIONS: &[Restriction] = &[
     // The text of configurations and plans.
     ("toml toml_edit", "options import daemon lab xtask"),
     // Async runtimes and their servers: the control side.
-    ("tokio hyper hyper-util futures", "daemon"),
+    ("tokio hyper hyper-util futures", "acme daemon"),
     // System calls.
     ("libc rustix nix mio socket2 landlock seccompiler", "sys daemon suite"),
     // Errors as text, only where a person reads them.

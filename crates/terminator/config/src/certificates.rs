@@ -6,9 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use options::row::path;
-use options::{Problem, Severity, Tables, all, section, table};
+use options::{Problem, Severity, Tables, all, choice, section, table};
 use tls::certificate::pem;
-use tls::options::{BadCertificate, CertificateSource};
+use tls::options::{BadCertificate, CertificateSource, Placeholder};
 
 use crate::certificate_folder::{self, FolderContents};
 use crate::inspection::{Use, problem};
@@ -36,32 +36,68 @@ section! {
         ocsp: Option<String> = path()
             .absent("the chain's path with the ending `.ocsp`, if there is such a file")
             .flag("ocsp").example(r#"ocsp = "site.ocsp""#),
+        /// The effect of a `chain` that is not there. `refuse`: that of any other fault
+        /// (`bad-certificate`). `self-signed`: the service starts without it, so that what is to
+        /// fetch it can reach the service; if it has no other, clients get a self-signed one,
+        /// which is warned of.
+        on_missing: bool = choice!["refuse" => false, "self-signed" => true]
+            .default("refuse").flag("on-missing-certificate")
+            .example(r#"on-missing = "self-signed""#),
     }
 }
 
-/// All certificates of a front, in the order written, and what is wrong with those that are left
-/// out because they cannot be read.
+/// The certificates of a front.
+#[derive(Default)]
+pub(crate) struct OwnCertificates {
+    /// In the order written.
+    pub(crate) certificates: Vec<CertificateSource>,
+    /// The faults of those that are left out because they cannot be read.
+    pub(crate) skipped: Vec<String>,
+    /// Served in their place if there are none.
+    pub(crate) placeholder: Option<Placeholder>,
+}
+
+/// All certificates of a front that lie in files.
 pub(crate) fn certificates(
     written: &Tables<'_, WrittenCertificate<'_>>,
     bad: BadCertificate,
     shelf: &mut Shelf<'_>,
-) -> Option<(Vec<CertificateSource>, Vec<String>)> {
+) -> Option<OwnCertificates> {
+    let mut missing = Vec::new();
     shelf.skipped = (bad == BadCertificate::Skip).then(Vec::new);
-    let entries = written.required().iter();
-    let read: Vec<_> = entries.map(|entry| certificate(entry, shelf)).collect();
+    let entries = written.required().iter().filter(|entry| match missing_file(entry, shelf) {
+        Some(why) => {
+            missing.push(why);
+            false
+        }
+        None => true,
+    });
+    let entries: Vec<_> = entries.collect();
+    let read: Vec<_> = entries.into_iter().map(|entry| certificate(entry, shelf)).collect();
     let skipped = shelf.skipped.take();
     let certificates: Vec<_> = match &skipped {
         Some(_) => read.into_iter().flatten().flatten().collect(),
         None => all(read.into_iter())?.into_iter().flatten().collect(),
     };
-    let skipped = skipped.unwrap_or_default();
-    if certificates.is_empty() {
+    let mut skipped = skipped.unwrap_or_default();
+    if certificates.is_empty() && missing.is_empty() {
         for text in &skipped {
             written.error(problem(text));
         }
         return None;
     }
-    Some((certificates, skipped))
+    let placeholder = certificates.is_empty().then(|| missing.pop()).flatten();
+    skipped.extend(missing);
+    let placeholder = placeholder.map(|why| Placeholder { names: Vec::new(), why });
+    Some(OwnCertificates { certificates, skipped, placeholder })
+}
+
+/// Says that an entry's file is not there, if the service is to start without it.
+fn missing_file(entry: &WrittenCertificate<'_>, shelf: &mut Shelf<'_>) -> Option<String> {
+    let path = shelf.base.join(entry.chain.value.as_deref()?);
+    let is_missing = entry.on_missing.value == Some(true)
+        && matches!(shelf.files.read(&path), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    is_missing.then(|| format!("there is no {}", path.display()))
 }
 
 fn certificate(

@@ -3,6 +3,7 @@
 use options::row::{boolean, path, row, size};
 use options::{Field, Key, Kind, Problem, Severity, Tables, Value, choice, section, table};
 use proxy::options::{FrontTls, KtlsMode, KtlsOptions};
+use tls::challenge::TlsChallenges;
 use tls::identity::AllowedIdentity;
 use tls::options::{
     BadCertificate, ClientMode, ClientVerification, ExpiredLists, Group, ReplacedCertificates,
@@ -10,7 +11,8 @@ use tls::options::{
 };
 use tls::server::EARLY_DATA_BYTES_MIN;
 
-use crate::certificates::{self, WrittenCertificate};
+use crate::acme::{self, WrittenServiceAcme};
+use crate::certificates::{self, OwnCertificates, WrittenCertificate};
 use crate::resumption::Tls13Choice;
 use crate::shelf::Shelf;
 use crate::tls_choices::{
@@ -115,6 +117,7 @@ section! {
             .absent("records carry up to 16,384 bytes, fewer at the start of a connection")
             .flag("max-record-size").example("max-record-size = 512"),
         ktls: WrittenKtls<'a>,
+        acme: Option<WrittenServiceAcme<'a>>,
     }
 }
 
@@ -287,7 +290,7 @@ fn server_options(
 ) -> Option<ServerOptions> {
     let bad_certificate = tls.bad_certificate.value;
     let bad = bad_certificate.unwrap_or(BadCertificate::Refuse);
-    let certificates = certificates::certificates(&tls.certificates, bad, shelf);
+    let certificates = own_certificates(tls, bad, shelf);
     let preset = tls.versions_and_suites.value;
     let versions = match preset.flatten() {
         Some(preset) if !tls.versions.is_written() => Some(preset.versions.to_vec()),
@@ -300,9 +303,11 @@ fn server_options(
     let both = versions.as_ref().zip(suites.as_ref());
     let fit = both.and_then(|(versions, suites)| suites_fit(&tls.suites, versions, suites));
     let versions = versions?;
-    let (certificates, skipped) = certificates?;
+    let OwnCertificates { certificates, skipped, placeholder } = certificates?;
     let options = ServerOptions {
         certificates,
+        placeholder,
+        challenges: TlsChallenges::default(),
         bad_certificate: bad_certificate?,
         skipped,
         unknown_name: tls.unknown_name.value?,
@@ -325,6 +330,27 @@ fn server_options(
         departures(preset, tls, &options);
     }
     fit.and(Some(options))
+}
+
+/// The certificates of a front: those in files, and those that come by ACME.
+fn own_certificates(
+    tls: &WrittenFrontTls<'_>,
+    bad: BadCertificate,
+    shelf: &mut Shelf<'_>,
+) -> Option<OwnCertificates> {
+    let Some(acme) = &tls.acme else {
+        return certificates::certificates(&tls.certificates, bad, shelf);
+    };
+    let of_files = if tls.certificates.is_written() {
+        certificates::certificates(&tls.certificates, bad, shelf)
+    } else {
+        Some(OwnCertificates::default())
+    };
+    let (by_acme, placeholder) = acme::certificates(acme, shelf)?;
+    let mut own = of_files?;
+    own.certificates.extend(by_acme);
+    own.placeholder = own.certificates.is_empty().then_some(placeholder);
+    Some(own)
 }
 
 /// Says where a service departs from a preset.

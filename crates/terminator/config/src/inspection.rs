@@ -70,8 +70,9 @@ impl Inspector {
         let loaded = tls.certificates.iter().map(Certificate::load);
         let certificates: Vec<_> = loaded.flatten().collect();
         let is_whole = certificates.len() == tls.certificates.len();
-        if !is_whole && tls.bad_certificate == BadCertificate::Refuse {
-            // Those that cannot be served have been reported.
+        let is_refused = !is_whole && tls.bad_certificate == BadCertificate::Refuse;
+        if is_refused || tls.placeholder.is_some() {
+            // Those that cannot be served, or are not there yet, are reported elsewhere.
             return;
         }
         let names: Vec<&str> =

@@ -9,6 +9,7 @@ use import::Predecessor;
 use options::row::path;
 use options::{Foreign, Key, Nested, Node, Report, Section, Table, Tables, key, section, table};
 
+use crate::acme::WrittenAcme;
 use crate::admin::WrittenAdmin;
 use crate::cluster::WrittenCluster;
 use crate::log::WrittenLog;
@@ -35,6 +36,7 @@ section! {
         admin: WrittenAdmin<'a>,
         resumption: WrittenResumption<'a>,
         cluster: Option<WrittenCluster<'a>>,
+        acme: WrittenAcme<'a>,
     }
 }
 

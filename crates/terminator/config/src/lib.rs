@@ -4,6 +4,7 @@
 //! and the diagnostics. The parts know no TOML, and this crate starts nothing.
 #![forbid(unsafe_code)]
 
+mod acme;
 mod admin;
 mod back;
 mod back_tls;
@@ -41,15 +42,16 @@ use options::{Nested, Node, Section, Spot, Value};
 use proxy::options::{Options, ServiceOptions};
 use wire::address::{Address, Endpoint};
 
+pub use acme::certificate_file;
 pub use files::{Disk, Files, Recorder, Recording};
 pub use front::KEPT_NAMES;
 pub use inspection::problem;
 pub use keys::TABLE;
 pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
-    AdminToken, ClusterOptions, ControlOptions, KeyLogOptions, LogDaemon, LogOutput, MessageForm,
-    Password, PeerNetwork, PeersOptions, ProcessOptions, ReloadOptions, SandboxOptions, Settings,
-    StoreKind, StoreOptions,
+    AcmeChallenge, AcmeEntry, AcmeOptions, AdminToken, ClusterOptions, ControlOptions,
+    KeyLogOptions, LogDaemon, LogOutput, MessageForm, Password, PeerNetwork, PeersOptions,
+    ProcessOptions, ReloadOptions, SandboxOptions, Settings, StoreKind, StoreOptions,
 };
 pub use source::{MADE_OF_OTHERS, STANDARD_INPUT, Source};
 
@@ -127,8 +129,7 @@ fn without_faults(
     let mut root = root_of(source, &report_about(source))?;
     for _ in 0..REMOVALS_MAX {
         let report = report_about(source);
-        let mut shelf =
-            Shelf { base: source.base(), files: &mut *files, inspector: None, skipped: None };
+        let mut shelf = Shelf::new(source.base(), &mut *files, None);
         match settings(&WrittenConfiguration::of_root(&root, &report), &mut shelf) {
             Some(read) if read.is_whole => return Some(read.settings),
             read => nearest = nearest.or_else(|| read.map(|read| read.settings)),
@@ -147,7 +148,7 @@ fn read(
 ) -> (Option<ConfigurationRead>, Vec<Diagnostic>) {
     let report = report_about(source);
     let root = root_of(source, &report);
-    let mut shelf = Shelf { base: source.base(), files, inspector, skipped: None };
+    let mut shelf = Shelf::new(source.base(), files, inspector);
     let read = root.and_then(|root| {
         options::check(&root, &TABLE, &report);
         settings(&WrittenConfiguration::of_root(&root, &report), &mut shelf)
@@ -236,6 +237,7 @@ fn settings(
     written: &WrittenConfiguration<'_>,
     shelf: &mut Shelf<'_>,
 ) -> Option<ConfigurationRead> {
+    shelf.acme_folder = acme::folder(&written.acme, &shelf.base);
     let mut services = services(written, shelf);
     let key_log =
         key_log::key_log_options(written.process.key_log.as_ref(), &mut services.options, shelf);
@@ -275,6 +277,7 @@ fn settings(
             sessions: sessions?,
             tickets: tickets?,
             cluster: cluster?,
+            acme: acme::options(shelf),
         },
     })
 }
@@ -297,6 +300,7 @@ fn services(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Servic
     let are_whole = tls13.is_some() && !read.is_empty() && read.iter().all(|one| one.is_whole);
     let options: Vec<_> = read.into_iter().map(|one| one.options).collect();
     topology::servers_are_no_loop(tables, &options);
+    topology::certificates_can_be_ordered(tables, &options, &shelf.acme);
     Services { options, are_whole }
 }
 

@@ -70,7 +70,11 @@ pub(crate) fn read(
     let back = redirect.and_then(|one| back::back_options(&written.back, times, one, shelf));
     let servers = back.as_ref().and_then(BackOptions::servers);
     let has_back_tls = servers.is_some_and(|one| one.tls.is_some());
+    let orders = shelf.acme.len();
     let front = front::front_options(keys, times, has_back_tls, tls13, shelf);
+    for entry in shelf.acme.iter_mut().skip(orders) {
+        entry.service = written.name.value.clone().unwrap_or_default();
+    }
     let has_front = front.is_some();
     let sides = front.clone().zip(back.clone());
     let whole = sides.and_then(|sides| service_options(written, name, sides, shelf));

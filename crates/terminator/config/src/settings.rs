@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use proxy::options::Facility;
 use session::mesh::MeshOptions;
-use tls::options::ClientOptions;
+use tls::options::{ClientOptions, PemSource};
 use tls::resumption::key_file::SharedSecret;
 use wire::address::{Address, Endpoint, UnixName};
 use wire::network::NetworkSet;
@@ -29,6 +29,55 @@ pub struct Settings {
     pub tickets: tls::resumption::TicketOptions,
     /// For the hosts that share their sessions; `None` = there is this one alone.
     pub cluster: Option<ClusterOptions>,
+    pub acme: AcmeOptions,
+}
+
+/// The certificates that come by ACME.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AcmeOptions {
+    /// The folder in which accounts, keys and certificates lie.
+    pub folder: PathBuf,
+    /// One for each service that has some; several may have the same name, and are then one.
+    pub entries: Vec<AcmeEntry>,
+    /// The host's own authorities, for those that name none; `None` = nobody needs them, or the
+    /// host has none.
+    pub host_roots: Option<PemSource>,
+}
+
+/// A certificate that is ordered and renewed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AcmeEntry {
+    /// For operators and in the folder: the first domain, and a digest of what makes another
+    /// certificate of it.
+    pub name: String,
+    /// The name of the service that shows it.
+    pub service: String,
+    /// DNS names, some with `*.` before them, and IP addresses.
+    pub domains: Vec<String>,
+    /// URLs that begin with `mailto:`.
+    pub contact: Vec<String>,
+    /// The URL of the authority's directory.
+    pub directory: String,
+    /// The authorities that the directory's own certificate may lead to; empty = those of the host.
+    pub roots: Vec<PemSource>,
+    pub profile: Option<String>,
+    /// The kinds of keys, such as `ecdsa-p256`, each of which has a certificate.
+    pub keys: Vec<String>,
+    pub challenge: AcmeChallenge,
+    /// The external account's key id and key in base64url.
+    pub eab: Option<(String, Password)>,
+}
+
+/// How an authority sees that a name is ours.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum AcmeChallenge {
+    TlsAlpn,
+    Http,
+    /// A program puts a record into the DNS, within a time.
+    Dns {
+        hook: PathBuf,
+        timeout: Duration,
+    },
 }
 
 /// The hosts that share their sessions.

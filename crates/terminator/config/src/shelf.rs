@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::files::{Files, bundle_of_host};
 use crate::inspection::Inspector;
+use crate::settings::AcmeEntry;
 use crate::settings::Password;
 
 /// Files, and where relative paths to them begin.
@@ -23,9 +24,28 @@ pub(crate) struct Shelf<'f> {
     pub(crate) inspector: Option<&'f Inspector>,
     /// Certificates that cannot be read, while those may be left out; `None` = they are errors.
     pub(crate) skipped: Option<Vec<String>>,
+    /// The folder in which certificates lie that came by ACME.
+    pub(crate) acme_folder: PathBuf,
+    /// Certificates that are to be ordered, as far as services have been read.
+    pub(crate) acme: Vec<AcmeEntry>,
 }
 
-impl Shelf<'_> {
+impl<'f> Shelf<'f> {
+    pub(crate) fn new(
+        base: PathBuf,
+        files: &'f mut dyn Files,
+        inspector: Option<&'f Inspector>,
+    ) -> Self {
+        Self {
+            base,
+            files,
+            inspector,
+            skipped: None,
+            acme_folder: PathBuf::new(),
+            acme: Vec::new(),
+        }
+    }
+
     pub(crate) fn is_directory(&mut self, path: &Path) -> bool {
         let read = self.files.read(path);
         matches!(read, Err(error) if error.kind() == io::ErrorKind::IsADirectory)

@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-use proxy::options::{FrontTls, ServiceOptions};
+use options::KeyPlace;
+use proxy::options::{BackOptions, FrontTls, ServiceOptions};
 use proxy::routes::{Overlap, RouteTable};
 use wire::address::{Address, Endpoint};
 
 use crate::front::WrittenFront;
 use crate::service::WrittenService;
+use crate::settings::{AcmeChallenge, AcmeEntry};
 
 /// Overlaps that are reported for an address: beyond these a list helps nobody.
 const OVERLAPS_MAX: usize = 20;
@@ -250,3 +252,62 @@ pub(crate) fn names_differ(written: &[WrittenService<'_>]) {
         seen.push(name);
     }
 }
+/// Judges what only all services together show. Each entry has its service's name.
+pub(crate) fn certificates_can_be_ordered(
+    tables: &[WrittenService<'_>],
+    services: &[ServiceOptions],
+    entries: &[AcmeEntry],
+) {
+    for (number, entry) in entries.iter().enumerate() {
+        let names = |table: &&WrittenService<'_>| table.name.value.as_ref() == Some(&entry.service);
+        let Some(written) =
+            tables.iter().find(names).and_then(|table| table.front.tls.acme.as_ref())
+        else {
+            continue;
+        };
+        let before = entries.iter().take(number).filter(|one| one.name != entry.name);
+        let claims = |one: &&AcmeEntry| one.domains.iter().any(|name| entry.domains.contains(name));
+        if let Some(other) = before.clone().find(claims) {
+            let message = format!("claims a domain that `{}` has by another order", other.service);
+            let hint = "write the same `domains`, `directory` and `key` in both, or take it out";
+            written.domains.refuse(message, hint);
+        }
+        can_be_asked(&written.challenge.at, entry, services);
+    }
+}
+
+/// Whether some service answers what the authority asks. One with `roots` of its own may ask at
+/// other ports.
+fn can_be_asked(place: &KeyPlace<'_>, entry: &AcmeEntry, services: &[ServiceOptions]) {
+    let listens_at = |one: &ServiceOptions, wanted: u16| {
+        one.front.listen.iter().any(|address| match address {
+            Address::Ip(address) => address.port() == wanted,
+            // Others know where its clients come from.
+            Address::Unix(_) | Address::Inherited(_) => true,
+        })
+    };
+    let is_plain = |one: &&ServiceOptions| {
+        one.front.tls == FrontTls::Plain && matches!(one.back, BackOptions::Files(_))
+    };
+    let mut plain = services.iter().filter(is_plain);
+    let mut terminated = services.iter().filter(|one| one.front.terminated().is_some());
+    match entry.challenge {
+        AcmeChallenge::Http if plain.clone().next().is_none() => place.refuse(
+            "needs a service that speaks plain HTTP and answers the authority",
+            "add a service at port 80 with front.redirect = \"https\"",
+        ),
+        AcmeChallenge::Http if entry.roots.is_empty() && !plain.any(|one| listens_at(one, 80)) => {
+            place.warn("has the authority connect to port 80, and no service listens there", PORTS);
+        }
+        AcmeChallenge::TlsAlpn
+            if entry.roots.is_empty() && !terminated.any(|one| listens_at(one, 443)) =>
+        {
+            place
+                .warn("has the authority connect to port 443, and no service listens there", PORTS);
+        }
+        _ => {}
+    }
+}
+
+const PORTS: &str = "unless something passes the port on, or it is an authority of your own with \
+                     another, listen there";

@@ -439,6 +439,9 @@ fn every_default_is_valid_when_written_out() {
         // What the table around it requires.
         let line = match key.parent() {
             "service.back.check" => format!("{minimal} --check http"),
+            "service.front.tls.acme" | "service.front.tls.acme.challenge" => {
+                format!("{minimal} --acme a.example --acme-accept-terms true")
+            }
             "service.front.tls.client-certificates" => {
                 format!("{minimal} --client-certificates required --client-ca ca.pem")
             }

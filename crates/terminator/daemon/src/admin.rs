@@ -6,9 +6,10 @@
 //! document is served by `socket` (the status socket) and `http` (the admin address: `page`,
 //! `history`, and `readiness` for balancers; `access` says who is answered). Neither takes an
 //! order.
-//! `text`, `cluster_text` and `units` print it for people, as `lariat status` does.
+//! `text`, `cluster_text`, `acme_text` and `units` print it for people, as `lariat status` does.
 
 mod access;
+mod acme_text;
 mod cluster;
 mod cluster_text;
 mod document;
@@ -24,11 +25,12 @@ mod text;
 mod units;
 
 pub(crate) use access::Access;
+pub(crate) use acme_text::acme_text;
 pub(crate) use cluster::{ClusterFacts, ClusterSnapshot};
 #[cfg(test)]
 pub(crate) use document::ServiceStatus;
+pub(crate) use document::{AcmeStatus, StatusDocument, StatusError};
 pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
-pub(crate) use document::{StatusDocument, StatusError};
 pub(crate) use document::{StoreState, StoreStatus};
 pub(crate) use http::serve_http;
 pub(crate) use servers::HealthReport;

@@ -2,11 +2,12 @@
 //! name.
 //!
 //! `serve` and `demo` run a supervisor in this process; `check` looks at a configuration. `status`,
-//! `reload`, `upgrade`, `drain` and `server` are about the lariat that runs, which `control` asks
-//! and signals. Each returns how the program ends (`exit`); what it says goes through `console`,
-//! its data to the standard output.
+//! `reload`, `upgrade`, `drain`, `server` and `certificate` are about the lariat that runs, which
+//! `control` asks and signals. Each returns how the program ends (`exit`); what it says goes
+//! through `console`, its data to the standard output.
 
 pub(crate) mod args;
+mod certificate;
 mod check;
 pub(crate) mod console;
 mod control;
@@ -25,11 +26,12 @@ mod upgrade;
 
 use std::process::ExitCode;
 
+use crate::certificates::CertificateChange;
 use crate::messages;
 use crate::reader::ConfigSource;
 use crate::supervisor;
 
-use args::TerminatorCommand as Command;
+use args::{CertificateAction, TerminatorCommand as Command};
 use console::{Console, print};
 use demo::DemoOptions;
 use exit::Exit;
@@ -73,9 +75,19 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
                 }
             }
         }
+        Command::Certificate { action } => match action {
+            CertificateAction::List(socket) => certificate::list(&socket.into(), console),
+            CertificateAction::Renew { name, socket } => {
+                certificate::change(&socket.into(), CertificateChange::Renew, &name, console)
+            }
+            CertificateAction::Revoke { name, socket } => {
+                certificate::change(&socket.into(), CertificateChange::Revoke, &name, console)
+            }
+        },
         Command::WorkerProcess => return Ok(crate::worker_process::run()),
         Command::Reader => return Ok(crate::reader::run()),
         Command::Watcher => return Ok(crate::watcher::run()),
+        Command::Acme => return Ok(crate::acme_process::run()),
         Command::Resolver => return Ok(crate::resolve::run()),
     };
     Ok(exit.into())

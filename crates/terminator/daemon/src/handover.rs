@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use telemetry::message::Level;
 use wire::address::{Address, Endpoint, UnixName};
 
+use crate::certificates::{AcmeStatus, Validations};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::observations::Observations;
@@ -49,6 +50,10 @@ pub(crate) enum Order {
     /// An operator ends the sessions of this server.
     CloseSessions(ServerName),
     Reloads(Reloads),
+    /// Answer authorities so, and say that you do, by `Answering` with this number.
+    Validations(u64, Validations),
+    /// The certificates that come by ACME are in this state.
+    Acme(Vec<AcmeStatus>),
     /// Say whether the workers go on, by `Alive`.
     AreYouWell,
     /// The lines about connections go to the descriptor that comes with this.
@@ -93,6 +98,8 @@ pub(crate) enum Answer {
     /// To `Pause`: no connection and no session comes here any more, and this was observed.
     Paused(Observations),
     Accepting,
+    /// To `Validations`: every worker answers so.
+    Answering(u64),
     /// To `AreYouWell`, once every worker has answered.
     Alive {
         connections: u64,

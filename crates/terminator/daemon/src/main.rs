@@ -3,7 +3,11 @@
 //! Owns only the way from the arguments to a command, and from its end to the exit code.
 #![forbid(unsafe_code)]
 
+mod acme_folder;
+mod acme_hook;
+mod acme_process;
 mod admin;
+mod certificates;
 mod commands;
 mod handover;
 mod kernel;

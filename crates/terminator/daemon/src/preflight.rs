@@ -5,13 +5,18 @@
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use config::{Diagnostic, LogDaemon, LogOutput, PeerNetwork, Problem, Settings, Severity, Source};
+use config::{
+    AcmeChallenge, AcmeEntry, Diagnostic, LogDaemon, LogOutput, PeerNetwork, Problem, Settings,
+    Severity, Source,
+};
 use sys::beneath::Root;
 use sys::socket::has_interface;
 use sys::{limit, log_socket};
 use wire::address::{Address, Endpoint, UnixName};
 
+use crate::acme_folder;
 use crate::handover::{User, WorkerUser};
 use crate::status_socket;
 
@@ -43,7 +48,42 @@ pub(crate) fn concerns(
         one.severity = Severity::Warning;
     }
     warnings.extend(scarce(source, settings));
+    warnings.extend(orders(source, settings));
     warnings
+}
+
+/// Notes of what would be ordered by ACME. No authority is asked.
+fn orders(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    let note = |entry: &AcmeEntry| {
+        let services = &settings.plane.services;
+        let place = services.iter().position(|one| one.name == entry.service).unwrap_or(0);
+        let proof = match &entry.challenge {
+            AcmeChallenge::TlsAlpn => "tls-alpn-01".to_owned(),
+            AcmeChallenge::Http => "http-01".to_owned(),
+            AcmeChallenge::Dns { hook, .. } => format!("dns-01 through {}", hook.display()),
+        };
+        let served = acme_folder::certificates(&settings.acme.folder, entry);
+        let first = served.iter().map(|one| one.not_after).min();
+        let when = match first.filter(|_| served.len() == entry.keys.len()) {
+            Some(end) if end > now => format!(
+                "there is one for {} days, renewed when the authority says so or a third of its \
+                 life is left",
+                (end - now) / 86_400
+            ),
+            _ => "it is ordered at the start".to_owned(),
+        };
+        let message = format!(
+            "asks {} for {} with {}, proven by {proof}: {when}",
+            entry.directory,
+            entry.domains.join(", "),
+            entry.keys.join(" and ")
+        );
+        let key = format!("service.{place}.front.tls.acme");
+        config::diagnose(source, Severity::Note, &key, Problem::new(message))
+    };
+    settings.acme.entries.iter().flat_map(note).collect()
 }
 
 /// Problems with the sockets of log daemons. A daemon that is away may still start, so this is no
@@ -126,7 +166,14 @@ fn missing(settings: &Settings) -> Vec<Missing> {
         let key = format!("service.{index}.front.interface");
         missing_interface(key, name)
     });
-    let checks = checks.into_iter().flatten().chain(group_interface(settings));
+    let acme = (!settings.acme.entries.is_empty()).then_some(&settings.acme.folder);
+    let acme = acme.and_then(|folder| acme_folder::fault(folder));
+    let acme = acme.map(|(message, hint)| ("acme.folder".to_owned(), message, hint));
+    let acme = acme.into_iter().chain(settings.acme.entries.iter().filter_map(|entry| {
+        let services = &settings.plane.services;
+        missing_hook(services.iter().position(|one| one.name == entry.service)?, entry)
+    }));
+    let checks = checks.into_iter().flatten().chain(group_interface(settings)).chain(acme);
     checks.chain(folders).chain(interfaces).collect()
 }
 
@@ -140,6 +187,21 @@ fn group_interface(settings: &Settings) -> Option<Missing> {
         }
         PeerNetwork::Unicast { .. } => None,
     }
+}
+
+/// The program of a service that changes the DNS, if it cannot be run.
+fn missing_hook(service: usize, entry: &AcmeEntry) -> Option<Missing> {
+    let AcmeChallenge::Dns { hook, .. } = &entry.challenge else {
+        return None;
+    };
+    let key = format!("service.{service}.front.tls.acme.challenge.dns");
+    let shown = hook.display();
+    let message = match std::fs::metadata(hook) {
+        Ok(found) if found.is_file() && found.mode() & 0o111 != 0 => return None,
+        Ok(_) => format!("{shown} is no program: nobody may execute it"),
+        Err(error) => format!("cannot run {shown}: {error}"),
+    };
+    Some((key, message, "name a program that can be executed"))
 }
 
 fn missing_interface(key: String, name: &str) -> Option<Missing> {

@@ -22,6 +22,8 @@ use sys::{file, limit, process, signal};
 use telemetry::printable;
 use wire::address::{Address, UnixName};
 
+use crate::acme_folder::{self, FoundAcme};
+use crate::acme_hook::Hook;
 use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
 use crate::kernel::KernelTls;
 use crate::messages;
@@ -132,6 +134,11 @@ pub(crate) enum Task {
     /// Open a log that has this path.
     OpenLog(PathBuf),
     Remove(Vec<PathBuf>),
+    /// Put files into the folder of certificates that come by ACME, each in the place of what was
+    /// there or not at all.
+    Store(PathBuf, Vec<(PathBuf, Secret)>),
+    /// Run a program.
+    Hook(Hook),
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -148,6 +155,10 @@ pub(crate) enum Reply {
     Opened,
     /// To `Remove`: the files have been removed, as far as possible.
     Removed,
+    /// To `Store`: they are on the disk.
+    Stored,
+    /// To `Hook`: whether it ended well, and what it has written.
+    HookEnded(bool, String),
     Refused(Refusal),
 }
 
@@ -162,6 +173,8 @@ pub(crate) struct Found {
     pub(crate) concerns: Vec<Diagnostic>,
     /// The folders that services serve, each once, with their devices and inodes.
     pub(crate) folders: Vec<(PathBuf, [u64; 2])>,
+    /// The contents of the folder of certificates that come by ACME.
+    pub(crate) acme: FoundAcme,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -208,6 +221,14 @@ fn work() -> io::Result<()> {
                 let _ = std::fs::remove_file(path);
             }
             reply(&channel, &Reply::Removed, &[])
+        }
+        Task::Store(folder, files) => match acme_folder::store(&folder, &files) {
+            Ok(()) => reply(&channel, &Reply::Stored, &[]),
+            Err(why) => reply(&channel, &Reply::Refused(Refusal::Missing(why)), &[]),
+        },
+        Task::Hook(hook) => {
+            let (is_well, output) = hook.run();
+            reply(&channel, &Reply::HookEnded(is_well, output), &[])
         }
     }
 }
@@ -267,6 +288,10 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
         checked.map_err(Refusal::Config)?;
     }
     let (folders, roots) = open_folders(settings)?;
+    if !settings.acme.entries.is_empty() {
+        announce(channel, format!("looking at {}", settings.acme.folder.display()));
+    }
+    let acme = acme_folder::look(&settings.acme).map_err(Refusal::Missing)?;
     let log = match &settings.control.log {
         LogOutput::File(path) => Some(open_log(channel, path)?),
         LogOutput::Daemon(_) | LogOutput::Stdout | LogOutput::Stderr => None,
@@ -274,7 +299,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     announce(channel, "packing the configuration".to_owned());
     let bundle = encode(&bundle);
     Ok(Read {
-        found: Found { become_user, kernel_tls, concerns, folders },
+        found: Found { become_user, kernel_tls, concerns, folders, acme },
         roots,
         log,
         bundle: bundle

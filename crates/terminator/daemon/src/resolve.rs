@@ -102,10 +102,9 @@ fn serve() -> io::Result<()> {
         None => return Ok(()),
     };
     let begin = identities();
-    let readable: Vec<_> = FILES.iter().chain(LIBRARIES).map(Path::new).collect();
     let enter_landlock = || {
         restrict_connecting(TCP_PORTS)?;
-        restrict_to_reading(&readable)
+        restrict_to_reading(&readable())
     };
     if let Err(message) =
         sandbox::give_up_by(&fences, Sources::Any, enter_landlock, restrict_resolver_calls)
@@ -128,6 +127,11 @@ fn serve() -> io::Result<()> {
         // Lookups under way may take long, and nobody listens.
         std::process::exit(0)
     })
+}
+
+/// The files and folders that a process reads which looks up names.
+pub(crate) fn readable() -> Vec<&'static Path> {
+    FILES.iter().chain(LIBRARIES).map(Path::new).collect()
 }
 
 fn next(channel: &Channel) -> io::Result<Option<Ask>> {

@@ -4,14 +4,17 @@
 //! socket, admin listener, log and pid file (`admin_sockets`), the cluster's socket
 //! (`cluster_socket`), the folders that are served (`roots`), the memory of stored sessions and the
 //! secrets of ticket keys (`sessions`), the servers that an operator has disabled and the
-//! addresses of names (`servers`, `names`), and the configuration that is served (`prepared`). It
-//! carries no connection, does no TLS, and reads nothing from the network. What a worker process
-//! says decides over its plans only, never over the supervisor's rights.
+//! addresses of names (`servers`, `names`), what certificates by ACME need (`acme`), and the
+//! configuration that is served (`prepared`). It carries no connection, does no TLS, and reads
+//! nothing from the network. What a worker process says decides over its plans only, never over
+//! the supervisor's rights; what the process that speaks to authorities says (`certificates`,
+//! `validations`) over certificates only that the configuration names.
 //!
 //! **It waits** in one place, [`Supervisor::serve`], for an [`Event`]: a signal, a message of a
 //! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
 //! it, a thread hears it): the reader of files (`reading`), the resolver of names (`names`), the
-//! watcher of files (`watched`), the check of a new program (`upgrade::check`).
+//! watcher of files (`watched`), the process that orders certificates (`acme`), the check of a new
+//! program (`upgrade::check`).
 //!
 //! **Its phases** ([`Phase`]) are those of the worker process: *starting*, *serving*, *draining*,
 //! and *restarting* after it died. Every answer is judged by the phase (`answers`).
@@ -37,8 +40,11 @@
 //! - **An end** (`stopping`): SIGTERM, or SIGINT for good, drains; another signal ends at once.
 //!   If the supervisor itself dies, so does the worker process.
 
+mod acme;
 mod admin_sockets;
 mod answers;
+mod certificates;
+mod challenges;
 mod child;
 mod cluster_socket;
 mod events;
@@ -57,6 +63,7 @@ mod sessions;
 mod starting;
 mod stopping;
 mod upgrade;
+mod validations;
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +83,7 @@ use crate::maintenance::ServerName;
 use crate::messages::{self, error, stderr};
 use crate::reader::ConfigSource;
 
+use acme::Acme;
 use admin_sockets::AdminSockets;
 use child::{Backoff, Child, Heard, SendFault, WORKER};
 use cluster_socket::ClusterSocket;
@@ -185,6 +193,7 @@ impl Phase {
             Answer::Entered(_)
             | Answer::Paused(_)
             | Answer::Accepting
+            | Answer::Answering(_)
             | Answer::Ready { .. }
             | Answer::Refused { .. }
             | Answer::Note(_)
@@ -229,6 +238,7 @@ struct Supervisor<'a> {
     cluster_socket: Option<ClusterSocket>,
     names: Names,
     watched: Watched,
+    acme: Acme,
     disabled: BTreeSet<ServerName>,
     /// Weights that an operator has ordered.
     weights: BTreeMap<ServerName, u16>,
@@ -282,6 +292,7 @@ impl<'a> Supervisor<'a> {
                 self.names.lookups.due(),
                 self.manager.due(),
                 self.upgrading.stage.due(),
+                self.acme.due(),
                 earlier,
             ];
             let until = dues.into_iter().flatten().min();
@@ -299,6 +310,9 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 Some(Event::Reopened(path, done)) => self.reopened(path, done),
+                Some(Event::Acme(number, heard)) => self.acme_said(number, heard),
+                Some(Event::AcmeStored(done)) => self.acme_stored(done),
+                Some(Event::HookEnded(id, presents, done)) => self.hook_ended(id, presents, done),
                 None => self.time_is_over()?,
             }
             if self.is_ended {
@@ -336,7 +350,8 @@ impl<'a> Supervisor<'a> {
         }
         let earlier = self.earlier.iter().map(|one| &one.child);
         let workers = self.child.iter().chain(earlier).map(Child::pid);
-        let helpers = [&self.names.process, &self.watched.process].into_iter().flatten();
+        let helpers =
+            [&self.names.process, &self.watched.process, &self.acme.process].into_iter().flatten();
         let known: Vec<_> = workers.chain(helpers.map(Child::pid)).collect();
         process::reap_strays(&known);
     }
@@ -348,6 +363,7 @@ impl<'a> Supervisor<'a> {
             news.into_iter().for_each(|one| self.resolved(one));
         }
         self.tend_manager(now);
+        self.tend_acme(now);
         if self.upgrading.stage.due().is_some_and(|due| due <= now) {
             self.upgrade_is_late();
         }
@@ -404,6 +420,7 @@ impl<'a> Supervisor<'a> {
             reloads: self.reloads.clone(),
         };
         self.tell_plan(self.generation, |serve| Order::Start(start, serve));
+        self.tell_acme();
         Ok(())
     }
 
@@ -425,7 +442,7 @@ impl<'a> Supervisor<'a> {
             pending.map_or(served, |plan| (&plan.prepared, plan.log.as_fd(), &plan.cluster_socket));
         let memory = pending.and_then(|plan| plan.memory.as_ref());
         let memory = memory.unwrap_or(&self.sessions.memory);
-        let Prepared { summary, bundle } = prepared;
+        let Prepared { summary, bundle, .. } = prepared;
         let mut with_roles = self.admin_sockets.roles();
         with_roles.push((Role::Log, log));
         with_roles.extend(memory.role());

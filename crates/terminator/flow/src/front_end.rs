@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss};
+use tls::challenge;
 use tls::handshake::{Agreed, Established, Handshake, HandshakeFault};
 use tls::options::{Tls13Sessions, Version};
 use tls::record::{KeyExhausted, RecordLayout, RecordSealer};
@@ -206,6 +207,10 @@ impl Handshaking {
             return Ok(HandshakeProgress::Waiting);
         };
         let established = handshake.finish().map_err(ending_of_handshake)?;
+        if established.agreed.alpn.as_deref() == Some(challenge::PROTOCOL) {
+            // RFC 8737 section 3: the handshake was all that the authority wanted.
+            return Err(Ending::new(Reason::AcmeValidation));
+        }
         Ok(HandshakeProgress::Established(established))
     }
 

@@ -2,6 +2,7 @@
 //! system and response bytes out. It opens no file and reads no clock.
 #![forbid(unsafe_code)]
 
+pub mod challenge;
 pub mod conversation;
 mod encoding;
 mod media;

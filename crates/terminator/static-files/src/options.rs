@@ -1,5 +1,7 @@
 //! Options for the files of a folder.
 
+use crate::challenge::HttpChallenges;
+
 /// The options for all requests of a service.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Options {
@@ -12,6 +14,8 @@ pub struct Options {
     /// Whether requests are redirected. Then only files that prove who we are to a certificate
     /// authority are served, if there are any.
     pub redirect: Option<Redirect>,
+    /// The answers to authorities that validate us.
+    pub challenges: HttpChallenges,
 }
 
 /// Requests are answered by the address of the same resource by https.
@@ -28,6 +32,7 @@ impl Default for Options {
             hidden: false,
             precompressed: true,
             redirect: None,
+            challenges: HttpChallenges::default(),
         }
     }
 }

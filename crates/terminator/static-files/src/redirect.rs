@@ -4,12 +4,9 @@
 use std::io::Write;
 use std::net::Ipv6Addr;
 
+use crate::challenge::FOLDER;
 use crate::options::Redirect;
 use crate::target::{encode_percent, split};
-
-/// The folder of files that prove to a certificate authority who we are, and which it may ask for
-/// by plain HTTP only (RFC 8555 section 8.3). Decoded, beneath the root.
-const CHALLENGES: &[u8] = b".well-known/acme-challenge/";
 
 /// The port of https, which its addresses leave out.
 const HTTPS_PORT: u16 = 443;
@@ -20,10 +17,11 @@ const NAME_BYTES_MAX: usize = 253;
 /// The longest part of one between two dots.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// Whether a file at this path is served, if there is one, before anything is redirected.
+/// Whether a file at this path, which proves to a certificate authority who we are, is served, if
+/// there is one, before anything is redirected.
 pub(crate) fn is_challenge(path: &[u8]) -> bool {
     let of_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
-    let token = path.strip_prefix(CHALLENGES);
+    let token = path.strip_prefix(FOLDER);
     token.is_some_and(|token| !token.is_empty() && token.iter().all(of_token))
 }
 

@@ -69,6 +69,11 @@ impl Response {
             }
             (SearchOutcome::Elsewhere, _) => elsewhere(facts, request),
             (SearchOutcome::Refused(status), _) => refusal(facts, status, ""),
+            (SearchOutcome::Challenge(answer), _) => {
+                let mut head = HeadWriter::begin(facts, Status::Ok);
+                head.field("Content-Type", "application/octet-stream");
+                head.end_with(answer.as_bytes())
+            }
             (SearchOutcome::Redirect, None) => refusal(facts, Status::InternalServerError, ""),
         }
     }

@@ -52,13 +52,18 @@ pub(crate) enum SearchOutcome {
     /// The request is to be made by https.
     Elsewhere,
     Refused(Status),
+    /// The answer to an authority that validates us.
+    Challenge(String),
 }
 
 impl FileSearch {
     /// The answer to a request that needs no look at files, if it is one.
     pub(crate) fn known_at_once(request: &Request, options: &Options) -> Option<SearchOutcome> {
+        let target = request.target.as_ref();
+        if let Some(answer) = target.and_then(|target| options.challenges.answer(&target.path)) {
+            return Some(SearchOutcome::Challenge(answer));
+        }
         if request.location.is_some() {
-            let target = request.target.as_ref();
             let is_ours = target.is_some_and(|target| redirect::is_challenge(&target.path));
             return (!is_ours).then_some(SearchOutcome::Elsewhere);
         }

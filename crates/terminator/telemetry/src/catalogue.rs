@@ -437,6 +437,11 @@ breakdowns! {
         CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_timestamp_seconds" [service, file, name, key] &[], "When a certificate expires (notAfter), by its file, its first name and the kind of its key; of each service the 256 that expire first.";
         OcspResponseExpiry: Gauge Seconds "lariat_ocsp_response_expiry_timestamp_seconds" [service, file, name, key] &[], "When an OCSP response reaches its nextUpdate, by its certificate; of each service the 256 that expire first.";
         AuthorityExpiry: Gauge Seconds "lariat_authority_expiry_timestamp_seconds" [service, file, subject] &[], "When a certificate in `ca` expires (notAfter); of each service the 256 that expire first, without those of the host's own bundle.";
+        AcmeIssued: Gauge Seconds "lariat_acme_issued_timestamp_seconds" [certificate] &[], "From when on a certificate that came by ACME is valid (notBefore), in seconds since the epoch; 0 while there is none.";
+        AcmeExpiry: Gauge Seconds "lariat_acme_expiry_timestamp_seconds" [certificate] &[], "When a certificate that came by ACME expires (notAfter), in seconds since the epoch; 0 while there is none.";
+        AcmeNext: Gauge Seconds "lariat_acme_next_attempt_timestamp_seconds" [certificate] &[], "When the authority is asked next for a certificate, in seconds since the epoch; 0 while it is being asked.";
+        AcmeFailures: Gauge Count "lariat_acme_failures" [certificate] &[], "Attempts to get a certificate by ACME that failed since the last one that did not.";
+        AcmeLastFailure: Gauge Count "lariat_acme_last_failure" [certificate, reason] &[], "1 while the last attempt to get a certificate by ACME failed; the label says why.";
         CrlExpiry: Gauge Seconds "lariat_crl_expiry_timestamp_seconds" [service, file, issuer] &[], "When a certificate revocation list reaches its nextUpdate; of each service the 256 that expire first.";
     }
 }

@@ -7,6 +7,7 @@
 extern crate self as tls;
 
 pub mod certificate;
+pub mod challenge;
 pub mod client;
 mod context;
 pub mod handshake;
@@ -21,6 +22,7 @@ pub mod probe;
 pub mod record;
 pub mod resumption;
 mod secrets;
+pub mod self_signed;
 pub mod server;
 pub mod subject;
 pub mod traffic;

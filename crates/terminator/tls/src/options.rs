@@ -3,6 +3,7 @@
 pub use sys::ktls::{Cipher, Version};
 use zeroize::Zeroize;
 
+use crate::challenge::TlsChallenges;
 use crate::identity::AllowedIdentity;
 
 /// The least that the plaintext of a record can be limited to: the least that clients can ask for
@@ -42,6 +43,19 @@ pub struct ServerOptions {
     pub record_bytes_max: Option<usize>,
     /// Whether the secrets of connections go to the key log ([`crate::key_log`]).
     pub key_log: bool,
+    /// Served where `certificates` is empty; `None` = that is a fault.
+    pub placeholder: Option<Placeholder>,
+    /// The answers to authorities that validate us.
+    pub challenges: TlsChallenges,
+}
+
+/// A self-signed certificate in the place of those that are not there yet.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Placeholder {
+    /// The names that it is for; empty = none in particular.
+    pub names: Vec<String>,
+    /// The certificate that is missing, as a sentence without a full stop.
+    pub why: String,
 }
 
 impl ServerOptions {
@@ -63,6 +77,8 @@ impl ServerOptions {
             replaced: ReplacedCertificates::default(),
             record_bytes_max: None,
             key_log: false,
+            placeholder: None,
+            challenges: TlsChallenges::default(),
         }
     }
 }

@@ -18,6 +18,7 @@ use wire::client_hello::ClientHello;
 pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
 
 use crate::certificate::{Certificate, CertificateError, read_chain};
+use crate::challenge::TlsChallenges;
 use crate::context::SecretListener;
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
@@ -61,6 +62,7 @@ pub struct Server {
     record_bytes_max: Option<usize>,
     resumption: Arc<Resumption>,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
+    challenges: TlsChallenges,
 }
 
 /// When what a service goes by ends.
@@ -143,6 +145,9 @@ impl Server {
 
     /// The configuration for this client, or how to refuse it.
     pub fn select(&self, hello: &ClientHello<'_>) -> Result<Arc<ServerConfig>, Refusal> {
+        if let Some(config) = self.challenges.answer(hello) {
+            return Ok(config);
+        }
         let version = self.version_for(hello)?;
         check_extensions(version, hello)?;
         let by_ticket =
@@ -270,6 +275,7 @@ impl Server {
             site,
             verifier,
             clock,
+            challenges: options.challenges.clone(),
         })
     }
 

@@ -14,6 +14,8 @@ use telemetry::catalogue::{
 use telemetry::counters::Counts;
 use telemetry::printable::{line, lines};
 
+pub(crate) use crate::certificates::AcmeStatus;
+
 /// The version that this program writes and reads.
 pub(crate) const VERSION: u32 = 2;
 
@@ -43,6 +45,9 @@ pub(crate) struct StatusDocument {
     /// The places beyond this host where sessions go; `None` if they stay here.
     #[serde(default)]
     pub(crate) cluster: Option<ClusterStatus>,
+    /// The certificates that come by ACME.
+    #[serde(default)]
+    pub(crate) acme: Vec<AcmeStatus>,
     /// Upper bounds of all histograms' buckets.
     pub(crate) bounds_us: Vec<u64>,
 }

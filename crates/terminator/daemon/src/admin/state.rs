@@ -21,6 +21,7 @@ use tls::resumption::Resumption;
 use tls::server::Expiries;
 use tokio::time::MissedTickBehavior;
 
+use crate::certificates::AcmeStatus;
 use crate::handover::{Reloads, STEADY_AFTER};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
@@ -118,6 +119,8 @@ struct Facts {
     disabled: BTreeSet<ServerName>,
     /// Weights that an operator has ordered.
     weights: BTreeMap<ServerName, u16>,
+    /// The certificates that come by ACME.
+    acme: Vec<AcmeStatus>,
     states: ServerStates,
     watch: ServerWatch,
 }
@@ -199,6 +202,11 @@ impl AdminState {
 
     pub(crate) fn reloaded(&self, reload: Reloads) {
         self.facts().reload = reload;
+    }
+
+    /// The certificates that come by ACME are in this state.
+    pub(crate) fn certificates_changed(&self, acme: Vec<AcmeStatus>) {
+        self.facts().acme = acme;
     }
 
     /// Notes the servers that an operator has disabled.

@@ -11,6 +11,7 @@ use telemetry::catalogue::{
 use telemetry::counters::Durations;
 use telemetry::outcome::HandshakeKind;
 
+use super::acme_text::acme_text;
 use super::cluster_text::cluster_text;
 use super::document::{
     KeyLogStatus, RunState, ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
@@ -34,6 +35,7 @@ pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDo
         let before = past.as_ref().and_then(|past| past.service(&service.name));
         out.push_str(&service_text(now, service, before));
     }
+    out.push_str(&acme_text(now));
     out.push_str(&cluster_text(now));
     out.push_str(&workers_text(now, past.as_ref()));
     out

@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use import::Predecessor;
 use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals};
 
+use crate::acme_process::ACME_ARGUMENT;
 use crate::commands::exit::Exit;
 use crate::handover::WORKER_ARGUMENT;
 use crate::maintenance::{ChangeWord, ServerName};
@@ -22,6 +23,28 @@ use crate::watcher::WATCHER_ARGUMENT;
 struct CommandLine {
     #[command(subcommand)]
     command: Option<TerminatorCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertificateAction {
+    /// Show each with its state, its age, and why the last attempt failed
+    List(SocketArguments),
+    /// Order it anew now, within the authority's limits
+    Renew {
+        /// The name of the certificate, or a domain of it
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        socket: SocketArguments,
+    },
+    /// Have the authority revoke it, and order another
+    Revoke {
+        /// The name of the certificate, or a domain of it
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        socket: SocketArguments,
+    },
 }
 
 // What follows is the help: its first paragraph the short one.
@@ -171,6 +194,14 @@ pub(crate) enum TerminatorCommand {
         socket: SocketArguments,
     },
 
+    /// List, renew or revoke certificates that come by ACME
+    ///
+    /// They are named as `lariat certificate list` names them, or by one of their domains.
+    Certificate {
+        #[command(subcommand)]
+        action: CertificateAction,
+    },
+
     /// Explain a command, a key of the file, or a flag
     Help {
         /// Command, path of a key or the end of one, or flag
@@ -214,6 +245,9 @@ pub(crate) enum TerminatorCommand {
     /// Be a supervisor's resolver of names.
     #[command(skip)]
     Resolver,
+    /// Be a supervisor's process that orders certificates.
+    #[command(skip)]
+    Acme,
     /// Be a supervisor's watcher of files.
     #[command(skip)]
     Watcher,
@@ -355,6 +389,7 @@ pub(crate) fn parse(
         Some(WORKER_ARGUMENT) => return Ok(TerminatorCommand::WorkerProcess),
         Some(READER_ARGUMENT) => return Ok(TerminatorCommand::Reader),
         Some(RESOLVER_ARGUMENT) => return Ok(TerminatorCommand::Resolver),
+        Some(ACME_ARGUMENT) => return Ok(TerminatorCommand::Acme),
         Some(WATCHER_ARGUMENT) => return Ok(TerminatorCommand::Watcher),
         _ => {}
     }
@@ -511,10 +546,11 @@ mod tests {
 
     #[test]
     fn a_supervisors_processes_are_hidden_commands() {
-        use TerminatorCommand::{Reader, Resolver, Watcher, WorkerProcess};
+        use TerminatorCommand::{Acme, Reader, Resolver, Watcher, WorkerProcess};
         assert!(matches!(parsed(WORKER_ARGUMENT), Ok(WorkerProcess)));
         assert!(matches!(parsed(READER_ARGUMENT), Ok(Reader)));
         assert!(matches!(parsed(RESOLVER_ARGUMENT), Ok(Resolver)));
+        assert!(matches!(parsed(ACME_ARGUMENT), Ok(Acme)));
         assert!(matches!(parsed(WATCHER_ARGUMENT), Ok(Watcher)));
     }
 }

@@ -123,6 +123,12 @@ pub(super) enum ControlError {
         near.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default()
     )]
     NoServer { name: String, near: Option<String> },
+    #[error(
+        "the running lariat has no certificate {name} by ACME{}\n\
+         hint: `lariat certificate list` lists them by name",
+        near.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default()
+    )]
+    NoCertificate { name: String, near: Option<String> },
     #[error("the supervisor (pid {pid}) has ended\nhint: its own log says why")]
     Ended { pid: u32 },
     /// It accepts no connections any more, and no configuration.
@@ -163,7 +169,9 @@ impl ControlError {
             | Self::Forbidden { .. }
             | Self::Older { .. }
             | Self::Ended { .. } => Exit::Failed,
-            Self::NoServer { .. } | Self::Configuration(_) => Exit::Usage,
+            Self::NoServer { .. } | Self::NoCertificate { .. } | Self::Configuration(_) => {
+                Exit::Usage
+            }
             Self::Draining { .. } => Exit::Refused,
         }
     }

@@ -79,7 +79,7 @@ mod tests {
             ("--lisen", "did you mean `lariat help listen`?"),
             ("--front.listen", "`--front.listen`"),
             ("ssl-handshake-timeout", "of hitch is `service.timeouts.handshake` here"),
-            ("acme", "list them"),
+            ("kubernetes", "list them"),
         ] {
             let fault = text(Some(name)).unwrap_err();
             assert!(fault.contains(remedy), "{fault}");

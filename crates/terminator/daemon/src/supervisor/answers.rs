@@ -39,6 +39,7 @@ impl Supervisor<'_> {
                 self.has_taken_over();
                 self.serves();
             }
+            Heard::Answer(Answer::Answering(number)) => self.workers_answer(number),
             Heard::Answer(Answer::Alive { connections }) => {
                 self.worker_process_is_well(connections);
             }
@@ -117,6 +118,7 @@ impl Supervisor<'_> {
     fn serves(&mut self) {
         let started = self.started(false);
         (self.request.started)(&started);
+        self.follow_acme();
         self.watched.follow(self.served.summary.reload);
         self.phase = Phase::Serving;
         self.due = None;

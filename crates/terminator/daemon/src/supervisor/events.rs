@@ -16,6 +16,7 @@ use super::child::Heard;
 use super::failure::Failure;
 use super::reading::Done;
 use super::upgrade::check::CheckNews;
+use crate::acme_process::AcmeReply;
 use crate::handover::Answer;
 use crate::resolve::Reply;
 use crate::watcher::{Changed, Stamps};
@@ -31,6 +32,10 @@ pub(super) enum Event {
     Watched(u64, Heard<Changed>),
     /// The log at that path, which was asked for by a signal.
     Reopened(PathBuf, Result<Done, Failure>),
+    Acme(u64, Heard<AcmeReply>),
+    AcmeStored(Result<Done, Failure>),
+    /// That of a challenge of that number: whether it was to put a record into the DNS.
+    HookEnded(u64, bool, Result<Done, Failure>),
 }
 
 pub(super) struct EventQueue {

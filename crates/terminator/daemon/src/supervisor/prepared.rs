@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use config::{
-    ControlOptions, PeerNetwork, ProcessOptions, ReloadOptions, SandboxOptions, Settings,
+    AcmeOptions, ControlOptions, PeerNetwork, ProcessOptions, ReloadOptions, SandboxOptions,
+    Settings,
 };
 use proxy::options::{ServiceOptions, SourceAddress, WorkerOptions};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,7 @@ use wire::address::{Address, Endpoint, UnixName};
 use super::failure::MissingRight;
 use super::listeners::Wanted;
 use super::roots::Served;
+use crate::acme_folder::FoundAcme;
 use crate::handover::{Fences, Reach, Secret, Sources, WorkerUser};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
@@ -32,6 +34,13 @@ const STORE_RESOLVE: Duration = Duration::from_secs(10);
 pub(super) struct Prepared {
     pub(super) summary: ConfigSummary,
     pub(super) bundle: Secret,
+    pub(super) acme: PreparedAcme,
+}
+
+/// The certificates by ACME that the configuration names, and what lies in their folder.
+pub(super) struct PreparedAcme {
+    pub(super) options: AcmeOptions,
+    pub(super) found: FoundAcme,
 }
 
 /// The supervisor's knowledge of a configuration. No keys are in it.

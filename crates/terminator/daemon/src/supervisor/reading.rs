@@ -17,7 +17,7 @@ use sys::channel::{self, Channel};
 use sys::usage;
 
 use super::failure::Failure;
-use super::prepared::{ConfigSummary, Prepared};
+use super::prepared::{ConfigSummary, Prepared, PreparedAcme};
 use super::roots::Open;
 use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
 use crate::messages;
@@ -51,6 +51,9 @@ pub(super) enum Done {
     Read(Box<Read>),
     Log(OwnedFd),
     Removed,
+    Stored,
+    /// Whether a program ended well, and what it has written.
+    Hook(bool, String),
 }
 
 #[derive(Default)]
@@ -75,7 +78,11 @@ impl Readers {
         let start = || -> io::Result<()> {
             let (channel, theirs) = channel::pair()?;
             let channel = channel.with_send_timeout(STEP_TIME_MAX);
-            channel.set_receive_timeout(STEP_TIME_MAX)?;
+            let hook_time = match task {
+                Task::Hook(hook) => hook.timeout,
+                _ => Duration::ZERO,
+            };
+            channel.set_receive_timeout(STEP_TIME_MAX + hook_time)?;
             // The very file that this process was started from.
             let mut command = Command::new("/proc/self/exe");
             command.arg0(READER_NAME).arg(READER_ARGUMENT);
@@ -146,6 +153,8 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
                 return log.map(Done::Log).ok_or_else(|| Failure::ReaderDied(step.clone()));
             }
             Reply::Removed => return Ok(Done::Removed),
+            Reply::Stored => return Ok(Done::Stored),
+            Reply::HookEnded(is_well, output) => return Ok(Done::Hook(is_well, output)),
             Reply::Refused(refusal) => return Err(refusal.into()),
         }
     }
@@ -161,6 +170,7 @@ pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Re
     let unpack = |error| Failure::host("unpack the configuration")(io::Error::other(error));
     let Bundle { source, mut recording } = decode(bundle.bytes()).map_err(unpack)?;
     let loaded = config::load(&source, &mut recording).map_err(Failure::Config)?;
+    let acme = PreparedAcme { options: loaded.settings.acme.clone(), found: found.acme };
     let summary = ConfigSummary::of(loaded.settings, found.kernel_tls);
     drop((source, recording));
     // The recording and the settings, which hold every file.
@@ -176,7 +186,7 @@ pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Re
     Ok(Read {
         folders: folders.collect(),
         log: fds.next(),
-        prepared: Prepared { summary, bundle },
+        prepared: Prepared { summary, bundle, acme },
         warnings: [loaded.warnings, found.concerns].concat(),
         become_user: found.become_user,
     })

@@ -57,7 +57,7 @@ impl Supervisor<'_> {
         }
         let prepared = match done {
             Ok(Done::Read(read)) => self.prepare_again(*read),
-            Ok(Done::Log(_) | Done::Removed) => return,
+            Ok(_) => return,
             Err(failure) => Err(failure),
         };
         match prepared {
@@ -117,6 +117,7 @@ impl Supervisor<'_> {
         self.keep_descriptors();
         let started = self.started(true);
         (self.request.started)(&started);
+        self.follow_acme();
         self.reload_ended(None);
         let generation = self.generation;
         note(format_args!("reloaded: configuration {generation} is served"));
@@ -206,7 +207,7 @@ impl Supervisor<'_> {
                 self.admin_sockets.log = log;
                 self.send_log();
             }
-            Ok(Done::Log(_) | Done::Read(_) | Done::Removed) => {}
+            Ok(_) => {}
             Err(failure) => say_kept_log(&failure),
         }
     }

@@ -19,13 +19,16 @@ use crate::server_target::Name;
 const RESOLVE_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Supervisor<'_> {
-    /// An operator has sent an order about a server.
+    /// An operator has sent an order about a server or a certificate.
     pub(super) fn ordered(&mut self, number: u64) {
+        if self.ordered_certificate(number) {
+            return;
+        }
         let mut servers = self.served.summary.server_names();
         let found = servers.find_map(|name| Some((name.ordered(number)?, name)));
         drop(servers);
         let Some((change, name)) = found else {
-            warn("an order came about a server that the served configuration does not have");
+            warn("an order came about a server or certificate that the served configuration lacks");
             return;
         };
         let (has_changed, outcome) = self.change(&name, change);

@@ -8,6 +8,7 @@ use sys::signal::Signal;
 use sys::{process, sandbox};
 use wire::address::Address;
 
+use super::acme::Acme;
 use super::admin_sockets::AdminSockets;
 use super::child::Backoff;
 use super::cluster_socket::ClusterSocket;
@@ -78,6 +79,7 @@ impl<'a> Supervisor<'a> {
             cluster_socket,
             names: Names::new(fences.clone(), events.sender()),
             watched: Watched::new(events.sender(), looked),
+            acme: Acme::new(fences.clone(), events.sender()),
             disabled: inherited.disabled,
             weights: inherited.weights,
             fences,

@@ -175,6 +175,7 @@ impl Supervisor<'_> {
             self.listen_to(|_| true);
             self.upgrade_failed(&why);
             self.watched.follow(self.served.summary.reload);
+            self.follow_acme();
             if self.phase == Phase::Restarting {
                 self.start_again()?;
             }
@@ -219,6 +220,7 @@ impl Supervisor<'_> {
     fn become_program(&mut self, program: NewProgram) -> String {
         self.watched.process = None;
         self.names.pause();
+        self.acme.pause();
         self.keep_descriptors();
         self.feed_watchdog();
         self.key_log.flush();
@@ -264,6 +266,7 @@ impl Supervisor<'_> {
             kernel_tls: summary.kernel_tls.clone(),
             concerns: Vec::new(),
             folders: self.roots.identities(),
+            acme: self.acme.found(),
         };
         let own = OwnState {
             generation: self.generation,
@@ -419,6 +422,7 @@ impl Supervisor<'_> {
         self.tell(&Order::Accept(Observations::default()));
         self.upgrade_failed(why);
         self.watched.follow(self.served.summary.reload);
+        self.follow_acme();
         self.tell_manager_ready();
         self.keep_descriptors();
         Ok(())

@@ -197,6 +197,12 @@ impl Control {
             (Order::Unready, _) => self.admin.drain_begun(),
             (Order::AreYouWell, _) => self.say_when_well(),
             (Order::Reloads(reloads), _) => self.admin.reloaded(reloads),
+            (Order::Validations(number, validations), _) => {
+                let set = self.inheritance.authorities.set(validations);
+                set.unwrap_or_else(|why| drop(say(&self.channel, &Answer::warned(vec![why]))));
+                say(&self.channel, &Answer::Answering(number))?;
+            }
+            (Order::Acme(status), _) => self.admin.certificates_changed(status),
             (Order::Log, _) => {
                 let targets = received.fds.into_iter();
                 let targets = targets.map(|fd| Target::of(&self.log_output, fd));

@@ -87,6 +87,7 @@ pub(super) fn build(
     });
     let cpus = settings.plane.workers.cpus.clone();
     let log_output = settings.control.log.clone();
+    sessions.inheritance.authorities.join(&mut settings.plane);
     let begun = unix_seconds();
     let names = settings.plane.services.iter().map(|one| one.name.clone());
     let names: Vec<_> = names.collect();

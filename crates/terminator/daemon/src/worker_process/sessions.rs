@@ -9,6 +9,7 @@ use sys::clock;
 use sys::shared::SharedMemory;
 use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
 
+use super::authorities::AuthorityAnswers;
 use crate::handover::{SessionKey, Start};
 
 /// Secrets that all worker processes of a supervisor have in common. Zeroed when it goes.
@@ -17,6 +18,8 @@ pub(super) struct Inheritance {
     /// The way to where sessions lie beyond this host.
     pub(super) tiers: Arc<Tiers>,
     process_number: u32,
+    /// The answers to authorities, of all plans.
+    pub(super) authorities: AuthorityAnswers,
 }
 
 /// The sources of the next plan's sessions.
@@ -30,7 +33,12 @@ pub(super) struct Sessions {
 
 impl Inheritance {
     pub(super) fn of(start: &Start) -> Self {
-        Self { secret: start.secret.0, tiers: Arc::default(), process_number: start.number }
+        Self {
+            secret: start.secret.0,
+            tiers: Arc::default(),
+            process_number: start.number,
+            authorities: AuthorityAnswers::default(),
+        }
     }
 
     /// The memory that was handed over. An error is a sentence.

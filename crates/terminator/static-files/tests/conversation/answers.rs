@@ -97,6 +97,24 @@ fn requests_are_redirected_but_for_challenges() {
 }
 
 #[test]
+fn an_authority_is_answered_before_files_and_redirects() {
+    let of = |text: &str| text.to_owned();
+    for redirect in [None, Some(Redirect { port: 443 })] {
+        let options = Options { redirect, ..Options::default() };
+        options.challenges.set([(of("t0"), of("t0.thumb"))]);
+        let ask = |token: &str| {
+            let target = format!("/.well-known/acme-challenge/{token}");
+            let heard = tree().hear(&options, &get(&target));
+            replies(&heard.bytes, ["GET"]).remove(0)
+        };
+        assert_eq!((ask("t0").status, &*ask("t0").body), (200, &b"t0.thumb"[..]));
+        assert_ne!(ask("t1").status, 200);
+        options.challenges.set([]);
+        assert_ne!(ask("t0").status, 200);
+    }
+}
+
+#[test]
 fn a_head_is_that_of_the_answer() {
     for target in ["/a.txt", "/empty", "/missing", "/busy"] {
         let get = hear(&get(target)).bytes;

@@ -24,6 +24,9 @@ pub enum BuildFault {
     /// It has no certificate at all.
     #[error("has no certificate; name a PEM file or a directory that holds one")]
     NoCertificate,
+    /// No self-signed certificate can be made in the place of one that is missing: why not.
+    #[error("cannot make a self-signed certificate: {0}")]
+    Placeholder(String),
     /// One of its certificates cannot be served.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
@@ -63,6 +66,9 @@ pub enum Concern {
     /// A certificate that cannot be served and does not keep the others from it.
     #[error("skipped (bad-certificate = \"skip\"): {0}")]
     CertificateSkipped(CertificateError),
+    /// A certificate that is not there, in whose place a self-signed one is served: which.
+    #[error("{0}: a self-signed certificate is served, which no client trusts, until it is there")]
+    Placeholder(String),
     /// A certificate that no client gets: where it came from.
     #[error(
         "{0}: no client gets this certificate: it has no name that another with a key of the same \

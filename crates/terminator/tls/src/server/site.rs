@@ -13,6 +13,7 @@ use crate::context;
 use crate::names::{Index, NameEntry, NoCertificate, Usable};
 use crate::options::{BadCertificate, ServerOptions, Suite, Version};
 use crate::policy::Policy;
+use crate::self_signed;
 use crate::subject::Fingerprint;
 use crate::validity::{Clock, Ends, Moment, seconds};
 
@@ -50,6 +51,13 @@ impl Site {
                 is_served: true,
             }));
             certificates.push(certificate);
+        }
+        if let (true, Some(one)) = (certificates.is_empty(), &options.placeholder) {
+            let made = self_signed::placeholder(&one.names);
+            let made = made.map_err(|error| BuildFault::Placeholder(error.to_string()))?;
+            certificates.push(Certificate::load(&made)?.0);
+            skipped.push(format!("{}: a self-signed one is served", one.why));
+            concerns.push(Concern::Placeholder(one.why.clone()));
         }
         if certificates.is_empty() {
             return Err(BuildFault::NoCertificate);

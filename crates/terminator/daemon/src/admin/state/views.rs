@@ -56,6 +56,7 @@ impl AdminState {
             services: services.map(|one| service(one, &facts, workers_count)).collect(),
             kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
             cluster: facts.cluster.status(),
+            acme: facts.acme.clone(),
             bounds_us: BUCKETS_US.to_vec(),
         }
     }
@@ -171,6 +172,19 @@ impl AdminState {
             let is_encrypting = key.purpose == KeyPurpose::Encrypt;
             let purpose = if is_encrypting { "encrypt" } else { "decrypt" };
             add(Labelled::TicketKeyAge, &[&key.name, purpose], key.age_seconds);
+        }
+        for one in &facts.acme {
+            let labels = [one.name.as_str()];
+            for (family, value) in [
+                (Labelled::AcmeIssued, one.not_before_seconds),
+                (Labelled::AcmeExpiry, one.not_after_seconds),
+                (Labelled::AcmeNext, one.next_seconds),
+                (Labelled::AcmeFailures, Some(one.failures)),
+            ] {
+                add(family, &labels, value.unwrap_or(0));
+            }
+            let reason = one.last_failure.iter();
+            reason.for_each(|why| add(Labelled::AcmeLastFailure, &[&one.name, why], 1));
         }
         for service in &facts.served.services {
             let Expiries { certificates, staples, authorities, lists, skipped: _ } =

@@ -1,6 +1,9 @@
 //! Names, kinds of keys, suites, groups, protocols.
 
 use super::*;
+use crate::challenge::PROTOCOL;
+use crate::options::Placeholder;
+use crate::self_signed::answer_validations;
 use telemetry::outcome::Reason;
 
 const RSA_SCHEMES: [SignatureScheme; 2] =
@@ -350,4 +353,46 @@ fn a_staple_is_sent_until_its_next_update() {
     assert_eq!(server.expiries(0).staples.loaded, 1);
     let bare = client("a.example").connect(&build(&simple()));
     assert_eq!(bare.expect("a handshake").ocsp, []);
+}
+
+#[test]
+fn an_authority_is_answered_while_it_validates_and_nobody_else() {
+    let options = simple();
+    let server = build(&options);
+    let is_answered = |name, protocols: &[&[u8]]| {
+        let (config, _) = client(name).alpn(protocols).config();
+        let hello = written(&mut client_connection(&config, name));
+        let selected = server.select(&read_hello(&hello)).expect("a configuration");
+        selected.alpn_protocols == [PROTOCOL]
+    };
+    let validate = |validations: &[(&str, [u8; 32])]| {
+        let of = |(name, digest): &(&str, _)| ((*name).to_owned(), *digest);
+        let validations: Vec<_> = validations.iter().map(of).collect();
+        answer_validations(&options.challenges, &validations).expect("certificates");
+    };
+    assert!(!is_answered("a.example", &[PROTOCOL]));
+    validate(&[("a.example", [7; 32]), ("192.0.2.1", [8; 32])]);
+    assert!(is_answered("A.Example", &[PROTOCOL]));
+    assert!(is_answered("1.2.0.192.in-addr.arpa", &[PROTOCOL]));
+    assert!(!is_answered("b.example", &[PROTOCOL]));
+    assert!(!is_answered("a.example", &[]));
+    assert!(!is_answered("a.example", &[PROTOCOL, b"h2"]));
+    validate(&[]);
+    assert!(!is_answered("a.example", &[PROTOCOL]));
+}
+
+#[test]
+fn a_placeholder_is_served_where_there_is_no_certificate() {
+    let mut options = options(Vec::new());
+    let names = vec!["a.example".to_owned(), "192.0.2.1".to_owned()];
+    options.placeholder = Some(Placeholder { names, why: "it is missing".to_owned() });
+    let (server, warnings) =
+        Server::build(&options, "web", &new_resumption(), &SuiteOrder::default()).expect("one");
+    assert!(warnings[0].to_string().contains("it is missing: a self-signed"), "{warnings:?}");
+    assert_eq!(shown(&server, &client("a.example")).0, "a.example");
+    assert_eq!(server.expiries(0).skipped, ["it is missing: a self-signed one is served"]);
+    options.certificates = vec![certificate(&["b.example"], Key::EcdsaP256)];
+    let server = build(&options);
+    assert_eq!(shown(&server, &client("a.example")).0, "b.example");
+    assert!(server.expiries(0).skipped.is_empty());
 }

@@ -1,0 +1,313 @@
+//! The engine: follows entries, and does for each what is due.
+//!
+//! Owns what runs at once, and what the supervisor is told. When something is due is the
+//! schedule's, what is said to an authority the order's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::sleep;
+
+use crate::certificate::known;
+use crate::messages::{
+    AcmeAnswer, AcmeOrder, EntryStatus, Hidden, ServedCertificate, WantedCertificate,
+};
+use crate::order::{Challenges, OrderDialog, OrderFault, Say, SharedAccount, now_s};
+use crate::schedule::{KnownCertificate, ORDERS_TIME, RenewalSchedule, Step};
+
+/// Dialogs at once, so that one whose DNS is slow does not hold up all others.
+const DIALOGS_MAX: usize = 4;
+
+/// The longest sleep: a clock that was set is noticed then.
+const SLEEP_MAX: Duration = Duration::from_secs(60);
+
+/// Follows entries until there are no more orders.
+///
+/// # Errors
+/// None by now; it is the process's last word.
+pub async fn run(
+    mut orders: UnboundedReceiver<AcmeOrder>,
+    say: impl Fn(AcmeAnswer) + Send + Sync + 'static,
+) -> io::Result<()> {
+    let mut engine = Engine::new(Arc::new(say));
+    loop {
+        let pause = engine.start_what_is_due();
+        tokio::select! {
+            order = orders.recv() => match order {
+                Some(order) => engine.obey(order),
+                None => return Ok(()),
+            },
+            Some(ended) = engine.dialogs.join_next() => {
+                // One that was aborted was of an entry that is gone.
+                if let Ok((name, end)) = ended {
+                    engine.ended(&name, end);
+                }
+            }
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+struct Engine {
+    say: Say,
+    entries: BTreeMap<String, Followed>,
+    host_roots: Arc<String>,
+    /// By the directory and the external account.
+    accounts: HashMap<(String, Option<String>), SharedAccount>,
+    challenges: Arc<Challenges>,
+    dialogs: JoinSet<(String, DialogEnd)>,
+}
+
+/// An entry that is followed.
+struct Followed {
+    entry: WantedCertificate,
+    known: Vec<KnownCertificate>,
+    schedule: RenewalSchedule,
+    under_way: Option<(AbortHandle, &'static str)>,
+    /// Certificates to be revoked, as chains.
+    revoked: Vec<String>,
+    told: Option<EntryStatus>,
+}
+
+/// The window of a renewal (RFC 9773), and when to look again, in seconds since the epoch.
+type SuggestedWindow = ((u64, u64), u64);
+
+enum DialogEnd {
+    Looked { key: String, id: String, found: Result<Option<SuggestedWindow>, OrderFault> },
+    Ordered { key: String, found: Result<(ServedCertificate, Hidden), OrderFault> },
+    Revoked(Result<(), OrderFault>),
+}
+
+impl Engine {
+    fn new(say: Say) -> Self {
+        let challenges = Arc::new(Challenges::new(Arc::clone(&say)));
+        Self {
+            say,
+            entries: BTreeMap::new(),
+            host_roots: Arc::default(),
+            accounts: HashMap::new(),
+            challenges,
+            dialogs: JoinSet::new(),
+        }
+    }
+
+    fn obey(&mut self, order: AcmeOrder) {
+        match order {
+            AcmeOrder::Follow { entries, host_roots } => {
+                self.host_roots = Arc::new(host_roots);
+                self.follow(entries);
+            }
+            AcmeOrder::Renew { name } => self.want(&name, false),
+            AcmeOrder::Revoke { name } => self.want(&name, true),
+            AcmeOrder::ChallengeReady { id } => self.challenges.ended(id, Ok(())),
+            AcmeOrder::ChallengeFailed { id, why } => self.challenges.ended(id, Err(why)),
+        }
+    }
+
+    /// Facts about entries that stay are kept; the dialogs of others end.
+    fn follow(&mut self, entries: Vec<WantedCertificate>) {
+        let mut before = std::mem::take(&mut self.entries);
+        for entry in entries {
+            let followed = match before.remove(&entry.name) {
+                Some(followed) => Followed {
+                    known: entry.certificates.iter().map(known).collect(),
+                    entry,
+                    ..followed
+                },
+                None => Followed::new(entry),
+            };
+            self.entries.insert(followed.entry.name.clone(), followed);
+        }
+        for gone in before.into_values() {
+            if let Some((dialog, _)) = gone.under_way {
+                dialog.abort();
+            }
+        }
+        let names: Vec<String> = self.entries.keys().cloned().collect();
+        names.iter().for_each(|name| self.tell(name));
+    }
+
+    fn want(&mut self, name: &str, is_revoked: bool) {
+        let Some(followed) = self.entries.get_mut(name) else {
+            return;
+        };
+        followed.schedule.want(&followed.entry.keys);
+        if is_revoked {
+            let served = followed.entry.certificates.iter();
+            followed.revoked = served.map(|one| one.chain_pem.clone()).collect();
+        }
+        self.remember(name);
+        self.tell(name);
+    }
+
+    /// Begins dialogs that are due; returns how long there will be nothing to do.
+    fn start_what_is_due(&mut self) -> Duration {
+        let now = now_s();
+        let mut pause = SLEEP_MAX;
+        while self.dialogs.len() < DIALOGS_MAX {
+            let waiting = self.entries.values().filter(|one| one.under_way.is_none());
+            let next = waiting.filter_map(|one| {
+                let (at, step) = self.next(one, now)?;
+                Some((at, one.entry.name.clone(), step))
+            });
+            match next.min() {
+                Some((at, name, step)) if at <= now => self.start(&name, step, now),
+                Some((at, ..)) => {
+                    pause = pause.min(Duration::from_secs(at - now));
+                    break;
+                }
+                None => break,
+            }
+        }
+        pause
+    }
+
+    fn next(&self, followed: &Followed, now: u64) -> Option<(u64, Step)> {
+        let WantedCertificate { name, keys, .. } = &followed.entry;
+        if !followed.revoked.is_empty() {
+            return Some((0, Step::Look(String::new())));
+        }
+        let account = self.orders_of_account(&followed.entry, now);
+        followed.schedule.next(name, keys, &followed.known, &account, now)
+    }
+
+    fn orders_of_account(&self, entry: &WantedCertificate, now: u64) -> Vec<u64> {
+        let shares = |one: &&Followed| account_key(&one.entry) == account_key(entry);
+        let all = self.entries.values().filter(shares).flat_map(|one| one.schedule.orders());
+        all.copied().filter(|at| at.saturating_add(ORDERS_TIME) > now).collect()
+    }
+
+    fn start(&mut self, name: &str, step: Step, now: u64) {
+        let Some(followed) = self.entries.get_mut(name) else {
+            return;
+        };
+        let slot = self.accounts.entry(account_key(&followed.entry)).or_default();
+        let dialog = OrderDialog {
+            entry: followed.entry.clone(),
+            host_roots: Arc::clone(&self.host_roots),
+            slot: Arc::clone(slot),
+            challenges: Arc::clone(&self.challenges),
+        };
+        let owned = name.to_owned();
+        let (task, stage) = match step {
+            _ if !followed.revoked.is_empty() => {
+                let chain = followed.revoked.remove(0);
+                let end = async move { DialogEnd::Revoked(dialog.revoke(&chain).await) };
+                (self.dialogs.spawn(async { (owned, end.await) }), "revoking")
+            }
+            Step::Look(key) => {
+                let known = followed.known.iter().find(|one| one.key == key);
+                let id = known.map_or_else(String::new, |one| one.id.clone());
+                let end = async move {
+                    let found = dialog.suggested(&id).await;
+                    DialogEnd::Looked { key, id, found }
+                };
+                (self.dialogs.spawn(async { (owned, end.await) }), "asking when to renew")
+            }
+            Step::Order(key, replaces) => {
+                followed.schedule.begins(now);
+                let end = async move {
+                    let found = dialog.order(&key, replaces.as_deref()).await;
+                    DialogEnd::Ordered { key, found }
+                };
+                (self.dialogs.spawn(async { (owned, end.await) }), "ordering")
+            }
+        };
+        followed.under_way = Some((task, stage));
+        self.remember(name);
+        self.tell(name);
+    }
+
+    fn ended(&mut self, name: &str, end: DialogEnd) {
+        let Some(followed) = self.entries.get_mut(name) else {
+            return;
+        };
+        followed.under_way = None;
+        let now = now_s();
+        match end {
+            DialogEnd::Looked { key, id, found: Ok(found) } => {
+                let (window, again) = found.unzip();
+                followed.schedule.suggested(&key, &id, window, again, now);
+            }
+            // The time that is known holds; the reason is said when an order fails for it.
+            DialogEnd::Looked { key, id, found: Err(fault) } => {
+                let again = fault.wait_until.map(|at| at.saturating_sub(now));
+                followed.schedule.suggested(&key, &id, None, again, now);
+            }
+            DialogEnd::Ordered { key, found: Ok((served, key_pem)) } => {
+                followed.schedule.has_succeeded(&key, now);
+                followed.known.retain(|one| one.key != key);
+                followed.known.push(known(&served));
+                let chain_pem = served.chain_pem.clone();
+                followed.entry.certificates.retain(|one| one.key != key);
+                followed.entry.certificates.push(served);
+                let name = name.to_owned();
+                (self.say)(AcmeAnswer::Issued { name, key, chain_pem, key_pem });
+            }
+            DialogEnd::Ordered { found: Err(fault), .. } | DialogEnd::Revoked(Err(fault)) => {
+                let why = format!("{}: {}", followed.entry.directory, fault.why);
+                followed.schedule.has_failed(&why, fault.wait_until);
+            }
+            DialogEnd::Revoked(Ok(())) => {}
+        }
+        self.remember(name);
+        self.tell(name);
+    }
+
+    /// Lets the supervisor store an entry's schedule.
+    fn remember(&self, name: &str) {
+        if let Some(followed) = self.entries.get(name) {
+            let state = serde_json::to_string(&followed.schedule).expect("it has names as keys");
+            (self.say)(AcmeAnswer::State { name: name.to_owned(), state });
+        }
+    }
+
+    fn tell(&mut self, name: &str) {
+        let now = now_s();
+        let Some(next) = self.entries.get(name).map(|one| self.next(one, now)) else {
+            return;
+        };
+        let Some(followed) = self.entries.get_mut(name) else {
+            return;
+        };
+        let stage = followed.under_way.as_ref().map_or("waiting", |(_, stage)| stage);
+        let status = EntryStatus {
+            name: name.to_owned(),
+            stage: stage.to_owned(),
+            next: next.map(|(at, _)| at.max(now)),
+            last_failure: followed.schedule.last_failure.clone(),
+            failures: followed
+                .schedule
+                .last_failure
+                .as_ref()
+                .map_or(0, |_| followed.schedule.failures().into()),
+        };
+        if followed.told.as_ref() != Some(&status) {
+            followed.told = Some(status.clone());
+            (self.say)(AcmeAnswer::Status(status));
+        }
+    }
+}
+
+impl Followed {
+    fn new(entry: WantedCertificate) -> Self {
+        let stored = entry.state.as_ref().map(|state| serde_json::from_str(state));
+        Self {
+            known: entry.certificates.iter().map(known).collect(),
+            schedule: stored.and_then(Result::ok).unwrap_or_default(),
+            entry,
+            under_way: None,
+            revoked: Vec::new(),
+            told: None,
+        }
+    }
+}
+
+fn account_key(entry: &WantedCertificate) -> (String, Option<String>) {
+    let external = entry.external_account.as_ref();
+    (entry.directory.clone(), external.map(|one| one.key_id.clone()))
+}

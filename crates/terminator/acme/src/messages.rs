@@ -1,0 +1,146 @@
+//! Messages between the supervisor and the process that speaks to authorities (RFC 8555).
+//!
+//! Both are of one build. Who says what when stands in the supervisor's `acme` and in the engine.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A certificate that is to be there, with all that the engine must know of it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct WantedCertificate {
+    /// Stable: it changes with the domains, the directory or the kinds of keys.
+    pub name: String,
+    /// DNS names in lower case, some with `*.` before them, and IP addresses (RFC 8738).
+    pub domains: Vec<String>,
+    /// URLs that begin with `mailto:`.
+    pub contact: Vec<String>,
+    /// The URL of the authority's directory.
+    pub directory: String,
+    /// PEM of the authorities that the directory's own certificate may lead to; empty = those of
+    /// the host.
+    pub roots: Vec<String>,
+    pub profile: Option<String>,
+    /// `ecdsa-p256`, `ecdsa-p384`, `rsa-2048`, `rsa-3072` or `rsa-4096`; at least one.
+    pub keys: Vec<String>,
+    pub challenge: ChallengeKind,
+    pub external_account: Option<ExternalAccount>,
+    /// The account at the directory, as the last [`AcmeAnswer::Account`] had it.
+    pub account: Option<Hidden>,
+    /// The ones that are served, by the kind of key.
+    pub certificates: Vec<ServedCertificate>,
+    /// As the last [`AcmeAnswer::State`] had it.
+    pub state: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum ChallengeKind {
+    TlsAlpn,
+    Http,
+    Dns,
+}
+
+/// An account outside of ACME that ours is bound to (RFC 8555 section 7.3.4).
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ExternalAccount {
+    pub key_id: String,
+    /// In base64url.
+    pub key: Hidden,
+}
+
+/// A certificate without its key.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ServedCertificate {
+    pub key: String,
+    pub chain_pem: String,
+    /// In seconds since the epoch.
+    pub not_before: i64,
+    pub not_after: i64,
+}
+
+/// A text with a key in it, shown to nobody.
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Hidden(pub String);
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hidden")
+    }
+}
+
+/// The supervisor says this.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum AcmeOrder {
+    /// These and no others: at the start, and whenever something of them may have changed.
+    Follow {
+        entries: Vec<WantedCertificate>,
+        /// PEM of the host's authorities; empty = there are none.
+        host_roots: String,
+    },
+    /// An operator wants another certificate now.
+    Renew { name: String },
+    /// An operator wants it revoked, and another one.
+    Revoke { name: String },
+    /// The challenge of [`AcmeAnswer::Prepare`] is in place, in every worker or in the DNS.
+    ChallengeReady { id: u64 },
+    /// It cannot be: why not.
+    ChallengeFailed { id: u64, why: String },
+}
+
+/// The engine says this.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum AcmeAnswer {
+    /// The account at a directory, to be stored.
+    Account {
+        directory: String,
+        account: Hidden,
+    },
+    /// To be put in place, and answered by [`AcmeOrder::ChallengeReady`] or `ChallengeFailed`.
+    Prepare {
+        id: u64,
+        name: String,
+        challenge: Challenge,
+    },
+    /// To be taken away.
+    Remove {
+        id: u64,
+    },
+    /// To be stored and served.
+    Issued {
+        name: String,
+        key: String,
+        chain_pem: String,
+        key_pem: Hidden,
+    },
+    /// To be stored.
+    State {
+        name: String,
+        state: String,
+    },
+    Status(EntryStatus),
+}
+
+/// The answer that an authority is going to ask for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Challenge {
+    /// RFC 8737: the domain or address, and the SHA-256 of the key authorization.
+    TlsAlpn { identifier: String, digest: [u8; 32] },
+    /// RFC 8555 section 8.3.
+    Http { token: String, key_authorization: String },
+    /// RFC 8555 section 8.4: the name and value of a TXT record.
+    Dns { domain: String, record: String, value: String },
+}
+
+/// How far an entry is, for operators.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct EntryStatus {
+    pub name: String,
+    /// A few words, such as `waiting` or `ordering`.
+    pub stage: String,
+    /// When something is done next, in seconds since the epoch.
+    pub next: Option<u64>,
+    /// The reason why the last attempt failed; `None` = it has not.
+    pub last_failure: Option<String>,
+    /// Failures since the last success.
+    pub failures: u64,
+}

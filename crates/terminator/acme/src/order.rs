@@ -1,0 +1,460 @@
+//! The dialog with an authority: an account, an order from its beginning to the certificate.
+//!
+//! Owns what is said when (RFC 8555 section 7), and how long an authority may take.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64ct::{Base64UrlUnpadded, Encoding};
+use instant_acme::{
+    Account, AccountCredentials, AuthorizationStatus, AuthorizedIdentifier, ChallengeHandle,
+    ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus,
+    RetryPolicy, RevocationReason, RevocationRequest,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+use crate::certificate;
+use crate::http::AuthorityClient;
+use crate::messages::{
+    AcmeAnswer, Challenge, ChallengeKind, ExternalAccount, Hidden, ServedCertificate,
+    WantedCertificate,
+};
+
+/// How long an authority may take to look at the answers to its challenges, and again to issue.
+const ORDER_TIME_MAX: Duration = Duration::from_secs(300);
+
+const POLLS: RetryPolicy =
+    RetryPolicy::new().initial_delay(Duration::from_secs(1)).timeout(ORDER_TIME_MAX);
+
+/// The first problem of an authority that has forgotten the account.
+const ACCOUNT_GONE: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
+
+/// Characters of an authority's own words that are kept.
+const WORDS_MAX: usize = 500;
+
+/// A failure, whose end of a sentence goes after the name of the authority.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct OrderFault {
+    pub(crate) why: String,
+    /// When the authority wants to hear from us again, in seconds since the epoch.
+    pub(crate) wait_until: Option<u64>,
+    /// The account is not known there any more.
+    is_account_gone: bool,
+}
+
+impl OrderFault {
+    pub(crate) fn new(why: impl Into<String>) -> Self {
+        let why: String = why.into();
+        let line: String =
+            why.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
+        let why = line.chars().take(WORDS_MAX).collect();
+        Self { why, wait_until: None, is_account_gone: false }
+    }
+}
+
+/// The way to answer the supervisor.
+pub(crate) type Say = Arc<dyn Fn(AcmeAnswer) + Send + Sync>;
+
+/// Challenges that the supervisor has been asked to put in place.
+pub(crate) struct Challenges {
+    say: Say,
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Result<(), String>>>>,
+}
+
+impl Challenges {
+    pub(crate) fn new(say: Say) -> Self {
+        Self { say, next: AtomicU64::new(1), waiting: Mutex::default() }
+    }
+
+    /// The supervisor says what became of one.
+    pub(crate) fn ended(&self, id: u64, end: Result<(), String>) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        if let Some(waiting) = waiting {
+            // Nobody waits for one whose order is over.
+            let _ = waiting.send(end);
+        }
+    }
+
+    fn prepare(self: &Arc<Self>, name: &str, challenge: Challenge) -> PreparedChallenge {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, ended) = oneshot::channel();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
+        (self.say)(AcmeAnswer::Prepare { id, name: name.to_owned(), challenge });
+        PreparedChallenge { all: Arc::clone(self), id, ended: Some(ended) }
+    }
+}
+
+/// A challenge that is taken away when its order is over, whatever becomes of that.
+struct PreparedChallenge {
+    all: Arc<Challenges>,
+    id: u64,
+    ended: Option<oneshot::Receiver<Result<(), String>>>,
+}
+
+impl PreparedChallenge {
+    async fn is_in_place(&mut self) -> Result<(), OrderFault> {
+        match self.ended.take() {
+            None => Ok(()),
+            Some(ended) => match ended.await {
+                Ok(end) => end.map_err(OrderFault::new),
+                Err(_) => Err(OrderFault::new("this process ends")),
+            },
+        }
+    }
+}
+
+impl Drop for PreparedChallenge {
+    fn drop(&mut self) {
+        self.all.ended(self.id, Err(String::new()));
+        (self.all.say)(AcmeAnswer::Remove { id: self.id });
+    }
+}
+
+/// An account as it is stored.
+#[derive(Deserialize, Serialize)]
+struct StoredAccount {
+    credentials: AccountCredentials,
+    contact: Vec<String>,
+}
+
+/// The knowledge of an authority's account: once for all entries that share it.
+#[derive(Default)]
+pub(crate) struct AccountSlot {
+    client: Option<AuthorityClient>,
+    account: Option<Account>,
+    stored: Option<Hidden>,
+}
+
+/// An account's slot, which one order at a time looks into.
+pub(crate) type SharedAccount = Arc<tokio::sync::Mutex<AccountSlot>>;
+
+/// An entry's dialog with its authority.
+pub(crate) struct OrderDialog {
+    pub(crate) entry: WantedCertificate,
+    /// PEM of the host's authorities, for an entry without roots of its own.
+    pub(crate) host_roots: Arc<String>,
+    pub(crate) slot: SharedAccount,
+    pub(crate) challenges: Arc<Challenges>,
+}
+
+impl OrderDialog {
+    /// Orders a certificate for this kind of key, in place of that one.
+    pub(crate) async fn order(
+        &self,
+        kind: &str,
+        replaces: Option<&str>,
+    ) -> Result<(ServedCertificate, Hidden), OrderFault> {
+        let account = self.account().await?;
+        let ordered = match self.place(&account, replaces).await {
+            // Another certificate has replaced it: that one is ours no longer to replace.
+            Err(fault) if replaces.is_some() && fault.wait_until.is_none() => {
+                self.place(&account, None).await
+            }
+            placed => placed,
+        };
+        let ended = match ordered {
+            Ok(order) => self.complete(order, kind).await,
+            Err(fault) => Err(fault),
+        };
+        self.ended(ended).await
+    }
+
+    /// The time in which the authority wants the certificate with this identifier renewed, and
+    /// after how many seconds it wants to be asked again; `None` = it suggests none.
+    pub(crate) async fn suggested(
+        &self,
+        id: &str,
+    ) -> Result<Option<((u64, u64), u64)>, OrderFault> {
+        let account = self.account().await?;
+        let Some(id) = certificate::identified(id) else {
+            return Ok(None);
+        };
+        match account.renewal_info(&id).await {
+            Ok((info, again)) => {
+                let seconds = |at: i64| u64::try_from(at).unwrap_or_default();
+                let window = info.suggested_window;
+                let (from, to) = (window.start.unix_timestamp(), window.end.unix_timestamp());
+                Ok(Some(((seconds(from), seconds(to)), again.as_secs())))
+            }
+            Err(Error::Unsupported(_)) => Ok(None),
+            Err(error) => self.ended(Err(of_library(&error))).await,
+        }
+    }
+
+    /// Revokes a certificate that is served.
+    pub(crate) async fn revoke(&self, chain_pem: &str) -> Result<(), OrderFault> {
+        let account = self.account().await?;
+        let certificate = certificate::leaf(chain_pem);
+        let certificate = certificate.ok_or_else(|| OrderFault::new("it cannot be read"))?;
+        let request = RevocationRequest {
+            certificate: &certificate,
+            reason: Some(RevocationReason::Superseded),
+        };
+        let revoked = account.revoke(&request).await.map_err(|error| of_library(&error));
+        self.ended(revoked).await
+    }
+
+    /// Adds how long the authority wants to be left alone; forgets an account that is gone, and
+    /// what is known of the directory, which may have changed.
+    async fn ended<T>(&self, ended: Result<T, OrderFault>) -> Result<T, OrderFault> {
+        let Err(mut fault) = ended else {
+            return ended;
+        };
+        let mut slot = self.slot.lock().await;
+        slot.account = None;
+        if fault.is_account_gone {
+            slot.stored = None;
+        }
+        fault.wait_until = slot.client.as_ref().and_then(AuthorityClient::take_retry_at);
+        Err(fault)
+    }
+
+    async fn account(&self) -> Result<Account, OrderFault> {
+        let found = {
+            let mut slot = self.slot.lock().await;
+            self.account_in(&mut slot).await
+        };
+        self.ended(found).await
+    }
+
+    async fn account_in(&self, slot: &mut AccountSlot) -> Result<Account, OrderFault> {
+        if let Some(account) = &slot.account {
+            return Ok(account.clone());
+        }
+        let WantedCertificate { directory, roots, contact, external_account, .. } = &self.entry;
+        let roots = if roots.is_empty() { std::slice::from_ref(&*self.host_roots) } else { roots };
+        let client = AuthorityClient::new(directory, roots).map_err(OrderFault::new)?;
+        slot.client = Some(client.clone());
+        let builder = Account::builder_with_http(Box::new(client));
+        let stored = slot.stored.as_ref().or(self.entry.account.as_ref());
+        let stored = stored.and_then(|text| serde_json::from_str::<StoredAccount>(&text.0).ok());
+        let contacts: Vec<&str> = contact.iter().map(String::as_str).collect();
+        let library = |error: Error| of_library(&error);
+        let account = match stored {
+            Some(stored) => {
+                let known = stored.contact == *contact;
+                // The library gives the credentials away, and they are needed once more.
+                let text = serde_json::to_value(&stored.credentials);
+                let account =
+                    builder.from_credentials(stored.credentials).await.map_err(library)?;
+                if !known {
+                    account.update_contacts(&contacts).await.map_err(library)?;
+                    let credentials = text.and_then(serde_json::from_value);
+                    self.keep(slot, credentials.map_err(|error| of_library(&error.into()))?);
+                }
+                account
+            }
+            None => {
+                let external = external_account.as_ref().map(external_key).transpose()?;
+                let new = NewAccount {
+                    contact: &contacts,
+                    terms_of_service_agreed: true,
+                    only_return_existing: false,
+                };
+                let made = builder.create(&new, directory.clone(), external.as_ref());
+                let (account, credentials) = made.await.map_err(library)?;
+                self.keep(slot, credentials);
+                account
+            }
+        };
+        slot.account = Some(account.clone());
+        Ok(account)
+    }
+
+    /// Lets the supervisor store an account before it is used.
+    fn keep(&self, slot: &mut AccountSlot, credentials: AccountCredentials) {
+        let stored = StoredAccount { credentials, contact: self.entry.contact.clone() };
+        let account = Hidden(serde_json::to_string(&stored).expect("it has names as keys"));
+        let directory = self.entry.directory.clone();
+        (self.challenges.say)(AcmeAnswer::Account { directory, account: account.clone() });
+        slot.stored = Some(account);
+    }
+
+    async fn place(&self, account: &Account, replaces: Option<&str>) -> Result<Order, OrderFault> {
+        let identifiers: Vec<_> = self.entry.domains.iter().map(|one| identifier(one)).collect();
+        let mut new = NewOrder::new(&identifiers);
+        if let Some(profile) = &self.entry.profile {
+            new = new.profile(profile);
+        }
+        if let Some(replaced) = replaces.and_then(certificate::identified) {
+            new = new.replaces(replaced);
+        }
+        account.new_order(&new).await.map_err(|error| of_library(&error))
+    }
+
+    async fn complete(
+        &self,
+        mut order: Order,
+        kind: &str,
+    ) -> Result<(ServedCertificate, Hidden), OrderFault> {
+        let library = |error: Error| of_library(&error);
+        let mut prepared = self.prepare(&mut order).await?;
+        for challenge in &mut prepared {
+            challenge.is_in_place().await?;
+        }
+        let wanted = challenge_type(self.entry.challenge);
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization.map_err(library)?;
+            if authorization.status == AuthorizationStatus::Pending
+                && let Some(mut challenge) = authorization.challenge(wanted.clone())
+            {
+                challenge.set_ready().await.map_err(library)?;
+            }
+        }
+        let ready = order.poll_ready(&POLLS).await;
+        if !matches!(ready, Ok(OrderStatus::Ready)) {
+            let found = refused(&mut order).await;
+            return Err(found.unwrap_or_else(|| match ready {
+                Err(error) => of_library(&error),
+                Ok(_) => OrderFault::new("it has refused the order and does not say why"),
+            }));
+        }
+        drop(prepared);
+        let key = certificate::new_key(kind).map_err(OrderFault::new)?;
+        let request = certificate::request(&self.entry.domains, &key).map_err(OrderFault::new)?;
+        order.finalize_csr(&request).await.map_err(library)?;
+        let chain = order.poll_certificate(&POLLS).await.map_err(library)?;
+        let served = certificate::checked(&chain, kind, &key, &self.entry.domains, now_s());
+        Ok((served.map_err(OrderFault::new)?, Hidden(key.serialize_pem())))
+    }
+
+    /// Asks the supervisor to put all challenges in place.
+    async fn prepare(&self, order: &mut Order) -> Result<Vec<PreparedChallenge>, OrderFault> {
+        let wanted = challenge_type(self.entry.challenge);
+        let mut prepared = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization.map_err(|error| of_library(&error))?;
+            match authorization.status {
+                AuthorizationStatus::Valid => continue,
+                AuthorizationStatus::Pending => {}
+                status => {
+                    let name = authorization.identifier();
+                    let why = format!("its authorization for {name} is {status:?}");
+                    return Err(OrderFault::new(why));
+                }
+            }
+            let offered = authorization.challenges.iter().map(|one| kind_name(&one.r#type));
+            let offered = offered.collect::<Vec<_>>().join(", ");
+            let name = authorization.identifier().to_string();
+            let Some(challenge) = authorization.challenge(wanted.clone()) else {
+                let wanted = kind_name(&wanted);
+                let why = format!("it offers no {wanted} for {name}, but {offered}");
+                return Err(OrderFault::new(why));
+            };
+            let challenge = what_is_asked(&challenge);
+            prepared.push(self.challenges.prepare(&self.entry.name, challenge));
+        }
+        Ok(prepared)
+    }
+}
+
+fn what_is_asked(challenge: &ChallengeHandle<'_>) -> Challenge {
+    let authorization = challenge.key_authorization();
+    let AuthorizedIdentifier { identifier, .. } = challenge.identifier();
+    let domain = match identifier {
+        Identifier::Ip(address) => address.to_string(),
+        Identifier::Dns(name) => name.clone(),
+        other => format!("{other:?}"),
+    };
+    match challenge.r#type {
+        ChallengeType::TlsAlpn01 => {
+            let mut digest = [0; 32];
+            digest.copy_from_slice(authorization.digest().as_ref());
+            Challenge::TlsAlpn { identifier: domain, digest }
+        }
+        ChallengeType::Dns01 => Challenge::Dns {
+            record: format!("_acme-challenge.{domain}"),
+            domain,
+            value: authorization.dns_value(),
+        },
+        _ => Challenge::Http {
+            token: challenge.token.clone(),
+            key_authorization: authorization.as_str().to_owned(),
+        },
+    }
+}
+
+/// The reason for which an authority has refused an order: that of the first challenge with one.
+async fn refused(order: &mut Order) -> Option<OrderFault> {
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        if authorization.refresh().await.is_err() {
+            return None;
+        }
+        let name = authorization.identifier().to_string();
+        let problem = authorization.challenges.iter().find_map(|one| one.error.as_ref());
+        if let Some(problem) = problem {
+            return Some(OrderFault::new(format!("{name}: {problem}")));
+        }
+    }
+    None
+}
+
+fn identifier(domain: &str) -> Identifier {
+    let address = domain.parse().map(Identifier::Ip);
+    address.unwrap_or_else(|_| Identifier::Dns(domain.to_owned()))
+}
+
+fn challenge_type(kind: ChallengeKind) -> ChallengeType {
+    match kind {
+        ChallengeKind::TlsAlpn => ChallengeType::TlsAlpn01,
+        ChallengeKind::Http => ChallengeType::Http01,
+        ChallengeKind::Dns => ChallengeType::Dns01,
+    }
+}
+
+fn kind_name(kind: &ChallengeType) -> String {
+    match kind {
+        ChallengeType::TlsAlpn01 => "tls-alpn-01".to_owned(),
+        ChallengeType::Http01 => "http-01".to_owned(),
+        ChallengeType::Dns01 => "dns-01".to_owned(),
+        ChallengeType::Unknown(name) => name.clone(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn external_key(external: &ExternalAccount) -> Result<ExternalAccountKey, OrderFault> {
+    let text = external.key.0.trim_end_matches('=');
+    let key = Base64UrlUnpadded::decode_vec(text);
+    let key = key.map_err(|_| OrderFault::new("the key of `eab` is not in base64url"))?;
+    Ok(ExternalAccountKey::new(external.key_id.clone(), &key))
+}
+
+fn of_library(error: &Error) -> OrderFault {
+    let is_account_gone =
+        matches!(error, Error::Api(problem) if problem.r#type.as_deref() == Some(ACCOUNT_GONE));
+    let why = match error {
+        Error::Api(problem) => problem.to_string(),
+        Error::Json(error) => format!("it answers with something that is no ACME: {error}"),
+        Error::Timeout(_) => {
+            let minutes = ORDER_TIME_MAX.as_secs() / 60;
+            format!("its order is not ready after {minutes} minutes")
+        }
+        Error::Other(error) => with_sources(&**error),
+        other => other.to_string(),
+    };
+    OrderFault { is_account_gone, ..OrderFault::new(why) }
+}
+
+fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(deeper) = source {
+        let words = deeper.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = deeper.source();
+    }
+    text
+}
+
+pub(crate) fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

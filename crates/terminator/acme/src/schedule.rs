@@ -1,0 +1,400 @@
+//! When a certificate is ordered: a pure function of what is known of it and of the time.
+//!
+//! Owns the renewal's moment, the back-off and the authority's limits. Reads no clock, so that a
+//! year passes in a test within a second. Times are seconds since the epoch.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde::{Deserialize, Serialize};
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Orders of an account in [`ORDERS_TIME`]: Let's Encrypt's "New Orders per Account" is 300
+/// (<https://letsencrypt.org/docs/rate-limits/>); a tenth is left to others with that account.
+pub const ORDERS_MAX: usize = 270;
+
+/// See [`ORDERS_MAX`].
+pub const ORDERS_TIME: u64 = 3 * HOUR;
+
+/// Certificates for the same names in a week: "New Certificates per Exact Set of Identifiers" is 5.
+pub const SAME_NAMES_MAX: usize = 5;
+
+/// See [`SAME_NAMES_MAX`].
+pub const SAME_NAMES_TIME: u64 = 7 * DAY;
+
+/// The back-off after the first failure, and after the last: with them there are four attempts in
+/// the first hour, fewer than the five of "Authorization Failures per Identifier per Account".
+const BACK_OFF_MIN: u64 = MINUTE;
+const BACK_OFF_MAX: u64 = 12 * HOUR;
+const BACK_OFF_GROWTH: u64 = 5;
+
+/// No certificate is ordered again so soon after it came, whatever became of it.
+const AGAIN_AFTER: u64 = HOUR;
+
+/// Bounds of the time after which the authority wants to be asked again when to renew (RFC 9773
+/// section 4.3.2), and that time if it does not say.
+const LOOK_MIN: u64 = HOUR;
+const LOOK_MAX: u64 = DAY;
+const LOOK_DEFAULT: u64 = 6 * HOUR;
+
+/// A time that is so far ahead was written by a clock that has been set back since.
+const CLOCK_MAX: u64 = HOUR;
+
+/// A certificate as far as its renewal goes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KnownCertificate {
+    /// The kind of its key.
+    pub key: String,
+    /// The identifier of RFC 9773 section 4.1; empty = it has none.
+    pub id: String,
+    pub not_before: u64,
+    pub not_after: u64,
+}
+
+/// The time of renewal that an authority suggests.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct SuggestedRenewal {
+    /// The certificate that it is for.
+    pub id: String,
+    /// `None` = the authority suggests none.
+    pub window: Option<(u64, u64)>,
+    pub look_again: u64,
+}
+
+/// All that must be remembered of an entry, over restarts too.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct RenewalSchedule {
+    /// When orders were placed, the oldest first.
+    orders: Vec<u64>,
+    /// When certificates came, by the kind of key.
+    issued: BTreeMap<String, Vec<u64>>,
+    failures: u32,
+    last_attempt: u64,
+    /// The authority has asked to wait until then.
+    wait_until: u64,
+    pub last_failure: Option<String>,
+    renewals: BTreeMap<String, SuggestedRenewal>,
+    /// Another certificate is wanted of these kinds of keys, by an operator.
+    wanted: Vec<String>,
+}
+
+/// A step that is due.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Step {
+    /// Ask the authority when the certificate of this kind of key should be renewed.
+    Look(String),
+    /// Order one for this kind of key; in place of the one with that identifier.
+    Order(String, Option<String>),
+}
+
+impl RenewalSchedule {
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// The next step, and when it is due. `account_orders` are the orders of all entries of the
+    /// account. `name` makes chance: that of an entry does not change.
+    pub fn next(
+        &self,
+        name: &str,
+        keys: &[String],
+        certificates: &[KnownCertificate],
+        account_orders: &[u64],
+        now: u64,
+    ) -> Option<(u64, Step)> {
+        let steps = keys.iter().flat_map(|key| {
+            let certificate = certificates.iter().find(|one| one.key == *key);
+            let (at, order) = self.order(name, key, certificate, account_orders, now);
+            [Some((at, order)), certificate.and_then(|one| self.look(one, now))]
+        });
+        steps.flatten().min()
+    }
+
+    fn look(&self, certificate: &KnownCertificate, now: u64) -> Option<(u64, Step)> {
+        let step = || Step::Look(certificate.key.clone());
+        if certificate.id.is_empty() || certificate.not_after <= now {
+            return None;
+        }
+        let known = self.renewals.get(&certificate.key).filter(|one| one.id == certificate.id);
+        let at = known.map_or(0, |one| one.look_again);
+        let at = if at > now + LOOK_MAX + CLOCK_MAX { now } else { at };
+        Some((at.max(self.wait_until.min(now + LOOK_MAX)), step()))
+    }
+
+    fn order(
+        &self,
+        name: &str,
+        key: &str,
+        certificate: Option<&KnownCertificate>,
+        account_orders: &[u64],
+        now: u64,
+    ) -> (u64, Step) {
+        let is_wanted = self.wanted.iter().any(|one| one == key);
+        let mut at = match certificate {
+            _ if is_wanted => 0,
+            None => 0,
+            Some(one) => self.renewal(name, one),
+        };
+        let attempted = self.last_attempt.min(now);
+        if self.failures > 0 && !(is_wanted && self.failures == 1) {
+            let back_off = BACK_OFF_GROWTH.saturating_pow(self.failures - 1);
+            let back_off = BACK_OFF_MIN.saturating_mul(back_off).min(BACK_OFF_MAX);
+            at = at.max(attempted + back_off + back_off * share(name, self.failures, 10));
+        }
+        let issued = self.issued.get(key).map_or(&[][..], Vec::as_slice);
+        if let (Some(last), false) = (issued.last(), is_wanted) {
+            at = at.max(last.saturating_add(AGAIN_AFTER).min(now + AGAIN_AFTER));
+        }
+        at = at.max(self.wait_until.min(now + 7 * DAY));
+        at = at.max(free_at(issued, SAME_NAMES_MAX, SAME_NAMES_TIME, now));
+        at = at.max(free_at(account_orders, ORDERS_MAX, ORDERS_TIME, now));
+        let replaced = certificate.filter(|one| !one.id.is_empty() && one.not_after > now);
+        let replaced = replaced.filter(|_| !is_wanted).filter(|one| {
+            let suggested = self.renewals.get(key);
+            suggested.is_some_and(|known| known.id == one.id && known.window.is_some())
+        });
+        (at, Step::Order(key.to_owned(), replaced.map(|one| one.id.clone())))
+    }
+
+    /// A moment in the window that the authority suggests (RFC 9773 section 4.2); without one, when
+    /// a third of the life is left, or a little earlier.
+    fn renewal(&self, name: &str, certificate: &KnownCertificate) -> u64 {
+        let KnownCertificate { key, id, not_before, not_after } = certificate;
+        let suggested = self.renewals.get(key).filter(|one| one.id == *id);
+        let life = not_after.saturating_sub(*not_before);
+        let (from, to) = suggested
+            .and_then(|one| one.window)
+            .filter(|(from, to)| from <= to && from < not_after)
+            .unwrap_or((not_after - life * 11 / 30, not_after - life / 3));
+        let time = to.min(*not_after) - from;
+        from + chance(name, *not_after) % time.max(1)
+    }
+
+    /// An order is about to be placed. Until it has succeeded it counts as failed, so that no crash
+    /// makes a loop of orders.
+    pub fn begins(&mut self, now: u64) {
+        self.orders.retain(|at| at.saturating_add(ORDERS_TIME) > now);
+        self.orders.push(now);
+        self.failures = self.failures.saturating_add(1);
+        self.last_attempt = now;
+        self.wait_until = 0;
+    }
+
+    /// The certificate has come.
+    pub fn has_succeeded(&mut self, key: &str, now: u64) {
+        let issued = self.issued.entry(key.to_owned()).or_default();
+        issued.retain(|at| at.saturating_add(SAME_NAMES_TIME) > now);
+        issued.push(now);
+        (self.failures, self.last_failure) = (0, None);
+        self.wanted.retain(|one| one != key);
+    }
+
+    /// It has not, and the authority may have asked to wait.
+    pub fn has_failed(&mut self, why: &str, wait_until: Option<u64>) {
+        self.last_failure = Some(why.to_owned());
+        self.wait_until = wait_until.unwrap_or_default();
+    }
+
+    /// The authority suggests a time, or none, and when to ask again.
+    pub fn suggested(
+        &mut self,
+        key: &str,
+        id: &str,
+        window: Option<(u64, u64)>,
+        again_s: Option<u64>,
+        now: u64,
+    ) {
+        let again = again_s.map_or(LOOK_DEFAULT, |again| again.clamp(LOOK_MIN, LOOK_MAX));
+        // An authority that cannot be asked has not taken back what it said.
+        let known = self.renewals.get(key).filter(|one| one.id == id).and_then(|one| one.window);
+        let suggested = SuggestedRenewal {
+            id: id.to_owned(),
+            window: window.or(known),
+            look_again: now + again,
+        };
+        self.renewals.insert(key.to_owned(), suggested);
+    }
+
+    /// An operator wants other certificates.
+    pub fn want(&mut self, keys: &[String]) {
+        self.wanted = keys.to_vec();
+    }
+
+    /// When orders were placed, of those that count.
+    pub fn orders(&self) -> &[u64] {
+        &self.orders
+    }
+}
+
+/// When one more fits in: `max` in each `time`.
+fn free_at(done: &[u64], max: usize, time: u64, now: u64) -> u64 {
+    let counts = |at: &&u64| at.saturating_add(time) > now && **at <= now + CLOCK_MAX;
+    let mut counted: Vec<u64> = done.iter().filter(counts).copied().collect();
+    counted.sort_unstable();
+    let oldest = counted.len().checked_sub(max).and_then(|index| counted.get(index));
+    oldest.map_or(0, |at| at + time)
+}
+
+/// A number that is the same for the same words.
+fn chance(name: &str, seed: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (name, seed).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// 0, or once in `times` 1.
+fn share(name: &str, seed: u32, times: u64) -> u64 {
+    u64::from(chance(name, seed.into()).is_multiple_of(times))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: [&str; 1] = ["ecdsa-p256"];
+
+    fn keys() -> Vec<String> {
+        KEYS.map(str::to_owned).to_vec()
+    }
+
+    fn certificate(not_before: u64, days: u64) -> KnownCertificate {
+        KnownCertificate {
+            key: KEYS[0].to_owned(),
+            id: format!("id-{not_before}"),
+            not_before,
+            not_after: not_before + days * DAY,
+        }
+    }
+
+    fn order_at(schedule: &RenewalSchedule, certificates: &[KnownCertificate], now: u64) -> u64 {
+        let certificate = certificates.first();
+        schedule.order("a", KEYS[0], certificate, schedule.orders(), now).0
+    }
+
+    #[test]
+    fn what_is_missing_is_ordered_at_once_and_then_less_and_less_often() {
+        let mut schedule = RenewalSchedule::default();
+        let (mut now, mut attempts) = (1_000_000_000, Vec::new());
+        for _ in 0..12 {
+            now = order_at(&schedule, &[], now).max(now);
+            attempts.push(now);
+            schedule.begins(now);
+            schedule.has_failed("no", None);
+        }
+        let first_hour = attempts.iter().filter(|at| **at < attempts[0] + HOUR).count();
+        assert!(first_hour <= 4, "{attempts:?}");
+        assert_eq!(attempts[1] - attempts[0], MINUTE);
+        assert!(attempts[11] - attempts[10] >= BACK_OFF_MAX);
+        // The authority knows better.
+        schedule.has_failed("slow down", Some(now + 3 * DAY));
+        assert_eq!(order_at(&schedule, &[], now), now + 3 * DAY);
+        // A clock that was a year ahead does not stop orders for a year.
+        assert!(order_at(&schedule, &[], now - 365 * DAY) <= now - 365 * DAY + 7 * DAY);
+    }
+
+    #[test]
+    fn what_did_not_end_has_failed() {
+        let mut schedule = RenewalSchedule::default();
+        schedule.begins(1000);
+        let text = serde_json::to_string(&schedule).unwrap();
+        let again: RenewalSchedule = serde_json::from_str(&text).unwrap();
+        assert_eq!(order_at(&again, &[], 1001), 1000 + BACK_OFF_MIN);
+    }
+
+    #[test]
+    fn what_came_is_not_ordered_again_at_once_even_if_it_could_not_be_stored() {
+        let mut schedule = RenewalSchedule::default();
+        let mut now = 1_000_000;
+        let begun = now;
+        for _ in 0..SAME_NAMES_MAX + 1 {
+            now = order_at(&schedule, &[], now).max(now);
+            schedule.begins(now);
+            schedule.has_succeeded(KEYS[0], now);
+        }
+        assert!(now >= begun + SAME_NAMES_TIME);
+    }
+
+    #[test]
+    fn renewal_is_when_the_authority_says_or_a_third_of_life_is_left() {
+        let (mut schedule, now) = (RenewalSchedule::default(), 1_000_000);
+        let one = certificate(now, 90);
+        let at = schedule.renewal("a", &one);
+        assert!((now + 57 * DAY..=now + 60 * DAY).contains(&at));
+        let step = |schedule: &RenewalSchedule, now| {
+            schedule.next("a", &keys(), std::slice::from_ref(&one), &[], now).unwrap()
+        };
+        assert_eq!(step(&schedule, now).1, Step::Look(KEYS[0].to_owned()));
+        schedule.suggested(KEYS[0], &one.id, Some((now + DAY, now + 2 * DAY)), Some(3), now);
+        let (at, look) = step(&schedule, now);
+        assert_eq!((at, look), (now + LOOK_MIN, Step::Look(KEYS[0].to_owned())));
+        let at = order_at(&schedule, std::slice::from_ref(&one), now);
+        assert!((now + DAY..now + 2 * DAY).contains(&at));
+        // It revokes the certificate: at once.
+        schedule.suggested(KEYS[0], &one.id, Some((now - 2, now - 1)), None, now);
+        let (_, order) = step(&schedule, now);
+        assert_eq!(order, Step::Order(KEYS[0].to_owned(), Some(one.id.clone())));
+        // A suggestion is for one certificate.
+        let other = KnownCertificate { id: "other".to_owned(), ..one.clone() };
+        assert!(order_at(&schedule, &[other], now) > now + 50 * DAY);
+        schedule.want(&keys());
+        let (at, order) = schedule.order("a", KEYS[0], Some(&one), &[], now);
+        assert_eq!((at, order), (0, Step::Order(KEYS[0].to_owned(), None)));
+    }
+
+    /// An authority of 90 days with windows as Let's Encrypt's, for a year of 1,000 names.
+    #[test]
+    fn a_year_of_a_thousand_names_keeps_the_limits() {
+        let begun = 1_700_000_000;
+        let mut entries: Vec<_> = (0..1000)
+            .map(|number| (format!("{number}.example"), RenewalSchedule::default(), Vec::new()))
+            .collect();
+        let (mut orders, mut looks) = (Vec::new(), Vec::new());
+        let mut now = begun;
+        while now < begun + 365 * DAY {
+            let mut account: Vec<u64> =
+                entries.iter().flat_map(|(_, one, _)| one.orders().to_vec()).collect();
+            for (name, schedule, certificates) in &mut entries {
+                let next = schedule.next(name, &keys(), certificates, &account, now);
+                match next.filter(|(at, _)| *at <= now) {
+                    Some((_, Step::Look(key))) => {
+                        let one: &KnownCertificate = &certificates[0];
+                        let window = (one.not_before + 60 * DAY, one.not_before + 62 * DAY);
+                        schedule.suggested(&key, &one.id, Some(window), Some(6 * HOUR), now);
+                        looks.push(now);
+                    }
+                    Some((_, Step::Order(key, _))) => {
+                        schedule.begins(now);
+                        schedule.has_succeeded(&key, now);
+                        *certificates = vec![certificate(now, 90)];
+                        account.push(now);
+                        orders.push(now);
+                    }
+                    None => {}
+                }
+            }
+            now += 10 * MINUTE;
+        }
+        let most = |all: &[u64], time: u64| {
+            let in_window =
+                |from: usize| all[from..].iter().take_while(|at| **at < all[from] + time).count();
+            (0..all.len()).map(in_window).max().unwrap_or(0)
+        };
+        let (three_hours, day) = (most(&orders, ORDERS_TIME), most(&orders, DAY));
+        let looks_a_day = looks.len() / 365;
+        eprintln!(
+            "{} orders in a year, at most {three_hours} in 3 h and {day} in a day; {looks_a_day} \
+             questions a day when to renew",
+            orders.len()
+        );
+        assert!(three_hours <= ORDERS_MAX);
+        assert!((5000..=7000).contains(&orders.len()), "{}", orders.len());
+        for (name, _, certificates) in &entries {
+            assert!(certificates[0].not_after > now, "{name}");
+        }
+    }
+}

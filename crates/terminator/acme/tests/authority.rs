@@ -1,0 +1,357 @@
+//! The engine against an authority that fails in each of its ways: it says which, keeps what it
+//! must remember, and takes away its challenges.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use acme::engine;
+use acme::messages::{AcmeAnswer, AcmeOrder, ChallengeKind, EntryStatus, WantedCertificate};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls_pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+/// An order to an authority that answers ends within seconds.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+/// Answers a path in place of the right answer.
+type Fault = fn(path: &str, base: &str) -> Option<String>;
+
+/// An authority on loopback that speaks RFC 8555 but for its fault, and believes every challenge.
+/// Its certificates are for a key of its own.
+struct FaultyAuthority {
+    base: String,
+    root_pem: String,
+    requests: Arc<Mutex<Vec<String>>>,
+}
+
+impl FaultyAuthority {
+    async fn start(fault: Fault) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("https://{}", listener.local_addr().unwrap());
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["127.0.0.1".to_owned(), "a.example".to_owned()]).unwrap();
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let authority = Self { base, root_pem: cert.pem(), requests };
+        let (base, chain) = (authority.base.clone(), authority.root_pem.clone());
+        let requests = Arc::clone(&authority.requests);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, base, chain) = (acceptor.clone(), base.clone(), chain.clone());
+                let requests = Arc::clone(&requests);
+                tokio::spawn(async move {
+                    // A client that goes away is none of the authority's faults.
+                    let _ = serve(stream, &acceptor, &base, &chain, fault, &requests).await;
+                });
+            }
+        });
+        authority
+    }
+
+    fn requests(&self, path: &str) -> usize {
+        self.requests.lock().unwrap().iter().filter(|one| *one == path).count()
+    }
+}
+
+/// Answers one request.
+async fn serve(
+    stream: TcpStream,
+    acceptor: &TlsAcceptor,
+    base: &str,
+    chain: &str,
+    fault: Fault,
+    requests: &Mutex<Vec<String>>,
+) -> std::io::Result<()> {
+    let mut stream = BufReader::new(acceptor.accept(stream).await?);
+    let (mut line, mut length) = (String::new(), 0);
+    stream.read_line(&mut line).await?;
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    while line != "\r\n" && !line.is_empty() {
+        line.clear();
+        stream.read_line(&mut line).await?;
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    stream.read_exact(&mut vec![0; length]).await?;
+    let is_final = {
+        let mut requests = requests.lock().unwrap();
+        requests.push(path.clone());
+        let last = |path: &str| requests.iter().rposition(|one| one == path);
+        last("/finalize") > last("/orders")
+    };
+    let right = || right(&path, base, chain, is_final);
+    let answer = fault(&path, base).unwrap_or_else(right);
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+fn right(path: &str, base: &str, chain: &str, is_final: bool) -> String {
+    let url = |path: &str| format!("{base}/{path}");
+    let order = |status: &str| {
+        json!({
+            "status": status, "identifiers": [{"type": "dns", "value": "a.example"}],
+            "authorizations": [url("authorization")], "finalize": url("finalize"),
+            "certificate": url("certificate"),
+        })
+    };
+    let made = |path: &str| format!("Location: {}\r\n", url(path));
+    let challenge = json!({
+        "type": "dns-01", "url": url("challenge"), "token": "token", "status": "pending",
+    });
+    match path {
+        "/directory" => found(&json!({
+            "newNonce": url("nonce"), "newAccount": url("account"), "newOrder": url("orders"),
+        })),
+        "/account" => answer("201 Created", &made("account/1"), JSON, r#"{"status": "valid"}"#),
+        "/orders" => answer("201 Created", &made("order"), JSON, &order("pending").to_string()),
+        "/authorization" => found(&json!({
+            "identifier": {"type": "dns", "value": "a.example"}, "status": "pending",
+            "challenges": [challenge],
+        })),
+        "/challenge" => found(&challenge),
+        "/finalize" => found(&order("processing")),
+        "/order" => found(&order(if is_final { "valid" } else { "ready" })),
+        "/certificate" => answer("200 OK", "", "application/pem-certificate-chain", chain),
+        _ => answer("200 OK", "", JSON, ""),
+    }
+}
+
+const JSON: &str = "application/json";
+const PROBLEM: &str = "application/problem+json";
+
+fn answer(status: &str, fields: &str, kind: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nReplay-Nonce: bm9uY2U\r\nConnection: close\r\n{fields}\
+         Content-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn found(body: &Value) -> String {
+    answer("200 OK", "", JSON, &body.to_string())
+}
+
+fn problem(status: &str, fields: &str, kind: &str, detail: &str) -> String {
+    let kind = format!("urn:ietf:params:acme:error:{kind}");
+    let body = json!({"type": kind, "detail": detail}).to_string();
+    answer(status, fields, PROBLEM, &body)
+}
+
+fn order(status: &str, fields: &str) -> String {
+    let body = json!({"status": status, "authorizations": [], "finalize": "https://c.example/f"});
+    answer("200 OK", fields, JSON, &body.to_string())
+}
+
+fn wanted(authority: &FaultyAuthority, state: Option<String>) -> WantedCertificate {
+    WantedCertificate {
+        name: authority.base.clone(),
+        domains: vec!["a.example".to_owned()],
+        contact: Vec::new(),
+        directory: format!("{}/directory", authority.base),
+        roots: vec![authority.root_pem.clone()],
+        profile: None,
+        keys: vec!["ecdsa-p256".to_owned()],
+        challenge: ChallengeKind::Dns,
+        external_account: None,
+        account: None,
+        certificates: Vec::new(),
+        state,
+    }
+}
+
+/// An end of the engine's work: the first status that `is_end`, and the last state.
+struct EngineEnd {
+    status: EntryStatus,
+    state: String,
+}
+
+/// Runs an engine until it says a status that `is_end`; it leaves no challenge in place.
+async fn run_until(
+    entries: Vec<WantedCertificate>,
+    orders_too: &[AcmeOrder],
+    is_end: impl Fn(&EntryStatus) -> bool,
+) -> EngineEnd {
+    let (orders, obeyed) = unbounded_channel();
+    let (say, mut answers) = unbounded_channel();
+    orders.send(AcmeOrder::Follow { entries, host_roots: String::new() }).unwrap();
+    orders_too.iter().for_each(|one| orders.send(one.clone()).unwrap());
+    let say: UnboundedSender<AcmeAnswer> = say;
+    let engine = engine::run(obeyed, move |answer| {
+        // The test has seen enough by then.
+        let _ = say.send(answer);
+    });
+    let supervisor = async move {
+        let (mut in_place, mut states) = (BTreeSet::new(), Vec::new());
+        loop {
+            match answers.recv().await.expect("the engine runs") {
+                AcmeAnswer::Prepare { id, .. } => {
+                    in_place.insert(id);
+                    orders.send(AcmeOrder::ChallengeReady { id }).unwrap();
+                }
+                AcmeAnswer::Remove { id } => assert!(in_place.remove(&id)),
+                AcmeAnswer::State { state, .. } => states.push(state),
+                AcmeAnswer::Status(status) if is_end(&status) => {
+                    assert!(in_place.is_empty(), "{status:?} leaves challenges");
+                    let state = states.pop().unwrap_or_default();
+                    return EngineEnd { status, state };
+                }
+                AcmeAnswer::Issued { chain_pem, .. } => panic!("took {chain_pem}"),
+                AcmeAnswer::Account { .. } | AcmeAnswer::Status(_) => {}
+            }
+        }
+    };
+    let both = async { tokio::join!(engine, supervisor) };
+    let (ended, end) = timeout(PATIENCE, both).await.expect("an end of the order");
+    ended.expect("the engine ends without orders");
+    end
+}
+
+fn has_failed(status: &EntryStatus) -> bool {
+    status.stage == "waiting" && status.last_failure.is_some()
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Words of the failure, and seconds from now until the engine asks again: at least.
+const FAULTS: &[(&str, u64, Fault)] = &[
+    ("certificate for another key", 50, |_, _| None),
+    ("status 200 OK and text/html", 50, |path, _| {
+        (path == "/directory").then(|| answer("200 OK", "", "text/html", "<html>"))
+    }),
+    ("no ACME", 50, |path, _| (path == "/directory").then(|| answer("200 OK", "", JSON, "<html>"))),
+    ("no ACME", 50, |path, _| (path == "/orders").then(|| answer("200 OK", "", JSON, "{}"))),
+    ("more than 262144 bytes", 50, |path, _| {
+        (path == "/directory").then(|| answer("200 OK", "", JSON, &" ".repeat(300_000)))
+    }),
+    ("more than 262144 bytes", 50, |path, _| {
+        (path == "/certificate").then(|| answer("200 OK", "", JSON, &"\n".repeat(300_000)))
+    }),
+    ("redirects to https://c.example/, which is not followed", 50, |path, _| {
+        (path == "/orders").then(|| answer("307 Go", "Location: https://c.example/\r\n", JSON, ""))
+    }),
+    ("https://c.example/n, which is not https://127.0.0.1:", 50, |path, base| {
+        let [nonce, account, order] =
+            ["https://c.example/n".to_owned(), format!("{base}/account"), format!("{base}/o")];
+        let body = json!({"newNonce": nonce, "newAccount": account, "newOrder": order});
+        (path == "/directory").then(|| found(&body))
+    }),
+    ("too many orders", 7000, |path, _| {
+        let fields = "Retry-After: 7200\r\n";
+        let refusal = || problem("429 Slow", fields, "rateLimited", "too many orders");
+        (path == "/orders").then(refusal)
+    }),
+    // The number has no place in a time, and a week is the most that is waited.
+    ("", 500_000, |path, _| {
+        let fields = "Retry-After: 18446744073709551615\r\n";
+        (path == "/directory").then(|| problem("503 Down", fields, "serverInternal", "tired"))
+    }),
+    ("not ready after 5 minutes", 50, |path, _| {
+        (path == "/order").then(|| order("pending", "Retry-After: 18446744073709551615\r\n"))
+    }),
+    ("not ready after 5 minutes", 50, |path, _| {
+        (path == "/order").then(|| order("processing", "Retry-After: 86400\r\n"))
+    }),
+    ("stale", 50, |path, _| {
+        (path == "/account").then(|| problem("400 Bad", "", "badNonce", "stale"))
+    }),
+    ("two lines", 50, |path, _| {
+        (path == "/orders").then(|| problem("403 No", "", "rejectedIdentifier", "two\nlines"))
+    }),
+    ("offers no dns-01 for a.example, but http-01", 50, |path, base| {
+        let url = format!("{base}/challenge");
+        let body = json!({
+            "identifier": {"type": "dns", "value": "a.example"}, "status": "pending",
+            "challenges": [{"type": "http-01", "url": url, "token": "t", "status": "pending"}],
+        });
+        (path == "/authorization").then(|| found(&body))
+    }),
+    ("refused the order", 50, |path, _| (path == "/order").then(|| order("invalid", ""))),
+    ("no certificate", 50, |path, _| {
+        (path == "/certificate").then(|| answer("200 OK", "", JSON, ""))
+    }),
+    ("", 50, |path, _| (path == "/orders").then(String::new)),
+    ("", 50, |path, _| (path == "/nonce").then(|| "HTTP/1.1 200 OK\r\n\r\n".to_owned())),
+];
+
+/// Lets an authority fail, and hands the state to a second engine as after a restart.
+async fn fails_as_said(number: usize, words: &str, wait_s: u64, fault: Fault) {
+    let authority = FaultyAuthority::start(fault).await;
+    let case = format!("fault {number}, {words:?}");
+    let EngineEnd { status, state } =
+        run_until(vec![wanted(&authority, None)], &[], has_failed).await;
+    let failure = status.last_failure.unwrap();
+    assert!(failure.contains(words), "{case}: {failure}");
+    assert!(failure.len() < 1000 && !failure.contains('\n'), "{case}: {failure}");
+    assert!(status.next.unwrap() >= now_s() + wait_s, "{case}: {:?}", status.next);
+    assert!(authority.requests("/orders") <= 1 && authority.requests("/account") <= 3, "{case}");
+    let asked = authority.requests.lock().unwrap().len();
+    let restarted = run_until(vec![wanted(&authority, Some(state))], &[], has_failed).await;
+    assert_eq!(restarted.status.last_failure, Some(failure), "{case}");
+    assert!(restarted.status.next.unwrap() >= now_s() + wait_s - 1, "{case}");
+    assert_eq!(authority.requests.lock().unwrap().len(), asked, "{case}: asked at once again");
+}
+
+#[tokio::test]
+async fn every_fault_is_said_and_remembered_and_waited_after() {
+    let cases = FAULTS.iter().enumerate().map(|(number, (words, wait_s, fault))| {
+        tokio::spawn(fails_as_said(number, words, *wait_s, *fault))
+    });
+    let mut failures = Vec::new();
+    for case in cases.collect::<Vec<_>>() {
+        failures.extend(case.await.err());
+    }
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+#[tokio::test]
+async fn an_authority_that_is_down_or_another_or_silent_does_not_hold_up_others() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (liar, other) =
+        (FaultyAuthority::start(|_, _| None).await, FaultyAuthority::start(|_, _| None).await);
+    let at = |name: &str, directory: String| WantedCertificate {
+        name: name.to_owned(),
+        directory,
+        ..wanted(&liar, None)
+    };
+    for (name, directory, words) in [
+        ("down", format!("https://{closed}/directory"), "refused"),
+        ("other", format!("{}/directory", other.base), "certificate"),
+    ] {
+        let silent = at("a", format!("https://{}/directory", silent.local_addr().unwrap()));
+        let failed = |status: &EntryStatus| status.name == name && has_failed(status);
+        let end = run_until(vec![silent, at(name, directory)], &[], failed).await;
+        let failure = end.status.last_failure.unwrap();
+        assert!(failure.contains(words), "{name}: {failure}");
+    }
+    assert_eq!(other.requests("/directory"), 0);
+}
+
+#[tokio::test]
+async fn an_operator_may_ask_once_more_after_a_failure() {
+    let authority = FaultyAuthority::start(|_, _| None).await;
+    let first = run_until(vec![wanted(&authority, None)], &[], has_failed).await;
+    let renewal = [AcmeOrder::Renew { name: authority.base.clone() }];
+    let again = wanted(&authority, Some(first.state));
+    let second = run_until(vec![again], &renewal, |one| has_failed(one) && one.failures == 2).await;
+    assert_eq!(authority.requests("/orders"), 2);
+    assert!(second.status.next.unwrap() >= now_s() + 250);
+}

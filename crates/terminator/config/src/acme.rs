@@ -1,0 +1,326 @@
+//! The keys of certificates that come by ACME (RFC 8555), and what they ask of the whole.
+//!
+//! Reads the certificates that are there by now from the folder; ordering them is a process's of
+//! the daemon.
+
+use std::fmt::Write;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use options::quantity::{DAY, SECOND};
+use options::row::{boolean, duration, path, row, text};
+use options::{Key, Kind, Problem, Value, choice, section, table};
+use tls::options::{CertificateSource, PemSource, Placeholder};
+use tls::subject::sha256;
+use zeroize::Zeroizing;
+
+use crate::files::bundle_of_host;
+use crate::settings::{AcmeChallenge, AcmeEntry, AcmeOptions, Password};
+use crate::shelf::{Shelf, optional};
+
+/// Names in a certificate: Let's Encrypt's limit.
+const DOMAINS_MAX: usize = 100;
+
+section! {
+    table("acme").absent("its defaults").example(r#"acme = { folder = "/srv/acme" }"#);
+    /// Certificates that come by themselves (ACME, RFC 8555): see `service.front.tls.acme`.
+    pub(crate) struct WrittenAcme<'a> {
+        /// The directory of accounts, keys and certificates. It is made if it is not there, and
+        /// must belong to the user that the supervisor runs as, with mode 0700. Only the
+        /// supervisor's side opens it.
+        folder: String = path()
+            .default("/var/lib/lariat/acme").flag("acme-folder").example(r#"folder = "/srv/acme""#),
+    }
+}
+
+section! {
+    table("service.front.tls.acme")
+        .absent("certificates come from files alone").shorthand("domains")
+        .example(r#"acme = { domains = ["a.example"], accept-terms = true }"#);
+    /// A certificate that is ordered from an authority by ACME (RFC 8555), and renewed. Until it is
+    /// there, and if there are no `certificates`, clients get a self-signed one. No connection
+    /// ends when it is renewed.
+    pub(crate) struct WrittenServiceAcme<'a> {
+        /// The names and IP addresses (RFC 8738) that the certificate is for. A name that begins
+        /// with `*.` needs `challenge.dns`. One that is taken out is no longer renewed.
+        domains: Vec<String> = row(Kind::Text("DOMAIN"), domain)
+            .many().flag("acme").example(r#"domains = ["a.example", "*.b.example", "192.0.2.1"]"#),
+        /// Whether you accept the authority's terms of service. Without it nothing is ordered.
+        accept_terms: bool = boolean().flag("acme-accept-terms").example("accept-terms = true"),
+        /// Mail addresses at which the authority may reach you.
+        contact: Vec<String> = row(Kind::Text("ADDRESS"), contact)
+            .many().absent("none").flag("acme-contact").example(r#"contact = ["ops@a.example"]"#),
+        /// The authority: `letsencrypt`, `letsencrypt-staging`, or the URL of a directory.
+        directory: String = row(Kind::Text("URL"), directory)
+            .default("letsencrypt").flag("acme-directory").example(r#"directory = "letsencrypt-staging""#),
+        /// PEM files with the authorities that the directory's own certificate may lead to.
+        roots: Vec<String> = path()
+            .many().absent("those of this host").flag("acme-root").example(r#"roots = ["/etc/lariat/ca.pem"]"#),
+        /// The certificate profile that is asked for, of those that the directory offers.
+        profile: Option<String> = text("NAME")
+            .absent("the authority chooses").flag("acme-profile").example(r#"profile = "shortlived""#),
+        /// The kinds of keys, each of which gets a certificate. Keys are made here.
+        key: Vec<&'static str> = choice![
+            "ecdsa-p256" => "ecdsa-p256",
+            "ecdsa-p384" => "ecdsa-p384",
+            "rsa-2048" => "rsa-2048",
+            "rsa-3072" => "rsa-3072",
+            "rsa-4096" => "rsa-4096",
+        ].many().default("ecdsa-p256").flag("acme-key").example(r#"key = ["ecdsa-p256", "rsa-2048"]"#),
+        challenge: WrittenChallenge<'a>,
+        eab: Option<WrittenEab<'a>>,
+    }
+}
+
+section! {
+    table("service.front.tls.acme.challenge")
+        .absent("`tls-alpn`").shorthand("kind")
+        .example(r#"challenge = { dns = "/etc/lariat/dns-hook" }"#);
+    /// The proof to the authority that the names are ours.
+    pub(crate) struct WrittenChallenge<'a> {
+        /// `tls-alpn`: the authority connects to port 443 of each name (RFC 8737), where any
+        /// service with TLS of its own answers. `http`: it connects to port 80, where any service
+        /// with `redirect` or `files` and without TLS answers.
+        kind: bool = choice!["tls-alpn" => false, "http" => true]
+            .default("tls-alpn").flag("acme-challenge").example(r#"kind = "http""#),
+        /// A program that puts a TXT record into the DNS (dns-01), and takes it away. It is run as
+        /// `PROGRAM present|cleanup NAME VALUE`, by the user and in the environment of the
+        /// supervisor, with `LARIAT_ACTION`, `LARIAT_RECORD`, `LARIAT_VALUE`, `LARIAT_DOMAIN` and
+        /// certbot's `CERTBOT_DOMAIN` and `CERTBOT_VALIDATION`. `present` ends when the record can
+        /// be seen, with status 0.
+        dns: Option<String> = path()
+            .absent("`kind`").flag("acme-dns").example(r#"dns = "/etc/lariat/dns-hook""#),
+        /// How long the program may take. Then it is killed, with all that it has started.
+        timeout: Duration = duration(SECOND, DAY)
+            .default("5m").flag("acme-dns-timeout").example(r#"timeout = "10m""#),
+    }
+}
+
+section! {
+    table("service.front.tls.acme.eab")
+        .absent("none").example(r#"eab = { key-id = "kid-1", key = "/etc/lariat/eab.key" }"#);
+    /// An external account of the authority, to which ours is bound (RFC 8555, 7.3.4).
+    pub(crate) struct WrittenEab<'a> {
+        /// The key's name, as the authority gave it.
+        key_id: String = text("NAME").flag("acme-eab-key-id").example(r#"key-id = "kid-1""#),
+        /// A file with the key, in base64url as the authority gave it.
+        key: String = path().flag("acme-eab-key").example(r#"key = "/etc/lariat/eab.key""#),
+    }
+}
+
+/// The certificates of a front that came by ACME, as far as they are there. Notes on the shelf
+/// what is to be ordered.
+pub(crate) fn certificates(
+    written: &WrittenServiceAcme<'_>,
+    shelf: &mut Shelf<'_>,
+) -> Option<(Vec<CertificateSource>, Placeholder)> {
+    let entry = entry(written, shelf)?;
+    let mut certificates = Vec::new();
+    for key in &entry.keys {
+        let file = shelf.acme_folder.join(certificate_file(&entry.name, key));
+        match shelf.files.read(&file) {
+            Ok(pem) => certificates.push(CertificateSource {
+                place: file.display().to_string(),
+                chain_pem: pem,
+                key_pem: None,
+                key_place: None,
+                ocsp_der: None,
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return shelf.unreadable(&written.at, &file, &error),
+        }
+    }
+    let why = format!("there is no certificate yet for {} by ACME", entry.domains.join(", "));
+    let placeholder = Placeholder { names: entry.domains.clone(), why };
+    shelf.acme.push(entry);
+    Some((certificates, placeholder))
+}
+
+/// The file in the folder of a certificate with its key, beside others of the same name.
+pub fn certificate_file(name: &str, key: &str) -> PathBuf {
+    Path::new("certificates").join(format!("{name}.{key}.pem"))
+}
+
+fn entry(written: &WrittenServiceAcme<'_>, shelf: &mut Shelf<'_>) -> Option<AcmeEntry> {
+    let roots = shelf.pem_files(&written.roots);
+    let eab = optional(written.eab.as_ref().map(|eab| external_account(eab, shelf)));
+    let challenge = challenge(&written.challenge, shelf);
+    if !written.accept_terms.value? {
+        let hint = "read them at the authority, and write accept-terms = true";
+        return written
+            .accept_terms
+            .fail("nothing is ordered without your consent to the terms", hint);
+    }
+    let (domains, directory) = (written.domains.value.clone()?, written.directory.value.clone()?);
+    let (keys, challenge) = (written.key.value.clone()?, challenge?);
+    if domains.is_empty() || domains.len() > DOMAINS_MAX {
+        let hint = format!("list from 1 to {DOMAINS_MAX}");
+        return written.domains.fail(format!("lists {} domains", domains.len()), hint);
+    }
+    let is_wildcard = |domain: &&String| domain.starts_with("*.");
+    if let (Some(domain), false) =
+        (domains.iter().find(is_wildcard), matches!(challenge, AcmeChallenge::Dns { .. }))
+    {
+        let message =
+            format!("\"{domain}\" stands for names that only the DNS can prove to be ours");
+        return written
+            .domains
+            .fail(message, "add challenge = { dns = \"PROGRAM\" }, or list names");
+    }
+    if let (Some(domain), true) = (
+        domains.iter().find(|domain| domain.parse::<IpAddr>().is_ok()),
+        matches!(challenge, AcmeChallenge::Dns { .. }),
+    ) {
+        let message = format!("{domain} is an address, which the DNS cannot prove to be ours");
+        return written.domains.fail(message, "give it a service with another `challenge`");
+    }
+    Some(AcmeEntry {
+        name: entry_name(&domains, &directory, &keys),
+        service: String::new(),
+        contact: written.contact.value.clone()?,
+        domains,
+        directory,
+        roots: roots?,
+        profile: written.profile.value.clone()?,
+        keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+        challenge,
+        eab: eab?,
+    })
+}
+
+/// The name of an entry in the folder and for operators: of all that makes another certificate of
+/// it.
+fn entry_name(domains: &[String], directory: &str, keys: &[&str]) -> String {
+    let mut sorted = domains.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let digest = sha256([&sorted.join(","), directory, &keys.join(",")].join("\n").as_bytes());
+    let first = sorted.first().map_or("", |domain| domain).replace(['*', ':'], "_");
+    let mut name = format!("{first}-");
+    for byte in digest.iter().take(4) {
+        // A text takes all that is written to it.
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
+fn challenge(written: &WrittenChallenge<'_>, shelf: &Shelf<'_>) -> Option<AcmeChallenge> {
+    let (is_http, dns) = (written.kind.value?, written.dns.value.as_ref()?);
+    let Some(dns) = dns else {
+        let message = "has no effect: no program is run";
+        written.timeout.warn_unless(false, message, "add dns = \"PROGRAM\", or take it out");
+        return Some(if is_http { AcmeChallenge::Http } else { AcmeChallenge::TlsAlpn });
+    };
+    if written.kind.is_written() {
+        return written
+            .kind
+            .fail("stands beside `dns`, which is another kind", "take one of both out");
+    }
+    Some(AcmeChallenge::Dns { hook: shelf.base.join(dns), timeout: written.timeout.value? })
+}
+
+fn external_account(eab: &WrittenEab<'_>, shelf: &mut Shelf<'_>) -> Option<(String, Password)> {
+    let path = shelf.base.join(eab.key.value.as_ref()?);
+    let bytes = Zeroizing::new(shelf.read(&eab.key, &path)?);
+    shelf.is_private(&eab.key, &path);
+    let key = str::from_utf8(&bytes).unwrap_or_default().trim();
+    let of_base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=".contains(&byte);
+    if key.is_empty() || !key.bytes().all(of_base64url) {
+        let message = format!("{} holds no key in base64url", path.display());
+        return eab.key.fail(message, "store the key there as the authority gave it");
+    }
+    Some((eab.key_id.value.clone()?, Password(Zeroizing::new(key.to_owned()))))
+}
+
+fn domain(value: &Value, key: &Key) -> Result<String, Problem> {
+    let text = options::as_text(value)?.trim_end_matches('.').to_ascii_lowercase();
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(address.to_string());
+    }
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    let name = text.strip_prefix("*.").unwrap_or(&text);
+    if text.len() <= 253 && name.split('.').all(is_label) {
+        return Ok(text);
+    }
+    let message = format!("\"{}\" is neither a DNS name nor an IP address", text.escape_debug());
+    Err(Problem::new(message).hint(key.for_example()))
+}
+
+fn contact(value: &Value, key: &Key) -> Result<String, Problem> {
+    let text = options::as_text(value)?;
+    let address = text.strip_prefix("mailto:").unwrap_or(text);
+    let has_parts = address.split_once('@').is_some_and(|(user, host)| {
+        !user.is_empty() && !host.is_empty() && !address.contains(char::is_whitespace)
+    });
+    if has_parts {
+        return Ok(format!("mailto:{address}"));
+    }
+    let message = format!("\"{}\" is no mail address", text.escape_debug());
+    Err(Problem::new(message).hint(key.for_example()))
+}
+
+/// Authorities by their words.
+const DIRECTORIES: [(&str, &str); 2] = [
+    ("letsencrypt", "https://acme-v02.api.letsencrypt.org/directory"),
+    ("letsencrypt-staging", "https://acme-staging-v02.api.letsencrypt.org/directory"),
+];
+
+fn directory(value: &Value, _: &Key) -> Result<String, Problem> {
+    let text = options::as_text(value)?;
+    let known = DIRECTORIES.iter().find(|(word, _)| *word == text);
+    if let Some((_, url)) = known {
+        return Ok((*url).to_owned());
+    }
+    let host = text.strip_prefix("https://").unwrap_or_default();
+    if !host.is_empty()
+        && !host.starts_with('/')
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return Ok(text.to_owned());
+    }
+    let message = format!("\"{}\" is no directory of an authority", text.escape_debug());
+    let hint = "write \"letsencrypt\", \"letsencrypt-staging\", or a URL that begins with https://";
+    Err(Problem::new(message).hint(hint))
+}
+
+/// The certificates that are to be ordered for the services that were read.
+pub(crate) fn options(shelf: &mut Shelf<'_>) -> AcmeOptions {
+    let entries = std::mem::take(&mut shelf.acme);
+    let bundle =
+        entries.iter().any(|one| one.roots.is_empty()).then(|| bundle_of_host(shelf.files));
+    let host_roots = bundle.flatten().map(|(place, pem)| PemSource { place, pem });
+    AcmeOptions { folder: shelf.acme_folder.clone(), entries, host_roots }
+}
+
+/// All that is read of `[acme]`.
+pub(crate) fn folder(written: &WrittenAcme<'_>, base: &Path) -> PathBuf {
+    base.join(written.folder.value.as_deref().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entrys_name_says_all_that_makes_another_certificate() {
+        let of = |domains: &[&str], directory, keys: &[&str]| {
+            let domains: Vec<_> = domains.iter().map(|name| (*name).to_owned()).collect();
+            entry_name(&domains, directory, keys)
+        };
+        let first = of(&["b", "*.a"], "x", &["rsa-2048"]);
+        assert!(first.starts_with("_.a-") && first.len() == 12, "{first}");
+        assert_eq!(first, of(&["*.a", "b", "b"], "x", &["rsa-2048"]));
+        for other in [
+            of(&["*.a"], "x", &["rsa-2048"]),
+            of(&["*.a", "b"], "y", &["rsa-2048"]),
+            of(&["*.a", "b"], "x", &["rsa-2048", "ecdsa-p256"]),
+        ] {
+            assert_ne!(first, other);
+        }
+    }
+}

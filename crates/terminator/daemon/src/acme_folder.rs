@@ -1,0 +1,219 @@
+//! The folder of certificates that come by ACME: accounts, the state of orders, and certificates
+//! with their keys. Only the process that touches files opens it.
+//!
+//! Owns where what lies, that nobody else can read it, and that a file is replaced whole and is on
+//! the disk then, or stays as it was. Knows nothing of what accounts and states hold.
+
+use std::fmt::{self, Write as _};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use acme::messages::ServedCertificate;
+use config::{AcmeEntry, AcmeOptions};
+use serde::{Deserialize, Serialize};
+use sys::process;
+use tls::certificate::Certificate;
+use tls::options::CertificateSource;
+use tls::subject::sha256;
+
+use crate::handover::Secret;
+
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
+/// The folders beneath it.
+const PARTS: [&str; 3] = ["accounts", "certificates", "state"];
+
+/// The contents of the folder, as far as the configuration has use for it.
+#[derive(Clone, Default, Deserialize, Serialize)]
+pub(crate) struct FoundAcme {
+    /// By the URLs of their directories; with their keys.
+    pub(crate) accounts: Vec<(String, String)>,
+    /// By the names of certificates.
+    pub(crate) states: Vec<(String, String)>,
+    /// By their names, without their keys.
+    pub(crate) certificates: Vec<(String, ServedCertificate)>,
+}
+
+impl fmt::Debug for FoundAcme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FoundAcme({:?})", self.certificates)
+    }
+}
+
+/// Reads a file that has the chain before the key, whose kind is named. `None` = it cannot be
+/// served.
+pub(crate) fn certificate_of(key: &str, pem: &str) -> Option<ServedCertificate> {
+    let source = CertificateSource {
+        place: String::new(),
+        chain_pem: pem.as_bytes().to_vec(),
+        key_pem: None,
+        key_place: None,
+        ocsp_der: None,
+    };
+    let (certificate, _) = Certificate::load(&source).ok()?;
+    let key_line = pem.lines().find(|line| line.ends_with("PRIVATE KEY-----"));
+    let (chain, _) = pem.split_once(key_line?)?;
+    Some(ServedCertificate {
+        key: key.to_owned(),
+        chain_pem: chain.to_owned(),
+        not_before: certificate.validity.from,
+        not_after: certificate.validity.until,
+    })
+}
+
+/// The file of the account at an authority.
+pub(crate) fn account_file(directory: &str) -> PathBuf {
+    let mut name = String::new();
+    for byte in sha256(directory.as_bytes()).iter().take(8) {
+        // A text takes all that is written to it.
+        let _ = write!(name, "{byte:02x}");
+    }
+    Path::new("accounts").join(name + ".json")
+}
+
+pub(crate) fn state_file(name: &str) -> PathBuf {
+    Path::new("state").join(format!("{name}.json"))
+}
+
+/// Makes the folder if it is not there, and reads what lies in it.
+///
+/// # Errors
+/// A sentence with its hint: it cannot be made or read, or belongs to others too.
+pub(crate) fn look(options: &AcmeOptions) -> Result<FoundAcme, String> {
+    let mut found = FoundAcme::default();
+    if options.entries.is_empty() {
+        return Ok(found);
+    }
+    let folder = &options.folder;
+    let failed = |error: io::Error| {
+        let folder = folder.display();
+        format!(
+            "acme.folder: cannot use {folder}: {error}\nhint: the supervisor's user must be able \
+             to make it, or it must be that user's own"
+        )
+    };
+    for part in std::iter::once("").chain(PARTS) {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(FOLDER_MODE).create(folder.join(part)).map_err(failed)?;
+    }
+    if let Some((message, hint)) = fault(folder) {
+        return Err(format!("acme.folder: {message}\nhint: {hint}"));
+    }
+    let read = |path: PathBuf| match fs::read_to_string(folder.join(path)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(error)),
+    };
+    for entry in &options.entries {
+        let account = read(account_file(&entry.directory))?;
+        found.accounts.extend(account.map(|text| (entry.directory.clone(), text)));
+        let state = read(state_file(&entry.name))?;
+        found.states.extend(state.map(|text| (entry.name.clone(), text)));
+        let served = certificates(folder, entry).into_iter();
+        found.certificates.extend(served.map(|one| (entry.name.clone(), one)));
+    }
+    Ok(found)
+}
+
+/// The certificates of an entry that are there and can be read and served.
+pub(crate) fn certificates(folder: &Path, entry: &AcmeEntry) -> Vec<ServedCertificate> {
+    let keys = entry.keys.iter();
+    let there = keys.filter_map(|key| {
+        let file = folder.join(config::certificate_file(&entry.name, key));
+        certificate_of(key, &fs::read_to_string(file).ok()?)
+    });
+    there.collect()
+}
+
+/// A fault of the folder, and its remedy; `None` = it is its user's alone, or not there.
+pub(crate) fn fault(folder: &Path) -> Option<(String, &'static str)> {
+    let found = fs::metadata(folder).ok()?;
+    let (ours, mode, folder) = (process::identity().user, found.mode() & 0o7777, folder.display());
+    if !found.is_dir() {
+        return Some((format!("{folder} is no directory"), "name another"));
+    }
+    if found.uid() != ours {
+        let message = format!(
+            "{folder} belongs to user {}, who could read every key, and we are user {ours}",
+            found.uid()
+        );
+        return Some((message, "`chown` it, or name another"));
+    }
+    let message = || format!("{folder} has mode {mode:04o}, so that others can look into it");
+    (mode & 0o077 != 0).then(|| (message(), "`chmod 700` it, or name another"))
+}
+
+/// Puts files there, each in the place of what was there or not at all; they are on the disk then.
+///
+/// # Errors
+/// A sentence: the first that could not be.
+pub(crate) fn store(folder: &Path, files: &[(PathBuf, Secret)]) -> Result<(), String> {
+    let one = |(path, bytes): &(PathBuf, Secret)| {
+        let path = folder.join(path);
+        put(&path, bytes.bytes())
+            .map_err(|error| format!("cannot store {}: {error}", path.display()))
+    };
+    files.iter().try_for_each(one)
+}
+
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(ErrorKind::InvalidInput.into());
+    };
+    let new = path.with_file_name(format!(".{}.new", name.to_string_lossy()));
+    // One that was killed may have left it.
+    let _ = fs::remove_file(&new);
+    let written = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&new);
+    let written = written.and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+        return written;
+    }
+    File::open(parent)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use testkit::directory::Directory;
+
+    #[test]
+    fn what_cannot_be_stored_leaves_what_was_there() {
+        let directory = Directory::new();
+        let folder = directory.join("");
+        let of = |text: &str| vec![(PathBuf::from("x"), Secret::new(text.as_bytes().to_vec()))];
+        store(&folder, &of("first")).unwrap();
+        let mode = fs::metadata(folder.join("x")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, FILE_MODE);
+        fs::create_dir(folder.join(".x.new")).unwrap();
+        let said = store(&folder, &of("second")).unwrap_err();
+        assert!(said.starts_with("cannot store "), "{said}");
+        assert_eq!(fs::read_to_string(folder.join("x")).unwrap(), "first");
+        fs::remove_dir(folder.join(".x.new")).unwrap();
+        // One that was killed amid another.
+        fs::write(folder.join(".x.new"), "half").unwrap();
+        store(&folder, &of("second")).unwrap();
+        assert_eq!(fs::read_to_string(folder.join("x")).unwrap(), "second");
+    }
+
+    #[test]
+    fn a_folder_that_others_can_open_is_refused() {
+        let directory = Directory::new();
+        let folder = directory.join("acme");
+        assert_eq!(fault(&folder), None);
+        DirBuilder::new().mode(0o700).create(&folder).unwrap();
+        assert_eq!(fault(&folder), None);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o750)).unwrap();
+        assert!(fault(&folder).unwrap().0.contains("mode 0750"));
+        fs::write(directory.join("file"), "").unwrap();
+        assert!(fault(&directory.join("file")).unwrap().0.contains("is no directory"));
+    }
+}

@@ -1,0 +1,134 @@
+//! A program of the operator that puts records into the DNS: run with a deadline, and ended with
+//! all that it has started.
+
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sys::signal;
+
+/// As much is kept of what a program writes.
+const OUTPUT_BYTES_MAX: u64 = 4 << 10;
+
+/// How long what a program has left behind may hold its output open.
+const OUTPUT_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// A record that is to be put into the DNS or taken away.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Hook {
+    pub(crate) program: PathBuf,
+    pub(crate) timeout: Duration,
+    /// Whether the record is put there, else taken away.
+    pub(crate) presents: bool,
+    /// The domain that is validated.
+    pub(crate) domain: String,
+    /// The name of the TXT record.
+    pub(crate) record: String,
+    pub(crate) value: String,
+}
+
+impl Hook {
+    /// Runs it to its end. Says whether that was status 0, and what it has written, or what kept
+    /// it from that.
+    pub(crate) fn run(&self) -> (bool, String) {
+        let ended = self.start().and_then(|(child, output)| self.attend(child, output));
+        ended.unwrap_or_else(|error| (false, format!("{}: {error}", self.program.display())))
+    }
+
+    fn start(&self) -> io::Result<(Child, io::PipeReader)> {
+        let (reader, writer) = io::pipe()?;
+        let action = if self.presents { "present" } else { "cleanup" };
+        // A bare name is one of the working directory, and no program of the search path.
+        let mut command = Command::new(Path::new(".").join(&self.program));
+        command.args([action, &self.record, &self.value]);
+        command.envs([
+            ("LARIAT_ACTION", action),
+            ("LARIAT_DOMAIN", &self.domain),
+            ("LARIAT_RECORD", &self.record),
+            ("LARIAT_VALUE", &self.value),
+            ("CERTBOT_DOMAIN", &self.domain),
+            ("CERTBOT_VALIDATION", &self.value),
+        ]);
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        Ok((command.process_group(0).spawn()?, reader))
+    }
+
+    fn attend(&self, mut child: Child, output: io::PipeReader) -> io::Result<(bool, String)> {
+        let pid = child.id();
+        let (told, written) = mpsc::channel();
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = (&output).take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes);
+            let _ = told.send(bytes);
+            // One that writes more is not to be ended by that.
+            let _ = io::copy(&mut &output, &mut io::sink());
+        });
+        let (ended, status) = mpsc::channel();
+        thread::spawn(move || drop(ended.send(child.wait())));
+        let status = status.recv_timeout(self.timeout);
+        // Whatever it has started ends with it.
+        let _ = signal::kill_group(pid);
+        let bytes = written.recv_timeout(OUTPUT_TIME_MAX).unwrap_or_default();
+        let output = String::from_utf8_lossy(&bytes).trim().to_owned();
+        let program = self.program.display();
+        Ok(match status {
+            Ok(Ok(status)) if status.success() => (true, output),
+            Ok(Ok(status)) => (false, format!("{program} ended with {status}: {output}")),
+            Ok(Err(error)) => (false, format!("{program}: {error}")),
+            Err(_) => {
+                let time = options::quantity::show_duration(self.timeout);
+                (false, format!("{program} was killed after {time}: {output}"))
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use testkit::directory::Directory;
+
+    fn run(script: &str, timeout: Duration) -> (bool, String) {
+        let directory = Directory::new();
+        let program = directory.join("hook");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let (domain, record) = ("a.example".to_owned(), "_acme-challenge.a.example".to_owned());
+        let value = "v".to_owned();
+        Hook { program, timeout, presents: true, domain, record, value }.run()
+    }
+
+    #[test]
+    fn a_program_ends_well_or_is_said_why_not() {
+        let long = Duration::from_secs(60);
+        let told = run(r#"echo "$@" $LARIAT_DOMAIN $CERTBOT_VALIDATION"#, long);
+        assert_eq!(told, (true, "present _acme-challenge.a.example v a.example v".to_owned()));
+        let (is_well, said) = run("echo no zone >&2; exit 3", long);
+        assert!(!is_well && said.contains("exit status: 3: no zone"), "{said}");
+        let (is_well, said) = run("kill -9 $$", long);
+        assert!(!is_well && said.contains("signal: 9"), "{said}");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_with_what_it_started() {
+        let directory = Directory::new();
+        let pid = directory.join("pid");
+        let script = format!("sleep 1000 & echo $! > {}; wait", pid.display());
+        let (is_well, said) = run(&script, Duration::from_millis(500));
+        assert!(!is_well && said.contains("was killed after"), "{said}");
+        let pid: u32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // It is gone, or nobody has reaped it yet.
+        let begun = std::time::Instant::now();
+        while !state().is_empty() && !state().contains(") Z ") {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}", state());
+            thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Certificates that come by ACME, as the supervisor has them: the process that speaks to
+//! authorities, what is stored, and what authorities are answered.
+//!
+//! Owns the life of that process, what is known of each certificate, and the order in which files
+//! are stored. What is asked of authorities when is the process's; `certificates` says what its
+//! answers lead to; files are touched by readers (`crate::acme_folder`, `crate::acme_hook`).
+//!
+//! **A certificate is not lost**: one that was issued is stored before it is served, and stored
+//! again and again while the disk takes nothing; then the configuration is read anew, as by any
+//! other reload. Whichever process dies, the next one begins with what is on the disk.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use acme::messages::{AcmeOrder, ChallengeKind, ExternalAccount, Hidden};
+use acme::messages::{ServedCertificate, WantedCertificate};
+use config::{AcmeChallenge, AcmeEntry, AcmeOptions};
+
+use super::challenges::PendingChallenges;
+use super::child::{Backoff, Child, Program};
+use super::events::{Event, EventSender};
+use super::failure::Failure;
+use super::prepared::PreparedAcme;
+use super::reading::Readers;
+use crate::acme_folder::FoundAcme;
+use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
+use crate::certificates::AcmeStatus;
+use crate::handover::{Fences, ProcessMessageForm, Secret};
+use crate::messages::{error, warn};
+use crate::reader::Task;
+
+const ACME: Program = Program {
+    argument: ACME_ARGUMENT,
+    name: ACME_NAME,
+    form: ProcessMessageForm::Json,
+    answer_bytes_max: ANSWER_BYTES_MAX,
+};
+
+/// From one attempt to store what the disk did not take to the next.
+const STORE_PAUSE: Duration = Duration::from_secs(60);
+
+/// Files that wait to be stored. The process may not fill our memory; more are left out, and said.
+const STORES_MAX: usize = 4096;
+
+/// Something that is to be stored.
+pub(super) struct Waiting {
+    path: PathBuf,
+    text: Secret,
+    /// The certificate that is served once it is on the disk.
+    pub(super) issued: Option<(String, ServedCertificate)>,
+}
+
+pub(super) struct Acme {
+    pub(super) options: AcmeOptions,
+    pub(super) accounts: BTreeMap<String, String>,
+    pub(super) states: BTreeMap<String, String>,
+    /// The certificates on the disk, by the names of entries.
+    certificates: Vec<(String, ServedCertificate)>,
+    pub(super) statuses: BTreeMap<String, AcmeStatus>,
+    pub(super) process: Option<Child>,
+    processes: u64,
+    backoff: Backoff,
+    /// When the next process is started, after one has died.
+    pub(super) starts: Option<Instant>,
+    /// The first is being stored, or will be.
+    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) is_storing: bool,
+    pub(super) stores: Option<Instant>,
+    pub(super) challenges: PendingChallenges,
+    fences: Fences,
+    pub(super) sender: EventSender,
+}
+
+impl Acme {
+    pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
+        let options = AcmeOptions { folder: PathBuf::new(), entries: Vec::new(), host_roots: None };
+        Self {
+            options,
+            accounts: BTreeMap::new(),
+            states: BTreeMap::new(),
+            certificates: Vec::new(),
+            statuses: BTreeMap::new(),
+            process: None,
+            processes: 0,
+            backoff: Backoff::default(),
+            starts: None,
+            waiting: VecDeque::new(),
+            is_storing: false,
+            stores: None,
+            challenges: PendingChallenges::default(),
+            fences,
+            sender,
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.starts.into_iter().chain(self.stores).min()
+    }
+
+    /// The contents of the folder, as far as known, for a program that comes back.
+    pub(super) fn found(&self) -> FoundAcme {
+        let pairs = |map: &BTreeMap<String, String>| {
+            map.iter().map(|(name, text)| (name.clone(), text.clone())).collect()
+        };
+        FoundAcme {
+            accounts: pairs(&self.accounts),
+            states: pairs(&self.states),
+            certificates: self.certificates.clone(),
+        }
+    }
+
+    /// Ends the process until [`Self::follow`].
+    pub(super) fn pause(&mut self) {
+        self.process = None;
+        self.starts = None;
+    }
+
+    /// A plan is served that says this.
+    pub(super) fn follow(&mut self, prepared: &PreparedAcme) {
+        self.options = prepared.options.clone();
+        let PreparedAcme { options, found } = prepared;
+        let is_named = |name: &str| options.entries.iter().any(|entry| entry.name == name);
+        self.states.retain(|name, _| is_named(name));
+        for (name, text) in &found.states {
+            self.states.entry(name.clone()).or_insert_with(|| text.clone());
+        }
+        for (directory, text) in &found.accounts {
+            self.accounts.entry(directory.clone()).or_insert_with(|| text.clone());
+        }
+        self.certificates.clone_from(&found.certificates);
+        let mut before = std::mem::take(&mut self.statuses);
+        for entry in &options.entries {
+            let status = self.statuses.entry(entry.name.clone()).or_insert_with(|| {
+                let mut status = before.remove(&entry.name).unwrap_or_default();
+                status.services.clear();
+                status
+            });
+            status.name.clone_from(&entry.name);
+            status.services.push(entry.service.clone());
+            status.domains.clone_from(&entry.domains);
+            status.directory.clone_from(&entry.directory);
+            let served = found.certificates.iter().filter(|(name, _)| *name == entry.name);
+            let first = served.min_by_key(|(_, one)| one.not_after).map(|(_, one)| one);
+            let seconds = |time: fn(&ServedCertificate) -> i64| {
+                first.map(|one| u64::try_from(time(one)).unwrap_or(0))
+            };
+            status.not_before_seconds = seconds(|one| one.not_before);
+            status.not_after_seconds = seconds(|one| one.not_after);
+        }
+        if options.entries.is_empty() {
+            return self.pause();
+        }
+        self.send_all();
+    }
+
+    /// Tells the process all, and starts it if it is not there.
+    pub(super) fn send_all(&mut self) {
+        if self.process.is_none() {
+            if self.starts.is_some() {
+                return;
+            }
+            if let Err(error) = self.start() {
+                return self.is_gone(&format!("cannot be started: {error}"));
+            }
+        }
+        let entries = self.entries();
+        let roots = self.options.host_roots.as_ref();
+        let host_roots = roots.map(|one| String::from_utf8_lossy(&one.pem).into_owned());
+        self.send(AcmeOrder::Follow { entries, host_roots: host_roots.unwrap_or_default() });
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        self.processes += 1;
+        let (number, sender) = (self.processes, self.sender.clone());
+        let hear = move |heard| sender.send(Event::Acme(number, heard));
+        let process = Child::start(number, &ACME, hear)?;
+        Ok(self.process.insert(process).send(&AcmeAsk::Enter(self.fences.clone()), &[])?)
+    }
+
+    pub(super) fn send(&mut self, order: AcmeOrder) {
+        let sent = self.process.as_ref().map(|process| process.send(&AcmeAsk::Order(order), &[]));
+        if let Some(Err(error)) = sent {
+            self.is_gone(&format!("takes no order: {error}"));
+        }
+    }
+
+    fn entries(&self) -> Vec<WantedCertificate> {
+        let mut entries: Vec<WantedCertificate> = Vec::new();
+        for one in &self.options.entries {
+            if !entries.iter().any(|entry| entry.name == one.name) {
+                entries.push(self.entry(one));
+            }
+        }
+        entries
+    }
+
+    fn entry(&self, one: &AcmeEntry) -> WantedCertificate {
+        let roots = one.roots.iter();
+        let served = self.certificates.iter().filter(|(name, _)| *name == one.name);
+        WantedCertificate {
+            name: one.name.clone(),
+            domains: one.domains.clone(),
+            contact: one.contact.clone(),
+            directory: one.directory.clone(),
+            roots: roots.map(|root| String::from_utf8_lossy(&root.pem).into_owned()).collect(),
+            profile: one.profile.clone(),
+            keys: one.keys.clone(),
+            challenge: match one.challenge {
+                AcmeChallenge::TlsAlpn => ChallengeKind::TlsAlpn,
+                AcmeChallenge::Http => ChallengeKind::Http,
+                AcmeChallenge::Dns { .. } => ChallengeKind::Dns,
+            },
+            external_account: one.eab.as_ref().map(|(key_id, key)| ExternalAccount {
+                key_id: key_id.clone(),
+                key: Hidden(key.0.to_string()),
+            }),
+            account: self.accounts.get(&one.directory).cloned().map(Hidden),
+            certificates: served.map(|(_, one)| one.clone()).collect(),
+            state: self.states.get(&one.name).cloned(),
+        }
+    }
+
+    /// The process has died, or is not to live on.
+    pub(super) fn is_gone(&mut self, why: &str) {
+        let pause = self.backoff.died(Instant::now());
+        warn(format_args!(
+            "the process that orders certificates {why}; another is started after {} ms",
+            pause.as_millis()
+        ));
+        self.process = None;
+        self.starts = Some(Instant::now() + pause);
+    }
+
+    pub(super) fn keep(
+        &mut self,
+        path: PathBuf,
+        text: String,
+        issued: Option<(String, ServedCertificate)>,
+    ) {
+        // It takes the place of an older one that waits; the first may be under way.
+        let of_path = |one: &Waiting| one.path == path;
+        let later = self.waiting.iter().skip(1).position(of_path);
+        if let Some(place) = later {
+            self.waiting.remove(place + 1);
+        }
+        if self.waiting.len() >= STORES_MAX {
+            return error(format_args!("{} is not stored: too much waits", path.display()));
+        }
+        self.waiting.push_back(Waiting { path, text: Secret::new(text.into_bytes()), issued });
+        self.store();
+    }
+
+    /// Stores the first that waits.
+    pub(super) fn store(&mut self) {
+        if self.is_storing || self.stores.is_some() {
+            return;
+        }
+        let Some(Waiting { path, text, .. }) = self.waiting.front() else {
+            return;
+        };
+        let files = vec![(path.clone(), Secret::new(text.bytes().to_vec()))];
+        let sender = self.sender.clone();
+        let hear = move |done, _| sender.send(Event::AcmeStored(done));
+        let task = Task::Store(self.options.folder.clone(), files);
+        match Readers::default().start(&task, hear) {
+            Ok(()) => self.is_storing = true,
+            Err(failure) => self.cannot_store(&failure),
+        }
+    }
+
+    pub(super) fn cannot_store(&mut self, failure: &Failure) {
+        error(format_args!(
+            "{failure}\nhint: what was there before stays, and is served; it is tried again in \
+             {STORE_PAUSE:?}"
+        ));
+        self.stores = Some(Instant::now() + STORE_PAUSE);
+    }
+}

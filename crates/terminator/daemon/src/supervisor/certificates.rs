@@ -1,0 +1,166 @@
+//! Answers of the process that speaks to authorities, and what they lead to: something is stored,
+//! a certificate is served, operators are told; and an operator's order about a certificate.
+
+use std::time::Instant;
+
+use acme::messages::{AcmeAnswer, AcmeOrder, EntryStatus, Hidden};
+use telemetry::printable;
+
+use super::Supervisor;
+use super::child::{Child, Heard};
+use super::failure::Failure;
+use super::reading::Done;
+use crate::acme_folder;
+use crate::acme_process::AcmeReply;
+use crate::certificates::CertificateChange;
+use crate::handover::Order;
+use crate::messages::{note, warn};
+
+impl Supervisor<'_> {
+    /// The plan that is served says which certificates are to be there.
+    pub(super) fn follow_acme(&mut self) {
+        if self.acme.process.is_none() {
+            self.forget_challenges();
+        }
+        self.acme.follow(&self.served.acme);
+        self.tell_acme();
+    }
+
+    /// Tells the worker process what authorities are answered, and operators shown.
+    pub(super) fn tell_acme(&mut self) {
+        if self.acme.options.entries.is_empty() {
+            return self.tell(&Order::Acme(Vec::new()));
+        }
+        let (number, validations) = self.acme.challenges.in_place();
+        self.tell(&Order::Validations(number, validations));
+        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
+    }
+
+    pub(super) fn acme_said(&mut self, number: u64, heard: Heard<AcmeReply>) {
+        if self.acme.process.as_ref().map(Child::number) != Some(number) {
+            // The last words of the process before.
+            return;
+        }
+        match heard {
+            Heard::Answer(AcmeReply::Answer(answer)) => self.acme_answered(answer),
+            Heard::Answer(AcmeReply::Stuck(why)) => {
+                let why = printable::line(&why);
+                self.acme.is_gone(&format!("cannot give up its rights: {why}"));
+            }
+            Heard::End | Heard::Stopped => self.acme.is_gone("has ended"),
+        }
+    }
+
+    fn acme_answered(&mut self, answer: AcmeAnswer) {
+        let is_named = |name: &str| self.acme.statuses.contains_key(name);
+        match answer {
+            AcmeAnswer::Account { directory, account: Hidden(text) } => {
+                let mut entries = self.acme.options.entries.iter();
+                if entries.any(|entry| entry.directory == directory) {
+                    self.acme.accounts.insert(directory.clone(), text.clone());
+                    self.acme.keep(acme_folder::account_file(&directory), text, None);
+                }
+            }
+            AcmeAnswer::State { name, state } if is_named(&name) => {
+                self.acme.states.insert(name.clone(), state.clone());
+                self.acme.keep(acme_folder::state_file(&name), state, None);
+            }
+            AcmeAnswer::Issued { name, key, chain_pem, key_pem } if is_named(&name) => {
+                self.issued(name, &key, &chain_pem, &key_pem);
+            }
+            AcmeAnswer::Prepare { id, name, challenge } if is_named(&name) => {
+                self.prepare_challenge(id, &name, challenge);
+            }
+            AcmeAnswer::Remove { id } => self.remove_challenge(id),
+            AcmeAnswer::Status(status) if is_named(&status.name) => self.acme_status(status),
+            // A reload has taken it out.
+            _ => {}
+        }
+    }
+
+    fn issued(&mut self, name: String, key: &str, chain_pem: &str, key_pem: &Hidden) {
+        let mut entries = self.acme.options.entries.iter();
+        let is_wanted =
+            entries.any(|one| one.name == name && one.keys.iter().any(|kind| kind == key));
+        let text = format!("{}\n{}", chain_pem.trim_end(), key_pem.0);
+        match acme_folder::certificate_of(key, &text) {
+            Some(served) if is_wanted => {
+                let path = config::certificate_file(&name, key);
+                self.acme.keep(path, text, Some((name, served)));
+            }
+            _ => warn(format_args!(
+                "what was issued for {name} cannot be served, and is left out: chain and key do \
+                 not fit"
+            )),
+        }
+    }
+
+    fn acme_status(&mut self, news: EntryStatus) {
+        let Some(status) = self.acme.statuses.get_mut(&news.name) else {
+            return;
+        };
+        let failure = news.last_failure.as_deref().map(|why| printable::line(why).to_string());
+        if let Some(why) = failure.as_ref().filter(|_| news.failures > status.failures) {
+            warn(format_args!(
+                "no certificate for {} by ACME: {why}\nhint: `lariat certificate list` says when \
+                 it is tried again",
+                status.domains.join(", ")
+            ));
+        }
+        status.stage = printable::line(&news.stage).to_string();
+        (status.next_seconds, status.last_failure) = (news.next, failure);
+        status.failures = news.failures;
+        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
+    }
+
+    /// The disk has what was to be stored, or not.
+    pub(super) fn acme_stored(&mut self, done: Result<Done, Failure>) {
+        self.acme.is_storing = false;
+        match done {
+            Ok(_) => {
+                let issued = self.acme.waiting.pop_front().and_then(|one| one.issued);
+                if let Some((name, _)) = issued {
+                    note(format_args!("a certificate has come for {name}, and is served next"));
+                    self.reload();
+                }
+            }
+            Err(failure) => self.acme.cannot_store(&failure),
+        }
+        self.acme.store();
+    }
+
+    pub(super) fn tend_acme(&mut self, now: Instant) {
+        if self.acme.stores.take_if(|at| *at <= now).is_some() {
+            self.acme.store();
+        }
+        if self.acme.starts.take_if(|at| *at <= now).is_some() {
+            // The next one asks anew for what it needs.
+            self.forget_challenges();
+            self.acme.send_all();
+        }
+    }
+
+    /// Takes an operator's order, if it is about a certificate.
+    pub(super) fn ordered_certificate(&mut self, number: u64) -> bool {
+        let orders = self.acme.statuses.keys().flat_map(|name| {
+            let each = CertificateChange::ALL.into_iter();
+            each.map(move |change| (change, name))
+        });
+        let mut orders = orders.filter(|(change, name)| change.order(name) == number);
+        let Some((change, name)) = orders.next().map(|(change, name)| (change, name.clone()))
+        else {
+            return false;
+        };
+        drop(orders);
+        note(format_args!("an operator orders to {} {name}", change.word()));
+        if let Some(status) = self.acme.statuses.get_mut(&name) {
+            status.orders += 1;
+        }
+        self.acme.send(match change {
+            CertificateChange::Renew => AcmeOrder::Renew { name },
+            CertificateChange::Revoke => AcmeOrder::Revoke { name },
+        });
+        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
+        true
+    }
+}

@@ -1,0 +1,98 @@
+//! Certificates by ACME, without an authority: what is served until one has come, what lies in the
+//! folder, and who may not look into it.
+
+use std::os::unix::fs::PermissionsExt;
+
+use suite::prelude::*;
+
+/// Subjects as clients are shown them.
+fn subject(site: &Site, address: SocketAddr) -> String {
+    let answer = s_client(site, address, &["-servername", "a.example"]);
+    let line = answer.stdout.lines().find_map(|line| line.strip_prefix("subject=CN = "));
+    line.unwrap_or_else(|| panic!("{answer:?}")).to_owned()
+}
+
+fn certificate(lariat: &Lariat, words: &[&str]) -> Finished {
+    let mut command = lariat::command();
+    command.arg("certificate").args(words);
+    run(command.arg("--status-socket").arg(lariat.status_socket()))
+}
+
+const PLACEHOLDER: &str = "no certificate yet (lariat)";
+
+/// A service by ACME whose authority is not there.
+fn service(site: &Site, address: SocketAddr) -> String {
+    format!(
+        "[acme]\nfolder = {:?}\n[[service]]\nname = \"acme\"\nfront.listen = [\"{address}\"]\n\
+         back.servers = [\"127.0.0.1:9\"]\n[service.front.tls.acme]\ndomains = [\"a.example\"]\n\
+         accept-terms = true\ndirectory = \"https://127.0.0.1:9/directory\"\n",
+        site.path("acme")
+    )
+}
+
+#[test]
+fn services_start_without_their_certificates_and_get_them_later() {
+    let (site, server, address) = (Site::new(), Server::start(Behaviour::Echo), free_address());
+    let missing = format!("{{ chain = {:?}, on-missing = 'self-signed' }}", site.path("later.pem"));
+    let web = Service::new(&site, &server).certificates(&format!("[{missing}]"));
+    let configuration = service(&site, address) + &web.toml();
+    let told = lariat::check(&configuration);
+    told.assert_stderr("asks https://127.0.0.1:9/directory for a.example with ecdsa-p256");
+    told.assert_stderr("it is ordered at the start");
+    let lariat = Lariat::start(&configuration);
+    assert_eq!([subject(&site, address), subject(&site, web.address)], [PLACEHOLDER; 2]);
+    lariat.wait_for_stderr("there is no certificate yet for a.example by ACME");
+    lariat.wait_for_metric("lariat_certificates_skipped", &[("service", "acme")], 1.0);
+    let status = lariat.status();
+    let skipped = |number: usize| status["services"][number]["certificates_skipped"][0].to_string();
+    assert_has(skipped(0), "there is no certificate yet for a.example by ACME");
+    assert_has(skipped(1), "later.pem: a self-signed one is served");
+    let folder = site.path("acme");
+    let mode = fs::metadata(&folder).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+
+    // As if they had been stored, and then somebody reloads.
+    let name = status["acme"][0]["name"].as_str().unwrap();
+    site.leaf(&["a.example"])
+        .write(&site.directory, &format!("acme/certificates/{name}.ecdsa-p256.pem"));
+    site.leaf(&["later.example"]).write(&site.directory, "later.pem");
+    lariat.reload().success();
+    assert_eq!(subject(&site, address), "a.example");
+    assert_eq!(subject(&site, web.address), "later.example");
+    let listed = certificate(&lariat, &["list"]).success();
+    assert_has(&listed, &format!("CERTIFICATE {name} for a.example\n  services      acme\n"));
+    assert_has(&listed, "left\n");
+    let told = lariat::check(&configuration);
+    told.assert_stderr("there is one for ");
+
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o750)).unwrap();
+    let refused = lariat.reload_refused(&configuration);
+    refused.assert_stderr("has mode 0750, so that others can look into it");
+    assert_eq!(subject(&site, address), "a.example");
+}
+
+#[test]
+fn the_process_that_speaks_to_authorities_has_no_rights_and_may_die() {
+    let (site, address) = (Site::new(), free_address());
+    let lariat = Lariat::start(&service(&site, address));
+    let process = lariat.process("lariat: acme");
+    let (number, worker) = (process.as_raw_nonzero(), lariat.worker_process());
+    let given_up = ["NoNewPrivs:\t1\n", "CapEff:\t0000000000000000\n", "Seccomp:\t2\n"];
+    until_true("its rights given up", || {
+        let status = fs::read_to_string(format!("/proc/{number}/status")).unwrap();
+        given_up.iter().all(|line| status.contains(line))
+    });
+    kill_process(process, Signal::KILL).unwrap();
+    lariat.wait_for_stderr("; another is started after 0 ms");
+    until_true("another", || lariat.process("lariat: acme") != process);
+    assert_eq!(subject(&site, address), PLACEHOLDER);
+    assert_eq!(lariat.worker_process(), worker);
+    let unknown = certificate(&lariat, &["renew", "b.example"]);
+    unknown.assert_stderr("has no certificate b.example by ACME; did you mean a.example?");
+    certificate(&lariat, &["renew", "a.example"]).success();
+    lariat.wait_for_stderr("an operator orders to renew a.example-");
+    // Without the service the process has no work.
+    let server = Server::start(Behaviour::Echo);
+    lariat.reload_with(&Service::new(&site, &server).toml());
+    assert!(lariat.status()["acme"].as_array().unwrap().is_empty());
+}
