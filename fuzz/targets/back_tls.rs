@@ -96,6 +96,7 @@ impl Stage {
                 groups: vec![Group::X25519, Group::Secp384r1],
                 alpn: OfferedAlpn::OfClient,
                 resumption: true,
+                certificate_compression: true,
             },
             choices: [
                 TlsServerChoice::new(&leaf, false),

@@ -107,6 +107,11 @@ pub(crate) fn back_tls_options(
     tls: &WrittenBackTls<'_>,
     header_inside: Option<bool>,
     servers: &[ServerOptions],
+        /// Whether servers may send their certificates compressed (RFC 8879, Brotli or zlib) in TLS
+        /// 1.3. Unpacked they may have 64 KiB, as without.
+        certificate_compression: bool = boolean()
+            .default("true").flag("backend-certificate-compression")
+            .example("certificate-compression = false"),
     shelf: &mut Shelf<'_>,
 ) -> Option<Option<Box<BackTlsOptions>>> {
     if !tls.mode.value? {
@@ -137,6 +142,7 @@ pub(crate) fn back_tls_options(
 
 fn expected_name(tls: &WrittenBackTls<'_>) -> Option<ExpectedName> {
     Some(match tls.name.value.clone()? {
+        certificate_compression: tls.certificate_compression.value?,
         Some(name) if name == OF_CLIENT => ExpectedName::OfClient,
         Some(name) if !is_server_name(&name) => {
             let message = format!("\"{}\" is no host name or IP address", name.escape_debug());

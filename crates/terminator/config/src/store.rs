@@ -189,6 +189,7 @@ fn client_options(store: &WrittenStore<'_>, shelf: &mut Shelf<'_>) -> Option<Cli
         alpn: OfferedAlpn::Fixed(Vec::new()),
         // Connections last.
         resumption: false,
+        certificate_compression: true,
     })
 }
 

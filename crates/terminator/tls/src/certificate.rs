@@ -23,6 +23,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::options::CertificateSource;
+use crate::compression::CompressedForms;
 use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Expiry, Moment, Span, Standing, Validity};
 pub use fault::{CertificateConcern, CertificateError, CertificateFault, RSA_BITS_MIN};
@@ -53,6 +54,7 @@ pub struct Certificate {
     pub place: Box<str>,
     pub fingerprint: Fingerprint,
 }
+    pub(crate) forms: Arc<CompressedForms>,
 
 /// A certificate together with its OCSP response.
 #[derive(Clone, Debug)]
@@ -153,6 +155,7 @@ impl Certificate {
             fingerprint: fingerprint_of(&leaf_der),
             key: Arc::new(certified),
         };
+            forms: Arc::default(),
         let concern = is_moved.then_some(CertificateConcern::LeafNotFirst);
         Ok((certificate, concern))
     }

@@ -114,7 +114,7 @@ impl Client {
         let own = options.certificate.as_ref().map(Certificate::load);
         let own = own.transpose()?.map(|(certificate, _)| certificate);
         let client = Self {
-            config: configuration(&policy, &verifier, own.as_ref())?,
+            config: configuration(options, &policy, &verifier, own.as_ref())?,
             verifier,
             own,
             servers: hosts
@@ -271,6 +271,7 @@ impl Server {
 }
 
 fn configuration(
+    options: &ClientOptions,
     policy: &Policy,
     verifier: &Arc<ServerVerifier>,
     own: Option<&Certificate>,
@@ -289,6 +290,10 @@ fn configuration(
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = true;
     config.enable_early_data = false;
+    if !options.certificate_compression {
+        config.cert_decompressors.clear();
+        config.cert_compressors.clear();
+    }
     config.key_log = Arc::new(SecretListener);
     Ok(config)
 }

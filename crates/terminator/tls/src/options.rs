@@ -40,6 +40,8 @@ pub struct ServerOptions {
     pub replaced: ReplacedCertificates,
     /// The most plaintext in a record that is sent; `None` = as much as TLS allows.
     pub record_bytes_max: Option<usize>,
+    /// Whether certificates are compressed (RFC 8879) for clients that take them so.
+    pub certificate_compression: bool,
 }
 
 impl ServerOptions {
@@ -60,6 +62,7 @@ impl ServerOptions {
             tls13_sessions: Tls13Sessions::Tickets,
             replaced: ReplacedCertificates::default(),
             record_bytes_max: None,
+            certificate_compression: true,
         }
     }
 }
@@ -87,6 +90,8 @@ pub struct ClientOptions {
     pub alpn: OfferedAlpn,
     /// Whether sessions are resumed.
     pub resumption: bool,
+    /// Whether certificates may come compressed (RFC 8879), and ours goes so.
+    pub certificate_compression: bool,
 }
 
 /// The authorities that a server's chain may lead to, and the lists of what is revoked.

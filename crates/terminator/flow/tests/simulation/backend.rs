@@ -68,6 +68,7 @@ pub(super) fn back_tls(authority: &Authority) -> ServerTls {
         groups: vec![Group::X25519],
         alpn: OfferedAlpn::OfClient,
         resumption: true,
+        certificate_compression: true,
     };
     let built = Client::build(&options, "test", &[None], &SuiteOrder::of_this_cpu());
     ServerTls { client: Arc::new(built.unwrap().0), header_inside: true }

@@ -30,6 +30,7 @@ fn options(root: &Authority) -> ClientOptions {
         groups: Group::ALL.to_vec(),
         alpn: OfferedAlpn::OfClient,
         resumption: true,
+        certificate_compression: true,
     }
 }
 

@@ -444,6 +444,7 @@ fn back_tls(authority: &Authority) -> BackTlsOptions {
             groups: vec![Group::X25519],
             alpn: OfferedAlpn::Fixed(Vec::new()),
             resumption: true,
+            certificate_compression: true,
         },
         header_inside: true,
     }
