@@ -174,6 +174,7 @@ mod terminator {
         mod client_certificate;
         mod dual_certificate;
         mod early_data;
+        mod encrypted_key;
         mod kernel_fallback;
         mod ocsp;
         mod policy;
