@@ -28,7 +28,8 @@ section! {
     pub(crate) struct WrittenCertificate<'a> {
         /// The certificate chain as PEM, leaf first.
         chain: String = path().example(r#"chain = "site.crt""#),
-        /// The private key as PEM, which may be encrypted (PKCS #8). The flag follows its `--certificate`.
+        /// The private key as PEM, which may be encrypted (PKCS #8). The flag follows its
+        /// `--certificate`.
         key: Option<String> = path()
             .absent("it is in the chain's file, or beside it under a usual name (`x.key`, \
              `privkey.pem`)")

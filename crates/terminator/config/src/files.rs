@@ -45,7 +45,7 @@ pub trait Files {
     /// Others are to read this instead of what was read from a file.
     fn replace(&mut self, _path: &Path, _bytes: &[u8]) {}
 
-    /// What a program writes to its standard output, which is a secret. The first word is its path.
+    /// The secret that a program writes to its standard output. The first word is its path.
     ///
     /// # Errors
     /// It cannot be run, failed, wrote more than 64 KiB, or took longer than 5 s, after which it

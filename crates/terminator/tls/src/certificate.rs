@@ -23,7 +23,7 @@ use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-use crate::compression::CompressedForms;
+use crate::compressed::CompressedForms;
 use crate::options::CertificateSource;
 use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Expiry, Moment, Span, Standing, Validity};

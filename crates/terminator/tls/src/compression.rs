@@ -5,55 +5,17 @@
 //! because one for thousands of certificates would be searched from its start under one lock. What
 //! servers send compressed is the library's to read: 64 KiB at most, as without compression.
 
-use std::sync::{PoisonError, RwLock};
-
 use rustls::CertificateCompressionAlgorithm as Algorithm;
 use rustls::compress::{
     BROTLI_COMPRESSOR, CertCompressor, CompressionFailed, CompressionLevel, ZLIB_COMPRESSOR,
 };
 
+use crate::compressed::Form;
 use crate::context;
 
 /// Ours, most preferred first.
 pub(crate) static COMPRESSORS: [&dyn CertCompressor; 2] =
     [&Kept(BROTLI_COMPRESSOR), &Kept(ZLIB_COMPRESSOR)];
-
-/// As many as there are algorithms, with and without an OCSP response.
-const FORMS_MAX: usize = 2 * COMPRESSORS.len();
-
-/// The compressed forms of one certificate's message.
-#[derive(Debug, Default)]
-pub(crate) struct CompressedForms(RwLock<Vec<Form>>);
-
-#[derive(Debug)]
-struct Form {
-    algorithm: Algorithm,
-    /// Tells the message with an OCSP response from the one without.
-    original_bytes: usize,
-    /// Empty = no shorter than the original, which is sent then.
-    compressed: Box<[u8]>,
-}
-
-impl CompressedForms {
-    fn find(&self, algorithm: Algorithm, original_bytes: usize) -> Option<Vec<u8>> {
-        let forms = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let is_it =
-            |form: &&Form| form.algorithm == algorithm && form.original_bytes == original_bytes;
-        forms.iter().find(is_it).map(|form| form.compressed.to_vec())
-    }
-
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    fn keep(&self, form: Form) {
-        let mut forms = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if forms.len() < FORMS_MAX {
-            forms.push(form);
-        }
-    }
-}
 
 /// Compresses what is not kept of the certificate that the handshake in progress shows.
 #[derive(Debug)]

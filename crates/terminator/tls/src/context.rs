@@ -17,7 +17,7 @@ use telemetry::outcome::ResumptionMiss;
 use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
-use crate::compression::CompressedForms;
+use crate::compressed::CompressedForms;
 use crate::hidden_name::HiddenExtensions;
 use crate::secrets::LoggedSecret;
 use crate::subject::{FINGERPRINT_BYTES, Fingerprint};

@@ -8,6 +8,7 @@ extern crate self as tls;
 
 pub mod certificate;
 pub mod client;
+mod compressed;
 mod compression;
 mod context;
 pub mod handshake;

@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    /// Whoever knows it needs none above it.
+    /// Clients that know it need none above it.
     #[test]
     fn a_certificate_of_an_authority_that_the_host_knows_is_told() {
         let root = Authority::root("root");

@@ -24,7 +24,7 @@ const SCRYPT_PASSES_MAX: u16 = 16;
 
 /// The reason why a passphrase opens no key.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum DecryptFault {
+pub enum PassphraseFault {
     #[error("cannot be read as PEM")]
     Pem(PemFault),
     /// The form of OpenSSL before 1.0 (`Proc-Type: 4,ENCRYPTED`), whose one round of MD5 protects
@@ -40,7 +40,7 @@ pub enum DecryptFault {
     WrongPassphrase,
 }
 
-impl DecryptFault {
+impl PassphraseFault {
     /// The remedy for the file at `place`.
     pub fn remedy(&self, place: &str) -> String {
         match self {
@@ -68,13 +68,13 @@ pub fn is_encrypted(pem: &[u8]) -> bool {
 ///
 /// # Errors
 /// Of the first of them.
-pub fn decrypt(text: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, DecryptFault> {
-    let blocks = pem::read(text).map_err(DecryptFault::Pem)?;
+pub fn decrypt(text: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, PassphraseFault> {
+    let blocks = pem::read(text).map_err(PassphraseFault::Pem)?;
     let encrypted = blocks.iter().filter(|one| one.kind == BlockKind::EncryptedKey);
     let mut whole = pem::text_of(text);
     for block in encrypted {
         if block.der.is_empty() {
-            return Err(DecryptFault::OldForm);
+            return Err(PassphraseFault::OldForm);
         }
         let key = decrypt_one(&block.der, passphrase)?;
         let encoded = Zeroizing::new(Base64::encode_string(&key));
@@ -89,11 +89,11 @@ pub fn decrypt(text: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, DecryptFault> 
     Ok(std::mem::take(&mut whole))
 }
 
-fn decrypt_one(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, DecryptFault> {
-    let unsupported = |_| DecryptFault::Unsupported;
+fn decrypt_one(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, PassphraseFault> {
+    let unsupported = |_| PassphraseFault::Unsupported;
     let info = EncryptedPrivateKeyInfoRef::try_from(der).map_err(unsupported)?;
     let EncryptionScheme::Pbes2(parameters) = &info.encryption_algorithm else {
-        return Err(DecryptFault::Unsupported);
+        return Err(PassphraseFault::Unsupported);
     };
     let is_bearable = match &parameters.kdf {
         Kdf::Pbkdf2(kdf) => kdf.iteration_count <= ROUNDS_MAX,
@@ -102,21 +102,21 @@ fn decrypt_one(der: &[u8], passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, Decr
             bytes.saturating_mul(kdf.cost_parameter) <= SCRYPT_BYTES_MAX
                 && kdf.parallelization <= SCRYPT_PASSES_MAX
         }
-        _ => return Err(DecryptFault::Unsupported),
+        _ => return Err(PassphraseFault::Unsupported),
     };
     if !is_bearable {
-        return Err(DecryptFault::TooCostly);
+        return Err(PassphraseFault::TooCostly);
     }
     let opened = parameters.decrypt(passphrase, info.encrypted_data.as_bytes());
     let opened = opened.map(Zeroizing::new).map_err(|fault| match fault {
         pkcs8::pkcs5::Error::DecryptFailed | pkcs8::pkcs5::Error::EncryptFailed => {
-            DecryptFault::WrongPassphrase
+            PassphraseFault::WrongPassphrase
         }
-        _ => DecryptFault::Unsupported,
+        _ => PassphraseFault::Unsupported,
     })?;
     // One wrong passphrase of 256 leaves a padding that looks right.
     let is_key = PrivateKeyDer::try_from(opened.as_slice()).is_ok();
-    if is_key { Ok(opened) } else { Err(DecryptFault::WrongPassphrase) }
+    if is_key { Ok(opened) } else { Err(PassphraseFault::WrongPassphrase) }
 }
 
 #[cfg(test)]
@@ -153,7 +153,7 @@ mod tests {
             assert!(!is_encrypted(&opened), "{form:?}");
             for wrong in [&b"secre"[..], b"", b"secret\n"] {
                 let fault = decrypt(pem.as_bytes(), wrong);
-                assert_eq!(fault, Err(DecryptFault::WrongPassphrase), "{form:?}");
+                assert_eq!(fault, Err(PassphraseFault::WrongPassphrase), "{form:?}");
             }
         }
     }
@@ -161,10 +161,10 @@ mod tests {
     #[test]
     fn other_forms_and_costly_ones_are_named() {
         for (form, fault) in [
-            (&["ec", "-aes128"][..], DecryptFault::OldForm),
-            (&["pkcs8", "-topk8", "-v2", "des3"], DecryptFault::Unsupported),
-            (&["pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES"], DecryptFault::Unsupported),
-            (&["pkcs8", "-topk8", "-iter", "2000001"], DecryptFault::TooCostly),
+            (&["ec", "-aes128"][..], PassphraseFault::OldForm),
+            (&["pkcs8", "-topk8", "-v2", "des3"], PassphraseFault::Unsupported),
+            (&["pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES"], PassphraseFault::Unsupported),
+            (&["pkcs8", "-topk8", "-iter", "2000001"], PassphraseFault::TooCostly),
         ] {
             let pem = encrypted(form);
             assert_eq!(decrypt(pem.as_bytes(), b"secret"), Err(fault), "{form:?}");
