@@ -97,6 +97,7 @@ impl Stage {
                 alpn: OfferedAlpn::OfClient,
                 resumption: true,
                 key_log: false,
+                certificate_compression: true,
             },
             choices: [
                 TlsServerChoice::new(&leaf, false),

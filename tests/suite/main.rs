@@ -177,6 +177,7 @@ mod terminator {
         mod client_certificate;
         mod dual_certificate;
         mod early_data;
+        mod encrypted_key;
         mod kernel_fallback;
         mod key_log;
         mod ocsp;

@@ -210,6 +210,7 @@ fn tls_of_record(tls: &PlannedTls) -> record::RecordedTls {
         tickets: tls.tickets,
         session_ids: tls.session_ids,
         early_data: tls.early_data,
+        certificate_compression: tls.certificate_compression,
     }
 }
 

@@ -118,6 +118,8 @@ pub struct PlannedTls {
     pub session_ids: bool,
     /// Whether the request of a connection that resumes by PSK goes as early data.
     pub early_data: bool,
+    /// Whether servers may compress their certificates (RFC 8879).
+    pub certificate_compression: bool,
 }
 
 #[must_use]

@@ -41,6 +41,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> LoadPlan {
             tickets: true,
             session_ids: true,
             early_data: false,
+            certificate_compression: false,
         }),
         request: Some(PlannedRequest {
             method: "GET".to_owned(),

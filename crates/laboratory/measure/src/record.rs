@@ -126,6 +126,9 @@ pub struct RecordedTls {
     pub session_ids: bool,
     /// Whether the first request of a connection that resumed by PSK went as early data.
     pub early_data: bool,
+    /// Whether servers could compress their certificates (RFC 8879); not in older records.
+    #[serde(default)]
+    pub certificate_compression: bool,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

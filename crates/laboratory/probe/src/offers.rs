@@ -115,6 +115,7 @@ pub(crate) fn offer(kind: Handshake, options: &ProbeOptions) -> PlannedTls {
         tickets: kind != Handshake::SessionId,
         session_ids: true,
         early_data: false,
+        certificate_compression: false,
         starttls: None,
         ehlo_name: String::new(),
     }

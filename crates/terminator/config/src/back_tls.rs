@@ -11,9 +11,10 @@ use tls::options::{
 };
 use wire::address::{Address, Endpoint};
 
-use crate::certificates::holds_key;
+use crate::certificates::{holds_key, word};
 use crate::inspection::Use;
-use crate::shelf::{Shelf, optional};
+use crate::passphrase::Passphrase;
+use crate::shelf::Shelf;
 use crate::tls_choices::{
     GROUP_SYNONYMS, GROUPS, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS, WantedSuite, protocol,
     suites, suites_fit,
@@ -71,10 +72,18 @@ section! {
         certificate: Option<String> = path()
             .absent("servers are shown no certificate").flag("backend-certificate")
             .example(r#"certificate = "lariat-client.pem""#),
-        /// The private key of `certificate` as PEM, not encrypted.
+        /// The private key of `certificate` as PEM, which may be encrypted (PKCS #8).
         key: Option<String> = path()
             .absent("it is in the certificate's file").flag("backend-key")
             .example(r#"key = "lariat-client.key""#),
+        /// A file whose first line is the passphrase of that key, if it is encrypted.
+        key_passphrase_file: Option<String> = path()
+            .absent("it is not encrypted").flag("backend-key-passphrase-file")
+            .example(r#"key-passphrase-file = "/run/lariat/client.passphrase""#),
+        /// A program, with its arguments, that writes that passphrase, as for `certificates`.
+        key_passphrase_command: Vec<String> = row(Kind::Text("PROGRAM"), word)
+            .many().absent("none is run").flag("backend-key-passphrase-command")
+            .example(r#"key-passphrase-command = ["/usr/bin/pass", "show", "client-key"]"#),
         /// Application protocols (RFC 7301) that servers are offered; an empty list means none.
         alpn: Vec<Vec<u8>> = row(Kind::Text("PROTOCOL"), protocol)
             .many().absent("the protocol that was negotiated with the client")
@@ -98,6 +107,11 @@ section! {
         /// after an hour at the latest. Early data is never sent.
         resumption: bool = boolean()
             .default("true").flag("backend-resumption").example("resumption = false"),
+        /// Whether servers may send their certificates compressed (RFC 8879, Brotli or zlib) in TLS
+        /// 1.3. Unpacked they may have 64 KiB, as without.
+        certificate_compression: bool = boolean()
+            .default("true").flag("backend-certificate-compression")
+            .example("certificate-compression = false"),
     }
 }
 
@@ -129,6 +143,7 @@ pub(crate) fn back_tls_options(
         alpn: if tls.alpn.is_written() { OfferedAlpn::Fixed(alpn?) } else { OfferedAlpn::OfClient },
         resumption: tls.resumption.value?,
         key_log: false,
+        certificate_compression: tls.certificate_compression.value?,
     };
     name_is_known(tls, &client, servers)?;
     is_proved(tls, &client);
@@ -187,10 +202,20 @@ fn certificate(
         return Some(None);
     };
     let chain = shelf.base.join(chain);
-    let chain_pem = shelf.read(&tls.certificate, &chain);
+    let mut passphrase = Passphrase::new(&tls.key_passphrase_file, &tls.key_passphrase_command)?;
+    let mut chain_pem = shelf.read(&tls.certificate, &chain);
     let key = tls.key.value.as_ref()?;
     let key = key.as_ref().map(|path| shelf.base.join(path));
-    let key_pem = optional(key.as_ref().map(|path| shelf.read(&tls.key, path)))?;
+    let key_pem = match &key {
+        Some(path) => {
+            let pem = shelf.read(&tls.key, path)?;
+            Some(passphrase.open(path, pem, shelf)?)
+        }
+        None => {
+            chain_pem = Some(passphrase.open(&chain, chain_pem?, shelf)?);
+            None
+        }
+    };
     let source = CertificateSource {
         place: chain.display().to_string(),
         chain_pem: chain_pem?,

@@ -5,13 +5,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use options::row::path;
-use options::{Problem, Severity, Tables, all, choice, section, table};
+use options::row::{path, row};
+use options::{Key, Kind, Problem, Severity, Tables, Value, all, choice, section, table};
 use tls::certificate::pem;
 use tls::options::{BadCertificate, CertificateSource, Placeholder};
 
 use crate::certificate_folder::{self, FolderContents};
 use crate::inspection::{Use, problem};
+use crate::passphrase::Passphrase;
 use crate::shelf::Shelf;
 use crate::shelf::optional;
 
@@ -27,11 +28,23 @@ section! {
     pub(crate) struct WrittenCertificate<'a> {
         /// The certificate chain as PEM, leaf first.
         chain: String = path().example(r#"chain = "site.crt""#),
-        /// The private key as PEM, not encrypted. The flag follows its `--certificate`.
+        /// The private key as PEM, which may be encrypted (PKCS #8). The flag follows its
+        /// `--certificate`.
         key: Option<String> = path()
             .absent("it is in the chain's file, or beside it under a usual name (`x.key`, \
              `privkey.pem`)")
             .flag("key").example(r#"key = "site.key""#),
+        /// A file whose first line is the passphrase of encrypted keys. The flag follows its
+        /// `--certificate`.
+        key_passphrase_file: Option<String> = path()
+            .absent("keys are not encrypted").flag("key-passphrase-file")
+            .example(r#"key-passphrase-file = "/run/lariat/site.passphrase""#),
+        /// A program, with its arguments, that writes that passphrase. Each start, reload and check
+        /// runs it, with the rights that lariat was started with, for 5 s at most. The flag follows
+        /// its `--certificate`.
+        key_passphrase_command: Vec<String> = row(Kind::Text("PROGRAM"), word)
+            .many().absent("none is run").flag("key-passphrase-command")
+            .example(r#"key-passphrase-command = ["/usr/bin/systemd-creds", "cat", "site-key"]"#),
         /// A DER-encoded OCSP response to staple. The flag follows its `--certificate`.
         ocsp: Option<String> = path()
             .absent("the chain's path with the ending `.ocsp`, if there is such a file")
@@ -121,7 +134,16 @@ fn certificate(
         None => StapleFile::IfThere(chain.with_extension("ocsp")),
     };
     let pair = PairFiles { chain, key, ocsp };
-    pair.read(entry, shelf).map(|source| vec![source])
+    pair.read(entry, &mut passphrase_of(entry)?, shelf).map(|source| vec![source])
+}
+
+fn passphrase_of<'w, 'a>(entry: &'w WrittenCertificate<'a>) -> Option<Passphrase<'w, 'a>> {
+    Passphrase::new(&entry.key_passphrase_file, &entry.key_passphrase_command)
+}
+
+/// A word of a command.
+pub(crate) fn word(value: &Value, _: &Key) -> Result<String, Problem> {
+    options::as_text(value).map(str::to_owned)
 }
 
 /// The files of one certificate.
@@ -141,11 +163,18 @@ impl PairFiles {
     fn read(
         self,
         entry: &WrittenCertificate<'_>,
+        passphrase: &mut Passphrase<'_, '_>,
         shelf: &mut Shelf<'_>,
     ) -> Option<CertificateSource> {
         let chain_pem = shelf.read(&entry.chain, &self.chain);
-        let key_pem = self.key.as_ref();
-        let key_pem = key_pem.map(|path| shelf.read(&entry.key, path));
+        let chain_pem = chain_pem.and_then(|pem| match &self.key {
+            None => passphrase.open(&self.chain, pem, shelf),
+            Some(_) => Some(pem),
+        });
+        let key_pem = self.key.as_ref().map(|path| {
+            let pem = shelf.read(&entry.key, path)?;
+            passphrase.open(path, pem, shelf)
+        });
         let ocsp_der = match &self.ocsp {
             StapleFile::At(path) => Some(shelf.read(&entry.ocsp, path)),
             StapleFile::IfThere(path) => match shelf.files.read(path) {
@@ -209,13 +238,14 @@ fn directory(
     if folder.found.is_empty() {
         return None;
     }
+    let mut passphrase = passphrase_of(entry)?;
     let read = folder.found.into_iter().map(|one| {
         let pair = PairFiles {
             chain: one.chain,
             key: one.key,
             ocsp: one.ocsp.map_or(StapleFile::Nowhere, StapleFile::At),
         };
-        pair.read(entry, shelf)
+        pair.read(entry, &mut passphrase, shelf)
     });
     let read: Vec<_> = read.collect();
     if shelf.skipped.is_some() {

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::command;
+
 /// The host, as far as a configuration may ask it.
 pub trait Files {
     /// The bytes of a file. A directory is an error of the kind `IsADirectory`.
@@ -39,6 +41,18 @@ pub trait Files {
 
     /// A file that was read turned out to be of no use, and nobody else needs its bytes.
     fn forget(&mut self, _path: &Path) {}
+
+    /// Others are to read this instead of what was read from a file.
+    fn replace(&mut self, _path: &Path, _bytes: &[u8]) {}
+
+    /// The secret that a program writes to its standard output. The first word is its path.
+    ///
+    /// # Errors
+    /// It cannot be run, failed, wrote more than 64 KiB, or took longer than 5 s, after which it
+    /// and what it started are ended.
+    fn output_of(&mut self, _words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
+        Err(ErrorKind::Unsupported.into())
+    }
 
     /// Whether every user of the host can read a file: by its mode, and those of the directories
     /// that it lies in. `false` where that cannot be seen.
@@ -103,6 +117,10 @@ impl Files for Disk {
 
     fn variable(&mut self, name: &str) -> Option<String> {
         std::env::var(name).ok()
+    }
+
+    fn output_of(&mut self, words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
+        command::output_of(words)
     }
 
     fn is_open_to_all(&mut self, path: &Path) -> bool {
@@ -173,6 +191,14 @@ impl<F: Files> Files for Recorder<F> {
 
     fn forget(&mut self, path: &Path) {
         self.recording.insert(path, FORGOTTEN.to_vec());
+    }
+
+    fn replace(&mut self, path: &Path, bytes: &[u8]) {
+        self.recording.insert(path, bytes.to_vec());
+    }
+
+    fn output_of(&mut self, words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
+        self.files.output_of(words)
     }
 
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {

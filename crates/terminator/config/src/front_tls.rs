@@ -116,6 +116,10 @@ section! {
         max_record_size: Option<usize> = size(RECORD_BYTES_MIN, RECORD_BYTES_MAX)
             .absent("records carry up to 16,384 bytes, fewer at the start of a connection")
             .flag("max-record-size").example("max-record-size = 512"),
+        /// Whether certificates are compressed (RFC 8879, Brotli or zlib) for clients of TLS 1.3
+        /// that take them so. Each is compressed once.
+        certificate_compression: bool = boolean().default("true").flag("certificate-compression")
+            .example("certificate-compression = false"),
         ktls: WrittenKtls<'a>,
         acme: Option<WrittenServiceAcme<'a>>,
     }
@@ -325,6 +329,7 @@ fn server_options(
         },
         record_bytes_max: tls.max_record_size.value?,
         key_log: false,
+        certificate_compression: tls.certificate_compression.value?,
     };
     if let (Some(preset), Some(_)) = (preset?, shelf.inspector) {
         departures(preset, tls, &options);

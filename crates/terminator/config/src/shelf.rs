@@ -76,11 +76,15 @@ impl<'f> Shelf<'f> {
         error: &io::Error,
     ) -> Option<T> {
         let message = format!("cannot read {}: {error}", path.display());
-        let hint = hint_of_unreadable(error);
+        self.fault(key, &message, hint_of_unreadable(error))
+    }
+
+    /// Reports the fault of a certificate, as an error unless it may be left out.
+    pub(crate) fn fault<T>(&mut self, key: &KeyPlace<'_>, message: &str, hint: &str) -> Option<T> {
         match &mut self.skipped {
             Some(skipped) => {
-                key.warn(message.as_str(), hint);
-                skipped.push(message);
+                key.warn(message, hint);
+                skipped.push(message.to_owned());
             }
             None => key.refuse(message, hint),
         }

@@ -190,6 +190,7 @@ fn client_options(store: &WrittenStore<'_>, shelf: &mut Shelf<'_>) -> Option<Cli
         // Connections last.
         resumption: false,
         key_log: false,
+        certificate_compression: true,
     })
 }
 

@@ -21,6 +21,7 @@ use sys::signal::Signal;
 use sys::{file, limit, process, signal};
 use telemetry::printable;
 use wire::address::{Address, UnixName};
+use zeroize::Zeroizing;
 
 use crate::acme_folder::{self, FoundAcme};
 use crate::acme_hook::Hook;
@@ -329,6 +330,11 @@ impl Files for Announced<'_> {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
         self.announce("reading", path);
         self.disk.read(path)
+    }
+
+    fn output_of(&mut self, words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
+        self.announce("running", Path::new(words.first().map_or("", String::as_str)));
+        self.disk.output_of(words)
     }
 
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {

@@ -5,6 +5,7 @@
 //! certificate a client gets is decided in [`crate::names`].
 
 pub mod chain;
+pub mod encrypted;
 mod fault;
 pub mod form;
 mod key;
@@ -22,6 +23,7 @@ use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
+use crate::compressed::CompressedForms;
 use crate::options::CertificateSource;
 use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Expiry, Moment, Span, Standing, Validity};
@@ -52,6 +54,7 @@ pub struct Certificate {
     pub key_algorithm: Cow<'static, str>,
     pub place: Box<str>,
     pub fingerprint: Fingerprint,
+    pub(crate) forms: Arc<CompressedForms>,
 }
 
 /// A certificate together with its OCSP response.
@@ -152,6 +155,7 @@ impl Certificate {
             place: source.place.as_str().into(),
             fingerprint: fingerprint_of(&leaf_der),
             key: Arc::new(certified),
+            forms: Arc::default(),
         };
         let concern = is_moved.then_some(CertificateConcern::LeafNotFirst);
         Ok((certificate, concern))

@@ -114,7 +114,7 @@ impl Client {
         let own = options.certificate.as_ref().map(Certificate::load);
         let own = own.transpose()?.map(|(certificate, _)| certificate);
         let client = Self {
-            config: configuration(&policy, &verifier, own.as_ref(), options.key_log)?,
+            config: configuration(options, &policy, &verifier, own.as_ref())?,
             verifier,
             own,
             servers: hosts
@@ -271,10 +271,10 @@ impl Server {
 }
 
 fn configuration(
+    options: &ClientOptions,
     policy: &Policy,
     verifier: &Arc<ServerVerifier>,
     own: Option<&Certificate>,
-    logs: bool,
 ) -> Result<ClientConfig, BuildFault> {
     let versions: Vec<_> = policy.versions().iter().copied().map(library_version).collect();
     let builder = ClientConfig::builder_with_provider(Arc::new(policy.client_provider()))
@@ -290,7 +290,11 @@ fn configuration(
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = true;
     config.enable_early_data = false;
-    config.key_log = Arc::new(SecretListener { logs });
+    if !options.certificate_compression {
+        config.cert_decompressors.clear();
+        config.cert_compressors.clear();
+    }
+    config.key_log = Arc::new(SecretListener { logs: options.key_log });
     Ok(config)
 }
 

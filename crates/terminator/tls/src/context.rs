@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use rustls::crypto::aws_lc_rs;
 use rustls::crypto::hash::{Context, Hash, HashAlgorithm, Output};
@@ -17,6 +17,7 @@ use telemetry::outcome::ResumptionMiss;
 use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
+use crate::compressed::CompressedForms;
 use crate::hidden_name::HiddenExtensions;
 use crate::key_log;
 use crate::secrets::LoggedSecret;
@@ -37,6 +38,8 @@ pub(crate) struct HandshakeContext {
     pub(crate) resumed: Option<Provenance>,
     /// The certificate shown by a full handshake.
     pub(crate) shown: Fingerprint,
+    /// The compressed forms of that certificate.
+    pub(crate) forms: Option<Arc<CompressedForms>>,
     /// Whether a session of its own has taken the place of the one that is resumed.
     has_renewed: bool,
     pub(crate) wanted: WantedSecrets,

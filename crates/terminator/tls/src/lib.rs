@@ -9,6 +9,8 @@ extern crate self as tls;
 pub mod certificate;
 pub mod challenge;
 pub mod client;
+mod compressed;
+mod compression;
 mod context;
 pub mod handshake;
 mod hidden_name;

@@ -43,6 +43,8 @@ pub struct ServerOptions {
     pub record_bytes_max: Option<usize>,
     /// Whether the secrets of connections go to the key log ([`crate::key_log`]).
     pub key_log: bool,
+    /// Whether certificates are compressed (RFC 8879) for clients that take them so.
+    pub certificate_compression: bool,
     /// Served where `certificates` is empty; `None` = that is a fault.
     pub placeholder: Option<Placeholder>,
     /// The answers to authorities that validate us.
@@ -79,6 +81,7 @@ impl ServerOptions {
             key_log: false,
             placeholder: None,
             challenges: TlsChallenges::default(),
+            certificate_compression: true,
         }
     }
 }
@@ -108,6 +111,8 @@ pub struct ClientOptions {
     pub resumption: bool,
     /// Whether the secrets of connections go to the key log ([`crate::key_log`]).
     pub key_log: bool,
+    /// Whether certificates may come compressed (RFC 8879), and ours goes so.
+    pub certificate_compression: bool,
 }
 
 /// The authorities that a server's chain may lead to, and the lists of what is revoked.

@@ -12,6 +12,7 @@ mod site;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
+use rustls::compress::CompressionCache;
 use rustls::server::NoServerSessionStorage;
 use wire::client_hello::ClientHello;
 
@@ -19,6 +20,7 @@ pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
 
 use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::challenge::TlsChallenges;
+use crate::compression::COMPRESSORS;
 use crate::context::SecretListener;
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
@@ -457,6 +459,11 @@ impl ServerParts<'_> {
         config.key_log = Arc::new(SecretListener { logs: self.options.key_log });
         config.max_fragment_size = self.options.record_bytes_max.map(|bytes| bytes + HEADER_BYTES);
         config.alpn_protocols.clone_from(&self.options.alpn);
+        // Nobody who is unknown has us unpack anything: clients' certificates come as they are.
+        config.cert_decompressors = Vec::new();
+        let compresses = self.options.certificate_compression;
+        config.cert_compressors = if compresses { COMPRESSORS.to_vec() } else { Vec::new() };
+        config.cert_compression_cache = Arc::new(CompressionCache::Disabled);
         self.set_resumption(&mut config, variant);
         Ok(config)
     }

@@ -47,6 +47,7 @@ pub(crate) fn offer(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Plan
         tickets: tls.tickets.is_on(),
         session_ids: tls.session_ids.is_on(),
         early_data: tls.early_data.is_on(),
+        certificate_compression: tls.certificate_compression.is_on(),
     }
 }
 

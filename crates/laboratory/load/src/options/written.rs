@@ -288,6 +288,8 @@ section! {
         session_ids: bool = boolean().default("on").example("session-ids = false"),
         /// Send the first request of a connection that resumes by PSK as early data (0-RTT).
         early_data: bool = switch().example("early-data = true"),
+        /// Let servers compress their certificates (RFC 8879, Brotli or zlib), as browsers do.
+        certificate_compression: bool = switch().example("certificate-compression = true"),
     }
 }
 

@@ -102,6 +102,9 @@ pub(crate) fn configuration<S: ClientSessionStore + 'static>(
     config.alpn_protocols.clone_from(&tls.alpn);
     config.enable_sni = tls.server_name.is_some();
     config.enable_early_data = tls.early_data;
+    if !tls.certificate_compression {
+        config.cert_decompressors.clear();
+    }
     config.resumption = resumption(tls, kind, sessions);
     Ok(config)
 }

@@ -255,6 +255,7 @@ fn offered() -> RecordedTls {
         tickets: true,
         session_ids: true,
         early_data: false,
+        certificate_compression: false,
         starttls: None,
     }
 }

@@ -69,6 +69,7 @@ pub(super) fn back_tls(authority: &Authority) -> ServerTls {
         alpn: OfferedAlpn::OfClient,
         resumption: true,
         key_log: false,
+        certificate_compression: true,
     };
     let built = Client::build(&options, "test", &[None], &SuiteOrder::of_this_cpu());
     ServerTls { client: Arc::new(built.unwrap().0), header_inside: true }

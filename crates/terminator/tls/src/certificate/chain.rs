@@ -60,6 +60,18 @@ pub enum ChainConcern {
     /// A certificate is there twice.
     #[error("certificate {0} stands in the chain twice; remove one")]
     Twice(usize),
+    /// A root, which clients have or do not trust: its place, subject and bytes.
+    #[error(
+        "certificate {0} (\"{1}\") is a root, which clients need not be sent; without it a full \
+         handshake has {2} bytes less, but a TLSA record may name it (RFC 7671 section 5.2)"
+    )]
+    RootSent(usize, String, usize),
+    /// A certificate of an authority that this host knows itself, with its place and subject.
+    #[error(
+        "certificate {0} (\"{1}\") is of an authority that this host knows itself; only clients \
+         with older authorities need it and what is behind it"
+    )]
+    AuthoritySent(usize, String),
     /// The leaf has no subjectAltName.
     #[error(
         "the certificate has no subjectAltName, and clients look for names nowhere else \
@@ -89,7 +101,7 @@ pub enum ChainConcern {
 impl ChainConcern {
     /// Whether it is said for the record only.
     pub fn is_note(&self) -> bool {
-        matches!(self, Self::IssuerUnknown(_))
+        matches!(self, Self::IssuerUnknown(_) | Self::RootSent(..) | Self::AuthoritySent(..))
     }
 }
 
@@ -177,8 +189,30 @@ fn of_order(
     let behind = way.iter().skip(1).zip(way.iter().skip(2));
     let out_of_order = behind.filter(|(issued, issuer)| issuer < issued);
     found.extend(out_of_order.map(|(_, at)| (*at, ChainConcern::OutOfOrder(at + 1))));
-    found.extend(end_of(&chain[last], known).map(|concern| (last, concern)));
+    let needless = of_no_need(&way, chain, known);
+    let end = end_of(&chain[last], known).filter(|_| needless.is_none());
+    found.extend(end.map(|concern| (last, concern)).or(needless));
     found
+}
+
+/// The first certificate of the way that clients need not be sent.
+fn of_no_need(
+    way: &[usize],
+    chain: &[X509Certificate<'_>],
+    known: &KnownAuthorities,
+) -> Option<ChainFinding> {
+    way.iter().skip(1).find_map(|at| {
+        let one = &chain[*at];
+        let subject = one.subject().to_string();
+        let concern = if is_self_issued(one) {
+            ChainConcern::RootSent(at + 1, subject, one.as_raw().len())
+        } else if known.0.contains(one.subject().as_raw()) {
+            ChainConcern::AuthoritySent(at + 1, subject)
+        } else {
+            return None;
+        };
+        Some((*at, concern))
+    })
 }
 
 fn end_of(last: &X509Certificate<'_>, known: &KnownAuthorities) -> Option<ChainConcern> {
@@ -273,12 +307,18 @@ mod tests {
         let leaf = below.leaf(&["a.example"]).issue();
         let [own, below_pem, one_pem] = [leaf.certificate_pem(), below.pem(), one.pem()];
         let lines = |pem: &str| pem.lines().count();
+        let root_bytes = testkit::leaf::certificates(root.pem())[0].len();
         let third = lines(own) + lines(below_pem) + 1;
         let unknown = ChainConcern::IssuerUnknown("CN=below".to_owned());
         for (chain, wanted) in [
             (leaf.chain_pem(), vec![]),
-            // The root may be sent, for nothing.
-            (leaf.chain_pem() + root.pem(), vec![]),
+            (
+                leaf.chain_pem() + root.pem(),
+                vec![(
+                    format!("x.pem:{}", lines(&leaf.chain_pem()) + 1),
+                    ChainConcern::RootSent(4, "CN=root".to_owned(), root_bytes),
+                )],
+            ),
             (own.to_owned(), vec![("x.pem:1".to_owned(), unknown)]),
             (
                 format!("{own}{one_pem}{below_pem}"),
@@ -295,6 +335,17 @@ mod tests {
         ] {
             assert_eq!(found(&chain, &leaf, &root), wanted, "{chain}");
         }
+    }
+
+    /// Clients that know it need none above it.
+    #[test]
+    fn a_certificate_of_an_authority_that_the_host_knows_is_told() {
+        let root = Authority::root("root");
+        let one = root.intermediate("one");
+        let leaf = one.leaf(&["a.example"]).issue();
+        let line = leaf.certificate_pem().lines().count() + 1;
+        let sent = ChainConcern::AuthoritySent(2, "CN=one".to_owned());
+        assert_eq!(found(&leaf.chain_pem(), &leaf, &one), [(format!("x.pem:{line}"), sent)]);
     }
 
     #[test]
@@ -326,6 +377,7 @@ mod tests {
         let (certificate, _) = Certificate::load(&source).expect("a certificate");
         let found = examine(&source, &certificate, &KnownAuthorities::default());
         let wanted = [
+            ChainConcern::RootSent(2, "CN=weak".to_owned(), 512),
             ChainConcern::WeakSignature(1, "RSA with SHA-1".to_owned()),
             ChainConcern::SmallIssuerKey(2, 1024),
         ];

@@ -130,7 +130,8 @@ impl Display for CertificateError {
             }
             CertificateFault::EncryptedKey => write!(
                 f,
-                "{at}: the private key is encrypted; decrypt it with \
+                "{at}: the private key is encrypted; name its passphrase by \
+                 `key-passphrase-file` or `key-passphrase-command`, or decrypt it with \
                  `openssl pkey -in {key_place} -out KEY.pem` and protect the result by file mode"
             ),
             CertificateFault::Pem(fault) => write!(f, "{at}: {}", fault.sentence(place)),

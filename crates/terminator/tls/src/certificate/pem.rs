@@ -146,7 +146,7 @@ pub(crate) fn form_without(blocks: &[PemBlock], kind: BlockKind) -> Option<PemFa
 }
 
 /// UTF-8 without byte order marks, which editors of Windows write, also where files were joined.
-fn text_of(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
+pub(super) fn text_of(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let wide: Option<fn([u8; 2]) -> u16> = match bytes {
         [0xff, 0xfe, ..] | [b'-', 0, ..] => Some(u16::from_le_bytes),
@@ -196,6 +196,10 @@ fn block(text: &[u8], line: usize) -> Result<(PemBlock, usize), PemFault> {
                 der.truncate(first);
             }
             der
+        }
+        // Of the older form the headers are needed too, and nobody reads it.
+        BlockKind::EncryptedKey if name.starts_with("ENCRYPTED") => {
+            decode(&inside[..end]).map_err(fault)?
         }
         _ => Zeroizing::default(),
     };

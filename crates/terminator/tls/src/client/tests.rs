@@ -31,6 +31,7 @@ fn options(root: &Authority) -> ClientOptions {
         alpn: OfferedAlpn::OfClient,
         resumption: true,
         key_log: false,
+        certificate_compression: true,
     }
 }
 

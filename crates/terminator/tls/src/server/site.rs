@@ -153,7 +153,10 @@ impl ResolvesServerCert for Resolver {
         match site.index.choose(name, signing, now) {
             Ok(number) => {
                 let certificate = site.certificates.get(number)?;
-                context::with(|context| context.shown = certificate.fingerprint);
+                context::with(|context| {
+                    context.shown = certificate.fingerprint;
+                    context.forms = Some(Arc::clone(&certificate.forms));
+                });
                 Some(Arc::clone(certificate.key_at(now)))
             }
             Err(NoCertificate::KindUnusable) if self.version == Version::Tls12 => {

@@ -3,6 +3,7 @@
 mod authorities;
 mod choice;
 mod clients;
+mod compression;
 mod resumption;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -447,6 +447,7 @@ fn back_tls(authority: &Authority) -> BackTlsOptions {
             alpn: OfferedAlpn::Fixed(Vec::new()),
             resumption: true,
             key_log: false,
+            certificate_compression: true,
         },
         header_inside: true,
     }

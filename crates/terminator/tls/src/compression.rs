@@ -1,0 +1,48 @@
+//! Certificates in fewer bytes (RFC 8879), for clients that take them so.
+//!
+//! Owns the compressed forms of each certificate: each is made once, at the first handshake that
+//! asks for it, and kept as long as the certificate is served. The library's own cache is not used,
+//! because one for thousands of certificates would be searched from its start under one lock. What
+//! servers send compressed is the library's to read: 64 KiB at most, as without compression.
+
+use rustls::CertificateCompressionAlgorithm as Algorithm;
+use rustls::compress::{
+    BROTLI_COMPRESSOR, CertCompressor, CompressionFailed, CompressionLevel, ZLIB_COMPRESSOR,
+};
+
+use crate::compressed::Form;
+use crate::context;
+
+/// Ours, most preferred first.
+pub(crate) static COMPRESSORS: [&dyn CertCompressor; 2] =
+    [&Kept(BROTLI_COMPRESSOR), &Kept(ZLIB_COMPRESSOR)];
+
+/// Compresses what is not kept of the certificate that the handshake in progress shows.
+#[derive(Debug)]
+struct Kept(&'static dyn CertCompressor);
+
+impl CertCompressor for Kept {
+    fn compress(&self, input: Vec<u8>, _: CompressionLevel) -> Result<Vec<u8>, CompressionFailed> {
+        let forms = context::with(|context| context.forms.clone()).ok_or(CompressionFailed)?;
+        let (algorithm, original_bytes) = (self.0.algorithm(), input.len());
+        let compressed = forms.find(algorithm, original_bytes).map_or_else(
+            || {
+                // No lock is held meanwhile: threads that begin at once do it once each. The
+                // library's highest level would win 2 % and hold a worker up for 3 ms.
+                let mut made = self.0.compress(input, CompressionLevel::Interactive)?;
+                if made.len() >= original_bytes {
+                    made.clear();
+                }
+                let compressed = made.clone().into();
+                forms.keep(Form { algorithm, original_bytes, compressed });
+                Ok(made)
+            },
+            Ok,
+        )?;
+        if compressed.is_empty() { Err(CompressionFailed) } else { Ok(compressed) }
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        self.0.algorithm()
+    }
+}
