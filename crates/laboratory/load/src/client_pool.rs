@@ -73,11 +73,9 @@ impl ClientPool {
             None => Self::new(plan.clients, kinds, first, step),
             Some(each) => Self::with_arrivals(plan.clients, each, kinds, first, step),
         };
-        match plan.target.moves_sessions {
-            // Each client goes round all addresses by itself.
-            true => pool,
-            false => pool.on_addresses(plan.target.addresses.len(), first),
-        }
+        // A client whose sessions move goes round all addresses by itself.
+        let moves = plan.target.moves_sessions;
+        pool.on_addresses(if moves { 1 } else { plan.target.addresses.len() }, first)
     }
 
     /// The same clients, each at one of so many addresses, in turn.

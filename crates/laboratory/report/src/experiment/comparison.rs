@@ -132,11 +132,10 @@ fn verdict(
         ComparisonVerdict::LoadLimited
     } else if effect.count < ROUNDS_MIN {
         ComparisonVerdict::TooFewRounds
+    } else if !effect.is_proven() && is_equal(metric, effect) {
+        ComparisonVerdict::Equal
     } else if !effect.is_proven() {
-        match is_equal(metric, effect) {
-            true => ComparisonVerdict::Equal,
-            false => ComparisonVerdict::NotKnown,
-        }
+        ComparisonVerdict::NotKnown
     } else if effect.is_less() == metric.is_less_better() {
         ComparisonVerdict::Better
     } else {
