@@ -15,12 +15,16 @@ const PHASES_MAX: usize = 256;
 pub(crate) struct ClientPool {
     rules: Clients,
     clients: Vec<PooledClient>,
-    /// Free clients by how far their session is used, each in the order in which they became free.
+    /// Free clients by address, and of an address by how far their session is used; each in the
+    /// order in which they became free.
     free: Vec<VecDeque<u32>>,
-    /// The phase that is served next. Round-robin among them mixes full handshakes and resumptions
+    /// The address that is served next. Addresses have turns because clients of one that is down
+    /// never have a session: where those with one are preferred, it would hardly be tried.
+    address: usize,
+    /// The phase of each address that is served next. Round-robin among them mixes full handshakes and resumptions
     /// evenly; one queue for all would send every client's full handshake in one wave. Without a
     /// limit on sessions there are two at most: clients with one, and clients without.
-    turn: usize,
+    turns: Vec<usize>,
     /// Clients that rest, in the order in which they will be free; with session arrivals, until
     /// their next requests are due.
     resting: VecDeque<(Instant, u32)>,
@@ -65,10 +69,38 @@ impl ClientPool {
             Some(tls) => &tls.handshakes[..],
             None => &[Handshake::Full],
         };
-        match plan.requests_per_arrival() {
+        let pool = match plan.requests_per_arrival() {
             None => Self::new(plan.clients, kinds, first, step),
             Some(each) => Self::with_arrivals(plan.clients, each, kinds, first, step),
+        };
+        // A client whose sessions move goes round all addresses by itself.
+        let moves = plan.target.moves_sessions;
+        pool.on_addresses(if moves { 1 } else { plan.target.addresses.len() }, first)
+    }
+
+    /// The same clients, each at one of so many addresses, in turn.
+    fn on_addresses(mut self, count: usize, first: u32) -> Self {
+        let queues = std::mem::take(&mut self.free);
+        let phases = queues.len();
+        self.turns = vec![0; count.max(1)];
+        self.address = first as usize % self.turns.len();
+        self.free = vec![VecDeque::new(); phases * self.turns.len()];
+        for (phase, client) in
+            queues.iter().enumerate().flat_map(|(phase, all)| all.iter().map(move |it| (phase, it)))
+        {
+            let place = self.place(*client, phase);
+            self.free[place].push_back(*client);
         }
+        self
+    }
+
+    /// The place of a queue among those of all addresses and phases.
+    fn place(&self, client: u32, phase: usize) -> usize {
+        client as usize % self.turns.len() * self.phases() + phase
+    }
+
+    fn phases(&self) -> usize {
+        self.free.len() / self.turns.len()
     }
 
     /// The clients with the indices `first`, `first + step`, … of all; the kinds of
@@ -91,7 +123,15 @@ impl ClientPool {
             None => phases - 1,
         };
         free[fresh] = all;
-        Self { rules, clients, free, turn: 0, resting: VecDeque::new(), arrivals: None }
+        Self {
+            rules,
+            clients,
+            free,
+            address: 0,
+            turns: vec![0],
+            resting: VecDeque::new(),
+            arrivals: None,
+        }
     }
 
     /// Slots for clients that arrive, each with this number of requests.
@@ -131,12 +171,16 @@ impl ClientPool {
     }
 
     fn take_free(&mut self) -> Option<u32> {
-        let phases = self.free.len();
-        for offset in 0..phases {
-            let phase = (self.turn + offset) % phases;
-            if let Some(client) = self.free.get_mut(phase).and_then(VecDeque::pop_front) {
+        let (addresses, phases) = (self.turns.len(), self.phases());
+        for address in (self.address..addresses).chain(0..self.address) {
+            let turn = self.turns[address];
+            for phase in (turn..phases).chain(0..turn) {
+                let Some(client) = self.free[address * phases + phase].pop_front() else {
+                    continue;
+                };
+                self.address = (address + 1) % addresses;
                 if self.rules.requests_per_session.is_some() {
-                    self.turn = (phase + 1) % phases;
+                    self.turns[address] = (phase + 1) % phases;
                 }
                 return Some(client);
             }
@@ -212,19 +256,18 @@ impl ClientPool {
             Some(_) => 0,
             None => self.phase(client),
         };
-        if let Some(queue) = self.free.get_mut(phase) {
-            queue.push_back(client);
-        }
+        let place = self.place(client, phase);
+        self.free[place].push_back(client);
     }
 
     fn phase(&self, client: u32) -> usize {
         let used = self.client(client).session_requests as usize;
         match self.rules.requests_per_session {
-            Some(requests) => used * self.free.len() / (requests as usize).max(1),
+            Some(requests) => used * self.phases() / (requests as usize).max(1),
             None if used == 0 => usize::MAX,
             None => 0,
         }
-        .min(self.free.len() - 1)
+        .min(self.phases() - 1)
     }
 
     pub(crate) fn client(&self, client: u32) -> &PooledClient {
@@ -338,6 +381,27 @@ mod tests {
         let mut client_pool = ClientPool::new(rules, &[Handshake::Psk], 0, 1);
         let all = beginnings(&mut client_pool, 100);
         assert_eq!(all.iter().filter(|begins| **begins).count(), 1);
+    }
+
+    /// Of two addresses, the second is down.
+    #[test]
+    fn an_address_that_is_down_has_its_share_of_attempts() {
+        let fewest = Clients { selection: ClientSelection::Fewest, ..rules(10, None, Some(1)) };
+        for rules in [fewest, rules(10, None, Some(1)), rules(10, Some(4), Some(1))] {
+            let pool = ClientPool::new(rules, &[Handshake::Psk], 0, 1);
+            let mut client_pool = pool.on_addresses(2, 0);
+            let mut failed = 0;
+            for _ in 0..100 {
+                let client = client_pool.take().unwrap();
+                match client % 2 {
+                    0 => client_pool.count_request(client),
+                    _ => failed += 1,
+                }
+                client_pool.disconnect(client);
+                client_pool.release(client, Instant::now(), None);
+            }
+            assert_eq!(failed, 50, "{rules:?}");
+        }
     }
 
     #[test]

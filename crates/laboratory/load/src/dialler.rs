@@ -120,6 +120,13 @@ impl Dialler {
         address
     }
 
+    /// The place of the address that a client's last connection went to.
+    pub(crate) fn address_of(&self, client: u32) -> usize {
+        let target = &self.plan.target;
+        let next = self.places[client as usize];
+        (next - usize::from(target.moves_sessions)) % target.addresses.len()
+    }
+
     fn preface(&self, fd: &impl AsFd, source: Option<IpAddr>, target: &Address) -> Vec<u8> {
         let version = self.plan.proxy_header;
         version.map(|it| proxy_header(it, ends(fd, source, target))).unwrap_or_default()

@@ -1,6 +1,7 @@
 //! The outcome of a load: its record, and warnings that its figures may show the client or its host
 //! instead of the server.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::capacity::RatePoint;
@@ -127,6 +128,7 @@ impl LoadOutcome {
             warm_up: self.tally.warm_up,
             totals: self.tally.totals,
             failures: self.tally.failures_by_name(),
+            addresses: addresses(plan, &self.tally),
             handshakes: self.tally.handshake_rows(),
             traffic: self.tally.traffic,
             latencies: self.tally.latencies,
@@ -141,6 +143,17 @@ impl LoadOutcome {
             warnings,
         }
     }
+}
+
+/// By address where there are several, those without any transaction too.
+fn addresses(plan: &LoadPlan, tally: &LoadTally) -> BTreeMap<String, TransactionCounts> {
+    let mut found = BTreeMap::<String, TransactionCounts>::new();
+    let addresses = &plan.target.addresses;
+    for (place, address) in addresses.iter().enumerate().filter(|_| addresses.len() > 1) {
+        let counts = tally.addresses.get(&place).copied().unwrap_or_default();
+        *found.entry(address.to_string()).or_default() += counts;
+    }
+    found
 }
 
 fn plan_of_record(plan: &LoadPlan) -> record::RecordedPlan {

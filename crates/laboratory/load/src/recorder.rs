@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use measure::record::TrafficBytes;
+use measure::record::{TrafficBytes, TransactionCounts};
 
 use crate::failure::TransactionFailure;
 use crate::plan::{ArrivalModel, LoadPlan};
@@ -198,6 +198,16 @@ impl ThreadRecorder {
         *self.second.failures.entry(failure).or_default() += 1;
         let step = self.step(due);
         self.tally.fail(failure, step);
+    }
+
+    /// A transaction with this address ended.
+    #[inline]
+    pub(crate) fn end_at(&mut self, due: Instant, address: usize, has_succeeded: bool) {
+        if self.is_counted(due) {
+            let (succeeded, failed) = (u64::from(has_succeeded), u64::from(!has_succeeded));
+            *self.tally.addresses.entry(address).or_default() +=
+                TransactionCounts { attempted: 1, succeeded, failed };
+        }
     }
 
     /// A handshake was made, for the warm-up or the figures.

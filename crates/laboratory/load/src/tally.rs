@@ -45,6 +45,8 @@ pub(crate) struct LoadTally {
     pub(crate) carried: u64,
     pub(crate) totals: TransactionCounts,
     pub(crate) failures: HashMap<TransactionFailure, u64>,
+    /// Transactions that ended, by the place of their address.
+    pub(crate) addresses: BTreeMap<usize, TransactionCounts>,
     /// A handful of outcomes, so that looking through them is cheaper than a table.
     pub(crate) handshakes: Vec<(Negotiated, u64)>,
     pub(crate) traffic: TrafficBytes,
@@ -125,6 +127,9 @@ impl LoadTally {
         self.carried += other.carried;
         self.totals += other.totals;
         add_all(&mut self.failures, other.failures);
+        for (address, counts) in other.addresses {
+            *self.addresses.entry(address).or_default() += counts;
+        }
         for (negotiated, count) in other.handshakes {
             self.add_handshakes(negotiated, count);
         }

@@ -231,6 +231,7 @@ impl LoadWorker {
             None => {
                 if let Err(failure) = self.dial(client, due) {
                     self.recorder.fail(due, failure);
+                    self.recorder.end_at(due, self.dialler.address_of(client), false);
                     self.pool.give_up(client);
                     self.release(client, true);
                 }
@@ -461,7 +462,11 @@ impl LoadWorker {
         };
         self.pool.count_request(slot.client);
         self.recorder.traffic.body_bytes += slot.connection.reply().body_bytes();
-        match transaction.verdict(&slot.connection, self.requests.is_some()) {
+        let verdict = transaction.verdict(&slot.connection, self.requests.is_some());
+        let has_succeeded = matches!(verdict, TransactionVerdict::Success(_));
+        let address = self.dialler.address_of(slot.client);
+        self.recorder.end_at(transaction.due, address, has_succeeded);
+        match verdict {
             TransactionVerdict::Success(timing) => self.recorder.succeed(transaction.due, &timing),
             TransactionVerdict::Failure(failure) => {
                 self.recorder.fail(transaction.due, failure);
@@ -496,6 +501,8 @@ impl LoadWorker {
         };
         if let Some(transaction) = slot.transaction.take() {
             self.recorder.fail(transaction.due, failure);
+            let address = self.dialler.address_of(slot.client);
+            self.recorder.end_at(transaction.due, address, false);
             self.pool.give_up(slot.client);
             self.dialler.begin_anew_if_bereft(&mut self.pool, slot.client);
         }

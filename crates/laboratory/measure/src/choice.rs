@@ -146,7 +146,7 @@ named! {
         RoundRobin = "round-robin",
         /// One that has made a request before, and so has a session or a connection, if there is
         /// one: as few take part as the load needs, and what share of handshakes is resumed, or
-        /// of connections kept, does not depend on how many there are.
+        /// of connections kept, does not depend on how many there are. Addresses have turns.
         Fewest = "fewest",
     }
 }

@@ -154,6 +154,9 @@ fn add(sum: &mut LoadRecord, other: &LoadRecord) {
     for (reason, count) in &other.failures {
         *sum.failures.entry(reason.clone()).or_default() += count;
     }
+    for (address, counts) in &other.addresses {
+        *sum.addresses.entry(address.clone()).or_default() += *counts;
+    }
     for row in &other.handshakes {
         let alike = |count| HandshakeCounts { count, ..row.clone() };
         let mut known = sum.handshakes.iter_mut();

@@ -38,6 +38,9 @@ pub struct LoadRecord {
     pub totals: TransactionCounts,
     /// Failed ones by reason (`docs/reference/failures.md`).
     pub failures: BTreeMap<String, u64>,
+    /// Transactions that ended, by address; empty where connections went to one.
+    #[serde(default)]
+    pub addresses: BTreeMap<String, TransactionCounts>,
     /// Handshakes that the client finished, of the warm-up too, by outcome.
     pub handshakes: Vec<HandshakeCounts>,
     pub traffic: TrafficBytes,

@@ -24,7 +24,7 @@ pub(crate) enum ReportBlock {
     /// The most important results of a run, each large: on the page alone.
     Cards(Vec<NumberCard>),
     /// How many comparisons are better, the same and worse, as a bar: on the page alone.
-    Counts([usize; 3]),
+    Counts([usize; 4]),
     Facts(Vec<ReportFact>),
     Items(Vec<ListItem>),
     Warnings(Vec<ReportWarning>),

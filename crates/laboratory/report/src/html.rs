@@ -148,10 +148,10 @@ fn value_or_text(cell: &Cell) -> MarkupElement {
     value(element("span"), cell, "").prose(&cell.text)
 }
 
-/// Three parts, as long as there are comparisons of each.
-fn bar(counts: [usize; 3]) -> MarkupElement {
+/// Four parts, as long as there are comparisons of each.
+fn bar(counts: [usize; 4]) -> MarkupElement {
     let all = counts.iter().sum::<usize>().max(1);
-    let names = ["better", "no-difference", "worse"];
+    let names = ["better", "equal", "not-known", "worse"];
     let parts = counts.into_iter().zip(names).filter(|(count, _)| *count > 0);
     let parts = parts.map(|(count, name)| {
         let part = element("span").with("class", name);

@@ -156,6 +156,7 @@ fn run(record: &LoadRecord, number: usize) -> Vec<ReportBlock> {
         card("Capacity", vec![capacity, table(tables::capacity(record))]),
         card("Steps", vec![table(tables::steps(record))]),
         card("Failures", vec![table(tables::failures(record))]),
+        card("Addresses", vec![table(tables::addresses(record))]),
         card("Handshakes", vec![table(tables::handshakes(record))]),
     ];
     blocks.extend(cards.into_iter().flatten());

@@ -55,7 +55,7 @@ fn a_card_has_the_claim_the_host_and_the_command() {
 fn what_the_record_does_not_bear_is_refused() {
     let all = whole();
     refuses(&all, "implementations", "", "haproxy-tcp (it is better)");
-    refuses(&all, "implementations", "", "nginx-stream (no significant difference)");
+    refuses(&all, "implementations", "", "nginx-stream (equal)");
     let some = without(&["haproxy-tcp", "nginx-stream", "hitch"]);
     let mut two_rounds = some.clone();
     two_rounds.measurements.retain(|it| it.repeat < 2);

@@ -51,7 +51,7 @@ fn every_number_of_a_page_is_described() {
         ("e1-SCENARIO-VALUE-TARGET-METRIC", "e1-ciphers-chacha20-lariat-rate"),
         ("-ratio", "e1-ciphers-chacha20-haproxy-tcp-rate-ratio"),
         ("ranking-better", "ranking-better"),
-        ("ranking-no-difference", "ranking-no-difference"),
+        ("ranking-not-known", "ranking-not-known"),
         ("ranking-worse", "ranking-worse"),
     ];
     for (name, id) in ids {

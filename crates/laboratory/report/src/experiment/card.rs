@@ -240,7 +240,8 @@ fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> Mar
 fn doubt(verdict: ComparisonVerdict) -> &'static str {
     match verdict {
         ComparisonVerdict::Better => "it is better",
-        ComparisonVerdict::NoDifference => "no significant difference",
+        ComparisonVerdict::Equal => "equal",
+        ComparisonVerdict::NotKnown => "it is not known to differ",
         ComparisonVerdict::Worse => {
             "it differs by its own interval only, not among all comparisons"
         }

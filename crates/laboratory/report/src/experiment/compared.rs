@@ -140,20 +140,24 @@ fn headline(pairs: &[ScenarioPair<'_>]) -> String {
     let verdicts: Vec<ComparisonVerdict> = changes.map(|change| change.verdict).collect();
     let count = |verdict| verdicts.iter().filter(|it| **it == verdict).count();
     let (better, worse) = (count(ComparisonVerdict::Better), count(ComparisonVerdict::Worse));
-    let same = count(ComparisonVerdict::NoDifference);
-    let all = better + same + worse;
+    let equal = count(ComparisonVerdict::Equal);
+    let not_known = count(ComparisonVerdict::NotKnown);
+    let all = better + equal + not_known + worse;
     let others = match verdicts.len() - all {
         0 => String::new(),
         others => {
             format!(" Not judged: {others}, of fewer than 3 measurements or limited by the load.")
         }
     };
+    if all == 0 {
+        return format!("No main metric can be judged.{others}");
+    }
     let by_chance = all as f64 * (1.0 - CONFIDENCE);
     format!(
-        "Of {all} comparisons of main metrics B is better in {better} and worse in {worse}; in \
-         {same} there is no significant difference. Of {all} comparisons of equals about \
-         {by_chance:.1} would differ by chance (5 %).{others} Intervals hold what differs from \
-         measurement to measurement, and not what differs from run to run."
+        "Of {all} comparisons of main metrics B is better in {better} and worse in {worse}, in \
+         {equal} equal within 5 %, and in {not_known} it is not known. Of {all} comparisons of \
+         equals about {by_chance:.1} would differ by chance (5 %).{others} Intervals hold what \
+         differs from measurement to measurement, and not what differs from run to run."
     )
 }
 
@@ -164,18 +168,26 @@ fn caption(pair: &ScenarioPair<'_>, metric: Metric) -> String {
 
 /// A row per configuration that either has.
 fn changes(pair: &ScenarioPair<'_>, metric: Metric) -> ReportTable {
-    let mut table = ReportTable::new(caption(pair, metric), ["<", "A", "B", "<change"]);
+    let mut table = ReportTable::new(caption(pair, metric), ["<", "A", "B", "rounds", "<change"]);
     for combination in &pair.a.combinations {
         table.head(combination.title());
         for entry in &combination.entries {
             let name = Cell::from(&entry.target.name);
             let Some((a, b, change)) = pair.change(combination, entry, metric) else {
-                table.row([name, NONE.into(), NONE.into(), "not measured in both".into()]);
+                table.row([
+                    name,
+                    NONE.into(),
+                    NONE.into(),
+                    NONE.into(),
+                    "not measured in both".into(),
+                ]);
                 continue;
             };
+            // Each record has so many at least, and all of them are compared.
+            let rounds = change.map_or(0, |it| it.effect.count);
             let change = change.map_or_else(String::new, |it| it.as_change());
             let medians = [a, b].map(|median| Cell::from(metric.number(median)));
-            table.row([name].into_iter().chain(medians).chain([change.into()]));
+            table.row([name].into_iter().chain(medians).chain([rounds.into(), change.into()]));
         }
     }
     table
@@ -210,7 +222,9 @@ fn chart(pair: &ScenarioPair<'_>, palette: Palette<'_>) -> Option<Chart> {
         let mut points = Vec::new();
         for (place, combination) in study.combinations.iter().enumerate() {
             let change = pair.change(combination, &combination.entries[index], metric);
-            let loss = change.and_then(|(_, _, change)| loss_percent(&change?));
+            let change = change.and_then(|(_, _, change)| change);
+            let judged = change.filter(|change| change.verdict.is_counted());
+            let loss = judged.and_then(|change| loss_percent(&change));
             let title = combination.title();
             texts.extend(loss.map(|loss| format!("{} {title}: {} %.", target.name, digits(loss))));
             points.push((place as f64, loss.unwrap_or(f64::NAN)));

@@ -19,7 +19,10 @@ pub(crate) struct Comparison {
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum ComparisonVerdict {
     Better,
-    NoDifference,
+    /// The interval lies within [`EQUAL_WITHIN`].
+    Equal,
+    /// The interval holds both no difference and one that matters.
+    NotKnown,
     Worse,
     /// The metric says something of what loaded the server.
     LoadLimited,
@@ -35,13 +38,13 @@ pub(crate) const ROUNDS_MIN: usize = 3;
 /// A server that was busy for less of the time was not what limited a closed load.
 pub(crate) const BUSY_MIN: f64 = 0.85;
 
-/// A measurement during which a larger share of CPU time went elsewhere is not judged.
-pub(crate) const FOREIGN_JUDGED_MAX: f64 = 0.2;
+/// Figures are called equal where the interval of their ratio reaches no farther than this: the
+/// test of equivalence of Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15 (1987),
+/// with an interval at 95 % where 90 % would do.
+const EQUAL_WITHIN: f64 = 0.05;
 
-/// Whether the machine did so little else that the measurement can be judged.
-pub(crate) fn is_quiet(measurement: &Measurement) -> bool {
-    measurement.noise.foreign <= FOREIGN_JUDGED_MAX
-}
+/// The same of shares, which are subtracted: in parts of 1.
+const EQUAL_WITHIN_POINTS: f64 = 0.01;
 
 /// Whether a metric says something of what loaded the server rather than of the server: a rate or
 /// response time of a closed load that shared the server's CPUs, or left them idle.
@@ -98,9 +101,8 @@ pub(crate) fn compare(
     base: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
-    let found = compare_by(entry, base, metric, |is_used| {
-        effect_of_pairs(metric, &entry.pairs(base, metric, is_used))
-    });
+    let effect = effect_of_pairs(metric, &entry.pairs(base, metric, |_| true));
+    let found = effect.map(|effect| judged([entry, base], metric, effect));
     if entry.does_same_work(base) {
         return found;
     }
@@ -113,40 +115,27 @@ pub(crate) fn compare_runs(
     base: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
-    compare_by(entry, base, metric, |is_used| {
-        let samples = |entry: &MeasuredConfiguration<'_>| -> Vec<f64> {
-            let used = entry.measurements.values().filter(|it| is_used(it));
-            used.filter_map(|it| metric.of(*it)).collect()
-        };
-        effect_of_samples(metric, &samples(entry), &samples(base))
-    })
+    let effect = effect_of_samples(metric, &entry.samples(metric), &base.samples(metric));
+    effect.map(|effect| judged([entry, base], metric, effect))
 }
 
-/// By the effect of quiet measurements; what is too noisy to be judged is shown nevertheless.
-fn compare_by(
-    entry: &MeasuredConfiguration<'_>,
-    base: &MeasuredConfiguration<'_>,
-    metric: Metric,
-    of: impl Fn(fn(&Measurement) -> bool) -> Option<Effect>,
-) -> Option<Comparison> {
-    let quiet = of(is_quiet);
-    let effect = quiet.or_else(|| of(|_| true))?;
-    let verdict = verdict([entry, base], metric, &effect, quiet.is_some());
-    Some(Comparison { metric, effect, verdict })
+fn judged(entries: [&MeasuredConfiguration<'_>; 2], metric: Metric, effect: Effect) -> Comparison {
+    Comparison { metric, effect, verdict: verdict(entries, metric, &effect) }
 }
 
 fn verdict(
     entries: [&MeasuredConfiguration<'_>; 2],
     metric: Metric,
     effect: &Effect,
-    is_judged: bool,
 ) -> ComparisonVerdict {
     if entries.iter().any(|entry| is_load_limited(entry, metric)) {
         ComparisonVerdict::LoadLimited
-    } else if !is_judged || effect.count < ROUNDS_MIN {
+    } else if effect.count < ROUNDS_MIN {
         ComparisonVerdict::TooFewRounds
+    } else if !effect.is_proven() && is_equal(metric, effect) {
+        ComparisonVerdict::Equal
     } else if !effect.is_proven() {
-        ComparisonVerdict::NoDifference
+        ComparisonVerdict::NotKnown
     } else if effect.is_less() == metric.is_less_better() {
         ComparisonVerdict::Better
     } else {
@@ -154,16 +143,31 @@ fn verdict(
     }
 }
 
+fn is_equal(metric: Metric, effect: &Effect) -> bool {
+    let margin = match effect.scale {
+        EffectScale::Ratio => EQUAL_WITHIN,
+        EffectScale::Difference if metric.is_share() => EQUAL_WITHIN_POINTS,
+        // Figures of which one was 0 in a round.
+        EffectScale::Difference => EQUAL_WITHIN * effect.means.1.abs(),
+    };
+    effect.reach().is_some_and(|(possible, _)| possible <= margin)
+}
+
 impl ComparisonVerdict {
     pub(crate) fn is_counted(self) -> bool {
-        matches!(self, Self::Better | Self::NoDifference | Self::Worse)
+        matches!(self, Self::Better | Self::Equal | Self::NotKnown | Self::Worse)
+    }
+
+    pub(crate) fn is_difference(self) -> bool {
+        matches!(self, Self::Better | Self::Worse)
     }
 
     /// In front of a comparison, since colours alone do not suffice.
     fn sign(self) -> &'static str {
         match self {
             Self::Better => "▲ ",
-            Self::NoDifference => "≈ ",
+            Self::Equal => "≈ ",
+            Self::NotKnown => "~ ",
             Self::Worse => "▽ ",
             Self::LoadLimited => "○ ",
             Self::TooFewRounds => "? ",
@@ -174,7 +178,8 @@ impl ComparisonVerdict {
     pub(crate) fn id(self) -> &'static str {
         match self {
             Self::Better => "better",
-            Self::NoDifference => "no-difference",
+            Self::Equal => "equal",
+            Self::NotKnown => "not-known",
             Self::Worse => "worse",
             Self::LoadLimited => "load-limited",
             Self::TooFewRounds => "too-few-rounds",
@@ -183,7 +188,7 @@ impl ComparisonVerdict {
     }
 }
 
-pub(crate) const SIGNS: &str = "▲ better than the first, ▽ worse, ≈ no significant difference, ○ \
+pub(crate) const SIGNS: &str = "▲ better than the first, ▽ worse, ≈ equal within 5 %, ~ not known, ○ \
                                 limited by the load, ? too few rounds; medians of repeats; ratios, \
                                 or differences of shares, by round with their 95 % interval";
 
@@ -207,7 +212,29 @@ impl Comparison {
                 with_interval(middle, self.effect.interval, percent, "")
             }
         };
-        self.verdict.sign().to_owned() + &words
+        let remark = self.remark().map_or_else(String::new, |remark| format!("; {remark}"));
+        self.verdict.sign().to_owned() + &words + &remark
+    }
+
+    /// `equal within 2.1 %`, or `not known: less than 12 % could not have been seen`; `None` of
+    /// what is better, worse or not judged.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let (possible, visible) = self.effect.reach()?;
+        let shown = |value: f64| match self.effect.scale {
+            EffectScale::Ratio => format!("{} %", percentage(value * 100.0)),
+            EffectScale::Difference => {
+                let value = percentage(self.metric.scaled(value));
+                format!("{value} {}", self.metric.unit().of_differences())
+            }
+        };
+        match self.verdict {
+            ComparisonVerdict::Equal => Some(format!("equal within {}", shown(possible))),
+            ComparisonVerdict::NotKnown => {
+                let visible = shown(visible);
+                Some(format!("not known: less than {visible} could not have been seen"))
+            }
+            _ => None,
+        }
     }
 
     /// `12 % less (9.1 to 15 %)`, `2.30 times as much (2.10 to 2.50)`, or `0 % against 40 % (−44 to

@@ -96,9 +96,7 @@ fn single(study: &Study<'_>, metric: Metric) -> Bars {
 pub(crate) fn legend(study: &Study<'_>) -> String {
     let first = study.targets.first();
     let first = first.map_or("", |target| target.name.as_str());
-    format!(
-        "whisker: least to greatest; ×: to {first}; ▲ better, ▽ worse, ≈ no significant difference"
-    )
+    format!("whisker: least to greatest; ×: to {first}; ▲ better, ▽ worse, ≈ equal, ~ not known")
 }
 
 fn bars(study: &Study<'_>, metric: Metric, panels: Vec<BarPanel>) -> Bars {

@@ -104,9 +104,7 @@ impl Ranking {
                 let is_counted = place == 0 && verdict.is_counted();
                 let is_established = !is_counted || established.next() == Some(true);
                 let weight = match place {
-                    0 if is_established || verdict == ComparisonVerdict::NoDifference => {
-                        Weight::Main
-                    }
+                    0 if is_established || !verdict.is_difference() => Weight::Main,
                     0 => Weight::Alone,
                     _ => Weight::Further,
                 };
@@ -180,22 +178,23 @@ impl Ranking {
         self.lines(verdict, weight).map(|line| line.found.len()).sum()
     }
 
-    /// How many comparisons are counted: better, no difference, worse. What differs by its own
-    /// interval alone does not differ.
-    fn counts(&self) -> [usize; 3] {
+    /// How many comparisons are counted: better, equal, not known, worse. What differs by its own
+    /// interval alone is not known to differ.
+    fn counts(&self) -> [usize; 4] {
         let of = |verdict| self.count(verdict, Weight::Main);
         let alone = |verdict| self.count(verdict, Weight::Alone);
-        let same = of(ComparisonVerdict::NoDifference)
+        let not_known = of(ComparisonVerdict::NotKnown)
             + alone(ComparisonVerdict::Better)
             + alone(ComparisonVerdict::Worse);
-        [of(ComparisonVerdict::Better), same, of(ComparisonVerdict::Worse)]
+        let equal = of(ComparisonVerdict::Equal);
+        [of(ComparisonVerdict::Better), equal, not_known, of(ComparisonVerdict::Worse)]
     }
 
     /// All of it in a sentence, and how it is counted.
     fn headline(&self) -> (String, Option<String>) {
         let first = &self.first;
-        let [better, same, worse] = self.counts();
-        let all = better + same + worse;
+        let [better, equal, not_known, worse] = self.counts();
+        let all = better + equal + not_known + worse;
         if all == 0 {
             return (self.nothing(), None);
         }
@@ -217,16 +216,18 @@ impl Ranking {
             0 => String::new(),
             count => format!(" Not judged, with fewer than {ROUNDS_MIN} rounds: {count}."),
         };
-        let same = match same {
+        let some = |count: usize, words: &str| match count {
             0 => String::new(),
-            _ => format!("in {same} there is no significant difference"),
+            _ => format!("in {count} {words}"),
         };
+        let equal = some(equal, "they are equal within 5 %");
+        let not_known = some(not_known, "it is not known");
         let worse = match worse {
             0 => String::new(),
             1 => "a target is worse in 1".to_owned(),
             _ => format!("targets are worse in {worse}"),
         };
-        let finding = joined([targets, same, worse], "; ") + ".";
+        let finding = joined([targets, equal, not_known, worse], "; ") + ".";
         let counted = format!(
             "A comparison is a scenario's main metric in one configuration; differences hold for \
              all of them together at 95 %, by Holm's method (1979).{alone}{unjudged}"
@@ -245,9 +246,9 @@ impl Ranking {
                   the same work."
                 .to_owned(),
             count => format!(
-                "Nothing is ranked: every comparison ({count}) has fewer than {ROUNDS_MIN} rounds \
-                 that can be judged, in which a difference cannot be told from noise. Repeat the \
-                 run with `--repeats {ROUNDS_MIN}` or more, on a machine that does nothing else."
+                "Nothing is ranked: every comparison ({count}) has fewer than {ROUNDS_MIN} rounds, \
+                 in which a difference cannot be told from noise. Repeat the run with `--repeats \
+                 {ROUNDS_MIN}` or more."
             ),
         }
     }
@@ -287,7 +288,7 @@ impl Ranking {
 
     /// The parts of the finding, the first target's defeats first.
     pub(crate) fn lists(&self) -> Vec<ReportBlock> {
-        use ComparisonVerdict::{Better, NoDifference, Worse};
+        use ComparisonVerdict::{Better, Equal, NotKnown, Worse};
         use Weight::{Alone, Further, Main};
         let first = &self.first;
         let lacks = self.lacks.iter().map(|(scenario, what)| ListItem {
@@ -300,17 +301,18 @@ impl Ranking {
         };
         let lacking = format!("What {first} has no measurement of");
         let worse = format!("Where a target is worse: its metric to that of {first}");
-        let same = "Further metrics: no significant difference";
         let lists = [
             list(Better, Main, "Where a target is better"),
             list(Better, Alone, "Better by its own interval alone"),
             (Better, lacking, lacks.collect()),
-            list(NoDifference, Main, "No significant difference"),
+            list(Equal, Main, "Equal within 5 %"),
+            list(NotKnown, Main, "Not known"),
             list(Worse, Main, &worse),
             list(Worse, Alone, "Worse by its own interval alone"),
-            (NoDifference, "Not counted".to_owned(), self.not_counted()),
+            (NotKnown, "Not counted".to_owned(), self.not_counted()),
             list(Better, Further, "Further metrics: better"),
-            list(NoDifference, Further, same),
+            list(Equal, Further, "Further metrics: equal within 5 %"),
+            list(NotKnown, Further, "Further metrics: not known"),
             list(Worse, Further, "Further metrics: worse"),
         ];
         let lists = lists.into_iter().filter(|(_, _, items)| !items.is_empty());
@@ -342,13 +344,9 @@ impl Ranking {
 }
 
 impl RankingLine {
-    /// Names where nothing differs. Worse ones by the range of their ratios where there are
+    /// What may be equal by how far it may differ. Worse ones by the range of their ratios where there are
     /// several; else each with its interval: `AES-128 12 % less (9.0 to 15 %); …`.
     fn words(&self) -> String {
-        let titles = self.found.iter().map(|(title, _)| title.as_str());
-        if self.verdict == ComparisonVerdict::NoDifference {
-            return joined(titles, "; ");
-        }
         let is_ratio = |(_, it): &(String, Comparison)| it.effect.scale == EffectScale::Ratio;
         if self.verdict == ComparisonVerdict::Worse
             && self.found.len() > 1
@@ -361,7 +359,9 @@ impl RankingLine {
             let (least, most) = (digits(least), digits(most));
             return format!("{least}× to {most}× in {count} configurations");
         }
-        let part = |(title, it): &(String, Comparison)| joined([title.clone(), it.in_full()], ": ");
+        let part = |(title, it): &(String, Comparison)| {
+            joined([title.clone(), it.remark().unwrap_or_else(|| it.in_full())], ": ")
+        };
         joined(self.found.iter().map(part), "; ")
     }
 }

@@ -8,7 +8,7 @@ use measure::experiment::{Measurement, Published, TargetDescription};
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
-use super::comparison::{compare, digits, effect_of_pairs, in_cell, is_quiet};
+use super::comparison::{compare, digits, effect_of_pairs, in_cell};
 use super::study::{Combination, Gap, MeasuredConfiguration, Study, base};
 use crate::document::{Cell, NONE, ReportTable, Sheet, number};
 use crate::words::joined;
@@ -229,8 +229,7 @@ fn gain(
     base: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Cell {
-    let is_used =
-        |it: &Measurement| is_quiet(it) && !(metric.depends_on_load() && it.noise.is_shared);
+    let is_used = |it: &Measurement| !(metric.depends_on_load() && it.noise.is_shared);
     let effect = effect_of_pairs(metric, &entry.pairs(base, metric, is_used));
     Cell::maybe(effect.map(|effect| in_cell(&effect, metric)))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use measure::experiment::Measurement;
 
-use super::comparison::{BUSY_MIN, FOREIGN_JUDGED_MAX, busy, is_quiet};
+use super::comparison::{BUSY_MIN, busy};
 use super::study::{Combination, MeasuredConfiguration, Study, kind};
 use crate::document::ReportWarning;
 use crate::words::{joined, listed};
@@ -28,7 +28,6 @@ pub(crate) fn warnings(study: &Study<'_>) -> Vec<ReportWarning> {
         |measurement| measurement.noise.foreign,
         "went to other work on this host",
     ));
-    all.extend(omitted(&measurements));
     all.extend(share(
         &measurements,
         STOLEN_MAX,
@@ -62,25 +61,12 @@ fn share(
     let most = above.iter().copied().reduce(f64::max)?;
     Some(format!(
         "in {} of {} measurements more than {:.0} % of CPU time {what}, at most {:.0} %: this \
-         distorts rates more than CPU times",
+         distorts rates more than CPU times, and all of them are compared",
         above.len(),
         measurements.len(),
         max * 100.0,
         most * 100.0
     ))
-}
-
-/// Measurements too noisy to be judged.
-fn omitted(measurements: &[&Measurement]) -> Option<String> {
-    let count = measurements.iter().filter(|it| !is_quiet(it)).count();
-    (count > 0).then(|| {
-        format!(
-            "{count} of {} measurements are omitted from all comparisons: more than {:.0} % of \
-             CPU time went to other work",
-            measurements.len(),
-            FOREIGN_JUDGED_MAX * 100.0
-        )
-    })
 }
 
 /// If a closed load did not fill the server, its rate is that of the client.

@@ -169,6 +169,19 @@ pub(crate) fn failures(record: &LoadRecord) -> ReportTable {
     table
 }
 
+/// Transactions by address, where there are several.
+pub(crate) fn addresses(record: &LoadRecord) -> ReportTable {
+    let heads = ["<", "ended", "succeeded", "failed", "failed, of all"];
+    let mut table = ReportTable::new("Transactions by address", heads);
+    for (address, counts) in &record.addresses {
+        let cells = [counts.attempted, counts.succeeded, counts.failed];
+        let cells = cells.map(|count| Cell::from(RoundedCount(count as f64)));
+        let row = [address.into()].into_iter().chain(cells);
+        table.row(row.chain([failed_share(*counts).into()]));
+    }
+    table
+}
+
 /// A column of seconds: head of the table, head of the sheet, value; where a row is of several
 /// seconds, its counts are sums and other values the greatest.
 type SecondColumn = (&'static str, &'static str, fn(&Second) -> u64);
