@@ -34,7 +34,7 @@ impl Exit {
             "Some records, targets, configurations or addresses could not be read, measured or \
              probed; what could be is there.",
         ),
-        (Self::Unmet, "The probe ran, and an expectation of `--expect` did not hold."),
+        (Self::Unmet, "It ran, and an expectation of `--expect` did not hold."),
         (Self::Judged, "The probe ran, and found a point that `--fail-on` names."),
     ];
 }
