@@ -33,10 +33,10 @@ impl LoadBound {
     /// The figure as it is, if it does not keep its bound: for a message, without a full stop.
     pub fn unmet(&self, record: &LoadRecord) -> Option<String> {
         let found = self.figure.of(record);
-        let is_kept = found.is_some_and(|found| match self.is_below {
-            true => found < self.bound,
-            false => found > self.bound,
-        });
+        let is_kept =
+            found.is_some_and(
+                |found| if self.is_below { found < self.bound } else { found > self.bound },
+            );
         let found = || match found {
             Some(found) => self.figure.shown(found),
             None => "not known, since nothing succeeded".to_owned(),

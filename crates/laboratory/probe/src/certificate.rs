@@ -61,7 +61,7 @@ pub(crate) fn facts(
     Some(certificate)
 }
 
-pub(crate) fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
+fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
     let (rest, certificate) = X509Certificate::from_der(der).ok()?;
     rest.is_empty().then_some(certificate)
 }

@@ -29,8 +29,8 @@ pub struct ProbeFact {
 }
 
 const STAPLE_HELP: &str = "The stapled OCSP response, whose time, signature and responder are \
-    checked: good, revoked, unknown, expired, early, invalid (nobody has signed it who may), foreign \
-    (it is of another certificate), unverified (the issuer is not known) or none";
+    checked: good, revoked, unknown, expired, early, invalid (nobody has signed it who may), \
+    foreign (it is of another certificate), unverified (the issuer is not known) or none";
 
 type FactRead = Box<dyn Fn(&At<'_>) -> Option<FactValue>>;
 

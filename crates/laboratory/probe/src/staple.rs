@@ -5,9 +5,8 @@ use measure::probe::StapleReport;
 use wire::ocsp::{
     BasicOcspResponse, OcspCertificateStatus, OcspUnusable, SignedDer, SingleOcspResponse,
 };
+use x509_parser::asn1_rs::FromDer;
 use x509_parser::certificate::X509Certificate;
-
-use crate::certificate::parse;
 
 /// Seconds that the clocks of a responder and of this host may differ.
 const CLOCK_SKEW_S: u64 = 300;
@@ -90,6 +89,10 @@ fn is_vouched_for(
             let responder = parse(der).filter(|_| is_delegate(der, issuer, now_s));
             responder.is_some_and(|responder| is_by(&responder))
         })
+}
+
+fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
+    X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate)
 }
 
 /// The public key without its algorithm.

@@ -7,12 +7,12 @@ use crate::date;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct BasicOcspResponse<'r> {
     pub signed: SignedDer<'r>,
-    /// Those that came along, each with its header.
+    /// Certificates that came along, each with its header.
     pub certificates: Vec<&'r [u8]>,
     pub singles: Vec<SingleOcspResponse<'r>>,
 }
 
-/// What responses and certificates are (X.509's SIGNED): bytes, and who has signed them how.
+/// Bytes with a signature, as responses and certificates are (X.509's SIGNED).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SignedDer<'r> {
     /// The bytes that are signed, with their header.

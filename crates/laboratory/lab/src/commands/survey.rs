@@ -24,9 +24,9 @@ use crate::pages::check_page;
 
 /// Probe a list of sites, and show what they negotiate and resume
 ///
-/// The file has a HOST or HOST:PORT per line, which may be followed by the addresses to connect to;
-/// # begins a comment. Each site is probed as by `lariat-lab probe`, at four of its addresses at the
-/// most. There is one connection at a time to a
+/// The file has a HOST or HOST:PORT per line, and behind it addresses to connect to instead of its
+/// own; # begins a comment. Each site is probed as by `lariat-lab probe`, at four of its addresses
+/// at the most. There is one connection at a time to a
 /// host, and few in all. docs/guide/probe.md explains how to read it.
 #[derive(Args, Debug)]
 pub(super) struct SurveyArguments {

@@ -385,8 +385,8 @@ section! {
             .absent("lariat-load-DATE-TIME.json in the working directory")
             .example(r#"record = "out.json""#),
         /// Bounds that the whole load must keep: `mean`, `p50`, `p99`, `p99.9`, `error-rate`,
-        /// `resumed` (handshakes) and `rate` (transactions a second) with `<` or `>`. Where one does
-        /// not hold, it is said, and the exit code is 7.
+        /// `resumed` (handshakes) and `rate` (transactions a second) with `<` or `>`. Where one
+        /// does not hold, it is said, and the exit code is 7.
         expect: Option<Vec<LoadBound>> = parsed_by(Kind::Text("BOUNDS"), limit::bounds)
             .excludes(&["find-capacity"], "--limit is what a search keeps")
             .absent("nothing")
