@@ -42,6 +42,13 @@ impl Finished {
         words.iter().for_each(|one| self.assert_stderr(one));
     }
 
+    /// The standard output of what has ended with one of these codes.
+    #[track_caller]
+    pub fn ended(self, codes: &[i32]) -> String {
+        assert!(codes.contains(&self.code()), "{self:?}");
+        self.stdout
+    }
+
     pub fn success(self) -> String {
         assert!(self.status.success(), "{self:?}");
         self.stdout

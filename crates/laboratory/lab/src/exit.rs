@@ -12,10 +12,11 @@ pub(crate) enum Exit {
     NoCapacity = 5,
     Partial = 6,
     Unmet = 7,
+    Judged = 8,
 }
 
 impl Exit {
-    pub(crate) const ALL: [(Self, &str); 8] = [
+    pub(crate) const ALL: [(Self, &str); 9] = [
         (Self::Success, "It did what it was asked."),
         (Self::Failed, "Something failed at run time."),
         (
@@ -23,14 +24,18 @@ impl Exit {
             "The arguments, the plan, or a file named there are wrong; nothing was started.",
         ),
         (Self::Address, "An address cannot be resolved, or cannot be listened at."),
-        (Self::Fruitless, "The load ran, and not one transaction succeeded."),
+        (
+            Self::Fruitless,
+            "The load ran, and not one transaction succeeded; or no address could be probed.",
+        ),
         (Self::NoCapacity, "No rate that was tried kept the limit of the search."),
         (
             Self::Partial,
-            "Some records, targets or configurations could not be read or measured; what could be \
-             is there.",
+            "Some records, targets, configurations or addresses could not be read, measured or \
+             probed; what could be is there.",
         ),
-        (Self::Unmet, "The probe ran, and an expectation of `--expect` did not hold."),
+        (Self::Unmet, "It ran, and an expectation of `--expect` did not hold."),
+        (Self::Judged, "The probe ran, and found a point that `--fail-on` names."),
     ];
 }
 

@@ -79,7 +79,7 @@ impl fmt::Display for CapacityLimit {
 }
 
 /// A share as a percentage, without the noise of the last binary digits.
-fn percent(share: f64) -> f64 {
+pub(crate) fn percent(share: f64) -> f64 {
     (share * 1e8).round() / 1e6
 }
 

@@ -5,6 +5,7 @@
 //! clock, file or host; its users fill it in.
 #![forbid(unsafe_code)]
 
+pub mod bounds;
 pub mod capacity;
 pub mod choice;
 pub mod effect;

@@ -198,7 +198,8 @@ pub enum ChainState {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StapleReport {
-    /// `good`, `revoked`, `unknown`, or what is wrong with the response.
+    /// `good`, `revoked`, `unknown`, or what is wrong with the response: `expired`, `early`,
+    /// `invalid`, `foreign`, `unverified` or a sentence.
     pub status: String,
     /// thisUpdate, in seconds of Unix time.
     pub this_update_s: u64,

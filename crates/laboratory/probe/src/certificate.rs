@@ -6,10 +6,10 @@ use load::observe::chain::{Path, TrustedRoots, fingerprint};
 use measure::probe::{CertificateReport, ChainState, StapleReport};
 use x509_parser::asn1_rs::{FromDer, Oid};
 use x509_parser::certificate::X509Certificate;
-use x509_parser::der_parser::ber::{BerObject, BerObjectContent};
-use x509_parser::der_parser::parse_der;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::public_key::PublicKey;
+
+use crate::staple;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateExpectation {
@@ -26,13 +26,13 @@ pub(crate) fn facts(
     expected: &CertificateExpectation,
 ) -> Option<CertificateReport> {
     let leaf = chain.first()?;
-    let staple = (!staple.is_empty()).then(|| ocsp(staple));
     let unread = || CertificateReport {
         fingerprint: fingerprint(leaf),
         subject: "a certificate that cannot be read".to_owned(),
         chain: vec![format!("{} bytes that are no X.509", leaf.len())],
         chain_state: ChainState::Broken,
-        staple: staple.clone(),
+        staple: (!staple.is_empty())
+            .then(|| StapleReport { status: "unverified".to_owned(), ..StapleReport::default() }),
         ..CertificateReport::default()
     };
     let parsed: Option<Vec<_>> = chain.iter().map(|der| parse(der)).collect();
@@ -50,7 +50,14 @@ pub(crate) fn facts(
     certificate.weak_signatures = weak.map(|one| one.subject().to_string()).collect();
     certificate.chain_has_root = parsed.iter().skip(1).any(is_own_issuer);
     certificate.chain_state = state(chain, &parsed, &certificate, expected);
-    certificate.staple = staple;
+    let leaf = parsed.first()?;
+    certificate.staple = (!staple.is_empty()).then(|| {
+        let sent = chain.iter().skip(1).map(Vec::as_slice);
+        let roots = expected.roots.iter().flat_map(TrustedRoots::certificates);
+        let issuers = sent.chain(roots).filter_map(parse);
+        let issuers = issuers.filter(|one| one.subject().as_raw() == leaf.issuer().as_raw());
+        staple::judged(staple, leaf, &issuers.collect::<Vec<_>>(), expected.now_s)
+    });
     Some(certificate)
 }
 
@@ -219,66 +226,6 @@ fn state(
     }
 }
 
-/// An OCSPResponse (RFC 6960, section 4.2.1).
-fn ocsp(der: &[u8]) -> StapleReport {
-    read_ocsp(der).unwrap_or_else(|| StapleReport {
-        status: "unreadable".to_owned(),
-        ..StapleReport::default()
-    })
-}
-
-fn read_ocsp(der: &[u8]) -> Option<StapleReport> {
-    let (_, response) = parse_der(der).ok()?;
-    let parts = response.as_sequence().ok()?;
-    let status = parts.first()?;
-    if let BerObjectContent::Enum(number @ 1..) = status.content {
-        return Some(StapleReport {
-            status: format!("no response: responseStatus {number}"),
-            ..StapleReport::default()
-        });
-    }
-    // [0] EXPLICIT ResponseBytes: an OID, and BasicOCSPResponse in an OCTET STRING.
-    let bytes = inside(parts.get(1)?)?;
-    let basic = bytes.as_sequence().ok()?.get(1)?.as_slice().ok()?.to_vec();
-    let (_, basic) = parse_der(&basic).ok()?;
-    let data = basic.as_sequence().ok()?.first()?.as_sequence().ok()?.clone();
-    // Version and responder come before, each under a tag of its own; the list is the first
-    // SEQUENCE of SEQUENCEs.
-    let single = data.iter().find_map(|part| {
-        let first = part.as_sequence().ok()?.first()?;
-        first.as_sequence().ok()
-    })?;
-    let [_, status, this_update, rest @ ..] = single.as_slice() else {
-        return None;
-    };
-    let status = match status.header.tag().0 {
-        0 => "good",
-        1 => "revoked",
-        _ => "unknown",
-    };
-    let next = rest.iter().find(|part| part.header.tag().0 == 0);
-    Some(StapleReport {
-        status: status.to_owned(),
-        this_update_s: seconds(this_update)?,
-        next_update_s: next.and_then(|part| seconds(&inside(part)?)),
-    })
-}
-
-fn inside<'a>(object: &BerObject<'a>) -> Option<BerObject<'a>> {
-    let BerObjectContent::Unknown(any) = &object.content else {
-        return None;
-    };
-    parse_der(any.data).ok().map(|(_, inner)| inner)
-}
-
-fn seconds(object: &BerObject<'_>) -> Option<u64> {
-    let BerObjectContent::GeneralizedTime(time) = &object.content else {
-        return None;
-    };
-    let seconds = time.to_datetime().ok()?.unix_timestamp();
-    u64::try_from(seconds).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,7 +243,7 @@ mod tests {
         let chain = [vec![0x30, 0x82, 1, 1, 0]];
         let found = facts(&chain, &[1, 2, 3], &CertificateExpectation::default()).unwrap();
         assert_eq!(found.chain_state, ChainState::Broken);
-        assert_eq!(found.staple.unwrap().status, "unreadable");
+        assert_eq!(found.staple.unwrap().status, "unverified");
         assert_eq!(facts(&[], &[], &CertificateExpectation::default()), None);
     }
 }

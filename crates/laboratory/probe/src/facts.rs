@@ -28,6 +28,10 @@ pub struct ProbeFact {
     read: FactRead,
 }
 
+const STAPLE_HELP: &str = "The stapled OCSP response, whose time, signature and responder are \
+    checked: good, revoked, unknown, expired, early, invalid (nobody has signed it who may), \
+    foreign (it is of another certificate), unverified (the issuer is not known) or none";
+
 type FactRead = Box<dyn Fn(&At<'_>) -> Option<FactValue>>;
 
 /// An address in a report.
@@ -187,7 +191,7 @@ impl ProbeFacts {
             }),
             ("key", "Its key", |_, one| Some(text(&one.key))),
             ("names", "The names that it is for", |_, one| Some(list(&one.names))),
-            ("staple", "The stapled OCSP response: good, revoked, unknown or none", |_, one| {
+            ("staple", STAPLE_HELP, |_, one| {
                 Some(text(one.staple.as_ref().map_or("none", |staple| &staple.status)))
             }),
             ("staple-age-hours", "Hours since the staple was made", |at, one| {

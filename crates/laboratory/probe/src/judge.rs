@@ -280,7 +280,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64, found: &mut PointFinding)
     let weak = one.weak_signatures.join(", ");
     let seen = format!("signed with MD5 or SHA-1: {weak}");
     found.note_if(!weak.is_empty(), "weak-signature", seen);
-    staple(one, now_s, found);
+    staple(one, found);
 }
 
 fn broken(one: &CertificateReport) -> String {
@@ -294,21 +294,25 @@ fn broken(one: &CertificateReport) -> String {
     one.chain.join(" < ")
 }
 
-fn staple(one: &CertificateReport, now_s: u64, found: &mut PointFinding) {
+fn staple(one: &CertificateReport, found: &mut PointFinding) {
     let Some(staple) = &one.staple else {
         let seen = format!("{} comes without an OCSP response", one.subject);
         found.note_if(one.must_staple, "staple-missing", seen);
         return;
     };
-    found.note_if(staple.status == "revoked", "staple-revoked", "the staple says revoked");
-    let is_over = staple.next_update_s.is_some_and(|next| next < now_s);
-    let is_usable = matches!(staple.status.as_str(), "good" | "revoked");
-    let seen = if is_usable {
-        "its nextUpdate has passed".to_owned()
-    } else {
-        format!("its status is: {}", staple.status)
+    let (point, seen) = match staple.status.as_str() {
+        "good" | "unverified" => return,
+        "revoked" => ("staple-revoked", "the staple says revoked".to_owned()),
+        "expired" => ("staple-expired", "its nextUpdate has passed".to_owned()),
+        "invalid" => {
+            let seen = "neither the certificate's issuer nor a responder of it has signed it";
+            ("staple-invalid", seen.to_owned())
+        }
+        "foreign" => ("staple-invalid", "it speaks of another certificate".to_owned()),
+        "early" => ("staple-invalid", "its thisUpdate is still to come".to_owned()),
+        other => ("staple-invalid", format!("its status is: {other}")),
     };
-    found.note_if(is_over || !is_usable, "staple-expired", seen);
+    found.note(point, seen);
 }
 
 fn resumption(report: &ProbeReport, index: usize, node: &NodeReport, found: &mut PointFinding) {

@@ -18,5 +18,6 @@ mod reach;
 mod registry;
 mod resumption;
 pub mod run;
+mod staple;
 
 pub use judge::judge;

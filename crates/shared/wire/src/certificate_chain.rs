@@ -66,22 +66,6 @@ impl<'c> CertificateNames<'c> {
     }
 }
 
-impl<'a> Cursor<'a> {
-    /// The content of an element of DER with this tag.
-    fn element(&mut self, tag: u8) -> Option<&'a [u8]> {
-        if self.u8()? != tag {
-            return None;
-        }
-        let length = match self.u8()? {
-            short @ ..=0x7f => short.into(),
-            0x81 => self.u8()?.into(),
-            0x82 => self.u16()?.into(),
-            _ => return None,
-        };
-        self.take(length)
-    }
-}
-
 /// The certificates of `others` that can be on a path from `own`: a chain of names leads to each.
 /// Takes time in proportion to the bytes.
 ///

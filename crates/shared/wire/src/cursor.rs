@@ -40,6 +40,27 @@ impl<'a> Cursor<'a> {
         self.part(bytes).map(|part| part.rest)
     }
 
+    /// The content of an element of DER with this tag.
+    pub(crate) fn element(&mut self, tag: u8) -> Option<&'a [u8]> {
+        if self.u8()? != tag {
+            return None;
+        }
+        let length = match self.u8()? {
+            short @ ..=0x7f => short.into(),
+            0x81 => self.u8()?.into(),
+            0x82 => self.u16()?.into(),
+            _ => return None,
+        };
+        self.take(length)
+    }
+
+    /// An element of DER with this tag, with its header.
+    pub(crate) fn whole_element(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let before = self.rest;
+        self.element(tag)?;
+        before.get(..before.len() - self.rest.len())
+    }
+
     pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }

@@ -11,6 +11,7 @@ pub mod date;
 pub mod dns;
 pub mod http;
 pub mod network;
+pub mod ocsp;
 pub mod proxy_header;
 pub mod server_session;
 pub mod starttls;

@@ -72,6 +72,9 @@ fn a_load_in_which_nothing_succeeds_says_so() {
     let answer = load(&[&url, "--count", "5", "--record", "none"]);
     assert_eq!(answer.code(), 4, "{answer:?}");
     answer.assert_stdout("connect-refused");
+    let bounds = ["--expect", "p99<1s,error-rate<99%"];
+    let unmet = load(&[&[&*url, "--count", "5", "--record", "none"][..], &bounds].concat());
+    unmet.assert_fails(7, &["p99 is not known", "error-rate is 100 %, expected: < 99 %"]);
     let name = load(&["http://host.invalid/", "--record", "none"]);
     name.assert_fails(3, &["host.invalid:80 cannot be resolved"]);
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use suite::prelude::*;
-use suite::probe::{self, BRIEF, report};
+use suite::probe::{self, BRIEF, NOT_PROBED, report};
 use suite::scripted::{self, answer, pass_on};
 
 /// The kind and the text of what is wrong at the only address.
@@ -63,11 +63,13 @@ fn expectations_and_slips_have_exit_codes() {
     // As it is pasted from a browser.
     let mut pasted = lab::command();
     pasted.args(["probe", &format!("https://{}/page", free_address())]);
-    assert_has(run(&mut pasted).success(), "fault: unreachable");
+    assert_has(run(&mut pasted).ended(&[NOT_PROBED]), "fault: unreachable");
+    run(pasted.args(["--fail-on", "fault"])).ended(&[8]);
     let unmet = expect("modern.version = 'TLSv1.3'");
     unmet.assert_stderr("modern.version is not known (no connection: ");
     let slip = expect("faults = { not = ['certificate-expird'] }");
     slip.assert_fails(2, &["did you mean `certificate-expired`?"]);
+    // An expectation that holds decides.
     assert_eq!(expect("speaks-tls = false\nfaults = ['unreachable']").code(), 0);
     let slip = expect("[certificate]\ndays-lfet = 3");
     slip.assert_fails(2, &["expect.toml:2:1", "did you mean `certificate.days-left`?"]);

@@ -49,8 +49,8 @@ fn thirty_sites_have_a_row_each() {
     let site = Site::new();
     let server = Server::start(Behaviour::Http("ok".into()));
     let service = Service::new(&site, &server);
-    let good: Vec<String> =
-        (1..=20).map(|host| format!("127.0.1.{host}:{}", service.address.port())).collect();
+    let port = service.address.port();
+    let good: Vec<String> = (1..=20).map(|host| format!("127.0.1.{host}:{port}")).collect();
     let _lariat = Lariat::start(&service.listen(&format!("{good:?}")).toml());
     let plain: Vec<_> = (1..=6).map(|host| Plain::start(&format!("127.0.2.{host}"))).collect();
     let hang = Server::start(Behaviour::Hang);
@@ -62,12 +62,14 @@ fn thirty_sites_have_a_row_each() {
     let list = site.path("sites.txt");
     let text = format!("# ours\n\n{} # the last\n", sites.join("\n"));
     fs::write(&list, text).unwrap();
-    let survey = |flags: &[&str]| {
+    let survey_ends = |code, flags: &[&str]| {
         let mut command = lab::command();
         command.arg("survey").arg(&list).arg("--ca").arg(site.ca());
         command.args(["--timeout", "2s"]);
-        run(command.args(flags)).success()
+        run(command.args(flags)).ended(&[code])
     };
+    // Ten of them cannot be probed.
+    let survey = |flags: &[&str]| survey_ends(6, flags);
     let text = survey(&[]);
     assert_has(&text, "TLS of 30 sites");
     assert_has(&text, "X25519MLKEM768");
@@ -96,4 +98,12 @@ fn thirty_sites_have_a_row_each() {
     let page = fs::read_to_string(page).unwrap();
     assert_has(&page, "X25519MLKEM768");
     assert!(sites.iter().all(|site| page.contains(site)));
+    // A name that is connected to at addresses of the list, as a script would look at it.
+    let text = format!("localhost {} 127.0.1.2:{port}", sites[0]);
+    fs::write(&list, text).unwrap();
+    let expected = site.write("expect.toml", "certificate.name-matches = true");
+    survey_ends(0, &["--expect", expected.to_str().unwrap(), "--fail-on", "fault"]);
+    fs::write(&expected, "certificate.name-matches = false").unwrap();
+    survey_ends(7, &["--expect", expected.to_str().unwrap()]);
+    survey_ends(4, &["--starttls", "imap", "--greeting-timeout", "10ms"]);
 }

@@ -14,6 +14,7 @@ use load::options::{Search, TABLE, UnresolvedPlan};
 use load::outcome::{Frame, LoadOutcome};
 use load::plan::LoadPlan;
 use load::run::{self, Run};
+use measure::bounds::LoadBound;
 use measure::quantity::{Nanoseconds, RoundedCount};
 use measure::record::{CapacitySearch, LoadRecord, RunWarning, Second};
 use options::command_line::{FlagTable, TableFlags};
@@ -106,6 +107,7 @@ const WAIT_STEP: Duration = Duration::from_millis(50);
 struct Prepared {
     command: Vec<String>,
     quiet: bool,
+    expected: Vec<LoadBound>,
     plan: LoadPlan,
     search: Option<Search>,
     /// How long it will take, if that is known.
@@ -159,6 +161,7 @@ fn prepare(
     let started = RecordDate::of(start_at.unwrap_or(now));
     let destination = Destination::open("record", written.run.record.given(), started)?;
     let (source, quiet) = (written.target.source, written.run.quiet.is_on());
+    let expected = written.run.expect.given().cloned().unwrap_or_default();
     let (search, planned) = (draft.search, draft.planned);
     let addresses = resolved(&draft, console)?;
     let plan = match draft.plan(addresses) {
@@ -171,6 +174,7 @@ fn prepare(
     Ok(Prepared {
         command: [vec!["lariat-lab".to_owned()], load::options::command(&root)].concat(),
         quiet,
+        expected,
         plan,
         search,
         planned,
@@ -227,7 +231,10 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, LabFault> {
             hint: "hosts that begin at one time by --start-at need NTP".to_owned(),
         });
     }
-    hand_over(&record, prepared.destination, console)
+    let handed = hand_over(&record, prepared.destination, console)?;
+    let unmet: Vec<_> = prepared.expected.iter().filter_map(|one| one.unmet(&record)).collect();
+    unmet.iter().for_each(|one| console.error(one));
+    Ok(if unmet.is_empty() { handed } else { Exit::Unmet })
 }
 
 fn frame(prepared: &Prepared) -> Frame {

@@ -9,7 +9,7 @@ use clap::{Args, ValueHint, value_parser};
 use load::observe::chain::TrustedRoots;
 use load::options::value::OrNone;
 use load::plan::{OwnCertificate, ProxyVersion};
-use measure::probe::ProbeReport;
+use measure::probe::{Level, ProbeReport};
 use options::Report;
 use probe::expect::{Expectations, Unmet};
 use probe::run::{ProbeOptions, WaitLimits, probe};
@@ -58,10 +58,6 @@ pub(super) struct ProbeArguments {
     /// address]
     #[arg(long, value_name = "NAME")]
     ehlo_name: Option<String>,
-    /// How much longer a server of mail, news or files may take to greet
-    #[arg(long, value_name = "T", default_value = "30s")]
-    #[arg(value_parser = time((TIMEOUT_MIN, TIMEOUT_MAX), "a time from 10ms to 10m", "30s"))]
-    greeting_timeout: Duration,
     #[command(flatten)]
     conduct: ProbeConduct,
     /// A certificate and its key, for servers that ask for one
@@ -75,9 +71,6 @@ pub(super) struct ProbeArguments {
     #[arg(long, value_name = "N", default_value = "8")]
     #[arg(value_parser = value_parser!(u32).range(1..=100))]
     attempts: u32,
-    /// Facts and the values that they should have; exit code 7 if one has another
-    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::AnyPath)]
-    expect: Option<PathBuf>,
     /// List the facts that may be expected, and the points
     #[arg(long)]
     facts: bool,
@@ -86,7 +79,7 @@ pub(super) struct ProbeArguments {
 }
 
 /// Arguments that a survey and a probe share.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct ProbeConduct {
     /// Trust these roots instead of the system's
     #[arg(long, value_name = "FILE.pem", value_hint = ValueHint::AnyPath)]
@@ -95,16 +88,64 @@ pub(super) struct ProbeConduct {
     #[arg(long, value_name = "T", default_value = "5s")]
     #[arg(value_parser = time((TIMEOUT_MIN, TIMEOUT_MAX), "a time from 10ms to 10m", "5s"))]
     timeout: Duration,
+    /// How much longer a server of mail, news or files may take to greet
+    #[arg(long, value_name = "T", default_value = "30s")]
+    #[arg(value_parser = time((TIMEOUT_MIN, TIMEOUT_MAX), "a time from 10ms to 10m", "30s"))]
+    greeting_timeout: Duration,
     // The 60 to 200 connections of a probe take this long over a satellite: 600 ms a round trip.
     /// Time for all connections to an address together: one that takes longer is left alone
     #[arg(long, value_name = "T", default_value = "5m")]
     #[arg(value_parser = time((TIMEOUT_MIN, MAX_TIME_MAX), "a time from 10ms to 1h", "5m"))]
     max_time: Duration,
+    /// Facts and the values that they should have; exit code 7 if one has another
+    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::AnyPath)]
+    expect: Option<PathBuf>,
+    /// End with exit code 8 if a point of this level, or of a worse one, is found
+    #[arg(long, value_name = "fault|advice", value_parser = choice(&FAIL_ON))]
+    fail_on: Option<Level>,
 }
 
+/// Levels of points that `--fail-on` may name.
+const FAIL_ON: [(&str, Level); 2] = [("fault", Level::Fault), ("advice", Level::Advice)];
+
 impl ProbeConduct {
-    pub(super) fn limits(&self, greeting: Duration) -> WaitLimits {
-        WaitLimits { connection: self.timeout, greeting, address: self.max_time }
+    pub(super) fn limits(&self) -> WaitLimits {
+        WaitLimits {
+            connection: self.timeout,
+            greeting: self.greeting_timeout,
+            address: self.max_time,
+        }
+    }
+
+    pub(super) fn expectations(&self, console: Console) -> Result<Option<Expectations>, LabFault> {
+        self.expect.as_deref().map(|path| expectations(path, console)).transpose()
+    }
+
+    /// The exit code of reports that were given: expectations decide, then the points that count,
+    /// then whether nobody could be probed.
+    pub(super) fn conclude(
+        &self,
+        expected: Option<&Expectations>,
+        reports: &[ProbeReport],
+        console: Console,
+    ) -> Exit {
+        let unmet = expected.map(|all| reports.iter().flat_map(|one| all.unmet(one)));
+        let unmet: Vec<_> = unmet.into_iter().flatten().collect();
+        if !unmet.is_empty() {
+            return tell_unmet(&unmet, console);
+        }
+        let mut verdicts = reports.iter().flat_map(|report| &report.verdicts);
+        if self.fail_on.is_some_and(|level| verdicts.any(|verdict| verdict.level <= level)) {
+            return Exit::Judged;
+        }
+        let nodes = || reports.iter().flat_map(|report| &report.nodes);
+        let is_hostless = reports.iter().any(|report| report.nodes.is_empty());
+        match nodes().filter(|node| node.trouble.is_some()).count() {
+            _ if expected.is_some() => Exit::Success,
+            troubles if troubles == nodes().count() => Exit::Fruitless,
+            0 if !is_hostless => Exit::Success,
+            _ => Exit::Partial,
+        }
     }
 
     /// The roots that are named, or those of the system.
@@ -144,9 +185,8 @@ pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, L
         return Err(LabFault::new("no host is named", hint));
     }
     check_page(arguments.output.output.as_deref(), &[])?;
-    let expected = arguments.expect.as_deref().map(|path| expectations(path, console));
-    let expectations = expected.transpose()?;
-    let output = arguments.output.clone();
+    let expected = arguments.conduct.expectations(console)?;
+    let (output, conduct) = (arguments.output.clone(), arguments.conduct.clone());
     let options = options(arguments)?;
     if options.addresses.is_empty() {
         for (host, reason) in &options.unresolved {
@@ -160,11 +200,10 @@ pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, L
         }
     });
     let document = || report::probe::document(&report);
-    let given = give(&output, document, || json_line(&report), console)?;
-    Ok(match expectations.map(|all| all.unmet(&report)) {
-        Some(unmet) if !unmet.is_empty() => tell_unmet(&unmet, console),
-        _ => given,
-    })
+    match give(&output, document, || json_line(&report), console)? {
+        Exit::Success => Ok(conduct.conclude(expected.as_ref(), &[report], console)),
+        failed => Ok(failed),
+    }
 }
 
 /// Writes a page, or prints the same or JSON.
@@ -268,7 +307,7 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, LabFault> {
             (None, OrNone::This(path)) => get(&path, &authority),
             (Some(_), _) | (None, OrNone::Nothing) => Vec::new(),
         },
-        limits: arguments.conduct.limits(arguments.greeting_timeout),
+        limits: arguments.conduct.limits(),
         attempts: arguments.attempts,
         now_s: now_s(),
         hosts,
@@ -346,7 +385,7 @@ pub(super) fn addresses(
     (found, unresolved)
 }
 
-fn socket_address(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let why = match text.parse() {
         Ok(Zoned(Address::Ip(address))) => return Ok(address),
         Ok(_) => "no ADDRESS:PORT".to_owned(),

@@ -1,17 +1,21 @@
 //! `lariat-lab survey`: its arguments and messages.
 
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use clap::{Args, ValueHint, value_parser};
 use measure::probe::ProbeReport;
-use probe::run::{ProbeOptions, WaitLimits, probe};
+use probe::run::{ProbeOptions, probe};
+use sys::process;
+use wire::starttls::Dialect;
 
-use super::probe::{ProbeConduct, addresses, endpoint, get, give, host_of, json_line, now_s};
-use super::values::ProbeOutput;
+use super::probe::{
+    ProbeConduct, addresses, endpoint, get, give, host_of, json_line, now_s, socket_address,
+};
+use super::values::{ProbeOutput, choice};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::fault::LabFault;
@@ -20,8 +24,9 @@ use crate::pages::check_page;
 
 /// Probe a list of sites, and show what they negotiate and resume
 ///
-/// The file has a HOST or HOST:PORT per line; # begins a comment. Each site is probed as by
-/// `lariat-lab probe`, at four of its addresses at the most. There is one connection at a time to a
+/// The file has a HOST or HOST:PORT per line, and behind it addresses to connect to instead of its
+/// own; # begins a comment. Each site is probed as by `lariat-lab probe`, at four of its addresses
+/// at the most. There is one connection at a time to a
 /// host, and few in all. docs/guide/probe.md explains how to read it.
 #[derive(Args, Debug)]
 pub(super) struct SurveyArguments {
@@ -33,14 +38,15 @@ pub(super) struct SurveyArguments {
     #[arg(long, value_name = "N", default_value = "4")]
     #[arg(value_parser = value_parser!(u8).range(1..=16))]
     at_once: u8,
+    /// Ask for TLS in the words of a protocol that begins in plaintext
+    #[arg(long, value_name = "KIND", value_parser = choice(Dialect::ALL))]
+    starttls: Option<Dialect>,
     #[command(flatten)]
     conduct: ProbeConduct,
     #[command(flatten)]
     output: ProbeOutput,
 }
 
-/// Sites are not asked in words that a server begins.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Addresses of a site; more of them tell nothing new of it.
 const ADDRESSES_MAX: usize = 4;
 /// A survey wants to know whether sessions are resumed, not how often.
@@ -51,47 +57,53 @@ const SITES_MAX: usize = 1000;
 /// Probes all of them and prints.
 pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, LabFault> {
     check_page(arguments.output.output.as_deref(), &[])?;
-    let conduct = arguments.conduct;
-    let sites = sites(&arguments.file, conduct.limits(GREETING_TIMEOUT), conduct.roots()?)?;
+    let conduct = &arguments.conduct;
+    let expected = conduct.expectations(console)?;
+    let sites = sites(&arguments)?;
     let count = sites.len();
     let reports = survey(sites, arguments.at_once.into());
     console.say(format_args!("{count} sites probed"));
     let document = || report::probe::survey(&reports);
     let lines = || reports.iter().map(json_line).collect();
-    give(&arguments.output, document, lines, console)
+    match give(&arguments.output, document, lines, console)? {
+        Exit::Success => Ok(conduct.conclude(expected.as_ref(), &reports, console)),
+        failed => Ok(failed),
+    }
 }
 
 /// The sites of a file, looked up.
-fn sites(
-    path: &Path,
-    limits: WaitLimits,
-    roots_pem: Option<Vec<u8>>,
-) -> Result<Vec<ProbeOptions>, LabFault> {
-    let hint = "a list has a HOST or HOST:PORT per line";
+fn sites(arguments: &SurveyArguments) -> Result<Vec<ProbeOptions>, LabFault> {
+    let hint = "a list has a HOST or HOST:PORT per line, and after it addresses to connect to";
+    let (path, conduct) = (&arguments.file, &arguments.conduct);
+    let (limits, roots_pem) = (conduct.limits(), conduct.roots()?);
     let file = PlanFile::open(path).map_err(|text| LabFault::new(text, hint))?;
     let mut sites = Vec::new();
     for (index, line) in file.text.lines().enumerate() {
-        let host = line.split('#').next().unwrap_or_default().trim();
-        if host.is_empty() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        let Some(host) = words.next() else {
             continue;
-        }
-        let place = format!("{}:{}", file.path, index + 1);
-        let endpoint = endpoint(host);
-        let endpoint =
-            endpoint.map_err(|error| LabFault::new(format!("{place}: {error}"), hint))?;
+        };
+        let place = |error: &dyn Display| {
+            LabFault::new(format!("{}:{}: {error}", file.path, index + 1), hint)
+        };
+        let endpoint = endpoint(host).map_err(|error| place(&error))?;
         let hosts = vec![host.to_owned()];
-        let (mut addresses, unresolved) = addresses(&hosts, std::slice::from_ref(&endpoint));
+        let named = words.map(socket_address).collect::<Result<Vec<_>, _>>();
+        let (mut addresses, unresolved) = match named.map_err(|error| place(&error))? {
+            none if none.is_empty() => addresses(&hosts, std::slice::from_ref(&endpoint)),
+            named => (named, Vec::new()),
+        };
         addresses.truncate(ADDRESSES_MAX);
         let name = host_of(&endpoint);
         sites.push(ProbeOptions {
             addresses,
             unresolved,
             server_name: name.parse::<IpAddr>().is_err().then(|| name.clone()),
-            request: get("/", &name),
+            request: arguments.starttls.map_or_else(|| get("/", &name), |_| Vec::new()),
             expected_name: Some(name),
             proxy: None,
-            starttls: None,
-            ehlo_name: String::new(),
+            starttls: arguments.starttls,
+            ehlo_name: process::own_name(),
             client_certificate: None,
             roots_pem: roots_pem.clone(),
             limits,

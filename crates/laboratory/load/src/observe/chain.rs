@@ -10,6 +10,7 @@ use rustls::crypto::aws_lc_rs as library;
 use rustls::{Error, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use wire::ocsp::SignedDer;
 
 use crate::channel::certificate_failure;
 use crate::failure::TransactionFailure;
@@ -52,6 +53,11 @@ impl TrustedRoots {
         builder.build().ok().map(|verifier| Self { verifier, certificates })
     }
 
+    /// The roots themselves, DER.
+    pub fn certificates(&self) -> impl Iterator<Item = &[u8]> {
+        self.certificates.iter().map(AsRef::as_ref)
+    }
+
     /// Looks for a way from the first certificate to a root, at a second of Unix time. For which
     /// name it is does not matter.
     #[must_use]
@@ -89,4 +95,25 @@ pub fn fingerprint(certificate: &[u8]) -> String {
     let digest = digest::digest(&digest::SHA256, certificate);
     let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
     hex.collect()
+}
+
+/// Whether a signature verifies with this public key (without its algorithm), by one of the
+/// algorithms that connections take.
+#[must_use]
+pub fn is_signed(signed: &SignedDer<'_>, key: &[u8]) -> bool {
+    let known = library::default_provider().signature_verification_algorithms.all;
+    let mut fitting = known.iter().filter(|one| *one.signature_alg_id() == *signed.algorithm);
+    fitting.any(|one| one.verify_signature(key, signed.bytes, signed.signature).is_ok())
+}
+
+/// Whether bytes have this hash, by the content of its object identifier: RFC 6960 section 4.3 asks
+/// for SHA-1, others use SHA-256. `None` = it is another.
+#[must_use]
+pub fn is_hash(algorithm: &[u8], hash: &[u8], bytes: &[u8]) -> Option<bool> {
+    const KNOWN: [(&[u8], &digest::Algorithm); 2] = [
+        (&[0x2b, 0x0e, 0x03, 0x02, 0x1a], &digest::SHA1_FOR_LEGACY_USE_ONLY),
+        (&[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01], &digest::SHA256),
+    ];
+    let (_, known) = KNOWN.iter().find(|(number, _)| *number == algorithm)?;
+    Some(digest::digest(known, bytes).as_ref() == hash)
 }

@@ -7,6 +7,7 @@ use measure::quantity::nanoseconds;
 use super::value;
 use super::value::{Read, not};
 
+use measure::bounds::{LoadBound, LoadFigure};
 pub use measure::capacity::CapacityLimit;
 
 /// A search for the greatest rate that keeps a limit.
@@ -48,14 +49,39 @@ pub(super) fn parse(text: &str) -> Read<CapacityLimit> {
     Ok(limit)
 }
 
+/// Bounds of a whole load: `p99<50ms,resumed>90%`.
+pub(super) fn bounds(text: &str) -> Read<Vec<LoadBound>> {
+    let each = text.split(',').map(|part| {
+        let Some(at) = part.find(['<', '>']) else {
+            return not(text, "bounds of mean, p50, p99, error-rate, resumed and rate");
+        };
+        let (name, bound) = part.split_at(at);
+        let (name, is_below) = (name.trim(), bound.starts_with('<'));
+        let bound = bound.get(1..).unwrap_or_default().trim();
+        let time = || value::some_time(bound).map(|time| nanoseconds(time) as f64);
+        let (figure, bound) = match name {
+            "mean" => (LoadFigure::Mean, time()?),
+            "error-rate" => (LoadFigure::ErrorRate, value::percentage(bound)?),
+            "resumed" => (LoadFigure::Resumed, value::percentage(bound)?),
+            "rate" => (LoadFigure::Rate, value::some_rate(bound)?),
+            _ => (LoadFigure::Quantile(quantile(name)?), time()?),
+        };
+        Ok(LoadBound { figure, is_below, bound })
+    });
+    each.collect()
+}
+
 fn quantile(name: &str) -> Read<f64> {
     let digits = name.strip_prefix('p').unwrap_or_default();
-    let wanted = "one of: mean, error-rate, p50, p90, p99, p99.9";
+    let wanted =
+        "one of: mean, error-rate, p50, p90, p99, p99.9; of a whole load also resumed, rate";
     value::percentage(&format!("{digits}%")).or_else(|_| not(name, wanted))
 }
 
 #[cfg(test)]
 mod tests {
+    use measure::record::{LoadRecord, Second, TransactionCounts};
+
     use super::*;
 
     fn read(text: &str) -> CapacityLimit {
@@ -70,6 +96,30 @@ mod tests {
         assert_eq!(limit.to_string(), "p99.9 < 20.0 ms, error rate < 0.01 %");
         assert_eq!(limit.mean_below_ns, None);
         assert_eq!(read("p50<1ms").error_rate_below, CapacityLimit::default().error_rate_below);
+    }
+
+    #[test]
+    fn bounds_of_a_load_read_and_hold() {
+        let record = LoadRecord {
+            totals: TransactionCounts { attempted: 200, succeeded: 199, failed: 1 },
+            seconds: vec![Second { resumed: 150, full: 50, ..Second::default() }],
+            elapsed_ns: 2_000_000_000,
+            ..LoadRecord::default()
+        };
+        let unmet = |text: &str| {
+            let all = bounds(text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
+            all.iter().filter_map(|one| one.unmet(&record)).collect::<Vec<_>>()
+        };
+        assert_eq!(unmet("error-rate<1%, resumed > 70 %,rate>99/s,resumed<76%"), [""; 0]);
+        assert_eq!(unmet("error-rate<0.5%"), ["error-rate is 0.5 %, expected: < 0.5 %"]);
+        assert_eq!(unmet("resumed>90%"), ["resumed is 75 %, expected: > 90 %"]);
+        assert_eq!(unmet("rate>100/s").len(), 1);
+        // There were no times.
+        let unknown = "p99.9 is not known, since nothing succeeded, expected: < 50.0 ms";
+        assert_eq!(unmet("p99.9<50ms"), [unknown]);
+        for text in ["", "p99", "p99=5ms", "resumed>90", "rate<0", "speed>3", "mean<5ms,"] {
+            assert!(bounds(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::slice;
 use std::str::FromStr;
 use std::time::Duration;
 
+use measure::bounds::LoadBound;
 use options::row::{boolean, count, duration, parsed_by, path, size, switch, text};
 use options::{Foreign, Key, Kind, Nested, Node, Report, Section, Table, choice, section, table};
 use wire::address::Endpoint;
@@ -385,6 +386,13 @@ section! {
         record: Option<OrNone<PathBuf>> = parsed_by(Kind::Path, value::record)
             .absent("lariat-load-DATE-TIME.json in the working directory")
             .example(r#"record = "out.json""#),
+        /// Bounds that the whole load must keep: `mean`, `p50`, `p99`, `p99.9`, `error-rate`,
+        /// `resumed` (handshakes) and `rate` (transactions a second) with `<` or `>`. Where one
+        /// does not hold, it is said, and the exit code is 7.
+        expect: Option<Vec<LoadBound>> = parsed_by(Kind::Text("BOUNDS"), limit::bounds)
+            .excludes(&["find-capacity"], "--limit is what a search keeps")
+            .absent("nothing")
+            .example(r#"expect = "p99<50ms,error-rate<0.1%,resumed>90%""#),
         /// Say nothing while it runs.
         quiet: bool = switch().example("quiet = true"),
     }

@@ -105,7 +105,7 @@ pub(crate) const PARTS: [TransactionPart; 3] = [
 pub(crate) type RunConditions = Vec<(String, String)>;
 
 /// Names of flags that say nothing about what was measured.
-const BESIDE: [&str; 3] = ["record", "quiet", "seed"];
+const BESIDE: [&str; 4] = ["record", "quiet", "seed", "expect"];
 
 /// The conditions of a record: the settings, and where and by what it was made. Equal ones are
 /// repetitions.

@@ -1,0 +1,181 @@
+//! OCSP responses (RFC 6960 section 4.2.1, DER): their parts. Verifies nothing.
+
+use crate::cursor::Cursor;
+use crate::date;
+
+/// A response that says something of certificates: a BasicOCSPResponse.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct BasicOcspResponse<'r> {
+    pub signed: SignedDer<'r>,
+    /// Certificates that came along, each with its header.
+    pub certificates: Vec<&'r [u8]>,
+    pub singles: Vec<SingleOcspResponse<'r>>,
+}
+
+/// Bytes with a signature, as responses and certificates are (X.509's SIGNED).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SignedDer<'r> {
+    /// The bytes that are signed, with their header.
+    pub bytes: &'r [u8],
+    /// The content of the AlgorithmIdentifier of the signature.
+    pub algorithm: &'r [u8],
+    pub signature: &'r [u8],
+}
+
+impl<'r> SignedDer<'r> {
+    /// The parts of a certificate (RFC 5280 section 4.1); `None` = it is none.
+    pub fn of_certificate(der: &'r [u8]) -> Option<Self> {
+        Self::read(&mut only(der)?)
+    }
+
+    fn read(from: &mut Cursor<'r>) -> Option<Self> {
+        let bytes = from.whole_element(SEQUENCE)?;
+        let algorithm = from.element(SEQUENCE)?;
+        match from.element(BIT_STRING)?.split_first()? {
+            (0, signature) => Some(Self { bytes, algorithm, signature }),
+            _ => None,
+        }
+    }
+}
+
+/// A SingleResponse.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SingleOcspResponse<'r> {
+    /// The object identifier's content: the hash of the two names below.
+    pub hash: &'r [u8],
+    pub issuer_name_hash: &'r [u8],
+    pub issuer_key_hash: &'r [u8],
+    /// The content of the INTEGER.
+    pub serial: &'r [u8],
+    pub status: OcspCertificateStatus,
+    /// thisUpdate, in seconds of Unix time.
+    pub this_update_s: u64,
+    /// nextUpdate, if it has one.
+    pub next_update_s: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OcspCertificateStatus {
+    Good,
+    Revoked,
+    Unknown,
+}
+
+/// A response cannot be used, whatever it speaks of.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OcspUnusable {
+    /// It is no DER-encoded OCSPResponse with a BasicOCSPResponse.
+    Malformed,
+    /// The responder answered with an error: the OCSPResponseStatus.
+    NotSuccessful(u8),
+}
+
+const INTEGER: u8 = 0x02;
+const BIT_STRING: u8 = 0x03;
+const OCTET_STRING: u8 = 0x04;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const ENUMERATED: u8 = 0x0a;
+const GENERALIZED_TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
+const CONTEXT_0: u8 = 0xa0;
+const CONTEXT_1: u8 = 0xa1;
+const CONTEXT_2: u8 = 0xa2;
+
+impl<'r> BasicOcspResponse<'r> {
+    /// Reads an OCSPResponse.
+    ///
+    /// # Errors
+    /// It is malformed, or the responder's error.
+    pub fn read(der: &'r [u8]) -> Result<Self, OcspUnusable> {
+        let malformed = OcspUnusable::Malformed;
+        let mut response = only(der).ok_or(malformed)?;
+        match response.element(ENUMERATED).ok_or(malformed)? {
+            [] | [0] => Self::read_successful(response).ok_or(malformed),
+            [status, ..] => Err(OcspUnusable::NotSuccessful(*status)),
+        }
+    }
+
+    fn read_successful(mut response: Cursor<'r>) -> Option<Self> {
+        let mut bytes = only(response.element(CONTEXT_0)?)?;
+        bytes.element(OBJECT_IDENTIFIER)?;
+        let mut basic = only(bytes.element(OCTET_STRING)?)?;
+        let signed = SignedDer::read(&mut basic)?;
+        let mut certificates = Vec::new();
+        if !basic.is_empty() {
+            let mut all = only(basic.element(CONTEXT_0)?)?;
+            while !all.is_empty() {
+                certificates.push(all.whole_element(SEQUENCE)?);
+            }
+        }
+        let singles = Self::singles(only(signed.bytes)?)?;
+        Some(Self { signed, certificates, singles })
+    }
+
+    /// ResponseData: version \[0\] optional, responderID \[1\] or \[2\], producedAt, responses.
+    fn singles(mut data: Cursor<'r>) -> Option<Vec<SingleOcspResponse<'r>>> {
+        if data.rest().first() == Some(&CONTEXT_0) {
+            data.element(CONTEXT_0)?;
+        }
+        data.element(CONTEXT_1).or_else(|| data.element(CONTEXT_2))?;
+        data.element(GENERALIZED_TIME)?;
+        let mut responses = Cursor::new(data.element(SEQUENCE)?);
+        let mut singles = Vec::new();
+        while !responses.is_empty() {
+            singles.push(SingleOcspResponse::read(responses.element(SEQUENCE)?)?);
+        }
+        Some(singles)
+    }
+}
+
+impl<'r> SingleOcspResponse<'r> {
+    /// certID, certStatus, thisUpdate, nextUpdate \[0\] optional.
+    fn read(bytes: &'r [u8]) -> Option<Self> {
+        let mut single = Cursor::new(bytes);
+        let mut certificate = Cursor::new(single.element(SEQUENCE)?);
+        let mut algorithm = Cursor::new(certificate.element(SEQUENCE)?);
+        let hash = algorithm.element(OBJECT_IDENTIFIER)?;
+        let issuer_name_hash = certificate.element(OCTET_STRING)?;
+        let issuer_key_hash = certificate.element(OCTET_STRING)?;
+        let serial = certificate.element(INTEGER)?;
+        // The statuses are \[0\], \[1\] with the time of revocation, and \[2\].
+        let tag = *single.rest().first()?;
+        single.element(tag)?;
+        let status = match tag {
+            0x80 => OcspCertificateStatus::Good,
+            CONTEXT_1 => OcspCertificateStatus::Revoked,
+            0x82 => OcspCertificateStatus::Unknown,
+            _ => return None,
+        };
+        let this_update_s = seconds(single.element(GENERALIZED_TIME)?)?;
+        let mut next_update_s = None;
+        if single.rest().first() == Some(&CONTEXT_0) {
+            let mut next = Cursor::new(single.element(CONTEXT_0)?);
+            next_update_s = Some(seconds(next.element(GENERALIZED_TIME)?)?);
+        }
+        Some(Self {
+            hash,
+            issuer_name_hash,
+            issuer_key_hash,
+            serial,
+            status,
+            this_update_s,
+            next_update_s,
+        })
+    }
+}
+
+/// The content of the only SEQUENCE that these bytes are.
+fn only(bytes: &[u8]) -> Option<Cursor<'_>> {
+    let mut outer = Cursor::new(bytes);
+    let content = outer.element(SEQUENCE)?;
+    outer.is_empty().then(|| Cursor::new(content))
+}
+
+/// A GeneralizedTime as RFC 5280 section 4.1.2.5.2 has it: `YYYYMMDDHHMMSSZ`.
+fn seconds(time: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(time).ok().filter(|text| text.len() == 15)?;
+    let part = |from, to| text.get(from..to);
+    let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
+    let (hour, minute, rest) = (part(8, 10)?, part(10, 12)?, part(12, 15)?);
+    date::seconds_of(&format!("{year}-{month}-{day}T{hour}:{minute}:{rest}"))
+}
