@@ -254,6 +254,8 @@ fn share(name: &str, seed: u32, times: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const KEYS: [&str; 1] = ["ecdsa-p256"];
@@ -353,31 +355,30 @@ mod tests {
         let mut entries: Vec<_> = (0..1000)
             .map(|number| (format!("{number}.example"), RenewalSchedule::default(), Vec::new()))
             .collect();
-        let (mut orders, mut looks) = (Vec::new(), Vec::new());
-        let mut now = begun;
-        while now < begun + 365 * DAY {
-            let mut account: Vec<u64> =
-                entries.iter().flat_map(|(_, one, _)| one.orders().to_vec()).collect();
-            for (name, schedule, certificates) in &mut entries {
-                let next = schedule.next(name, &keys(), certificates, &account, now);
-                match next.filter(|(at, _)| *at <= now) {
-                    Some((_, Step::Look(key))) => {
-                        let one: &KnownCertificate = &certificates[0];
-                        let window = (one.not_before + 60 * DAY, one.not_before + 62 * DAY);
-                        schedule.suggested(&key, &one.id, Some(window), Some(6 * HOUR), now);
-                        looks.push(now);
-                    }
-                    Some((_, Step::Order(key, _))) => {
-                        schedule.begins(now);
-                        schedule.has_succeeded(&key, now);
-                        *certificates = vec![certificate(now, 90)];
-                        account.push(now);
-                        orders.push(now);
-                    }
-                    None => {}
+        let (mut orders, mut looks) = (Vec::<u64>::new(), Vec::new());
+        let mut due: BTreeSet<_> = (0..entries.len()).map(|index| (begun, index)).collect();
+        let end = begun + 365 * DAY;
+        while let Some((now, index)) = due.pop_first().filter(|(at, _)| *at < end) {
+            let (name, schedule, certificates) = &mut entries[index];
+            let recent = orders.partition_point(|at| at + ORDERS_TIME <= now);
+            let next = schedule.next(name, &keys(), certificates, &orders[recent..], now);
+            match next.unwrap() {
+                (at, _) if at > now => drop(due.insert((at, index))),
+                (_, Step::Look(key)) => {
+                    let one: &KnownCertificate = &certificates[0];
+                    let window = (one.not_before + 60 * DAY, one.not_before + 62 * DAY);
+                    schedule.suggested(&key, &one.id, Some(window), Some(6 * HOUR), now);
+                    looks.push(now);
+                    due.insert((now, index));
+                }
+                (_, Step::Order(key, _)) => {
+                    schedule.begins(now);
+                    schedule.has_succeeded(&key, now);
+                    *certificates = vec![certificate(now, 90)];
+                    orders.push(now);
+                    due.insert((now, index));
                 }
             }
-            now += 10 * MINUTE;
         }
         let most = |all: &[u64], time: u64| {
             let in_window =
@@ -394,7 +395,7 @@ mod tests {
         assert!(three_hours <= ORDERS_MAX);
         assert!((5000..=7000).contains(&orders.len()), "{}", orders.len());
         for (name, _, certificates) in &entries {
-            assert!(certificates[0].not_after > now, "{name}");
+            assert!(certificates[0].not_after > end, "{name}");
         }
     }
 }
