@@ -63,7 +63,7 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(150);
 /// Waits until all certificates have come, and returns what is served at each address.
 fn issued(site: &Site, lariat: &Lariat, addresses: &[SocketAddr]) -> Vec<String> {
     let has_come = || {
-        let status = suite::lariat::try_status(&lariat.status_socket())?;
+        let status = lariat::try_status(&lariat.status_socket())?;
         let mut all = status["services"].as_array()?.iter();
         all.all(|one| one["certificates_skipped"].as_array().is_some_and(Vec::is_empty))
             .then_some(())
@@ -78,7 +78,7 @@ fn issued(site: &Site, lariat: &Lariat, addresses: &[SocketAddr]) -> Vec<String>
 }
 
 fn ordered(lariat: &Lariat, words: [&str; 2]) {
-    let mut command = suite::lariat::command();
+    let mut command = lariat::command();
     command.arg("certificate").args(words);
     run(command.arg("--status-socket").arg(lariat.status_socket())).success();
 }

@@ -21,9 +21,9 @@ pub(crate) struct ClientPool {
     /// The address that is served next. Addresses have turns because clients of one that is down
     /// never have a session: where those with one are preferred, it would hardly be tried.
     address: usize,
-    /// The phase of each address that is served next. Round-robin among them mixes full handshakes and resumptions
-    /// evenly; one queue for all would send every client's full handshake in one wave. Without a
-    /// limit on sessions there are two at most: clients with one, and clients without.
+    /// The phase of each address that is served next. Round-robin among them mixes full handshakes
+    /// and resumptions evenly; one queue for all would send every client's full handshake in one
+    /// wave. Without a limit on sessions there are two at most: clients with one, and without.
     turns: Vec<usize>,
     /// Clients that rest, in the order in which they will be free; with session arrivals, until
     /// their next requests are due.
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(all.iter().filter(|begins| **begins).count(), 1);
     }
 
-    /// Of two addresses, the second is down.
+    /// The second of two addresses is down.
     #[test]
     fn an_address_that_is_down_has_its_share_of_attempts() {
         let fewest = Clients { selection: ClientSelection::Fewest, ..rules(10, None, Some(1)) };

@@ -5,9 +5,10 @@
 //! is that of the trimmed mean: Tukey and McLaughlin, Sankhyā A 25 (1963), and for two samples Yuen
 //! and Dixon, Biometrika 60 (1973). Of five samples the least and the greatest are cut off, of ten
 //! the two least and greatest, by the samples' rank and on both sides alike, so that one disturbed
-//! round does not decide; of fewer than five it is Student's t. Samples of the same round are paired where there are rounds: what slowed both
-//! down favours neither. Samples that are not paired are compared as ministat(1) does: their
-//! deviations are pooled, as if they came from one source of noise.
+//! round does not decide; of fewer than five it is Student's t. Samples of the same round are
+//! paired where there are rounds: what slowed both down favours neither. Samples that are not
+//! paired are compared as ministat(1) does: their deviations are pooled, as if they came from one
+//! source of noise.
 //!
 //! No figure is a multiple of 0: where a figure may be 0, figures are subtracted. No round is
 //! omitted because the machine was busy: a share of noise is no reason to believe a result less
@@ -159,8 +160,8 @@ impl Effect {
     }
 
     /// The greatest change that the interval leaves possible, and the least that its width could
-    /// have told from none: as parts of the second figure, or in points where shares are subtracted.
-    /// `None` without an interval.
+    /// have told from none: as parts of the second figure, or in points where shares are
+    /// subtracted. `None` without an interval.
     pub fn reach(&self) -> Option<(f64, f64)> {
         let (from, to) = self.interval?;
         let (possible, visible) = match self.scale {

@@ -344,8 +344,9 @@ impl Ranking {
 }
 
 impl RankingLine {
-    /// What may be equal by how far it may differ. Worse ones by the range of their ratios where there are
-    /// several; else each with its interval: `AES-128 12 % less (9.0 to 15 %); …`.
+    /// Targets that may be equal, by how far they may differ. Worse ones by the range of their
+    /// ratios where there are several; else each with its interval:
+    /// `AES-128 12 % less (9.0 to 15 %); …`.
     fn words(&self) -> String {
         let is_ratio = |(_, it): &(String, Comparison)| it.effect.scale == EffectScale::Ratio;
         if self.verdict == ComparisonVerdict::Worse

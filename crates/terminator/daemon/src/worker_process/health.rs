@@ -6,6 +6,7 @@
 
 mod probe;
 mod request;
+mod verdict;
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -28,7 +29,8 @@ use wire::tunnel::Tunnel;
 
 use crate::admin::HealthReport;
 
-use probe::{Passed, ProbeFault, Target};
+use probe::Target;
+use verdict::{Passed, ProbeFault};
 
 /// Checks under way at once: a descriptor each, of those the connections live on. Those that wait
 /// for a late greeting are not counted, because silent servers would hold up the checks of others;

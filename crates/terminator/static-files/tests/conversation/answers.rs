@@ -104,7 +104,7 @@ fn an_authority_is_answered_before_files_and_redirects() {
         options.challenges.set([(of("t0"), of("t0.thumb"))]);
         let ask = |token: &str| {
             let target = format!("/.well-known/acme-challenge/{token}");
-            let heard = tree().hear(&options, &get(&target));
+            let heard = tree().hear(&options, get(&target));
             replies(&heard.bytes, ["GET"]).remove(0)
         };
         assert_eq!((ask("t0").status, &*ask("t0").body), (200, &b"t0.thumb"[..]));

@@ -2,8 +2,6 @@
 //!
 //! Owns what counts as an answer, and how much of it is read.
 
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,14 +15,11 @@ use tokio::time::Instant;
 use wire::address::{Address, Endpoint};
 use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
-use wire::tunnel::{Tunnel, TunnelDialog, TunnelFault, TunnelStep};
+use wire::tunnel::{Tunnel, TunnelDialog, TunnelStep};
 
 use super::request::{host_of, request, server_name};
-use crate::worker_process::dial::{self, HandshakeEnd, READ_BYTES, Stream, shake_hands};
-
-/// The head of an answer, with those of interim responses (1xx) before it: four times what servers
-/// send by their own limits.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+use super::verdict::{HEAD_BYTES_MAX, Passed, ProbeFault};
+use crate::worker_process::dial::{self, READ_BYTES, Stream, shake_hands};
 
 /// The content of an answer that is read, so that the server can finish it: it may log an error
 /// if the connection ends before. A page for checks has less.
@@ -75,71 +70,6 @@ enum Question {
     Mysql,
     /// The greeting of the server of this protocol.
     Greeting(Dialect),
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Passed {
-    Connected,
-    Expected,
-    Greeted,
-    Handshake,
-    Login,
-    Status(u16),
-}
-
-impl fmt::Display for Passed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connected => f.write_str("accepted the connection"),
-            Self::Expected => f.write_str("answered as expected"),
-            Self::Greeted => f.write_str("greeted"),
-            Self::Handshake => f.write_str("finished a TLS handshake"),
-            Self::Login => f.write_str("answered a login"),
-            Self::Status(code) => write!(f, "answered with status {code}"),
-        }
-    }
-}
-
-/// The fault of a check; each is the server's fault, or its host's.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ProbeFault {
-    #[error("closed before it answered")]
-    Closed,
-    #[error("could not be dialled: {0}")]
-    Dial(io::Error),
-    #[error("broke the connection: {0}")]
-    Broken(#[from] io::Error),
-    #[error("answered with something that is not HTTP/1")]
-    NotHttp,
-    #[error("answered with a head of more than {HEAD_BYTES_MAX} bytes")]
-    HeadTooLong,
-    #[error("answered with status {0}")]
-    Status(u16),
-    #[error("answered with status {0}, and `expect-body` is not in its content")]
-    Content(u16),
-    #[error("answered \"{}\", in which `expect` is not", .0.escape_debug())]
-    Unexpected(String),
-    #[error("did not answer within {0:?}")]
-    TimedOut(Duration),
-    #[error("was not heard: this process was stalled")]
-    Stalled,
-    #[error("{0}")]
-    Mysql(String),
-    #[error("{0}")]
-    Starttls(starttls::Fault),
-    #[error("{0}")]
-    Tunnel(#[from] TunnelFault),
-    #[error("{0}")]
-    Tls(#[from] tls::probe::ProbeFault),
-}
-
-impl From<HandshakeEnd> for ProbeFault {
-    fn from(end: HandshakeEnd) -> Self {
-        match end {
-            HandshakeEnd::Broken(error) => Self::Broken(error),
-            HandshakeEnd::Tls(fault) => Self::Tls(fault),
-        }
-    }
 }
 
 impl Target {
