@@ -51,6 +51,7 @@ fuzz_target!(|bytes: &[u8]| {
         hidden: choice & 2 != 0,
         precompressed: choice & 4 != 0,
         redirect: (choice & 8 != 0).then_some(Redirect { port: 8443 }),
+        ..Options::default()
     };
     let options = Arc::new(options);
     let at_once = Talk::hold(&options, requests, &mut Pace(None));

@@ -7,6 +7,10 @@ use libfuzzer_sys::fuzz_target;
 use telemetry::printable::{is_control, lines};
 
 // `lariat` is a program: its reader is part of no library.
+#[path = "../../crates/terminator/daemon/src/certificates.rs"]
+mod certificates;
+#[path = "../../crates/terminator/daemon/src/admin/acme_text.rs"]
+mod acme_text;
 #[path = "../../crates/terminator/daemon/src/admin/cluster_text.rs"]
 mod cluster_text;
 #[path = "../../crates/terminator/daemon/src/admin/units.rs"]
