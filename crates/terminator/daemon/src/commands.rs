@@ -27,6 +27,7 @@ mod upgrade;
 use std::process::ExitCode;
 
 use crate::certificates::CertificateChange;
+use crate::maintenance::ChangeWord;
 use crate::messages;
 use crate::reader::ConfigSource;
 use crate::supervisor;
@@ -65,7 +66,10 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Reload { socket, strict } => reload::run(&socket.into(), strict, console),
         Command::Upgrade(socket) => upgrade::run(&socket.into(), console),
         Command::Drain(socket) => drain::run(&socket.into(), console),
-        Command::Server { word, name, weight, close, socket } => {
+        Command::Server { word, name, mut weight, close, mut socket } => {
+            if word != ChangeWord::Weight {
+                socket = socket.with_file(&mut weight);
+            }
             match word.with(weight.as_deref(), close) {
                 Ok(change) => server::run(&socket.into(), change, &name, console),
                 Err(fault) => {

@@ -152,7 +152,7 @@ fn an_order_about_no_server_does_nothing() {
     // SIGRTMIN of the C library.
     let kill = format!("kill -34 {}", pid.as_raw_nonzero());
     run(Command::new("sh").args(["-c", &kill])).success();
-    rig.lariat.wait_for_stderr("about a server that the served configuration does not have");
+    rig.lariat.wait_for_stderr("about a server or certificate that the served configuration lacks");
     assert!(!rig.gained(|rig| drop(rig.connect())).contains(&0));
 }
 

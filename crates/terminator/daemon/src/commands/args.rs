@@ -350,6 +350,16 @@ pub(crate) enum StatusSocket {
     Of(ConfigSource),
 }
 
+impl SocketArguments {
+    /// With a file that stands where a weight may stand, if there is none yet.
+    pub(crate) fn with_file(self, file: &mut Option<String>) -> Self {
+        match self.file {
+            None => Self { file: file.take().map(PathBuf::from), ..self },
+            Some(_) => self,
+        }
+    }
+}
+
 impl From<SocketArguments> for StatusSocket {
     fn from(arguments: SocketArguments) -> Self {
         match (arguments.status_socket, arguments.config.or(arguments.file)) {
@@ -428,9 +438,9 @@ fn change() -> impl TypedValueParser<Value = ChangeWord> {
     })
 }
 
-/// A weight as it was written, which is one.
+/// A weight as it was written, or the file that stands in its place behind another word.
 fn weight(text: &str) -> Result<String, &'static str> {
-    ChangeWord::Weight.with(Some(text), false).map(|_| text.to_owned())
+    running_file(text).map(|_| text.to_owned())
 }
 
 fn server_name(text: &str) -> Result<ServerName, &'static str> {
