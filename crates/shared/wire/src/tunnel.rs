@@ -146,11 +146,10 @@ impl TunnelDialog {
     /// as its end may lie in, since nothing says before how long it is.
     pub fn wants(&self) -> usize {
         match self.expected {
+            // A line may end without CR (RFC 9112 section 2.2).
             Answer::Http => match &*self.received {
-                [.., b'\r', b'\n', b'\r'] => 1,
-                [.., b'\r', b'\n'] => 2,
-                [.., b'\r'] => 3,
-                _ => 4,
+                [.., b'\n'] | [.., b'\n', b'\r'] => 1,
+                _ => 2,
             },
             Answer::Method | Answer::Login => 2 - self.received.len(),
             Answer::Reply(bytes) => bytes - self.received.len(),
@@ -207,8 +206,8 @@ impl TunnelDialog {
             Err(HeadFault::TooLarge) => return Err(TunnelFault::HeadTooLong),
             Err(_) => return Err(TunnelFault::NotHttp),
         };
-        // Bytes behind it would have been taken if its lines ended without CR.
         match head.status {
+            // No more was read than the head may have.
             _ if head.bytes < self.received.len() => Err(TunnelFault::NotHttp),
             // An interim response (RFC 9110 section 15.2) may come before the answer.
             100 | 102..200 => {
@@ -302,7 +301,7 @@ mod tests {
         let request = b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n";
         assert_eq!((sent, end), (vec![request.to_vec()], Ok(answer.len())));
         let login = tunnel(TunnelProtocol::HttpConnect, "::1", true);
-        let answer = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 x\r\n\r\n";
+        let answer = b"HTTP/1.1 100 Continue\n\nHTTP/1.1 204 x\r\n\n";
         let (sent, end) = talk(&login, answer);
         let request = "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\n\
                        Proxy-Authorization: Basic bWU6c2VjcmV0\r\n\r\n";
