@@ -81,6 +81,8 @@ pub struct RenewalSchedule {
     renewals: BTreeMap<String, SuggestedRenewal>,
     /// Another certificate is wanted of these kinds of keys, by an operator.
     wanted: Vec<String>,
+    /// He waits: no attempt has been made since. The back-off does not count then.
+    is_urgent: bool,
 }
 
 /// A step that is due.
@@ -141,7 +143,7 @@ impl RenewalSchedule {
             Some(one) => self.renewal(name, one),
         };
         let attempted = self.last_attempt.min(now);
-        if self.failures > 0 && !(is_wanted && self.failures == 1) {
+        if self.failures > 0 && !self.is_urgent {
             let back_off = BACK_OFF_GROWTH.saturating_pow(self.failures - 1);
             let back_off = BACK_OFF_MIN.saturating_mul(back_off).min(BACK_OFF_MAX);
             // What failed together is not tried again together.
@@ -185,6 +187,7 @@ impl RenewalSchedule {
         self.failures = self.failures.saturating_add(1);
         self.last_attempt = now;
         self.wait_until = 0;
+        self.is_urgent = false;
     }
 
     /// The certificate has come.
@@ -225,6 +228,7 @@ impl RenewalSchedule {
     /// An operator wants other certificates.
     pub fn want(&mut self, keys: &[String]) {
         self.wanted = keys.to_vec();
+        self.is_urgent = true;
     }
 
     /// When orders were placed, of those that count.
@@ -340,6 +344,9 @@ mod tests {
         // A suggestion is for one certificate.
         let other = KnownCertificate { id: "other".to_owned(), ..one.clone() };
         assert!(order_at(&schedule, &[other], now) > now + 50 * DAY);
+        // An operator does not wait for the back-off, and once for each order of his.
+        schedule.begins(now);
+        assert!(order_at(&schedule, &[], now) > now);
         schedule.want(&keys());
         let (at, order) = schedule.order("a", KEYS[0], Some(&one), &[], now);
         assert_eq!((at, order), (0, Step::Order(KEYS[0].to_owned(), None)));

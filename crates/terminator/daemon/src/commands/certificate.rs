@@ -56,6 +56,9 @@ fn ordered(
 ) -> Result<Option<String>, ControlError> {
     let running = RunningLariat::find_serving(socket, console)?;
     let before = find(&running.document, name)?.clone();
+    if change == CertificateChange::Revoke && before.not_after_seconds.is_none() {
+        return Err(ControlError::NoneToRevoke { name: before.name });
+    }
     running.supervisor.order(change.order(&before.name))?;
     running.wait_for(ANSWER_TIME_MAX, |now| {
         let Some(now) = now else { return Ok(None) };

@@ -129,6 +129,11 @@ pub(super) enum ControlError {
         near.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default()
     )]
     NoCertificate { name: String, near: Option<String> },
+    #[error(
+        "no certificate has come yet for {name}, so that there is none to revoke\n\
+         hint: `lariat certificate list` says why, and when the next attempt is"
+    )]
+    NoneToRevoke { name: String },
     #[error("the supervisor (pid {pid}) has ended\nhint: its own log says why")]
     Ended { pid: u32 },
     /// It accepts no connections any more, and no configuration.
@@ -169,9 +174,10 @@ impl ControlError {
             | Self::Forbidden { .. }
             | Self::Older { .. }
             | Self::Ended { .. } => Exit::Failed,
-            Self::NoServer { .. } | Self::NoCertificate { .. } | Self::Configuration(_) => {
-                Exit::Usage
-            }
+            Self::NoServer { .. }
+            | Self::NoCertificate { .. }
+            | Self::NoneToRevoke { .. }
+            | Self::Configuration(_) => Exit::Usage,
             Self::Draining { .. } => Exit::Refused,
         }
     }

@@ -64,8 +64,12 @@ pub(super) fn read(
             import.lacks(server.written, why, "a service of its own");
             continue;
         }
-        import.add(&mut list, SERVERS, value, server.written, "");
         let has_check = on(&server.arguments, "server check").is_some();
+        if let Some(why) = check::unsayable(&server.arguments, has_check, checked) {
+            import.lacks(server.written, why, "a service of its own");
+            continue;
+        }
+        import.add(&mut list, SERVERS, value, server.written, "");
         if has_check && checked.is_none() {
             checked = Some(&server.arguments);
         } else {

@@ -12,6 +12,9 @@ use crate::statements::Statements;
 
 const KIND: &str = "service.back.check.kind";
 
+/// Arguments of `http-check send` that put content or a computed path into a request.
+const SENT: [&str; 4] = ["body", "body-lf", "uri-lf", "hdr-lf"];
+
 /// Options that choose the test; the last one counts.
 const TESTS: &[&str] = &["option httpchk", "option ssl-hello-chk", "option tcp-check"];
 
@@ -102,6 +105,25 @@ pub(super) fn write(
     }
 }
 
+/// The reason why a server's check cannot be said beside that of the `first` one, so that it would
+/// be used where HAProxy does not.
+pub(super) fn unsayable(
+    arguments: &Statements,
+    has_check: bool,
+    first: Option<&Statements>,
+) -> Option<&'static str> {
+    let differs = |name: &str| first.is_some_and(|one| one.value(name) != arguments.value(name));
+    if arguments.find("server track").is_some() {
+        Some("its state is that of another server")
+    } else if has_check && arguments.find("server addr").is_some() {
+        Some("its check goes to another address")
+    } else if has_check && differs("server port") {
+        Some("its check goes to another port than that of the first server here")
+    } else {
+        None
+    }
+}
+
 /// Reports the arguments of further servers, which are checked as the `first`.
 pub(super) fn report(arguments: &Statements, first: Option<&Statements>, import: &mut Import) {
     let names = NUMBERS.iter().map(|(name, key, _)| (*name, *key));
@@ -111,13 +133,8 @@ pub(super) fn report(arguments: &Statements, first: Option<&Statements>, import:
             continue;
         };
         let is_same = first.is_none_or(|first| first.value(name) == arguments.value(name));
-        if name == "server port" && !is_same {
-            let why = "all servers of a service are checked at one port";
-            import.lacks(written, why, "a service for each server");
-        } else {
-            let note = if is_same { "" } else { "as for the first server that has `check`" };
-            import.joined(written, key, note);
-        }
+        let note = if is_same { "" } else { "as for the first server that has `check`" };
+        import.joined(written, key, note);
     }
 }
 
@@ -295,13 +312,17 @@ fn write_request(options: &Statements, import: &mut Import, table: &mut DraftTab
             write_path(&path, written, import, table);
         }
         let mut pairs = written.words.windows(3).filter(|three| three[0] == "hdr");
-        let host = pairs.find(|three| three[1].eq_ignore_ascii_case("host"));
-        match host {
-            Some(host) => {
-                let key = "service.back.check.host";
-                import.put(table, key, host[2].clone(), written, "");
-            }
-            None => import.joined(written, "service.back.check", ""),
+        let is_host = |three: &[String]| three[1].eq_ignore_ascii_case("host");
+        let has_others = pairs.clone().any(|three| !is_host(three));
+        if let Some(host) = pairs.find(|three| is_host(three)) {
+            let key = "service.back.check.host";
+            import.put(table, key, host[2].clone(), written, "");
+        }
+        if has_others || SENT.iter().any(|name| value(name).is_some()) {
+            let why = "a check has no header but `Host`, and no content";
+            import.lacks(written, why, "a page for checks that needs neither");
+        } else {
+            import.joined(written, "service.back.check", "");
         }
     }
 }

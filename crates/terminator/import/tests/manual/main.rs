@@ -392,6 +392,7 @@ const REFUSALS: &[(Predecessor, &[&str])] = &[
             "http-request set-header X-Name %[ssl_c_s_dn]",
             "http-response deny if { status 500 }",
             "filter spoe engine a",
+            "option external-check\nexternal-check command /a",
             "use_backend b if { src_conn_rate gt 9 }\nbackend b\nhttp-request deny",
         ],
     ),
@@ -408,6 +409,8 @@ const REFUSALS: &[(Predecessor, &[&str])] = &[
             "verifyChain = yes\nCAfile = /a\ncheckIP = 10.0.0.1",
             "client = yes\nverifyChain = yes\nCAfile = /a\ncheckEmail = a@b",
             "config = VerifyMode:Require",
+            "sslVersionMax = TLSv1.2\nciphers = PSK\nPSKsecrets = /a",
+            "client = yes\nsslVersion = TLSv1.2\nciphers = PSK\nPSKsecrets = /a",
         ],
     ),
 ];
@@ -550,5 +553,5 @@ fn checks_of_haproxy_are_checks() {
     assert_eq!(redis["check"]["expect"].as_str(), Some("role:master"));
     let (_, report) =
         check("option httpchk\nserver a 10.0.0.1:1 check port 2\nserver b 10.0.0.2:1 check port 3");
-    assert!(report.contains("port 3: not mapped"), "{report}");
+    assert!(report.contains("not mapped: its check goes to another port"), "{report}");
 }

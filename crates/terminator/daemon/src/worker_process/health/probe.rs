@@ -28,6 +28,9 @@ const CONTENT_BYTES_MAX: u64 = 1 << 20;
 /// The answer to what a check sends that is looked through for what it expects.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
+/// How long before the end of a check its answer is judged, so that it can be quoted.
+const ANSWER_TIME_KEPT: Duration = Duration::from_millis(5);
+
 /// How long a server may pause within its content. One that answers clients in turn, and waits for
 /// the end of each connection, is not to be held up for the rest of the check's time.
 const CONTENT_PAUSE_MAX: Duration = Duration::from_millis(100);
@@ -190,7 +193,7 @@ impl Target {
             _permit_again = Some(permits.acquire().await);
             until += begun.elapsed();
         }
-        let (passed, content) = within(until, timeout, self.ask(stream, inside)).await?;
+        let (passed, content) = within(until, timeout, self.ask(stream, inside, until)).await?;
         if let Some((answer, content)) = content {
             let _ = tokio::time::timeout_at(until, answer.finish(content)).await;
         }
@@ -239,7 +242,12 @@ impl Target {
 
     /// Asks a server that is greeted, and has agreed to TLS, where it has to be. `inside` goes
     /// before all else, in TLS.
-    async fn ask(&self, mut stream: Box<dyn Stream>, inside: &[u8]) -> Result<Asked, ProbeFault> {
+    async fn ask(
+        &self,
+        mut stream: Box<dyn Stream>,
+        inside: &[u8],
+        until: Instant,
+    ) -> Result<Asked, ProbeFault> {
         let passed = match (&self.question, &self.tls) {
             (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), inside).await,
             (Question::Tcp | Question::Greeting(_), _) => Ok(Passed::Connected),
@@ -255,7 +263,7 @@ impl Target {
                     }
                     Question::Dialog(send, expect) => {
                         let send = [inside, send].concat();
-                        Ok((answer.talk(&send, expect.as_deref()).await, None))
+                        Ok((answer.talk(&send, expect.as_deref(), until).await, None))
                     }
                     _ => unreachable!("it is one of the two"),
                 };
@@ -300,16 +308,24 @@ impl Answer {
         Ok(())
     }
 
-    /// Sends that, and reads until what is expected has come.
-    async fn talk(mut self, send: &[u8], expect: Option<&[u8]>) -> Result<Passed, ProbeFault> {
+    /// Sends that, and reads until what is expected has come, or something else and no more of it
+    /// shortly before the time is over.
+    async fn talk(
+        mut self,
+        send: &[u8],
+        expect: Option<&[u8]>,
+        until: Instant,
+    ) -> Result<Passed, ProbeFault> {
         self.send(send).await?;
         let mut passed = Passed::Connected;
         if let Some(expect) = expect {
             let mut looked = 0;
             while !has(&self.bytes, &mut looked, expect) {
-                let is_ended = match self.read().await {
-                    Err(ProbeFault::Closed) if !self.bytes.is_empty() => true,
-                    read => read.map(|()| false)?,
+                let before = until - ANSWER_TIME_KEPT;
+                let is_ended = match tokio::time::timeout_at(before, self.read()).await {
+                    Err(_) | Ok(Err(ProbeFault::Closed)) if !self.bytes.is_empty() => true,
+                    Err(_) => self.read().await.map(|()| false)?,
+                    Ok(read) => read.map(|()| false)?,
                 };
                 if is_ended || self.bytes.len() > ANSWER_BYTES_MAX {
                     let answer = String::from_utf8_lossy(&self.bytes);
