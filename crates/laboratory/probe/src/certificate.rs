@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use load::observe::chain::{Path, TrustedRoots, fingerprint};
 use measure::probe::{CertificateReport, ChainState, StapleReport};
+use wire::network::address_of;
 use x509_parser::asn1_rs::{FromDer, Oid};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
@@ -97,11 +98,7 @@ fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
     let names = found.map_or(&[][..], |found| &found.value.general_names);
     let shown = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => Some((*name).to_owned()),
-        GeneralName::IPAddress(bytes) => {
-            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-            let any = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
-            any.ok().map(|address| address.to_string())
-        }
+        GeneralName::IPAddress(bytes) => address_of(bytes).map(|address| address.to_string()),
         _ => None,
     };
     names.iter().filter_map(shown).collect()

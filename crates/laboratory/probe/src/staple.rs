@@ -47,7 +47,9 @@ fn status(
     issuers: &[X509Certificate<'_>],
     now_s: u64,
 ) -> &'static str {
-    if is_hash(single.hash, single.issuer_name_hash, leaf.issuer().as_raw()) == Some(false) {
+    // A hash of a kind that is not known tells nothing.
+    let is_of = |hash, bytes| single.hash.is_none_or(|kind| is_hash(kind, hash, bytes));
+    if !is_of(single.issuer_name_hash, leaf.issuer().as_raw()) {
         return "foreign";
     }
     if single.next_update_s.is_some_and(|next| next < now_s) {
@@ -59,9 +61,7 @@ fn status(
     if issuers.is_empty() {
         return "unverified";
     }
-    let mut named = issuers
-        .iter()
-        .filter(|issuer| is_hash(single.hash, single.issuer_key_hash, key(issuer)) != Some(false));
+    let mut named = issuers.iter().filter(|issuer| is_of(single.issuer_key_hash, key(issuer)));
     let Some(first) = named.next() else {
         return "foreign";
     };

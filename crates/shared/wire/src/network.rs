@@ -23,6 +23,12 @@ pub enum Network {
 #[error("is no network (write 10.0.0.0/8, 2001:db8::/32, one IP address, or unix)")]
 pub struct NetworkError;
 
+/// The address that these 4 or 16 bytes are, as certificates have them (RFC 5280 section 4.2.1.6).
+pub fn address_of(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+}
+
 impl Network {
     /// Whether that peer is in the network; `None` is a peer on a Unix socket.
     ///

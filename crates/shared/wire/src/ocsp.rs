@@ -41,8 +41,8 @@ impl<'r> SignedDer<'r> {
 /// A SingleResponse.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SingleOcspResponse<'r> {
-    /// The object identifier's content: the hash of the two names below.
-    pub hash: &'r [u8],
+    /// The hash that the issuer's name and key have; `None` = another one.
+    pub hash: Option<OcspHash>,
     pub issuer_name_hash: &'r [u8],
     pub issuer_key_hash: &'r [u8],
     /// The content of the INTEGER.
@@ -52,6 +52,24 @@ pub struct SingleOcspResponse<'r> {
     pub this_update_s: u64,
     /// nextUpdate, if it has one.
     pub next_update_s: Option<u64>,
+}
+
+/// The hashes that responders use: RFC 6960 section 4.3 asks for SHA-1.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OcspHash {
+    Sha1,
+    Sha256,
+}
+
+impl OcspHash {
+    /// By the content of its object identifier.
+    fn of(identifier: &[u8]) -> Option<Self> {
+        match identifier {
+            [0x2b, 0x0e, 0x03, 0x02, 0x1a] => Some(Self::Sha1),
+            [0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01] => Some(Self::Sha256),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -133,7 +151,7 @@ impl<'r> SingleOcspResponse<'r> {
         let mut single = Cursor::new(bytes);
         let mut certificate = Cursor::new(single.element(SEQUENCE)?);
         let mut algorithm = Cursor::new(certificate.element(SEQUENCE)?);
-        let hash = algorithm.element(OBJECT_IDENTIFIER)?;
+        let hash = OcspHash::of(algorithm.element(OBJECT_IDENTIFIER)?);
         let issuer_name_hash = certificate.element(OCTET_STRING)?;
         let issuer_key_hash = certificate.element(OCTET_STRING)?;
         let serial = certificate.element(INTEGER)?;

@@ -1,12 +1,11 @@
 //! Keys and requests of certificates, and whether an authority gave what was asked for.
 
-use std::net::IpAddr;
-
 use base64ct::{Base64UrlUnpadded, Encoding};
 use instant_acme::CertificateIdentifier;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, PublicKeyData, RsaKeySize};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use wire::network::address_of;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
@@ -129,11 +128,7 @@ fn names(leaf: &X509Certificate<'_>) -> Vec<String> {
     let names = names.map_or(&[][..], |names| &names.value.general_names);
     let shown = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
-        GeneralName::IPAddress(bytes) => {
-            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-            let any = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
-            any.ok().map(|address| address.to_string())
-        }
+        GeneralName::IPAddress(bytes) => address_of(bytes).map(|address| address.to_string()),
         _ => None,
     };
     names.iter().filter_map(shown).collect()

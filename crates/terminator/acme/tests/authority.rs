@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(50);
 type Fault = fn(path: &str, base: &str) -> Option<String>;
 
 /// An authority on loopback that speaks RFC 8555 but for its fault, and believes every challenge.
-/// Its certificates are for a key of its own.
+/// It issues for a key of its own.
 struct FaultyAuthority {
     base: String,
     root_pem: String,

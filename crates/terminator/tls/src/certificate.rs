@@ -13,11 +13,11 @@ mod ocsp;
 pub mod pem;
 
 use std::borrow::Cow;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use wire::network::address_of;
 use x509_parser::asn1_rs::Any;
 use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
@@ -289,13 +289,7 @@ fn names(leaf: &X509Certificate<'_>) -> Box<[Box<str>]> {
 fn alternative_name(name: &GeneralName<'_>) -> Option<Box<str>> {
     match name {
         GeneralName::DNSName(name) => Some(lower_case(name)),
-        GeneralName::IPAddress(bytes) => {
-            let address = <[u8; 4]>::try_from(*bytes)
-                .map(IpAddr::from)
-                .or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from))
-                .ok()?;
-            Some(address.to_string().into())
-        }
+        GeneralName::IPAddress(bytes) => Some(address_of(bytes)?.to_string().into()),
         _ => None,
     }
 }

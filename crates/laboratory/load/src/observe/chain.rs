@@ -10,7 +10,7 @@ use rustls::crypto::aws_lc_rs as library;
 use rustls::{Error, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use wire::ocsp::SignedDer;
+use wire::ocsp::{OcspHash, SignedDer};
 
 use crate::channel::certificate_failure;
 use crate::failure::TransactionFailure;
@@ -106,14 +106,12 @@ pub fn is_signed(signed: &SignedDer<'_>, key: &[u8]) -> bool {
     fitting.any(|one| one.verify_signature(key, signed.bytes, signed.signature).is_ok())
 }
 
-/// Whether bytes have this hash, by the content of its object identifier: RFC 6960 section 4.3 asks
-/// for SHA-1, others use SHA-256. `None` = it is another.
+/// Whether bytes have this hash.
 #[must_use]
-pub fn is_hash(algorithm: &[u8], hash: &[u8], bytes: &[u8]) -> Option<bool> {
-    const KNOWN: [(&[u8], &digest::Algorithm); 2] = [
-        (&[0x2b, 0x0e, 0x03, 0x02, 0x1a], &digest::SHA1_FOR_LEGACY_USE_ONLY),
-        (&[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01], &digest::SHA256),
-    ];
-    let (_, known) = KNOWN.iter().find(|(number, _)| *number == algorithm)?;
-    Some(digest::digest(known, bytes).as_ref() == hash)
+pub fn is_hash(kind: OcspHash, hash: &[u8], bytes: &[u8]) -> bool {
+    let known = match kind {
+        OcspHash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+        OcspHash::Sha256 => &digest::SHA256,
+    };
+    digest::digest(known, bytes).as_ref() == hash
 }

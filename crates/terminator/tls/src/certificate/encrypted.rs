@@ -67,7 +67,7 @@ pub fn is_encrypted(pem: &[u8]) -> bool {
 /// numbers.
 ///
 /// # Errors
-/// Of the first of them.
+/// The fault of the first key that cannot be opened.
 pub fn decrypt(text: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, PassphraseFault> {
     let blocks = pem::read(text).map_err(PassphraseFault::Pem)?;
     let encrypted = blocks.iter().filter(|one| one.kind == BlockKind::EncryptedKey);

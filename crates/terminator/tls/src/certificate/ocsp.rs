@@ -4,7 +4,9 @@
 //! who is lied to by a response that does not verify.
 
 use aws_lc_rs::digest;
-use wire::ocsp::{BasicOcspResponse, OcspCertificateStatus, OcspUnusable, SingleOcspResponse};
+use wire::ocsp::{
+    BasicOcspResponse, OcspCertificateStatus, OcspHash, OcspUnusable, SingleOcspResponse,
+};
 
 use crate::validity::Validity;
 
@@ -61,18 +63,15 @@ pub(super) fn check(der: &[u8], certificate: &CertificateId<'_>) -> Result<Valid
 impl CertificateId<'_> {
     fn is_named_by(&self, single: &SingleOcspResponse<'_>) -> bool {
         // Hashes of an algorithm that we do not know tell nothing.
+        let hashed = single.hash.map(|hash| match hash {
+            OcspHash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+            OcspHash::Sha256 => &digest::SHA256,
+        });
         let is_hash_of = |hash: &[u8], of: &[u8]| {
-            let known = KNOWN_HASHES.iter().find(|(oid, _)| *oid == single.hash);
-            known.is_none_or(|(_, hashed)| digest::digest(hashed, of).as_ref() == hash)
+            hashed.is_none_or(|hashed| digest::digest(hashed, of).as_ref() == hash)
         };
         single.serial == self.serial
             && is_hash_of(single.issuer_name_hash, self.issuer)
             && self.issuer_key.is_none_or(|key| is_hash_of(single.issuer_key_hash, key))
     }
 }
-
-/// Object identifiers, DER without header: RFC 6960 section 4.3 asks for SHA-1, others use SHA-256.
-const KNOWN_HASHES: [(&[u8], &digest::Algorithm); 2] = [
-    (&[0x2b, 0x0e, 0x03, 0x02, 0x1a], &digest::SHA1_FOR_LEGACY_USE_ONLY),
-    (&[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01], &digest::SHA256),
-];
