@@ -9,12 +9,13 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use acme::messages::ServedCertificate;
 use config::{AcmeEntry, AcmeOptions};
 use serde::{Deserialize, Serialize};
 use sys::process;
-use tls::certificate::Certificate;
+use tls::certificate::{Certificate, KeyKind};
 use tls::options::CertificateSource;
 use tls::subject::sha256;
 
@@ -46,6 +47,10 @@ impl fmt::Debug for FoundAcme {
 /// Reads a file that has the chain before the key, whose kind is named. `None` = it cannot be
 /// served.
 pub(crate) fn certificate_of(key: &str, pem: &str) -> Option<ServedCertificate> {
+    loaded(key, pem).map(|(_, served)| served)
+}
+
+fn loaded(key: &str, pem: &str) -> Option<(Certificate, ServedCertificate)> {
     let source = CertificateSource {
         place: String::new(),
         chain_pem: pem.as_bytes().to_vec(),
@@ -56,13 +61,48 @@ pub(crate) fn certificate_of(key: &str, pem: &str) -> Option<ServedCertificate> 
     let (certificate, _) = Certificate::load(&source).ok()?;
     let key_line = pem.lines().find(|line| line.ends_with("PRIVATE KEY-----"));
     let (chain, _) = pem.split_once(key_line?)?;
-    Some(ServedCertificate {
+    let served = ServedCertificate {
         key: key.to_owned(),
         chain_pem: chain.to_owned(),
         not_before: certificate.validity.from,
         not_after: certificate.validity.until,
-    })
+    };
+    Some((certificate, served))
 }
+
+/// A certificate with its key as it has come for an entry: for the names of that and no others,
+/// with a key of that kind, and valid now. Who hands it over may be somebody else's by now.
+///
+/// # Errors
+/// The reason why it is not served.
+pub(crate) fn issued(
+    entry: &AcmeEntry,
+    key: &str,
+    pem: &str,
+    now: SystemTime,
+) -> Result<ServedCertificate, &'static str> {
+    let (certificate, served) = loaded(key, pem).ok_or("chain and key do not fit")?;
+    let mut names: Vec<&str> = certificate.names.iter().map(|name| &**name).collect();
+    let mut domains: Vec<&str> = entry.domains.iter().map(String::as_str).collect();
+    for list in [&mut names, &mut domains] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    if names != domains {
+        Err("its names are not those of the configuration")
+    } else if (certificate.kind == KeyKind::Rsa) != key.starts_with("rsa") {
+        Err("its key is of another kind")
+    } else if served.not_after <= now || served.not_before > now + CLOCK_SKEW_S {
+        Err("it is not valid now")
+    } else {
+        Ok(served)
+    }
+}
+
+/// Seconds by which this host's clock may be behind an authority's.
+const CLOCK_SKEW_S: i64 = 3600;
 
 /// The file of the account at an authority.
 pub(crate) fn account_file(directory: &str) -> PathBuf {
@@ -183,6 +223,7 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use testkit::authority::Authority;
     use testkit::directory::Directory;
 
     #[test]
@@ -202,6 +243,41 @@ mod tests {
         fs::write(folder.join(".x.new"), "half").unwrap();
         store(&folder, &of("second")).unwrap();
         assert_eq!(fs::read_to_string(folder.join("x")).unwrap(), "second");
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_served() {
+        let entry = AcmeEntry {
+            name: "a".to_owned(),
+            service: String::new(),
+            domains: ["a.example", "*.b.example"].map(str::to_owned).to_vec(),
+            contact: Vec::new(),
+            directory: String::new(),
+            roots: Vec::new(),
+            profile: None,
+            keys: Vec::new(),
+            challenge: config::AcmeChallenge::TlsAlpn,
+            eab: None,
+        };
+        let authority = Authority::root("root");
+        let now = SystemTime::now();
+        let ours = &["*.b.example", "a.example"][..];
+        for (names, key, is_expired, why) in [
+            (ours, "ecdsa-p256", false, None),
+            (&ours[..1], "ecdsa-p256", false, Some("names")),
+            (&["a.example", "*.b.example", "bank.example"], "ecdsa-p256", false, Some("names")),
+            (ours, "rsa-2048", false, Some("another kind")),
+            (ours, "ecdsa-p256", true, Some("not valid now")),
+        ] {
+            let leaf = authority.leaf(names);
+            let leaf = if is_expired { leaf.expired() } else { leaf }.issue();
+            let found = issued(&entry, key, &leaf.pem(), now).err();
+            let fits = found.is_some_and(|found| why.is_some_and(|why| found.contains(why)));
+            assert!(fits || found.is_none() && why.is_none(), "{names:?}: {found:?}");
+        }
+        let [one, other] = [0; 2].map(|_| authority.leaf(ours).issue());
+        let mixed = one.certificate_pem().to_owned() + other.key_pem();
+        assert!(issued(&entry, "ecdsa-p256", &mixed, now).unwrap_err().contains("do not fit"));
     }
 
     #[test]

@@ -275,6 +275,12 @@ impl Acme {
             "{failure}\nhint: what was there before stays, and is served; it is tried again in \
              {STORE_PAUSE:?}"
         ));
+        // One file that cannot be stored does not keep the others waiting.
+        if let Some(first) = self.waiting.pop_front()
+            && !self.waiting.iter().any(|later| later.path == first.path)
+        {
+            self.waiting.push_back(first);
+        }
         self.stores = Some(Instant::now() + STORE_PAUSE);
     }
 }

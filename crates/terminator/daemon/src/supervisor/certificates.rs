@@ -1,7 +1,7 @@
 //! Answers of the process that speaks to authorities, and what they lead to: something is stored,
 //! a certificate is served, operators are told; and an operator's order about a certificate.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use acme::messages::{AcmeAnswer, AcmeOrder, EntryStatus, Hidden};
 use telemetry::printable;
@@ -80,18 +80,17 @@ impl Supervisor<'_> {
 
     fn issued(&mut self, name: String, key: &str, chain_pem: &str, key_pem: &Hidden) {
         let mut entries = self.acme.options.entries.iter();
-        let is_wanted =
-            entries.any(|one| one.name == name && one.keys.iter().any(|kind| kind == key));
         let text = format!("{}\n{}", chain_pem.trim_end(), key_pem.0);
-        match acme_folder::certificate_of(key, &text) {
-            Some(served) if is_wanted => {
+        let entry = entries.find(|one| one.name == name && one.keys.iter().any(|kind| kind == key));
+        let issued = entry.map(|entry| acme_folder::issued(entry, key, &text, SystemTime::now()));
+        match issued.unwrap_or(Err("it is not wanted any more")) {
+            Ok(served) => {
                 let path = config::certificate_file(&name, key);
                 self.acme.keep(path, text, Some((name, served)));
             }
-            _ => warn(format_args!(
-                "what was issued for {name} cannot be served, and is left out: chain and key do \
-                 not fit"
-            )),
+            Err(why) => {
+                warn(format_args!("what was issued for {name} is left out, and not served: {why}"));
+            }
         }
     }
 
@@ -99,7 +98,8 @@ impl Supervisor<'_> {
         let Some(status) = self.acme.statuses.get_mut(&news.name) else {
             return;
         };
-        let failure = news.last_failure.as_deref().map(|why| printable::line(why).to_string());
+        let bounded = |text: &str| printable::line(text).to_string().chars().take(600).collect();
+        let failure = news.last_failure.as_deref().map(bounded);
         if let Some(why) = failure.as_ref().filter(|_| news.failures > status.failures) {
             warn(format_args!(
                 "no certificate for {} by ACME: {why}\nhint: `lariat certificate list` says when \
@@ -107,7 +107,7 @@ impl Supervisor<'_> {
                 status.domains.join(", ")
             ));
         }
-        status.stage = printable::line(&news.stage).to_string();
+        status.stage = bounded(&news.stage);
         (status.next_seconds, status.last_failure) = (news.next, failure);
         status.failures = news.failures;
         self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));

@@ -3,15 +3,64 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use acme::messages::Challenge;
+use config::{AcmeChallenge, AcmeEntry};
 
 use crate::acme_hook::Hook;
 use crate::certificates::Validations;
 
-/// Challenges at a time; an order of 100 names has as many.
-pub(super) const CHALLENGES_MAX: usize = 10_000;
+/// Challenges at a time: four orders of 100 names.
+pub(super) const CHALLENGES_MAX: usize = 400;
+
+/// Characters of a token and of a record's value; authorities have 43 (RFC 8555 section 8).
+const TOKEN_MAX: usize = 128;
 
 /// Programs at a time: a name server's interface may take few, and each is a process.
 pub(super) const HOOKS_MAX: usize = 4;
+
+/// A challenge as it may be put in place for an entry: of its kind, for a domain of its own, and
+/// bounded. Who asks may be somebody else's by now, or repeat an authority's lies.
+///
+/// # Errors
+/// The reason why not, as the end of a sentence.
+pub(super) fn allowed(challenge: Challenge, entry: &AcmeEntry) -> Result<Challenge, &'static str> {
+    let is_ours = |name: &str| {
+        entry.domains.iter().any(|domain| domain.strip_prefix("*.").unwrap_or(domain) == name)
+    };
+    let is_token = |text: &str| {
+        let of_base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        (1..=TOKEN_MAX).contains(&text.len()) && text.bytes().all(of_base64url)
+    };
+    let no_token = "its token is none (RFC 8555 section 8)";
+    match (challenge, &entry.challenge) {
+        (Challenge::TlsAlpn { identifier, digest }, AcmeChallenge::TlsAlpn) => {
+            let identifier = identifier.to_ascii_lowercase();
+            if !is_ours(&identifier) {
+                return Err("it is for a name that the configuration does not have there");
+            }
+            Ok(Challenge::TlsAlpn { identifier, digest })
+        }
+        (Challenge::Http { token, key_authorization }, AcmeChallenge::Http) => {
+            let thumbprint = key_authorization.strip_prefix(&token);
+            let thumbprint = thumbprint.and_then(|rest| rest.strip_prefix('.'));
+            if !is_token(&token) || !thumbprint.is_some_and(is_token) {
+                return Err(no_token);
+            }
+            Ok(Challenge::Http { token, key_authorization })
+        }
+        (Challenge::Dns { domain, value, .. }, AcmeChallenge::Dns { .. }) => {
+            let domain = domain.to_ascii_lowercase();
+            if !is_ours(&domain) {
+                return Err("it is for a name that the configuration does not have there");
+            }
+            if !is_token(&value) {
+                return Err(no_token);
+            }
+            let record = format!("_acme-challenge.{domain}");
+            Ok(Challenge::Dns { domain, record, value })
+        }
+        _ => Err("it is of another kind than the configuration has"),
+    }
+}
 
 #[derive(Default)]
 pub(super) struct PendingChallenges {
@@ -46,12 +95,64 @@ impl PendingChallenges {
         (self.number, validations)
     }
 
-    /// One that is in place, or on its way there.
-    pub(super) fn any(&self) -> Option<u64> {
-        self.answered.keys().chain(self.records.keys()).next().copied()
-    }
-
     pub(super) fn is_known(&self, id: u64) -> bool {
         self.answered.contains_key(&id) || self.records.contains_key(&id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn nobody_gets_another_name_validated_than_the_configuration_has() {
+        let entry = |challenge| AcmeEntry {
+            name: "a".to_owned(),
+            service: String::new(),
+            domains: ["a.example", "*.b.example", "192.0.2.1"].map(str::to_owned).to_vec(),
+            contact: Vec::new(),
+            directory: String::new(),
+            roots: Vec::new(),
+            profile: None,
+            keys: Vec::new(),
+            challenge,
+            eab: None,
+        };
+        let hook = AcmeChallenge::Dns { hook: PathBuf::new(), timeout: Duration::ZERO };
+        let tls = |name: &str| Challenge::TlsAlpn { identifier: name.to_owned(), digest: [0; 32] };
+        let http = |token: &str, answer: &str| Challenge::Http {
+            token: token.to_owned(),
+            key_authorization: answer.to_owned(),
+        };
+        let dns = |domain: &str, record: &str, value: &str| {
+            let [domain, record, value] = [domain, record, value].map(str::to_owned);
+            Challenge::Dns { domain, record, value }
+        };
+        let long = "x".repeat(TOKEN_MAX + 1);
+        for (challenge, of, is_allowed) in [
+            (tls("A.example"), AcmeChallenge::TlsAlpn, true),
+            (tls("192.0.2.1"), AcmeChallenge::TlsAlpn, true),
+            (tls("c.example"), AcmeChallenge::TlsAlpn, false),
+            (tls("*.b.example"), AcmeChallenge::TlsAlpn, false),
+            (tls("a.example"), AcmeChallenge::Http, false),
+            (http("t0", "t0.th-u_mb"), AcmeChallenge::Http, true),
+            (http("t0", "other.thumb"), AcmeChallenge::Http, false),
+            (http("t0", "t0.thumb\n"), AcmeChallenge::Http, false),
+            (http("../t", "../t.thumb"), AcmeChallenge::Http, false),
+            (http(&long, &format!("{long}.a")), AcmeChallenge::Http, false),
+            (http("t0", "t0.thumb"), hook.clone(), false),
+            (dns("b.example", "b.example", "v"), hook.clone(), true),
+            (dns("c.example", "_acme-challenge.b.example", "v"), hook.clone(), false),
+            (dns("a.example", "", &long), hook.clone(), false),
+        ] {
+            let found = allowed(challenge.clone(), &entry(of));
+            assert_eq!(found.is_ok(), is_allowed, "{challenge:?}: {found:?}");
+            if let Ok(Challenge::Dns { record, .. }) = found {
+                assert_eq!(record, "_acme-challenge.b.example");
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@ use acme::messages::{AcmeOrder, Challenge};
 use config::AcmeChallenge;
 
 use super::Supervisor;
-use super::challenges::{CHALLENGES_MAX, HOOKS_MAX};
+use super::challenges::{CHALLENGES_MAX, HOOKS_MAX, allowed};
 use super::events::Event;
 use super::failure::Failure;
 use super::reading::{Done, Readers};
@@ -16,22 +16,29 @@ use crate::reader::Task;
 impl Supervisor<'_> {
     pub(super) fn prepare_challenge(&mut self, id: u64, name: &str, challenge: Challenge) {
         let challenges = &mut self.acme.challenges;
-        let count = challenges.answered.len() + challenges.records.len();
-        if count >= CHALLENGES_MAX || challenges.is_known(id) {
-            let why = "too many challenges, or one of the same number".to_owned();
-            return self.acme.send(AcmeOrder::ChallengeFailed { id, why });
-        }
-        let Challenge::Dns { domain, record, value } = challenge else {
+        let count = challenges.answered.len() + challenges.records.len() + challenges.hooks.len();
+        let entry = self.acme.options.entries.iter().find(|entry| entry.name == name);
+        let allowed = match entry {
+            _ if count >= CHALLENGES_MAX || challenges.is_known(id) => {
+                Err("too many challenges are under way, or one of the same number")
+            }
+            None => Err("the configuration has no such certificate any more"),
+            Some(entry) => allowed(challenge, entry).map(|one| (one, entry.challenge.clone())),
+        };
+        let (challenge, wanted) = match allowed {
+            Ok(allowed) => allowed,
+            Err(why) => {
+                let why = format!("the challenge is not answered: {why}");
+                return self.acme.send(AcmeOrder::ChallengeFailed { id, why });
+            }
+        };
+        let (Challenge::Dns { domain, record, value }, AcmeChallenge::Dns { hook, timeout }) =
+            (challenge.clone(), wanted)
+        else {
             challenges.answered.insert(id, challenge);
             let (number, validations) = challenges.in_place();
             challenges.asked.push_back((number, id));
             return self.tell(&Order::Validations(number, validations));
-        };
-        let entry = self.acme.options.entries.iter().find(|entry| entry.name == name);
-        let Some(AcmeChallenge::Dns { hook, timeout }) = entry.map(|entry| entry.challenge.clone())
-        else {
-            let why = "the configuration names no program for the DNS".to_owned();
-            return self.acme.send(AcmeOrder::ChallengeFailed { id, why });
         };
         let hook = Hook { program: hook, timeout, presents: true, domain, record, value };
         let challenges = &mut self.acme.challenges;
@@ -54,9 +61,14 @@ impl Supervisor<'_> {
 
     /// Nobody waits for them any more.
     pub(super) fn forget_challenges(&mut self) {
-        while let Some(id) = self.acme.challenges.any() {
-            self.remove_challenge(id);
-        }
+        let challenges = &mut self.acme.challenges;
+        challenges.asked.clear();
+        challenges.answered.clear();
+        let records = std::mem::take(&mut challenges.records).into_iter();
+        challenges.hooks.extend(records.map(|(id, hook)| (id, Hook { presents: false, ..hook })));
+        let (number, validations) = challenges.in_place();
+        self.tell(&Order::Validations(number, validations));
+        self.run_hooks();
     }
 
     /// Workers answer as they were told by that order.
@@ -77,12 +89,17 @@ impl Supervisor<'_> {
             let (sender, presents) = (self.acme.sender.clone(), hook.presents);
             let hear = move |done, _| sender.send(Event::HookEnded(id, presents, done));
             if let Err(failure) = Readers::default().start(&Task::Hook(hook), hear) {
-                self.hook_ended(id, presents, Err(failure));
+                self.tell_end_of_hook(id, presents, Err(failure));
             }
         }
     }
 
     pub(super) fn hook_ended(&mut self, id: u64, presents: bool, done: Result<Done, Failure>) {
+        self.tell_end_of_hook(id, presents, done);
+        self.run_hooks();
+    }
+
+    fn tell_end_of_hook(&mut self, id: u64, presents: bool, done: Result<Done, Failure>) {
         self.acme.challenges.running -= 1;
         let failure = match done {
             Ok(Done::Hook(true, _)) => None,
@@ -96,6 +113,5 @@ impl Supervisor<'_> {
             None if presents => self.acme.send(AcmeOrder::ChallengeReady { id }),
             None => {}
         }
-        self.run_hooks();
     }
 }
