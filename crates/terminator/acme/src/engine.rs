@@ -10,17 +10,22 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::certificate::known;
 use crate::messages::{
-    AcmeAnswer, AcmeOrder, EntryStatus, Hidden, ServedCertificate, WantedCertificate,
+    AcmeAnswer, AcmeOrder, ChallengeKind, EntryStatus, Hidden, ServedCertificate, WantedCertificate,
 };
 use crate::order::{Challenges, OrderDialog, OrderFault, Say, SharedAccount, now_s};
 use crate::schedule::{KnownCertificate, ORDERS_TIME, RenewalSchedule, Step};
 
 /// Dialogs at once, so that one whose DNS is slow does not hold up all others.
 const DIALOGS_MAX: usize = 4;
+
+/// The longest dialog with an authority; where a program puts records into the DNS, which has a
+/// deadline of its own up to a day, it may be longer by that.
+const DIALOG_TIME_MAX: Duration = Duration::from_secs(30 * 60);
+const DNS_TIME_MAX: Duration = Duration::from_secs(25 * 3600);
 
 /// The longest sleep: a clock that was set is noticed then.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -68,8 +73,6 @@ struct Followed {
     known: Vec<KnownCertificate>,
     schedule: RenewalSchedule,
     under_way: Option<(AbortHandle, &'static str)>,
-    /// Certificates to be revoked, as chains.
-    revoked: Vec<String>,
     told: Option<EntryStatus>,
 }
 
@@ -79,7 +82,7 @@ type SuggestedWindow = ((u64, u64), u64);
 enum DialogEnd {
     Looked { key: String, id: String, found: Result<Option<SuggestedWindow>, OrderFault> },
     Ordered { key: String, found: Result<(ServedCertificate, Hidden), OrderFault> },
-    Revoked(Result<(), OrderFault>),
+    Revoked { chain: String, found: Result<(), OrderFault> },
 }
 
 impl Engine {
@@ -138,7 +141,7 @@ impl Engine {
         followed.schedule.want(&followed.entry.keys);
         if is_revoked {
             let served = followed.entry.certificates.iter();
-            followed.revoked = served.map(|one| one.chain_pem.clone()).collect();
+            followed.schedule.revoke(served.map(|one| one.chain_pem.clone()));
         }
         self.remember(name);
         self.tell(name);
@@ -168,9 +171,6 @@ impl Engine {
 
     fn next(&self, followed: &Followed, now: u64) -> Option<(u64, Step)> {
         let WantedCertificate { name, keys, .. } = &followed.entry;
-        if !followed.revoked.is_empty() {
-            return Some((0, Step::Look(String::new())));
-        }
         let account = self.orders_of_account(&followed.entry, now);
         followed.schedule.next(name, keys, &followed.known, &account, now)
     }
@@ -193,17 +193,22 @@ impl Engine {
             challenges: Arc::clone(&self.challenges),
         };
         let owned = name.to_owned();
+        let is_by_dns = followed.entry.challenge == ChallengeKind::Dns;
+        let limit = if is_by_dns { DNS_TIME_MAX } else { DIALOG_TIME_MAX };
         let (task, stage) = match step {
-            _ if !followed.revoked.is_empty() => {
-                let chain = followed.revoked.remove(0);
-                let end = async move { DialogEnd::Revoked(dialog.revoke(&chain).await) };
+            Step::Revoke(chain) => {
+                followed.schedule.attempts(now);
+                let end = async move {
+                    let found = within(DIALOG_TIME_MAX, dialog.revoke(&chain)).await;
+                    DialogEnd::Revoked { chain, found }
+                };
                 (self.dialogs.spawn(async { (owned, end.await) }), "revoking")
             }
             Step::Look(key) => {
                 let known = followed.known.iter().find(|one| one.key == key);
                 let id = known.map_or_else(String::new, |one| one.id.clone());
                 let end = async move {
-                    let found = dialog.suggested(&id).await;
+                    let found = within(DIALOG_TIME_MAX, dialog.suggested(&id)).await;
                     DialogEnd::Looked { key, id, found }
                 };
                 (self.dialogs.spawn(async { (owned, end.await) }), "asking when to renew")
@@ -211,7 +216,7 @@ impl Engine {
             Step::Order(key, replaces) => {
                 followed.schedule.begins(now);
                 let end = async move {
-                    let found = dialog.order(&key, replaces.as_deref()).await;
+                    let found = within(limit, dialog.order(&key, replaces.as_deref())).await;
                     DialogEnd::Ordered { key, found }
                 };
                 (self.dialogs.spawn(async { (owned, end.await) }), "ordering")
@@ -248,11 +253,12 @@ impl Engine {
                 let name = name.to_owned();
                 (self.say)(AcmeAnswer::Issued { name, key, chain_pem, key_pem });
             }
-            DialogEnd::Ordered { found: Err(fault), .. } | DialogEnd::Revoked(Err(fault)) => {
+            DialogEnd::Ordered { found: Err(fault), .. }
+            | DialogEnd::Revoked { found: Err(fault), .. } => {
                 let why = format!("{}: {}", followed.entry.directory, fault.why);
                 followed.schedule.has_failed(&why, fault.wait_until);
             }
-            DialogEnd::Revoked(Ok(())) => {}
+            DialogEnd::Revoked { chain, found: Ok(()) } => followed.schedule.is_revoked(&chain),
         }
         self.remember(name);
         self.tell(name);
@@ -301,10 +307,19 @@ impl Followed {
             schedule: stored.and_then(Result::ok).unwrap_or_default(),
             entry,
             under_way: None,
-            revoked: Vec::new(),
             told: None,
         }
     }
+}
+
+/// The end of a dialog, which no authority can put off for ever.
+async fn within<T>(
+    limit: Duration,
+    dialog: impl Future<Output = Result<T, OrderFault>>,
+) -> Result<T, OrderFault> {
+    let minutes = limit.as_secs() / 60;
+    let late = || OrderFault::new(format!("it has taken more than {minutes} minutes in all"));
+    timeout(limit, dialog).await.unwrap_or_else(|_| Err(late()))
 }
 
 fn account_key(entry: &WantedCertificate) -> (String, Option<String>) {

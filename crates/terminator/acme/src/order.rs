@@ -292,6 +292,9 @@ impl OrderDialog {
         kind: &str,
     ) -> Result<(ServedCertificate, Hidden), OrderFault> {
         let library = |error: Error| of_library(&error);
+        if order.state().authorizations.len() > self.entry.domains.len() {
+            return Err(OrderFault::new("it wants more authorizations than there are names"));
+        }
         let mut prepared = self.prepare(&mut order).await?;
         for challenge in &mut prepared {
             challenge.is_in_place().await?;
@@ -342,6 +345,9 @@ impl OrderDialog {
             let offered = authorization.challenges.iter().map(|one| kind_name(&one.r#type));
             let offered = offered.collect::<Vec<_>>().join(", ");
             let name = authorization.identifier().to_string();
+            if !self.entry.domains.contains(&name) {
+                return Err(OrderFault::new(format!("it wants an authorization for {name}")));
+            }
             let Some(challenge) = authorization.challenge(wanted.clone()) else {
                 let wanted = kind_name(&wanted);
                 let why = format!("it offers no {wanted} for {name}, but {offered}");

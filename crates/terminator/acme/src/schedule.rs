@@ -83,6 +83,8 @@ pub struct RenewalSchedule {
     wanted: Vec<String>,
     /// He waits: no attempt has been made since. The back-off does not count then.
     is_urgent: bool,
+    /// Chains whose certificates an operator wants revoked, until they are.
+    to_revoke: Vec<String>,
 }
 
 /// A step that is due.
@@ -92,6 +94,8 @@ pub enum Step {
     Look(String),
     /// Order one for this kind of key; in place of the one with that identifier.
     Order(String, Option<String>),
+    /// Revoke the certificate of this chain.
+    Revoke(String),
 }
 
 impl RenewalSchedule {
@@ -114,7 +118,11 @@ impl RenewalSchedule {
             let (at, order) = self.order(name, key, certificate, account_orders, now);
             [Some((at, order)), certificate.and_then(|one| self.look(one, now))]
         });
-        steps.flatten().min()
+        let revoked = self.to_revoke.iter().map(|chain| {
+            let at = self.allowed(name, now).max(self.wait_until.min(now + 7 * DAY));
+            (at, Step::Revoke(chain.clone()))
+        });
+        steps.flatten().chain(revoked).min()
     }
 
     fn look(&self, certificate: &KnownCertificate, now: u64) -> Option<(u64, Step)> {
@@ -142,14 +150,7 @@ impl RenewalSchedule {
             None => 0,
             Some(one) => self.renewal(name, one),
         };
-        let attempted = self.last_attempt.min(now);
-        if self.failures > 0 && !self.is_urgent {
-            let back_off = BACK_OFF_GROWTH.saturating_pow(self.failures - 1);
-            let back_off = BACK_OFF_MIN.saturating_mul(back_off).min(BACK_OFF_MAX);
-            // What failed together is not tried again together.
-            let spread = chance(name, self.failures.into()) % (back_off / 10 + 1);
-            at = at.max(attempted + back_off + spread);
-        }
+        at = at.max(self.allowed(name, now));
         let issued = self.issued.get(key).map_or(&[][..], Vec::as_slice);
         if let (Some(last), false) = (issued.last(), is_wanted) {
             at = at.max(last.saturating_add(AGAIN_AFTER).min(now + AGAIN_AFTER));
@@ -163,6 +164,18 @@ impl RenewalSchedule {
             suggested.is_some_and(|known| known.id == one.id && known.window.is_some())
         });
         (at, Step::Order(key.to_owned(), replaced.map(|one| one.id.clone())))
+    }
+
+    /// The end of the back-off after failures; 0 without one.
+    fn allowed(&self, name: &str, now: u64) -> u64 {
+        if self.failures == 0 || self.is_urgent {
+            return 0;
+        }
+        let back_off = BACK_OFF_GROWTH.saturating_pow(self.failures - 1);
+        let back_off = BACK_OFF_MIN.saturating_mul(back_off).min(BACK_OFF_MAX);
+        // What failed together is not tried again together.
+        let spread = chance(name, self.failures.into()) % (back_off / 10 + 1);
+        self.last_attempt.min(now) + back_off + spread
     }
 
     /// A moment in the window that the authority suggests (RFC 9773 section 4.2); without one, when
@@ -179,11 +192,29 @@ impl RenewalSchedule {
         from + chance(name, *not_after) % time.max(1)
     }
 
+    /// An operator wants these revoked.
+    pub fn revoke(&mut self, chains: impl Iterator<Item = String>) {
+        self.to_revoke.extend(chains);
+        self.to_revoke.sort_unstable();
+        self.to_revoke.dedup();
+    }
+
+    /// The authority has revoked it.
+    pub fn is_revoked(&mut self, chain: &str) {
+        self.to_revoke.retain(|one| one != chain);
+        (self.failures, self.last_failure) = (0, None);
+    }
+
     /// An order is about to be placed. Until it has succeeded it counts as failed, so that no crash
     /// makes a loop of orders.
     pub fn begins(&mut self, now: u64) {
         self.orders.retain(|at| at.saturating_add(ORDERS_TIME) > now);
         self.orders.push(now);
+        self.attempts(now);
+    }
+
+    /// Something else is about to be asked for, which counts as failed in the same way.
+    pub fn attempts(&mut self, now: u64) {
         self.failures = self.failures.saturating_add(1);
         self.last_attempt = now;
         self.wait_until = 0;
@@ -352,6 +383,33 @@ mod tests {
         assert_eq!((at, order), (0, Step::Order(KEYS[0].to_owned(), None)));
     }
 
+    #[test]
+    fn a_revocation_is_tried_until_it_is_done_after_the_order_of_another() {
+        let (mut schedule, now) = (RenewalSchedule::default(), 1_000_000);
+        let mut one = certificate(now, 90);
+        one.id.clear();
+        let known = std::slice::from_ref(&one);
+        let keys = keys();
+        let next =
+            |schedule: &RenewalSchedule, now| schedule.next("a", &keys, known, &[], now).unwrap();
+        schedule.want(&keys);
+        schedule.revoke(["chain".to_owned()].into_iter());
+        assert_eq!(next(&schedule, now), (0, Step::Order(KEYS[0].to_owned(), None)));
+        schedule.begins(now);
+        schedule.has_succeeded(KEYS[0], now);
+        let revoke = Step::Revoke("chain".to_owned());
+        assert_eq!(next(&schedule, now), (0, revoke.clone()));
+        schedule.attempts(now);
+        schedule.has_failed("503", None);
+        // It outlasts a restart.
+        let text = serde_json::to_string(&schedule).unwrap();
+        let mut schedule: RenewalSchedule = serde_json::from_str(&text).unwrap();
+        let (at, step) = next(&schedule, now);
+        assert!(at >= now + BACK_OFF_MIN && step == revoke, "{at}");
+        schedule.is_revoked("chain");
+        assert!(!matches!(next(&schedule, now).1, Step::Revoke(_)));
+    }
+
     /// An authority of 90 days with windows as Let's Encrypt's, for a year of 1,000 names.
     #[test]
     fn a_year_of_a_thousand_names_keeps_the_limits() {
@@ -382,6 +440,7 @@ mod tests {
                     orders.push(now);
                     due.insert((now, index));
                 }
+                (_, Step::Revoke(_)) => unreachable!("nobody has ordered that"),
             }
         }
         let most = |all: &[u64], time: u64| {
