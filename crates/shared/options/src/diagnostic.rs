@@ -3,7 +3,7 @@
 //! Owns the sentences' frame (place, excerpt, caret, hint), not the sentences.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ pub struct Diagnostic {
 }
 
 /// Whether a diagnostic stops the program.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 pub enum Severity {
     Error,
     /// It starts, and somebody should look.
@@ -70,7 +70,7 @@ pub struct Excerpt {
 }
 
 /// A sentence and its remedy, not yet at a place.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Problem {
     /// One sentence without a full stop.
     pub message: String,
@@ -88,7 +88,7 @@ impl Problem {
     }
 }
 
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Spot {
     /// Bytes of the file.
     File(Range<usize>),
@@ -111,7 +111,7 @@ pub struct IncludedFile {
 }
 
 /// A diagnostic whose place has not been looked up yet.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Complaint {
     /// Whether it stops the program.
     pub severity: Severity,
@@ -129,11 +129,15 @@ impl Complaint {
 
     /// With its place in that file.
     pub fn at(self, file: Option<File<'_>>) -> Diagnostic {
+        self.placed(file, &mut LineCounter::default())
+    }
+
+    fn placed(self, file: Option<File<'_>>, lines: &mut LineCounter) -> Diagnostic {
         Diagnostic {
             severity: self.severity,
             subject: self.subject,
             message: self.problem.message,
-            place: place(&self.spot, file),
+            place: place(&self.spot, file, lines),
             excerpt: excerpt(&self.spot, file),
             hint: self.problem.hint,
         }
@@ -149,13 +153,21 @@ pub struct Report<'a> {
     /// Whether the file was made from others, which comments behind its values name.
     names_origins: bool,
     found: RefCell<Vec<Complaint>>,
+    /// The same, because what two others depend on is read for each of them.
+    noted: RefCell<HashSet<Complaint>>,
 }
 
 impl<'a> Report<'a> {
     /// About a file, or about flags alone.
     pub fn new(file: Option<File<'a>>) -> Self {
-        let (included, found) = (&[], RefCell::default());
-        Self { file, included, variables: None, names_origins: false, found }
+        Self {
+            file,
+            included: &[],
+            variables: None,
+            names_origins: false,
+            found: RefCell::default(),
+            noted: RefCell::default(),
+        }
     }
 
     /// With values that no diagnostic shows: they may be secrets. It names the variable instead.
@@ -201,7 +213,7 @@ impl<'a> Report<'a> {
     /// A place in the file as a diagnostic begins with it: path and line.
     pub fn place_of(&self, spot: &Spot) -> Option<String> {
         let (spot, file) = self.within(spot);
-        match place(&spot, file) {
+        match place(&spot, file, &mut LineCounter::default()) {
             Place::File { path, line, .. } if line > 0 => Some(format!("{path}:{line}")),
             Place::File { .. } | Place::Flag(_) | Place::Nowhere => None,
         }
@@ -224,10 +236,8 @@ impl<'a> Report<'a> {
             Spot::File(_) | Spot::Nowhere => key.map(str::to_owned),
         };
         let complaint = Complaint { severity, subject, problem, spot: spot.clone() };
-        let mut found = self.found.borrow_mut();
-        // What two others depend on is read for each of them.
-        if !found.contains(&complaint) {
-            found.push(complaint);
+        if self.noted.borrow_mut().insert(complaint.clone()) {
+            self.found.borrow_mut().push(complaint);
         }
     }
 
@@ -253,8 +263,13 @@ impl<'a> Report<'a> {
 
     /// All of them, in the order of their places.
     pub fn into_diagnostics(self) -> Vec<Diagnostic> {
-        let found = self.found.take().into_iter();
-        let found = found.map(|one| {
+        let mut lines = LineCounter::default();
+        let mut found = self.found.take();
+        found.sort_by_key(|one| match &one.spot {
+            Spot::File(range) => range.start,
+            Spot::Flag(_) | Spot::Nowhere => 0,
+        });
+        let found = found.into_iter().map(|one| {
             let (spot, file) = self.within(&one.spot);
             let origin = file.filter(|_| self.names_origins).map(|file| origin(&spot, file));
             let written = match (&spot, file) {
@@ -262,7 +277,7 @@ impl<'a> Report<'a> {
                 _ => None,
             };
             let hidden = |text| self.hidden(text, written.unwrap_or_default());
-            let mut diagnostic = Complaint { spot, ..one }.at(file);
+            let mut diagnostic = Complaint { spot, ..one }.placed(file, &mut lines);
             diagnostic.message = hidden(diagnostic.message);
             diagnostic.hint = diagnostic.hint.map(hidden);
             if let Some(origin) = origin {
@@ -308,16 +323,12 @@ impl Report<'_> {
 /// A value that is shorter is found in many words.
 const HIDDEN_BYTES_MIN: usize = 4;
 
-fn place(spot: &Spot, file: Option<File<'_>>) -> Place {
+fn place(spot: &Spot, file: Option<File<'_>>, lines: &mut LineCounter) -> Place {
     match (spot, file) {
         (Spot::Flag(flag), _) => Place::Flag(format!("--{flag}")),
         (Spot::File(range), Some((path, text))) => {
-            let (line, start) = line_of(text, range.start);
-            Place::File {
-                path: path.to_owned(),
-                line,
-                column: characters(text, start..range.start) + 1,
-            }
+            let column = characters(text, line_start(text, range.start)..range.start) + 1;
+            Place::File { path: path.to_owned(), line: lines.line(text, range.start), column }
         }
         (Spot::Nowhere, Some((path, _))) => {
             Place::File { path: path.to_owned(), line: 0, column: 0 }
@@ -329,7 +340,7 @@ fn place(spot: &Spot, file: Option<File<'_>>) -> Place {
 /// The place that the comment behind a value names, or the file as a whole.
 fn origin(spot: &Spot, (path, text): File<'_>) -> Place {
     let lines = match spot {
-        Spot::File(range) => text.get(line_of(text, range.start).1..).unwrap_or_default(),
+        Spot::File(range) => text.get(line_start(text, range.start)..).unwrap_or_default(),
         Spot::Flag(_) | Spot::Nowhere => "",
     };
     // A list may go on over lines; the comment is behind its end.
@@ -345,7 +356,7 @@ fn excerpt(spot: &Spot, file: Option<File<'_>>) -> Option<Excerpt> {
     let (Spot::File(range), Some((_, text))) = (spot, file) else {
         return None;
     };
-    let (_, start) = line_of(text, range.start);
+    let start = line_start(text, range.start);
     let line = text.get(start..)?.lines().next().unwrap_or_default();
     let end = range.end.min(start + line.len());
     let before = characters(text, start..range.start);
@@ -353,11 +364,35 @@ fn excerpt(spot: &Spot, file: Option<File<'_>>) -> Option<Excerpt> {
     Some(Excerpt::cut(line, before, marked))
 }
 
-/// The number of the line that holds a byte, from 1, and where that line begins.
-fn line_of(text: &str, offset: usize) -> (usize, usize) {
+/// The place at which the line begins that holds a byte.
+fn line_start(text: &str, offset: usize) -> usize {
     let head = text.get(..offset).unwrap_or(text);
-    let start = head.rfind('\n').map_or(0, |newline| newline + 1);
-    (head.matches('\n').count() + 1, start)
+    head.rfind('\n').map_or(0, |newline| newline + 1)
+}
+
+/// Numbers lines. It goes on from where it was, because thousands of complaints about one file are
+/// placed in the order of its bytes.
+#[derive(Default)]
+struct LineCounter {
+    /// The address of the text.
+    text: usize,
+    offset: usize,
+    newlines: usize,
+}
+
+impl LineCounter {
+    /// The number of the line that holds a byte, from 1.
+    fn line(&mut self, text: &str, offset: usize) -> usize {
+        let address = text.as_ptr().addr();
+        if self.text != address || offset < self.offset {
+            *self = Self { text: address, ..Self::default() };
+        }
+        let offset = offset.min(text.len());
+        let between = text.as_bytes().get(self.offset..offset).unwrap_or_default();
+        self.newlines += between.iter().filter(|byte| **byte == b'\n').count();
+        self.offset = offset;
+        self.newlines + 1
+    }
 }
 
 fn characters(text: &str, range: Range<usize>) -> usize {

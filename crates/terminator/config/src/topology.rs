@@ -1,7 +1,7 @@
 //! How services lie to each other: at which addresses, which clients each gets there, and whether
 //! connections come back to where they began.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use options::KeyPlace;
@@ -158,9 +158,10 @@ pub(crate) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
 
 /// Reports servers that are our own listeners: every connection would make another without end.
 pub(crate) fn servers_are_no_loop(written: &[WrittenService<'_>], services: &[ServiceOptions]) {
+    let listeners = Listeners::of(services);
     for (start, service) in services.iter().enumerate() {
         for (number, server) in service.back.server_list().iter().enumerate() {
-            let Some(way) = way_back(services, start, &server.endpoint) else {
+            let Some(way) = way_back(services, &listeners, start, &server.endpoint) else {
                 continue;
             };
             // The first of a ring tells of it.
@@ -189,14 +190,19 @@ pub(crate) fn servers_are_no_loop(written: &[WrittenService<'_>], services: &[Se
 
 /// The services that a connection to this server passes until it is at `start` again; `None` = it
 /// is not known to come back.
-fn way_back(services: &[ServiceOptions], start: usize, server: &Endpoint) -> Option<Vec<usize>> {
-    let mut way = vec![listener(services, server)?];
+fn way_back(
+    services: &[ServiceOptions],
+    listeners: &Listeners<'_>,
+    start: usize,
+    server: &Endpoint,
+) -> Option<Vec<usize>> {
+    let mut way = vec![listeners.only(server)?];
     while way.last() != Some(&start) {
         let at = services.get(*way.last()?)?;
         let [only] = at.back.server_list() else {
             return None;
         };
-        let next = listener(services, &only.endpoint)?;
+        let next = listeners.only(&only.endpoint)?;
         if way.contains(&next) {
             return None;
         }
@@ -205,16 +211,40 @@ fn way_back(services: &[ServiceOptions], start: usize, server: &Endpoint) -> Opt
     Some(way)
 }
 
-/// The service that listens where a server is, if it is the only one.
-fn listener(services: &[ServiceOptions], server: &Endpoint) -> Option<usize> {
-    let is_there = |service: &ServiceOptions| {
-        let mut addresses = service.front.listen.iter();
-        addresses.any(|address| is_reached(address, server))
-    };
-    let mut found = services.iter().enumerate();
-    let is_there = |(_, service): &(usize, &ServiceOptions)| is_there(service);
-    let first = found.find(is_there)?.0;
-    found.find(is_there).is_none().then_some(first)
+/// The addresses of all services by port, because ten thousand services are not compared with ten
+/// thousand servers. Those of Unix have none.
+struct Listeners<'a>(HashMap<Option<u16>, Vec<(usize, &'a Address)>>);
+
+impl<'a> Listeners<'a> {
+    fn of(services: &'a [ServiceOptions]) -> Self {
+        let mut by_port: HashMap<_, Vec<_>> = HashMap::new();
+        for (number, service) in services.iter().enumerate() {
+            for address in &service.front.listen {
+                by_port.entry(port(address)).or_default().push((number, address));
+            }
+        }
+        Self(by_port)
+    }
+
+    /// The service that listens where a server is, if it is the only one.
+    fn only(&self, server: &Endpoint) -> Option<usize> {
+        let port = match server {
+            Endpoint::Address(address) => port(address),
+            Endpoint::Name { port, .. } => Some(*port),
+            Endpoint::Service { .. } => return None,
+        };
+        let there = self.0.get(&port)?.iter().filter(|(_, address)| is_reached(address, server));
+        let mut numbers = there.map(|(number, _)| *number);
+        let first = numbers.next()?;
+        numbers.all(|other| other == first).then_some(first)
+    }
+}
+
+fn port(address: &Address) -> Option<u16> {
+    match address {
+        Address::Ip(address) => Some(address.port()),
+        Address::Unix(_) | Address::Inherited(_) => None,
+    }
 }
 
 /// Whether who connects to a server reaches what listens at an address: the addresses of this host
@@ -239,17 +269,16 @@ fn is_reached(listen: &Address, server: &Endpoint) -> bool {
 
 /// Reports services that have the name of an earlier one.
 pub(crate) fn names_differ(written: &[WrittenService<'_>]) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     for keys in written {
         // A name that is no text has been reported.
         let Some(name) = &keys.name.value else {
             continue;
         };
-        if seen.contains(&name) {
+        if !seen.insert(name) {
             let message = format!("\"{name}\" is the name of an earlier service");
             keys.name.refuse(message, "give each [[service]] a name of its own");
         }
-        seen.push(name);
     }
 }
 /// Judges what only all services together show. Each entry has its service's name.
@@ -258,19 +287,26 @@ pub(crate) fn certificates_can_be_ordered(
     services: &[ServiceOptions],
     entries: &[AcmeEntry],
 ) {
-    for (number, entry) in entries.iter().enumerate() {
-        let names = |table: &&WrittenService<'_>| table.name.value.as_ref() == Some(&entry.service);
-        let Some(written) =
-            tables.iter().find(names).and_then(|table| table.front.tls.acme.as_ref())
-        else {
+    let tables = tables.iter().filter_map(|table| Some((table.name.value.as_ref()?, table)));
+    let tables: HashMap<_, _> = tables.collect();
+    let mut claimed: HashMap<&str, Vec<&AcmeEntry>> = HashMap::new();
+    for entry in entries {
+        let table = tables.get(&entry.service);
+        let Some(written) = table.and_then(|table| table.front.tls.acme.as_ref()) else {
             continue;
         };
-        let before = entries.iter().take(number).filter(|one| one.name != entry.name);
-        let claims = |one: &&AcmeEntry| one.domains.iter().any(|name| entry.domains.contains(name));
-        if let Some(other) = before.clone().find(claims) {
+        let others = entry.domains.iter().filter_map(|name| claimed.get(name.as_str()));
+        let mut others = others.flatten();
+        if let Some(other) = others.find(|other| other.name != entry.name) {
             let message = format!("claims a domain that `{}` has by another order", other.service);
             let hint = "write the same `domains`, `directory` and `key` in both, or take it out";
             written.domains.refuse(message, hint);
+        }
+        for name in &entry.domains {
+            let claims = claimed.entry(name).or_default();
+            if claims.iter().all(|one| one.name != entry.name) {
+                claims.push(entry);
+            }
         }
         can_be_asked(&written.challenge.at, entry, services);
     }

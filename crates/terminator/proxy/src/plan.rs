@@ -1,6 +1,7 @@
 //! The plan that the plane serves: built whole from options or not at all, then shared and never
 //! changed.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -212,9 +213,9 @@ impl Plan {
 
     /// Goes on counting where the plan before stopped; before this one is served.
     pub(crate) fn succeed(&self, before: &Self) {
+        let before: HashMap<_, _> = before.services.iter().map(|one| (&one.name, one)).collect();
         for service in self.services.iter() {
-            let mut others = before.services.iter();
-            if let Some(same) = others.find(|other| other.name == service.name) {
+            if let Some(same) = before.get(&service.name) {
                 // Set already only if this very plan has been served before.
                 let _ = service.open.set(same.open().clone());
                 let _ = service.places.set(Arc::clone(same.places()));

@@ -3,7 +3,7 @@
 //! Owns the differences of snapshots and their bounds; when a snapshot is taken is others'
 //! business. Only what a chart shows is kept, and of that only what is not 0.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub struct History {
     intervals: VecDeque<Interval>,
     bytes: usize,
     /// The counts of services at the last interval's end; `None` = there was none.
-    last: Option<Vec<(Arc<str>, Counts<Service>)>>,
+    last: Option<HashMap<Arc<str>, Counts<Service>>>,
 }
 
 #[derive(Debug)]
@@ -75,20 +75,17 @@ impl History {
     /// end of the interval before.
     pub fn add(&mut self, end_ms: u64, duration: Duration, now: &Snapshot) {
         let is_first = self.last.is_none();
-        let before_all = self.last.take().unwrap_or_default();
+        let mut before_all = self.last.take().unwrap_or_default();
         let mut services = Vec::new();
-        let mut last = Vec::new();
+        let mut last = HashMap::with_capacity(now.services.len());
         for service in &now.services {
-            let before = before_all.iter().find(|(name, _)| **name == *service.name);
-            let name =
-                before.map_or_else(|| service.name.as_str().into(), |(name, _)| name.clone());
-            if let Some((_, before)) = before {
-                let counted = counted(before, &service.counts);
-                if !counted.is_empty() {
-                    services.push((Arc::clone(&name), counted));
-                }
-            }
-            last.push((name, service.counts.clone()));
+            let before = before_all.remove_entry(&*service.name);
+            let (name, before) = before.unzip();
+            let name = name.unwrap_or_else(|| service.name.as_str().into());
+            let counted = before.map(|before| counted(&before, &service.counts));
+            let counted = counted.filter(|counted| !counted.is_empty());
+            services.extend(counted.map(|counted| (Arc::clone(&name), counted)));
+            last.insert(name, service.counts.clone());
         }
         self.last = Some(last);
         if is_first {

@@ -3,7 +3,7 @@
 //! Services are known by name and servers by their text, so a reload goes on counting where the old
 //! plan stopped. What no plan and no connection holds any more is not shown.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::catalogue::{ServerGauge, ServiceGauge};
@@ -12,8 +12,8 @@ use crate::counters::{
     Snapshot, WorkerCounters,
 };
 
-/// Names that nobody uses and that are still remembered, per list. A service that returns within as
-/// many changes goes on counting; memory stays bounded however often the servers change.
+/// Names that nobody uses and that a sweep leaves, per list. A service that returns within as many
+/// changes goes on counting; memory stays bounded however often the servers change.
 const UNUSED_MAX: usize = 256;
 
 /// All counters of the process.
@@ -26,8 +26,19 @@ pub struct Registry {
 
 #[derive(Debug, Default)]
 struct Names {
-    services: Vec<Named<ServiceCells>>,
-    servers: Vec<Named<ServerCounters>>,
+    services: NamedList<ServiceCells>,
+    servers: NamedList<ServerCounters>,
+}
+
+/// Names in the order in which they came. They are found by an index and swept when they have
+/// doubled, because ten thousand services must not cost ten thousand looks at each.
+#[derive(Debug)]
+struct NamedList<T> {
+    list: Vec<Named<T>>,
+    /// The places in the list, by the service's name and the server's.
+    index: HashMap<(String, String), usize>,
+    /// The length at which unused ones are looked for again.
+    sweep_at: usize,
 }
 
 /// A service, or a server of one.
@@ -67,31 +78,34 @@ impl Registry {
     pub fn service(&self, worker: usize, name: &str, servers: &[String]) -> Arc<ServiceCounters> {
         let slots = self.workers.len() + 1;
         let mut names = self.lock();
-        let service =
-            find_or_make(&mut names.services, name, "", || cells(slots, ServiceCells::default));
+        let service = names.services.find_or_make(name, "", || cells(slots, ServiceCells::default));
         let service = Arc::clone(&service[worker]);
         let servers = servers.iter().map(|server| {
             let of_all =
-                find_or_make(&mut names.servers, name, server, || cells(slots, ServerCounters::up));
+                names.servers.find_or_make(name, server, || cells(slots, ServerCounters::up));
             Arc::clone(&of_all[worker])
         });
         let counters = Arc::new(ServiceCounters::new(service, servers.collect()));
-        forget_unused(&mut names.services);
-        forget_unused(&mut names.servers);
+        names.services.forget_unused();
+        names.servers.forget_unused();
         counters
     }
 
     /// All counts now. Each is read whole; those of one event may be read before or after it.
     pub fn snapshot(&self) -> Snapshot {
         let names = self.lock();
-        let services = names.services.iter().filter(|service| service.is_used());
+        let services = names.services.list.iter().filter(|service| service.is_used());
+        let mut servers: HashMap<&str, Vec<&Named<ServerCounters>>> = HashMap::new();
+        for server in names.servers.list.iter().filter(|server| server.is_used()) {
+            servers.entry(&server.service).or_default().push(server);
+        }
         let worker = |cells: &Arc<WorkerCounters>| {
             let mut counts = Counts::default();
             cells.add_to(&mut counts);
             counts
         };
         Snapshot {
-            services: services.map(|one| self.service_snapshot(one, &names)).collect(),
+            services: services.map(|one| self.service_snapshot(one, &servers)).collect(),
             workers: self.workers.iter().map(worker).collect(),
         }
     }
@@ -102,8 +116,7 @@ impl Registry {
         let mut snapshot = self.snapshot();
         let names = self.lock();
         for service in &mut snapshot.services {
-            let mut all = names.services.iter();
-            let Some(named) = all.find(|one| one.service == service.name) else {
+            let Some(named) = names.services.find(&service.name) else {
                 continue;
             };
             for gauge in ServiceGauge::RAISED {
@@ -114,13 +127,16 @@ impl Registry {
         snapshot
     }
 
-    fn service_snapshot(&self, service: &Named<ServiceCells>, names: &Names) -> ServiceSnapshot {
+    fn service_snapshot(
+        &self,
+        service: &Named<ServiceCells>,
+        servers: &HashMap<&str, Vec<&Named<ServerCounters>>>,
+    ) -> ServiceSnapshot {
         let mut counts = Counts::default();
         for cells in &service.cells {
             cells.add_to(&mut counts);
         }
-        let servers = names.servers.iter();
-        let servers = servers.filter(|one| one.service == service.service && one.is_used());
+        let servers = servers.get(&*service.service).into_iter().flatten();
         ServiceSnapshot {
             name: service.service.clone(),
             counts,
@@ -164,30 +180,50 @@ fn cells<T>(count: usize, make: impl Fn() -> T) -> Box<[Arc<T>]> {
     (0..count).map(|_| Arc::new(make())).collect()
 }
 
-fn find_or_make<'a, T>(
-    list: &'a mut Vec<Named<T>>,
-    service: &str,
-    name: &str,
-    make: impl FnOnce() -> Box<[Arc<T>]>,
-) -> &'a [Arc<T>] {
-    let mut all = list.iter();
-    let found = all.position(|one| one.service == service && one.name == name);
-    let index = found.unwrap_or_else(|| {
-        list.push(Named { service: service.to_owned(), name: name.to_owned(), cells: make() });
-        list.len() - 1
-    });
-    &list[index].cells
+impl<T> NamedList<T> {
+    fn find(&self, service: &str) -> Option<&Named<T>> {
+        let at = self.index.get(&(service.to_owned(), String::new()))?;
+        self.list.get(*at)
+    }
+
+    fn find_or_make(
+        &mut self,
+        service: &str,
+        name: &str,
+        make: impl FnOnce() -> Box<[Arc<T>]>,
+    ) -> &[Arc<T>] {
+        let Self { list, index, .. } = self;
+        let key = (service.to_owned(), name.to_owned());
+        let at = *index.entry(key).or_insert_with(|| {
+            list.push(Named { service: service.to_owned(), name: name.to_owned(), cells: make() });
+            list.len() - 1
+        });
+        &list[at].cells
+    }
+
+    /// Drops the oldest of those that nobody uses, beyond [`UNUSED_MAX`].
+    fn forget_unused(&mut self) {
+        if self.list.len() < self.sweep_at {
+            return;
+        }
+        let unused = self.list.iter().filter(|one| !one.is_used()).count();
+        let mut excess = unused.saturating_sub(UNUSED_MAX);
+        self.list.retain(|one| {
+            let forgotten = excess > 0 && !one.is_used();
+            excess -= usize::from(forgotten);
+            !forgotten
+        });
+        let used = self.list.len() - unused.min(UNUSED_MAX);
+        self.sweep_at = 2 * (used + UNUSED_MAX);
+        let keys = self.list.iter().map(|one| (one.service.clone(), one.name.clone()));
+        self.index = keys.zip(0..).collect();
+    }
 }
 
-/// Drops the oldest of those that nobody uses, beyond [`UNUSED_MAX`].
-fn forget_unused<T>(list: &mut Vec<Named<T>>) {
-    let unused = list.iter().filter(|one| !one.is_used()).count();
-    let mut excess = unused.saturating_sub(UNUSED_MAX);
-    list.retain(|one| {
-        let forgotten = excess > 0 && !one.is_used();
-        excess -= usize::from(forgotten);
-        !forgotten
-    });
+impl<T> Default for NamedList<T> {
+    fn default() -> Self {
+        Self { list: Vec::new(), index: HashMap::new(), sweep_at: 2 * UNUSED_MAX }
+    }
 }
 
 #[cfg(test)]
@@ -327,11 +363,11 @@ mod tests {
     #[test]
     fn names_do_not_pile_up() {
         let registry = Registry::new(1);
-        for number in 0..3 * UNUSED_MAX {
+        for number in 0..5 * UNUSED_MAX {
             registry.service(0, &format!("service {number}"), &servers(&["a:1"]));
         }
-        assert!(registry.lock().services.len() <= UNUSED_MAX + 1);
-        assert!(registry.lock().servers.len() <= UNUSED_MAX + 1);
+        assert!(registry.lock().services.list.len() <= 2 * UNUSED_MAX);
+        assert!(registry.lock().servers.list.len() <= 2 * UNUSED_MAX);
     }
 
     #[test]

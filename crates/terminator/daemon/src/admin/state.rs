@@ -4,7 +4,7 @@
 
 mod views;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -174,17 +174,18 @@ impl AdminState {
     /// A plan is served from now on.
     pub(crate) fn plan_served(&self, served: Served) {
         let mut facts = self.facts();
-        let is_served = |name: &String| served.services.iter().any(|one| one.name == *name);
-        facts.notes.retain(|(service, _), _| is_served(service));
+        let names: BTreeSet<_> = served.services.iter().map(|one| &*one.name).collect();
+        facts.notes.retain(|(service, _), _| names.contains(service.as_str()));
         facts.served = served;
     }
 
-    /// When the certificates of a service end, as of now.
-    pub(crate) fn expiries_changed(&self, service: &str, expiries: Expiries) {
-        let mut facts = self.facts();
-        let mut services = facts.served.services.iter_mut();
-        if let Some(its) = services.find(|one| one.name == service) {
-            its.expiries = expiries;
+    /// When the certificates of each service end, as of now.
+    pub(crate) fn expiries_changed<'a>(&self, expiries: impl Iterator<Item = (&'a str, Expiries)>) {
+        let mut expiries: HashMap<_, _> = expiries.collect();
+        for service in &mut self.facts().served.services {
+            if let Some(now) = expiries.remove(&*service.name) {
+                service.expiries = now;
+            }
         }
     }
 

@@ -313,9 +313,7 @@ impl Control {
 
     /// For the status and the metrics, until the next look.
     fn note_ends(&mut self, now: i64) {
-        for (service, expiries) in self.validity.expiries(now) {
-            self.admin.expiries_changed(service, expiries);
-        }
+        self.admin.expiries_changed(self.validity.expiries(now));
         self.look_at = Instant::now() + self.validity.pause(now);
     }
 

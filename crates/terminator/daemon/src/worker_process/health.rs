@@ -148,13 +148,15 @@ impl Checks {
     pub(crate) fn replace(&mut self, services: Vec<CheckedService>) {
         let before = std::mem::take(&mut self.watched);
         before.values().for_each(|watched| watched.task.abort());
+        let same = |((name, _), watched): (&(String, usize), _)| {
+            let watched: &Watched = watched;
+            ((name.clone(), watched.endpoint.clone()), watched)
+        };
+        let before: HashMap<_, _> = before.iter().map(same).collect();
         for service in services {
             let service = Arc::new(service);
             for (server, endpoint) in service.servers.iter().enumerate() {
-                let same = |((name, _), watched): &(&(String, usize), &Watched)| {
-                    *name == service.name && watched.endpoint == *endpoint
-                };
-                let before = before.iter().find(same).map(|(_, watched)| watched);
+                let before = before.get(&(service.name.clone(), endpoint.clone())).copied();
                 let watched = self.watch(&service, server, endpoint, before);
                 self.watched.insert((service.name.clone(), server), watched);
             }

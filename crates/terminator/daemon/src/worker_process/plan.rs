@@ -1,6 +1,6 @@
 //! From a bundle and its descriptors to a plan that can be served.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -222,28 +222,27 @@ fn bound_listener(
 }
 
 fn facts(settings: &Settings, listeners: &[Vec<BoundListener>]) -> Vec<ServiceFacts> {
-    let services = settings.plane.services.iter().enumerate();
-    let each = services.map(|(index, service)| {
-        let first_worker = listeners.iter().take(1).flatten();
-        let its_own = first_worker.filter(|listener| listener.services.contains(&index));
-        let its_own = its_own.map(|listener| listener.address.to_string());
-        let mut listeners: Vec<_> = its_own.collect();
-        // It may have several sockets of one address.
-        let mut seen = BTreeSet::new();
-        listeners.retain(|one| seen.insert(one.clone()));
-        ServiceFacts {
-            name: service.name.clone(),
-            listeners,
-            ktls: Some(service.front.ktls),
-            server_tls: service.back.servers().map_or("", server_tls),
-            serves_files: service.back.files().is_some(),
-            queue_limit: service
-                .back
-                .servers()
-                .map_or(0, |servers| servers.pool.queue.length as u64),
-            server_limits: server_limits(service.back.server_list()),
-            ..ServiceFacts::default()
+    let mut listened: HashMap<_, Vec<_>> = HashMap::new();
+    for listener in listeners.iter().take(1).flatten() {
+        for service in &listener.services {
+            let addresses = listened.entry(*service).or_default();
+            let address = listener.address.to_string();
+            // It may have several sockets of one address.
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
         }
+    }
+    let services = settings.plane.services.iter().enumerate();
+    let each = services.map(|(index, service)| ServiceFacts {
+        name: service.name.clone(),
+        listeners: listened.remove(&index).unwrap_or_default(),
+        ktls: Some(service.front.ktls),
+        server_tls: service.back.servers().map_or("", server_tls),
+        serves_files: service.back.files().is_some(),
+        queue_limit: service.back.servers().map_or(0, |servers| servers.pool.queue.length as u64),
+        server_limits: server_limits(service.back.server_list()),
+        ..ServiceFacts::default()
     });
     each.collect()
 }
@@ -271,27 +270,47 @@ fn server_tls(servers: &ServersOptions) -> &'static str {
 /// The servers of all services, by place and by name.
 #[derive(Default)]
 pub(super) struct Servers {
-    endpoints: BTreeMap<String, (AddressFamily, Vec<Endpoint>)>,
+    endpoints: BTreeMap<String, Vec<Endpoint>>,
+    names: BTreeMap<Name, Vec<NamedServer>>,
+}
+
+/// A server that has a name.
+struct NamedServer {
+    service: String,
+    /// The place among its service's.
+    server: usize,
+    /// The place among the instances of its name.
+    place: usize,
+    family: AddressFamily,
 }
 
 impl Servers {
     fn of(settings: &Settings) -> Self {
-        let endpoints = settings.plane.services.iter().map(|service| {
-            let servers = service.back.server_list().iter();
-            let endpoints = servers.map(|server| server.endpoint.clone()).collect();
+        let mut all = Self::default();
+        for service in &settings.plane.services {
             let family = service.back.servers().map(|servers| servers.resolve_family);
-            (service.name.clone(), (family.unwrap_or_default(), endpoints))
-        });
-        Self { endpoints: endpoints.collect() }
+            let family = family.unwrap_or_default();
+            let mut endpoints = Vec::new();
+            for (server, one) in service.back.server_list().iter().enumerate() {
+                if let Some((name, place)) = Name::of(&one.endpoint) {
+                    let service = service.name.clone();
+                    let named = NamedServer { service, server, place, family };
+                    all.names.entry(name).or_default().push(named);
+                }
+                endpoints.push(one.endpoint.clone());
+            }
+            all.endpoints.insert(service.name.clone(), endpoints);
+        }
+        all
     }
 
     pub(super) fn label(&self, service: &str, server: usize) -> Option<String> {
-        Some(self.endpoints.get(service)?.1.get(server)?.to_string())
+        Some(self.endpoints.get(service)?.get(server)?.to_string())
     }
 
     /// All of them: service, place and name.
     pub(super) fn all(&self) -> impl Iterator<Item = (&str, usize, ServerName)> {
-        self.endpoints.iter().flat_map(|(service, (_, endpoints))| {
+        self.endpoints.iter().flat_map(|(service, endpoints)| {
             let each = endpoints.iter().enumerate();
             each.map(move |(server, endpoint)| {
                 let name = ServerName { service: service.clone(), server: endpoint.to_string() };
@@ -305,17 +324,13 @@ impl Servers {
         &'s self,
         resolved: &'s Resolved,
     ) -> impl Iterator<Item = (&'s str, usize, Target)> {
-        self.endpoints.iter().flat_map(move |(service, (family, endpoints))| {
-            let each = endpoints.iter().enumerate();
-            each.filter_map(move |(server, endpoint)| {
-                let (name, place) = Name::of(endpoint)?;
-                let target = || target(&name, resolved.instances.get(place)?.as_ref());
-                (name == resolved.name).then(|| {
-                    let mut target = target().unwrap_or_default();
-                    target.addresses.retain(|address| family.has(address));
-                    (service.as_str(), server, target)
-                })
-            })
+        let servers = self.names.get(&resolved.name).into_iter().flatten();
+        servers.map(|one| {
+            let instance = resolved.instances.get(one.place);
+            let target = instance.and_then(|instance| target(&resolved.name, instance.as_ref()));
+            let mut target = target.unwrap_or_default();
+            target.addresses.retain(|address| one.family.has(address));
+            (one.service.as_str(), one.server, target)
         })
     }
 }

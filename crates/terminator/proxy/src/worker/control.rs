@@ -1,6 +1,7 @@
 //! The requests of the control thread and of a worker's helpers: a new plan, to accept or not, to
 //! drain, to go on with what a thread has done for a connection.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -97,11 +98,6 @@ impl Worker {
         self.waker.wake();
     }
 
-    fn service(&self, name: &str) -> Option<&Service> {
-        let mut services = self.services.iter();
-        services.find(|one| one.plan.name == name).map(|one| &**one)
-    }
-
     fn service_named(&self, name: &str) -> Option<Rc<Service>> {
         let mut services = self.services.iter();
         services.find(|one| one.plan.name == name).cloned()
@@ -135,13 +131,13 @@ impl Worker {
         self.sources = Rc::new(self.sources.with_limits(per_source));
         self.limits = assignment.limits;
         let plans = assignment.services.into_iter().zip(assignment.counters);
-        self.services = plans
-            .map(|(plan, counters)| {
-                let before = self.service(&plan.name);
-                let service = Service::new(plan, self.index, counters, before);
-                Rc::new(service)
-            })
-            .collect();
+        let before = self.services.iter().map(|one| (one.plan.name.as_str(), &**one));
+        let before: HashMap<_, _> = before.collect();
+        let services = plans.map(|(plan, counters)| {
+            let before = before.get(plan.name.as_str()).copied();
+            Rc::new(Service::new(plan, self.index, counters, before))
+        });
+        self.services = services.collect();
         self.empty_queues();
         let shared = assignment.shared.into_iter().map(|plan| {
             let counters = Arc::clone(&self.services[plan.counted_as].counters);

@@ -1,5 +1,7 @@
 //! The status document and the metrics, made of what the admin side knows.
 
+use std::collections::HashMap;
+use std::mem::take;
 use std::time::SystemTime;
 
 use config::KeyLogOptions;
@@ -21,10 +23,11 @@ use super::super::document::{
     WorkerStatus,
 };
 use super::super::servers::{milliseconds, server};
-use super::{AdminState, Facts, Limits};
+use super::{AdminState, Facts, Limits, ServiceFacts};
 use crate::handover::{EndedReload, EndedUpgrade};
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
+
 impl AdminState {
     /// All metrics in Prometheus' text format.
     pub(crate) fn prometheus(&self) -> String {
@@ -43,7 +46,12 @@ impl AdminState {
         let workers_count = workers.len() as u64;
         let cpus = self.start.worker_cpus.iter().copied();
         let workers = workers.into_iter().zip(cpus.chain(std::iter::repeat(None)));
-        let services = services.into_iter();
+        let plans = facts.served.services.iter().map(|plan| (plan.name.as_str(), plan));
+        let plans: HashMap<_, _> = plans.collect();
+        let services = services.into_iter().map(|one| {
+            let plan = plans.get(one.name.as_str()).map(|plan| (*plan).clone());
+            service(one, plan.unwrap_or_default(), &facts, workers_count)
+        });
         StatusDocument {
             version: VERSION,
             time_ms: milliseconds(SystemTime::now()),
@@ -53,7 +61,7 @@ impl AdminState {
             log_failure: facts.log_failure.clone(),
             key_log: facts.served.key_log.as_ref().map(key_log_status),
             workers: workers.map(|(metrics, cpu)| WorkerStatus { cpu, metrics }).collect(),
-            services: services.map(|one| service(one, &facts, workers_count)).collect(),
+            services: services.collect(),
             kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
             cluster: facts.cluster.status(),
             acme: facts.acme.clone(),
@@ -66,10 +74,12 @@ impl AdminState {
     fn snapshot(&self, facts: &Facts) -> Snapshot {
         let mut counted = self.registry.snapshot();
         let mut services = Vec::new();
+        let names = counted.services.iter().map(|one| one.name.clone());
+        let places: HashMap<_, _> = names.zip(0..).collect();
         for plan in &facts.served.services {
-            let at = counted.services.iter().position(|one| one.name == plan.name);
+            let at = places.get(&*plan.name);
             let mut service =
-                at.map_or_else(ServiceSnapshot::default, |at| counted.services.remove(at));
+                at.map_or_else(ServiceSnapshot::default, |at| take(&mut counted.services[*at]));
             service.name.clone_from(&plan.name);
             count_expiries(&mut service, &plan.expiries);
             service.counts.set(ServiceGauge::QueueLimit, plan.queue_limit);
@@ -80,6 +90,7 @@ impl AdminState {
             }
             services.push(service);
         }
+        counted.services.retain(|one| !one.name.is_empty());
         services.append(&mut counted.services);
         for service in &mut services {
             for server in &mut service.servers {
@@ -222,10 +233,13 @@ impl AdminState {
     }
 }
 
-fn service(counted: ServiceSnapshot, facts: &Facts, workers: u64) -> ServiceStatus {
+fn service(
+    counted: ServiceSnapshot,
+    plan: ServiceFacts,
+    facts: &Facts,
+    workers: u64,
+) -> ServiceStatus {
     let ServiceSnapshot { name, counts, servers } = counted;
-    let plan = facts.served.services.iter().find(|plan| plan.name == name);
-    let plan = plan.cloned().unwrap_or_default();
     let servers = servers.into_iter().map(|one| {
         let watched = facts.watch.of(&name, &one.name).map(str::to_owned);
         let checked = facts.notes.get(&(name.clone(), one.name.clone()));
