@@ -3,6 +3,8 @@
 //! `./run-tests acme` brings it, by `PEBBLE`.
 #![forbid(unsafe_code)]
 
+use std::net::{Ipv4Addr, UdpSocket};
+
 use suite::patience::within;
 use suite::prelude::*;
 
@@ -156,4 +158,111 @@ fn a_death_amid_an_order_costs_no_certificate_and_makes_no_loop() {
         assert_has(&issuer, "Pebble Intermediate CA");
         assert!(pebble.orders() <= 2, "{process}: {}", pebble.running.stdout());
     }
+}
+
+/// Three hosts that share a secret, each with its own folder; the authority asks each of them for
+/// its own address.
+struct AcmeFarm {
+    site: Site,
+    pebble: Pebble,
+    places: Vec<SocketAddr>,
+}
+
+impl AcmeFarm {
+    const HOSTS: usize = 3;
+
+    fn new() -> Self {
+        let site = Site::new();
+        fs::write(site.path("cluster.key"), "s".repeat(64)).unwrap();
+        let place = |host| {
+            let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).unwrap();
+            socket.local_addr().unwrap()
+        };
+        let pebble = Pebble::start(&site);
+        Self { places: (1..=Self::HOSTS as u8).map(place).collect(), site, pebble }
+    }
+
+    fn address(&self, host: usize) -> SocketAddr {
+        SocketAddr::new(self.places[host].ip(), self.pebble.asked[0].port())
+    }
+
+    fn start(&self, host: usize) -> Lariat {
+        let others = self.places.iter().filter(|one| **one != self.places[host]);
+        let others: Vec<_> = others.map(SocketAddr::to_string).collect();
+        let cluster = format!(
+            "[cluster]\nsecret = {:?}\npeers = {{ listen = \"{}\", send-to = {others:?} }}\n\
+             [acme]\nfolder = {:?}\n",
+            self.site.path("cluster.key"),
+            self.places[host],
+            self.site.path(&format!("acme-{host}")),
+        );
+        let domains: Vec<_> = self.places.iter().map(|one| one.ip().to_string()).collect();
+        let domains = format!("domains = {domains:?}");
+        Lariat::start(
+            &(cluster + &self.pebble.service(&self.site, "tls", self.address(host), &domains)),
+        )
+    }
+
+    /// The certificate that a host serves, once it is of the authority.
+    fn served(&self, host: usize, lariat: &Lariat) -> String {
+        issued(&self.site, lariat, &[]);
+        let answer = s_client(&self.site, self.address(host), &[]);
+        let (_, rest) = answer.stdout.split_once("-----BEGIN CERTIFICATE-----").unwrap();
+        rest.split_once("-----END").unwrap().0.to_owned()
+    }
+}
+
+/// The place of the host that holds the lease.
+fn orderer(hosts: &[&Lariat]) -> Option<usize> {
+    let stages = hosts.iter().map(|one| one.status()["acme"][0]["stage"].clone());
+    let stages: Vec<_> = stages.collect();
+    let orders = |stage: &Value| *stage != "another host orders";
+    let mut holders = (0..stages.len()).filter(|place| orders(&stages[*place]));
+    holders.next().filter(|_| holders.next().is_none())
+}
+
+#[test]
+fn one_host_of_a_cluster_orders_for_all() {
+    let farm = AcmeFarm::new();
+    let [first, second] = [0, 1].map(|host| farm.start(host));
+    let mut third = farm.start(2);
+    let served = farm.served(0, &first);
+    assert_eq!(served, farm.served(1, &second));
+    assert_eq!(served, farm.served(2, &third), "all serve what one has ordered");
+    assert_eq!(farm.pebble.orders(), 1, "{}", farm.pebble.running.stdout());
+
+    // An operator's order at any host is done by the one that orders, and all get what comes.
+    let holder = orderer(&[&first, &second, &third]).expect("one host orders");
+    let name = farm.places[0].ip().to_string();
+    let asked = if holder == 0 { &second } else { &first };
+    ordered(asked, ["renew", &name]);
+    until_true("another certificate", || farm.served(2, &third) != served);
+    let renewed = farm.served(2, &third);
+    until_true("the same at all hosts", || {
+        farm.served(0, &first) == renewed && farm.served(1, &second) == renewed
+    });
+    assert_eq!(farm.pebble.orders(), 2);
+
+    // A host that has lost everything gets the certificate of the others.
+    third.stop();
+    drop(third);
+    fs::remove_dir_all(farm.site.path("acme-2")).unwrap();
+    let third = farm.start(2);
+    assert_eq!(farm.served(2, &third), renewed);
+    assert_eq!(farm.pebble.orders(), 2);
+}
+
+#[test]
+fn another_host_orders_when_the_first_dies_amid_an_order() {
+    let farm = AcmeFarm::new();
+    let mut hosts: Vec<_> = (0..AcmeFarm::HOSTS).map(|host| farm.start(host)).collect();
+    until_true("an order", || farm.pebble.orders() > 0);
+    let holder = orderer(&hosts.iter().collect::<Vec<_>>()).expect("one host orders");
+    hosts[holder].signal(Signal::KILL);
+    hosts[holder].wait();
+    // The authority asks the dead one too: it comes back, with what the others have by then.
+    hosts[holder] = farm.start(holder);
+    let served = farm.served(0, &hosts[0]);
+    assert!((1..3).all(|host| farm.served(host, &hosts[host]) == served));
+    assert!(farm.pebble.orders() <= 3, "{}", farm.pebble.running.stdout());
 }

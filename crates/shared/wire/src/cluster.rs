@@ -18,7 +18,8 @@
 //! The body is a list of messages, each behind a byte for its kind; a body without any is a sign of
 //! life. The key of a session stands behind its length in one byte, its value behind two. A session
 //! that is longer than a datagram goes in parts: its message, cut into pieces, each of which is a
-//! message of its own and bears the number of the session, its place, and how many there are.
+//! message of its own and bears the number of the session, its place, and how many there are. A
+//! notice, a text for the other hosts' supervisors, goes in the same ways.
 
 use crate::cursor::Cursor;
 
@@ -61,6 +62,7 @@ const RESYNCED: u8 = 5;
 const PART: u8 = 6;
 const PING: u8 = 7;
 const PONG: u8 = 8;
+const NOTICE: u8 = 9;
 
 /// Whom a datagram is for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -124,11 +126,13 @@ pub enum Message<'a> {
         peer: [u8; 8],
         id: u32,
     },
-    /// A piece of a session that is longer than a datagram.
+    /// A text for the supervisors of the other hosts.
+    Notice(&'a [u8]),
+    /// A piece of a session or notice that is longer than a datagram.
     Part(Part<'a>),
 }
 
-/// A piece of a session that is longer than a datagram.
+/// A piece of a session or notice that is longer than a datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Part<'a> {
     /// The same in all parts of a session: a number that the sender does not use again for long.
@@ -227,6 +231,7 @@ impl<'a> Message<'a> {
             }
             PING => Self::Ping { peer: cursor.array()?, id: cursor.u32()? },
             PONG => Self::Pong { peer: cursor.array()?, id: cursor.u32()? },
+            NOTICE => Self::Notice(cursor.vector16()?.rest()),
             PART => Self::Part(Part {
                 id: cursor.u32()?,
                 index: cursor.u8()?,
@@ -238,15 +243,15 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The session that was sent in parts.
+    /// The session or notice that was sent in parts.
     ///
     /// # Errors
-    /// What was put together is no session, or more than one.
+    /// What was put together is neither, or more than one.
     pub fn read_whole(whole: &'a [u8]) -> Result<Self, DatagramFault> {
         let mut cursor = Cursor::new(whole);
         let message = Self::read(&mut cursor).filter(|_| cursor.is_empty());
-        let session = message.filter(|message| matches!(message, Self::Session { .. }));
-        session.ok_or(DatagramFault::Malformed)
+        let long = message.filter(|one| matches!(one, Self::Session { .. } | Self::Notice(_)));
+        long.ok_or(DatagramFault::Malformed)
     }
 
     /// The parts of what [`Self::write_whole`] wrote.
@@ -264,6 +269,7 @@ impl<'a> Message<'a> {
             Self::Get { key } | Self::Delete { key } => 1 + key.len(),
             Self::Resync { .. } | Self::Resynced { .. } => 16,
             Self::Ping { .. } | Self::Pong { .. } => 12,
+            Self::Notice(text) => 2 + text.len(),
             Self::Part(part) => PART_HEAD_BYTES - 1 + part.bytes.len(),
         }
     }
@@ -274,7 +280,7 @@ impl<'a> Message<'a> {
         sound.map(|message| message.append(body)).is_some()
     }
 
-    /// Appends a session that is to be sent in parts. `false` = it is too long for that as well,
+    /// Appends a session or notice that is to be sent in parts. `false` = it is too long for that as well,
     /// and nothing was appended.
     pub fn write_whole(&self, whole: &mut Vec<u8>) -> bool {
         let sound = self.sound(WHOLE_BYTES_MAX);
@@ -301,6 +307,11 @@ impl<'a> Message<'a> {
             }
             Self::Ping { peer, id } => write_peer(PING, peer, &[*id], body),
             Self::Pong { peer, id } => write_peer(PONG, peer, &[*id], body),
+            Self::Notice(text) => {
+                body.push(NOTICE);
+                body.extend_from_slice(&(text.len() as u16).to_be_bytes());
+                body.extend_from_slice(text);
+            }
             Self::Part(part) => {
                 body.push(PART);
                 body.extend_from_slice(&part.id.to_be_bytes());
@@ -317,9 +328,11 @@ impl<'a> Message<'a> {
             Self::Session { key, .. } | Self::Get { key } | Self::Delete { key } => {
                 (1..=KEY_BYTES_MAX).contains(&key.len())
             }
-            Self::Resync { .. } | Self::Resynced { .. } | Self::Ping { .. } | Self::Pong { .. } => {
-                true
-            }
+            Self::Resync { .. }
+            | Self::Resynced { .. }
+            | Self::Ping { .. }
+            | Self::Pong { .. }
+            | Self::Notice(_) => true,
             Self::Part(part) => {
                 (2..=PARTS_MAX).contains(&part.count)
                     && part.index < part.count
@@ -403,6 +416,7 @@ mod tests {
             Message::Resynced { peer: [6; 8], sent: 70_000, all: 100_000 },
             Message::Ping { peer: [6; 8], id: 9 },
             Message::Pong { peer: [7; 8], id: 9 },
+            Message::Notice(&value),
             Message::Part(Part {
                 id: 0x0102_0304,
                 index: PARTS_MAX - 1,

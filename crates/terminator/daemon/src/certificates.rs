@@ -49,7 +49,7 @@ impl AcmeStatus {
 }
 
 /// An operator's order about a certificate.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum CertificateChange {
     Renew,
     Revoke,

@@ -54,6 +54,8 @@ pub(crate) enum Order {
     Validations(u64, Validations),
     /// The certificates that come by ACME are in this state.
     Acme(Vec<AcmeStatus>),
+    /// Send this to the supervisors of the cluster's peers.
+    Notify(String),
     /// Say whether the workers go on, by `Alive`.
     AreYouWell,
     /// The lines about connections go to the descriptor that comes with this.
@@ -110,6 +112,8 @@ pub(crate) enum Answer {
     },
     /// Without an order: what an operator should know, or what deserves a second look by now.
     Warned(Vec<String>),
+    /// Without an order: the supervisor of a cluster's peer says this.
+    Notified(String),
     /// Without an order: lines of the key log, and how many found no room.
     KeyLog {
         lines: String,

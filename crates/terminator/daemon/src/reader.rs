@@ -5,6 +5,7 @@
 //! supervisor has a process of its own wait, with its own rights, for one task; what it says here
 //! is heard with a deadline, and a process that is stuck is left behind.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -138,6 +139,8 @@ pub(crate) enum Task {
     /// Put files into the folder of certificates that come by ACME, each in the place of what was
     /// there or not at all.
     Store(PathBuf, Vec<(PathBuf, Secret)>),
+    /// Read a file of that folder.
+    Load(PathBuf),
     /// Run a program.
     Hook(Hook),
 }
@@ -158,6 +161,8 @@ pub(crate) enum Reply {
     Removed,
     /// To `Store`: they are on the disk.
     Stored,
+    /// To `Load`: its bytes.
+    Loaded(Secret),
     /// To `Hook`: whether it ended well, and what it has written.
     HookEnded(bool, String),
     Refused(Refusal),
@@ -219,13 +224,20 @@ fn work() -> io::Result<()> {
         },
         Task::Remove(paths) => {
             for path in paths {
-                let _ = std::fs::remove_file(path);
+                let _ = fs::remove_file(path);
             }
             reply(&channel, &Reply::Removed, &[])
         }
         Task::Store(folder, files) => match acme_folder::store(&folder, &files) {
             Ok(()) => reply(&channel, &Reply::Stored, &[]),
             Err(why) => reply(&channel, &Reply::Refused(Refusal::Missing(why)), &[]),
+        },
+        Task::Load(path) => match fs::read(&path) {
+            Ok(bytes) => reply(&channel, &Reply::Loaded(Secret::new(bytes)), &[]),
+            Err(error) => {
+                let why = format!("cannot read {}: {error}", path.display());
+                reply(&channel, &Reply::Refused(Refusal::Missing(why)), &[])
+            }
         },
         Task::Hook(hook) => {
             let (is_well, output) = hook.run();
@@ -274,7 +286,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     for directory in directories(settings) {
         announce(channel, format!("looking at {}", directory.display()));
         // What is wrong there is reported where it is needed.
-        let _ = std::fs::metadata(directory);
+        let _ = fs::metadata(directory);
     }
     preflight::check(source, settings).map_err(Refusal::Config)?;
     let become_user = user::choose(&settings.process).map_err(Refusal::Missing)?;

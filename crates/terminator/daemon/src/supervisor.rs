@@ -49,6 +49,7 @@ mod child;
 mod cluster_socket;
 mod events;
 mod failure;
+mod host_lease;
 mod key_log;
 mod listeners;
 mod names;
@@ -60,6 +61,7 @@ mod roots;
 mod servers;
 mod service_manager;
 mod sessions;
+mod sharing;
 mod starting;
 mod stopping;
 mod upgrade;
@@ -201,6 +203,7 @@ impl Phase {
             | Answer::Alive { .. }
             | Answer::Warned(_)
             | Answer::KeyLog { .. }
+            | Answer::Notified(_)
             | Answer::Said(_) => true,
         }
     }
@@ -312,6 +315,7 @@ impl<'a> Supervisor<'a> {
                 Some(Event::Reopened(path, done)) => self.reopened(path, done),
                 Some(Event::Acme(number, heard)) => self.acme_said(number, heard),
                 Some(Event::AcmeStored(done)) => self.acme_stored(done),
+                Some(Event::AcmeLoaded(name, key, done)) => self.acme_loaded(name, key, done),
                 Some(Event::HookEnded(id, presents, done)) => self.hook_ended(id, presents, done),
                 None => self.time_is_over()?,
             }

@@ -51,6 +51,10 @@ const LINGER: Duration = Duration::from_millis(1);
 /// clock.
 const SILENCE_MARGIN_MS: u64 = 2000;
 
+/// Notices that wait for the host to take them; more are dropped, because their senders repeat
+/// what matters.
+const NOTICES_MAX: usize = 64;
+
 /// One host's part of the protocol.
 pub struct Mesh {
     options: MeshOptions,
@@ -75,6 +79,7 @@ pub struct Mesh {
     parts: SessionParts,
     fetches: Fetches,
     fetched: VecDeque<(u64, SessionTier)>,
+    notices: VecDeque<Vec<u8>>,
     deleted: Deleted,
     asked: RecentQuestions,
     missed: Missed,
@@ -120,6 +125,7 @@ impl Mesh {
             parts: SessionParts::default(),
             fetches: Fetches::default(),
             fetched: VecDeque::new(),
+            notices: VecDeque::new(),
             deleted: Deleted::default(),
             asked: RecentQuestions::default(),
             missed,
@@ -196,6 +202,16 @@ impl Mesh {
             ClusterUpdate::TooLarge
         };
         self.counters.update(what);
+    }
+
+    /// Sends all peers a text for their supervisors. `false` = it is too long.
+    pub fn notify(&mut self, text: &[u8], moment: Moment) -> bool {
+        self.send_all(&Message::Notice(text), Duration::ZERO, moment)
+    }
+
+    /// The next text that a peer has sent for the supervisor.
+    pub fn poll_notice(&mut self) -> Option<Vec<u8>> {
+        self.notices.pop_front()
     }
 
     /// Asks all peers to drop a session that was used up here.
@@ -375,17 +391,21 @@ impl Mesh {
             Message::Pong { peer, id } if peer == self.sender => {
                 self.senders.pong(header.sender, id, moment.now);
             }
+            Message::Notice(text) if self.notices.len() < NOTICES_MAX => {
+                self.notices.push_back(text.to_vec());
+            }
             Message::Part(part) => {
                 let name = (header.sender, header.boot);
                 if let Some(whole) = self.parts.take(name, &part, moment.now) {
                     match Message::read_whole(&whole) {
-                        Ok(session) => self.handle(session, header, to, moment, sessions),
+                        Ok(message) => self.handle(message, header, to, moment, sessions),
                         Err(_) => self.counters.reject(ClusterRejection::Malformed),
                     }
                 }
             }
             // Multicast shows everybody what is for one.
-            Message::Resync { .. }
+            Message::Notice(_)
+            | Message::Resync { .. }
             | Message::Resynced { .. }
             | Message::Ping { .. }
             | Message::Pong { .. } => {}

@@ -24,6 +24,7 @@ use super::events::{Event, EventSender};
 use super::failure::Failure;
 use super::prepared::PreparedAcme;
 use super::reading::Readers;
+use super::sharing::Sharing;
 use crate::acme_folder::FoundAcme;
 use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
 use crate::certificates::AcmeStatus;
@@ -69,6 +70,7 @@ pub(super) struct Acme {
     pub(super) is_storing: bool,
     pub(super) stores: Option<Instant>,
     pub(super) challenges: PendingChallenges,
+    pub(super) sharing: Sharing,
     fences: Fences,
     pub(super) sender: EventSender,
 }
@@ -90,13 +92,14 @@ impl Acme {
             is_storing: false,
             stores: None,
             challenges: PendingChallenges::default(),
+            sharing: Sharing::new(),
             fences,
             sender,
         }
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        self.starts.into_iter().chain(self.stores).min()
+        [self.starts, self.stores, self.sharing.due()].into_iter().flatten().min()
     }
 
     /// The contents of the folder, as far as known, for a program that comes back.
@@ -165,7 +168,16 @@ impl Acme {
                 return self.is_gone(&format!("cannot be started: {error}"));
             }
         }
-        let entries = self.entries();
+        // Another host may order them all.
+        let orders = self.sharing.orders();
+        if !orders {
+            for status in self.statuses.values_mut() {
+                "another host orders".clone_into(&mut status.stage);
+                (status.next_seconds, status.last_failure) = (None, None);
+                status.failures = 0;
+            }
+        }
+        let entries = if orders { self.entries() } else { Vec::new() };
         let roots = self.options.host_roots.as_ref();
         let host_roots = roots.map(|one| String::from_utf8_lossy(&one.pem).into_owned());
         self.send(AcmeOrder::Follow { entries, host_roots: host_roots.unwrap_or_default() });
@@ -194,6 +206,28 @@ impl Acme {
             }
         }
         entries
+    }
+
+    /// Whether the configuration has such a certificate.
+    pub(super) fn is_wanted(&self, name: &str, key: &str) -> bool {
+        let mut entries = self.options.entries.iter();
+        entries.any(|one| one.name == name && one.keys.iter().any(|kind| kind == key))
+    }
+
+    /// When the life of the newest begins that is served, or is about to be.
+    pub(super) fn begin_of(&self, name: &str, key: &str) -> Option<i64> {
+        let waiting = self.waiting.iter().filter_map(|one| one.issued.as_ref());
+        let all = self.certificates.iter().chain(waiting);
+        let its = all.filter(|(of, one)| of == name && one.key == key);
+        its.map(|(_, one)| one.not_before).max()
+    }
+
+    /// Some of the certificates that are served, and the next ones with the next call: name, kind
+    /// of key, beginning.
+    pub(super) fn page_of_certificates(&mut self) -> Vec<(String, String, i64)> {
+        let page = self.sharing.next_page(self.certificates.len());
+        let page = self.certificates.get(page).into_iter().flatten();
+        page.map(|(name, one)| (name.clone(), one.key.clone(), one.not_before)).collect()
     }
 
     fn entry(&self, one: &AcmeEntry) -> WantedCertificate {

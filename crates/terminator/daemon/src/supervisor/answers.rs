@@ -52,6 +52,7 @@ impl Supervisor<'_> {
     /// A worker process has said something without an order.
     fn told(&mut self, answer: Answer) {
         match answer {
+            Answer::Notified(text) => self.notified(&text),
             Answer::Note(message) => say_labelled(&printable(&message)),
             Answer::Said(messages) => {
                 for (severity, text) in messages {

@@ -22,6 +22,7 @@ impl Supervisor<'_> {
         if self.acme.process.is_none() {
             self.forget_challenges();
         }
+        self.share_certificates();
         self.acme.follow(&self.served.acme);
         self.tell_acme();
     }
@@ -31,8 +32,7 @@ impl Supervisor<'_> {
         if self.acme.options.entries.is_empty() {
             return self.tell(&Order::Acme(Vec::new()));
         }
-        let (number, validations) = self.acme.challenges.in_place();
-        self.tell(&Order::Validations(number, validations));
+        self.set_answers();
         self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
     }
 
@@ -62,6 +62,7 @@ impl Supervisor<'_> {
                 }
             }
             AcmeAnswer::State { name, state } if is_named(&name) => {
+                self.share_schedule(&name, &state);
                 self.acme.states.insert(name.clone(), state.clone());
                 self.acme.keep(acme_folder::state_file(&name), state, None);
             }
@@ -138,6 +139,7 @@ impl Supervisor<'_> {
             self.forget_challenges();
             self.acme.send_all();
         }
+        self.tend_sharing(now);
     }
 
     /// Takes an operator's order, if it is about a certificate.
@@ -156,11 +158,17 @@ impl Supervisor<'_> {
         if let Some(status) = self.acme.statuses.get_mut(&name) {
             status.orders += 1;
         }
+        if !self.pass_on(&name, change) {
+            self.change_certificate(name, change);
+        }
+        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
+        true
+    }
+
+    pub(super) fn change_certificate(&mut self, name: String, change: CertificateChange) {
         self.acme.send(match change {
             CertificateChange::Renew => AcmeOrder::Renew { name },
             CertificateChange::Revoke => AcmeOrder::Revoke { name },
         });
-        self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
-        true
     }
 }

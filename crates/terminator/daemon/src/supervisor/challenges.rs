@@ -1,6 +1,7 @@
 //! Challenges of authorities: which are in place, and which are on their way there.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
 use acme::messages::Challenge;
 use config::{AcmeChallenge, AcmeEntry};
@@ -64,24 +65,28 @@ pub(super) fn allowed(challenge: Challenge, entry: &AcmeEntry) -> Result<Challen
 
 #[derive(Default)]
 pub(super) struct PendingChallenges {
-    /// The ones that workers answer, or are to.
-    pub(super) answered: BTreeMap<u64, Challenge>,
+    /// The ones that workers answer, or are to, each with its certificate's name.
+    pub(super) answered: BTreeMap<u64, (String, Challenge)>,
     /// Records that are in the DNS, or are being put there.
     pub(super) records: BTreeMap<u64, Hook>,
     /// The number of the last order to workers.
-    number: u64,
-    /// Challenges that are in place once workers have taken the order of that number.
-    pub(super) asked: VecDeque<(u64, u64)>,
+    pub(super) number: u64,
+    /// Challenges that are in place once workers, here and on other hosts, have taken the order of
+    /// that number: the number, the challenge's, and how long others are waited for.
+    pub(super) asked: VecDeque<(u64, u64, Instant)>,
     pub(super) hooks: VecDeque<(u64, Hook)>,
     pub(super) running: usize,
 }
 
 impl PendingChallenges {
-    /// All that workers are to answer, with the order's number.
-    pub(super) fn in_place(&mut self) -> (u64, Validations) {
+    /// All that workers are to answer, with the order's number: for this host and for others.
+    pub(super) fn in_place<'a>(
+        &'a mut self,
+        foreign: impl Iterator<Item = &'a Challenge>,
+    ) -> (u64, Validations) {
         self.number += 1;
         let mut validations = Validations::default();
-        for challenge in self.answered.values() {
+        for challenge in self.answered.values().map(|(_, challenge)| challenge).chain(foreign) {
             match challenge.clone() {
                 Challenge::TlsAlpn { identifier, digest } => {
                     validations.tls.push((identifier, digest));

@@ -34,6 +34,8 @@ pub(super) enum Event {
     Reopened(PathBuf, Result<Done, Failure>),
     Acme(u64, Heard<AcmeReply>),
     AcmeStored(Result<Done, Failure>),
+    /// A certificate has been read for another host: its name and kind of key.
+    AcmeLoaded(String, String, Result<Done, Failure>),
     /// That of a challenge of that number: whether it was to put a record into the DNS.
     HookEnded(u64, bool, Result<Done, Failure>),
 }

@@ -52,6 +52,7 @@ pub(super) enum Done {
     Log(OwnedFd),
     Removed,
     Stored,
+    Loaded(Secret),
     /// Whether a program ended well, and what it has written.
     Hook(bool, String),
 }
@@ -154,6 +155,7 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
             }
             Reply::Removed => return Ok(Done::Removed),
             Reply::Stored => return Ok(Done::Stored),
+            Reply::Loaded(text) => return Ok(Done::Loaded(text)),
             Reply::HookEnded(is_well, output) => return Ok(Done::Hook(is_well, output)),
             Reply::Refused(refusal) => return Err(refusal.into()),
         }

@@ -1,5 +1,7 @@
 //! Putting the answers to authorities in place, in workers and in the DNS, and taking them away.
 
+use std::time::Instant;
+
 use acme::messages::{AcmeOrder, Challenge};
 use config::AcmeChallenge;
 
@@ -8,8 +10,8 @@ use super::challenges::{CHALLENGES_MAX, HOOKS_MAX, allowed};
 use super::events::Event;
 use super::failure::Failure;
 use super::reading::{Done, Readers};
+use super::sharing::ANSWERS_TIME_MAX;
 use crate::acme_hook::Hook;
-use crate::handover::Order;
 use crate::messages::warn;
 use crate::reader::Task;
 
@@ -35,10 +37,11 @@ impl Supervisor<'_> {
         let (Challenge::Dns { domain, record, value }, AcmeChallenge::Dns { hook, timeout }) =
             (challenge.clone(), wanted)
         else {
-            challenges.answered.insert(id, challenge);
-            let (number, validations) = challenges.in_place();
-            challenges.asked.push_back((number, id));
-            return self.tell(&Order::Validations(number, validations));
+            challenges.answered.insert(id, (name.to_owned(), challenge));
+            let number = self.set_answers();
+            let until = Instant::now() + ANSWERS_TIME_MAX;
+            self.acme.challenges.asked.push_back((number, id, until));
+            return self.share_answers();
         };
         let hook = Hook { program: hook, timeout, presents: true, domain, record, value };
         let challenges = &mut self.acme.challenges;
@@ -49,10 +52,10 @@ impl Supervisor<'_> {
 
     pub(super) fn remove_challenge(&mut self, id: u64) {
         let challenges = &mut self.acme.challenges;
-        challenges.asked.retain(|(_, asked)| *asked != id);
+        challenges.asked.retain(|(_, asked, _)| *asked != id);
         if challenges.answered.remove(&id).is_some() {
-            let (number, validations) = challenges.in_place();
-            self.tell(&Order::Validations(number, validations));
+            self.set_answers();
+            self.share_answers();
         } else if let Some(hook) = challenges.records.remove(&id) {
             challenges.hooks.push_back((id, Hook { presents: false, ..hook }));
             self.run_hooks();
@@ -66,19 +69,8 @@ impl Supervisor<'_> {
         challenges.answered.clear();
         let records = std::mem::take(&mut challenges.records).into_iter();
         challenges.hooks.extend(records.map(|(id, hook)| (id, Hook { presents: false, ..hook })));
-        let (number, validations) = challenges.in_place();
-        self.tell(&Order::Validations(number, validations));
+        self.set_answers();
         self.run_hooks();
-    }
-
-    /// Workers answer as they were told by that order.
-    pub(super) fn workers_answer(&mut self, number: u64) {
-        let asked = &mut self.acme.challenges.asked;
-        let ready: Vec<_> = asked.iter().filter(|(one, _)| *one <= number).copied().collect();
-        asked.retain(|(one, _)| *one > number);
-        for (_, id) in ready {
-            self.acme.send(AcmeOrder::ChallengeReady { id });
-        }
     }
 
     fn run_hooks(&mut self) {

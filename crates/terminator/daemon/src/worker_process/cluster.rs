@@ -88,18 +88,28 @@ impl ClusterSetup {
     }
 }
 
+/// Passes a peer's text on to the supervisor.
+pub(super) type PassOn = Arc<dyn Fn(String) + Send + Sync>;
+
+enum ClusterOrder {
+    Follow(ClusterSetup),
+    /// For the supervisors of the peers.
+    Notify(String),
+}
+
 /// The way to the thread. It is started when a plan first shares sessions.
 pub(super) struct Cluster {
     /// The sender's number of this host, for the life of its supervisor.
     sender: [u8; 8],
     tiers: Arc<Tiers>,
     context: StoreContext,
-    thread: Option<(Sender<ClusterSetup>, Arc<Waker>)>,
+    pass_on: PassOn,
+    thread: Option<(Sender<ClusterOrder>, Arc<Waker>)>,
 }
 
 impl Cluster {
     /// No thread yet. `secret` is the supervisor's: the host keeps its number while it lives.
-    pub(super) fn new(secret: &[u8; 32], tiers: Arc<Tiers>, say: Say) -> Self {
+    pub(super) fn new(secret: &[u8; 32], tiers: Arc<Tiers>, (say, pass_on): (Say, PassOn)) -> Self {
         let named = [b"lariat cluster sender 1", &secret[..]].concat();
         let digest = digest::digest(&digest::SHA256, &named);
         let mut sender = [0; 8];
@@ -113,6 +123,7 @@ impl Cluster {
                 say,
             },
             tiers,
+            pass_on,
             thread: None,
         }
     }
@@ -135,15 +146,24 @@ impl Cluster {
         if self.thread.is_none() && setup.is_some() {
             self.thread = Some(self.start()?);
         }
-        if let Some((orders, waker)) = &self.thread
-            && orders.send(setup.unwrap_or_default()).is_ok()
-        {
-            waker.wake();
-        }
+        self.order(ClusterOrder::Follow(setup.unwrap_or_default()));
         Ok(())
     }
 
-    fn start(&self) -> io::Result<(Sender<ClusterSetup>, Arc<Waker>)> {
+    /// Sends the supervisors of all peers a text.
+    pub(super) fn notify(&self, text: String) {
+        self.order(ClusterOrder::Notify(text));
+    }
+
+    fn order(&self, order: ClusterOrder) {
+        if let Some((orders, waker)) = &self.thread
+            && orders.send(order).is_ok()
+        {
+            waker.wake();
+        }
+    }
+
+    fn start(&self) -> io::Result<(Sender<ClusterOrder>, Arc<Waker>)> {
         let waker = Arc::new(Waker::new()?);
         let epoll = Epoll::new()?;
         epoll.add(&*waker, WAKER, Interest::READ)?;
@@ -156,6 +176,7 @@ impl Cluster {
             epoll,
             tiers_below: TiersBelow { peers: None, store: None, facts: self.context.facts.clone() },
             context: self.context.clone(),
+            pass_on: Arc::clone(&self.pass_on),
         };
         std::thread::Builder::new().name("cluster".to_owned()).spawn(move || thread.run())?;
         Ok((orders, waker))
@@ -165,11 +186,12 @@ impl Cluster {
 struct ClusterThread {
     sender: [u8; 8],
     tiers: Arc<Tiers>,
-    orders: Receiver<ClusterSetup>,
+    orders: Receiver<ClusterOrder>,
     waker: Arc<Waker>,
     epoll: Epoll,
     tiers_below: TiersBelow,
     context: StoreContext,
+    pass_on: PassOn,
 }
 
 /// The tiers where sessions lie beyond this host, in the order in which they are asked.
@@ -208,12 +230,24 @@ impl ClusterThread {
             self.waker.drain();
             loop {
                 match self.orders.try_recv() {
-                    Ok(setup) => self.follow(setup),
+                    Ok(ClusterOrder::Follow(setup)) => self.follow(setup),
+                    Ok(ClusterOrder::Notify(text)) => self.notify(&text),
                     Err(std::sync::mpsc::TryRecvError::Empty) => break,
                     Err(std::sync::mpsc::TryRecvError::Disconnected) => return self.tiers.close(),
                 }
             }
             self.tiers_below.turn(&self.tiers);
+            let peers = self.tiers_below.peers.iter_mut();
+            for notice in peers.flat_map(|node| std::iter::from_fn(|| node.mesh.poll_notice())) {
+                // Supervisors write text.
+                String::from_utf8(notice).into_iter().for_each(|text| (self.pass_on)(text));
+            }
+        }
+    }
+
+    fn notify(&mut self, text: &str) {
+        if let Some(node) = &mut self.tiers_below.peers {
+            node.mesh.notify(text.as_bytes(), moment());
         }
     }
 

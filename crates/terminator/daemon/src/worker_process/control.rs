@@ -27,7 +27,7 @@ use crate::admin::{self, AdminState, HealthReport, RightsStatus, StartFacts};
 use crate::handover::{Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start};
 use crate::maintenance::ServerName;
 
-use super::cluster::{Cluster, ClusterSetup};
+use super::cluster::{Cluster, ClusterSetup, PassOn};
 use super::expiry::{ExpiryWatch, unix_seconds};
 use super::health::Checks;
 use super::log::{Log, LogNews, Target};
@@ -159,7 +159,8 @@ impl Control {
         )?;
         admin.workers_begun(&plane);
         let tiers = Arc::clone(&inheritance.tiers);
-        let cluster = Cluster::new(&inheritance.secret, tiers, sayer(&channel));
+        let says = (sayer(&channel), passer_on(&channel));
+        let cluster = Cluster::new(&inheritance.secret, tiers, says);
         admin.cluster_begun(cluster.facts());
         let mut control = Self {
             channel,
@@ -203,6 +204,7 @@ impl Control {
                 say(&self.channel, &Answer::Answering(number))?;
             }
             (Order::Acme(status), _) => self.admin.certificates_changed(status),
+            (Order::Notify(text), _) => self.cluster.notify(text),
             (Order::Log, _) => {
                 let targets = received.fds.into_iter();
                 let targets = targets.map(|fd| Target::of(&self.log_output, fd));
@@ -489,6 +491,13 @@ fn log_reporter(
 }
 
 /// Sends messages of threads other than the control thread to the operator, through the supervisor.
+/// Gives the supervisor what its like on another host has sent.
+fn passer_on(channel: &Arc<Channel>) -> PassOn {
+    let channel = Arc::clone(channel);
+    // Without a supervisor this process ends.
+    Arc::new(move |text| drop(say(&channel, &Answer::Notified(text))))
+}
+
 fn sayer(channel: &Arc<Channel>) -> Say {
     let channel = Arc::clone(channel);
     Arc::new(move |warns, text| {

@@ -1,0 +1,424 @@
+//! Certificates of a cluster: one host orders, all answer the authority, and all get what comes.
+//!
+//! Owns what supervisors say to each other about that, by notices that worker processes carry among
+//! the cluster's datagrams. Every host says again and again which certificates it has, and asks for
+//! those of which another has a newer one, so that whatever is lost, or whoever comes late, gets
+//! them. A notice proves only that its sender knows the cluster's secret: what it brings is judged
+//! by this host's own configuration. Accounts stay where they were made.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use acme::messages::{AcmeOrder, Challenge, Hidden};
+use aws_lc_rs::rand;
+use serde::{Deserialize, Serialize};
+
+use super::Supervisor;
+use super::challenges::{CHALLENGES_MAX, allowed};
+use super::events::Event;
+use super::failure::Failure;
+use super::host_lease::{HEARTBEAT, HostLease};
+use super::reading::{Done, Readers};
+use crate::acme_folder;
+use crate::certificates::CertificateChange;
+use crate::handover::Order;
+use crate::messages::{note, warn};
+use crate::reader::Task;
+
+/// How long a challenge waits for the other hosts to answer it too: then the authority is asked,
+/// and may be unlucky.
+pub(super) const ANSWERS_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How often the other hosts are told again while a challenge waits for them.
+const ANSWERS_REPEAT: Duration = Duration::from_millis(500);
+
+/// Answers of a host that does not repeat them are taken away.
+const ANSWERS_KEPT: Duration = Duration::from_secs(60);
+
+/// Certificates named in one notice: it fits the parts of a datagram.
+const PAGE: usize = 100;
+
+/// Certificates asked for at once, and how long each is not asked for again.
+const WANTED_MAX: usize = 16;
+const WANTED_AGAIN: Duration = Duration::from_secs(5);
+
+/// Files that are read for other hosts at a time, each in a process.
+const LOADS_MAX: usize = 2;
+
+/// Files that wait to be read for other hosts, which ask again for what is dropped.
+const LOADS_WAITING_MAX: usize = 64;
+
+#[derive(Deserialize, Serialize)]
+struct Notice {
+    host: u64,
+    /// When the host took the lease, in milliseconds since the epoch.
+    orders_since_ms: Option<u64>,
+    news: News,
+}
+
+#[derive(Deserialize, Serialize)]
+enum News {
+    /// The certificates that the host has, or some of them: name, kind of key, and the beginning of
+    /// their life in seconds since the epoch.
+    Holds(Vec<(String, String, i64)>),
+    /// That host is asked for one.
+    Wants {
+        host: u64,
+        name: String,
+        key: String,
+    },
+    Certificate {
+        name: String,
+        key: String,
+        pem: Hidden,
+    },
+    /// The schedule of a certificate, so that the next who orders keeps the authority's limits.
+    Schedule {
+        name: String,
+        state: String,
+    },
+    /// The answers to an authority that asks now: all, each with its certificate's name.
+    Answers {
+        number: u64,
+        answers: Vec<(String, Challenge)>,
+    },
+    /// That host's answers of this number are given here too.
+    Answering {
+        host: u64,
+        number: u64,
+    },
+    /// An operator's order, for the host that orders.
+    Change {
+        name: String,
+        change: CertificateChange,
+    },
+}
+
+/// What this host has with the others.
+pub(super) struct Sharing {
+    own: u64,
+    /// `None` = there are no others.
+    lease: Option<HostLease>,
+    next: Instant,
+    /// The place from which the next page of certificates is told.
+    page: usize,
+    /// The last order that this host's workers have followed.
+    answered: u64,
+    /// The number of our answers that each other host gives.
+    given: BTreeMap<u64, u64>,
+    /// The answers that others want given: their number, and when they were last told.
+    pub(super) foreign: BTreeMap<u64, (u64, Instant, Vec<Challenge>)>,
+    /// Orders to workers after which a host is told that its answers of a number are given.
+    foreign_asked: VecDeque<(u64, u64, u64)>,
+    wanted: BTreeMap<(String, String), Instant>,
+    loads: VecDeque<(String, String)>,
+    loading: usize,
+}
+
+impl Sharing {
+    pub(super) fn new() -> Self {
+        let mut own = [0; 8];
+        rand::fill(&mut own).expect("AWS-LC ends the process where there is no randomness");
+        Self {
+            own: u64::from_be_bytes(own),
+            lease: None,
+            next: Instant::now(),
+            page: 0,
+            answered: 0,
+            given: BTreeMap::new(),
+            foreign: BTreeMap::new(),
+            foreign_asked: VecDeque::new(),
+            wanted: BTreeMap::new(),
+            loads: VecDeque::new(),
+            loading: 0,
+        }
+    }
+
+    /// Whether this host is to order certificates.
+    pub(super) fn orders(&self) -> bool {
+        self.lease.as_ref().is_none_or(|lease| lease.held_since().is_some())
+    }
+
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.lease.as_ref().map(|_| self.next)
+    }
+
+    /// The places of the next page of so many certificates.
+    pub(super) fn next_page(&mut self, count: usize) -> Range<usize> {
+        let start = if self.page < count { self.page } else { 0 };
+        self.page = start + PAGE;
+        start..self.page.min(count)
+    }
+
+    /// Whether all hosts that are heard give our answers of that number.
+    fn is_given(&self, number: u64, now: Instant) -> bool {
+        let gives = |host| self.given.get(&host).is_some_and(|given| *given >= number);
+        self.lease.as_ref().is_none_or(|lease| lease.hosts(now).all(gives))
+    }
+}
+
+impl Supervisor<'_> {
+    /// There are other hosts, or there are none any more.
+    pub(super) fn share_certificates(&mut self) {
+        let is_shared =
+            self.served.summary.peers.is_some() && !self.served.acme.options.entries.is_empty();
+        let sharing = &mut self.acme.sharing;
+        if is_shared && sharing.lease.is_none() {
+            let now = Instant::now();
+            (sharing.lease, sharing.next) = (Some(HostLease::new(sharing.own, now)), now);
+        } else if !is_shared {
+            sharing.lease = None;
+        }
+    }
+
+    fn notify(&mut self, news: News) {
+        let sharing = &self.acme.sharing;
+        let Some(lease) = &sharing.lease else {
+            return;
+        };
+        let notice = Notice { host: sharing.own, orders_since_ms: lease.held_since(), news };
+        if let Ok(text) = serde_json::to_string(&notice) {
+            self.tell(&Order::Notify(text));
+        }
+    }
+
+    /// Gives a sign of life, and does what is due.
+    pub(super) fn tend_sharing(&mut self, now: Instant) {
+        let sharing = &mut self.acme.sharing;
+        let Some(lease) = sharing.lease.as_mut().filter(|_| sharing.next <= now) else {
+            return;
+        };
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        if lease.tick(now, u64::try_from(now_ms).unwrap_or(u64::MAX)) {
+            note("this host orders the cluster's certificates from now on");
+            self.acme.send_all();
+        }
+        let hosts: Vec<_> =
+            self.acme.sharing.lease.iter().flat_map(|lease| lease.hosts(now)).collect();
+        let sharing = &mut self.acme.sharing;
+        sharing.given.retain(|host, _| hosts.contains(host));
+        sharing.wanted.retain(|_, asked| now < *asked + WANTED_AGAIN);
+        let before = sharing.foreign.len();
+        sharing.foreign.retain(|_, (_, told, _)| now < *told + ANSWERS_KEPT);
+        let has_changed = sharing.foreign.len() != before;
+        let is_urgent = !self.acme.challenges.asked.is_empty();
+        self.acme.sharing.next = now + if is_urgent { ANSWERS_REPEAT } else { HEARTBEAT };
+        if has_changed {
+            self.set_answers();
+        }
+        if !self.acme.challenges.answered.is_empty() {
+            self.share_answers();
+        }
+        self.challenges_are_ready(now);
+        let page = self.acme.page_of_certificates();
+        self.notify(News::Holds(page));
+    }
+
+    /// Tells the other hosts what to answer.
+    pub(super) fn share_answers(&mut self) {
+        let challenges = &self.acme.challenges;
+        let answers = challenges.answered.values().cloned().collect();
+        self.notify(News::Answers { number: challenges.number, answers });
+    }
+
+    pub(super) fn share_schedule(&mut self, name: &str, state: &str) {
+        self.notify(News::Schedule { name: name.to_owned(), state: state.to_owned() });
+    }
+
+    /// Passes an operator's order on, unless it is this host that orders.
+    pub(super) fn pass_on(&mut self, name: &str, change: CertificateChange) -> bool {
+        let is_passed_on = !self.acme.sharing.orders();
+        if is_passed_on {
+            note("the order goes to the host that orders the cluster's certificates");
+            self.notify(News::Change { name: name.to_owned(), change });
+        }
+        is_passed_on
+    }
+
+    /// A worker process has a notice. What it says may be anybody's who has the cluster's secret.
+    pub(super) fn notified(&mut self, text: &str) {
+        let now = Instant::now();
+        let Ok(Notice { host, orders_since_ms, news }) = serde_json::from_str(text) else {
+            return;
+        };
+        let Some(lease) = &mut self.acme.sharing.lease else {
+            return;
+        };
+        if lease.heard(host, orders_since_ms, now) {
+            note("another host orders the cluster's certificates, and did before this one");
+            self.forget_challenges();
+            self.acme.send_all();
+            self.tell_acme();
+        }
+        match news {
+            News::Holds(held) => self.others_hold(host, &held, now),
+            News::Wants { host, name, key } if host == self.acme.sharing.own => {
+                let sharing = &mut self.acme.sharing;
+                let wanted = (name, key);
+                if sharing.loads.len() < LOADS_WAITING_MAX && !sharing.loads.contains(&wanted) {
+                    sharing.loads.push_back(wanted);
+                    self.load_wanted();
+                }
+            }
+            News::Certificate { name, key, pem } => self.certificate_came(name, &key, pem.0),
+            News::Schedule { name, state }
+                if !self.acme.sharing.orders() && self.acme.statuses.contains_key(&name) =>
+            {
+                self.acme.states.insert(name.clone(), state.clone());
+                self.acme.keep(acme_folder::state_file(&name), state, None);
+            }
+            News::Answers { number, answers } => self.answer_for(host, number, answers, now),
+            News::Answering { host: to, number } if to == self.acme.sharing.own => {
+                self.acme.sharing.given.insert(host, number);
+                self.challenges_are_ready(now);
+            }
+            News::Change { name, change } if self.acme.sharing.orders() => {
+                if self.acme.statuses.contains_key(&name) {
+                    note(format_args!(
+                        "another host's operator orders to {} {name}",
+                        change.word()
+                    ));
+                    self.change_certificate(name, change);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn others_hold(&mut self, host: u64, held: &[(String, String, i64)], now: Instant) {
+        let mut wanted = Vec::new();
+        for (name, key, not_before) in held {
+            let sharing = &self.acme.sharing;
+            let is_asked = sharing.wanted.contains_key(&(name.clone(), key.clone()));
+            if !is_asked
+                && sharing.wanted.len() + wanted.len() < WANTED_MAX
+                && self.acme.is_wanted(name, key)
+                && self.acme.begin_of(name, key).is_none_or(|ours| ours < *not_before)
+            {
+                wanted.push((name.clone(), key.clone()));
+            }
+        }
+        for (name, key) in wanted {
+            self.acme.sharing.wanted.insert((name.clone(), key.clone()), now);
+            self.notify(News::Wants { host, name, key });
+        }
+    }
+
+    fn load_wanted(&mut self) {
+        while self.acme.sharing.loading < LOADS_MAX
+            && let Some((name, key)) = self.acme.sharing.loads.pop_front()
+        {
+            if !self.acme.is_wanted(&name, &key) {
+                continue;
+            }
+            let path = self.acme.options.folder.join(config::certificate_file(&name, &key));
+            let sender = self.acme.sender.clone();
+            let hear = move |done, _| sender.send(Event::AcmeLoaded(name, key, done));
+            // The host that wants it asks again.
+            if Readers::default().start(&Task::Load(path), hear).is_ok() {
+                self.acme.sharing.loading += 1;
+            }
+        }
+    }
+
+    /// A certificate that another host wants has been read.
+    pub(super) fn acme_loaded(&mut self, name: String, key: String, done: Result<Done, Failure>) {
+        self.acme.sharing.loading = self.acme.sharing.loading.saturating_sub(1);
+        if let Ok(Done::Loaded(text)) = done
+            && let Ok(pem) = String::from_utf8(text.bytes().to_vec())
+        {
+            self.notify(News::Certificate { name, key, pem: Hidden(pem) });
+        }
+        self.load_wanted();
+    }
+
+    fn certificate_came(&mut self, name: String, key: &str, pem: String) {
+        let mut entries = self.acme.options.entries.iter();
+        let Some(entry) =
+            entries.find(|one| one.name == name && one.keys.iter().any(|kind| kind == key))
+        else {
+            return;
+        };
+        match acme_folder::issued(entry, key, &pem, SystemTime::now()) {
+            Ok(served) => {
+                let ours = self.acme.begin_of(&name, key);
+                if ours.is_none_or(|ours| ours < served.not_before) {
+                    let path = config::certificate_file(&name, key);
+                    self.acme.keep(path, pem, Some((name, served)));
+                }
+            }
+            Err(why) => warn(format_args!(
+                "what another host has sent for {name} is left out, and not served: {why}"
+            )),
+        }
+    }
+
+    /// Another host wants its authority answered here as well.
+    fn answer_for(
+        &mut self,
+        host: u64,
+        number: u64,
+        answers: Vec<(String, Challenge)>,
+        now: Instant,
+    ) {
+        let known = self.acme.sharing.foreign.get_mut(&host);
+        if let Some((before, told, _)) = known.filter(|(before, ..)| *before == number) {
+            *told = now;
+            let before = *before;
+            let mut asked = self.acme.sharing.foreign_asked.iter();
+            if asked.all(|(_, one, number)| (*one, *number) != (host, before)) {
+                self.notify(News::Answering { host, number });
+            }
+            return;
+        }
+        let entries = &self.acme.options.entries;
+        let answers = answers.into_iter().take(CHALLENGES_MAX).filter_map(|(name, challenge)| {
+            let entry = entries.iter().find(|entry| entry.name == name)?;
+            allowed(challenge, entry).ok()
+        });
+        let answers: Vec<_> = answers.collect();
+        let known = self.acme.sharing.foreign.contains_key(&host);
+        if answers.is_empty() && !known {
+            return;
+        }
+        self.acme.sharing.foreign.insert(host, (number, now, answers));
+        let order = self.set_answers();
+        self.acme.sharing.foreign_asked.push_back((order, host, number));
+    }
+
+    /// Has workers answer as all hosts want it; the number of the order.
+    pub(super) fn set_answers(&mut self) -> u64 {
+        let foreign = self.acme.sharing.foreign.values().flat_map(|(.., answers)| answers);
+        let (number, validations) = self.acme.challenges.in_place(foreign);
+        self.tell(&Order::Validations(number, validations));
+        number
+    }
+
+    /// Workers answer as they were told by that order.
+    pub(super) fn workers_answer(&mut self, number: u64) {
+        let sharing = &mut self.acme.sharing;
+        sharing.answered = sharing.answered.max(number);
+        while let Some((order, host, theirs)) = sharing.foreign_asked.front().copied()
+            && order <= number
+        {
+            self.acme.sharing.foreign_asked.pop_front();
+            self.notify(News::Answering { host, number: theirs });
+            return self.workers_answer(number);
+        }
+        self.challenges_are_ready(Instant::now());
+    }
+
+    /// Tells of challenges that all workers of all hosts answer, or that have waited long enough.
+    fn challenges_are_ready(&mut self, now: Instant) {
+        let sharing = &self.acme.sharing;
+        let (waiting, ready): (VecDeque<_>, VecDeque<_>) =
+            self.acme.challenges.asked.iter().copied().partition(|(number, _, until)| {
+                *number > sharing.answered || (*until > now && !sharing.is_given(*number, now))
+            });
+        self.acme.challenges.asked = waiting;
+        for (_, id, _) in ready {
+            self.acme.send(AcmeOrder::ChallengeReady { id });
+        }
+    }
+}
