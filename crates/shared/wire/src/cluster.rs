@@ -280,8 +280,8 @@ impl<'a> Message<'a> {
         sound.map(|message| message.append(body)).is_some()
     }
 
-    /// Appends a session or notice that is to be sent in parts. `false` = it is too long for that as well,
-    /// and nothing was appended.
+    /// Appends a session or notice that is to be sent in parts. `false` = it is too long for that
+    /// as well, and nothing was appended.
     pub fn write_whole(&self, whole: &mut Vec<u8>) -> bool {
         let sound = self.sound(WHOLE_BYTES_MAX);
         sound.map(|message| message.append(whole)).is_some()

@@ -3,6 +3,7 @@
 //! Reads the certificates that are there by now from the folder; ordering them is a process's of
 //! the daemon.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -158,6 +159,10 @@ fn entry(written: &WrittenServiceAcme<'_>, shelf: &mut Shelf<'_>) -> Option<Acme
     if domains.is_empty() || domains.len() > DOMAINS_MAX {
         let hint = format!("list from 1 to {DOMAINS_MAX}");
         return written.domains.fail(format!("lists {} domains", domains.len()), hint);
+    }
+    let mut earlier = BTreeSet::new();
+    if let Some(twice) = domains.iter().find(|domain| !earlier.insert(*domain)) {
+        return written.domains.fail(format!("lists \"{twice}\" twice"), "take one out");
     }
     let is_wildcard = |domain: &&String| domain.starts_with("*.");
     if let (Some(domain), false) =

@@ -36,6 +36,17 @@ pub(crate) struct FoundAcme {
     pub(crate) states: Vec<(String, String)>,
     /// By their names, without their keys.
     pub(crate) certificates: Vec<(String, ServedCertificate)>,
+    /// Not there yet: the program before could not store them.
+    pub(crate) waiting: Vec<WaitingFile>,
+}
+
+/// A file that is to be stored.
+#[derive(Clone, Deserialize, Serialize)]
+pub(crate) struct WaitingFile {
+    pub(crate) path: PathBuf,
+    pub(crate) text: Secret,
+    /// The certificate that is served once it is on the disk.
+    pub(crate) issued: Option<(String, ServedCertificate)>,
 }
 
 impl fmt::Debug for FoundAcme {

@@ -80,7 +80,9 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
             }
         }
         Command::Certificate { action } => match action {
-            CertificateAction::List(socket) => certificate::list(&socket.into(), console),
+            CertificateAction::List { json, socket } => {
+                certificate::list(&socket.into(), json, console)
+            }
             CertificateAction::Renew { name, socket } => {
                 certificate::change(&socket.into(), CertificateChange::Renew, &name, console)
             }

@@ -437,7 +437,7 @@ pub(crate) struct Bundle {
 }
 
 /// Bytes with keys in them: shown to nobody, and overwritten when they go.
-#[derive(Default, Deserialize, Serialize)]
+#[derive(Clone, Default, Deserialize, Serialize)]
 pub(crate) struct Secret(Vec<u8>);
 
 impl Secret {

@@ -62,6 +62,7 @@ mod servers;
 mod service_manager;
 mod sessions;
 mod sharing;
+mod sharing_host;
 mod starting;
 mod stopping;
 mod upgrade;

@@ -33,7 +33,7 @@ pub use senders::PeerFacts;
 use bucket::IncomingBuckets;
 use catch_up::{Missed, Replay, Replays};
 use fetches::Fetches;
-use parts::{SessionParts, empty_body, session};
+use parts::{NOTICES_MAX, SessionParts, empty_body, session};
 use senders::{DatagramArrival, Senders};
 
 use crate::key::Key;
@@ -50,10 +50,6 @@ const LINGER: Duration = Duration::from_millis(1);
 /// The time for which the last datagrams before a silence may have been lost, by the sender's
 /// clock.
 const SILENCE_MARGIN_MS: u64 = 2000;
-
-/// Notices that wait for the host to take them; more are dropped, because their senders repeat
-/// what matters.
-const NOTICES_MAX: usize = 64;
 
 /// One host's part of the protocol.
 pub struct Mesh {

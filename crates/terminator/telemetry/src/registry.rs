@@ -78,7 +78,8 @@ impl Registry {
     pub fn service(&self, worker: usize, name: &str, servers: &[String]) -> Arc<ServiceCounters> {
         let slots = self.workers.len() + 1;
         let mut names = self.lock();
-        let service = names.services.find_or_make(name, "", || cells(slots, ServiceCells::default));
+        let of_service = || cells(slots, ServiceCells::default);
+        let service = names.services.find_or_make(name, "", of_service);
         let service = Arc::clone(&service[worker]);
         let servers = servers.iter().map(|server| {
             let of_all =

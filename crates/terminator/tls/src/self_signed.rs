@@ -26,16 +26,21 @@ pub fn answer_validations(
     challenges: &TlsChallenges,
     validations: &[Validation],
 ) -> Result<(), String> {
-    challenges.replace(answers(validations)?);
-    Ok(())
+    let (answers, faults) = answers(validations);
+    challenges.replace(answers);
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-fn answers(validations: &[Validation]) -> Result<TlsAnswers, String> {
-    let one = |(identifier, digest): &Validation| {
-        let config = config(identifier, digest).map_err(|why| format!("{identifier}: {why}"))?;
-        Ok((asked_name(identifier), Arc::new(config)))
-    };
-    validations.iter().map(one).collect()
+/// The answers that can be made, and why others cannot.
+fn answers(validations: &[Validation]) -> (TlsAnswers, Vec<String>) {
+    let (mut answers, mut faults) = (TlsAnswers::default(), Vec::new());
+    for (identifier, digest) in validations {
+        match config(identifier, digest) {
+            Ok(config) => drop(answers.insert(asked_name(identifier), Arc::new(config))),
+            Err(why) => faults.push(format!("{identifier}: {why}")),
+        }
+    }
+    (answers, faults)
 }
 
 /// The server name that an authority asks with: an address is asked for by its name of the reverse
@@ -117,7 +122,7 @@ mod tests {
             ("::1", &*format!("1.{}ip6.arpa", "0.".repeat(31))),
         ] {
             assert_eq!(asked_name(identifier), name);
-            let answers = answers(&[(identifier.to_owned(), [7; 32])]).unwrap();
+            let (answers, _) = answers(&[(identifier.to_owned(), [7; 32])]);
             assert!(answers.contains_key(name));
         }
     }

@@ -28,7 +28,13 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertificateAction {
     /// Show each with its state, its age, and why the last attempt failed
-    List(SocketArguments),
+    List {
+        /// Print them as in the status document
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        socket: SocketArguments,
+    },
     /// Order it anew now, within the authority's limits
     Renew {
         /// The name of the certificate, or a domain of it

@@ -13,8 +13,13 @@ use crate::commands::exit::Exit;
 /// certificates is being built.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
-pub(super) fn list(socket: &StatusSocket, console: Console) -> Exit {
+pub(super) fn list(socket: &StatusSocket, as_json: bool, console: Console) -> Exit {
     match RunningLariat::find(socket, console) {
+        Ok(running) if as_json => {
+            let acme = serde_json::to_string_pretty(&running.document.acme);
+            print(acme.expect("a status is JSON as it came") + "\n");
+            Exit::Success
+        }
         Ok(running) => {
             print(acme_text(&running.document).trim_start());
             Exit::Success

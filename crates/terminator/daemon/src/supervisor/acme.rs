@@ -24,8 +24,8 @@ use super::events::{Event, EventSender};
 use super::failure::Failure;
 use super::prepared::PreparedAcme;
 use super::reading::Readers;
-use super::sharing::Sharing;
-use crate::acme_folder::FoundAcme;
+use super::sharing_host::Sharing;
+use crate::acme_folder::{FoundAcme, WaitingFile};
 use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
 use crate::certificates::AcmeStatus;
 use crate::handover::{Fences, ProcessMessageForm, Secret};
@@ -39,19 +39,12 @@ const ACME: Program = Program {
     answer_bytes_max: ANSWER_BYTES_MAX,
 };
 
-/// From one attempt to store what the disk did not take to the next.
-const STORE_PAUSE: Duration = Duration::from_secs(60);
+/// From one attempt to store what the disk did not take, or to serve what a reload was refused
+/// for, to the next.
+pub(super) const STORE_PAUSE: Duration = Duration::from_secs(60);
 
 /// Files that wait to be stored. The process may not fill our memory; more are left out, and said.
 const STORES_MAX: usize = 4096;
-
-/// Something that is to be stored.
-pub(super) struct Waiting {
-    path: PathBuf,
-    text: Secret,
-    /// The certificate that is served once it is on the disk.
-    pub(super) issued: Option<(String, ServedCertificate)>,
-}
 
 pub(super) struct Acme {
     pub(super) options: AcmeOptions,
@@ -66,11 +59,15 @@ pub(super) struct Acme {
     /// When the next process is started, after one has died.
     pub(super) starts: Option<Instant>,
     /// The first is being stored, or will be.
-    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) waiting: VecDeque<WaitingFile>,
     pub(super) is_storing: bool,
     pub(super) stores: Option<Instant>,
     pub(super) challenges: PendingChallenges,
     pub(super) sharing: Sharing,
+    /// For the folder.
+    pub(super) readers: Readers,
+    /// When the configuration is read again, if what has come is not served by then.
+    pub(super) reloads: Option<Instant>,
     fences: Fences,
     pub(super) sender: EventSender,
 }
@@ -93,13 +90,15 @@ impl Acme {
             stores: None,
             challenges: PendingChallenges::default(),
             sharing: Sharing::new(),
+            readers: Readers::default(),
+            reloads: None,
             fences,
             sender,
         }
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        [self.starts, self.stores, self.sharing.due()].into_iter().flatten().min()
+        [self.starts, self.stores, self.reloads, self.sharing.due()].into_iter().flatten().min()
     }
 
     /// The contents of the folder, as far as known, for a program that comes back.
@@ -111,6 +110,7 @@ impl Acme {
             accounts: pairs(&self.accounts),
             states: pairs(&self.states),
             certificates: self.certificates.clone(),
+            waiting: self.waiting.iter().cloned().collect(),
         }
     }
 
@@ -123,6 +123,11 @@ impl Acme {
     /// A plan is served that says this.
     pub(super) fn follow(&mut self, prepared: &PreparedAcme) {
         self.options = prepared.options.clone();
+        self.reloads = None;
+        if self.statuses.is_empty() {
+            // The program before had not stored them yet.
+            self.waiting.extend(prepared.found.waiting.iter().cloned());
+        }
         let PreparedAcme { options, found } = prepared;
         let is_named = |name: &str| options.entries.iter().any(|entry| entry.name == name);
         self.states.retain(|name, _| is_named(name));
@@ -155,6 +160,7 @@ impl Acme {
         if options.entries.is_empty() {
             return self.pause();
         }
+        self.store();
         self.send_all();
     }
 
@@ -274,7 +280,7 @@ impl Acme {
         issued: Option<(String, ServedCertificate)>,
     ) {
         // It takes the place of an older one that waits; the first may be under way.
-        let of_path = |one: &Waiting| one.path == path;
+        let of_path = |one: &WaitingFile| one.path == path;
         let later = self.waiting.iter().skip(1).position(of_path);
         if let Some(place) = later {
             self.waiting.remove(place + 1);
@@ -282,7 +288,7 @@ impl Acme {
         if self.waiting.len() >= STORES_MAX {
             return error(format_args!("{} is not stored: too much waits", path.display()));
         }
-        self.waiting.push_back(Waiting { path, text: Secret::new(text.into_bytes()), issued });
+        self.waiting.push_back(WaitingFile { path, text: Secret::new(text.into_bytes()), issued });
         self.store();
     }
 
@@ -291,14 +297,14 @@ impl Acme {
         if self.is_storing || self.stores.is_some() {
             return;
         }
-        let Some(Waiting { path, text, .. }) = self.waiting.front() else {
+        let Some(WaitingFile { path, text, .. }) = self.waiting.front() else {
             return;
         };
-        let files = vec![(path.clone(), Secret::new(text.bytes().to_vec()))];
+        let files = vec![(path.clone(), text.clone())];
         let sender = self.sender.clone();
         let hear = move |done, _| sender.send(Event::AcmeStored(done));
         let task = Task::Store(self.options.folder.clone(), files);
-        match Readers::default().start(&task, hear) {
+        match self.readers.start(&task, hear) {
             Ok(()) => self.is_storing = true,
             Err(failure) => self.cannot_store(&failure),
         }

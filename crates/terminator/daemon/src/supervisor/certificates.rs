@@ -7,6 +7,7 @@ use acme::messages::{AcmeAnswer, AcmeOrder, EntryStatus, Hidden};
 use telemetry::printable;
 
 use super::Supervisor;
+use super::acme::STORE_PAUSE;
 use super::child::{Child, Heard};
 use super::failure::Failure;
 use super::reading::Done;
@@ -122,6 +123,7 @@ impl Supervisor<'_> {
                 let issued = self.acme.waiting.pop_front().and_then(|one| one.issued);
                 if let Some((name, _)) = issued {
                     note(format_args!("a certificate has come for {name}, and is served next"));
+                    self.acme.reloads = Some(Instant::now() + STORE_PAUSE);
                     self.reload();
                 }
             }
@@ -138,6 +140,10 @@ impl Supervisor<'_> {
             // The next one asks anew for what it needs.
             self.forget_challenges();
             self.acme.send_all();
+        }
+        if self.acme.reloads.is_some_and(|at| at <= now) {
+            self.acme.reloads = Some(now + STORE_PAUSE);
+            self.reload();
         }
         self.tend_sharing(now);
     }

@@ -1,11 +1,12 @@
 //! Challenges of authorities: which are in place, and which are on their way there.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use acme::messages::Challenge;
 use config::{AcmeChallenge, AcmeEntry};
 
+use super::reading::Readers;
 use crate::acme_hook::Hook;
 use crate::certificates::Validations;
 
@@ -75,7 +76,10 @@ pub(super) struct PendingChallenges {
     /// that number: the number, the challenge's, and how long others are waited for.
     pub(super) asked: VecDeque<(u64, u64, Instant)>,
     pub(super) hooks: VecDeque<(u64, Hook)>,
-    pub(super) running: usize,
+    /// The challenges whose programs run: one at a time for each, because a record must not be
+    /// taken away before it is there.
+    pub(super) running: BTreeSet<u64>,
+    pub(super) readers: Readers,
 }
 
 impl PendingChallenges {

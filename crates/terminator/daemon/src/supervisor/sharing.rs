@@ -2,16 +2,14 @@
 //!
 //! Owns what supervisors say to each other about that, by notices that worker processes carry among
 //! the cluster's datagrams. Every host says again and again which certificates it has, and asks for
-//! those of which another has a newer one, so that whatever is lost, or whoever comes late, gets
+//! those of which another has a newer one, so that a late host, or one that has lost them, gets
 //! them. A notice proves only that its sender knows the cluster's secret: what it brings is judged
 //! by this host's own configuration. Accounts stay where they were made.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use acme::messages::{AcmeOrder, Challenge, Hidden};
-use aws_lc_rs::rand;
 use serde::{Deserialize, Serialize};
 
 use super::Supervisor;
@@ -19,7 +17,7 @@ use super::challenges::{CHALLENGES_MAX, allowed};
 use super::events::Event;
 use super::failure::Failure;
 use super::host_lease::{HEARTBEAT, HostLease};
-use super::reading::{Done, Readers};
+use super::reading::Done;
 use crate::acme_folder;
 use crate::certificates::CertificateChange;
 use crate::handover::Order;
@@ -35,9 +33,6 @@ const ANSWERS_REPEAT: Duration = Duration::from_millis(500);
 
 /// Answers of a host that does not repeat them are taken away.
 const ANSWERS_KEPT: Duration = Duration::from_secs(60);
-
-/// Certificates named in one notice: it fits the parts of a datagram.
-const PAGE: usize = 100;
 
 /// Certificates asked for at once, and how long each is not asked for again.
 const WANTED_MAX: usize = 16;
@@ -93,69 +88,6 @@ enum News {
         name: String,
         change: CertificateChange,
     },
-}
-
-/// What this host has with the others.
-pub(super) struct Sharing {
-    own: u64,
-    /// `None` = there are no others.
-    lease: Option<HostLease>,
-    next: Instant,
-    /// The place from which the next page of certificates is told.
-    page: usize,
-    /// The last order that this host's workers have followed.
-    answered: u64,
-    /// The number of our answers that each other host gives.
-    given: BTreeMap<u64, u64>,
-    /// The answers that others want given: their number, and when they were last told.
-    pub(super) foreign: BTreeMap<u64, (u64, Instant, Vec<Challenge>)>,
-    /// Orders to workers after which a host is told that its answers of a number are given.
-    foreign_asked: VecDeque<(u64, u64, u64)>,
-    wanted: BTreeMap<(String, String), Instant>,
-    loads: VecDeque<(String, String)>,
-    loading: usize,
-}
-
-impl Sharing {
-    pub(super) fn new() -> Self {
-        let mut own = [0; 8];
-        rand::fill(&mut own).expect("AWS-LC ends the process where there is no randomness");
-        Self {
-            own: u64::from_be_bytes(own),
-            lease: None,
-            next: Instant::now(),
-            page: 0,
-            answered: 0,
-            given: BTreeMap::new(),
-            foreign: BTreeMap::new(),
-            foreign_asked: VecDeque::new(),
-            wanted: BTreeMap::new(),
-            loads: VecDeque::new(),
-            loading: 0,
-        }
-    }
-
-    /// Whether this host is to order certificates.
-    pub(super) fn orders(&self) -> bool {
-        self.lease.as_ref().is_none_or(|lease| lease.held_since().is_some())
-    }
-
-    pub(super) fn due(&self) -> Option<Instant> {
-        self.lease.as_ref().map(|_| self.next)
-    }
-
-    /// The places of the next page of so many certificates.
-    pub(super) fn next_page(&mut self, count: usize) -> Range<usize> {
-        let start = if self.page < count { self.page } else { 0 };
-        self.page = start + PAGE;
-        start..self.page.min(count)
-    }
-
-    /// Whether all hosts that are heard give our answers of that number.
-    fn is_given(&self, number: u64, now: Instant) -> bool {
-        let gives = |host| self.given.get(&host).is_some_and(|given| *given >= number);
-        self.lease.as_ref().is_none_or(|lease| lease.hosts(now).all(gives))
-    }
 }
 
 impl Supervisor<'_> {
@@ -316,7 +248,7 @@ impl Supervisor<'_> {
             let sender = self.acme.sender.clone();
             let hear = move |done, _| sender.send(Event::AcmeLoaded(name, key, done));
             // The host that wants it asks again.
-            if Readers::default().start(&Task::Load(path), hear).is_ok() {
+            if self.acme.readers.start(&Task::Load(path), hear).is_ok() {
                 self.acme.sharing.loading += 1;
             }
         }
@@ -387,7 +319,7 @@ impl Supervisor<'_> {
         self.acme.sharing.foreign_asked.push_back((order, host, number));
     }
 
-    /// Has workers answer as all hosts want it; the number of the order.
+    /// Orders workers to answer as all hosts want it; the number of the order.
     pub(super) fn set_answers(&mut self) -> u64 {
         let foreign = self.acme.sharing.foreign.values().flat_map(|(.., answers)| answers);
         let (number, validations) = self.acme.challenges.in_place(foreign);

@@ -9,7 +9,7 @@ use super::Supervisor;
 use super::challenges::{CHALLENGES_MAX, HOOKS_MAX, allowed};
 use super::events::Event;
 use super::failure::Failure;
-use super::reading::{Done, Readers};
+use super::reading::Done;
 use super::sharing::ANSWERS_TIME_MAX;
 use crate::acme_hook::Hook;
 use crate::messages::warn;
@@ -74,13 +74,23 @@ impl Supervisor<'_> {
     }
 
     fn run_hooks(&mut self) {
-        while self.acme.challenges.running < HOOKS_MAX
-            && let Some((id, hook)) = self.acme.challenges.hooks.pop_front()
-        {
-            self.acme.challenges.running += 1;
+        loop {
+            let challenges = &mut self.acme.challenges;
+            let is_free = |(id, _): &(u64, Hook)| !challenges.running.contains(id);
+            let Some(place) = challenges.hooks.iter().position(is_free) else {
+                return;
+            };
+            if challenges.running.len() >= HOOKS_MAX {
+                return;
+            }
+            let Some((id, hook)) = challenges.hooks.remove(place) else {
+                return;
+            };
+            challenges.running.insert(id);
             let (sender, presents) = (self.acme.sender.clone(), hook.presents);
             let hear = move |done, _| sender.send(Event::HookEnded(id, presents, done));
-            if let Err(failure) = Readers::default().start(&Task::Hook(hook), hear) {
+            let started = self.acme.challenges.readers.start(&Task::Hook(hook), hear);
+            if let Err(failure) = started {
                 self.tell_end_of_hook(id, presents, Err(failure));
             }
         }
@@ -92,7 +102,7 @@ impl Supervisor<'_> {
     }
 
     fn tell_end_of_hook(&mut self, id: u64, presents: bool, done: Result<Done, Failure>) {
-        self.acme.challenges.running -= 1;
+        self.acme.challenges.running.remove(&id);
         let failure = match done {
             Ok(Done::Hook(true, _)) => None,
             Ok(Done::Hook(false, why)) => Some(why),

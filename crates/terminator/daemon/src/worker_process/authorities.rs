@@ -19,7 +19,7 @@ impl AuthorityAnswers {
     /// Answers so from now on, in every worker.
     ///
     /// # Errors
-    /// A sentence: an answer cannot be made. Those by TLS stay as they were.
+    /// A sentence: some answers cannot be made. All others are in place.
     pub(super) fn set(&self, validations: Validations) -> Result<(), String> {
         self.http.set(validations.http);
         let set = answer_validations(&self.tls, &validations.tls);

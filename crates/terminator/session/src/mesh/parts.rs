@@ -26,6 +26,10 @@ const BYTES_MAX: usize = 256 << 10;
 /// second, 1 % of whose datagrams are lost, half as much waits.
 const ALL_BYTES_MAX: usize = 4 << 20;
 
+/// Notices that wait for the host to take them; more are dropped, because their senders repeat
+/// what matters.
+pub(super) const NOTICES_MAX: usize = 64;
+
 /// The memory that a waiting session takes beside its parts.
 const SESSION_BYTES: usize = 512;
 
