@@ -3,6 +3,7 @@
 
 mod dist;
 mod generate;
+mod release_notes;
 mod site;
 mod supply;
 mod tidy;
@@ -16,6 +17,9 @@ cargo xtask dist [--target TRIPLE] [--version VERSION] [--no-build] [--verify]
                                 packages, archive and image in target/packages; --no-build takes the
                                 programs of the last time, --verify builds again and compares
 cargo xtask generate [--check]  write the generated pages, or compare them with the files
+cargo xtask release-notes TAG   the changelog's section of that release, if tag, version and tree fit
+cargo xtask repository FOLDER --key KEY [--packages FOLDER]
+                                an apt and a dnf repository of the packages, signed by that key
 cargo xtask site                the pages of docs as a site in target/site/book, by mdBook
 cargo xtask supply              licences and sources of deny.toml, without network
 cargo xtask tidy                the rules that no compiler checks";
@@ -30,6 +34,8 @@ fn main() -> Result<()> {
         ("dist", _) => dist::run(root, options),
         ("generate", None) => generate::write(root),
         ("generate", Some("--check")) => generate::check(root),
+        ("release-notes", Some(tag)) => release_notes::run(root, tag),
+        ("repository", _) => dist::repository::run(root, options),
         ("site", None) => site::run(root),
         ("supply", None) => supply::run(root),
         ("tidy", None) => tidy::run(root),

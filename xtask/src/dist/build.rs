@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub(super) struct Dist {
     pub(super) root: PathBuf,
+    /// Cargo's folder of what is built.
+    pub(super) target: PathBuf,
     pub(super) output: PathBuf,
     /// The platform, as rustc calls it.
     pub(super) triple: String,
@@ -30,9 +32,12 @@ impl Dist {
             Ok(epoch) => epoch,
             Err(_) => said(git(root).args(["log", "-1", "--format=%ct"]))?,
         };
+        let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+        let target = root.join(target);
         Ok(Self {
             root: root.to_owned(),
-            output: root.join("target/packages").join(&triple),
+            output: target.join("packages").join(&triple),
+            target,
             triple,
             version: version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
             epoch,
@@ -87,7 +92,7 @@ impl Dist {
     }
 
     pub(super) fn programs(&self) -> PathBuf {
-        self.root.join("target").join(&self.triple).join("dist")
+        self.target.join(&self.triple).join("dist")
     }
 
     /// The tree of files as they are installed.
@@ -99,6 +104,7 @@ impl Dist {
     pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root).env("SOURCE_DATE_EPOCH", &self.epoch);
+        command.env("CARGO_TARGET_DIR", &self.target);
         command
     }
 
@@ -160,6 +166,24 @@ pub(super) fn said(command: &mut Command) -> Result<String> {
 fn missing(program: &str) -> String {
     match program {
         "cargo-deb" | "cargo-generate-rpm" => format!("cargo install --locked {program}"),
+        "createrepo_c" => "apt install createrepo-c".to_owned(),
+        "apt-ftparchive" => "apt install apt-utils".to_owned(),
+        "gpg" => "apt install gnupg".to_owned(),
         _ => format!("{program} cannot be started"),
     }
+}
+
+/// Looks for programs, because a tool that lacks after a build of minutes lacks too late.
+///
+/// # Errors
+/// All that are missing, each with how it is installed.
+pub(super) fn need(programs: &[&str]) -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there =
+        |program: &&&str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let lacking = programs.iter().filter(|program| !is_there(program));
+    let lacking: Vec<_> =
+        lacking.map(|program| format!("{program} is missing: {}", missing(program))).collect();
+    ensure!(lacking.is_empty(), "{}", lacking.join("\n"));
+    Ok(())
 }

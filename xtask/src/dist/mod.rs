@@ -7,6 +7,7 @@
 mod build;
 mod image;
 mod parts;
+pub(crate) mod repository;
 mod stage;
 
 use std::fs;
@@ -15,7 +16,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail, ensure};
 
-use build::{Dist, git, path, run_all, said};
+use build::{Dist, git, need, path, run_all, said};
 
 /// Makes all packages of this host's platform, or of another.
 ///
@@ -33,6 +34,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
             other => bail!("cargo xtask dist takes no `{other}`"),
         }
     }
+    need(&["cargo-deb", "cargo-generate-rpm", "git", "gzip", "sha256sum", "tar"])?;
     let dist = Dist::new(root, triple, version)?;
     if !is_built {
         dist.build()?;
@@ -98,6 +100,7 @@ fn rpm(dist: &Dist) -> Result<()> {
 /// them, the tree stands at `target/packages/root`.
 fn with_assets(dist: &Dist, act: impl FnOnce() -> Result<()>) -> Result<()> {
     let link = dist.root.join("target/packages/root");
+    fs::create_dir_all(dist.root.join("target/packages"))?;
     _ = fs::remove_file(&link);
     std::os::unix::fs::symlink(dist.stage(), &link)?;
     let outcome = act();
@@ -117,7 +120,11 @@ fn sums(dist: &Dist) -> Result<()> {
     let mut sums = Command::new("sha256sum");
     let sums = said(sums.args(names).current_dir(&dist.output))?;
     fs::write(dist.output.join("SHA256SUMS"), format!("{sums}\n"))?;
-    println!("{}:\n{sums}", dist.output.display());
+    println!("{}:", dist.output.display());
+    for line in sums.lines() {
+        let size = line.split_whitespace().nth(1).map(|name| fs::metadata(dist.output.join(name)));
+        println!("{line}  {} bytes", size.transpose()?.map_or(0, |found| found.len()));
+    }
     Ok(())
 }
 
@@ -135,6 +142,7 @@ fn verify(dist: &Dist) -> Result<()> {
     run_all(Command::new("sh").args(["-c", &script, "sh", from, to]))?;
     let again = Dist {
         root: copy.clone(),
+        target: copy.join("target"),
         output: copy.join("target/packages").join(&dist.triple),
         triple: dist.triple.clone(),
         version: dist.version.clone(),

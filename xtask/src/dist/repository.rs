@@ -1,0 +1,114 @@
+//! `cargo xtask repository`: an apt and a dnf repository of packages that are made, as static files.
+//!
+//! Owns the layout. Both are signed by a key of the caller's keyring. They are made beside the
+//! folder and take its place whole, because half of a repository is refused by who installs.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::build::{need, path, run_all, said};
+
+/// Makes the repositories in a folder.
+///
+/// # Errors
+/// If a tool or the key is missing, or if there are no packages.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
+    let (mut folder, mut key, mut places) = (None, None, Vec::new());
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--key" => key = words.next().cloned(),
+            "--packages" => places.extend(words.next().map(PathBuf::from)),
+            other if other.starts_with('-') => bail!("cargo xtask repository takes no `{other}`"),
+            _ => folder = Some(PathBuf::from(word)),
+        }
+    }
+    let (Some(folder), Some(key)) = (folder, key) else {
+        bail!("cargo xtask repository FOLDER --key KEY [--packages FOLDER]");
+    };
+    need(&["apt-ftparchive", "createrepo_c", "gpg", "gzip"])?;
+    if places.is_empty() {
+        let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+        let all = root.join(target).join("packages");
+        let made = fs::read_dir(&all).with_context(|| format!("{}", all.display()))?;
+        places = made.map(|one| Ok(one?.path())).collect::<Result<_>>()?;
+    }
+    said(Command::new("gpg").args(["--list-secret-keys", &key]))
+        .with_context(|| format!("the keyring has no secret key {key}"))?;
+    let new = folder.with_extension("new");
+    if new.exists() {
+        fs::remove_dir_all(&new)?;
+    }
+    let (debian, rpm) = (new.join("apt"), new.join("rpm"));
+    let debs = copy(&places, "deb", &debian.join("pool"))?;
+    let rpms = copy(&places, "rpm", &rpm)?;
+    ensure!(debs + rpms > 0, "no packages: run `cargo xtask dist` first");
+    apt(&debian, &key)?;
+    dnf(&rpm, &key)?;
+    let public = said(Command::new("gpg").args(["--armor", "--export", &key]))?;
+    fs::write(new.join("lariat.asc"), public + "\n")?;
+    if folder.exists() {
+        let old = folder.with_extension("old");
+        fs::rename(&folder, &old)?;
+        fs::rename(&new, &folder)?;
+        fs::remove_dir_all(old)?;
+    } else {
+        fs::rename(&new, &folder)?;
+    }
+    println!("{}: {debs} packages for apt, {rpms} for dnf", folder.display());
+    Ok(())
+}
+
+/// Copies the packages of a kind; how many.
+fn copy(places: &[PathBuf], kind: &str, to: &Path) -> Result<usize> {
+    fs::create_dir_all(to)?;
+    let mut count = 0;
+    for place in places.iter().filter(|place| place.is_dir()) {
+        for entry in fs::read_dir(place)? {
+            let from = entry?.path();
+            if from.extension().is_some_and(|extension| extension == kind) {
+                let name = from.file_name().context("a file has a name")?;
+                fs::copy(&from, to.join(name))?;
+                count += 1;
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// One suite, `stable`, with one component, `main`.
+fn apt(folder: &Path, key: &str) -> Result<()> {
+    for architecture in ["amd64", "arm64"] {
+        let place = folder.join("dists/stable/main").join(format!("binary-{architecture}"));
+        fs::create_dir_all(&place)?;
+        let list = place.join("Packages");
+        let mut packages = Command::new("apt-ftparchive");
+        packages.args(["--arch", architecture, "packages", "pool"]).current_dir(folder);
+        run_all(packages.stdout(File::create(&list)?))?;
+        run_all(Command::new("gzip").args(["-9", "--no-name", "--keep"]).arg(list))?;
+    }
+    let suite = folder.join("dists/stable");
+    let release = folder.join("Release");
+    let mut command = Command::new("apt-ftparchive");
+    for field in ["Origin=Lariat", "Suite=stable", "Codename=stable", "Components=main"] {
+        command.arg("-o").arg(format!("APT::FTPArchive::Release::{field}"));
+    }
+    command.args(["-o", "APT::FTPArchive::Release::Architectures=amd64 arm64", "release", "."]);
+    run_all(command.current_dir(&suite).stdout(File::create(&release)?))?;
+    let signed = suite.join("InRelease");
+    let mut sign = Command::new("gpg");
+    sign.args(["--batch", "--yes", "--local-user", key, "--output", path(&signed)?]);
+    run_all(sign.arg("--clearsign").arg(&release))?;
+    Ok(fs::remove_file(release)?)
+}
+
+/// The list of packages is signed, which has the digest of each.
+fn dnf(folder: &Path, key: &str) -> Result<()> {
+    run_all(Command::new("createrepo_c").arg("--quiet").arg(folder))?;
+    let mut sign = Command::new("gpg");
+    sign.args(["--batch", "--yes", "--local-user", key, "--armor", "--detach-sign"]);
+    run_all(sign.arg(folder.join("repodata/repomd.xml")))
+}
