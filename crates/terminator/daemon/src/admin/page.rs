@@ -40,6 +40,54 @@ fn content_of(element: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
+    /// Relative luminance (WCAG 2.2).
+    fn luminance(colour: &str) -> f64 {
+        let long = match colour.len() {
+            3 => colour.chars().flat_map(|digit| [digit, digit]).collect(),
+            _ => colour.to_owned(),
+        };
+        let part = |place: usize| {
+            let value = u8::from_str_radix(&long[place..place + 2], 16).unwrap();
+            let value = f64::from(value) / 255.0;
+            if value <= 0.03928 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(0) + 0.7152 * part(2) + 0.0722 * part(4)
+    }
+
+    #[test]
+    fn texts_and_lines_can_be_seen() {
+        let style = content_of("style").unwrap();
+        let themes = style.split("--page: #").skip(1);
+        let mut count = 0;
+        for theme in themes {
+            let theme = format!("--page: #{theme}");
+            let colour = |name: &str| {
+                let (_, rest) = theme.split_once(&format!("--{name}: #")).unwrap();
+                luminance(rest.split_once(';').unwrap().0)
+            };
+            let contrast = |one: &str, other: &str| {
+                let (one, other) = (colour(one), colour(other));
+                (one.max(other) + 0.05) / (one.min(other) + 0.05)
+            };
+            for (text, ground) in [
+                ("ink", "page"),
+                ("soft", "page"),
+                ("faint", "page"),
+                ("faint", "card"),
+                ("good", "good-wash"),
+                ("warn", "warn-wash"),
+                ("bad", "bad-wash"),
+            ] {
+                assert!(contrast(text, ground) >= 4.5, "{text} on {ground}, theme {count}");
+            }
+            for line in ["blue", "teal", "amber", "violet", "rose", "grey"] {
+                assert!(contrast(line, "card") >= 3.0, "{line}, theme {count}");
+            }
+            count += 1;
+        }
+        assert_eq!(count, 2);
+    }
+
     #[test]
     fn the_policy_covers_all_style_and_script_of_the_page() {
         for element in ["style", "script"] {
