@@ -1,9 +1,9 @@
 //! The commands by their names.
 //!
 //! A file each: `load`, `probe` and `survey`, `origin`, `targets`, `host`, `run` (with its
-//! arguments in `run_arguments`), `report` and `compare`, `self_test`; `values` has what several take. Each
-//! takes its own arguments and returns how the program ends; what it says goes through `Console`,
-//! its data to the standard output.
+//! arguments in `run_arguments`), `report` and `compare`, `self_test`; `values` has what several
+//! take. Each takes its own arguments and returns how the program ends; what it says goes through
+//! `Console`, its data to the standard output.
 
 mod compare;
 mod host;

@@ -256,7 +256,7 @@ impl RunInProgress<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Of these configurations, those whose intervals are to become narrower. Targets at the same
+    /// The configurations among these whose intervals are to become narrower. Targets at the same
     /// values go on together, since the rounds of one are compared with those of the other.
     fn with_more_rounds<'p>(&self, scenario: &Scenario, open: &[&'p Planned]) -> Vec<&'p Planned> {
         let mut choices: BTreeMap<_, Vec<&Planned>> = BTreeMap::new();

@@ -133,7 +133,7 @@ pub struct Scenario {
     pub published: Vec<Published>,
     /// How often each configuration is to be measured; at least, if there is a rule.
     pub repeats: u32,
-    /// What else decides how often.
+    /// The rule that else decides how often.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<StoppingRule>,
     pub configurations: Vec<Configuration>,

@@ -30,7 +30,7 @@ use study::{Study, studies};
 pub use card::{CARD_SIZE, CardRefusal, CardSubject, card};
 pub use compared::{compared, configurations_in_common};
 
-/// What is said of a target at some values, by the scenario's main metric.
+/// The verdict about a target at some values, by the scenario's main metric.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The value of each factor, by the factor's name.

@@ -127,7 +127,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> LabFault {
     LabFault::failed(message, "name a folder with room that we may write to")
 }
 
-/// What trials of one planted share came to.
+/// The findings of trials of one planted share.
 #[derive(Debug, Default)]
 struct PlantedTally {
     trials: usize,

@@ -34,7 +34,7 @@ pub(crate) struct ScenarioOverrides {
     /// In place of those that the scenario names.
     pub(crate) targets: Option<Vec<String>>,
     pub(crate) repeats: Option<u32>,
-    /// What decides how often configurations are measured.
+    /// Decides how often configurations are measured.
     pub(crate) until: Option<StoppingRule>,
     pub(crate) duration: Option<Duration>,
     /// Configurations at these values alone, by factor; `target` is a factor too.
