@@ -116,9 +116,9 @@ mod tests {
         (share(held), share(found), rounds as f64 / f64::from(RUNS))
     }
 
-    /// In ten thousand such runs 93.8 to 95.4 % of intervals hold the truth; as few as 91 % where
-    /// no rounds follow. Student's hold it as often; where rounds are slowed, they take seven times as
-    /// many rounds.
+    /// In ten thousand such runs 93.8 to 95.4 % of intervals hold the truth; as few as 91 %
+    /// where no rounds follow. Student's hold it as often; where rounds are slowed, they take
+    /// seven times as many rounds.
     #[test]
     fn runs_that_stop_by_themselves_hold_their_confidence() {
         for (noise, slowed) in [(0.05, 0.0), (0.03, 0.1)] {
