@@ -1,9 +1,9 @@
 //! The commands by their names.
 //!
 //! A file each: `load`, `probe` and `survey`, `origin`, `targets`, `host`, `run` (with its
-//! arguments in `run_arguments`), `report` and `compare`; `values` has what several take. Each
-//! takes its own arguments and returns how the program ends; what it says goes through `Console`,
-//! its data to the standard output.
+//! arguments in `run_arguments`), `report` and `compare`, `self_test`; `values` has what several
+//! take. Each takes its own arguments and returns how the program ends; what it says goes through
+//! `Console`, its data to the standard output.
 
 mod compare;
 mod host;
@@ -13,6 +13,7 @@ mod probe;
 mod report;
 mod run;
 mod run_arguments;
+mod self_test;
 mod survey;
 mod targets;
 mod values;
@@ -51,6 +52,7 @@ enum LaboratoryCommand {
     Run(run_arguments::RunArguments),
     Report(report::ReportArguments),
     Compare(compare::CompareArguments),
+    SelfTest(self_test::SelfTestArguments),
 
     /// Explain a command
     Help {
@@ -148,6 +150,7 @@ fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, LabFaul
         LaboratoryCommand::Run(arguments) => run::run(arguments, console),
         LaboratoryCommand::Report(arguments) => report::run(arguments, console),
         LaboratoryCommand::Compare(arguments) => compare::run(arguments, console),
+        LaboratoryCommand::SelfTest(arguments) => self_test::run(arguments, console),
         LaboratoryCommand::Help { name } => Ok(print(explained(name.as_deref())?)),
         LaboratoryCommand::Completion { shell } => Ok(print(script(&shell, "lariat-lab"))),
         LaboratoryCommand::Manual => Ok(print(manual_page(

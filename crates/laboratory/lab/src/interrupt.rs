@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::run::measurement::failure::Cancel;
 
 /// Hears signals from its creation on. The thread that listens ends with the program.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Interrupt {
     state: Arc<Mutex<InterruptState>>,
 }

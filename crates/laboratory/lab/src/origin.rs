@@ -8,6 +8,7 @@
 //! one read and one write a request. It speaks no TLS.
 
 mod answer;
+mod ballast;
 mod connection;
 mod request;
 mod worker;
@@ -30,6 +31,7 @@ use wire::address::{Address, UnixName};
 use crate::exit::Exit;
 use crate::fault::LabFault;
 
+use ballast::Ballast;
 use worker::OriginWorker;
 
 pub(crate) use connection::Totals;
@@ -43,6 +45,8 @@ pub(crate) struct OriginOptions {
     pub(crate) cpus: Vec<u16>,
     /// Clients that ask for nothing, or take nothing, are given up after this.
     pub(crate) idle_timeout: Duration,
+    /// CPU time to burn beside what is used, as a part of it.
+    pub(crate) burn: Option<f64>,
     /// Called when the kernel gives no more sockets.
     pub(crate) warn: fn(&io::Error),
 }
@@ -125,8 +129,9 @@ impl BoundOrigin {
         let end = Waker::new()?;
         let mut threads = Vec::new();
         for (index, listeners) in self.listeners.drain(..).enumerate() {
-            let OriginOptions { idle_timeout, warn, .. } = self.options;
-            let worker = OriginWorker::new(listeners, &end, idle_timeout, warn)?;
+            let OriginOptions { idle_timeout, warn, burn, .. } = self.options;
+            let mut worker = OriginWorker::new(listeners, &end, idle_timeout, warn)?;
+            worker.ballast = burn.map(Ballast::new);
             let cpu = pick(&self.options.cpus, index);
             threads.push(start(index, cpu, worker, shared.clone())?);
         }

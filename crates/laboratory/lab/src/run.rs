@@ -13,15 +13,15 @@
 pub(crate) mod journal;
 pub(crate) mod measurement;
 pub(crate) mod needs;
+pub(crate) mod rounds;
 pub(crate) mod scenario;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use load::arrival::SplitMix;
-use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent};
-use measure::metric::Metric;
+use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent, Scenario};
 
 use crate::console::Console;
 use crate::fault::LabFault;
@@ -31,9 +31,11 @@ use crate::targets::form::TestTarget;
 use crate::targets::program::TargetProgram;
 
 use journal::{Journal, RunProgress};
+use measure::until::{ROUNDS_MAX, StoppingRule};
 use measurement::failure::{Cancel, MeasurementFailure};
 use measurement::{Bench, MeasuredSubject};
 use needs::{Means, ResolvedTarget};
+use rounds::MeasuredRounds;
 use scenario::expansion::Expanded;
 use scenario::settings::Planned;
 
@@ -64,7 +66,10 @@ pub(crate) struct RunTally {
 
 /// Repeats that the record holds already, by scenario and configuration.
 #[derive(Debug, Default)]
-pub(crate) struct RecordedPast(BTreeMap<(String, String), DoneRepeat>);
+pub(crate) struct RecordedPast {
+    done: BTreeMap<(String, String), DoneRepeat>,
+    rounds: MeasuredRounds,
+}
 
 #[derive(Clone, Debug, Default)]
 struct DoneRepeat {
@@ -83,7 +88,7 @@ impl RecordedPast {
         // In the order of repeats, in which failures are in a row.
         let mut all: Vec<_> = measured.chain(failed).collect();
         all.sort_by_key(|(repeat, ..)| *repeat);
-        let mut past = Self::default();
+        let mut past = Self { rounds: MeasuredRounds::of(record), ..Self::default() };
         for (repeat, is_measured, scenario, configuration) in all {
             past.add(scenario, configuration, repeat, is_measured);
         }
@@ -92,7 +97,7 @@ impl RecordedPast {
 
     fn add(&mut self, scenario: &str, configuration: &str, repeat: u32, is_measured: bool) {
         let key = (scenario.to_owned(), configuration.to_owned());
-        let done = self.0.entry(key).or_default();
+        let done = self.done.entry(key).or_default();
         done.repeats.insert(repeat);
         if is_measured {
             done.measurements += 1;
@@ -104,7 +109,7 @@ impl RecordedPast {
 
     fn done(&self, planned: &Planned) -> DoneRepeat {
         let key = (planned.scenario.clone(), planned.configuration.key.clone());
-        self.0.get(&key).cloned().unwrap_or_default()
+        self.done.get(&key).cloned().unwrap_or_default()
     }
 }
 
@@ -227,12 +232,23 @@ impl RunInProgress<'_, '_, '_> {
     /// Whether it came to the end of the scenario.
     fn measure_all(&mut self, index: usize, expanded: &Expanded) -> Result<bool, LabFault> {
         let run = self.run;
-        let open: Vec<_> = run.open(expanded).collect();
-        let configurations: Vec<_> = open.iter().map(|planned| &planned.configuration).collect();
-        let metrics = &expanded.scenario.metrics;
-        for repeat in 0..expanded.scenario.repeats {
+        let scenario = &expanded.scenario;
+        let mut open: Vec<_> = run.open(expanded).collect();
+        let begun = Instant::now();
+        for repeat in 0..scenario.until.map_or(scenario.repeats, |_| ROUNDS_MAX) {
+            if let Some(rule) = scenario.until {
+                open = self.with_more_rounds(scenario, &open);
+                if open.is_empty() {
+                    break;
+                }
+                if begun.elapsed() >= Duration::from_nanos(rule.time_max_ns) {
+                    self.report_wide(scenario, rule, repeat);
+                    break;
+                }
+            }
+            let configurations: Vec<_> = open.iter().map(|it| &it.configuration).collect();
             for place in round(&configurations, run.plan.seed, index, repeat) {
-                if run.cancel.is_requested() || !self.measure(open[place], repeat, metrics)? {
+                if run.cancel.is_requested() || !self.measure(open[place], repeat, scenario)? {
                     return Ok(false);
                 }
             }
@@ -240,12 +256,35 @@ impl RunInProgress<'_, '_, '_> {
         Ok(true)
     }
 
+    /// The configurations among these whose intervals are to become narrower. Targets at the same
+    /// values go on together, since the rounds of one are compared with those of the other.
+    fn with_more_rounds<'p>(&self, scenario: &Scenario, open: &[&'p Planned]) -> Vec<&'p Planned> {
+        let mut choices: BTreeMap<_, Vec<&Planned>> = BTreeMap::new();
+        for planned in open {
+            if self.past.done(planned).failures < FAILURES_MAX {
+                choices.entry(&planned.configuration.values).or_default().push(planned);
+            }
+        }
+        choices.retain(|_, targets| !self.past.rounds.are_enough(scenario, targets));
+        choices.into_values().flatten().collect()
+    }
+
+    fn report_wide(&self, scenario: &Scenario, rule: StoppingRule, rounds: u32) {
+        let (name, reach) = (&scenario.name, rule.reach * 100.0);
+        let time = journal::minutes(Duration::from_nanos(rule.time_max_ns));
+        self.run.console.warn(format_args!(
+            "{name}: time is up ({time}) after {rounds} rounds, and not every interval is within \
+             ±{reach} %"
+        ));
+        self.run.console.hint("a longer --time-max, or a quieter host; intervals are valid as is");
+    }
+
     /// Whether the run goes on.
     fn measure(
         &mut self,
         planned: &Planned,
         repeat: u32,
-        metrics: &[Metric],
+        scenario: &Scenario,
     ) -> Result<bool, LabFault> {
         let Some((target, program)) = self.run.program_of(&planned.server) else {
             return Ok(true);
@@ -265,7 +304,8 @@ impl RunInProgress<'_, '_, '_> {
         };
         let failure = match self.bench.measure(subject, self.run.cancel) {
             Ok(measurement) => {
-                self.progress.measured(planned, metrics, &measurement);
+                self.progress.measured(planned, &scenario.metrics, &measurement);
+                self.past.rounds.add(scenario, &measurement);
                 self.journal.append(&RunEvent::Measured(Box::new(measurement)))?;
                 let key = &planned.configuration.key;
                 self.past.add(&planned.scenario, key, repeat, true);

@@ -44,7 +44,7 @@ struct Embedded {
 }
 
 /// The targets of this build: ours first, since others are compared with it.
-const TARGETS: [Embedded; 28] = embedded! {
+const TARGETS: [Embedded; 30] = embedded! {
     "lariat": "lariat.toml";
     "hitch": "hitch.conf";
     "stunnel": "stunnel.conf";
@@ -58,6 +58,8 @@ const TARGETS: [Embedded; 28] = embedded! {
     "nginx-lua": "nginx.conf";
     "plain": ;
     "nginx-plain": "nginx.conf";
+    "steady": ;
+    "burning": ;
     "lariat-load": ;
     "openssl-s-time": "openssl.cnf";
     "wrk": "openssl.cnf";

@@ -1,4 +1,4 @@
-//! The search for the greatest rate that keeps a limit: each rate is a run of its own.
+//! The search for the greatest rate that keeps a limit: each trial of a rate is a run of its own.
 
 use measure::capacity::{RatePoint, ReadOffs};
 use measure::record::{CapacitySearch, RunEnding};
@@ -7,7 +7,7 @@ use crate::options::{CapacityLimit, Search};
 use crate::outcome::LoadOutcome;
 use crate::plan::{ArrivalModel, ClientSelection, Clients, LoadPlan, Stretch};
 
-/// Rates tried at most: doubling from 1 to a million and halving the rest fits twice.
+/// Trials at most: doubling from 1 to a million and halving the rest fits twice.
 const RATES_MAX: usize = 60;
 
 /// No rate below this is tried, transactions a second.
@@ -94,31 +94,76 @@ impl Finder {
         let capacity = CapacitySearch {
             limit: self.search.limit,
             precision: self.search.precision,
-            found_per_s: bounds.kept.map(|point| point.succeeded_per_s),
-            broken_at_per_s: bounds.broken.map(|point| point.offered_per_s),
+            found_per_s: bounds.kept.map(|tried| tried.succeeded_per_s),
+            broken_at_per_s: bounds.broken.map(|tried| tried.offered_per_s),
+            kept_by_all_per_s: bounds.certain[0],
+            broken_by_all_per_s: bounds.certain[1],
             read_offs: ReadOffs::of(&points),
         };
         (self.whole, capacity)
     }
 }
 
-/// The greatest rate that kept the limit, and the least that broke it. Noise may let a rate fail
-/// below one that holds: then the lower one counts, so that the answer errs on the safe side.
+/// Trials of the two rates that decide: of both the majority counts, so that one disturbed trial
+/// does not. Multiple Loss Ratio Search (draft-ietf-bmwg-mlrsearch), whose conditional throughput
+/// this is, repeats trials in the same way until a load's classification holds.
+const TRIALS: usize = 3;
+
+/// All trials of a rate.
+#[derive(Clone, Copy, Debug)]
+struct TriedRate {
+    offered_per_s: f64,
+    /// The least rate of successes of trials that kept the limit; of none, 0.
+    succeeded_per_s: f64,
+    trials: usize,
+    kept: usize,
+}
+
+impl TriedRate {
+    /// Every rate once, in their order.
+    fn all(points: &[RatePoint], limit: &CapacityLimit) -> Vec<Self> {
+        let mut sorted: Vec<&RatePoint> = points.iter().collect();
+        sorted.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
+        let rates = sorted.chunk_by(|a, b| a.offered_per_s == b.offered_per_s);
+        let tried = rates.map(|trials| {
+            let kept = trials.iter().filter(|point| limit.is_kept_by(point));
+            let succeeded = kept.clone().map(|point| point.succeeded_per_s);
+            Self {
+                offered_per_s: trials[0].offered_per_s,
+                succeeded_per_s: succeeded.min_by(f64::total_cmp).unwrap_or(0.0),
+                trials: trials.len(),
+                kept: kept.count(),
+            }
+        });
+        tried.collect()
+    }
+
+    fn is_kept(&self) -> bool {
+        2 * self.kept > self.trials
+    }
+}
+
+/// The greatest rate that kept the limit, and the least that broke it, by the majority of their
+/// trials. Where a rate broke it below one that kept it, the lower one counts, so that the answer
+/// errs on the safe side.
 struct Bounds {
-    kept: Option<RatePoint>,
-    broken: Option<RatePoint>,
+    kept: Option<TriedRate>,
+    broken: Option<TriedRate>,
+    /// The greatest rate up to which every trial kept it, and the least from which on none did.
+    certain: [Option<f64>; 2],
 }
 
 impl Bounds {
     fn of(points: &[RatePoint], limit: &CapacityLimit) -> Self {
-        let rate = |point: &&RatePoint| point.offered_per_s;
-        let by_rate = |a: &&RatePoint, b: &&RatePoint| rate(a).total_cmp(&rate(b));
-        let broken = points.iter().filter(|point| !limit.is_kept_by(point)).min_by(by_rate);
-        let below =
-            |point: &&RatePoint| broken.is_none_or(|broken| rate(point) < broken.offered_per_s);
-        let kept =
-            points.iter().filter(|point| limit.is_kept_by(point)).filter(below).max_by(by_rate);
-        Self { kept: kept.copied(), broken: broken.copied() }
+        let tried = TriedRate::all(points, limit);
+        let kept = tried.iter().take_while(|rate| rate.is_kept()).last();
+        let by_all = tried.iter().take_while(|rate| rate.kept == rate.trials).last();
+        let by_none = tried.iter().rev().take_while(|rate| rate.kept == 0).last();
+        Self {
+            kept: kept.copied(),
+            broken: tried.iter().find(|rate| !rate.is_kept()).copied(),
+            certain: [by_all, by_none].map(|rate| rate.map(|rate| rate.offered_per_s)),
+        }
     }
 }
 
@@ -142,13 +187,16 @@ fn next_rate(points: &[RatePoint], search: &Search) -> Option<f64> {
         return Some(top.offered_per_s * GROWTH);
     }
     let bounds = Bounds::of(points, &search.limit);
-    let rate = |point: RatePoint| point.offered_per_s;
+    let rate = |tried: TriedRate| tried.offered_per_s;
     match (bounds.kept.map(rate), bounds.broken.map(rate)) {
         (None, Some(broken)) if broken / GROWTH >= RATE_MIN_PER_S => Some(broken / GROWTH),
         (Some(kept), Some(broken)) if broken > kept * (1.0 + search.precision) => {
             Some((kept * broken).sqrt())
         }
-        _ => None,
+        _ => {
+            let deciding = [bounds.kept, bounds.broken].into_iter().flatten();
+            deciding.filter(|tried| tried.trials < TRIALS).map(rate).next()
+        }
     }
 }
 
@@ -206,7 +254,27 @@ mod tests {
     fn a_server_that_does_nothing_has_none() {
         let (kept, rates) = found(100.0, 0.0);
         assert_eq!(kept, None);
-        assert!(rates < 12);
+        assert!(rates < 15);
+    }
+
+    /// One trial is disturbed, and breaks the limit whatever the rate.
+    #[test]
+    fn a_disturbed_trial_is_outvoted() {
+        for disturbed in 0..8 {
+            let search = search(100.0);
+            let mut points: Vec<RatePoint> = Vec::new();
+            while let Some(rate) = next_rate(&points, &search) {
+                let is_disturbed = points.len() == disturbed;
+                points.push(measured(rate, if is_disturbed { rate / 1.2 } else { 812.0 }));
+                assert!(points.len() < RATES_MAX, "{points:?}");
+            }
+            let bounds = Bounds::of(&points, &search.limit);
+            let (kept, broken) = (bounds.kept.unwrap(), bounds.broken.unwrap());
+            assert!((770.0..=812.0).contains(&kept.offered_per_s), "{disturbed}: {kept:?}");
+            assert!(kept.trials >= TRIALS && broken.trials >= TRIALS, "{kept:?} {broken:?}");
+            let [by_all, by_none] = bounds.certain.map(Option::unwrap);
+            assert!(by_all <= kept.offered_per_s && by_none >= broken.offered_per_s);
+        }
     }
 
     #[test]

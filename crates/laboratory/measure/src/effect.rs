@@ -14,6 +14,7 @@
 //! omitted because the machine was busy: a share of noise is no reason to believe a result less
 //! than its neighbours.
 
+use crate::metric::Metric;
 use crate::statistics::{CONFIDENCE, Spread, chance, quantile};
 
 /// The part of samples that is cut off on each side, by rank: one of so many.
@@ -92,6 +93,32 @@ impl TrimmedSamples {
 }
 
 impl Effect {
+    /// The effect of pairs of a metric, one per round; `None` where there is nothing but 0 of a
+    /// metric that is not a share.
+    pub fn of_metric(metric: Metric, pairs: &[(f64, f64)]) -> Option<Self> {
+        let is_nothing = pairs.iter().all(|pair| *pair == (0.0, 0.0));
+        Self::scaled(metric, is_nothing, |scale| Self::of_pairs(pairs, scale))
+    }
+
+    /// The effect of samples of two runs, which have no rounds in common.
+    pub fn of_runs(metric: Metric, above: &[f64], below: &[f64]) -> Option<Self> {
+        let is_nothing = above.iter().chain(below).all(|sample| *sample == 0.0);
+        Self::scaled(metric, is_nothing, |scale| Self::of_samples(above, below, scale))
+    }
+
+    /// By ratios where values allow it, and else by differences: shares are subtracted.
+    fn scaled(
+        metric: Metric,
+        is_nothing: bool,
+        of: impl Fn(EffectScale) -> Option<Self>,
+    ) -> Option<Self> {
+        match metric.is_share() {
+            true => of(EffectScale::Difference),
+            false if is_nothing => None,
+            false => of(EffectScale::Ratio).or_else(|| of(EffectScale::Difference)),
+        }
+    }
+
     /// The effect of pairs, one per round. `None` without pairs, or if a figure has no ratio and
     /// one is asked.
     pub fn of_pairs(pairs: &[(f64, f64)], scale: EffectScale) -> Option<Self> {

@@ -14,6 +14,7 @@ use crate::measurement::RepeatKey;
 pub use crate::measurement::{DurationSummary, Measurement, Noise, Reload};
 use crate::metric::Metric;
 use crate::record::{LoadRecordFault, Tool};
+use crate::until::StoppingRule;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
 pub const FORMAT: u32 = 3;
@@ -130,8 +131,11 @@ pub struct Scenario {
     pub operation: String,
     /// The metrics of the source, as it printed them.
     pub published: Vec<Published>,
-    /// How often each configuration is to be measured.
+    /// How often each configuration is to be measured; at least, if there is a rule.
     pub repeats: u32,
+    /// The rule that else decides how often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<StoppingRule>,
     pub configurations: Vec<Configuration>,
 }
 

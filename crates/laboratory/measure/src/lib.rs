@@ -19,3 +19,4 @@ pub mod probe;
 pub mod quantity;
 pub mod record;
 pub mod statistics;
+pub mod until;

@@ -288,10 +288,17 @@ pub struct CapacitySearch {
     pub limit: CapacityLimit,
     /// The search ended when the rates that kept and broke it were as close as this share.
     pub precision: f64,
-    /// The successes per second at the greatest offered rate that kept it, if any did.
+    /// The successes per second at the greatest offered rate that kept it, if any did, by the
+    /// majority of its trials.
     pub found_per_s: Option<f64>,
     /// The least offered rate above it that broke it, if any did.
     pub broken_at_per_s: Option<f64>,
+    /// The greatest offered rate up to which every trial kept it; none in older records.
+    #[serde(default)]
+    pub kept_by_all_per_s: Option<f64>,
+    /// The least offered rate from which on every trial broke it; none in older records.
+    #[serde(default)]
+    pub broken_by_all_per_s: Option<f64>,
     /// The four of Bernat's method, over all steps.
     pub read_offs: ReadOffs,
 }

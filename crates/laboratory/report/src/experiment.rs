@@ -10,6 +10,9 @@ mod study;
 mod tables;
 mod warnings;
 
+use std::collections::BTreeMap;
+
+use measure::effect::Effect;
 use measure::experiment::{Configuration, Experiment, Published, Scenario};
 
 use crate::document::{
@@ -19,13 +22,40 @@ use crate::document::{
 use crate::host;
 use crate::words::joined;
 
-use comparison::SIGNS;
+use comparison::{SIGNS, compare};
 use plots::{Palette, courses, plot};
 use ranking::Ranking;
 use study::{Study, studies};
 
 pub use card::{CARD_SIZE, CardRefusal, CardSubject, card};
 pub use compared::{compared, configurations_in_common};
+
+/// The verdict about a target at some values, by the scenario's main metric.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The value of each factor, by the factor's name.
+    pub values: BTreeMap<String, String>,
+    /// `better`, `equal`, `not-known`, `worse`, or why it is not judged.
+    pub word: &'static str,
+    pub effect: Effect,
+}
+
+/// Every comparison of a record's main metrics, each by its own interval.
+pub fn findings(experiment: &Experiment) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for study in studies(experiment, 1) {
+        for (combination, entry) in study.entries() {
+            let pair = combination.base_of(entry).zip(study.main());
+            let compared = pair.and_then(|(base, metric)| compare(entry, base, metric));
+            if let (Some(comparison), Some(configuration)) = (compared, entry.configuration) {
+                let values = configuration.values.clone();
+                let (word, effect) = (comparison.verdict.id(), comparison.effect);
+                found.push(Finding { values, word, effect });
+            }
+        }
+    }
+    found
+}
 
 /// Characters for which tables on terminals are made.
 const WIDTH: usize = 80;
@@ -290,9 +320,11 @@ fn state(experiment: &Experiment) -> String {
         0 => String::new(),
         count => format!("; {count} measurements occur twice, and count once"),
     };
-    format!(
-        "{} of {planned} measurements, {} failed{duplicates}; {end}",
-        experiment.measurements.len(),
-        experiment.failures.len()
-    )
+    let rule = plan.scenarios.iter().find_map(|scenario| scenario.until);
+    let rule = rule.map_or_else(String::new, |rule| {
+        format!(", repeated until intervals of main metrics are within ±{} %", rule.reach * 100.0)
+    });
+    let (count, failed) = (experiment.measurements.len(), experiment.failures.len());
+    let of = if rule.is_empty() { format!(" of {planned}") } else { String::new() };
+    format!("{count}{of} measurements, {failed} failed{duplicates}{rule}; {end}")
 }

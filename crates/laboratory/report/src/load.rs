@@ -236,8 +236,19 @@ fn found(capacity: &CapacitySearch) -> String {
         None => "nothing broke it".to_owned(),
     };
     match capacity.found_per_s {
-        Some(rate) => format!("{}/s kept {limit}; {broken}", RoundedCount(rate)),
+        Some(rate) => format!("{}/s kept {limit}; {broken}{}", RoundedCount(rate), span(capacity)),
         None => format!("no rate kept {limit}; {broken}"),
+    }
+}
+
+/// Between which rates single trials disagreed, or none could tell.
+fn span(capacity: &CapacitySearch) -> String {
+    match (capacity.kept_by_all_per_s, capacity.broken_by_all_per_s) {
+        (Some(from), Some(to)) => {
+            let (from, to) = (RoundedCount(from), RoundedCount(to));
+            format!("; all trials kept it up to {from}/s, and broke it from {to}/s on")
+        }
+        _ => String::new(),
     }
 }
 

@@ -41,6 +41,9 @@ pub(super) struct OriginArguments {
     #[arg(long, value_name = "TIME", default_value = "60s")]
     #[arg(value_parser = time((SOME_TIME, Duration::MAX), "a time with its unit above 0", "10s"))]
     idle_timeout: Duration,
+    /// Burn that much CPU time more, in proportion to what is used: for the self-test
+    #[arg(long, hide = true, value_name = "PERCENT", value_parser = value(burn, "a percentage", "7%"))]
+    burn: Option<f64>,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -103,6 +106,7 @@ fn options(arguments: OriginArguments) -> Result<OriginOptions, LabFault> {
         threads: arguments.threads.unwrap_or_else(|| clamp(usual)),
         cpus,
         idle_timeout: arguments.idle_timeout,
+        burn: arguments.burn,
         warn,
     })
 }
@@ -123,6 +127,12 @@ fn unix(path: OsString) -> Result<Address, &'static str> {
         return Err("a socket's path has 1 to 107 bytes\nhint: as in --unix /tmp/origin.sock");
     }
     Ok(Address::Unix(UnixName::Path(path.into())))
+}
+
+/// `7%`, as a part of 1.
+fn burn(text: &str) -> Option<f64> {
+    let percent: u16 = text.strip_suffix('%')?.parse().ok()?;
+    Some(f64::from(percent) / 100.0)
 }
 
 fn cpus(text: &str) -> Option<CpuList> {

@@ -44,7 +44,7 @@ pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, LabFa
     let words = std::env::args_os().skip(2);
     let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(path) = &request.resume {
-        return resume(path, &request, words, console);
+        return resume(path, &request, words, &Ground::new(&request, console)?);
     }
     if request.list {
         return list(&request, console);
@@ -60,7 +60,21 @@ pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, LabFa
         let Prepared { resolved, expanded, placement, .. } = &prepared;
         return Ok(print(listing::plan(expanded, resolved, placement)));
     }
-    begin(prepared, &request, words, console)
+    begin(prepared, &request, words, &Ground::new(&request, console)?)
+}
+
+/// A run for another command, which hears the signals; `words` are those of its record.
+pub(super) fn carry_out_alone(
+    request: &RunArguments,
+    words: Vec<String>,
+    console: Console,
+    interrupt: Interrupt,
+) -> Result<Exit, LabFault> {
+    let ground = Ground::beside(request, console, interrupt)?;
+    match &request.resume {
+        Some(path) => resume(path, request, words, &ground),
+        None => begin(prepare(request, console)?, request, words, &ground),
+    }
 }
 
 /// All that lies ready before the first server starts.
@@ -172,14 +186,13 @@ fn begin(
     mut prepared: Prepared,
     request: &RunArguments,
     words: Vec<String>,
-    console: Console,
+    ground: &Ground,
 ) -> Result<Exit, LabFault> {
     let date = RecordDate::of(SystemTime::now());
-    let ground = Ground::new(request, console)?;
     let mut journal = Journal::create(request.record.as_deref(), date)?;
-    let plan = plan(&mut prepared, request, words, date, &ground);
+    let plan = plan(&mut prepared, request, words, date, ground);
     journal.append(&RunEvent::Began(Box::new(plan.clone())))?;
-    carry_out(&prepared, &plan, journal, RecordedPast::default(), request, &ground)
+    carry_out(&prepared, &plan, journal, RecordedPast::default(), request, ground)
 }
 
 /// The needs of every run: a folder, and a listener for signals.
@@ -191,7 +204,14 @@ struct Ground {
 
 impl Ground {
     fn new(request: &RunArguments, console: Console) -> Result<Self, LabFault> {
-        let interrupt = Interrupt::new(console, ENDING)?;
+        Self::beside(request, console, Interrupt::new(console, ENDING)?)
+    }
+
+    fn beside(
+        request: &RunArguments,
+        console: Console,
+        interrupt: Interrupt,
+    ) -> Result<Self, LabFault> {
         let mut scratch = Scratch::new()?;
         if request.keep {
             scratch.is_kept = true;
@@ -288,9 +308,9 @@ fn resume(
     path: &Path,
     request: &RunArguments,
     words: Vec<String>,
-    console: Console,
+    ground: &Ground,
 ) -> Result<Exit, LabFault> {
-    let ground = Ground::new(request, console)?;
+    let console = ground.console;
     let (record, mut journal) = Journal::resume(path)?;
     let mut prepared = prepare(&RunArguments::of_command(&record.plan.command)?, console)?;
     let targets = recorded(&mut prepared, ground.scratch.path());
@@ -315,7 +335,7 @@ fn resume(
         console.say("it has come to its end; what failed is measured again");
     }
     let past = RecordedPast::of(&record, !is_complete);
-    carry_out(&prepared, &record.plan, journal, past, request, &ground)
+    carry_out(&prepared, &record.plan, journal, past, request, ground)
 }
 
 fn carry_out(

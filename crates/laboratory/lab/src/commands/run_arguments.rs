@@ -7,9 +7,13 @@ use std::time::Duration;
 use clap::{Parser, ValueHint, value_parser};
 use load::speed::SpeedRows;
 use measure::host::HostReport;
+use measure::quantity::nanoseconds;
+use measure::until::StoppingRule;
 use options::command_line::proposals_and_paths;
 
-use super::values::{BuildArguments, CpuList, Pair, SOME_TIME, Speeds, cpu_list, pair, time};
+use super::values::{
+    BuildArguments, CpuList, Pair, SOME_TIME, Speeds, cpu_list, pair, time, value,
+};
 use crate::fault::LabFault;
 use crate::run::scenario;
 use crate::run::scenario::expansion::ScenarioOverrides;
@@ -30,6 +34,9 @@ Examples:
 
   Two of them, and one cipher:
     lariat-lab run ciphers --targets lariat,haproxy-tcp --only suite=aes-128-gcm
+
+  Does my build need more CPU than the packaged one? Until it is known within 3 %:
+    lariat-lab run terminate --targets lariat,hitch --only connection=full-13 --until ±3%
 
   The programs of Debian sid, which `lariat-lab targets --install --suite sid` installs:
     lariat-lab run implementations --suite sid
@@ -61,6 +68,14 @@ pub(super) struct RunArguments {
     /// How often each configuration is measured [default: the scenario's]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1000))]
     repeats: Option<u32>,
+    /// Repeat until intervals of main metrics reach no farther to either side, 17 times at least
+    #[arg(long, value_name = "±PERCENT", conflicts_with = "repeats")]
+    #[arg(value_parser = value(reach, "a percentage from ±0.1% to ±50%", "±3%"))]
+    until: Option<f64>,
+    /// With --until: begin no round of a scenario after this time [default: 10m]
+    #[arg(long, value_name = "TIME", requires = "until")]
+    #[arg(value_parser = time((SOME_TIME, Duration::MAX), "a time", "20m"))]
+    time_max: Option<Duration>,
     /// How long each load lasts [default: the scenario's]
     #[arg(long, value_name = "TIME")]
     #[arg(value_parser = time((SOME_TIME, Duration::MAX), "a time", "2s"))]
@@ -98,7 +113,7 @@ pub(super) struct RunArguments {
 }
 
 /// Arguments of new runs: one that is resumed goes by its record.
-const OF_NEW_RUNS: [&str; 19] = [
+const OF_NEW_RUNS: [&str; 21] = [
     "scenarios",
     "list",
     "dry_run",
@@ -107,6 +122,8 @@ const OF_NEW_RUNS: [&str; 19] = [
     "targets",
     "only",
     "repeats",
+    "until",
+    "time_max",
     "duration",
     "program",
     "target_folder",
@@ -132,6 +149,19 @@ fn names(text: &str) -> Result<NameList, &'static str> {
     Ok(NameList(names))
 }
 
+/// The factor of the self-test, whose values are percentages of CPU.
+pub(super) const SELF_TEST_PLANTED: &str = "planted";
+
+/// `±3%`, as a part of 1; the sign need not be typed.
+fn reach(text: &str) -> Option<f64> {
+    let text = text.trim_start_matches(['±', '+', '/', '-']).strip_suffix('%')?;
+    let percent: f64 = text.trim_end().parse().ok()?;
+    (0.1..=50.0).contains(&percent).then_some(percent / 100.0)
+}
+
+/// A comparison of two targets on a shared host takes less, mostly.
+const TIME_MAX: Duration = Duration::from_secs(600);
+
 fn scenario_names() -> Vec<String> {
     let listed = scenario::list(None).unwrap_or_default();
     listed.into_iter().map(|one| one.name).collect()
@@ -150,6 +180,10 @@ impl RunArguments {
             is_quick: !self.full,
             targets: self.targets.clone().map(|NameList(names)| names),
             repeats: self.repeats,
+            until: self.until.map(|reach| StoppingRule {
+                reach,
+                time_max_ns: nanoseconds(self.time_max.unwrap_or(TIME_MAX)),
+            }),
             duration: self.duration,
             only: self.only(),
             lacks: lacking.collect(),
@@ -185,7 +219,7 @@ impl RunArguments {
 
     pub(super) fn mode_name(&self) -> &'static str {
         match self.full {
-            _ if self.repeats.is_some() || self.duration.is_some() => "own",
+            _ if self.repeats.is_some() || self.until.is_some() || self.duration.is_some() => "own",
             false => "quick",
             true => "full",
         }
@@ -227,6 +261,10 @@ mod tests {
     fn slips_have_remedies() {
         for (line, remedy) in [
             ("--repeats 0", "0 is not in 1..=1000"),
+            ("--until 3", "not a percentage"),
+            ("--until ±0%", "for example: ±3%"),
+            ("--until 3% --repeats 4", "cannot be used with"),
+            ("--time-max 5m", "--until <±PERCENT>"),
             ("--duration 5", "for example: 2s"),
             ("--only key", "not NAME=VALUE"),
             ("--targets a,,b", "no list of names"),

@@ -15,6 +15,7 @@ use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::socket;
 use sys::wake::Waker;
 
+use super::ballast::Ballast;
 use super::connection::{Buffers, NextStep, OriginConnection, Totals};
 
 const EVENTS: usize = 256;
@@ -56,6 +57,8 @@ pub(super) struct OriginWorker {
     buffers: Buffers,
     now: Instant,
     warn: fn(&io::Error),
+    /// Burns CPU time beside the work.
+    pub(super) ballast: Option<Ballast>,
 }
 
 struct OriginSlot {
@@ -92,6 +95,7 @@ impl OriginWorker {
             buffers: Buffers::new(),
             now,
             warn,
+            ballast: None,
         };
         worker.watch_listeners()?;
         Ok(worker)
@@ -123,6 +127,9 @@ impl OriginWorker {
             self.go_on();
             self.welcome_all()?;
             self.sweep();
+            if let Some(ballast) = &mut self.ballast {
+                ballast.burn();
+            }
         }
     }
 

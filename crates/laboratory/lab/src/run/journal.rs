@@ -180,6 +180,8 @@ impl RunProgress {
 
     fn step(&mut self, planned: &Planned) {
         self.done += 1;
+        // With a rule, the least number of rounds was counted.
+        self.total = self.total.max(self.done);
         self.left = self.left.saturating_sub(planned.estimate());
         self.planned += planned.estimate();
     }

@@ -54,6 +54,9 @@ const SCENARIOS: [(&str, &str); 26] = embedded! {
     "origin",
 };
 
+/// The scenario of `lariat-lab self-test`, which asks nothing of servers, and is not listed.
+pub(crate) const SELF_TEST: &str = "self-test";
+
 /// All of them, on the command line.
 pub(crate) const ALL: &str = "all";
 
@@ -129,6 +132,7 @@ pub(crate) fn choose(
             path if path.contains('/') || path.ends_with(".toml") => {
                 vec![of_file(Path::new(path))?]
             }
+            SELF_TEST => vec![ours(&(SELF_TEST, include_str!("scenario/self-test.toml")))],
             name => vec![named(name, &known)?],
         };
         for one in more {

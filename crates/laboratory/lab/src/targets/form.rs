@@ -256,6 +256,8 @@ pub(crate) struct ServerSpec {
     pub(crate) session_store: bool,
     /// Sizes in bytes of the objects that will be asked for, for servers that answer from files.
     pub(crate) objects: Vec<u64>,
+    /// The planted CPU time of a server of the self-test, as a percentage of its own.
+    pub(crate) burn_percent: u16,
 }
 
 impl Default for ServerSpec {
@@ -279,6 +281,7 @@ impl Default for ServerSpec {
             shared_sessions: false,
             session_store: false,
             objects: Vec::new(),
+            burn_percent: 0,
         }
     }
 }

@@ -68,32 +68,6 @@ fn is_closed(measurement: &Measurement) -> bool {
     measurement.offered_per_s.is_none() && measurement.seconds.is_empty()
 }
 
-/// How a metric is compared where its values allow it, and else by differences: shares are
-/// subtracted. `None` where there is nothing but 0 of a metric that is not a share.
-fn effect(
-    metric: Metric,
-    is_nothing: bool,
-    of: impl Fn(EffectScale) -> Option<Effect>,
-) -> Option<Effect> {
-    match metric.is_share() {
-        true => of(EffectScale::Difference),
-        false if is_nothing => None,
-        false => of(EffectScale::Ratio).or_else(|| of(EffectScale::Difference)),
-    }
-}
-
-/// The effect of pairs, one per round.
-pub(crate) fn effect_of_pairs(metric: Metric, pairs: &[(f64, f64)]) -> Option<Effect> {
-    let is_nothing = pairs.iter().all(|pair| *pair == (0.0, 0.0));
-    effect(metric, is_nothing, |scale| Effect::of_pairs(pairs, scale))
-}
-
-/// The effect of samples of two runs, which have no rounds in common.
-pub(crate) fn effect_of_samples(metric: Metric, above: &[f64], below: &[f64]) -> Option<Effect> {
-    let is_nothing = above.iter().chain(below).all(|sample| *sample == 0.0);
-    effect(metric, is_nothing, |scale| Effect::of_samples(above, below, scale))
-}
-
 /// An entry against the one it is compared with, in rounds in which both were measured; `None`
 /// without any.
 pub(crate) fn compare(
@@ -101,7 +75,7 @@ pub(crate) fn compare(
     base: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
-    let effect = effect_of_pairs(metric, &entry.pairs(base, metric, |_| true));
+    let effect = Effect::of_metric(metric, &entry.pairs(base, metric, |_| true));
     let found = effect.map(|effect| judged([entry, base], metric, effect));
     if entry.does_same_work(base) {
         return found;
@@ -115,7 +89,7 @@ pub(crate) fn compare_runs(
     base: &MeasuredConfiguration<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
-    let effect = effect_of_samples(metric, &entry.samples(metric), &base.samples(metric));
+    let effect = Effect::of_runs(metric, &entry.samples(metric), &base.samples(metric));
     effect.map(|effect| judged([entry, base], metric, effect))
 }
 
@@ -381,7 +355,7 @@ mod tests {
     fn shares_differ_by_points() {
         let metric = Metric::ErrorRate;
         let pairs = [(0.0, 0.38), (0.0, 0.40), (0.0, 0.42)];
-        let found = of(metric, effect_of_pairs(metric, &pairs).unwrap());
+        let found = of(metric, Effect::of_metric(metric, &pairs).unwrap());
         let wanted = "0 % against 40 % (\u{2212}45 to \u{2212}35 points)";
         assert_eq!(found.in_full(), wanted);
         let wanted = "\u{2212}40 points (\u{2212}45 to \u{2212}35)";
@@ -389,20 +363,20 @@ mod tests {
         assert!(found.effect.is_proven() && found.effect.is_less());
         // Shares above 0 are subtracted as well.
         let pairs = [(0.2, 0.4), (0.21, 0.4), (0.19, 0.4)];
-        let found = of(metric, effect_of_pairs(metric, &pairs).unwrap());
+        let found = of(metric, Effect::of_metric(metric, &pairs).unwrap());
         assert_eq!(found.short(), "\u{2212}20 points");
-        assert!(effect_of_pairs(metric, &[(0.0, 0.0); 3]).is_some());
-        assert_eq!(effect_of_pairs(Metric::Bandwidth, &[(0.0, 0.0); 3]), None);
+        assert!(Effect::of_metric(metric, &[(0.0, 0.0); 3]).is_some());
+        assert_eq!(Effect::of_metric(Metric::Bandwidth, &[(0.0, 0.0); 3]), None);
     }
 
     #[test]
     fn a_round_with_nothing_is_not_dropped() {
         let metric = Metric::ConnectionMemory;
         let pairs = [(2048.0, 1024.0), (2048.0, 1024.0), (0.0, 1024.0)];
-        let found = of(metric, effect_of_pairs(metric, &pairs).unwrap());
+        let found = of(metric, Effect::of_metric(metric, &pairs).unwrap());
         assert_eq!((found.effect.count, found.short().as_str()), (3, "+0.3 KiB"));
         assert!(!found.effect.is_proven());
-        let effect = effect_of_samples(metric, &[0.0, 0.0], &[1024.0, 1024.0]).unwrap();
+        let effect = Effect::of_runs(metric, &[0.0, 0.0], &[1024.0, 1024.0]).unwrap();
         let wanted = "\u{2212}1.0 KiB (\u{2212}1.0 to \u{2212}1.0)";
         assert_eq!(of(metric, effect).as_change(), wanted);
     }

@@ -8,7 +8,7 @@ use measure::experiment::{Measurement, Published, TargetDescription};
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
-use super::comparison::{compare, digits, effect_of_pairs, in_cell};
+use super::comparison::{compare, digits, in_cell};
 use super::study::{Combination, Gap, MeasuredConfiguration, Study, base};
 use crate::document::{Cell, NONE, ReportTable, Sheet, number};
 use crate::words::joined;
@@ -230,7 +230,7 @@ fn gain(
     metric: Metric,
 ) -> Cell {
     let is_used = |it: &Measurement| !(metric.depends_on_load() && it.noise.is_shared);
-    let effect = effect_of_pairs(metric, &entry.pairs(base, metric, is_used));
+    let effect = Effect::of_metric(metric, &entry.pairs(base, metric, is_used));
     Cell::maybe(effect.map(|effect| in_cell(&effect, metric)))
 }
 

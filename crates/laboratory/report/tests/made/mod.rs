@@ -178,6 +178,8 @@ pub(crate) fn ramp() -> LoadRecord {
         precision: 0.05,
         found_per_s: read_offs.few_errors_per_s,
         broken_at_per_s: Some(845.0),
+        kept_by_all_per_s: Some(790.0),
+        broken_by_all_per_s: Some(880.0),
         read_offs,
     });
     record.failures = split(record.totals.failed, &["timeout", "connect-refused", "reset"]);
@@ -299,6 +301,8 @@ pub(crate) fn hostile() -> LoadRecord {
         precision: 0.05,
         found_per_s: Some(1.0),
         broken_at_per_s: None,
+        kept_by_all_per_s: None,
+        broken_by_all_per_s: None,
         read_offs: ReadOffs::default(),
     });
     record.warnings = vec![RunWarning { seen: evil.to_owned(), hint: evil.to_owned() }];

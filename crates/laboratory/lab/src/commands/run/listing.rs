@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use measure::experiment::{ExperimentPlan, Placement, TargetDescription};
+use measure::experiment::{ExperimentPlan, Placement, Scenario, TargetDescription};
 use measure::host::HostReport;
 
 use crate::fault::{LabFault, unknown};
@@ -36,7 +36,16 @@ pub(super) fn list(quick: &[Expanded], full: &[Expanded]) -> String {
 fn extent(expanded: &Expanded) -> String {
     let (count, repeats) = (expanded.supported().count(), expanded.scenario.repeats);
     let time = minutes(time(expanded));
-    format!("{count} configurations, {repeats} times, {time}")
+    match expanded.scenario.until {
+        None => format!("{count} configurations, {repeats} times, {time}"),
+        Some(rule) => {
+            let most = minutes(Duration::from_nanos(rule.time_max_ns));
+            let reach = rule.reach * 100.0;
+            format!(
+                "{count} configurations until ±{reach} %, {repeats} times at least: {most} at most"
+            )
+        }
+    }
 }
 
 fn time(expanded: &Expanded) -> Duration {
@@ -121,7 +130,8 @@ pub(super) fn changed(
     let scenarios = expanded.iter().map(|one| &one.scenario);
     let mut pairs = scenarios.zip(&plan.scenarios);
     let differs = pairs.find(|(now, then)| {
-        now.configurations != then.configurations || now.repeats != then.repeats
+        let repeats = |it: &Scenario| (it.repeats, it.until);
+        now.configurations != then.configurations || repeats(now) != repeats(then)
     });
     if let Some((now, _)) = differs {
         return Some(format!("scenario {} has other configurations now", now.name));

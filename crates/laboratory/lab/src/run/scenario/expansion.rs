@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use measure::experiment::{self, Configuration, Factor, RecordedValue};
 use measure::metric::Metric;
+use measure::until::{ROUNDS_MIN, StoppingRule};
 use options::{Complaint, Problem, Spot, quantity};
 
 use super::form::{FactorForm, FactorValue, RunPace, ScenarioForm};
@@ -33,6 +34,8 @@ pub(crate) struct ScenarioOverrides {
     /// In place of those that the scenario names.
     pub(crate) targets: Option<Vec<String>>,
     pub(crate) repeats: Option<u32>,
+    /// Decides how often configurations are measured.
+    pub(crate) until: Option<StoppingRule>,
     pub(crate) duration: Option<Duration>,
     /// Configurations at these values alone, by factor; `target` is a factor too.
     pub(crate) only: BTreeMap<String, Vec<String>>,
@@ -233,12 +236,17 @@ impl<'f> Expansion<'f> {
             spec,
             load,
             expect: self.expect(choice),
-            repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
+            repeats: self.repeats(),
             fill: choice.iter().map(|(_, value)| value.fill).sum(),
             lose_node: self.form.lose_node.map(|share| launch.duration.mul_f64(share)),
             reloads: self.form.metrics.iter().any(is_of_reload),
             launch,
         })
+    }
+
+    fn repeats(&self) -> u32 {
+        let by_rule = self.asked.until.map(|_| ROUNDS_MIN);
+        by_rule.or(self.asked.repeats).unwrap_or(self.pace.repeats)
     }
 
     /// The target that answers behind a server in place of the test server, which has no TLS.
@@ -364,7 +372,8 @@ impl<'f> Expansion<'f> {
             metrics: file.metrics.clone(),
             operation: file.operation.clone(),
             published: file.published.clone(),
-            repeats: self.asked.repeats.unwrap_or(self.pace.repeats),
+            repeats: self.repeats(),
+            until: self.asked.until,
             configurations: configurations
                 .iter()
                 .map(|planned| planned.configuration.clone())
