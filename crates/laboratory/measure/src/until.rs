@@ -116,7 +116,7 @@ mod tests {
         (share(held), share(found), rounds as f64 / f64::from(RUNS))
     }
 
-    /// In ten thousand such runs 93.8 to 95.4 % of intervals hold the truth; as few as 91 %
+    /// In ten thousand such runs 93.7 to 95.4 % of intervals hold the truth; as few as 91 %
     /// where no rounds follow. Student's hold it as often; where rounds are slowed, they take
     /// seven times as many rounds.
     #[test]
