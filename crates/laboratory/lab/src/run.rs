@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use load::arrival::SplitMix;
 use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent};
 use measure::metric::Metric;
+use measure::random::SplitMix;
 
 use crate::console::Console;
 use crate::fault::LabFault;
