@@ -41,6 +41,7 @@ mod laboratory {
             mod configurations;
         }
     }
+    mod planning;
     mod report_files;
     mod test_server;
 }

@@ -48,6 +48,7 @@ const CRATES: &[Crate] = &[
     plain("config", 6),
     plain("daemon", 7),
     pure("measure", 1),
+    pure("plan", 2),
     pure("report", 2),
     plain("load", 3),
     plain("probe", 4),
@@ -69,7 +70,7 @@ const RESTRICTIONS: &[Restriction] = &[
     // fast the library is on a CPU, and a client of the tests makes records by hand.
     ("aws-lc-rs ring sha2", "tls daemon load testkit"),
     // The laboratory: the terminator carries no measuring code.
-    ("measure load report probe lab", "measure load report probe lab xtask"),
+    ("measure load plan report probe lab", "measure load plan report probe lab xtask"),
     // The terminator: what measures does not know what it measures.
     (
         "acme telemetry session backend static-files tls flow proxy daemon",

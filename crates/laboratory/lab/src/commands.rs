@@ -1,19 +1,24 @@
 //! The commands by their names.
 //!
 //! A file each: `load`, `probe` and `survey`, `origin`, `targets`, `host`, `run` (with its
-//! arguments in `run_arguments`), `report` and `compare`, `self_test`; `values` has what several
-//! take. Each takes its own arguments and returns how the program ends; what it says goes through
-//! `Console`, its data to the standard output.
+//! arguments in `run_arguments`), `report`, `compare` and `self_test`, `plan` and `simulate` (with their keys
+//! in `farm_question` and a host's metrics in `farm_metrics`); `values` has what several take. Each
+//! takes its own arguments and returns how the program ends; what it says goes through `Console`,
+//! its data to the standard output.
 
 mod compare;
+mod farm_metrics;
+mod farm_question;
 mod host;
 mod load;
 mod origin;
+mod plan;
 mod probe;
 mod report;
 mod run;
 mod run_arguments;
 mod self_test;
+mod simulate;
 mod survey;
 mod targets;
 mod values;
@@ -53,6 +58,8 @@ enum LaboratoryCommand {
     Report(report::ReportArguments),
     Compare(compare::CompareArguments),
     SelfTest(self_test::SelfTestArguments),
+    Plan(Box<plan::PlanArguments>),
+    Simulate(Box<simulate::SimulateArguments>),
 
     /// Explain a command
     Help {
@@ -151,6 +158,8 @@ fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, LabFaul
         LaboratoryCommand::Report(arguments) => report::run(arguments, console),
         LaboratoryCommand::Compare(arguments) => compare::run(arguments, console),
         LaboratoryCommand::SelfTest(arguments) => self_test::run(arguments, console),
+        LaboratoryCommand::Plan(arguments) => plan::run(*arguments, console),
+        LaboratoryCommand::Simulate(arguments) => simulate::run(*arguments, console),
         LaboratoryCommand::Help { name } => Ok(print(explained(name.as_deref())?)),
         LaboratoryCommand::Completion { shell } => Ok(print(script(&shell, "lariat-lab"))),
         LaboratoryCommand::Manual => Ok(print(manual_page(

@@ -34,7 +34,11 @@ impl Exit {
             "Some records, targets, configurations or addresses could not be read, measured or \
              probed; what could be is there.",
         ),
-        (Self::Unmet, "It ran, and an expectation of `--expect` did not hold."),
+        (
+            Self::Unmet,
+            "It ran, and an expectation of `--expect` did not hold; or no number of hosts meets the \
+             demands of a plan.",
+        ),
         (Self::Judged, "The probe ran, and found a point that `--fail-on` names."),
     ];
 }

@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use load::arrival::SplitMix;
 use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent, Scenario};
+use measure::random::SplitMix;
 
 use crate::console::Console;
 use crate::fault::LabFault;

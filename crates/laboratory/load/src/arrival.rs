@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use measure::quantity::nanoseconds;
+use measure::random::SplitMix;
 
 use crate::plan::{ArrivalModel, Spacing, Stretch};
 
@@ -65,7 +66,7 @@ impl ArrivalSchedule {
             },
             Spacing::Poisson => {
                 let mean = f64::from(threads) * f64::from(each);
-                ArrivalSource::poisson(mean, SplitMix::new(seed, thread))
+                ArrivalSource::poisson(mean, SplitMix::of_thread(seed, thread))
             }
         };
         Self { course: Course::new(stretches, warm_up, duration), source }
@@ -179,43 +180,6 @@ impl Leg {
         let square = self.from_per_s.powi(2) + 2.0 * self.slope * number;
         let seconds = 2.0 * number / (self.from_per_s + square.max(0.0).sqrt());
         self.start_ns + (seconds * 1e9).round() as u64
-    }
-}
-
-/// Numbers by chance that repeat themselves: SplitMix64 (Steele, Lea and Flood, 2014). Not for
-/// secrets.
-#[derive(Clone, Debug)]
-pub struct SplitMix {
-    /// The seed, until a number was drawn.
-    pub state: u64,
-}
-
-impl SplitMix {
-    /// Another sequence for each thread of each seed.
-    fn new(seed: u64, thread: u16) -> Self {
-        let mut seeded = Self { state: seed };
-        let first = seeded.draw();
-        let mut own = Self { state: first ^ u64::from(thread).wrapping_mul(0xd134_2543_de82_ef95) };
-        Self { state: own.draw() }
-    }
-
-    /// The next number.
-    pub fn draw(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Above 0, up to 1.
-    fn share(&mut self) -> f64 {
-        ((self.draw() >> 11) + 1) as f64 / (1u64 << 53) as f64
-    }
-
-    /// The wait for an event that happens once in a unit of time.
-    fn exponential(&mut self) -> f64 {
-        -self.share().ln()
     }
 }
 

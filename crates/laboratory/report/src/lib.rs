@@ -4,8 +4,9 @@
 //! from records alone, years later. What a record is belongs to `measure`.
 //!
 //! A report is a [`ReportDocument`], made once from records by [`load::document`],
-//! [`experiment::document`], [`experiment::compared`], [`host::document`], [`probe::document`] or
-//! [`probe::survey`]. It is rendered by [`ReportDocument::text`], [`ReportDocument::html`],
+//! [`experiment::document`], [`experiment::compared`], [`host::document`], [`probe::document`],
+//! [`probe::survey`], [`planned::document`] or [`simulated::document`]. It is rendered by
+//! [`ReportDocument::text`], [`ReportDocument::html`],
 //! [`ReportDocument::figures`] and [`ReportDocument::sheets`].
 #![forbid(unsafe_code)]
 
@@ -16,7 +17,9 @@ pub mod host;
 mod html;
 pub mod load;
 mod markup;
+pub mod planned;
 pub mod probe;
+pub mod simulated;
 mod terminal;
 mod words;
 

@@ -1,0 +1,158 @@
+//! A host's own day as the question of `plan`: ranges of Lariat's metrics, as Prometheus answers
+//! `/api/v1/query_range`.
+//!
+//! Counters of all services and hosts are summed; the busiest interval is the day that is planned
+//! for. A counter that fell began anew.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::farm_question::{FarmQuestion, WrittenValue};
+use crate::fault::LabFault;
+use crate::pages::{shown, tame};
+
+/// Handshakes by kind and version.
+const HANDSHAKES: &str = "lariat_handshakes_total";
+
+/// CPU time of the worker process.
+const CPU: &str = "process_cpu_seconds_total";
+
+/// The busiest interval of a range.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct BusiestInterval {
+    pub(super) handshakes_per_s: f64,
+    pub(super) resumed_share: f64,
+    pub(super) tls13_share: f64,
+    /// CPU time for a handshake with all that its connection did, where that was in the file.
+    pub(super) cpu_us: Option<f64>,
+}
+
+/// Increases by the instant at which an interval ends, in seconds.
+type Increases = BTreeMap<u64, f64>;
+
+/// # Errors
+/// [`LabFault`] for a file that is no answer of Prometheus, or has no handshake in it.
+pub(super) fn read(path: &Path) -> Result<BusiestInterval, LabFault> {
+    let text = fs::read_to_string(path).map_err(|error| foreign(path, &error.to_string()))?;
+    let answer: Value =
+        serde_json::from_str(&text).map_err(|error| foreign(path, &error.to_string()))?;
+    busiest(&answer).map_err(|why| foreign(path, why))
+}
+
+fn foreign(path: &Path, why: &str) -> LabFault {
+    LabFault::new(
+        format!("cannot read `{}` as metrics: {}", shown(path), tame(why)),
+        "curl 'http://prometheus:9090/api/v1/query_range' --data-urlencode \
+         'query={__name__=~\"lariat_handshakes_total|process_cpu_seconds_total\",job=\"lariat\"}' \
+         -d start=… -d end=… -d step=60 > day.json",
+    )
+}
+
+fn busiest(answer: &Value) -> Result<BusiestInterval, &'static str> {
+    let series = answer["data"]["result"].as_array().ok_or("it has no data.result")?;
+    let (mut all, mut resumed, mut tls13, mut cpu) =
+        <(Increases, Increases, Increases, Increases)>::default();
+    let mut step_s = 0;
+    for one in series {
+        let label = |name: &str| one["metric"][name].as_str().unwrap_or_default();
+        let values = one["values"].as_array().ok_or("it is no range: ask for query_range")?;
+        let increases = increases(values).ok_or("a value is no number")?;
+        let add = |sums: &mut Increases| {
+            increases.iter().for_each(|(at, _, more)| *sums.entry(*at).or_default() += more);
+        };
+        match label("__name__") {
+            HANDSHAKES => {
+                step_s = increases.iter().map(|it| it.1).max().unwrap_or(0).max(step_s);
+                add(&mut all);
+                if label("kind") != "full" {
+                    add(&mut resumed);
+                }
+                if label("version") == "TLSv1.3" {
+                    add(&mut tls13);
+                }
+            }
+            CPU => add(&mut cpu),
+            _ => {}
+        }
+    }
+    let most = all.iter().max_by(|a, b| a.1.total_cmp(b.1));
+    let (at, count) = most.filter(|(_, count)| **count > 0.0).ok_or("no handshake is in it")?;
+    let of = |sums: &Increases| sums.get(at).copied().unwrap_or(0.0);
+    Ok(BusiestInterval {
+        handshakes_per_s: count / step_s.max(1) as f64,
+        resumed_share: of(&resumed) / count,
+        tls13_share: of(&tls13) / count,
+        cpu_us: cpu.get(at).map(|seconds| seconds / count * 1e6),
+    })
+}
+
+/// The end and length of each interval, in seconds, and how much the counter rose.
+fn increases(values: &[Value]) -> Option<Vec<(u64, u64, f64)>> {
+    let read = |pair: &Value| {
+        let value: f64 = pair[1].as_str()?.parse().ok()?;
+        Some((pair[0].as_f64()?, value)).filter(|pair| pair.1.is_finite())
+    };
+    let points: Vec<(f64, f64)> = values.iter().map(read).collect::<Option<_>>()?;
+    let rose = |pair: &[(f64, f64)]| {
+        let ((from, before), (to, after)) = (pair[0], pair[1]);
+        let more = if after >= before { after - before } else { after };
+        (to as u64, (to - from).round() as u64, more)
+    };
+    Some(points.windows(2).map(rose).collect())
+}
+
+impl BusiestInterval {
+    /// The question with what the day says, where it does not say otherwise itself.
+    pub(super) fn asked(&self, question: FarmQuestion) -> FarmQuestion {
+        let value = |number: f64| Some(WrittenValue(number.to_string()));
+        let each = question.requests_per_connection.as_ref();
+        let each = each.and_then(|text| text.0.parse::<f64>().ok()).unwrap_or(1.0);
+        let tls = if self.tls13_share >= 0.5 { "1.3" } else { "1.2" };
+        FarmQuestion {
+            rate: question.rate.or_else(|| value(self.handshakes_per_s * each)),
+            resumed: question.resumed.or_else(|| value(self.resumed_share)),
+            tls: question.tls.or_else(|| Some(WrittenValue(tls.to_owned()))),
+            ..question
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(name: &str, kind: &str, values: &str) -> String {
+        format!(
+            r#"{{"metric":{{"__name__":"{name}","kind":"{kind}","version":"TLSv1.3"}},
+                "values":[{values}]}}"#
+        )
+    }
+
+    fn of(series: &[String]) -> Result<BusiestInterval, &'static str> {
+        let text = format!(r#"{{"data":{{"result":[{}]}}}}"#, series.join(","));
+        busiest(&serde_json::from_str(&text).unwrap())
+    }
+
+    #[test]
+    fn the_busiest_interval_counts_and_a_restart_is_no_loss() {
+        let found = of(&[
+            series(HANDSHAKES, "full", r#"[60,"0"],[120,"600"],[180,"300"]"#),
+            series(HANDSHAKES, "psk", r#"[60,"0"],[120,"1800"],[180,"1900"]"#),
+            series(CPU, "", r#"[60,"5"],[120,"5.48"],[180,"6"]"#),
+        ])
+        .unwrap();
+        assert_eq!((found.handshakes_per_s, found.resumed_share), (40.0, 0.75));
+        assert_eq!(found.tls13_share, 1.0);
+        assert!((found.cpu_us.unwrap() - 200.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn other_files_say_what_they_lack() {
+        assert_eq!(of(&[]), Err("no handshake is in it"));
+        assert_eq!(of(&[series(HANDSHAKES, "full", r#"[60,"x"]"#)]), Err("a value is no number"));
+        assert!(busiest(&Value::Null).is_err());
+    }
+}

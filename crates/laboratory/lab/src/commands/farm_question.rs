@@ -1,0 +1,411 @@
+//! The question of `plan` and `simulate`: keys that are flags and a TOML file, and what they mean.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{Args, ValueHint};
+use options::quantity;
+use plan::traffic::{GROUPS, PlannedKey, Sharing, TrafficForecast};
+use serde::Deserialize;
+
+use crate::fault::{LabFault, unknown};
+use crate::pages::{shown, tame};
+
+/// A value as it was written: text of a flag, or a text or number of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct WrittenValue(pub(super) String);
+
+impl<'de> Deserialize<'de> for WrittenValue {
+    fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(source)? {
+            toml::Value::String(text) => Ok(Self(text)),
+            toml::Value::Integer(number) => Ok(Self(number.to_string())),
+            toml::Value::Float(number) => Ok(Self(number.to_string())),
+            _ => Err(serde::de::Error::custom("not a text or a number")),
+        }
+    }
+}
+
+impl FromStr for WrittenValue {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// The keys, as they were written; none has a value yet that was left out.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct FarmQuestion {
+    /// Requests per second of all clients, on the busiest day: 40000/s
+    #[arg(long, value_name = "N/s")]
+    pub(super) rate: Option<WrittenValue>,
+    /// Requests on each connection, one after the other [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(super) requests_per_connection: Option<WrittenValue>,
+    /// Share of connections that resume a session [default: as many as return within its lifetime]
+    #[arg(long, value_name = "SHARE")]
+    pub(super) resumed: Option<WrittenValue>,
+    /// How long a session may be resumed [default: 1h]
+    #[arg(long, value_name = "T")]
+    pub(super) session_lifetime: Option<WrittenValue>,
+    /// Version of TLS: 1.2 or 1.3 [default: 1.3]
+    #[arg(long, value_name = "V")]
+    pub(super) tls: Option<WrittenValue>,
+    /// Key of the certificate: ecdsa-p256, ecdsa-p384, ed25519, rsa-2048, rsa-3072 or rsa-4096
+    /// [default: ecdsa-p256]
+    #[arg(long, value_name = "KEY")]
+    pub(super) key: Option<WrittenValue>,
+    /// Key exchange: x25519mlkem768, x25519, secp256r1 or secp384r1 [default: x25519]
+    #[arg(long, value_name = "GROUP")]
+    pub(super) group: Option<WrittenValue>,
+    /// Body of a reply [default: 1KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) size: Option<WrittenValue>,
+    /// Distinct clients, each of which comes back [default: 100 for each connection per second]
+    #[arg(long, value_name = "N")]
+    pub(super) clients: Option<WrittenValue>,
+    /// How long a connection stays open [default: 10s]
+    #[arg(long, value_name = "T")]
+    pub(super) connection_lifetime: Option<WrittenValue>,
+    /// Limit of the 99th percentile of responses [default: 50ms]
+    #[arg(long, value_name = "T")]
+    pub(super) p99: Option<WrittenValue>,
+    /// Hosts that may fail at once, on the busiest day [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(super) lose: Option<WrittenValue>,
+    /// How hosts know each other's sessions: peers, store, tickets or none [default: tickets]
+    #[arg(long, value_name = "HOW")]
+    pub(super) share: Option<WrittenValue>,
+    /// Cores of each host [default: those of the records' host]
+    #[arg(long, value_name = "N")]
+    pub(super) cores: Option<WrittenValue>,
+    /// Memory of each host [default: that of the records' host]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) memory: Option<WrittenValue>,
+    /// Open files that a process may have [default: 1048576, the kernel's fs.nr_open]
+    #[arg(long, value_name = "N")]
+    pub(super) files: Option<WrittenValue>,
+    /// How busy a worker may be at most; beyond 80 % tails are not predicted well [default: 80%]
+    #[arg(long, value_name = "SHARE")]
+    pub(super) busy_max: Option<WrittenValue>,
+    /// Round trip to clients, which responses include [default: 0s]
+    #[arg(long, value_name = "T")]
+    pub(super) round_trip: Option<WrittenValue>,
+    /// Chance: the same seed gives the same bytes [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<WrittenValue>,
+    /// Record of `lariat-lab run` with costs; may be given again
+    #[arg(long, value_name = "RECORD", value_hint = ValueHint::AnyPath)]
+    #[serde(default)]
+    pub(super) record: Vec<PathBuf>,
+    /// Speeds of the records' host, where they lack some: what `lariat-lab host --json` printed
+    #[arg(long, value_name = "HOST.json", value_hint = ValueHint::AnyPath)]
+    pub(super) speeds: Option<PathBuf>,
+    /// Another host that is planned for: what `lariat-lab host --json` printed there
+    #[arg(long, value_name = "HOST.json", value_hint = ValueHint::AnyPath)]
+    pub(super) host: Option<PathBuf>,
+    /// Programs of the records, the first of which is the one that is asked for [default: lariat]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[serde(default)]
+    pub(super) target: Vec<String>,
+}
+
+/// The records' host, or the one that is planned for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HostSize {
+    pub(super) cores: u32,
+    pub(super) memory_bytes: u64,
+}
+
+/// Greatest values that are meant: beyond them a key was mistyped.
+const RATE_MAX: f64 = 1e9;
+const CLIENTS_MAX: f64 = 1e11;
+const CORES_MAX: f64 = 8192.0;
+const YEAR_S: f64 = 366.0 * 86_400.0;
+
+/// Clients for each connection per second, where they were left out.
+const CLIENTS_PER_CONNECTION: f64 = 100.0;
+
+const OPEN_FILES: f64 = 1_048_576.0;
+
+impl FarmQuestion {
+    /// The keys of a file, where no flag says otherwise. Paths in it begin at its folder.
+    pub(super) fn with_file(self, path: Option<&Path>) -> Result<Self, LabFault> {
+        let Some(path) = path else {
+            return Ok(self);
+        };
+        let text = fs::read_to_string(path).map_err(|error| {
+            LabFault::new(format!("cannot read `{}`: {error}", shown(path)), "name a TOML file")
+        })?;
+        let mut file: Self = toml::from_str(&text).map_err(|error| {
+            let text = tame(&error.to_string()).trim_end().to_owned();
+            LabFault::new(
+                format!("`{}`: {text}", shown(path)),
+                "its keys are the flags of `lariat-lab plan`, without the dashes before them",
+            )
+        })?;
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
+        let paths = file.record.iter_mut().chain(&mut file.speeds).chain(&mut file.host);
+        paths.for_each(|path| *path = folder.join(&path));
+        Ok(self.over(file))
+    }
+
+    fn over(self, file: Self) -> Self {
+        let list = |own: Vec<PathBuf>, other| if own.is_empty() { other } else { own };
+        Self {
+            rate: self.rate.or(file.rate),
+            requests_per_connection: self.requests_per_connection.or(file.requests_per_connection),
+            resumed: self.resumed.or(file.resumed),
+            session_lifetime: self.session_lifetime.or(file.session_lifetime),
+            tls: self.tls.or(file.tls),
+            key: self.key.or(file.key),
+            group: self.group.or(file.group),
+            size: self.size.or(file.size),
+            clients: self.clients.or(file.clients),
+            connection_lifetime: self.connection_lifetime.or(file.connection_lifetime),
+            p99: self.p99.or(file.p99),
+            lose: self.lose.or(file.lose),
+            share: self.share.or(file.share),
+            cores: self.cores.or(file.cores),
+            memory: self.memory.or(file.memory),
+            files: self.files.or(file.files),
+            busy_max: self.busy_max.or(file.busy_max),
+            round_trip: self.round_trip.or(file.round_trip),
+            seed: self.seed.or(file.seed),
+            record: list(self.record, file.record),
+            speeds: self.speeds.or(file.speeds),
+            host: self.host.or(file.host),
+            target: if self.target.is_empty() { file.target } else { self.target },
+        }
+    }
+
+    /// The meaning of all keys.
+    pub(super) fn meant(&self, host: HostSize) -> Result<TrafficForecast, LabFault> {
+        let Some(rate) = &self.rate else {
+            return Err(LabFault::new(
+                "--rate is missing",
+                "how many requests per second are there on the busiest day? --rate 40000/s",
+            ));
+        };
+        let requests_per_s = number("rate", Some(rate), 0.0, (1e-6, RATE_MAX))?;
+        let each = &self.requests_per_connection;
+        let requests_per_connection =
+            number("requests-per-connection", each.as_ref(), 1.0, (1.0, 1e9))?;
+        let connections = requests_per_s / requests_per_connection;
+        let usual = (connections * CLIENTS_PER_CONNECTION).max(1.0);
+        let clients = number("clients", self.clients.as_ref(), usual, (1.0, CLIENTS_MAX))?;
+        let time = |name, written: &Option<WrittenValue>, usual, bounds| {
+            seconds(name, written.as_ref(), usual, bounds)
+        };
+        let lose = number("lose", self.lose.as_ref(), 1.0, (0.0, 10_000.0))?;
+        let cores = number("cores", self.cores.as_ref(), f64::from(host.cores), (1.0, CORES_MAX))?;
+        let seed = number("seed", self.seed.as_ref(), 1.0, (0.0, 2f64.powi(53)))?;
+        let mut forecast = TrafficForecast {
+            requests_per_s,
+            requests_per_connection,
+            resumed_share: 0.0,
+            lifetime_s: time("session-lifetime", &self.session_lifetime, 3600.0, (1.0, YEAR_S))?,
+            is_tls13: named("tls", self.tls.as_ref(), "1.3", &[("1.3", true), ("1.2", false)])?,
+            key: named("key", self.key.as_ref(), "ecdsa-p256", &PlannedKey::NAMED)?,
+            group: named("group", self.group.as_ref(), "x25519", &GROUPS.map(|it| (it.0, it.0)))?
+                .to_owned(),
+            body_bytes: bytes("size", self.size.as_ref(), 1024, 1 << 40)?,
+            clients,
+            connection_s: time(
+                "connection-lifetime",
+                &self.connection_lifetime,
+                10.0,
+                (1e-3, YEAR_S),
+            )?,
+            p99_s: time("p99", &self.p99, 0.05, (1e-6, 3600.0))?,
+            lose: whole("lose", lose)?,
+            sharing: named("share", self.share.as_ref(), "tickets", &Sharing::NAMED)?,
+            cores: whole("cores", cores)?,
+            memory_bytes: bytes("memory", self.memory.as_ref(), host.memory_bytes, u64::MAX)?,
+            files: number("files", self.files.as_ref(), OPEN_FILES, (16.0, 1e12))? as u64,
+            busy_max: share("busy-max", self.busy_max.as_ref(), 0.8)?,
+            round_trip_s: time("round-trip", &self.round_trip, 0.0, (0.0, 60.0))?,
+            seed: seed as u64,
+        };
+        let usual = forecast.resumed_most();
+        forecast.resumed_share = share("resumed", self.resumed.as_ref(), usual)?;
+        Ok(forecast)
+    }
+
+    pub(super) fn targets(&self) -> Vec<String> {
+        if self.target.is_empty() { vec!["lariat".to_owned()] } else { self.target.clone() }
+    }
+}
+
+/// The keys with their values, for the head of an answer.
+pub(super) fn asked(forecast: &TrafficForecast) -> Vec<(String, String)> {
+    let seconds = |value: f64| quantity::show_duration(std::time::Duration::from_secs_f64(value));
+    let percent = |value: f64| format!("{:.1} %", value * 100.0);
+    let tls = if forecast.is_tls13 { "1.3" } else { "1.2" };
+    [
+        ("rate", format!("{} requests/s", forecast.requests_per_s)),
+        ("requests per connection", forecast.requests_per_connection.to_string()),
+        ("connections", format!("{}/s", forecast.connections_per_s())),
+        ("resumed", percent(forecast.resumed_share)),
+        ("session lifetime", seconds(forecast.lifetime_s)),
+        ("TLS", format!("{tls}, {}, {}", forecast.key.name(), forecast.group)),
+        ("size", quantity::show_size(forecast.body_bytes)),
+        ("clients", forecast.clients.to_string()),
+        ("connection lifetime", seconds(forecast.connection_s)),
+        ("p99", seconds(forecast.p99_s)),
+        ("lose", forecast.lose.to_string()),
+        ("share", forecast.sharing.name().to_owned()),
+        (
+            "host",
+            format!(
+                "{} cores, {}",
+                forecast.cores,
+                measure::quantity::ByteCount(forecast.memory_bytes)
+            ),
+        ),
+        ("busy at most", percent(forecast.busy_max)),
+        ("round trip", seconds(forecast.round_trip_s)),
+        ("seed", forecast.seed.to_string()),
+    ]
+    .map(|(name, text)| (name.to_owned(), text))
+    .to_vec()
+}
+
+fn wrong(name: &str, text: &str, wanted: impl Display) -> LabFault {
+    LabFault::new(
+        format!("--{name} `{}` is not {wanted}", tame(text)),
+        format!("see `--{name}` of --help"),
+    )
+}
+
+/// `40000`, `40000/s`, `2e6`, within bounds.
+pub(super) fn number(
+    name: &str,
+    written: Option<&WrittenValue>,
+    usual: f64,
+    (least, most): (f64, f64),
+) -> Result<f64, LabFault> {
+    let Some(WrittenValue(text)) = written else {
+        return Ok(usual);
+    };
+    let value = text.strip_suffix("/s").unwrap_or(text).trim().parse::<f64>().ok();
+    let value = value.filter(|value| (least..=most).contains(value));
+    value.ok_or_else(|| wrong(name, text, format_args!("a number from {least} to {most}")))
+}
+
+pub(super) fn whole(name: &str, value: f64) -> Result<u32, LabFault> {
+    let is_whole = value.fract() == 0.0;
+    if is_whole { Ok(value as u32) } else { Err(wrong(name, &value.to_string(), "a whole number")) }
+}
+
+pub(super) fn seconds(
+    name: &str,
+    written: Option<&WrittenValue>,
+    usual: f64,
+    (least, most): (f64, f64),
+) -> Result<f64, LabFault> {
+    let Some(WrittenValue(text)) = written else {
+        return Ok(usual);
+    };
+    let value = quantity::duration(text).map(|time| time.as_secs_f64());
+    let value = value.filter(|value| (least..=most).contains(value));
+    let wanted =
+        format_args!("a time with its unit, as 50ms, 2s or 1h, from {least} s to {most} s");
+    value.ok_or_else(|| wrong(name, text, wanted))
+}
+
+fn bytes(
+    name: &str,
+    written: Option<&WrittenValue>,
+    usual: u64,
+    most: u64,
+) -> Result<u64, LabFault> {
+    let Some(WrittenValue(text)) = written else {
+        return Ok(usual);
+    };
+    let value = quantity::size(text).filter(|value| *value <= most);
+    value.ok_or_else(|| wrong(name, text, "a size, as 8KiB or 64GiB"))
+}
+
+/// `70%` or `0.7`.
+pub(super) fn share(
+    name: &str,
+    written: Option<&WrittenValue>,
+    usual: f64,
+) -> Result<f64, LabFault> {
+    let Some(WrittenValue(text)) = written else {
+        return Ok(usual);
+    };
+    let percent = text.strip_suffix('%');
+    let value = percent.unwrap_or(text).trim().parse::<f64>().ok();
+    let value = value.map(|value| if percent.is_some() { value / 100.0 } else { value });
+    let value = value.filter(|value| (0.0..=1.0).contains(value));
+    value.ok_or_else(|| wrong(name, text, "a share, as 70% or 0.7"))
+}
+
+fn named<T: Copy>(
+    name: &str,
+    written: Option<&WrittenValue>,
+    usual: &str,
+    known: &[(&str, T)],
+) -> Result<T, LabFault> {
+    let text = written.map_or(usual, |written| written.0.as_str());
+    let found = known.iter().find(|(it, _)| it.eq_ignore_ascii_case(text));
+    let names = known.iter().map(|it| it.0);
+    found.map(|it| it.1).ok_or_else(|| unknown(name, text, names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::values::parsed;
+
+    const HOST: HostSize = HostSize { cores: 2, memory_bytes: 1 << 30 };
+
+    fn meant(line: &str) -> Result<TrafficForecast, String> {
+        let question: FarmQuestion = parsed(line);
+        question.meant(HOST).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn keys_mean_what_they_say() {
+        let forecast = meant("--rate 40000/s --requests-per-connection 4 --resumed 70%").unwrap();
+        assert_eq!(forecast.connections_per_s(), 10_000.0);
+        assert_eq!((forecast.resumed_share, forecast.cores), (0.7, 2));
+        let reckoned = meant("--rate 10 --clients 36000 --session-lifetime 1h").unwrap();
+        assert!((reckoned.resumed_share - (1.0 - (-1.0f64).exp())).abs() < 1e-9);
+    }
+
+    #[test]
+    fn absurd_values_are_refused_by_name() {
+        for (line, said) in [
+            ("", "--rate is missing"),
+            ("--rate=-5", "--rate `-5` is not a number from"),
+            ("--rate 1e99", "--rate"),
+            ("--rate 1 --resumed 170%", "--resumed `170%` is not a share"),
+            ("--rate 1 --p99 50", "--p99 `50` is not a time with its unit"),
+            ("--rate 1 --lose 1.5", "--lose `1.5` is not a whole number"),
+            ("--rate 1 --key rsa-1024", "there is no key `rsa-1024`"),
+            ("--rate 1 --share friends", "there is no share `friends`"),
+            ("--rate NaN", "--rate"),
+        ] {
+            let fault = meant(line).unwrap_err();
+            assert!(fault.contains(said) && fault.contains("hint: "), "{line}: {fault}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_the_same_keys_and_flags_stand_above_it() {
+        let file: FarmQuestion =
+            toml::from_str("rate = 40_000\nresumed = '70%'\nrecord = ['a.jsonl']\n").unwrap();
+        let question: FarmQuestion = parsed("--rate 5");
+        let both = question.over(file);
+        let forecast = both.meant(HOST).unwrap();
+        assert_eq!((forecast.requests_per_s, forecast.resumed_share), (5.0, 0.7));
+        assert!(toml::from_str::<FarmQuestion>("rat = 5").is_err());
+    }
+}

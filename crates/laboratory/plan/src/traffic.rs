@@ -1,0 +1,169 @@
+//! The traffic that is planned for, as meant: keys, groups, rates; and what follows from it.
+
+use measure::choice::Kind;
+
+/// The key of a certificate, as far as its cost goes.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum PlannedKey {
+    P256,
+    P384,
+    Ed25519,
+    Rsa2048,
+    Rsa3072,
+    Rsa4096,
+}
+
+impl PlannedKey {
+    /// Names in flags and files.
+    pub const NAMED: [(&str, Self); 6] = [
+        ("ecdsa-p256", Self::P256),
+        ("ecdsa-p384", Self::P384),
+        ("ed25519", Self::Ed25519),
+        ("rsa-2048", Self::Rsa2048),
+        ("rsa-3072", Self::Rsa3072),
+        ("rsa-4096", Self::Rsa4096),
+    ];
+
+    /// The name in tables of speeds and in the words of scenarios.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::P256 => "P-256",
+            Self::P384 => "P-384",
+            Self::Ed25519 => "Ed25519",
+            Self::Rsa2048 => "RSA 2048",
+            Self::Rsa3072 => "RSA 3072",
+            Self::Rsa4096 => "RSA 4096",
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        let named = Self::NAMED.iter().find(|(_, key)| *key == self);
+        named.map_or("", |(name, _)| name)
+    }
+
+    /// By the scheme of a handshake; of RSA, the length is the first that the record's words name.
+    pub fn of_signature(signature: Option<&str>, words: &str) -> Option<Self> {
+        match signature? {
+            "ecdsa_secp256r1_sha256" => Some(Self::P256),
+            "ecdsa_secp384r1_sha384" => Some(Self::P384),
+            "ed25519" => Some(Self::Ed25519),
+            rsa if rsa.starts_with("rsa") => {
+                let keys = [Self::Rsa2048, Self::Rsa3072, Self::Rsa4096];
+                let places = keys.iter().filter_map(|key| Some((words.find(key.title())?, *key)));
+                places.min_by_key(|(place, _)| *place).map(|(_, key)| key)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Groups by their names in handshakes, and in tables of speeds.
+pub const GROUPS: [(&str, &str); 4] = [
+    ("x25519mlkem768", "X25519MLKEM768"),
+    ("x25519", "X25519"),
+    ("secp256r1", "P-256"),
+    ("secp384r1", "P-384"),
+];
+
+/// How sessions are known on other hosts than the one that made them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sharing {
+    /// Each host knows its own.
+    Apart,
+    /// Hosts send each other every new session.
+    Peers,
+    /// A store outside of the hosts keeps them.
+    Store,
+    /// Tickets under keys that all hosts have.
+    Tickets,
+}
+
+impl Sharing {
+    pub const NAMED: [(&str, Self); 4] = [
+        ("none", Self::Apart),
+        ("peers", Self::Peers),
+        ("store", Self::Store),
+        ("tickets", Self::Tickets),
+    ];
+
+    pub fn name(self) -> &'static str {
+        let named = Self::NAMED.iter().find(|(_, sharing)| *sharing == self);
+        named.map_or("", |(name, _)| name)
+    }
+}
+
+/// The question, each value checked.
+#[derive(Clone, Debug)]
+pub struct TrafficForecast {
+    pub requests_per_s: f64,
+    pub requests_per_connection: f64,
+    /// The share of connections, 0 to 1, every session known everywhere.
+    pub resumed_share: f64,
+    pub lifetime_s: f64,
+    pub is_tls13: bool,
+    pub key: PlannedKey,
+    /// As handshakes name it, in small letters.
+    pub group: String,
+    pub body_bytes: u64,
+    pub clients: f64,
+    /// How long a connection stays open.
+    pub connection_s: f64,
+    pub p99_s: f64,
+    /// Hosts that may fail at once.
+    pub lose: u32,
+    pub sharing: Sharing,
+    pub cores: u32,
+    pub memory_bytes: u64,
+    pub files: u64,
+    /// No worker may be busier on the worst day, 0 to 1.
+    pub busy_max: f64,
+    pub round_trip_s: f64,
+    pub seed: u64,
+}
+
+impl TrafficForecast {
+    pub fn connections_per_s(&self) -> f64 {
+        self.requests_per_s / self.requests_per_connection
+    }
+
+    /// The kind of a resumption.
+    pub fn resumption(&self) -> Kind {
+        match (self.is_tls13, self.sharing) {
+            (true, _) => Kind::Psk,
+            (false, Sharing::Tickets) => Kind::Ticket,
+            (false, _) => Kind::SessionId,
+        }
+    }
+
+    /// The share of connections that could resume at most, each client returning at random.
+    ///
+    /// With TLS 1.3 each connection brings a new session: a client resumes if it returns within the
+    /// lifetime. With TLS 1.2 a session ends its lifetime after the full handshake, so that one
+    /// full handshake comes before as many resumptions as fall within it (renewal theory).
+    pub fn resumed_most(&self) -> f64 {
+        let returns = self.connections_per_s() / self.clients * self.lifetime_s;
+        if self.is_tls13 { 1.0 - (-returns).exp() } else { returns / (1.0 + returns) }
+    }
+
+    /// Distinct clients that return within a lifetime: the sessions that are worth a place. Che,
+    /// Tung and Wang, "Hierarchical Web caching systems", IEEE JSAC 20 (2002), of equal clients.
+    pub fn sessions_alive(&self) -> f64 {
+        let returns = self.connections_per_s() / self.clients * self.lifetime_s;
+        self.clients * (1.0 - (-returns).exp())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_rsa_key_is_as_long_as_the_nearest_words_say() {
+        let of = PlannedKey::of_signature;
+        let words = "TLS 1.2, RSA 2048, session ids. RSA 4096 elsewhere";
+        assert_eq!(of(Some("rsa_pss_rsae_sha256"), words), Some(PlannedKey::Rsa2048));
+        assert_eq!(of(Some("rsa_pss_rsae_sha256"), "no key"), None);
+        assert_eq!(of(Some("ecdsa_secp256r1_sha256"), ""), Some(PlannedKey::P256));
+        assert_eq!(of(None, words), None);
+    }
+}
