@@ -85,7 +85,8 @@ impl Nginx {
         Self::run(address, &text)
     }
 
-    fn start_at(address: SocketAddr, listen: &str, server: &str) -> Self {
+    /// Starts one server with these options of `listen` and this block.
+    pub fn start_at(address: SocketAddr, listen: &str, server: &str) -> Self {
         Self::run(address, &text(address, listen, server))
     }
 

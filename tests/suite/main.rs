@@ -39,6 +39,7 @@ mod laboratory {
         mod foreign {
             mod agreement;
             mod configurations;
+            mod older;
         }
     }
     mod planning;

@@ -46,6 +46,8 @@ pub struct ObservingClient {
 struct CallbackNotes {
     /// The server's secret of application traffic (RFC 8446, section 7.1).
     secret: Mutex<Option<Vec<u8>>>,
+    /// That of its handshake.
+    handshake_secret: Mutex<Option<Vec<u8>>>,
     certificate_asked: AtomicBool,
 }
 
@@ -78,6 +80,8 @@ pub struct Observed {
     pub alpn: String,
     /// The chain in DER, the leaf first. Of a resumed session, that which it began with.
     pub chain: Vec<Vec<u8>>,
+    /// The algorithm by which the chain was compressed (RFC 8879, section 3); `None` = it was not.
+    pub certificate_compression: Option<u16>,
     /// The stapled OCSP response in DER; empty if none.
     pub staple: Vec<u8>,
     /// Our first hello, as it was sent.
@@ -193,6 +197,7 @@ impl ObservingClient {
         conversation: ObservedConversation<'_>,
     ) -> Result<Observed, ObserveFault> {
         *locked(&self.seen.secret) = None;
+        *locked(&self.seen.handshake_secret) = None;
         *locked(&self.offered) = self.sessions.tls12();
         self.seen.certificate_asked.store(false, Relaxed);
         let _of_another_connection = (self.presented.take_scheme(), self.presented.take_staple());
@@ -240,6 +245,9 @@ impl ObservingClient {
             (Some(secret), Some(suite)) => records::decrypted(&received, suite, &secret),
             _ => records::opaque(&received, suite),
         };
+        if let (Some(secret), Some(suite)) = (&*locked(&self.seen.handshake_secret), suite) {
+            observed.certificate_compression = records::compression(&received, suite, secret);
+        }
         observed.session_id = after.session_id;
         observed.tickets = after.tickets;
         observed.records = after.application;
@@ -419,9 +427,12 @@ fn fault(error: Error) -> ObserveFault {
 
 impl KeyLog for CallbackNotes {
     fn log(&self, label: &str, _: &[u8], secret: &[u8]) {
-        if label == "SERVER_TRAFFIC_SECRET_0" {
-            *locked(&self.secret) = Some(secret.to_vec());
-        }
+        let kept = match label {
+            "SERVER_TRAFFIC_SECRET_0" => &self.secret,
+            "SERVER_HANDSHAKE_TRAFFIC_SECRET" => &self.handshake_secret,
+            _ => return,
+        };
+        *locked(kept) = Some(secret.to_vec());
     }
 }
 

@@ -132,6 +132,7 @@ impl LoadOutcome {
             handshakes: self.tally.handshake_rows(),
             traffic: self.tally.traffic,
             latencies: self.tally.latencies,
+            failed_after: self.tally.failed_after,
             seconds: self.seconds,
             steps: self.steps,
             capacity,

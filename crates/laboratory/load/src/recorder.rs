@@ -158,7 +158,7 @@ impl ThreadRecorder {
     /// A transaction was due and cannot begin.
     pub(crate) fn forgo(&mut self, due: Instant, failure: TransactionFailure) {
         self.attempt(due);
-        self.fail(due, failure);
+        self.count_failure(due, failure);
     }
 
     /// A transaction began after its planned instant.
@@ -189,6 +189,13 @@ impl ThreadRecorder {
     }
 
     pub(crate) fn fail(&mut self, due: Instant, failure: TransactionFailure) {
+        if self.is_counted(due) {
+            self.tally.failed_after.record(due.elapsed());
+        }
+        self.count_failure(due, failure);
+    }
+
+    fn count_failure(&mut self, due: Instant, failure: TransactionFailure) {
         if !self.is_counted(due) {
             self.tally.warm_up.failed += 1;
             return;

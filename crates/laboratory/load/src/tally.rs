@@ -51,6 +51,7 @@ pub(crate) struct LoadTally {
     pub(crate) handshakes: Vec<(Negotiated, u64)>,
     pub(crate) traffic: TrafficBytes,
     pub(crate) latencies: BTreeMap<Kind, Latencies>,
+    pub(crate) failed_after: Histogram,
     pub(crate) lag: Histogram,
     pub(crate) steps: Vec<StepTally>,
 }
@@ -137,6 +138,7 @@ impl LoadTally {
         for (kind, latencies) in other.latencies {
             *self.latencies.entry(kind).or_default() += &latencies;
         }
+        self.failed_after.add(&other.failed_after);
         self.lag.add(&other.lag);
         for (index, step) in other.steps.into_iter().enumerate() {
             match self.steps.get_mut(index) {

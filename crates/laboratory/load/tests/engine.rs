@@ -86,6 +86,7 @@ fn sessions_move_from_one_server_to_the_other() {
         assert_eq!(kinds(&moves)[1..], [0; 3], "{handshake:?}");
         let is_failure = handshake != Handshake::Any;
         assert_eq!(moves.totals.failed > 0, is_failure, "{handshake:?}");
+        assert_eq!(moves.failed_after.count(), moves.totals.failed, "{handshake:?}");
         let ended = moves.addresses.values().map(|counts| counts.attempted);
         assert_eq!(ended.collect::<Vec<_>>(), [10, 10], "each has its turn");
         assert!((other.counts() - before).full > 1, "both are asked");

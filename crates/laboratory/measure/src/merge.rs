@@ -169,6 +169,7 @@ fn add(sum: &mut LoadRecord, other: &LoadRecord) {
     for (kind, latencies) in &other.latencies {
         *sum.latencies.entry(*kind).or_default() += latencies;
     }
+    sum.failed_after.add(&other.failed_after);
     add_seconds(&mut sum.seconds, &other.seconds);
     for (step, more) in sum.steps.iter_mut().zip(&other.steps) {
         add_step(step, more);

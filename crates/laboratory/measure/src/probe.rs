@@ -46,6 +46,26 @@ pub struct NodeReport {
     #[serde(default)]
     pub plaintext_certificate: Option<CertificateReport>,
     pub unknown_name: Option<UnknownNameAnswer>,
+    /// A client that sends no name, where the others send one.
+    #[serde(default)]
+    pub nameless: Option<ClientReport>,
+    /// Whether a client may renegotiate; `None` = no version that can, or nobody to ask it.
+    #[serde(default)]
+    pub client_renegotiation: Option<bool>,
+    /// Whether it takes the client's offer of heartbeats (RFC 6520).
+    #[serde(default)]
+    pub heartbeat: Option<bool>,
+    /// Whether it takes a ChangeCipherSpec before any key is agreed on (CVE-2014-0224).
+    #[serde(default)]
+    pub early_change: Option<bool>,
+    /// The algorithm by which it compresses its certificates for clients that can read brotli and
+    /// zlib (RFC 8879); `none` = it does not; `None` = it does not speak TLS 1.3.
+    #[serde(default)]
+    pub certificate_compression: Option<String>,
+    /// Whether what answers speaks HTTP/2 where that was agreed on; `None` = it was not, or nothing
+    /// came.
+    #[serde(default)]
+    pub h2_honoured: Option<bool>,
     /// A connection with a request, to its end.
     pub exchange: Option<Exchange>,
     pub client_certificate: Option<ClientCertificateRequest>,
@@ -119,7 +139,8 @@ named! {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientReport {
-    /// `modern`, `tls12`, `rsa-only`, `ecdsa-only`, `post-quantum`.
+    /// `modern`, `tls12`, `rsa-only`, `ecdsa-only`, `post-quantum`; `older`, where none of those
+    /// gets a handshake.
     pub kind: String,
     pub trouble: Option<Trouble>,
     pub version: String,
@@ -160,6 +181,10 @@ pub struct CertificateReport {
     pub not_before_s: u64,
     /// Seconds of Unix time.
     pub not_after_s: u64,
+    /// The longest lifetime in days that authorities of the system's roots may give; 0 = its root
+    /// is none of those.
+    #[serde(default)]
+    pub lifetime_days_max: u64,
     /// The subjects of the whole chain as it was sent, the leaf first.
     pub chain: Vec<String>,
     pub chain_state: ChainState,
@@ -224,6 +249,10 @@ pub struct Exchange {
     /// The first line of the reply; empty = none.
     pub reply: String,
     pub bytes: u64,
+    /// Seconds for which browsers are told to come by HTTPS alone (RFC 6797); `None` = they are
+    /// not told, or it is no HTTP.
+    #[serde(default)]
+    pub hsts_s: Option<u64>,
     /// Bytes of application data in each record, the first ones.
     pub records: Vec<u32>,
     /// How the server ended its stream.
@@ -284,6 +313,13 @@ pub struct TicketReport {
     /// The lifetime hint of the last of them.
     pub lifetime_s: Option<u32>,
     pub bytes: u32,
+    /// The beginnings of the tickets that were seen, in hexadecimal: in most servers the name of a
+    /// key (RFC 5077, section 4).
+    #[serde(default)]
+    pub key_names: Vec<String>,
+    /// Seconds of Unix time since which one of these keys is known to be in use.
+    #[serde(default)]
+    pub key_since_s: Option<u64>,
     /// Whether one that was used is refused; `None` = none was resumed.
     pub single_use: Option<bool>,
     /// Early data that the last of them allows, in bytes; 0 = none.
@@ -337,6 +373,21 @@ named! {
         /// It works, and could be better.
         Advice = "advice",
         Good = "good",
+    }
+}
+
+impl Exchange {
+    /// Whether an HTTP server gave a page, or named another.
+    pub fn is_page(&self) -> bool {
+        let status = self.reply.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..3));
+        matches!(status, Some("2" | "3"))
+    }
+}
+
+impl CertificateReport {
+    /// Whole days from its first to its last second.
+    pub fn lifetime_days(&self) -> u64 {
+        (self.not_after_s.saturating_sub(self.not_before_s) + 1).div_ceil(86400)
     }
 }
 
@@ -395,6 +446,19 @@ impl ProbeReport {
         let own = all.find(|one| (one.kind, one.from, one.to) == (kind, index, index))?;
         let is_met = own.offered > 0 || node.tickets.iter().any(|one| one.kind == kind);
         (is_met && !node.lacks_our_certificate()).then_some(own)
+    }
+
+    /// Reads what [`Self::to_json`] wrote.
+    ///
+    /// # Errors
+    /// It is something else, or of another format.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let report: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if report.format == FORMAT {
+            Ok(report)
+        } else {
+            Err(format!("its format is {}, not {FORMAT}", report.format))
+        }
     }
 
     pub fn to_json(&self) -> String {

@@ -46,6 +46,9 @@ pub struct LoadRecord {
     pub traffic: TrafficBytes,
     /// How long it took, by kind.
     pub latencies: BTreeMap<Kind, Latencies>,
+    /// From the planned instant until they failed, of those that began.
+    #[serde(default)]
+    pub failed_after: Histogram,
     pub seconds: Vec<Second>,
     pub steps: Vec<PlanStep>,
     /// The search and its finding, if a search was asked for.

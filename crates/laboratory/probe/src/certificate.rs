@@ -15,6 +15,8 @@ use crate::staple;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateExpectation {
     pub(crate) roots: Option<TrustedRoots>,
+    /// Whether the roots are the system's, to whose authorities the forum's rules apply.
+    pub(crate) is_public: bool,
     /// The name, or the address in its place.
     pub(crate) name: Option<String>,
     pub(crate) now_s: u64,
@@ -51,6 +53,9 @@ pub(crate) fn facts(
     certificate.weak_signatures = weak.map(|one| one.subject().to_string()).collect();
     certificate.chain_has_root = parsed.iter().skip(1).any(is_own_issuer);
     certificate.chain_state = state(chain, &parsed, &certificate, expected);
+    if expected.is_public && certificate.chain_state == ChainState::Trusted {
+        certificate.lifetime_days_max = lifetime_days_max(certificate.not_before_s);
+    }
     let leaf = parsed.first()?;
     certificate.staple = (!staple.is_empty()).then(|| {
         let sent = chain.iter().skip(1).map(Vec::as_slice);
@@ -219,8 +224,26 @@ fn state(
             _ => ChainState::Incomplete,
         },
         Path::TooLong => ChainState::TooLong,
+        // The others are newer than the one that has expired: which were beside it, nobody knows.
+        Path::NotInTime if leaf.not_after_s < expected.now_s => ChainState::Unchecked,
         Path::NotInTime | Path::Broken => ChainState::Broken,
     }
+}
+
+/// The longest lifetimes, by the second of Unix time from which on they hold for what is issued: CA
+/// Browser Forum, baseline requirements, section 6.3.2, with ballot SC-081.
+const LIFETIME_DAYS_MAX: [(u64, u64); 5] = [
+    (1_868_227_200, 47),
+    (1_805_068_800, 100),
+    (1_773_532_800, 200),
+    (1_598_918_400, 398),
+    (1_519_862_400, 825),
+];
+
+/// The limit on the day when a certificate was issued; 0 = there was none.
+fn lifetime_days_max(issued_s: u64) -> u64 {
+    let known = LIFETIME_DAYS_MAX.iter().find(|(from_s, _)| issued_s >= *from_s);
+    known.map_or(0, |(_, days)| *days)
 }
 
 #[cfg(test)]
@@ -233,6 +256,12 @@ mod tests {
         assert!(is_for("127.0.0.1", "127.0.0.1"));
         assert!(!is_for("*.example", "a.b.example") && !is_for("*.0.0.1", "127.0.0.1"));
         assert!(!is_for("*.example", "example"));
+    }
+
+    #[test]
+    fn the_limit_of_a_lifetime_is_that_of_the_day_of_issue() {
+        let days = [1_700_000_000, 1_773_532_799, 1_773_532_800, 1_900_000_000, 0];
+        assert_eq!(days.map(lifetime_days_max), [398, 398, 200, 47, 0]);
     }
 
     #[test]

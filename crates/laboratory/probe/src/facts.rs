@@ -7,7 +7,7 @@ use measure::probe::{
     ResumptionReport, TicketReport,
 };
 
-use crate::offers::KINDS;
+use crate::offers::{KINDS, OLDER};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum FactValue {
@@ -31,6 +31,9 @@ pub struct ProbeFact {
 const STAPLE_HELP: &str = "The stapled OCSP response, whose time, signature and responder are \
     checked: good, revoked, unknown, expired, early, invalid (nobody has signed it who may), \
     foreign (it is of another certificate), unverified (the issuer is not known) or none";
+
+const LIFETIME_HELP: &str = "Whether its lifetime is within what the CA/Browser Forum allowed \
+    when it was issued; known with roots of the system alone";
 
 type FactRead = Box<dyn Fn(&At<'_>) -> Option<FactValue>>;
 
@@ -76,8 +79,8 @@ pub fn all() -> Vec<ProbeFact> {
     for (version, name) in [("TLSv1.3", "tls13"), ("TLSv1.2", "tls12")] {
         all.of_version(version, name);
     }
-    for kind in &KINDS {
-        all.of_client(kind.name);
+    for kind in KINDS.iter().map(|kind| kind.name).chain([OLDER]) {
+        all.of_client(kind);
     }
     all.of_certificate();
     for kind in Resumes::ALL {
@@ -113,6 +116,25 @@ impl ProbeFacts {
             spoken.peek()?;
             Some(FactValue::Boolean(spoken.any(|version| version.compression)))
         });
+        type OldWeakness = fn(&NodeReport) -> Option<bool>;
+        let weaknesses: [(&str, &'static str, OldWeakness); 3] = [
+            (
+                "client-renegotiation",
+                "Whether a client may renegotiate; asked once, by an installed openssl",
+                |node| node.client_renegotiation,
+            ),
+            ("heartbeat", "Whether it takes an offer of heartbeats (RFC 6520)", |node| {
+                node.heartbeat
+            }),
+            (
+                "early-change",
+                "Whether it takes a ChangeCipherSpec that comes too early (CVE-2014-0224)",
+                |node| node.early_change,
+            ),
+        ];
+        for (name, help, read) in weaknesses {
+            self.add(name, help, move |at| read(at.node).map(FactValue::Boolean));
+        }
         let help = "What a client gets that says that a newer version failed (RFC 7507): refused \
                     or served";
         self.add("fallback", help, |at| {
@@ -171,7 +193,11 @@ impl ProbeFacts {
     /// The worst of all certificates that are shown there.
     fn of_certificate(&mut self) {
         type CertificateField = fn(&At<'_>, &CertificateReport) -> Option<FactValue>;
-        let fields: [(&str, &'static str, CertificateField); 9] = [
+        let fields: [(&str, &'static str, CertificateField); 10] = [
+            ("lifetime-allowed", LIFETIME_HELP, |_, one| {
+                (one.lifetime_days_max > 0)
+                    .then(|| FactValue::Boolean(one.lifetime_days() <= one.lifetime_days_max))
+            }),
             ("signature", "The algorithm of its issuer's signature", |_, one| {
                 (!one.signature.is_empty()).then(|| text(&one.signature))
             }),
@@ -199,6 +225,11 @@ impl ProbeFacts {
                 Some(FactValue::Number(at.report.at_s.saturating_sub(made) / HOUR_S))
             }),
         ];
+        let help = "Days from its first second to its last, of the one that is valid the longest";
+        self.add("certificate.lifetime-days", help, |at| {
+            let days = at.node.certificates().into_iter().map(CertificateReport::lifetime_days);
+            days.max().map(FactValue::Number)
+        });
         for (name, help, field) in fields {
             self.add(format!("certificate.{name}"), help, move |at| {
                 let certificates = at.node.certificates();
@@ -216,6 +247,15 @@ impl ProbeFacts {
             let own = at.report.own_resumption(at.index, kind)?;
             Some(text(resumed(at, own)))
         });
+        if kind != Resumes::SessionId {
+            let help = "Hours for which the same ticket key is known to be in use, by --earlier";
+            let hours_name = format!("{name}-key-hours");
+            self.add(hours_name, help, move |at| {
+                let mut tickets = at.node.tickets.iter();
+                let since_s = tickets.find(|one| one.kind == kind)?.key_since_s?;
+                Some(FactValue::Number(at.report.at_s.saturating_sub(since_s) / HOUR_S))
+            });
+        }
         type TicketField = fn(&TicketReport) -> Option<FactValue>;
         let mut add = |field: &str, help, read: TicketField| {
             self.add(format!("{name}-{field}"), help, move |at| {
@@ -247,6 +287,21 @@ impl ProbeFacts {
         self.add("unknown-name", help, |at| {
             let served = at.node.unknown_name.as_ref()?.served;
             Some(text(if served { "served" } else { "refused" }))
+        });
+        let help = "The certificate of a client that sends no name: same (as with the name), \
+                    another, or refused";
+        self.add("without-name", help, |at| Some(text(without_name(at.node)?)));
+        let help = "How the certificates are compressed for clients that can read it (RFC 8879): \
+                    brotli, zlib or none";
+        self.add("certificate-compression", help, |at| {
+            at.node.certificate_compression.as_ref().map(text)
+        });
+        let help = "Whether a server speaks HTTP/2 that agrees on it";
+        self.add("h2-honoured", help, |at| at.node.h2_honoured.map(FactValue::Boolean));
+        let help = "Days for which browsers are told to come by TLS alone (RFC 6797); 0 = not told";
+        self.add("hsts-days", help, |at| {
+            let page = at.node.exchange.as_ref().filter(|one| one.reply.starts_with("HTTP/"))?;
+            Some(FactValue::Number(page.hsts_s.unwrap_or(0) / DAY_S))
         });
         let help = "Whether clients are asked for a certificate: no, asked, required";
         self.add("client-certificate", help, |at| {
@@ -288,6 +343,18 @@ impl ProbeFacts {
             });
         }
     }
+}
+
+/// The certificate of a client without a name, beside those of the others.
+fn without_name(node: &NodeReport) -> Option<&'static str> {
+    let client = node.nameless.as_ref()?;
+    if client.trouble.is_some() {
+        return Some("refused");
+    }
+    let shown = client.certificate.as_ref()?;
+    let known = node.certificates();
+    let is_same = known.iter().any(|one| one.fingerprint == shown.fingerprint);
+    Some(if is_same { "same" } else { "another" })
 }
 
 fn points(at: &At<'_>, level: Level) -> Option<FactValue> {

@@ -5,16 +5,21 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Read, Write};
+use std::time::Duration;
 
-use load::observe::records::{self, ALERT, HANDSHAKE, RecordBytesFault, SERVER_HELLO};
+use load::observe::TimeLimited;
+use load::observe::records::{
+    self, ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE, RecordBytesFault, SERVER_HELLO,
+};
 use measure::probe::{Trouble, TroubleKind};
 
-use crate::reach::{ReachedAddress, malformed, trouble};
-use crate::registry::{SIGNATURES, SUITES_12, name, told};
+use crate::reach::{ReachedAddress, TimedStream, malformed, trouble};
+use crate::registry::{SIGNATURES, SSL_3, SUITES_12, name, told};
 
 const CERTIFICATE: u8 = 11;
 const SERVER_KEY_EXCHANGE: u8 = 12;
 const SERVER_HELLO_DONE: u8 = 14;
+const CERTIFICATE_STATUS: u8 = 22;
 
 const TLS_1_3: u16 = 0x0304;
 
@@ -23,6 +28,7 @@ const SERVER_NAME: u16 = 0;
 const SUPPORTED_GROUPS: u16 = 10;
 const POINT_FORMATS: u16 = 11;
 const SIGNATURE_ALGORITHMS: u16 = 13;
+const HEARTBEAT: u16 = 15;
 const PRE_SHARED_KEY: u16 = 41;
 const SUPPORTED_VERSIONS: u16 = 43;
 const KEY_SHARE: u16 = 51;
@@ -30,6 +36,12 @@ const RENEGOTIATION_INFO: u16 = 0xff01;
 
 /// The most bytes of a server's first flight; a longer answer is no TLS.
 const FLIGHT_BYTES_MAX: usize = 256 << 10;
+
+/// How long a server is given to complain of what came too early; one that does so does it at
+/// once.
+const COMPLAINT_WAIT: Duration = Duration::from_secs(1);
+/// Alerts of a server that takes what is not encrypted for encrypted (RFC 5246, section 7.2).
+const UNDECIPHERED: [u8; 2] = [20, 21];
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawHello<'a> {
@@ -51,8 +63,20 @@ pub(crate) struct HelloChoice {
     pub(crate) compression: bool,
     /// Whether it binds a renegotiation to what was before (RFC 5746).
     pub(crate) secure_renegotiation: bool,
+    /// Whether it takes the client's offer of heartbeats (RFC 6520).
+    pub(crate) heartbeat: bool,
     /// The server's chain, leaf first: in clear text up to TLS 1.2.
     pub(crate) chain: Vec<Vec<u8>>,
+    /// The stapled OCSP response, in clear text up to TLS 1.2; empty if none.
+    pub(crate) staple: Vec<u8>,
+}
+
+/// Two old errors of libraries that a server shows without being harmed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct OldErrors {
+    pub(crate) heartbeat: bool,
+    /// Whether it takes a ChangeCipherSpec before any key is agreed on (CVE-2014-0224).
+    pub(crate) early_change: bool,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -68,6 +92,28 @@ impl RawHello<'_> {
         reach.again(|| ask(reach, &self.wire()))
     }
 
+    /// Offers heartbeats, and sends a ChangeCipherSpec too early. `None` = it answered otherwise
+    /// than any server should or any that is known to be wrong does.
+    pub(crate) fn old_errors(&self, reach: &ReachedAddress<'_>) -> Option<OldErrors> {
+        let mut hello = self.wire();
+        append_extension(&mut hello, HEARTBEAT, &[1]);
+        let (mut wire, answer) = converse(reach, &hello).ok()?;
+        let HelloAnswer::Choice(choice) = answer else { return None };
+        let [major, minor] = choice.version.to_be_bytes();
+        let early = [CHANGE_CIPHER_SPEC, major, minor, 0, 1, 1];
+        wire.shorten(COMPLAINT_WAIT * 2);
+        let mut early_change = false;
+        wire.write_all(&early).ok()?;
+        if is_silent(&mut wire) {
+            wire.write_all(&early).ok()?;
+            let mut said = [0; 7];
+            wire.read_exact(&mut said).ok()?;
+            let [kind, _, _, _, _, _, description] = said;
+            early_change = kind == ALERT && UNDECIPHERED.contains(&description);
+        }
+        Some(OldErrors { heartbeat: choice.heartbeat, early_change })
+    }
+
     /// The record that goes out.
     fn wire(&self) -> Vec<u8> {
         let highest = self.versions.iter().copied().max().unwrap_or(TLS_1_3);
@@ -80,10 +126,7 @@ impl RawHello<'_> {
         // DEFLATE (RFC 3749), to see whether it is taken. TLS 1.3 knows none.
         body.extend(vector8(if is_tls13 { &[0] } else { &[1, 0] }));
         let mut extensions = Vec::new();
-        let mut add = |kind: u16, data: &[u8]| {
-            extensions.extend(kind.to_be_bytes());
-            extensions.extend(vector16(data));
-        };
+        let mut add = |kind: u16, data: &[u8]| extensions.extend(extension(kind, data));
         if let Some(name) = self.server_name {
             let mut entry = vec![0];
             entry.extend(vector16(name.as_bytes()));
@@ -99,25 +142,72 @@ impl RawHello<'_> {
             add(SUPPORTED_VERSIONS, &vector8(&words(self.versions)));
             add(KEY_SHARE, &[0, 0]);
         }
-        body.extend(vector16(&extensions));
+        // SSL 3.0 has none (RFC 6101, section 5.6.1.2).
+        if highest > SSL_3 {
+            body.extend(vector16(&extensions));
+        }
         let mut message = vec![1, 0];
         message.extend(vector16(&body));
         // RFC 8446, section 5.1: of the first hello, for old servers.
-        let mut record = vec![HANDSHAKE, 3, 1];
+        let mut record = vec![HANDSHAKE, 3, u8::from(highest > SSL_3)];
         record.extend(vector16(&message));
         record
     }
 }
 
+fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
+    [&kind.to_be_bytes(), &*vector16(data)].concat()
+}
+
+/// Adds an extension to a hello that is a record: the lengths of record, message and extensions
+/// are the only ones that grow.
+fn append_extension(hello: &mut Vec<u8>, kind: u16, data: &[u8]) {
+    let more = extension(kind, data);
+    let added = u16::try_from(more.len()).expect("our own extensions are short");
+    let extensions = extensions_at(hello);
+    for at in [3, 7].into_iter().chain(extensions) {
+        if let Some(Ok(length)) = hello.get_mut(at..at + 2).map(<&mut [u8; 2]>::try_from) {
+            *length = (u16::from_be_bytes(*length) + added).to_be_bytes();
+        }
+    }
+    hello.extend(more);
+}
+
+/// The place of the length of a hello's extensions; `None` = it has none.
+fn extensions_at(hello: &[u8]) -> Option<usize> {
+    let id = 5 + 4 + 2 + 32;
+    let suites = id + 1 + usize::from(*hello.get(id)?);
+    let length = hello.get(suites..suites + 2)?.try_into().ok()?;
+    let compression = suites + 2 + usize::from(u16::from_be_bytes(length));
+    let extensions = compression + 1 + usize::from(*hello.get(compression)?);
+    (extensions < hello.len()).then_some(extensions)
+}
+
+/// Whether nothing comes while a server could complain.
+fn is_silent(wire: &mut TimedStream<'_>) -> bool {
+    wire.within(COMPLAINT_WAIT, |wire| {
+        let read = wire.read(&mut [0]);
+        read.is_err_and(|error| matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock))
+    })
+}
+
 /// Sends bytes that are a hello and reads the answer.
 pub(crate) fn ask(reach: &ReachedAddress<'_>, hello: &[u8]) -> Result<HelloAnswer, Trouble> {
+    converse(reach, hello).map(|(_, answer)| answer)
+}
+
+/// The same, with the connection on which it came.
+fn converse<'r>(
+    reach: &'r ReachedAddress<'_>,
+    hello: &[u8],
+) -> Result<(TimedStream<'r>, HelloAnswer), Trouble> {
     let mut wire = reach.open()?;
     let failed = |error: io::Error| reach.broken(&error, "the hello");
     wire.write_all(hello).map_err(failed)?;
     let mut received = Vec::new();
     loop {
         if let Some(answer) = read(&received)? {
-            return Ok(answer);
+            return Ok((wire, answer));
         }
         if received.len() > FLIGHT_BYTES_MAX {
             return Err(malformed("its first flight is longer than 256 KiB"));
@@ -164,9 +254,15 @@ fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, Trouble>
     })
 }
 
-/// The choice of a flight so far: everything of TLS 1.3 stands in its first message, of older
-/// versions in all up to ServerHelloDone.
+/// The choice of a flight: everything of TLS 1.3 stands in its first message, of older versions in
+/// all up to ServerHelloDone. `None` = more is to come.
 fn flight(messages: &[u8]) -> Result<Option<HelloChoice>, Trouble> {
+    let (choice, is_whole) = flight_so_far(messages)?;
+    Ok(choice.filter(|_| is_whole))
+}
+
+/// The choice of a flight so far, and whether it is whole. One that resumes a session has no chain.
+pub(crate) fn flight_so_far(messages: &[u8]) -> Result<(Option<HelloChoice>, bool), Trouble> {
     let mut choice: Option<HelloChoice> = None;
     let mut rest = messages;
     while let Some((kind, body, behind)) = records::message(rest) {
@@ -174,11 +270,15 @@ fn flight(messages: &[u8]) -> Result<Option<HelloChoice>, Trouble> {
             (SERVER_HELLO, None) => {
                 let read = server_hello(body).ok_or_else(|| malformed("its ServerHello is cut"))?;
                 if read.version >= TLS_1_3 {
-                    return Ok(Some(read));
+                    return Ok((Some(read), true));
                 }
                 choice = Some(read);
             }
             (CERTIFICATE, Some(choice)) => choice.chain = certificates(body),
+            // RFC 6066, section 8: the type of an OCSP response, and its length.
+            (CERTIFICATE_STATUS, Some(choice)) => {
+                choice.staple = body.get(4..).unwrap_or_default().to_vec();
+            }
             (SERVER_KEY_EXCHANGE, Some(choice)) if is_dhe(choice.suite) => {
                 choice.dh_bits = prime_bits(body);
             }
@@ -188,13 +288,13 @@ fn flight(messages: &[u8]) -> Result<Option<HelloChoice>, Trouble> {
                     choice.group = Some(u16::from_be_bytes([*high, *low]));
                 }
             }
-            (SERVER_HELLO_DONE, Some(_)) => return Ok(choice),
+            (SERVER_HELLO_DONE, Some(_)) => return Ok((choice, true)),
             (_, None) => return Err(malformed("its first message is no ServerHello")),
             _ => {}
         }
         rest = behind;
     }
-    Ok(None)
+    Ok((choice, false))
 }
 
 /// The certificates of a message of TLS 1.2 (RFC 5246, section 7.4.2), as far as they are whole.
@@ -247,6 +347,7 @@ fn server_hello(body: &[u8]) -> Option<HelloChoice> {
             }
             (KEY_SHARE, [high, low, ..]) => choice.group = Some(u16::from_be_bytes([*high, *low])),
             (PRE_SHARED_KEY, _) => choice.psk = true,
+            (HEARTBEAT, _) => choice.heartbeat = true,
             (RENEGOTIATION_INFO, _) => choice.secure_renegotiation = true,
             _ => {}
         }
@@ -302,6 +403,16 @@ mod tests {
         assert_eq!(hello.server_name(), Some("a.example"));
         assert!(hello.supported_versions().eq([0x0304, 0x0303]));
         assert!(hello.supported_groups().eq([29, 23]) && hello.has_key_share());
+    }
+
+    #[test]
+    fn a_hello_with_one_more_extension_is_one() {
+        let mut wire = HELLO.wire();
+        append_extension(&mut wire, HEARTBEAT, &[1]);
+        assert!(matches!(client_hello::read(&wire), Ok(Peek::Hello(_))));
+        assert!(wire.ends_with(&[0, 15, 0, 1, 1]));
+        let old = RawHello { versions: &[SSL_3], ..HELLO }.wire();
+        assert_eq!((extensions_at(&old), old.get(2)), (None, Some(&0)));
     }
 
     fn record(kind: u8, fragment: &[u8]) -> Vec<u8> {

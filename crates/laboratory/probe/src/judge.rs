@@ -13,6 +13,10 @@ use crate::{offers, points};
 /// 90 days before.
 const DAYS_LEFT_MIN: u64 = 14;
 const DAY_S: u64 = 86400;
+const HOUR_S: u64 = 3600;
+/// Hours after which a ticket key should be gone: it opens all that was resumed by it, and who
+/// makes a new one each day is some minutes late. RFC 9325, section 3.4, allows a week at the most.
+const TICKET_KEY_HOURS_MAX: u64 = 25;
 /// RFC 9325, section 4.1.
 const DH_BITS_MIN: u32 = 2048;
 
@@ -39,7 +43,7 @@ pub fn judge(report: &ProbeReport) -> Vec<PointVerdict> {
                     of_certificate(certificate, report.at_s, &mut found);
                 }
                 resumption(report, index, node, &mut found);
-                connection(node, &mut found);
+                connection(report, node, &mut found);
             }
         }
     }
@@ -99,16 +103,23 @@ fn trouble_point(kind: TroubleKind) -> &'static str {
 /// Hellos by hand are answered, and yet no client gets through. A server that wants what the
 /// clients here cannot do is not broken, because others get through.
 fn clients(node: &NodeReport, found: &mut PointFinding) {
-    let mut troubles = node.clients.iter().map(|client| client.trouble.as_ref());
+    let (older, ours): (Vec<_>, Vec<_>) =
+        node.clients.iter().partition(|client| client.kind == offers::OLDER);
+    let mut troubles = ours.into_iter().map(|client| client.trouble.as_ref());
     let Some(Some(first)) = troubles.next() else {
         return;
     };
-    if troubles.any(|trouble| trouble.is_none()) || node.lacks_our_certificate() {
+    let older = older.first().map(|client| client.trouble.as_ref());
+    // Its TLS 1.3 is another matter.
+    let is_met = older == Some(None) && !node.speaks("TLSv1.3");
+    if is_met || troubles.any(|trouble| trouble.is_none()) || node.lacks_our_certificate() {
         return;
     }
+    let older = older.flatten().map_or_else(String::new, |trouble| format!("; {}", trouble.text));
     let wanted = beyond_our_clients(node);
     if let Some(wanted) = wanted {
-        found.note("not-examined", format!("no client of this probe gets a handshake: {wanted}"));
+        let seen = format!("no client of this probe gets a handshake: {wanted}{older}");
+        found.note("not-examined", seen);
     } else if first.kind == TroubleKind::Refused {
         let seen = format!(
             "no client of this probe gets a handshake ({}), though hellos with older suites, groups \
@@ -150,7 +161,7 @@ fn beyond_our_clients(node: &NodeReport) -> Option<String> {
 }
 
 fn versions(node: &NodeReport, found: &mut PointFinding) {
-    let old = ["TLSv1.1", "TLSv1.0"].into_iter().filter(|name| node.speaks(name));
+    let old = ["TLSv1.1", "TLSv1.0", "SSLv3"].into_iter().filter(|name| node.speaks(name));
     let old: Vec<_> = old.collect();
     found.note_if(!old.is_empty(), "old-versions", format!("it speaks {}", old.join(" and ")));
     found.note_if(!node.speaks("TLSv1.3"), "no-tls13", "it does not speak TLS 1.3");
@@ -170,12 +181,20 @@ fn of_old_versions(node: &NodeReport, found: &mut PointFinding) {
     let seen = format!("in {compressed} it takes the client's offer to compress");
     found.note_if(!compressed.is_empty(), "compression", seen);
     // RFC 8996 holds it for needless where the oldest version is TLS 1.2.
-    let has_old = node.speaks("TLSv1.1") || node.speaks("TLSv1.0");
+    let has_old = ["TLSv1.1", "TLSv1.0", "SSLv3"].iter().any(|name| node.speaks(name));
     found.note_if(
         has_old && node.fallback_refused == Some(false),
         "fallback-ignored",
         "it goes on with a client that says that a newer version failed",
     );
+    let takes = |fact| fact == Some(true);
+    for (is_so, point, seen) in [
+        (takes(node.client_renegotiation), "client-renegotiation", "it answers a client that asks"),
+        (takes(node.early_change), "early-change", "it takes one before any key is agreed on"),
+        (takes(node.heartbeat), "heartbeat", "it takes a client's offer of heartbeats"),
+    ] {
+        found.note_if(is_so, point, seen);
+    }
 }
 
 /// The suites of all versions that have one of these in their names: the first ones, and how many
@@ -202,6 +221,12 @@ fn suites(node: &NodeReport, found: &mut PointFinding) {
         if let Some(named) = suites_with(node, parts) {
             found.note(point, format!("it accepts {named}"));
         }
+    }
+    let aead = ["_GCM_", "_CCM", "CHACHA20"];
+    let has_aead = |suite: &String| aead.iter().any(|part| suite.contains(part));
+    let spoken = node.version("TLSv1.2").filter(|one| one.spoken && !node.speaks("TLSv1.3"));
+    if let Some(version) = spoken.filter(|one| !one.suites.iter().any(has_aead)) {
+        found.note("no-aead", format!("its suites of TLS 1.2 are {}", version.suites.join(", ")));
     }
     let of_client = |version: &&VersionReport| version.order == Some(Order::Client);
     // The three suites of TLS 1.3 are all good: which is taken is a matter of the client's CPU.
@@ -241,7 +266,17 @@ fn of_certificate(one: &CertificateReport, now_s: u64, found: &mut PointFinding)
     }
     let is_early = one.not_before_s > now_s;
     found.note_if(is_early, "certificate-not-yet-valid", format!("{subject} is not valid yet"));
-    let names = format!("{subject} is for {}", one.names.join(", "));
+    let lifetime = one.lifetime_days();
+    let seen = format!(
+        "{subject} is valid for {lifetime} days; when it was issued, {} were the most",
+        one.lifetime_days_max
+    );
+    let is_long = (1..lifetime).contains(&one.lifetime_days_max);
+    found.note_if(is_long, "certificate-lifetime", seen);
+    let names = match one.names.as_slice() {
+        [] => format!("{subject} names no host in its subjectAltName"),
+        names => format!("{subject} is for {}", names.join(", ")),
+    };
     found.note_if(one.name_matches == Some(false), "certificate-name", names);
     match one.chain_state {
         ChainState::Trusted | ChainState::Unchecked => {}
@@ -346,24 +381,38 @@ fn resumption(report: &ProbeReport, index: usize, node: &NodeReport, found: &mut
     }
     let (no_id, no_ticket) = (fails(Resumes::SessionId), fails(Resumes::Ticket));
     if no_id && no_ticket {
-        found.note("no-resumption", "no session of TLS 1.2 is resumed, by session id or ticket");
+        let seen = "no session before TLS 1.3 is resumed, by session id or ticket";
+        found.note("no-resumption", seen);
     } else if no_id {
-        found.note("no-session-id", "sessions of TLS 1.2 are resumed by ticket alone");
+        found.note("no-session-id", "sessions before TLS 1.3 are resumed by ticket alone");
     }
     let seen = "no session of TLS 1.3 is resumed";
     found.note_if(fails(Resumes::Psk), "no-resumption", seen);
 }
 
-fn connection(node: &NodeReport, found: &mut PointFinding) {
+fn connection(report: &ProbeReport, node: &NodeReport, found: &mut PointFinding) {
     let early = node.tickets.iter().find(|one| one.early_data_accepted == Some(true));
     if let Some(early) = early {
         let seen = format!("it accepts {} bytes of early data", early.early_data_max);
         found.note("early-data", seen);
     }
+    let seen = "it agrees on h2, and what answers is no HTTP/2";
+    found.note_if(node.h2_honoured == Some(false), "alpn-not-honoured", seen);
+    for ticket in &node.tickets {
+        let hours = report.at_s.saturating_sub(ticket.key_since_s.unwrap_or(report.at_s)) / HOUR_S;
+        let kind = ticket.kind.name();
+        let seen = format!("a key of its tickets ({kind}) is {hours} hours old at least");
+        found.note_if(hours > TICKET_KEY_HOURS_MAX, "static-ticket-key", seen);
+    }
     if let Some(exchange) = &node.exchange {
         // A server that did not answer has not ended a reply.
         let is_cut = exchange.end == End::Truncated && exchange.bytes > 0;
         found.note_if(is_cut, "no-close-notify", "it ended the connection without close_notify");
+        // Browsers keep it for names alone (RFC 6797, section 8.1.1).
+        let is_missing =
+            exchange.is_page() && exchange.hsts_s.unwrap_or(0) == 0 && report.server_name.is_some();
+        let seen = format!("{} comes without Strict-Transport-Security", exchange.reply);
+        found.note_if(is_missing, "no-hsts", seen);
     }
 }
 
@@ -505,6 +554,60 @@ mod tests {
         assert!(seen(&["CN=a"]).contains("not the issuer CN=first"));
         let two = seen(&["CN=a", "CN=first"]);
         assert!(two.contains("not the issuer of CN=first"), "{two}");
+    }
+
+    fn points(report: &ProbeReport) -> Vec<String> {
+        judge(report).into_iter().map(|one| one.point).collect()
+    }
+
+    #[test]
+    fn a_lifetime_is_judged_where_the_forum_has_a_say() {
+        let judged = |days: u64, lifetime_days_max| {
+            let mut node = node();
+            let certificate = CertificateReport {
+                not_before_s: 1_690_000_000,
+                not_after_s: 1_690_000_000 + days * DAY_S - 1,
+                lifetime_days_max,
+                chain_ordered: true,
+                ..CertificateReport::default()
+            };
+            let client = measure::probe::ClientReport::default();
+            node.clients
+                .push(measure::probe::ClientReport { certificate: Some(certificate), ..client });
+            points(&ProbeReport {
+                nodes: vec![node],
+                at_s: 1_700_000_000,
+                ..ProbeReport::default()
+            })
+        };
+        assert_eq!(judged(398, 398), [""; 0]);
+        assert_eq!(judged(399, 398), ["certificate-lifetime"]);
+        assert_eq!(judged(4000, 0), [""; 0]);
+    }
+
+    #[test]
+    fn a_ticket_key_grows_old_in_a_day() {
+        let judged = |hours: u64| {
+            let mut node = node();
+            node.tickets.push(measure::probe::TicketReport {
+                kind: Resumes::Ticket,
+                count: 1,
+                lifetime_s: None,
+                bytes: 1,
+                key_names: vec!["00".to_owned()],
+                key_since_s: Some(1_700_000_000 - hours * HOUR_S),
+                single_use: None,
+                early_data_max: 0,
+                early_data_accepted: None,
+            });
+            points(&ProbeReport {
+                nodes: vec![node],
+                at_s: 1_700_000_000,
+                ..ProbeReport::default()
+            })
+        };
+        assert_eq!(judged(24), [""; 0]);
+        assert_eq!(judged(26), ["static-ticket-key"]);
     }
 
     #[test]

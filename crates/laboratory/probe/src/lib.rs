@@ -12,6 +12,7 @@ mod hello;
 mod judge;
 mod node;
 mod offers;
+mod openssl;
 mod options;
 pub mod points;
 mod reach;

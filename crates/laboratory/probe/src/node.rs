@@ -1,11 +1,12 @@
 //! Everything that is asked of one address.
 
 use std::cell::Cell;
+use std::time::Duration;
 
 use load::observe::{ObservedConversation, ObservingClient as Observer};
 use load::plan::{Handshake, PlannedTls};
 use measure::probe::{
-    CertificateReport, ClientCertificateRequest, ClientReport, Exchange, NodeReport, Order,
+    CertificateReport, ClientCertificateRequest, ClientReport, End, Exchange, NodeReport, Order,
     Resumes, ResumptionReport, Trouble, TroubleKind, UnknownNameAnswer, VersionReport,
 };
 use wire::alert;
@@ -13,9 +14,12 @@ use wire::text::is_control;
 
 use crate::certificate::facts;
 use crate::hello::{HelloAnswer, HelloChoice, RawHello};
-use crate::offers::{KINDS, OfferKind, Visit, offer};
+use crate::offers::{KINDS, OLDER, OfferKind, Visit, offer};
+use crate::openssl::Purpose;
 use crate::reach::{malformed, trouble};
-use crate::registry::{GROUPS, RegisteredNumber, SUITES_12, SUITES_13, VERSIONS, name, numbers};
+use crate::registry::{
+    GROUPS, RegisteredNumber, SSL_3, SUITES_12, SUITES_13, VERSIONS, name, numbers,
+};
 use crate::resumption::{SessionWay, found};
 
 /// A name that nobody has (RFC 6761, section 6.4).
@@ -25,6 +29,12 @@ const UNKNOWN_NAME: &str = "unknown-name.invalid";
 const CHOICES_MAX: usize = 64;
 
 const TLS_1_2: u16 = 0x0303;
+
+/// The beginning of every client of HTTP/2, with empty SETTINGS (RFC 9113, section 3.4).
+const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const H2_SETTINGS: u8 = 4;
+/// The rest of its reply does not matter; the server would keep the connection.
+const H2_LINGER: Duration = Duration::from_millis(1);
 
 /// Among its suites, a client that comes again with an older version says so (RFC 7507).
 const FALLBACK_SCSV: u16 = 0x5600;
@@ -51,22 +61,33 @@ impl Visit<'_> {
         node.clients = KINDS.iter().map(|kind| self.client(kind)).collect();
         if node.clients.iter().all(|client| client.trouble.is_some()) {
             node.plaintext_certificate = self.plaintext_certificate(&node.versions);
+            node.clients.extend(self.older(&node.versions));
         }
         node.unknown_name = self.unknown_name();
+        node.nameless = self.nameless();
         node.exchange = self.exchange();
         node.client_certificate = self.client_certificate();
+        if node.clients.iter().any(|client| client.alpn == "h2") {
+            node.h2_honoured = self.h2_honoured();
+        }
+        self.old_weaknesses(&mut node);
+        node.certificate_compression = self.certificate_compression();
         node
     }
 
     /// Resumption at this address alone.
     pub(crate) fn resumption(&self, node: &mut NodeReport, index: usize) -> Vec<ResumptionReport> {
         let mut all = Vec::new();
-        for kind in Resumes::ALL {
-            if !node.speaks(kind.version()) {
-                continue;
+        let older = node.client(OLDER).filter(|client| client.trouble.is_none());
+        let everything = match older.map(|client| client.version.clone()) {
+            Some(version) => self.older_resumption(&version, index),
+            None => {
+                let way = SessionWay { from: index, to: index };
+                let kinds = Resumes::ALL.into_iter().filter(|kind| node.speaks(kind.version()));
+                kinds.map(|kind| found(self, self.reach, kind, way)).collect()
             }
-            let way = SessionWay { from: index, to: index };
-            let found = found(self, self.reach, kind, way);
+        };
+        for found in everything {
             node.tickets.extend(found.tickets);
             for time in found.times {
                 if node.handshakes.iter().all(|known| known.kind != time.kind) {
@@ -138,7 +159,8 @@ impl Visit<'_> {
         };
         version.spoken = true;
         version.compression = first.compression;
-        version.secure_renegotiation = (number <= TLS_1_2).then_some(first.secure_renegotiation);
+        let has_extensions = (SSL_3 + 1..=TLS_1_2).contains(&number);
+        version.secure_renegotiation = has_extensions.then_some(first.secure_renegotiation);
         let dh_bits = Cell::new(None::<u32>);
         let choose = |offered: &[u16]| {
             let choice = chosen(offered, &groups).ok()?;
@@ -164,7 +186,7 @@ impl Visit<'_> {
         let mut spoken = both.filter(|((number, _), version)| version.spoken && *number <= TLS_1_2);
         let ((number, _), _) = spoken.next()?;
         match self.hello(&[*number], &numbers(&SUITES_12), &numbers(&GROUPS)) {
-            Ok(HelloAnswer::Choice(choice)) => facts(&choice.chain, &[], self.expected),
+            Ok(HelloAnswer::Choice(choice)) => facts(&choice.chain, &choice.staple, self.expected),
             _ => None,
         }
     }
@@ -184,9 +206,83 @@ impl Visit<'_> {
         }
     }
 
+    /// An installed OpenSSL, as a client of the newest version that has no more than CBC or RSA key
+    /// exchange. `None` = all versions are ours alone.
+    fn older(&self, versions: &[VersionReport]) -> Option<ClientReport> {
+        let version = newest_older(versions)?;
+        let mut client = ClientReport { kind: OLDER.to_owned(), ..ClientReport::default() };
+        match self.carried_handshakes(version, Purpose::Once).as_deref() {
+            Err(trouble) => client.trouble = Some(trouble.clone()),
+            Ok(all) => {
+                let choice = all.first().map(|one| one.choice.clone()).unwrap_or_default();
+                client.version = name(&VERSIONS, choice.version);
+                client.suite = name(&SUITES_12, choice.suite);
+                client.group = choice.group.map(|it| name(&GROUPS, it)).unwrap_or_default();
+                client.certificate = facts(&choice.chain, &choice.staple, self.expected);
+            }
+        }
+        Some(client)
+    }
+
+    /// Weaknesses that only versions before TLS 1.3 can have. One connection each.
+    fn old_weaknesses(&self, node: &mut NodeReport) {
+        let Some(version) = newest_older(&node.versions) else { return };
+        node.client_renegotiation = self.client_renegotiation(version);
+        let number = VERSIONS.iter().find(|(_, title)| *title == version);
+        let hello = RawHello {
+            versions: &[number.map_or(TLS_1_2, |(number, _)| *number)],
+            suites: &numbers(&SUITES_12),
+            groups: &numbers(&GROUPS),
+            server_name: self.options.server_name.as_deref(),
+        };
+        if let Some(errors) = hello.old_errors(self.reach) {
+            node.heartbeat = Some(errors.heartbeat);
+            node.early_change = Some(errors.early_change);
+        }
+    }
+
+    /// A client that names nobody, and the certificate that it gets.
+    fn nameless(&self) -> Option<ClientReport> {
+        self.options.server_name.as_ref()?;
+        let offered = PlannedTls { server_name: None, ..offer(Handshake::Full, self.options) };
+        Some(self.asked("nameless", &offered))
+    }
+
+    fn certificate_compression(&self) -> Option<String> {
+        let full = offer(Handshake::Full, self.options);
+        let client = Observer::new(&PlannedTls { certificate_compression: true, ..full }).ok()?;
+        let seen = self.converse(self.reach, &client).ok()?;
+        (seen.version == "TLSv1.3").then(|| match seen.certificate_compression {
+            None => "none".to_owned(),
+            Some(1) => "zlib".to_owned(),
+            Some(2) => "brotli".to_owned(),
+            Some(other) => other.to_string(),
+        })
+    }
+
+    /// Whether HTTP/2 that TLS agrees on is what answers. A server of it begins with its SETTINGS
+    /// (RFC 9113, section 3.4).
+    fn h2_honoured(&self) -> Option<bool> {
+        let full = offer(Handshake::Full, self.options);
+        let alpn = vec![b"h2".to_vec()];
+        let client = Observer::new(&PlannedTls { alpn, ..full }).ok()?;
+        let is_asked = self.options.starttls.is_none() && !self.options.request.is_empty();
+        let request = is_asked.then_some(H2_PREFACE)?;
+        let conversation =
+            ObservedConversation { request: Some(request), early: None, linger: H2_LINGER };
+        let seen = self.converse_so(self.reach, &client, conversation).ok()?;
+        let is_silent = seen.reply.is_empty() && seen.end == End::Open;
+        let is_known = seen.alpn == "h2" && !is_silent && seen.alert.is_none();
+        is_known.then(|| seen.reply.get(3) == Some(&H2_SETTINGS))
+    }
+
     fn client(&self, kind: &OfferKind) -> ClientReport {
-        let mut client = ClientReport { kind: kind.name.to_owned(), ..ClientReport::default() };
-        let seen = Observer::new(&kind.offer(self.options))
+        self.asked(kind.name, &kind.offer(self.options))
+    }
+
+    fn asked(&self, kind: &str, offered: &PlannedTls) -> ClientReport {
+        let mut client = ClientReport { kind: kind.to_owned(), ..ClientReport::default() };
+        let seen = Observer::new(offered)
             .map_err(malformed)
             .and_then(|observer| self.reach.again(|| self.converse(self.reach, &observer)));
         match seen {
@@ -232,6 +328,7 @@ impl Visit<'_> {
         Some(Exchange {
             reply: line.chars().filter(|one| !is_control(*one)).take(100).collect(),
             bytes: seen.bytes,
+            hsts_s: hsts_s(&seen.reply),
             records: seen.records,
             end: seen.end,
         })
@@ -256,6 +353,25 @@ impl Visit<'_> {
             asked_at_resumption: None,
         })
     }
+}
+
+/// The newest version before TLS 1.3 that is spoken.
+fn newest_older(versions: &[VersionReport]) -> Option<&str> {
+    let mut spoken = versions.iter().filter(|one| one.spoken && one.name != "TLSv1.3");
+    spoken.next().map(|one| one.name.as_str())
+}
+
+/// The max-age of an HTTP reply's Strict-Transport-Security (RFC 6797, section 6.1).
+fn hsts_s(reply: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(reply);
+    let headers = text.strip_prefix("HTTP/1.")?.lines().skip(1).take_while(|line| !line.is_empty());
+    let fields = headers.filter_map(|line| line.split_once(':'));
+    let mut found =
+        fields.filter(|(name, _)| name.eq_ignore_ascii_case("strict-transport-security"));
+    let (_, value) = found.next()?;
+    let mut directives = value.split(';').filter_map(|one| one.split_once('='));
+    let (_, age) = directives.find(|(name, _)| name.trim().eq_ignore_ascii_case("max-age"))?;
+    age.trim().trim_matches('"').parse().ok()
 }
 
 /// The choices in turn: of everything that is offered, then of the rest, until there is none.
@@ -286,6 +402,16 @@ fn order(accepted: &[u16], choose: impl Fn(&[u16]) -> Option<u16>) -> Option<Ord
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hsts_is_read_off_the_headers() {
+        let reply = |headers: &str| hsts_s(format!("HTTP/1.1 200 OK\r\n{headers}\r\n").as_bytes());
+        let told = "strict-transport-security: includeSubDomains; Max-Age=\"63072000\"\r\n";
+        assert_eq!(reply(told), Some(63_072_000));
+        assert_eq!(reply("\r\nStrict-Transport-Security: max-age=1\r\n"), None);
+        assert_eq!(reply("Strict-Transport-Security: max-age=x\r\n"), None);
+        assert_eq!(hsts_s(b"220 mail\r\nStrict-Transport-Security: max-age=1\r\n"), None);
+    }
 
     #[test]
     fn whose_order_decides_is_told_by_the_opposite() {

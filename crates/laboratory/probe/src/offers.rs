@@ -46,6 +46,9 @@ pub(crate) const KINDS: [OfferKind; 5] = [
     offer_kind("post-quantum", Versions::Tls13, &[Group::X25519MlKem768], ("", "")),
 ];
 
+/// The kind that comes where none of these gets a handshake: no client of ours makes it.
+pub(crate) const OLDER: &str = "older";
+
 /// Whether any kind of client offers the suite of this name.
 pub(crate) fn has_suite(name: &str) -> bool {
     Suite::ALL.iter().any(|suite| suite.name() == name)

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use load::plan::{OwnCertificate, ProxyVersion};
+use measure::probe::ProbeReport;
 use wire::starttls::{Dialect, HostNames};
 
 #[derive(Clone, Debug)]
@@ -26,6 +27,10 @@ pub struct ProbeOptions {
     pub client_certificate: Option<OwnCertificate>,
     /// Trusted roots as PEM; `None` = chains are not checked.
     pub roots_pem: Option<Vec<u8>>,
+    /// Whether these are the system's, and not somebody's own.
+    pub roots_of_system: bool,
+    /// An earlier probe of the same hosts.
+    pub earlier: Option<ProbeReport>,
     /// The request that gets a reply; empty = none.
     pub request: Vec<u8>,
     pub limits: WaitLimits,

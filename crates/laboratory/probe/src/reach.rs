@@ -60,6 +60,8 @@ impl Drop for Spending<'_> {
 pub(crate) struct TimedStream<'r> {
     stream: TcpStream,
     until: Instant,
+    /// The end of all that the address may take.
+    last: Instant,
     _spending: Spending<'r>,
 }
 
@@ -143,12 +145,14 @@ impl<'o> ReachedAddress<'o> {
             self.is_left_alone.set(true);
             return Err(trouble(TroubleKind::Timeout, format!("not tried: {why}")));
         }
-        let limit = self.options.limits.connection.min(self.left());
+        let left = self.left();
+        let limit = self.options.limits.connection.min(left);
         let spending = Spending { begun: Instant::now(), spent: &self.spent };
         let stream = TcpStream::connect_timeout(&self.address, limit);
         let stream = stream.map_err(|error| self.not_connected(&error))?;
         let _slower_without = stream.set_nodelay(true);
-        let mut wire = TimedStream { stream, until: spending.begun + limit, _spending: spending };
+        let (until, last) = (spending.begun + limit, spending.begun + left);
+        let mut wire = TimedStream { stream, until, last, _spending: spending };
         let header = self.header(&wire.stream);
         match header.and_then(|header| wire.write_all(&header)) {
             Err(error) => Err(self.broken(&error, "the PROXY header")),
@@ -197,7 +201,7 @@ impl<'o> ReachedAddress<'o> {
         let mut step = dialog.server_connected();
         let (begun, limit) = (Instant::now(), wire.until);
         if dialect.greets_late() {
-            wire.until += self.greeting.get().min(self.left());
+            wire.until = (wire.until + self.greeting.get()).min(wire.last);
         }
         let mut is_unheard = true;
         loop {
@@ -315,6 +319,20 @@ pub(crate) fn malformed(text: impl Display) -> Trouble {
 }
 
 impl TimedStream<'_> {
+    /// The connection itself, for a thread that writes.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Does something that fails after this time, or when the connection's is over.
+    pub(crate) fn within<T>(&mut self, limit: Duration, act: impl FnOnce(&mut Self) -> T) -> T {
+        let until = self.until;
+        self.shorten(limit);
+        let done = act(self);
+        self.until = until;
+        done
+    }
+
     /// The time left; no time at all is an error.
     fn remaining(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());

@@ -6,8 +6,16 @@ use wire::starttls::Dialect;
 /// A number with its name.
 pub(crate) type RegisteredNumber = (u16, &'static str);
 
-pub(crate) const VERSIONS: [RegisteredNumber; 4] =
-    [(0x0304, "TLSv1.3"), (0x0303, "TLSv1.2"), (0x0302, "TLSv1.1"), (0x0301, "TLSv1.0")];
+pub(crate) const VERSIONS: [RegisteredNumber; 5] = [
+    (0x0304, "TLSv1.3"),
+    (0x0303, "TLSv1.2"),
+    (0x0302, "TLSv1.1"),
+    (0x0301, "TLSv1.0"),
+    (SSL_3, "SSLv3"),
+];
+
+/// RFC 6101.
+pub(crate) const SSL_3: u16 = 0x0300;
 
 /// Suites of TLS 1.3, in browsers' order.
 pub(crate) const SUITES_13: [RegisteredNumber; 5] = [

@@ -1,5 +1,8 @@
 //! Sessions of one address, offered to the same or another one.
 
+use std::collections::BTreeSet;
+
+use load::observe::records::Ticket;
 use load::observe::{Observed, ObservedConversation, ObservingClient};
 use load::plan::Handshake;
 use measure::probe::{
@@ -9,6 +12,7 @@ use measure::probe::{
 use crate::hello;
 use crate::hello::HelloAnswer;
 use crate::offers::{Visit, offer};
+use crate::openssl::Purpose;
 use crate::reach::{ReachedAddress, malformed, trouble};
 
 /// Findings of one kind at one address.
@@ -71,6 +75,7 @@ pub(crate) fn found(
         kind,
         first: None,
         resumed: None,
+        key_names: BTreeSet::new(),
         full: HandshakeTimes::default(),
         short: HandshakeTimes::default(),
         found: ResumptionReport {
@@ -107,6 +112,7 @@ struct Attempts<'v> {
     /// The first full handshake, and the last resumed one.
     first: Option<Observed>,
     resumed: Option<Observed>,
+    key_names: BTreeSet<String>,
     full: HandshakeTimes,
     short: HandshakeTimes,
     found: ResumptionReport,
@@ -133,6 +139,7 @@ impl Attempts<'_> {
         client.forget();
         let seen = self.visit.converse(self.visit.reach, client)?;
         self.full.note(&seen);
+        self.key_names.extend(key_names(&seen.tickets));
         // Without a ticket the session may still have an id, which is another kind.
         let is_given = match self.kind {
             Resumes::SessionId => !seen.session_id.is_empty(),
@@ -175,6 +182,8 @@ impl Attempts<'_> {
             count: u32::try_from(count).unwrap_or(u32::MAX),
             lifetime_s: last.map(|ticket| ticket.lifetime_s),
             bytes: last.map_or(0, |ticket| u32::try_from(ticket.bytes).unwrap_or(u32::MAX)),
+            key_names: self.key_names.iter().take(KEY_NAMES_MAX).cloned().collect(),
+            key_since_s: None,
             single_use: self.is_single_use(),
             early_data_max,
             early_data_accepted: (early_data_max > 0).then(|| self.takes_early_data()),
@@ -217,6 +226,70 @@ impl Attempts<'_> {
             seen.early_data_accepted
         };
         attempt().unwrap_or(false)
+    }
+}
+
+/// Servers have a few keys at a time; where tickets have no names of keys, all beginnings differ.
+const KEY_NAMES_MAX: usize = 16;
+
+/// The beginnings of tickets, in hexadecimal.
+fn key_names(tickets: &[Ticket]) -> impl Iterator<Item = String> {
+    tickets.iter().map(|ticket| ticket.beginning.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Visit<'_> {
+    /// Resumption with a server of which load's client gets nothing, by the version that another
+    /// got.
+    pub(crate) fn older_resumption(&self, version: &str, index: usize) -> Vec<ResumptionFindings> {
+        let kinds = [Resumes::SessionId, Resumes::Ticket].into_iter();
+        let found = |kind| {
+            let mut resumption = ResumptionReport {
+                kind,
+                from: index,
+                to: index,
+                offered: 0,
+                resumed: 0,
+                trouble: None,
+            };
+            let tickets = kind == Resumes::Ticket;
+            let all = self.carried_handshakes(version, Purpose::Resume { tickets });
+            let mut report = None;
+            match all.as_deref() {
+                Err(trouble) => resumption.trouble = Some(trouble.clone()),
+                Ok([first, others @ ..]) if first.gives(kind) => {
+                    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+                    resumption.offered = count(others.len());
+                    resumption.resumed = count(others.iter().filter(|one| one.is_resumed).count());
+                    report = Some(older_ticket(kind, &first.tickets));
+                }
+                Ok(_) => {
+                    let text = format!("no {} is given", noun(kind));
+                    resumption.trouble = Some(trouble(TroubleKind::Refused, text));
+                }
+            }
+            ResumptionFindings {
+                resumption,
+                tickets: report,
+                times: Vec::new(),
+                certificate_asked: None,
+            }
+        };
+        kinds.map(found).collect()
+    }
+}
+
+fn older_ticket(kind: Resumes, tickets: &[Ticket]) -> TicketReport {
+    let last = tickets.last();
+    TicketReport {
+        kind,
+        count: 1,
+        lifetime_s: last.map(|ticket| ticket.lifetime_s),
+        bytes: last.map_or(0, |ticket| u32::try_from(ticket.bytes).unwrap_or(u32::MAX)),
+        key_names: key_names(tickets).collect(),
+        key_since_s: None,
+        single_use: None,
+        early_data_max: 0,
+        early_data_accepted: None,
     }
 }
 

@@ -26,6 +26,7 @@ pub fn probe(options: &ProbeOptions, tell: &dyn Fn(&str)) -> ProbeReport {
     let reaches: Vec<_> = addresses.map(|address| ReachedAddress::new(*address, options)).collect();
     let expected = CertificateExpectation {
         roots: options.roots_pem.as_deref().and_then(TrustedRoots::read),
+        is_public: options.roots_of_system,
         name: options.expected_name.clone(),
         now_s: options.now_s,
     };
@@ -49,6 +50,7 @@ pub fn probe(options: &ProbeOptions, tell: &dyn Fn(&str)) -> ProbeReport {
         let mut node = visit.node();
         if node.trouble.is_none() {
             report.resumption.extend(visit.resumption(&mut node, index));
+            know_keys(&mut node, options);
             // What was not tried is not what it lacks.
             node.trouble = reach.left_alone();
         }
@@ -73,6 +75,20 @@ pub fn probe(options: &ProbeOptions, tell: &dyn Fn(&str)) -> ProbeReport {
     report.nodes.extend(unresolved(options));
     report.verdicts = judge(&report);
     report
+}
+
+/// Since when ticket keys are known to be in use: an earlier probe may have seen them.
+fn know_keys(node: &mut NodeReport, options: &ProbeOptions) {
+    let earlier = options.earlier.as_ref();
+    for now in node.tickets.iter_mut().filter(|one| !one.key_names.is_empty()) {
+        let since = earlier.and_then(|earlier| {
+            let known = earlier.nodes.iter().flat_map(|node| &node.tickets);
+            let same =
+                known.filter(|one| one.key_names.iter().any(|it| now.key_names.contains(it)));
+            same.map(|one| one.key_since_s.unwrap_or(earlier.at_s)).min()
+        });
+        now.key_since_s = Some(since.unwrap_or(options.now_s).min(options.now_s));
+    }
 }
 
 /// A node for each host that has no address.

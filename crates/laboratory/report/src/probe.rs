@@ -233,7 +233,15 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
     if let Some(name) = &node.unknown_name {
         facts.push(ReportFact::new("unknown name", &name.answer));
     }
+    facts.extend(nameless(node));
     facts.extend(client_certificate(node));
+    if let Some(algorithm) = &node.certificate_compression {
+        facts.push(ReportFact::new("compressed certificate", algorithm));
+    }
+    if let Some(is_honoured) = node.h2_honoured {
+        let said = if is_honoured { "spoken" } else { "agreed on, and not spoken" };
+        facts.push(ReportFact::new("HTTP/2", said));
+    }
     if let Some(exchange) = &node.exchange {
         let records: Vec<String> = exchange.records.iter().take(8).map(u32::to_string).collect();
         let reply = if exchange.reply.is_empty() { "none" } else { &exchange.reply };
@@ -249,8 +257,27 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
             facts.push(ReportFact::new("records", bytes));
         }
         facts.push(ReportFact::new("end", end));
+        if let Some(seconds) = exchange.hsts_s {
+            facts.push(ReportFact::new("HSTS", counted((seconds / DAY_S) as usize, "day")));
+        }
     }
     facts
+}
+
+/// The certificate, or what else a client gets that names nobody.
+fn nameless(node: &NodeReport) -> Option<ReportFact> {
+    let client = node.nameless.as_ref()?;
+    let text = match (&client.trouble, &client.certificate) {
+        (Some(trouble), _) => format!("no: {}", trouble.text),
+        (None, Some(shown)) => {
+            let known = node.certificates();
+            let is_same = known.iter().any(|one| one.fingerprint == shown.fingerprint);
+            let which = if is_same { "the same certificate" } else { "another certificate" };
+            format!("{which}, {}", shown.subject)
+        }
+        (None, None) => return None,
+    };
+    Some(ReportFact::new("without a name", text))
 }
 
 /// Whether the server asks for a client's certificate, at first and at resumption.
@@ -279,6 +306,10 @@ fn of_old_versions(node: &NodeReport) -> Vec<ReportFact> {
     if let Some(is_secure) = node.secure_renegotiation() {
         let said = if is_secure { "secure" } else { "not secure" };
         facts.push(ReportFact::new("renegotiation", said));
+    }
+    if let Some(is_taken) = node.client_renegotiation {
+        let said = if is_taken { "a client may ask for it" } else { "refused" };
+        facts.push(ReportFact::new("client's renegotiation", said));
     }
     if let Some(is_refused) = node.fallback_refused {
         let said = if is_refused { "refused" } else { "served" };
@@ -340,6 +371,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64) -> Vec<ReportFact> {
         ReportFact::new("signed by", format!("{}, {}", one.issuer, one.signature)),
         ReportFact::new("names", one.names.join(", ")),
         ReportFact::new("chain", format!("{}: {chain}{ordered}", one.chain.join(" < "))),
+        ReportFact::new("lifetime", counted(one.lifetime_days() as usize, "day")),
         ReportFact::new("expires", expires),
         ReportFact::new("staple", staple),
         ReportFact::new("SHA-256", &one.fingerprint),

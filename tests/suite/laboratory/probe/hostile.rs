@@ -226,6 +226,30 @@ fn what_older_versions_need_is_found_to_be_missing() {
     assert_eq!(points(0, &RENEGOTIATION_INFO, false), [false, false, true]);
 }
 
+#[test]
+fn a_change_of_ciphers_that_comes_too_early_is_tried_and_heartbeats_are_named() {
+    let points = |is_wrong: bool| {
+        let extensions: &[u8] = if is_wrong { &[0, 5, 0, 15, 0, 1, 1] } else { &[] };
+        let flight = flight_after(server_hello(&[0], extensions), &vector(3, &[0x30, 0]));
+        let address = serve_by_hello(move |stream, _| {
+            let _gone = stream.write_all(&flight);
+            // A server that is right complains of the first; the other decrypts the second.
+            let wanted = if is_wrong { 2 } else { 1 };
+            let changes = (0..wanted).all(|_| read_record(stream).is_ok_and(|it| it[0] == 20));
+            let alert = if is_wrong { 20 } else { 10 };
+            if changes {
+                let _gone = stream.write_all(&record(21, &[2, alert]));
+            }
+        });
+        let report = report(BUSY, address, &[]);
+        let all = report["verdicts"].as_array().unwrap().iter();
+        let all: Vec<_> = all.map(|one| one["point"].as_str().unwrap()).collect();
+        ["early-change", "heartbeat"].map(|point| all.contains(&point))
+    };
+    assert_eq!(points(true), [true, true]);
+    assert_eq!(points(false), [false, false]);
+}
+
 /// Passes connections on to a server, and resets each after this number of the server's bytes.
 fn cutting(server: SocketAddr, after: u64) -> SocketAddr {
     relay(server, move |server, client| {

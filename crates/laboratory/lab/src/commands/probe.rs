@@ -71,6 +71,9 @@ pub(super) struct ProbeArguments {
     #[arg(long, value_name = "N", default_value = "8")]
     #[arg(value_parser = value_parser!(u32).range(1..=100))]
     attempts: u32,
+    /// Output of an earlier probe with --json: tells since when ticket keys are in use
+    #[arg(long, value_name = "FILE.json", value_hint = ValueHint::AnyPath)]
+    earlier: Option<PathBuf>,
     /// List the facts that may be expected, and the points
     #[arg(long)]
     facts: bool,
@@ -83,7 +86,7 @@ pub(super) struct ProbeArguments {
 pub(super) struct ProbeConduct {
     /// Trust these roots instead of the system's
     #[arg(long, value_name = "FILE.pem", value_hint = ValueHint::AnyPath)]
-    ca: Option<PathBuf>,
+    pub(super) ca: Option<PathBuf>,
     /// Time for each connection
     #[arg(long, value_name = "T", default_value = "5s")]
     #[arg(value_parser = time((TIMEOUT_MIN, TIMEOUT_MAX), "a time from 10ms to 10m", "5s"))]
@@ -302,6 +305,8 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, LabFault> {
             .map(|path| client_certificate(&path))
             .transpose()?,
         roots_pem: arguments.conduct.roots()?,
+        roots_of_system: arguments.conduct.ca.is_none(),
+        earlier: arguments.earlier.as_deref().map(earlier).transpose()?,
         // Such a protocol knows no GET.
         request: match (arguments.starttls, arguments.request) {
             (None, OrNone::This(path)) => get(&path, &authority),
@@ -314,6 +319,15 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, LabFault> {
         addresses,
         unresolved,
         server_name,
+    })
+}
+
+/// An earlier probe, as it was printed.
+fn earlier(path: &Path) -> Result<ProbeReport, LabFault> {
+    let text = String::from_utf8(file("earlier", path)?).unwrap_or_default();
+    ProbeReport::read(&text).map_err(|error| {
+        let message = format!("{} is not what a probe printed: {error}", path.display());
+        LabFault::new(message, "--earlier names a file that `lariat-lab probe --json` made")
     })
 }
 

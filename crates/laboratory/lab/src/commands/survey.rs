@@ -106,6 +106,8 @@ fn sites(arguments: &SurveyArguments) -> Result<Vec<ProbeOptions>, LabFault> {
             ehlo_name: process::own_name(),
             client_certificate: None,
             roots_pem: roots_pem.clone(),
+            roots_of_system: arguments.conduct.ca.is_none(),
+            earlier: None,
             limits,
             attempts: ATTEMPTS,
             now_s: now_s(),

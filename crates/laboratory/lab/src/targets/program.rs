@@ -83,7 +83,12 @@ fn find(
     let path = path.ok_or_else(|| missing(form, root, "not installed"))?;
     let mut needs = form.needs.iter();
     if let Some(file) = needs.find(|file| !outside(Path::new(file)).exists()) {
-        return Err(missing(form, root, &format!("{file} is missing")));
+        let what = format!("{file} is missing");
+        return Err(match form.packages.as_slice() {
+            // Our own program is there; what it stands before is not.
+            [] => LabFault::new(what, "`apt-file search` names the package that has it"),
+            _ => missing(form, root, &what),
+        });
     }
     let from = if form.packages.is_empty() { "ours".to_owned() } else { owner(&path, root) };
     Ok(TargetProgram { path, root: root.cloned(), is_given: false, from })

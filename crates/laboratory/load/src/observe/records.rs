@@ -18,6 +18,7 @@ pub const APPLICATION_DATA: u8 = 23;
 
 /// Handshake messages (RFC 8446, section 4).
 pub const SERVER_HELLO: u8 = 2;
+const COMPRESSED_CERTIFICATE: u8 = 25;
 /// The message that brings a ticket.
 pub const NEW_SESSION_TICKET: u8 = 4;
 
@@ -25,21 +26,26 @@ pub const NEW_SESSION_TICKET: u8 = 4;
 /// section 6.2.3).
 const FRAGMENT_BYTES_MAX: usize = (1 << 14) + 2048;
 
+/// Bytes of the name of a ticket key.
+const KEY_NAME_BYTES: usize = 16;
+
 /// A ticket as it was sent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ticket {
     pub lifetime_s: u32,
+    /// The first bytes of it, as many as names of keys have (RFC 5077, section 4).
+    pub beginning: Vec<u8>,
     pub bytes: usize,
     /// Early data that it allows, in bytes.
     pub early_data_max: u32,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct RecordFindings {
-    pub(super) session_id: Vec<u8>,
-    pub(super) tickets: Vec<Ticket>,
+pub struct RecordFindings {
+    pub session_id: Vec<u8>,
+    pub tickets: Vec<Ticket>,
     /// Bytes of application data in each record.
-    pub(super) application: Vec<u32>,
+    pub application: Vec<u32>,
 }
 
 /// Whether bytes may begin a TLS record. None may.
@@ -98,7 +104,7 @@ pub fn message(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 }
 
 /// The visible part of TLS 1.2: the handshake until the server changes to ciphers, and lengths.
-pub(super) fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFindings {
+pub fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFindings {
     let added = match suite.map(|suite| suite.suite().as_str().unwrap_or_default()) {
         Some(name) if name.contains("CHACHA20") => 16,
         // An explicit nonce of 8 bytes (RFC 5288).
@@ -137,11 +143,16 @@ fn session_id(hello: &[u8]) -> Option<&[u8]> {
 fn ticket12(body: &[u8]) -> Option<Ticket> {
     let (lifetime, rest) = body.split_first_chunk()?;
     let bytes = rest.len().checked_sub(2)?;
-    (bytes > 0).then_some(Ticket {
+    (bytes > 0).then(|| Ticket {
         lifetime_s: u32::from_be_bytes(*lifetime),
+        beginning: beginning(rest.get(2..).unwrap_or_default()),
         bytes,
         early_data_max: 0,
     })
+}
+
+fn beginning(ticket: &[u8]) -> Vec<u8> {
+    ticket.iter().copied().take(KEY_NAME_BYTES).collect()
 }
 
 /// The contents of records after a handshake of TLS 1.3.
@@ -178,6 +189,31 @@ pub(super) fn decrypted(
     found
 }
 
+/// The algorithm of a compressed certificate among the messages of a handshake of TLS 1.3.
+pub(super) fn compression(
+    received: &[u8],
+    suite: SupportedCipherSuite,
+    secret: &[u8],
+) -> Option<u16> {
+    let mut keys = DirectionKeys::new(suite.suite(), secret)?;
+    let mut messages = Vec::new();
+    for (kind, fragment) in all(received) {
+        if kind == APPLICATION_DATA
+            && let Some((HANDSHAKE, plain)) = keys.open(fragment)
+        {
+            messages.extend_from_slice(&plain);
+        }
+    }
+    let mut rest = messages.as_slice();
+    while let Some((kind, body, behind)) = message(rest) {
+        if kind == COMPRESSED_CERTIFICATE {
+            return body.first_chunk().map(|algorithm| u16::from_be_bytes(*algorithm));
+        }
+        rest = behind;
+    }
+    None
+}
+
 /// RFC 8446, section 4.6.1.
 fn ticket13(body: &[u8]) -> Option<Ticket> {
     let (lifetime, rest) = body.split_first_chunk()?;
@@ -194,7 +230,8 @@ fn ticket13(body: &[u8]) -> Option<Ticket> {
         }
         extensions = behind;
     }
-    Some(Ticket { lifetime_s: u32::from_be_bytes(*lifetime), bytes, early_data_max })
+    let beginning = beginning(rest.get(..bytes)?);
+    Some(Ticket { lifetime_s: u32::from_be_bytes(*lifetime), beginning, bytes, early_data_max })
 }
 
 /// The extension (RFC 8446, section 4.2.10).
@@ -281,7 +318,8 @@ mod tests {
     fn tickets_are_read() {
         let mut body = vec![0, 0, 0x1c, 0x20, 0, 0, 0, 9, 1, 5, 0, 2, 8, 8, 0, 8];
         body.extend([0, 42, 0, 4, 0, 0, 0x40, 0]);
-        let ticket = Ticket { lifetime_s: 7200, bytes: 2, early_data_max: 16384 };
+        let beginning = vec![8, 8];
+        let ticket = Ticket { lifetime_s: 7200, beginning, bytes: 2, early_data_max: 16384 };
         assert_eq!(ticket13(&body), Some(ticket));
         for length in 0..body.len() - 8 {
             let _none_panics = ticket13(&body[..length]);

@@ -64,7 +64,7 @@ const SHEET_QUANTILES: [f64; 7] = [0.1, 0.5, 0.75, 0.9, 0.99, 0.999, 0.9999];
 /// How long it took, by kind: handshake, first byte, total.
 pub(crate) fn latencies(record: &LoadRecord) -> ReportTable {
     let heads = ["<", "count", "mean", "p50", "p90", "p99", "p99.9", "max"];
-    let mut table = ReportTable::new("How long it took, of those that succeeded", heads);
+    let mut table = ReportTable::new("How long it took", heads);
     let mut kind_before = None;
     each_part(record, |kind, part, histogram| {
         if kind_before.replace(kind) != Some(kind) {
@@ -81,6 +81,16 @@ pub(crate) fn latencies(record: &LoadRecord) -> ReportTable {
         let max = [time("max", histogram.max_ns() as f64)];
         table.row(cells.into_iter().chain(quantiles).chain(max));
     });
+    let failed = &record.failed_after;
+    if !failed.is_empty() {
+        table.head("failed");
+        let time = |ns: f64| Cell::from(Nanoseconds(ns));
+        let quantiles = QUANTILES.map(|(_, share)| time(failed.quantile_ns(share) as f64));
+        let count = RoundedCount(failed.count() as f64);
+        let cells = ["until it failed".into(), count.into(), time(failed.mean_ns())];
+        let max = [time(failed.max_ns() as f64)];
+        table.row(cells.into_iter().chain(quantiles).chain(max));
+    }
     table
 }
 

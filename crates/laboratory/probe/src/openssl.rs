@@ -1,0 +1,316 @@
+//! An installed OpenSSL as a client of servers with which load's makes no handshake: CBC, RSA key
+//! exchange, TLS 1.0 and 1.1.
+//!
+//! `openssl s_client` connects to a socket of ours on loopback, whose bytes are carried to the
+//! address and back. So what is said before TLS and all limits are those of other connections, and
+//! what was negotiated is read off the server's bytes: nothing of what the program prints counts.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use load::observe::TimeLimited;
+use load::observe::records::{
+    self, ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE, RecordFindings, Ticket, opaque,
+};
+use measure::probe::{Resumes, Trouble, TroubleKind};
+use wire::alert;
+
+use crate::hello::{HelloChoice, flight_so_far};
+use crate::offers::Visit;
+use crate::reach::{ReachedAddress, TimedStream, trouble};
+
+/// The first connection and five more, as `-reconnect` makes them.
+const CONVERSATIONS_MAX: usize = 6;
+/// Bytes of a server after which its connection is left: 1 MiB. Chains are a few KiB.
+const RECEIVED_BYTES_MAX: usize = 1 << 20;
+/// How long more a server is heard after its handshake, where it has something to answer.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
+/// How long the program may take to connect, or to end: it does both at once on any host.
+const PROGRAM_WAIT: Duration = Duration::from_secs(5);
+/// Between two looks whether it has connected.
+const PROGRAM_STEP: Duration = Duration::from_millis(2);
+
+/// The options of the program for each version that it may know.
+const VERSIONS: [(&str, &str); 3] =
+    [("TLSv1.2", "-tls1_2"), ("TLSv1.1", "-tls1_1"), ("TLSv1.0", "-tls1")];
+
+/// One of the program's connections, as its server's bytes tell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CarriedHandshake {
+    pub(crate) choice: HelloChoice,
+    /// An abbreviated flight has no ServerHelloDone (RFC 5246, section 7.3).
+    pub(crate) is_resumed: bool,
+    session_id: Vec<u8>,
+    pub(crate) tickets: Vec<Ticket>,
+}
+
+impl CarriedHandshake {
+    /// Whether the server gives something to resume with.
+    pub(crate) fn gives(&self, kind: Resumes) -> bool {
+        match kind {
+            Resumes::SessionId => !self.session_id.is_empty(),
+            Resumes::Ticket | Resumes::Psk => !self.tickets.is_empty(),
+        }
+    }
+}
+
+/// The way in which the program is used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Purpose {
+    /// A handshake.
+    Once,
+    /// One, and the same session again and again: by ticket, or by id.
+    Resume { tickets: bool },
+    /// One, and a second one on the same connection, which the client asks for.
+    Renegotiate,
+}
+
+impl Purpose {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::Once => &["-status"],
+            Self::Resume { tickets: true } => &["-reconnect"],
+            Self::Resume { tickets: false } => &["-reconnect", "-no_ticket"],
+            Self::Renegotiate => &[],
+        }
+    }
+}
+
+impl Visit<'_> {
+    /// Whole handshakes with the program in this version; at least one.
+    pub(crate) fn carried_handshakes(
+        &self,
+        version: &str,
+        purpose: Purpose,
+    ) -> Result<Vec<CarriedHandshake>, Trouble> {
+        let all = self.carried(version, purpose)?;
+        let whole: Vec<_> = all.iter().filter_map(|received| handshake(received)).collect();
+        if whole.is_empty() {
+            let received = all.first().map_or(&[][..], Vec::as_slice);
+            return Err(failure(received));
+        }
+        Ok(whole)
+    }
+
+    /// Whether a client may renegotiate; `None` = nobody could ask. It is asked once.
+    pub(crate) fn client_renegotiation(&self, version: &str) -> Option<bool> {
+        let all = self.carried(version, Purpose::Renegotiate).ok()?;
+        let received = all.first()?;
+        handshake(received)?;
+        Some(after_handshake(received) == Some(HANDSHAKE))
+    }
+
+    fn carried(&self, version: &str, purpose: Purpose) -> Result<Vec<Vec<u8>>, Trouble> {
+        let failed = |error: std::io::Error| {
+            let text = match error.kind() {
+                ErrorKind::NotFound => "no `openssl` is installed, which could".to_owned(),
+                _ => format!("`openssl` cannot be run: {error}"),
+            };
+            trouble(TroubleKind::Refused, text)
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let mut command = command(version, purpose).ok_or_else(|| {
+            trouble(TroubleKind::Refused, format!("no client here speaks {version}"))
+        })?;
+        match &self.options.server_name {
+            Some(name) => command.args(["-servername", name]),
+            None => command.arg("-noservername"),
+        };
+        let near = listener.local_addr().map_err(failed)?.to_string();
+        let mut program =
+            RunningProgram(command.args(["-connect", &near]).spawn().map_err(failed)?);
+        let input = program.0.stdin.take();
+        let mut input = input.filter(|_| purpose == Purpose::Renegotiate);
+        if let Some(input) = &mut input {
+            // It is read after the handshake.
+            input.write_all(b"R\n").map_err(failed)?;
+        }
+        let mut all = Vec::new();
+        while all.len() < CONVERSATIONS_MAX {
+            let Some(near) = program.connection(&listener) else { break };
+            let far = self.reach.open()?;
+            all.push(carry(self.reach, &near, far, purpose)?);
+            if purpose == Purpose::Renegotiate {
+                break;
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn command(version: &str, purpose: Purpose) -> Option<Command> {
+    let (_, option) = VERSIONS.iter().find(|(name, _)| *name == version)?;
+    let mut command = Command::new("openssl");
+    command.args(["s_client", option, "-legacy_server_connect"]);
+    command.args(["-cipher", "ALL:COMPLEMENTOFALL:@SECLEVEL=0"]).args(purpose.options());
+    // The host's settings may forbid what is to be tried.
+    command.env("OPENSSL_CONF", "/dev/null");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    Some(command)
+}
+
+/// The program, which ends with this value.
+struct RunningProgram(Child);
+
+impl RunningProgram {
+    /// The next connection that it makes; `None` = it makes none any more.
+    fn connection(&mut self, listener: &TcpListener) -> Option<TcpStream> {
+        let until = Instant::now() + PROGRAM_WAIT;
+        while Instant::now() < until {
+            match listener.accept() {
+                Ok((near, _)) => {
+                    near.set_nonblocking(false).ok()?;
+                    return Some(near);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return None,
+            }
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return None;
+            }
+            thread::sleep(PROGRAM_STEP);
+        }
+        None
+    }
+}
+
+impl Drop for RunningProgram {
+    fn drop(&mut self) {
+        let _ended_before = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Carries bytes to and fro until one side ends, and gives back the server's.
+fn carry(
+    reach: &ReachedAddress<'_>,
+    near: &TcpStream,
+    mut far: TimedStream<'_>,
+    purpose: Purpose,
+) -> Result<Vec<u8>, Trouble> {
+    let to_far = far.socket().try_clone();
+    let to_far = to_far.map_err(|error| reach.broken(&error, "a connection for openssl"))?;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut from, mut to) = (near, &to_far);
+            let _ended = std::io::copy(&mut from, &mut to);
+            // Nobody is there any more who would hear an answer.
+            let _gone = to_far.shutdown(Shutdown::Both);
+        });
+        let received = received(reach, near, &mut far, purpose);
+        let _gone = (near.shutdown(Shutdown::Both), far.socket().shutdown(Shutdown::Both));
+        received
+    })
+}
+
+fn received(
+    reach: &ReachedAddress<'_>,
+    mut near: &TcpStream,
+    far: &mut TimedStream<'_>,
+    purpose: Purpose,
+) -> Result<Vec<u8>, Trouble> {
+    let (mut received, mut is_whole) = (Vec::new(), false);
+    let mut chunk = [0; 4096];
+    while received.len() < RECEIVED_BYTES_MAX {
+        let count = match far.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => count,
+            // What is silent after a handshake has made one.
+            Err(_) if is_whole => break,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            Err(error) => return Err(reach.broken(&error, "the handshake with openssl")),
+        };
+        let came = chunk.get(..count).unwrap_or_default();
+        received.extend_from_slice(came);
+        if near.write_all(came).is_err() {
+            break;
+        }
+        if !is_whole && handshake(&received).is_some() {
+            is_whole = true;
+            far.shorten(ANSWER_WAIT);
+        }
+        let is_answered = purpose == Purpose::Renegotiate && after_handshake(&received).is_some();
+        if is_answered {
+            break;
+        }
+    }
+    Ok(received)
+}
+
+/// The handshake in a server's bytes, if it came to its end: its Finished, which is encrypted.
+fn handshake(received: &[u8]) -> Option<CarriedHandshake> {
+    let (mut rest, mut clear, mut is_encrypted) = (received, Vec::new(), false);
+    while let Ok(Some((kind, fragment, behind))) = records::next(rest) {
+        match kind {
+            HANDSHAKE if is_encrypted => {
+                let (choice, is_full) = flight_so_far(&clear).ok()?;
+                let RecordFindings { session_id, tickets, .. } = opaque(received, None);
+                let (choice, is_resumed) = (choice?, !is_full);
+                return Some(CarriedHandshake { choice, is_resumed, session_id, tickets });
+            }
+            HANDSHAKE => clear.extend_from_slice(fragment),
+            CHANGE_CIPHER_SPEC => is_encrypted = true,
+            _ => {}
+        }
+        rest = behind;
+    }
+    None
+}
+
+/// The type of the first record behind the server's Finished.
+fn after_handshake(received: &[u8]) -> Option<u8> {
+    let mut rest = received;
+    let mut kinds = std::iter::from_fn(|| {
+        let (kind, _, behind) = records::next(rest).ok()??;
+        rest = behind;
+        Some(kind)
+    });
+    kinds.by_ref().find(|kind| *kind == CHANGE_CIPHER_SPEC)?;
+    kinds.nth(1)
+}
+
+fn failure(received: &[u8]) -> Trouble {
+    let mut rest = received;
+    while let Ok(Some((kind, fragment, behind))) = records::next(rest) {
+        if let (ALERT, [2, description]) = (kind, fragment) {
+            let text = format!("it refused openssl by the alert {}", alert::label(*description));
+            return trouble(TroubleKind::Refused, text);
+        }
+        rest = behind;
+    }
+    trouble(TroubleKind::Refused, "openssl gets no handshake either")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u8, fragment: &[u8]) -> Vec<u8> {
+        [&[kind, 3, 1, 0, u8::try_from(fragment.len()).unwrap()], fragment].concat()
+    }
+
+    #[test]
+    fn a_handshake_is_whole_with_its_finished() {
+        let hello = [&[2, 0, 0, 38, 3, 1][..], &[7; 32], &[0, 0, 0x2f, 0], &[14, 0, 0, 0]].concat();
+        let flight = [record(22, &hello), record(20, &[1])].concat();
+        assert!(handshake(&flight).is_none() && after_handshake(&flight).is_none());
+        let whole = [flight, record(22, &[9; 40])].concat();
+        let found = handshake(&whole).unwrap();
+        assert_eq!((found.choice.version, found.choice.suite), (0x0301, 0x002f));
+        assert!(!found.is_resumed);
+        assert_eq!(after_handshake(&whole), None);
+        for (kind, is_renegotiated) in [(HANDSHAKE, true), (ALERT, false)] {
+            let more = [whole.clone(), record(kind, &[9; 40])].concat();
+            assert_eq!(after_handshake(&more) == Some(HANDSHAKE), is_renegotiated);
+        }
+        for length in 0..whole.len() {
+            assert!(handshake(&whole[..length]).is_none(), "{length}");
+        }
+        let refused = failure(&record(21, &[2, 40]));
+        assert!(refused.text.contains("handshake_failure"), "{refused:?}");
+    }
+}
