@@ -180,6 +180,7 @@ mod terminator {
         mod encrypted_key;
         mod kernel_fallback;
         mod key_log;
+        mod key_process;
         mod ocsp;
         mod policy;
         mod record_layer;

@@ -222,6 +222,7 @@ fn certificate(
         key_pem,
         key_place: key.as_ref().map(|path| path.display().to_string()),
         ocsp_der: None,
+        holder: tls::signing::KeyHolder::default(),
     };
     if holds_key(&source) {
         match &key {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use options::row::{path, row};
 use options::{Key, Kind, Problem, Severity, Tables, Value, all, choice, section, table};
 use tls::certificate::pem;
+use tls::signing::KeyHolder;
 use tls::options::{BadCertificate, CertificateSource, Placeholder};
 
 use crate::certificate_folder::{self, FolderContents};
@@ -190,6 +191,7 @@ impl PairFiles {
             key_pem: optional(key_pem)?,
             key_place: self.key.as_ref().map(|path| path.display().to_string()),
             ocsp_der: optional(ocsp_der)?,
+            holder: KeyHolder::default(),
         };
         if holds_key(&source) {
             let place = if entry.key.is_written() { &*entry.key } else { &*entry.chain };

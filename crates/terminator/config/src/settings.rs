@@ -171,6 +171,8 @@ pub struct ProcessOptions {
     pub drain: Duration,
     pub pid_file: Option<PathBuf>,
     pub key_log: Option<KeyLogOptions>,
+    /// Whether a process of their own holds the keys of certificates.
+    pub key_process: bool,
 }
 
 /// The file that the secrets of connections are written to.

@@ -92,6 +92,7 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Reader => return Ok(crate::reader::run()),
         Command::Watcher => return Ok(crate::watcher::run()),
         Command::Acme => return Ok(crate::acme_process::run()),
+        Command::Keys => return Ok(crate::key_process::run()),
         Command::Resolver => return Ok(crate::resolve::run()),
     };
     Ok(exit.into())

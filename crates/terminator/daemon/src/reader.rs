@@ -26,6 +26,7 @@ use zeroize::Zeroizing;
 use crate::acme_folder::{self, FoundAcme};
 use crate::acme_hook::Hook;
 use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
+use crate::held_keys::{self, PackedKeys};
 use crate::kernel::KernelTls;
 use crate::messages;
 use crate::preflight;
@@ -146,7 +147,8 @@ pub(crate) enum Task {
 pub(crate) enum Reply {
     /// The step that begins, such as `reading /etc/lariat/site.pem`.
     Step(String),
-    /// To `Read`: the bundle is the next message. With this come the descriptors of the folders,
+    /// To `Read`: the bundle is the next message, and then come the keys that the worker process
+    /// does not get ([`PackedKeys`]). With this come the descriptors of the folders,
     /// and then the log's if it is a file.
     Read(Box<Found>),
     /// To `Read`, before its outcome: the files and directories that were looked at, as they were
@@ -209,7 +211,8 @@ fn work() -> io::Result<()> {
                 let mut fds: Vec<_> = read.roots.iter().map(AsFd::as_fd).collect();
                 fds.extend(read.log.as_ref().map(AsFd::as_fd));
                 reply(&channel, &Reply::Read(Box::new(read.found)), &fds)?;
-                channel.send(read.bundle.bytes(), &[])
+                channel.send(read.bundle.bytes(), &[])?;
+                channel.send(read.keys.0.bytes(), &[])
             }
             Err(refusal) => reply(&channel, &Reply::Refused(refusal), &[]),
         },
@@ -250,6 +253,7 @@ struct Read {
     roots: Vec<Root>,
     log: Option<OwnedFd>,
     bundle: Secret,
+    keys: PackedKeys,
 }
 
 /// A configuration with all files that it names.
@@ -268,9 +272,10 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     let loaded = load(files, config);
     // It is of use whatever they hold.
     let _ = reply(channel, &Reply::Looked(looked), &[]);
-    let (bundle, loaded) = loaded?;
-    let source = &bundle.source;
+    let (mut bundle, loaded) = loaded?;
     let settings = &loaded.settings;
+    let keys = held_keys::take_out(settings, &mut bundle.recording);
+    let source = &bundle.source;
     for directory in directories(settings) {
         announce(channel, format!("looking at {}", directory.display()));
         // What is wrong there is reported where it is needed.
@@ -298,6 +303,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
         LogOutput::Daemon(_) | LogOutput::Stdout | LogOutput::Stderr => None,
     };
     announce(channel, "packing the configuration".to_owned());
+    let keys = PackedKeys::of(&keys).map_err(Refusal::Missing)?;
     let bundle = encode(&bundle);
     Ok(Read {
         found: Found { become_user, kernel_tls, concerns, folders, acme },
@@ -305,6 +311,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
         log,
         bundle: bundle
             .map_err(|error| Refusal::Missing(format!("cannot pack the configuration: {error}")))?,
+        keys,
     })
 }
 

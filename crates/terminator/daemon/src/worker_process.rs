@@ -13,6 +13,7 @@ mod cluster;
 mod control;
 mod dial;
 mod expiry;
+mod key_link;
 mod health;
 mod log;
 mod plan;

@@ -26,6 +26,7 @@ pub mod resumption;
 mod secrets;
 pub mod self_signed;
 pub mod server;
+pub mod signing;
 pub mod subject;
 pub mod traffic;
 pub mod validity;

@@ -13,6 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use crate::challenge::{PROTOCOL, TlsAnswers, TlsChallenges};
 use crate::context::SecretListener;
 use crate::options::CertificateSource;
+use crate::signing::KeyHolder;
 
 /// A validation that is under way: the identifier, a DNS name or an IP address, and the SHA-256 of
 /// its key authorization (RFC 8737 section 3).
@@ -102,6 +103,7 @@ pub(crate) fn placeholder(names: &[String]) -> Result<CertificateSource, rcgen::
         key_pem: None,
         key_place: None,
         ocsp_der: None,
+        holder: KeyHolder::default(),
     })
 }
 

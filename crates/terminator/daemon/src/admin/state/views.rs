@@ -1,5 +1,6 @@
 //! The status document and the metrics, made of what the admin side knows.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use config::KeyLogOptions;
@@ -16,13 +17,14 @@ use tls::server::Expiries;
 use tls::validity::Ends;
 
 use super::super::document::{
-    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KeyLogStatus, KtlsStatus,
+    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KeyLogStatus, KeyProcessStatus, KtlsStatus,
     LastReload, LastUpgrade, ProcessStatus, RunState, ServiceStatus, StatusDocument, VERSION,
     WorkerStatus,
 };
 use super::super::servers::{milliseconds, server};
 use super::{AdminState, Facts, Limits};
 use crate::handover::{EndedReload, EndedUpgrade};
+use crate::held_keys::KeyCounts;
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 impl AdminState {
@@ -52,6 +54,7 @@ impl AdminState {
             last_upgrade: facts.reload.last_upgrade.as_ref().map(last_upgrade),
             log_failure: facts.log_failure.clone(),
             key_log: facts.served.key_log.as_ref().map(key_log_status),
+            key_process: facts.served.key_counts.as_deref().map(key_process_status),
             workers: workers.map(|(metrics, cpu)| WorkerStatus { cpu, metrics }).collect(),
             services: services.map(|one| service(one, &facts, workers_count)).collect(),
             kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
@@ -123,6 +126,12 @@ impl AdminState {
             counts.set(metric, value);
         }
         self.count_usage(&mut counts);
+        if let Some(keys) = facts.served.key_counts.as_deref().map(key_process_status) {
+            counts.set(Metric::KeySigned, keys.signed);
+            counts.set(Metric::KeyLate, keys.late);
+            counts.set(Metric::KeyFailed, keys.failed);
+            counts.set(Metric::KeyWaiting, keys.waiting_us);
+        }
         let Some(resumption) = facts.served.resumption.as_deref() else {
             return counts;
         };
@@ -270,6 +279,16 @@ fn last_upgrade(ended: &EndedUpgrade) -> LastUpgrade {
         time_ms: milliseconds(ended.time),
         program: ended.program.clone(),
         refused: ended.refused.clone(),
+    }
+}
+
+fn key_process_status(counts: &KeyCounts) -> KeyProcessStatus {
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    KeyProcessStatus {
+        signed: read(&counts.signed),
+        late: read(&counts.late),
+        failed: read(&counts.failed),
+        waiting_us: read(&counts.waiting_us),
     }
 }
 
