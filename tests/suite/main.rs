@@ -185,6 +185,7 @@ mod terminator {
         mod policy;
         mod record_layer;
         mod sni;
+        mod token_key;
         mod foreign {
             mod http2;
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-use config::{Recording, Settings};
+use config::{Files, PinOrigin, Recording, Settings, TokenKey};
 use serde::{Deserialize, Serialize};
 use tls::certificate::reference;
 use tls::options::CertificateSource;
@@ -68,31 +68,81 @@ pub(crate) struct KeyToHold {
 pub(crate) enum KeyOrigin {
     /// The key in DER.
     File(Secret),
+    /// The URI of one in a token, its PIN, and the public half that it must have.
+    Token { uri: String, pin: Option<Secret>, public_key: Vec<u8> },
 }
 
 impl KeyToHold {
+    pub(crate) fn is_in_token(&self) -> bool {
+        matches!(self.origin, KeyOrigin::Token { .. })
+    }
+
     pub(crate) fn signing_roles(&self) -> SigningRoles {
         let [server, client] = self.roles;
         SigningRoles { server, client }
     }
 }
 
-/// Takes the keys out of a configuration and what was read of it, if it has a process hold them.
-pub(crate) fn take_out(settings: &Settings, recording: &mut Recording) -> Vec<KeyToHold> {
+/// The keys that a process is to hold: those in tokens, and those of files if a configuration says
+/// so. PINs come by `files`.
+///
+/// # Errors
+/// A sentence with its hint: a PIN cannot be read.
+pub(crate) fn of(settings: &Settings, files: &mut dyn Files) -> Result<Vec<KeyToHold>, String> {
     let mut keys = BTreeMap::<KeyId, KeyToHold>::new();
-    for (source, roles) in certificates(settings) {
-        let key = settings.process.key_process.then(|| of_file(source)).flatten();
-        if let Some((id, origin)) = key {
-            let place = source.key_place.as_ref().unwrap_or(&source.place).clone();
-            let key = KeyToHold { id, place, roles: [false; 2], origin };
-            let [server, client] = &mut keys.entry(id).or_insert(key).roles;
-            (*server, *client) = (*server || roles[0], *client || roles[1]);
+    let mut add = |id, place: &str, origin, roles: [bool; 2]| {
+        let key = KeyToHold { id, place: place.to_owned(), roles: [false; 2], origin };
+        let [server, client] = &mut keys.entry(id).or_insert(key).roles;
+        (*server, *client) = (*server || roles[0], *client || roles[1]);
+    };
+    for key in &settings.token_keys {
+        let TokenKey { place, uri, public_key, signs_to_servers, .. } = key;
+        let (uri, public_key) = (uri.clone(), public_key.clone());
+        let id = key_id(&public_key);
+        let origin = KeyOrigin::Token { uri, pin: pin(key, files)?, public_key };
+        add(id, place, origin, [!signs_to_servers, *signs_to_servers]);
+    }
+    for (source, roles) in certificates(settings).filter(|_| settings.process.key_process) {
+        if let Some((id, origin)) = of_file(source) {
+            add(id, source.key_place.as_ref().unwrap_or(&source.place), origin, roles);
         }
     }
+    Ok(keys.into_values().collect())
+}
+
+/// Takes keys out of what was read, if a configuration has a process hold them.
+pub(crate) fn take_out(settings: &Settings, recording: &mut Recording) {
     if settings.process.key_process {
         recording.replace_files(reference::without_keys);
     }
-    keys.into_values().collect()
+}
+
+/// A token's PIN: the first line, as of a passphrase. An error is a sentence with its hint.
+fn pin(key: &TokenKey, files: &mut dyn Files) -> Result<Option<Secret>, String> {
+    let (read, origin) = match &key.pin {
+        PinOrigin::Nowhere => return Ok(None),
+        PinOrigin::File(path) => (files.read(path), path.display().to_string()),
+        PinOrigin::Command(words) => {
+            let output = files.output_of(words).map(|mut output| std::mem::take(&mut *output));
+            (output, words.first().cloned().unwrap_or_default())
+        }
+    };
+    let of = &key.place;
+    let mut pin = read.map_err(|error| {
+        format!(
+            "the PIN of the key of {of} does not come from {origin}: {error}\n\
+             hint: a file must be readable, and a program write the PIN, for who starts lariat"
+        )
+    })?;
+    let line = pin.iter().position(|byte| b"\r\n".contains(byte)).unwrap_or(pin.len());
+    pin[line..].zeroize();
+    pin.truncate(line);
+    if pin.is_empty() {
+        return Err(format!(
+            "the PIN of the key of {of} is empty in {origin}\nhint: its first line is the PIN"
+        ));
+    }
+    Ok(Some(Secret::new(pin)))
 }
 
 /// All certificates, with what their keys sign.

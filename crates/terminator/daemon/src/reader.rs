@@ -28,6 +28,7 @@ use crate::acme_hook::Hook;
 use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
 use crate::held_keys::{self, PackedKeys};
 use crate::kernel::KernelTls;
+use crate::key_process;
 use crate::messages;
 use crate::preflight;
 use crate::status_socket;
@@ -274,7 +275,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     let _ = reply(channel, &Reply::Looked(looked), &[]);
     let (mut bundle, loaded) = loaded?;
     let settings = &loaded.settings;
-    let keys = held_keys::take_out(settings, &mut bundle.recording);
+    held_keys::take_out(settings, &mut bundle.recording);
     let source = &bundle.source;
     for directory in directories(settings) {
         announce(channel, format!("looking at {}", directory.display()));
@@ -302,6 +303,12 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
         LogOutput::File(path) => Some(open_log(channel, path)?),
         LogOutput::Daemon(_) | LogOutput::Stdout | LogOutput::Stderr => None,
     };
+    let mut looked = Stamps::new();
+    let mut files = Announced { channel, looked: &mut looked, disk: Disk };
+    let keys = held_keys::of(settings, &mut files).map_err(Refusal::Missing)?;
+    let fences = key_process::fences_of_trial(settings, become_user.clone());
+    let announce_trial = || announce(channel, "opening the keys in tokens".to_owned());
+    key_process::try_out(&keys, fences, announce_trial).map_err(Refusal::Missing)?;
     announce(channel, "packing the configuration".to_owned());
     let keys = PackedKeys::of(&keys).map_err(Refusal::Missing)?;
     let bundle = encode(&bundle);

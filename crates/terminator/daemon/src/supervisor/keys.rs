@@ -26,6 +26,8 @@ const KEYS: Program = Program {
     name: KEYS_NAME,
     form: ProcessMessageForm::Postcard,
     answer_bytes_max: REPLY_BYTES_MAX,
+    // Libraries of tokens find their configuration by it.
+    has_environment: true,
 };
 
 /// The process of a plan that was replaced goes on for so long: longer than any handshake that
