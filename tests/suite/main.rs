@@ -185,9 +185,9 @@ mod terminator {
         mod policy;
         mod record_layer;
         mod sni;
-        mod token_key;
         mod foreign {
             mod http2;
+            mod token_key;
         }
     }
 }

@@ -341,7 +341,7 @@ fn origin(spot: &Spot, (path, text): File<'_>) -> Place {
     Place::File { path: path.to_owned(), line, column: 0 }
 }
 
-/// What stands before a PIN in the URI of a key (RFC 7512 section 2.4): such a line is not shown.
+/// The word before a PIN in the URI of a key (RFC 7512 section 2.4): such a line is not shown.
 const SECRET: &str = "pin-value=";
 
 fn excerpt(spot: &Spot, file: Option<File<'_>>) -> Option<Excerpt> {

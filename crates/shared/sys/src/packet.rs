@@ -37,11 +37,7 @@ pub fn receive(end: impl AsFd, room: &mut [u8]) -> io::Result<Option<usize>> {
 }
 
 /// The same, but waits no longer than until then: an error of the kind `TimedOut`.
-pub fn receive_until(
-    end: impl AsFd,
-    room: &mut [u8],
-    until: Instant,
-) -> io::Result<Option<usize>> {
+pub fn receive_until(end: impl AsFd, room: &mut [u8], until: Instant) -> io::Result<Option<usize>> {
     loop {
         match retry_on_intr(|| recv(&end, &mut *room, RecvFlags::DONTWAIT)) {
             Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(None),

@@ -127,7 +127,7 @@ pub(crate) fn certificates(
                 key_pem: None,
                 key_place: None,
                 ocsp_der: None,
-                holder: tls::signing::KeyHolder::default(),
+                holder: tls::key_holder::KeyHolder::default(),
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return shelf.unreadable(&written.at, &file, &error),

@@ -15,11 +15,11 @@ use crate::certificates::{holds_key, word};
 use crate::inspection::Use;
 use crate::passphrase::Passphrase;
 use crate::shelf::Shelf;
-use crate::token_key::{is_in_token, note_token_key, shown};
 use crate::tls_choices::{
     GROUP_SYNONYMS, GROUPS, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS, WantedSuite, protocol,
     suites, suites_fit,
 };
+use crate::token_key::{is_in_token, note_token_key, shown};
 
 /// The word in place of a name.
 const OF_CLIENT: &str = "client";
@@ -230,7 +230,7 @@ fn certificate(
         key_pem,
         key_place: uri.map(shown).or_else(|| Some(key.as_ref()?.display().to_string())),
         ocsp_der: None,
-        holder: tls::signing::KeyHolder::default(),
+        holder: tls::key_holder::KeyHolder::default(),
     };
     if uri.is_none() && holds_key(&source) {
         match &key {

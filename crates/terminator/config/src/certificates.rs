@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use options::row::{path, row};
 use options::{Key, Kind, Problem, Severity, Tables, Value, all, choice, section, table};
 use tls::certificate::pem;
-use tls::signing::KeyHolder;
+use tls::key_holder::KeyHolder;
 use tls::options::{BadCertificate, CertificateSource, Placeholder};
 
 use crate::certificate_folder::{self, FolderContents};
@@ -37,8 +37,8 @@ section! {
             .absent("it is in the chain's file, or beside it under a usual name (`x.key`, \
              `privkey.pem`)")
             .flag("key").example(r#"key = "site.key""#),
-        /// A file whose first line is the passphrase of encrypted keys, or a token's PIN. The flag follows its
-        /// `--certificate`.
+        /// A file whose first line is the passphrase of encrypted keys, or a token's PIN. The flag
+        /// follows its `--certificate`.
         key_passphrase_file: Option<String> = path()
             .absent("keys are not encrypted").flag("key-passphrase-file")
             .example(r#"key-passphrase-file = "/run/lariat/site.passphrase""#),
@@ -162,8 +162,7 @@ fn in_token(
     let chain_pem = shelf.read(&entry.chain, chain)?;
     let pin_keys = (&entry.key_passphrase_file, &entry.key_passphrase_command);
     let place = chain.display().to_string();
-    let reference =
-        note_token_key(&entry.key, uri, (&place, &chain_pem), pin_keys, false, shelf)?;
+    let reference = note_token_key(&entry.key, uri, (&place, &chain_pem), pin_keys, false, shelf)?;
     let source = CertificateSource {
         place,
         chain_pem,

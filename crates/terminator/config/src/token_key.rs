@@ -1,7 +1,7 @@
 //! Keys that lie in tokens: the URI that stands in the place of a key's file, and where its PIN is.
 //!
 //! Opens no token and reads no PIN: the certificate says which public half the key must have, and
-//! whoever starts the process that holds keys has it tried.
+//! the daemon has a process try it.
 
 use std::path::PathBuf;
 

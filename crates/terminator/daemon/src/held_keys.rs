@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicU64;
 use config::{Files, PinOrigin, Recording, Settings, TokenKey};
 use serde::{Deserialize, Serialize};
 use tls::certificate::reference;
+use tls::key_holder::{KeyId, SIGNED_BYTES_MAX};
 use tls::options::CertificateSource;
-use tls::signing::{HeldKey, KeyId, SIGNED_BYTES_MAX, SigningRoles, key_id};
+use tls::signing::{HeldKey, SigningRoles, key_id};
 use zeroize::Zeroize;
 
 use crate::handover::{Fences, Secret, encode};
@@ -59,7 +60,7 @@ pub(crate) struct KeyToHold {
     pub(crate) id: KeyId,
     /// The certificate's path, for messages.
     pub(crate) place: String,
-    /// What it signs: for clients, and for servers that ask for a certificate.
+    /// For whom it signs: for clients, and for servers that ask for a certificate.
     pub(crate) roles: [bool; 2],
     pub(crate) origin: KeyOrigin,
 }
@@ -159,13 +160,13 @@ fn certificates(settings: &Settings) -> impl Iterator<Item = (&CertificateSource
 
 fn of_file(source: &CertificateSource) -> Option<(KeyId, KeyOrigin)> {
     let mut der = reference::key_of(source)?;
-    // One that cannot be read is reported by whoever builds the plan.
+    // One that cannot be read is reported by who builds the plan.
     let public_key = HeldKey::read(&der)?.public_key()?;
     let key = Secret::new(std::mem::take(&mut *der));
     Some((key_id(&public_key), KeyOrigin::File(key)))
 }
 
-/// What a worker thread asks: a number, the key, the scheme, and the message that follows.
+/// The question of a worker thread: a number, the key, the scheme, and the message that follows.
 pub(crate) struct SignatureRequest<'m> {
     pub(crate) number: u64,
     pub(crate) key: KeyId,
@@ -228,7 +229,7 @@ impl SignatureStatus {
     }
 }
 
-/// What has been asked since the worker process started, whatever plan it was for.
+/// The signatures asked for since the worker process started, for all plans.
 #[derive(Debug, Default)]
 pub(crate) struct KeyCounts {
     pub(crate) signed: AtomicU64,

@@ -24,7 +24,8 @@ use sys::sandbox::{
     restrict_system_calls,
 };
 use sys::{packet, process};
-use tls::signing::{self, HeldKey, KeyId, SigningRoles};
+use tls::key_holder::KeyId;
+use tls::signing::{self, HeldKey, SigningRoles};
 use wire::pkcs11_uri::Pkcs11Uri;
 
 use crate::handover::{Fences, ProcessMessageForm, Secret, Sources, WorkerUser, decode};
@@ -35,7 +36,7 @@ use crate::held_keys::{
 use crate::messages;
 use crate::worker_process::sandbox;
 
-use token::{Modules, TokenFault, TokenKey};
+use token::{Modules, OpenTokenKey, TokenFault};
 
 /// The program's first argument when it is to be this process.
 pub(crate) const KEYS_ARGUMENT: &str = "--key-process";
@@ -56,7 +57,7 @@ struct OpenKey {
 
 enum SigningHand {
     Own(HeldKey),
-    Token(TokenKey),
+    Token(OpenTokenKey),
 }
 
 type OpenKeys = HashMap<KeyId, OpenKey>;
@@ -105,8 +106,7 @@ fn serve() -> io::Result<()> {
 
 /// A process that holds keys of files alone needs nothing but memory and its channels.
 fn give_up(fences: &Fences) -> Result<(), String> {
-    let calls =
-        SystemCalls { open_files: false, fast_open: false, bind: false, network: false };
+    let calls = SystemCalls { open_files: false, fast_open: false, bind: false, network: false };
     let enter_landlock = || {
         restrict_connecting([])?;
         restrict_files(&[], false, false)
@@ -226,7 +226,7 @@ pub(crate) fn try_out(
         let mut process = command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn()?;
         drop(command);
         let ask = ProcessMessageForm::Postcard.encode(&KeyAsk::Enter(fences))?;
-        // What one that has died had said is still heard.
+        // The words of one that has died are still heard.
         let _ = channel.send(ask.bytes(), &[]).and_then(|()| channel.send(packed.0.bytes(), &[]));
         let said = channel.receive_up_to(REPLY_BYTES_MAX, 0);
         let _ = process.kill();
@@ -276,7 +276,7 @@ fn open_in_token(
     uri: &str,
     pin: Option<&str>,
     public_key: &[u8],
-) -> Result<TokenKey, String> {
+) -> Result<OpenTokenKey, String> {
     let uri = Pkcs11Uri::parse(uri).map_err(|fault| format!("its URI {fault}"))?;
     let key = modules.open(&uri, pin)?;
     let scheme = signing::trial_scheme(public_key).ok_or("its certificate has no key of TLS")?;

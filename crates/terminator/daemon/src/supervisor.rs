@@ -50,6 +50,7 @@ mod cluster_socket;
 mod events;
 mod failure;
 mod key_log;
+mod key_news;
 mod keys;
 mod listeners;
 mod names;
@@ -90,7 +91,7 @@ use child::{Backoff, Child, Heard, SendFault, WORKER};
 use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
 use key_log::KeyLog;
-use keys::Keys;
+use keys::KeyProcesses;
 use listeners::Listeners;
 use names::Names;
 use prepared::Prepared;
@@ -241,7 +242,7 @@ struct Supervisor<'a> {
     names: Names,
     watched: Watched,
     acme: Acme,
-    keys: Keys,
+    keys: KeyProcesses,
     disabled: BTreeSet<ServerName>,
     /// Weights that an operator has ordered.
     weights: BTreeMap<ServerName, u16>,

@@ -5,7 +5,7 @@ use zeroize::Zeroize;
 
 use crate::challenge::TlsChallenges;
 use crate::identity::AllowedIdentity;
-use crate::signing::KeyHolder;
+use crate::key_holder::KeyHolder;
 
 /// The least that the plaintext of a record can be limited to: the least that clients can ask for
 /// by max_fragment_length (RFC 6066 section 4).

@@ -12,8 +12,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::challenge::{PROTOCOL, TlsAnswers, TlsChallenges};
 use crate::context::SecretListener;
+use crate::key_holder::KeyHolder;
 use crate::options::CertificateSource;
-use crate::signing::KeyHolder;
 
 /// A validation that is under way: the identifier, a DNS name or an IP address, and the SHA-256 of
 /// its key authorization (RFC 8737 section 3).

@@ -1,7 +1,7 @@
-//! Keys that sign elsewhere: what is asked of whoever holds one, and what that one may sign.
+//! Keys that sign elsewhere, and the rule what they may sign.
 //!
-//! Owns the key as the library sees it, the rule which bytes are a signature's of TLS, and signing
-//! by a key that is at hand. The way to the holder is the caller's [`SignatureSource`].
+//! Owns the key as the library sees it, which bytes are TLS's to sign, and signing by a key that is
+//! at hand. The way to the holder is a [`crate::key_holder::SignatureSource`].
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -15,54 +15,12 @@ use x509_parser::prelude::FromDer;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::certificate::key::KeyKind;
-
-/// The name of a key: SHA-256 of its public half (SubjectPublicKeyInfo, DER).
-pub type KeyId = [u8; 32];
-
-/// Bytes of the longest message that is signed: a client's handshake messages in TLS 1.2, with the
-/// server's chain among them. Those of a server have less than 300.
-pub const SIGNED_BYTES_MAX: usize = 60 << 10;
+use crate::key_holder::{KeyHolder, KeyId, SIGNED_BYTES_MAX, SignatureFault};
 
 /// The name of a public key in DER.
 pub fn key_id(public_key: &[u8]) -> KeyId {
     let digest = digest::digest(&digest::SHA256, public_key);
     digest.as_ref().try_into().unwrap_or_default()
-}
-
-/// The reason why there is no signature.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum SignatureFault {
-    #[error("the process that holds the key has not answered in time")]
-    Late,
-    #[error("the process that holds the key has not answered before, and is not waited for")]
-    Away,
-    #[error("the process that holds the key has not this one")]
-    Unknown,
-    #[error("the process that holds the key refuses to sign this")]
-    Refused,
-    #[error("the key's token has given no signature")]
-    Failed,
-    #[error("no process holds the key")]
-    Nowhere,
-}
-
-/// The way to whoever holds keys. It is called on the thread of the handshake, and returns within a
-/// time that it limits.
-pub trait SignatureSource: Debug + Send + Sync {
-    /// The signature of a message by the key of that name, in a scheme of TLS (RFC 8446 section
-    /// 4.2.3).
-    fn sign(&self, key: &KeyId, scheme: u16, message: &[u8]) -> Result<Vec<u8>, SignatureFault>;
-}
-
-/// The way to the holder of the keys that a plan names; none by default. Cloning shares it.
-#[derive(Clone, Debug, Default)]
-pub struct KeyHolder(pub Option<Arc<dyn SignatureSource>>);
-
-impl PartialEq for KeyHolder {
-    /// A handle is no option: two are always equal.
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
 }
 
 /// A key that is known by its public half.
@@ -210,7 +168,8 @@ fn is_verify(message: &[u8], context: &[u8]) -> bool {
         return false;
     };
     let hash = rest.strip_prefix(context);
-    spaces.iter().all(|byte| *byte == b' ') && hash.is_some_and(|hash| matches!(hash.len(), 32 | 48))
+    spaces.iter().all(|byte| *byte == b' ')
+        && hash.is_some_and(|hash| matches!(hash.len(), 32 | 48))
 }
 
 /// The content of a ServerKeyExchange's signature of TLS 1.2: random numbers and the point on a

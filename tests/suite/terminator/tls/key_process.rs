@@ -151,9 +151,7 @@ fn when_it_is_killed_another_takes_its_place_and_no_handshake_fails() {
     let (_, failed) = under_load(&site, service.address, || {
         let keys = lariat.process("lariat: keys");
         kill_process(keys, Signal::KILL).unwrap();
-        until_true("another", || {
-            has_ended(keys) && lariat.process("lariat: keys") != keys
-        });
+        until_true("another", || has_ended(keys) && lariat.process("lariat: keys") != keys);
     });
     assert_eq!((failed, signatures(&lariat, "late")), (0, 0.0), "{}", lariat.stderr());
     lariat.wait_for_stderr("the process that holds the keys has ended");

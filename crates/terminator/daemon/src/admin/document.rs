@@ -58,6 +58,9 @@ pub(crate) struct StatusDocument {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct ProcessStatus {
     pub(crate) program: String,
+    /// Whether the cryptography is that of the FIPS module.
+    #[serde(default)]
+    pub(crate) fips: bool,
     pub(crate) state: RunState,
     pub(crate) pid: u32,
     pub(crate) supervisor_pid: u32,
@@ -133,7 +136,7 @@ pub(crate) struct KeyLogStatus {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KeyProcessStatus {
     pub(crate) signed: u64,
-    /// Those that did not come in time.
+    /// Signatures that did not come in time.
     pub(crate) late: u64,
     pub(crate) failed: u64,
     /// How long workers have waited for all of them.

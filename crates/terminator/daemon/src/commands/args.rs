@@ -10,9 +10,9 @@ use import::Predecessor;
 use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals};
 
 use crate::acme_process::ACME_ARGUMENT;
-use crate::key_process::KEYS_ARGUMENT;
 use crate::commands::exit::Exit;
 use crate::handover::WORKER_ARGUMENT;
+use crate::key_process::KEYS_ARGUMENT;
 use crate::maintenance::{ChangeWord, ServerName};
 use crate::reader::{ConfigSource, READER_ARGUMENT};
 use crate::resolve::RESOLVER_ARGUMENT;

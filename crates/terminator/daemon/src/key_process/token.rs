@@ -1,8 +1,8 @@
 //! Keys in tokens, by PKCS #11: the library, the token, the key that a URI names, and signatures.
 //!
-//! Owns what the standard leaves to whoever calls it: which token and key is meant, and the forms of
-//! signatures that TLS wants. The library is another's code and may do anything to this process; it
-//! is alone here with what the process holds.
+//! Owns what the standard leaves to its callers: which token and key is meant, and the forms of
+//! signatures that TLS wants. The library is another's code, which may do anything to this process;
+//! nothing else is in it but keys.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub(crate) const DEFAULT_MODULE: &str = "p11-kit-proxy.so";
 pub(crate) struct Modules(HashMap<String, Pkcs11>);
 
 /// A key in a token. Each thread that signs has a session of its own.
-pub(crate) struct TokenKey {
+pub(crate) struct OpenTokenKey {
     module: Pkcs11,
     slot: Slot,
     key: ObjectHandle,
@@ -40,7 +40,7 @@ thread_local! {
     static SESSIONS: RefCell<HashMap<Slot, Session>> = RefCell::default();
 }
 
-/// Why there is no signature.
+/// The reason why there is no signature.
 #[derive(Debug)]
 pub(crate) enum TokenFault {
     /// The key cannot sign so.
@@ -51,7 +51,11 @@ pub(crate) enum TokenFault {
 
 impl Modules {
     /// The key that a URI names. An error is a sentence with its hint.
-    pub(crate) fn open(&mut self, uri: &Pkcs11Uri, pin: Option<&str>) -> Result<TokenKey, String> {
+    pub(crate) fn open(
+        &mut self,
+        uri: &Pkcs11Uri,
+        pin: Option<&str>,
+    ) -> Result<OpenTokenKey, String> {
         let path = uri.module_path.as_deref().unwrap_or(DEFAULT_MODULE);
         let module = self.module(path)?;
         let slot = slot(&module, uri, path)?;
@@ -63,7 +67,9 @@ impl Modules {
         template.extend(uri.id.clone().map(Attribute::Id));
         let found = session.find_objects(&template).map_err(failed("keys cannot be searched"))?;
         match *found {
-            [key] => Ok(TokenKey { module, slot, key, _session: std::sync::Mutex::new(session) }),
+            [key] => {
+                Ok(OpenTokenKey { module, slot, key, _session: std::sync::Mutex::new(session) })
+            }
             [] if pin.is_none() => Err("the token shows no such private key without a PIN\n\
                  hint: name its PIN by `key-passphrase-file` or by `pin-source` in the URI"
                 .to_owned()),
@@ -141,12 +147,7 @@ fn is_meant(uri: &Pkcs11Uri, slot: Slot, token: &TokenInfo) -> bool {
         && uri.slot_id.is_none_or(|id| id == slot.id())
 }
 
-fn log_in(
-    module: &Pkcs11,
-    slot: Slot,
-    session: &Session,
-    pin: Option<&str>,
-) -> Result<(), String> {
+fn log_in(module: &Pkcs11, slot: Slot, session: &Session, pin: Option<&str>) -> Result<(), String> {
     let Some(pin) = pin else {
         return Ok(());
     };
@@ -174,7 +175,7 @@ fn words_of(error: &Error) -> String {
     }
 }
 
-impl TokenKey {
+impl OpenTokenKey {
     /// The signature of a message in a scheme of TLS (RFC 8446 section 4.2.3).
     pub(crate) fn sign(&self, scheme: u16, message: &[u8]) -> Result<Vec<u8>, TokenFault> {
         let form = SignatureForm::of(scheme).ok_or(TokenFault::Unfit)?;
@@ -191,7 +192,7 @@ impl TokenKey {
     }
 }
 
-/// What the key or the mechanism is to blame for comes again with another session too.
+/// A fault of the key or the mechanism comes again with another session too.
 fn fault_of(error: Error) -> TokenFault {
     use RvError::{
         FunctionNotSupported, KeyFunctionNotPermitted, KeySizeRange, KeyTypeInconsistent,
@@ -199,8 +200,12 @@ fn fault_of(error: Error) -> TokenFault {
     };
     match error {
         Error::Pkcs11(
-            FunctionNotSupported | KeyFunctionNotPermitted | KeySizeRange | KeyTypeInconsistent
-            | MechanismInvalid | MechanismParamInvalid,
+            FunctionNotSupported
+            | KeyFunctionNotPermitted
+            | KeySizeRange
+            | KeyTypeInconsistent
+            | MechanismInvalid
+            | MechanismParamInvalid,
             _,
         ) => TokenFault::Unfit,
         error => TokenFault::Lost(words_of(&error)),
@@ -279,14 +284,14 @@ impl Hash {
     /// The beginning of DigestInfo in DER (RFC 8017 section 9.2, note 1).
     fn digest_info(self) -> &'static [u8] {
         match self {
-            Self::Sha256 => b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20",
-            Self::Sha384 => b"\x30\x41\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x02\x05\x00\x04\x30",
-            Self::Sha512 => b"\x30\x51\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x03\x05\x00\x04\x40",
+            Self::Sha256 => b"\x301\x30\x0d\x06\x09`\x86H\x01e\x03\x04\x02\x01\x05\0\x04\x20",
+            Self::Sha384 => b"\x30A\x30\x0d\x06\x09`\x86H\x01e\x03\x04\x02\x02\x05\0\x04\x30",
+            Self::Sha512 => b"\x30Q\x30\x0d\x06\x09`\x86H\x01e\x03\x04\x02\x03\x05\0\x04\x40",
         }
     }
 }
 
-/// Two numbers of the same length as the SEQUENCE of INTEGERs that TLS wants (RFC 8422 section 5.4).
+/// Two numbers of the same length as a SEQUENCE of INTEGERs (RFC 8422 section 5.4).
 fn der(numbers: &[u8]) -> Vec<u8> {
     let (one, other) = numbers.split_at(numbers.len() / 2);
     let both: Vec<u8> = [one, other].into_iter().flat_map(integer).collect();

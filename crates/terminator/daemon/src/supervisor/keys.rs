@@ -2,7 +2,7 @@
 //! process.
 //!
 //! Owns their lives. The one of the served plan is started again if it dies, with the same
-//! channels, of which this process keeps the ends: worker threads do not notice but by the time that
+//! channels, of which this process keeps the ends: worker threads notice it by the time alone that
 //! a signature takes. The one of a plan that was replaced goes on for the handshakes that began by
 //! it. What it holds is the reader's to say (`crate::held_keys`).
 
@@ -11,15 +11,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use sys::packet;
-use telemetry::printable;
 
-use super::child::{Backoff, Child, Heard, Program};
+use super::child::{Backoff, Child, Program};
 use super::events::{Event, EventSender};
-use super::{Prepared, Supervisor};
-use crate::handover::{Fences, ProcessMessageForm, Role};
-use crate::held_keys::{KeyAsk, KeyReply, REPLY_BYTES_MAX};
+use super::prepared::Prepared;
+use crate::handover::{Fences, ProcessMessageForm};
+use crate::held_keys::{KeyAsk, REPLY_BYTES_MAX};
 use crate::key_process::{KEYS_ARGUMENT, KEYS_NAME};
-use crate::messages::{note, warn};
+use crate::messages::warn;
 
 const KEYS: Program = Program {
     argument: KEYS_ARGUMENT,
@@ -41,25 +40,25 @@ const EARLIER_MAX: usize = 4;
 /// The process of one plan.
 #[derive(Default)]
 pub(super) struct KeyHolding {
-    process: Option<Child>,
-    /// Those ends of the worker process's channels that are the process's.
-    ends: Vec<OwnedFd>,
+    pub(super) process: Option<Child>,
+    /// The ends of the worker process's channels that are the process's.
+    pub(super) ends: Vec<OwnedFd>,
 }
 
-pub(super) struct Keys {
+pub(super) struct KeyProcesses {
     pub(super) served: KeyHolding,
     pub(super) pending: Option<KeyHolding>,
-    earlier: Vec<(Child, Instant)>,
+    pub(super) earlier: Vec<(Child, Instant)>,
     fences: Fences,
     sender: EventSender,
     /// The number of the last process.
     processes: u64,
-    backoff: Backoff,
+    pub(super) backoff: Backoff,
     /// When the next one is started, after one has died.
-    starts: Option<Instant>,
+    pub(super) starts: Option<Instant>,
 }
 
-impl Keys {
+impl KeyProcesses {
     pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
         Self {
             served: KeyHolding::default(),
@@ -85,7 +84,12 @@ impl Keys {
 
     /// New channels for all threads of a worker process that is to serve a plan, the pending one
     /// or the one served; none = it has no keys elsewhere.
-    fn channels(&mut self, prepared: &Prepared, count: usize, is_pending: bool) -> Vec<OwnedFd> {
+    pub(super) fn channels(
+        &mut self,
+        prepared: &Prepared,
+        count: usize,
+        is_pending: bool,
+    ) -> Vec<OwnedFd> {
         if prepared.keys.is_empty() {
             return Vec::new();
         }
@@ -110,8 +114,8 @@ impl Keys {
         ours
     }
 
-    /// Has a holding's process serve its channels; starts it if it is not there.
-    fn serve(&mut self, holding: &mut KeyHolding, prepared: &Prepared) {
+    /// Lets a holding's process serve its channels; starts it if it is not there.
+    pub(super) fn serve(&mut self, holding: &mut KeyHolding, prepared: &Prepared) {
         let served = match &holding.process {
             Some(process) => serve_channels(process, &holding.ends),
             None => self.start(prepared).and_then(|process| {
@@ -134,7 +138,7 @@ impl Keys {
         Ok(process)
     }
 
-    fn is_gone(&mut self, why: &str) {
+    pub(super) fn is_gone(&mut self, why: &str) {
         let pause = self.backoff.died(Instant::now());
         warn(format_args!(
             "the process that holds the keys {why}; another is started after {} ms",
@@ -153,7 +157,7 @@ impl Keys {
         self.earlier.drain(..surplus);
     }
 
-    /// What a program that comes back needs to go on: the process's number and pid.
+    /// The means of a program that comes back to go on: the process's number and pid.
     pub(super) fn state(&self) -> Option<(u64, u32)> {
         self.served.process.as_ref().map(|process| (process.number(), process.pid()))
     }
@@ -185,66 +189,4 @@ impl Keys {
 fn serve_channels(process: &Child, ends: &[OwnedFd]) -> io::Result<()> {
     let ends: Vec<_> = ends.iter().map(AsFd::as_fd).collect();
     Ok(process.send(&KeyAsk::Serve, &ends)?)
-}
-
-impl Supervisor<'_> {
-    /// Channels to the key process for the plan that the worker process is told, with their roles.
-    pub(super) fn key_channels(&mut self) -> Vec<(Role, OwnedFd)> {
-        let (prepared, is_pending) = match &self.pending {
-            Some(pending) => (&pending.prepared, true),
-            None => (&self.served, false),
-        };
-        // One more for what is no worker, such as the checks of servers.
-        let ends = self.keys.channels(prepared, self.workers + 1, is_pending);
-        ends.into_iter().map(|end| (Role::KeyChannel, end)).collect()
-    }
-
-    pub(super) fn keys_said(&mut self, number: u64, heard: Heard<KeyReply>) {
-        let is_one = |process: &Option<Child>| {
-            process.as_ref().is_some_and(|process| process.number() == number)
-        };
-        let keys = &mut self.keys;
-        let pending = keys.pending.as_mut().filter(|one| is_one(&one.process));
-        let why = match heard {
-            Heard::Answer(KeyReply::Opened) => {
-                if is_one(&keys.served.process) && keys.backoff.deaths > 0 {
-                    note("the process that holds the keys is there again");
-                }
-                return;
-            }
-            Heard::Answer(KeyReply::Stuck(why)) => {
-                format!("cannot give up its rights: {}", printable::line(&why))
-            }
-            Heard::Answer(KeyReply::Failed(why)) => {
-                format!("cannot open them: {}", printable::line(&why))
-            }
-            Heard::End | Heard::Stopped => "has ended".to_owned(),
-        };
-        if let Some(pending) = pending {
-            pending.process = None;
-        } else if is_one(&keys.served.process) {
-            keys.served.process = None;
-        } else {
-            return keys.earlier.retain(|(process, _)| process.number() != number);
-        }
-        keys.is_gone(&why);
-    }
-
-    pub(super) fn tend_keys(&mut self, now: Instant) {
-        self.keys.earlier.retain(|(_, until)| *until > now);
-        if self.keys.starts.take_if(|at| *at <= now).is_none() {
-            return;
-        }
-        if let (Some(pending), Some(mut holding)) = (&self.pending, self.keys.pending.take()) {
-            if holding.process.is_none() {
-                self.keys.serve(&mut holding, &pending.prepared);
-            }
-            self.keys.pending = Some(holding);
-        }
-        if self.keys.served.process.is_none() && !self.keys.served.ends.is_empty() {
-            let mut holding = std::mem::take(&mut self.keys.served);
-            self.keys.serve(&mut holding, &self.served);
-            self.keys.served = holding;
-        }
-    }
 }

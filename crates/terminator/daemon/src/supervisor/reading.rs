@@ -46,7 +46,7 @@ pub(super) struct Read {
     pub(super) folders: Vec<Open>,
     /// `None` = the log is no file.
     pub(super) log: Option<OwnedFd>,
-    /// What else a program has handed on to itself.
+    /// Further descriptors that a program has handed on to itself.
     pub(super) others: Vec<OwnedFd>,
 }
 

@@ -15,7 +15,7 @@ use super::cluster_socket::ClusterSocket;
 use super::events::{Event, EventQueue};
 use super::failure::Failure;
 use super::key_log::KeyLog;
-use super::keys::Keys;
+use super::keys::KeyProcesses;
 use super::listeners::Listeners;
 use super::names::Names;
 use super::prepared::ConfigSummary;
@@ -73,7 +73,7 @@ impl<'a> Supervisor<'a> {
             earlier = workers.map_err(Failure::host("hear a process"))?;
             (program_before, reloads.last_upgrade) = (Some(program), state.last_upgrade);
         }
-        let mut keys = Keys::new(fences.clone(), events.sender());
+        let mut keys = KeyProcesses::new(fences.clone(), events.sender());
         keys.take_up(own.and_then(|own| own.key_process), others);
         Ok(Some(Self {
             request,

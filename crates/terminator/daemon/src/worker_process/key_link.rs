@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use proxy::options::{BackOptions, FrontTls, Options};
 use sys::packet;
-use tls::signing::{KeyHolder, KeyId, SIGNED_BYTES_MAX, SignatureFault, SignatureSource};
+use tls::key_holder::{KeyHolder, KeyId, SIGNED_BYTES_MAX, SignatureFault, SignatureSource};
 
 use crate::held_keys::{ANSWER_BYTES_MAX, KeyCounts, SignatureRequest, SignatureStatus};
 
@@ -47,7 +47,7 @@ impl KeyLink {
         (!link.ends.is_empty()).then(|| Arc::new(link))
     }
 
-    /// Has all certificates of a plan sign by it.
+    /// Lets all certificates of a plan sign by it.
     pub(super) fn join(self: &Arc<Self>, plane: &mut Options) {
         let holder = KeyHolder(Some(Arc::clone(self) as Arc<dyn SignatureSource>));
         for service in &mut plane.services {

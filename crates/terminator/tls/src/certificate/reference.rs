@@ -42,9 +42,8 @@ pub fn without_keys(text: &[u8]) -> Option<Vec<u8>> {
         let is_key = text.windows(KEY_WORDS.len()).any(|part| part == KEY_WORDS);
         return is_key.then(Vec::new);
     };
-    let is_key = |one: &PemBlock| {
-        matches!(one.kind, BlockKind::PrivateKey | BlockKind::EncryptedKey)
-    };
+    let is_key =
+        |one: &PemBlock| matches!(one.kind, BlockKind::PrivateKey | BlockKind::EncryptedKey);
     if !blocks.iter().any(is_key) {
         return None;
     }

@@ -17,9 +17,9 @@ use tls::server::Expiries;
 use tls::validity::Ends;
 
 use super::super::document::{
-    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KeyLogStatus, KeyProcessStatus, KtlsStatus,
-    LastReload, LastUpgrade, ProcessStatus, RunState, ServiceStatus, StatusDocument, VERSION,
-    WorkerStatus,
+    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KeyLogStatus,
+    KeyProcessStatus, KtlsStatus, LastReload, LastUpgrade, ProcessStatus, RunState, ServiceStatus,
+    StatusDocument, VERSION, WorkerStatus,
 };
 use super::super::servers::{milliseconds, server};
 use super::{AdminState, Facts, Limits};
@@ -217,6 +217,7 @@ impl AdminState {
     fn process(&self, facts: &Facts) -> ProcessStatus {
         ProcessStatus {
             program: self.start.program.to_owned(),
+            fips: tls::fips::is_on(),
             state: if facts.is_draining { RunState::Draining } else { RunState::Serving },
             pid: std::process::id(),
             supervisor_pid: self.start.supervisor_pid,

@@ -145,7 +145,8 @@ fn keys_of_each_kind_sign_in_both_versions() {
         assert_has(&token.check(&service).success(), "good");
         let lariat = token.start(&service);
         for talk in talks {
-            let words: Vec<_> = ["-verify_return_error"].into_iter().chain(talk.split(' ')).collect();
+            let words: Vec<_> =
+                ["-verify_return_error"].into_iter().chain(talk.split(' ')).collect();
             s_client(&token.site, service.address, &words).success();
         }
         assert_eq!(signatures(&lariat, "signed"), talks.len() as f64);
