@@ -84,9 +84,10 @@ impl Pkcs11Uri {
             }
             seen.push(name);
             let value = unescaped(name, value)?;
-            match is_path {
-                true => uri.take_path(name, value)?,
-                false => uri.take_query(name, value)?,
+            if is_path {
+                uri.take_path(name, value)?;
+            } else {
+                uri.take_query(name, value)?;
             }
         }
         if uri.object.is_none() && uri.id.is_none() {
@@ -137,9 +138,10 @@ impl Pkcs11Uri {
 
 fn other(name: &str) -> Pkcs11UriFault {
     let name: String = name.chars().take(40).filter(|one| one.is_ascii_graphic()).collect();
-    match UNUSED.contains(&name.as_str()) {
-        true => Pkcs11UriFault::Unused(name),
-        false => Pkcs11UriFault::Unknown(name),
+    if UNUSED.contains(&name.as_str()) {
+        Pkcs11UriFault::Unused(name)
+    } else {
+        Pkcs11UriFault::Unknown(name)
     }
 }
 

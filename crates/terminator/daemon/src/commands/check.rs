@@ -206,7 +206,7 @@ fn keys_that_do_not_open(source: &Source, settings: &Settings) -> Vec<Diagnostic
         return Vec::new();
     };
     let named = settings.token_keys.iter().find(|key| why.contains(&*key.place));
-    let place = named.or(settings.token_keys.first()).map_or("", |key| &*key.place);
+    let place = named.or_else(|| settings.token_keys.first()).map_or("", |key| &*key.place);
     let is_of = |service: &proxy::options::ServiceOptions| {
         let front = service.front.terminated();
         front.is_some_and(|tls| tls.certificates.iter().any(|one| one.place == place))

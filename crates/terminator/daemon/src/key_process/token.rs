@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use aws_lc_rs::digest;
 use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
@@ -181,11 +182,12 @@ impl OpenTokenKey {
         let form = SignatureForm::of(scheme).ok_or(TokenFault::Unfit)?;
         let (mechanism, bytes) = form.of_message(message);
         SESSIONS.with_borrow_mut(|sessions| {
-            if !sessions.contains_key(&self.slot) {
-                let session = self.module.open_ro_session(self.slot).map_err(fault_of)?;
-                sessions.insert(self.slot, session);
-            }
-            let session = sessions.get(&self.slot).ok_or(TokenFault::Unfit)?;
+            let session = match sessions.entry(self.slot) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => {
+                    place.insert(self.module.open_ro_session(self.slot).map_err(fault_of)?)
+                }
+            };
             let signature = session.sign(&mechanism, self.key, &bytes).map_err(fault_of)?;
             Ok(if matches!(mechanism, Mechanism::Ecdsa) { der(&signature) } else { signature })
         })

@@ -101,15 +101,17 @@ impl KeyProcesses {
                 (Vec::new(), Vec::new())
             }
         };
-        let mut holding = match is_pending {
-            true => self.pending.take().unwrap_or_default(),
-            false => std::mem::take(&mut self.served),
+        let mut holding = if is_pending {
+            self.pending.take().unwrap_or_default()
+        } else {
+            std::mem::take(&mut self.served)
         };
         holding.ends = theirs;
         self.serve(&mut holding, prepared);
-        match is_pending {
-            true => self.pending = Some(holding),
-            false => self.served = holding,
+        if is_pending {
+            self.pending = Some(holding);
+        } else {
+            self.served = holding;
         }
         ours
     }
