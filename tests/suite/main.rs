@@ -182,12 +182,14 @@ mod terminator {
         mod encrypted_key;
         mod kernel_fallback;
         mod key_log;
+        mod key_process;
         mod ocsp;
         mod policy;
         mod record_layer;
         mod sni;
         mod foreign {
             mod http2;
+            mod token_key;
         }
     }
 }

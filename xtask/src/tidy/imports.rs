@@ -69,6 +69,8 @@ const RESTRICTIONS: &[Restriction] = &[
     // Cryptography: the daemon hashes the scripts of its page, the laboratory's load measures how
     // fast the library is on a CPU, and a client of the tests makes records by hand.
     ("aws-lc-rs ring sha2", "tls daemon load testkit"),
+    // The libraries of tokens run in one process of the daemon.
+    ("cryptoki cryptoki-sys", "daemon"),
     // The laboratory: the terminator carries no measuring code.
     ("measure load plan report probe lab", "measure load plan report probe lab xtask"),
     // The terminator: what measures does not know what it measures.

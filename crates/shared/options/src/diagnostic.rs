@@ -352,12 +352,18 @@ fn origin(spot: &Spot, (path, text): File<'_>) -> Place {
     Place::File { path: path.to_owned(), line, column: 0 }
 }
 
+/// The word before a PIN in the URI of a key (RFC 7512 section 2.4): such a line is not shown.
+const SECRET: &str = "pin-value=";
+
 fn excerpt(spot: &Spot, file: Option<File<'_>>) -> Option<Excerpt> {
     let (Spot::File(range), Some((_, text))) = (spot, file) else {
         return None;
     };
     let start = line_start(text, range.start);
     let line = text.get(start..)?.lines().next().unwrap_or_default();
+    if line.contains(SECRET) {
+        return None;
+    }
     let end = range.end.min(start + line.len());
     let before = characters(text, start..range.start);
     let marked = characters(text, range.start..end);

@@ -17,6 +17,7 @@ pub mod inherited;
 pub mod ktls;
 pub mod limit;
 pub mod log_socket;
+pub mod packet;
 pub mod peer;
 pub mod process;
 pub mod sandbox;

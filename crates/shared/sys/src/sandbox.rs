@@ -117,6 +117,8 @@ pub struct SystemCalls {
     pub fast_open: bool,
     /// Choosing the address that a connection comes from: bind(2).
     pub bind: bool,
+    /// Making sockets, and connections of them; those that are open already stay usable.
+    pub network: bool,
 }
 
 /// Makes only the system calls that a process of threads, sockets and memory needs, and those that
@@ -390,6 +392,10 @@ fn allowed(calls: SystemCalls) -> io::Result<Rules> {
     rules.extend(conditional()?);
     if calls.open_files {
         rules.extend(bare(FOR_FILES));
+    }
+    if !calls.network {
+        let network = [libc::SYS_socket, libc::SYS_connect, libc::SYS_accept4];
+        network.iter().for_each(|call| drop(rules.remove(call)));
     }
     Ok(rules)
 }

@@ -39,9 +39,11 @@ use attempts::{
 };
 use sights::{capabilities, memory_comes_and_goes, seccomp_filters, work_on};
 
-const NO_MORE: SystemCalls = SystemCalls { bind: false, open_files: false, fast_open: false };
+const NO_MORE: SystemCalls =
+    SystemCalls { bind: false, open_files: false, fast_open: false, network: true };
 
-const WITH_FILES: SystemCalls = SystemCalls { bind: false, open_files: true, fast_open: true };
+const WITH_FILES: SystemCalls =
+    SystemCalls { bind: false, open_files: true, fast_open: true, network: true };
 
 /// How a case's process must end.
 enum End {

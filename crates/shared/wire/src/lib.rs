@@ -12,6 +12,7 @@ pub mod dns;
 pub mod http;
 pub mod network;
 pub mod ocsp;
+pub mod pkcs11_uri;
 pub mod proxy_header;
 pub mod server_session;
 pub mod starttls;

@@ -128,6 +128,7 @@ pub(crate) fn certificates(
                 key_pem: None,
                 key_place: None,
                 ocsp_der: None,
+                holder: tls::key_holder::KeyHolder::default(),
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return shelf.unreadable(&written.at, &file, &error),

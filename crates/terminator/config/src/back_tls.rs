@@ -19,6 +19,7 @@ use crate::tls_choices::{
     GROUP_SYNONYMS, GROUPS, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS, WantedSuite, protocol,
     suites, suites_fit,
 };
+use crate::token_key::{is_in_token, note_token_key, shown};
 
 /// The word in place of a name.
 const OF_CLIENT: &str = "client";
@@ -205,8 +206,15 @@ fn certificate(
     let mut passphrase = Passphrase::new(&tls.key_passphrase_file, &tls.key_passphrase_command)?;
     let mut chain_pem = shelf.read(&tls.certificate, &chain);
     let key = tls.key.value.as_ref()?;
-    let key = key.as_ref().map(|path| shelf.base.join(path));
+    let uri = key.as_deref().filter(|place| is_in_token(place));
+    let key = key.as_ref().filter(|_| uri.is_none()).map(|path| shelf.base.join(path));
     let key_pem = match &key {
+        _ if let Some(uri) = uri => {
+            let pin_keys = (&tls.key_passphrase_file, &tls.key_passphrase_command);
+            let place = chain.display().to_string();
+            let chain = (place.as_str(), chain_pem.as_deref()?);
+            Some(note_token_key(&tls.key, uri, chain, pin_keys, true, shelf)?)
+        }
         Some(path) => {
             let pem = shelf.read(&tls.key, path)?;
             Some(passphrase.open(path, pem, shelf)?)
@@ -220,10 +228,11 @@ fn certificate(
         place: chain.display().to_string(),
         chain_pem: chain_pem?,
         key_pem,
-        key_place: key.as_ref().map(|path| path.display().to_string()),
+        key_place: uri.map(shown).or_else(|| Some(key.as_ref()?.display().to_string())),
         ocsp_der: None,
+        holder: tls::key_holder::KeyHolder::default(),
     };
-    if holds_key(&source) {
+    if uri.is_none() && holds_key(&source) {
         match &key {
             Some(path) => shelf.is_private(&tls.key, path),
             None => shelf.is_private(&tls.certificate, &chain),

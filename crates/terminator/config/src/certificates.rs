@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use options::row::{path, row};
 use options::{Key, Kind, Problem, Severity, Tables, Value, all, choice, section, table};
 use tls::certificate::pem;
+use tls::key_holder::KeyHolder;
 use tls::options::{BadCertificate, CertificateSource, Placeholder};
 
 use crate::certificate_folder::{self, FolderContents};
@@ -15,6 +16,7 @@ use crate::inspection::{Use, problem};
 use crate::passphrase::Passphrase;
 use crate::shelf::Shelf;
 use crate::shelf::optional;
+use crate::token_key::{is_in_token, note_token_key, shown};
 
 section! {
     table("service.front.tls.certificates")
@@ -28,14 +30,15 @@ section! {
     pub(crate) struct WrittenCertificate<'a> {
         /// The certificate chain as PEM, leaf first.
         chain: String = path().example(r#"chain = "site.crt""#),
-        /// The private key as PEM, which may be encrypted (PKCS #8). The flag follows its
+        /// The private key as PEM, which may be encrypted (PKCS #8), or a URI of a key in a token
+        /// (`pkcs11:`, RFC 7512): see the guide's page about keys. The flag follows its
         /// `--certificate`.
         key: Option<String> = path()
             .absent("it is in the chain's file, or beside it under a usual name (`x.key`, \
              `privkey.pem`)")
             .flag("key").example(r#"key = "site.key""#),
-        /// A file whose first line is the passphrase of encrypted keys. The flag follows its
-        /// `--certificate`.
+        /// A file whose first line is the passphrase of encrypted keys, or a token's PIN. The flag
+        /// follows its `--certificate`.
         key_passphrase_file: Option<String> = path()
             .absent("keys are not encrypted").flag("key-passphrase-file")
             .example(r#"key-passphrase-file = "/run/lariat/site.passphrase""#),
@@ -126,15 +129,60 @@ fn certificate(
         return directory(entry, &chain, shelf);
     }
     let key = match entry.key.value.as_ref()? {
+        Some(uri) if is_in_token(uri) => {
+            return in_token(entry, &chain, uri, shelf).map(|source| vec![source]);
+        }
         Some(path) => Some(shelf.base.join(path)),
         None => certificate_folder::key_beside(shelf.files, &chain),
     };
-    let ocsp = match entry.ocsp.value.as_ref()? {
-        Some(path) => StapleFile::At(shelf.base.join(path)),
-        None => StapleFile::IfThere(chain.with_extension("ocsp")),
-    };
+    let ocsp = staple_file(entry, &chain, shelf)?;
     let pair = PairFiles { chain, key, ocsp };
     pair.read(entry, &mut passphrase_of(entry)?, shelf).map(|source| vec![source])
+}
+
+fn staple_file(
+    entry: &WrittenCertificate<'_>,
+    chain: &Path,
+    shelf: &Shelf<'_>,
+) -> Option<StapleFile> {
+    Some(match entry.ocsp.value.as_ref()? {
+        Some(path) => StapleFile::At(shelf.base.join(path)),
+        None => StapleFile::IfThere(chain.with_extension("ocsp")),
+    })
+}
+
+/// A certificate whose key is in a token.
+fn in_token(
+    entry: &WrittenCertificate<'_>,
+    chain: &Path,
+    uri: &str,
+    shelf: &mut Shelf<'_>,
+) -> Option<CertificateSource> {
+    let ocsp = staple_file(entry, chain, shelf)?;
+    let chain_pem = shelf.read(&entry.chain, chain)?;
+    let pin_keys = (&entry.key_passphrase_file, &entry.key_passphrase_command);
+    let place = chain.display().to_string();
+    let reference = note_token_key(&entry.key, uri, (&place, &chain_pem), pin_keys, false, shelf)?;
+    let source = CertificateSource {
+        place,
+        chain_pem,
+        key_pem: Some(reference),
+        key_place: Some(shown(uri)),
+        ocsp_der: ocsp.read(entry, shelf)?,
+        holder: KeyHolder::default(),
+    };
+    inspect(entry, &source, shelf);
+    Some(source)
+}
+
+fn inspect(entry: &WrittenCertificate<'_>, source: &CertificateSource, shelf: &Shelf<'_>) {
+    if let Some(inspector) = shelf.inspector {
+        let severity = match shelf.skipped {
+            Some(_) => Severity::Warning,
+            None => Severity::Error,
+        };
+        inspector.certificate(&entry.chain, source, (Use::Shown, severity));
+    }
 }
 
 fn passphrase_of<'w, 'a>(entry: &'w WrittenCertificate<'a>) -> Option<Passphrase<'w, 'a>> {
@@ -159,6 +207,25 @@ enum StapleFile {
     Nowhere,
 }
 
+impl StapleFile {
+    #[allow(clippy::option_option, reason = "left out and reported are two things")]
+    fn read(
+        &self,
+        entry: &WrittenCertificate<'_>,
+        shelf: &mut Shelf<'_>,
+    ) -> Option<Option<Vec<u8>>> {
+        optional(match self {
+            Self::At(path) => Some(shelf.read(&entry.ocsp, path)),
+            Self::IfThere(path) => match shelf.files.read(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => Some(shelf.unreadable(&entry.ocsp, path, &error)),
+                Ok(bytes) => Some(Some(bytes)),
+            },
+            Self::Nowhere => None,
+        })
+    }
+}
+
 impl PairFiles {
     fn read(
         self,
@@ -175,33 +242,20 @@ impl PairFiles {
             let pem = shelf.read(&entry.key, path)?;
             passphrase.open(path, pem, shelf)
         });
-        let ocsp_der = match &self.ocsp {
-            StapleFile::At(path) => Some(shelf.read(&entry.ocsp, path)),
-            StapleFile::IfThere(path) => match shelf.files.read(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => Some(shelf.unreadable(&entry.ocsp, path, &error)),
-                Ok(bytes) => Some(Some(bytes)),
-            },
-            StapleFile::Nowhere => None,
-        };
+        let ocsp_der = self.ocsp.read(entry, shelf);
         let source = CertificateSource {
             place: self.chain.display().to_string(),
             chain_pem: chain_pem?,
             key_pem: optional(key_pem)?,
             key_place: self.key.as_ref().map(|path| path.display().to_string()),
-            ocsp_der: optional(ocsp_der)?,
+            ocsp_der: ocsp_der?,
+            holder: KeyHolder::default(),
         };
         if holds_key(&source) {
             let place = if entry.key.is_written() { &*entry.key } else { &*entry.chain };
             shelf.is_private(place, self.key.as_ref().unwrap_or(&self.chain));
         }
-        if let Some(inspector) = shelf.inspector {
-            let severity = match shelf.skipped {
-                Some(_) => Severity::Warning,
-                None => Severity::Error,
-            };
-            inspector.certificate(&entry.chain, &source, (Use::Shown, severity));
-        }
+        inspect(entry, &source, shelf);
         Some(source)
     }
 }

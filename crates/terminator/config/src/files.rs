@@ -254,6 +254,16 @@ impl Recording {
         self.variables.insert(name.to_owned(), value.to_owned());
     }
 
+    /// Puts another text in the place of each file of which there is one.
+    pub fn replace_files(&mut self, mut other: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
+        for bytes in self.files.values_mut() {
+            if let Some(other) = other(bytes) {
+                bytes.zeroize();
+                *bytes = other;
+            }
+        }
+    }
+
     /// Gives the host CPUs, and how many threads of this process can run on them at once.
     pub fn insert_cpus(&mut self, cpus: Vec<u16>, parallelism: usize) {
         self.cpus = cpus;

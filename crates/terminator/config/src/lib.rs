@@ -32,6 +32,7 @@ mod starttls;
 mod store;
 mod timeouts;
 mod tls_choices;
+mod token_key;
 mod topology;
 mod tree;
 mod tunnel;
@@ -53,7 +54,8 @@ pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
     AcmeChallenge, AcmeEntry, AcmeOptions, AdminToken, ClusterOptions, ControlOptions,
     KeyLogOptions, LogDaemon, LogOutput, MessageForm, Password, PeerNetwork, PeersOptions,
-    ProcessOptions, ReloadOptions, SandboxOptions, Settings, StoreKind, StoreOptions,
+    PinOrigin, ProcessOptions, ReloadOptions, SandboxOptions, Settings, StoreKind, StoreOptions,
+    TokenKey,
 };
 pub use source::{MADE_OF_OTHERS, STANDARD_INPUT, Source};
 
@@ -280,6 +282,7 @@ fn settings(
             tickets: tickets?,
             cluster: cluster?,
             acme: acme::options(shelf),
+            token_keys: std::mem::take(&mut shelf.token_keys),
         },
     })
 }

@@ -132,6 +132,11 @@ section! {
             .absent("none is written").flag("pid-file")
             .example(r#"pid-file = "/run/lariat/lariat.pid""#),
         key_log: Option<WrittenKeyLog<'a>>,
+        /// Whether private keys stay out of the worker process: a process of their own, which
+        /// faces no network, holds them and signs what handshakes ask for. Keys in tokens
+        /// (`pkcs11:`) are always there.
+        key_process: bool = boolean()
+            .default("false").flag("key-process").example("key-process = true"),
     }
 }
 
@@ -289,6 +294,7 @@ pub(crate) fn process_options(
         drain_delay: process.drain_delay.value?,
         pid_file: process.pid_file.value.clone()?.map(|path| shelf.base.join(path)),
         key_log,
+        key_process: process.key_process.value?,
     })
 }
 

@@ -30,6 +30,33 @@ pub struct Settings {
     /// For the hosts that share their sessions; `None` = there is this one alone.
     pub cluster: Option<ClusterOptions>,
     pub acme: AcmeOptions,
+    /// The keys that lie in tokens.
+    pub token_keys: Vec<TokenKey>,
+}
+
+/// A key that lies in a token (PKCS #11).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TokenKey {
+    /// The path of its certificate.
+    pub place: String,
+    /// The URI by RFC 7512, which was parsed once.
+    pub uri: String,
+    pub pin: PinOrigin,
+    /// The public half that it must have, by its certificate, in DER.
+    pub public_key: Vec<u8>,
+    /// Whether it signs for servers that ask us for a certificate; else for clients.
+    pub signs_to_servers: bool,
+}
+
+/// The origin of a token's PIN.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum PinOrigin {
+    /// None is needed, or the token asks for it by itself.
+    Nowhere,
+    /// The first line of this file.
+    File(PathBuf),
+    /// The first line that a program writes.
+    Command(Vec<String>),
 }
 
 /// The certificates that come by ACME.
@@ -171,6 +198,8 @@ pub struct ProcessOptions {
     pub drain: Duration,
     pub pid_file: Option<PathBuf>,
     pub key_log: Option<KeyLogOptions>,
+    /// Whether a process of their own holds the keys of certificates.
+    pub key_process: bool,
 }
 
 /// The file that the secrets of connections are written to.

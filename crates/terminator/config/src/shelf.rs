@@ -14,6 +14,7 @@ use crate::files::{Files, bundle_of_host};
 use crate::inspection::Inspector;
 use crate::settings::AcmeEntry;
 use crate::settings::Password;
+use crate::settings::TokenKey;
 
 /// Files, and where relative paths to them begin.
 pub(crate) struct Shelf<'f> {
@@ -28,6 +29,8 @@ pub(crate) struct Shelf<'f> {
     pub(crate) acme_folder: PathBuf,
     /// Certificates that are to be ordered, as far as services have been read.
     pub(crate) acme: Vec<AcmeEntry>,
+    /// Keys in tokens, as far as services have been read.
+    pub(crate) token_keys: Vec<TokenKey>,
 }
 
 impl<'f> Shelf<'f> {
@@ -43,6 +46,7 @@ impl<'f> Shelf<'f> {
             skipped: None,
             acme_folder: PathBuf::new(),
             acme: Vec::new(),
+            token_keys: Vec::new(),
         }
     }
 

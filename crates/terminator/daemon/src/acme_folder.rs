@@ -68,6 +68,7 @@ fn loaded(key: &str, pem: &str) -> Option<(Certificate, ServedCertificate)> {
         key_pem: None,
         key_place: None,
         ocsp_der: None,
+        holder: tls::key_holder::KeyHolder::default(),
     };
     let (certificate, _) = Certificate::load(&source).ok()?;
     let key_line = pem.lines().find(|line| line.ends_with("PRIVATE KEY-----"));

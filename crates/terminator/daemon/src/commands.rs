@@ -54,7 +54,10 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Help { name } => told(help::text(name.as_deref())?),
         Command::Completion { shell } => told(options::command_line::script(&shell, "lariat")),
         Command::Manual { page } => told(help::page(&page)),
-        Command::Version => told(format!("lariat {}\n", env!("CARGO_PKG_VERSION"))),
+        Command::Version => {
+            let fips = if tls::fips::is_on() { " (FIPS)" } else { "" };
+            told(format!("lariat {}{fips}\n", env!("CARGO_PKG_VERSION")))
+        }
         Command::Demo { listen, admin } => demo::run(DemoOptions { listen, admin }, console),
         Command::Serve(arguments) => serve::run(arguments.source()?, console),
         Command::Hitch { words } => hitch::run(words, console),
@@ -94,6 +97,7 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Reader => return Ok(crate::reader::run()),
         Command::Watcher => return Ok(crate::watcher::run()),
         Command::Acme => return Ok(crate::acme_process::run()),
+        Command::Keys => return Ok(crate::key_process::run()),
         Command::Resolver => return Ok(crate::resolve::run()),
     };
     Ok(exit.into())

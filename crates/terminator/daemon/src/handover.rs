@@ -337,6 +337,8 @@ pub(crate) enum Role {
     AdminListener,
     /// Datagrams of the cluster's peers come and go.
     ClusterSocket,
+    /// A thread has signatures made by it.
+    KeyChannel,
     /// A service serves the files beneath it.
     FilesRoot {
         /// The service's place in the plan.

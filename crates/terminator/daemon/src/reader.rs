@@ -27,7 +27,9 @@ use zeroize::Zeroizing;
 use crate::acme_folder::{self, FoundAcme};
 use crate::acme_hook::Hook;
 use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
+use crate::held_keys::{self, PackedKeys};
 use crate::kernel::KernelTls;
+use crate::key_process;
 use crate::messages;
 use crate::preflight;
 use crate::status_socket;
@@ -149,7 +151,8 @@ pub(crate) enum Task {
 pub(crate) enum Reply {
     /// The step that begins, such as `reading /etc/lariat/site.pem`.
     Step(String),
-    /// To `Read`: the bundle is the next message. With this come the descriptors of the folders,
+    /// To `Read`: the bundle is the next message, and then come the keys that the worker process
+    /// does not get ([`PackedKeys`]). With this come the descriptors of the folders,
     /// and then the log's if it is a file.
     Read(Box<Found>),
     /// To `Read`, before its outcome: the files and directories that were looked at, as they were
@@ -214,7 +217,8 @@ fn work() -> io::Result<()> {
                 let mut fds: Vec<_> = read.roots.iter().map(AsFd::as_fd).collect();
                 fds.extend(read.log.as_ref().map(AsFd::as_fd));
                 reply(&channel, &Reply::Read(Box::new(read.found)), &fds)?;
-                channel.send(read.bundle.bytes(), &[])
+                channel.send(read.bundle.bytes(), &[])?;
+                channel.send(read.keys.0.bytes(), &[])
             }
             Err(refusal) => reply(&channel, &Reply::Refused(refusal), &[]),
         },
@@ -262,6 +266,7 @@ struct Read {
     roots: Vec<Root>,
     log: Option<OwnedFd>,
     bundle: Secret,
+    keys: PackedKeys,
 }
 
 /// A configuration with all files that it names.
@@ -280,9 +285,10 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     let loaded = load(files, config);
     // It is of use whatever they hold.
     let _ = reply(channel, &Reply::Looked(looked), &[]);
-    let (bundle, loaded) = loaded?;
-    let source = &bundle.source;
+    let (mut bundle, loaded) = loaded?;
     let settings = &loaded.settings;
+    held_keys::take_out(settings, &mut bundle.recording);
+    let source = &bundle.source;
     for directory in directories(settings) {
         announce(channel, format!("looking at {}", directory.display()));
         // What is wrong there is reported where it is needed.
@@ -309,7 +315,14 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
         LogOutput::File(path) => Some(open_log(channel, path)?),
         LogOutput::Daemon(_) | LogOutput::Stdout | LogOutput::Stderr => None,
     };
+    let mut looked = Stamps::new();
+    let mut files = Announced { channel, looked: &mut looked, disk: Disk };
+    let keys = held_keys::of(settings, &mut files).map_err(Refusal::Missing)?;
+    let fences = key_process::fences_of_trial(settings, become_user.clone());
+    let announce_trial = || announce(channel, "opening the keys in tokens".to_owned());
+    key_process::try_out(&keys, fences, announce_trial).map_err(Refusal::Missing)?;
     announce(channel, "packing the configuration".to_owned());
+    let keys = PackedKeys::of(&keys).map_err(Refusal::Missing)?;
     let bundle = encode(&bundle);
     Ok(Read {
         found: Found { become_user, kernel_tls, concerns, folders, acme },
@@ -317,6 +330,7 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
         log,
         bundle: bundle
             .map_err(|error| Refusal::Missing(format!("cannot pack the configuration: {error}")))?,
+        keys,
     })
 }
 

@@ -13,8 +13,8 @@
 //! **It waits** in one place, [`Supervisor::serve`], for an [`Event`]: a signal, a message of a
 //! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
 //! it, a thread hears it): the reader of files (`reading`), the resolver of names (`names`), the
-//! watcher of files (`watched`), the process that orders certificates (`acme`), the check of a new
-//! program (`upgrade::check`).
+//! watcher of files (`watched`), the process that orders certificates (`acme`), the one that holds
+//! keys (`keys`), the check of a new program (`upgrade::check`).
 //!
 //! **Its phases** ([`Phase`]) are those of the worker process: *starting*, *serving*, *draining*,
 //! and *restarting* after it died. Every answer is judged by the phase (`answers`).
@@ -51,6 +51,8 @@ mod events;
 mod failure;
 mod host_lease;
 mod key_log;
+mod key_news;
+mod keys;
 mod listeners;
 mod names;
 mod prepared;
@@ -92,6 +94,7 @@ use child::{Backoff, Child, Heard, SendFault, WORKER};
 use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
 use key_log::KeyLog;
+use keys::KeyProcesses;
 use listeners::Listeners;
 use names::Names;
 use prepared::Prepared;
@@ -243,6 +246,7 @@ struct Supervisor<'a> {
     names: Names,
     watched: Watched,
     acme: Acme,
+    keys: KeyProcesses,
     disabled: BTreeSet<ServerName>,
     /// Weights that an operator has ordered.
     weights: BTreeMap<ServerName, u16>,
@@ -297,6 +301,7 @@ impl<'a> Supervisor<'a> {
                 self.manager.due(),
                 self.upgrading.stage.due(),
                 self.acme.due(),
+                self.keys.due(),
                 earlier,
             ];
             let until = dues.into_iter().flatten().min();
@@ -317,6 +322,7 @@ impl<'a> Supervisor<'a> {
                 Some(Event::Acme(number, heard)) => self.acme_said(number, heard),
                 Some(Event::AcmeStored(done)) => self.acme_stored(done),
                 Some(Event::AcmeLoaded(name, key, done)) => self.acme_loaded(name, key, done),
+                Some(Event::Keys(number, heard)) => self.keys_said(number, heard),
                 Some(Event::HookEnded(id, presents, done)) => self.hook_ended(id, presents, done),
                 None => self.time_is_over()?,
             }
@@ -357,7 +363,8 @@ impl<'a> Supervisor<'a> {
         let workers = self.child.iter().chain(earlier).map(Child::pid);
         let helpers =
             [&self.names.process, &self.watched.process, &self.acme.process].into_iter().flatten();
-        let known: Vec<_> = workers.chain(helpers.map(Child::pid)).collect();
+        let helpers = helpers.map(Child::pid).chain(self.keys.pids());
+        let known: Vec<_> = workers.chain(helpers).collect();
         process::reap_strays(&known);
     }
 
@@ -369,6 +376,7 @@ impl<'a> Supervisor<'a> {
         }
         self.tend_manager(now);
         self.tend_acme(now);
+        self.tend_keys(now);
         if self.upgrading.stage.due().is_some_and(|due| due <= now) {
             self.upgrade_is_late();
         }
@@ -441,6 +449,7 @@ impl<'a> Supervisor<'a> {
 
     /// Sends the pending plan, or else the one served, with all descriptors that it needs.
     fn tell_plan(&mut self, generation: u64, order: impl FnOnce(Serve) -> Order) {
+        let key_channels = self.key_channels();
         let served = (&self.served, self.admin_sockets.log(), &self.cluster_socket);
         let pending = self.pending.as_ref();
         let (prepared, log, cluster_socket) =
@@ -454,6 +463,7 @@ impl<'a> Supervisor<'a> {
         with_roles.extend(cluster_socket.as_ref().map(ClusterSocket::role));
         with_roles.extend(self.listeners.roles(&summary.listen, self.workers));
         with_roles.extend(self.roots.roles(&summary.folders));
+        with_roles.extend(key_channels.iter().map(|(role, fd)| (*role, fd.as_fd())));
         let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
         let order = order(Serve {
             generation,

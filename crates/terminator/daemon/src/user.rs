@@ -83,6 +83,7 @@ mod tests {
             drain_delay: std::time::Duration::ZERO,
             pid_file: None,
             key_log: None,
+            key_process: false,
         }
     }
 

@@ -14,6 +14,7 @@ mod control;
 mod dial;
 mod expiry;
 mod health;
+mod key_link;
 mod log;
 mod plan;
 pub(crate) mod sandbox;

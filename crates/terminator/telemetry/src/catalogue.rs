@@ -321,6 +321,9 @@ catalogue! {
         Counter Count "lariat_session_cache_evictions_total" "Sessions that left before their time, to make room." { SessionEvictions }
         Gauge Count "lariat_session_cache_recovered" "Sessions that this worker process took over from the one before it." { SessionsRecovered }
         Counter Count "lariat_session_cache_refusals_total" "Sessions that were too large to be stored." { SessionRefusals }
+        Counter Count "lariat_key_signatures_total" [result] "Signatures that were asked of the key process, by result; `late` ones did not come within a second."
+            { KeySigned = "signed", KeyLate = "late", KeyFailed = "failed" }
+        Counter Microseconds "lariat_key_signature_waiting_seconds_total" "Time that workers have waited for the key process." { KeyWaiting }
         Gauge Count "lariat_cluster_peers" "Peers of the cluster that were heard in the last four seconds." { ClusterPeers }
         Counter Count "lariat_cluster_datagrams_total" [direction] "Datagrams exchanged with peers of the cluster; each counts once for each peer that it is sent to."
             { ClusterDatagramsSent = "sent", ClusterDatagramsReceived = "received" }

@@ -124,6 +124,7 @@ reasons! {
     Displaced, "host", "displaced", "A limit was reached, and a newcomer took the place of this connection, which had relayed nothing.";
     HandshakeLimit, "host", "handshake-limit", "The limit of handshakes in progress was reached.";
     HostResources, "host", "host-resources", "The host had no local port or memory left to dial a server with; the log names which.";
+    KeyUnavailable, "host", "key-unavailable", "The process or token that holds the certificate's key gave no signature in time; the log says which it was.";
     KernelRekey, "host", "kernel-rekey", "The connection needed new keys (RFC 8446, 4.6.3), and the kernel that encrypts for it cannot change them.";
     Internal, "host", "internal", "A fault of ours; please report it.";
 }

@@ -8,9 +8,10 @@ pub mod chain;
 pub mod encrypted;
 mod fault;
 pub mod form;
-mod key;
+pub(crate) mod key;
 mod ocsp;
 pub mod pem;
+pub mod reference;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::compressed::CompressedForms;
 use crate::options::CertificateSource;
+use crate::signing::RemoteKey;
 use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Expiry, Moment, Span, Standing, Validity};
 pub use fault::{CertificateConcern, CertificateError, CertificateFault, RSA_BITS_MIN};
@@ -131,9 +133,15 @@ impl Certificate {
         source: &CertificateSource,
     ) -> Result<(Self, Option<CertificateConcern>), CertificateFault> {
         let mut chain = read_chain(&source.chain_pem)?;
-        let key_der = read_key(source.key_pem.as_ref().unwrap_or(&source.chain_pem))?;
+        let key = read_key(source.key_pem.as_ref().unwrap_or(&source.chain_pem))?;
         check_key_is_supported(&chain)?;
-        let key = load_key(key_der)?;
+        let key = match key {
+            ReadKey::Own(der) => load_key(der)?,
+            ReadKey::Reference(public) => {
+                let key = RemoteKey::new(public, source.holder.clone());
+                Arc::new(key.ok_or(CertificateFault::KeyUnreadable)?)
+            }
+        };
         let is_moved = put_leaf_first(&mut chain, &*key)?;
         let leaf_der = chain.first().ok_or(CertificateFault::NoCertificate)?.clone();
         let leaf = parse(0, &leaf_der)?;
@@ -175,8 +183,17 @@ pub(crate) fn read_chain(bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, C
     }
 }
 
-fn read_key(bytes: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFault> {
-    let blocks = pem::read(bytes).map_err(|fault| CertificateFault::KeyPem(fault.into()))?;
+enum ReadKey {
+    Own(PrivateKeyDer<'static>),
+    /// The public half of one that another process holds.
+    Reference(Vec<u8>),
+}
+
+fn read_key(bytes: &[u8]) -> Result<ReadKey, CertificateFault> {
+    let mut blocks = pem::read(bytes).map_err(|fault| CertificateFault::KeyPem(fault.into()))?;
+    if let Some(one) = blocks.iter_mut().find(|one| one.kind == BlockKind::KeyReference) {
+        return Ok(ReadKey::Reference(std::mem::take(&mut *one.der)));
+    }
     let is_encrypted = blocks.iter().any(|one| one.kind == BlockKind::EncryptedKey);
     let instead = pem::form_without(&blocks, BlockKind::PrivateKey);
     let mut keys: Vec<_> = pem::all_of(blocks, BlockKind::PrivateKey).collect();
@@ -186,7 +203,8 @@ fn read_key(bytes: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFault> {
         (0, None) => Err(CertificateFault::NoKey),
         // By what is in it: labels of other containers than theirs are found on keys.
         (1, _) => {
-            PrivateKeyDer::try_from(keys.remove(0)).map_err(|_| CertificateFault::KeyUnreadable)
+            let key = PrivateKeyDer::try_from(keys.remove(0));
+            key.map(ReadKey::Own).map_err(|_| CertificateFault::KeyUnreadable)
         }
         (count, _) => Err(CertificateFault::SeveralKeys(count)),
     }
@@ -339,6 +357,10 @@ impl PemContents {
                     contents.keys.extend(public_key_of(&block.der));
                 }
                 BlockKind::EncryptedKey => contents.has_key = true,
+                BlockKind::KeyReference => {
+                    contents.has_key = true;
+                    contents.keys.extend(public_bits(&block.der));
+                }
                 BlockKind::RevocationList | BlockKind::Parameters | BlockKind::Other => {}
             }
         }
@@ -349,13 +371,21 @@ impl PemContents {
         if let Ok(read) = parse(0, &CertificateDer::from(der)) {
             self.is_of_authority = read.is_ca();
             let key = read.public_key();
-            let is_rsa = key.algorithm.algorithm == OID_PKCS1_RSAENCRYPTION;
-            let bits = &*key.subject_public_key.data;
-            let content = |bits| Any::from_der(bits).map_or(bits, |(_, sequence)| sequence.data);
-            let bits = if is_rsa { content(bits) } else { bits };
-            self.leaf = Some((der.to_vec(), bits.to_vec()));
+            self.leaf = Some((der.to_vec(), bits_of(key)));
         }
     }
+}
+
+fn bits_of(key: &SubjectPublicKeyInfo<'_>) -> PublicKeyBits {
+    let is_rsa = key.algorithm.algorithm == OID_PKCS1_RSAENCRYPTION;
+    let bits = &*key.subject_public_key.data;
+    let content = |bits| Any::from_der(bits).map_or(bits, |(_, sequence)| sequence.data);
+    if is_rsa { content(bits) } else { bits }.to_vec()
+}
+
+fn public_bits(der: &[u8]) -> Option<PublicKeyBits> {
+    let (_, read) = SubjectPublicKeyInfo::from_der(der).ok()?;
+    Some(bits_of(&read))
 }
 
 fn public_key_of(der: &[u8]) -> Option<PublicKeyBits> {

@@ -5,6 +5,7 @@ use zeroize::Zeroize;
 
 use crate::challenge::TlsChallenges;
 use crate::identity::AllowedIdentity;
+use crate::key_holder::KeyHolder;
 
 /// The least that the plaintext of a record can be limited to: the least that clients can ask for
 /// by max_fragment_length (RFC 6066 section 4).
@@ -197,6 +198,8 @@ pub struct CertificateSource {
     pub key_place: Option<String>,
     /// A DER-encoded OCSP response to staple.
     pub ocsp_der: Option<Vec<u8>>,
+    /// Who signs, if a reference stands in the place of the key.
+    pub holder: KeyHolder,
 }
 
 impl CertificateSource {
@@ -208,6 +211,7 @@ impl CertificateSource {
             key_pem: None,
             key_place: None,
             ocsp_der: None,
+            holder: KeyHolder::default(),
         }
     }
 }

@@ -9,6 +9,7 @@ use rustls::SupportedCipherSuite;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 
 use crate::context::restoring_suite;
+use crate::fips;
 use crate::options::{Cipher, Group, ServerOptions, Suite, Suites, Version};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -22,6 +23,9 @@ pub enum PolicyFault {
          use \"auto\""
     )]
     NoSuite,
+    /// This build may not use a suite or a group that is listed.
+    #[error("`{0}` is not approved by FIPS, and this build uses nothing else; take it out")]
+    NotApproved(&'static str),
     /// No group is left for any version.
     #[error("no group is listed; list at least x25519, or remove the key")]
     NoGroup,
@@ -128,14 +132,25 @@ impl Policy {
         if versions.is_empty() {
             return Err(PolicyFault::VersionsReversed);
         }
-        let listed = match suites {
-            Suites::Auto => order.suites(),
-            Suites::Listed(listed) => listed,
+        let listed: Vec<Suite> = match suites {
+            Suites::Auto => order.suites().iter().copied().filter(|one| may_use(*one)).collect(),
+            Suites::Listed(listed) => listed.clone(),
         };
+        if let Some(suite) = listed.iter().find(|one| !may_use(**one)) {
+            return Err(PolicyFault::NotApproved(suite.name()));
+        }
+        // Those of the default are all of them: nobody has listed them.
+        let mut groups = groups.to_vec();
+        if groups == Group::ALL {
+            groups.retain(|one| may_agree(*one));
+        }
+        if let Some(group) = groups.iter().find(|one| !may_agree(**one)) {
+            return Err(PolicyFault::NotApproved(group.name()));
+        }
         let mut policy = Self {
             versions,
-            suites: without_repeats(listed),
-            groups: without_repeats(groups),
+            suites: without_repeats(&listed),
+            groups: without_repeats(&groups),
             follows_chacha: *suites == Suites::Auto,
         };
         let concerns = policy.drop_what_cannot_be();
@@ -250,6 +265,14 @@ fn library_suite(suite: Suite) -> Option<SupportedCipherSuite> {
 fn library_group(group: Group) -> Option<&'static dyn SupportedKxGroup> {
     let is_it = |one: &&&'static dyn SupportedKxGroup| u16::from(one.name()) == group.code();
     aws_lc_rs::ALL_KX_GROUPS.iter().find(is_it).copied()
+}
+
+fn may_use(suite: Suite) -> bool {
+    library_suite(suite).is_some_and(fips::allows_suite)
+}
+
+fn may_agree(group: Group) -> bool {
+    library_group(group).is_some_and(fips::allows_group)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::challenge::{PROTOCOL, TlsAnswers, TlsChallenges};
 use crate::context::SecretListener;
+use crate::key_holder::KeyHolder;
 use crate::options::CertificateSource;
 
 /// A validation that is under way: the identifier, a DNS name or an IP address, and the SHA-256 of
@@ -107,6 +108,7 @@ pub(crate) fn placeholder(names: &[String]) -> Result<CertificateSource, rcgen::
         key_pem: None,
         key_place: None,
         ocsp_der: None,
+        holder: KeyHolder::default(),
     })
 }
 

@@ -37,6 +37,9 @@ pub(crate) struct StatusDocument {
     /// The file of secrets; `None` if none are written.
     #[serde(default)]
     pub(crate) key_log: Option<KeyLogStatus>,
+    /// The process that holds keys and signs; `None` if the worker process has them all.
+    #[serde(default)]
+    pub(crate) key_process: Option<KeyProcessStatus>,
     pub(crate) workers: Vec<WorkerStatus>,
     pub(crate) services: Vec<ServiceStatus>,
     /// The kernel's part of TLS; `None` if no service wants it.
@@ -55,6 +58,9 @@ pub(crate) struct StatusDocument {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct ProcessStatus {
     pub(crate) program: String,
+    /// Whether the cryptography is that of the FIPS module.
+    #[serde(default)]
+    pub(crate) fips: bool,
     pub(crate) state: RunState,
     pub(crate) pid: u32,
     pub(crate) supervisor_pid: u32,
@@ -124,6 +130,17 @@ pub(crate) struct KeyLogStatus {
     pub(crate) lines: u64,
     /// Lines that found no room before.
     pub(crate) dropped: u64,
+}
+
+/// The signatures that workers have asked for.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct KeyProcessStatus {
+    pub(crate) signed: u64,
+    /// Signatures that did not come in time.
+    pub(crate) late: u64,
+    pub(crate) failed: u64,
+    /// How long workers have waited for all of them.
+    pub(crate) waiting_us: u64,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

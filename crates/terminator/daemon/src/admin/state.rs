@@ -23,6 +23,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::certificates::AcmeStatus;
 use crate::handover::{Reloads, STEADY_AFTER};
+use crate::held_keys::KeyCounts;
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::observations::Observations;
@@ -99,6 +100,8 @@ pub(crate) struct Served {
     /// The clients that are answered over HTTP; `None` = no client.
     pub(crate) access: Option<Access>,
     pub(crate) key_log: Option<KeyLogOptions>,
+    /// The signatures of the key process; `None` = the plan has no keys there.
+    pub(crate) key_counts: Option<Arc<KeyCounts>>,
     pub(crate) resumption: Option<Arc<Resumption>>,
 }
 

@@ -14,7 +14,8 @@ use telemetry::outcome::HandshakeKind;
 use super::acme_text::acme_text;
 use super::cluster_text::cluster_text;
 use super::document::{
-    KeyLogStatus, RunState, ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
+    KeyLogStatus, KeyProcessStatus, RunState, ServerState, ServerStatus, ServiceStatus,
+    StatusDocument, WorkerStatus,
 };
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
 
@@ -28,7 +29,9 @@ const CELL_CHARACTERS_MAX: usize = 264;
 pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDocument>) -> String {
     let past = earlier.and_then(|earlier| Past::new(now, earlier));
     let mut out = String::new();
-    for part in [header(now), reloads(now), log(now), key_log(now), kernel_tls(now)] {
+    for part in
+        [header(now), reloads(now), log(now), key_log(now), key_process(now), kernel_tls(now)]
+    {
         out.push_str(&part);
     }
     for service in &now.services {
@@ -81,8 +84,9 @@ fn header(now: &StatusDocument) -> String {
         RunState::Draining => "draining",
     };
     let up_seconds = now.time_ms.saturating_sub(process.start_ms) / 1000;
+    let fips = if process.fips { " (FIPS)" } else { "" };
     let mut text = format!(
-        "lariat {} {state} configuration {} for {}, process {} of supervisor {}",
+        "lariat {}{fips} {state} configuration {} for {}, process {} of supervisor {}",
         process.program,
         process.metrics.get(ProcessMetric::Generation),
         Age(up_seconds),
@@ -176,6 +180,17 @@ fn key_log(now: &StatusDocument) -> String {
     format!(
         "KEY LOG: secrets of {services} go to {path} (process.key-log): {lines} lines, {dropped} \
          dropped\n"
+    )
+}
+
+fn key_process(now: &StatusDocument) -> String {
+    let Some(KeyProcessStatus { signed, late, failed, waiting_us }) = &now.key_process else {
+        return String::new();
+    };
+    let mean = waiting_us / (signed + late + failed).max(1);
+    format!(
+        "key process: {signed} signatures, {mean} us of waiting for each; {late} late, {failed} \
+         failed\n"
     )
 }
 

@@ -12,6 +12,7 @@ use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals};
 use crate::acme_process::ACME_ARGUMENT;
 use crate::commands::exit::Exit;
 use crate::handover::WORKER_ARGUMENT;
+use crate::key_process::KEYS_ARGUMENT;
 use crate::maintenance::{ChangeWord, ServerName};
 use crate::reader::{ConfigSource, READER_ARGUMENT};
 use crate::resolve::RESOLVER_ARGUMENT;
@@ -254,6 +255,9 @@ pub(crate) enum TerminatorCommand {
     /// Be a supervisor's process that orders certificates.
     #[command(skip)]
     Acme,
+    /// Be a supervisor's process that holds keys.
+    #[command(skip)]
+    Keys,
     /// Be a supervisor's watcher of files.
     #[command(skip)]
     Watcher,
@@ -406,6 +410,7 @@ pub(crate) fn parse(
         Some(READER_ARGUMENT) => return Ok(TerminatorCommand::Reader),
         Some(RESOLVER_ARGUMENT) => return Ok(TerminatorCommand::Resolver),
         Some(ACME_ARGUMENT) => return Ok(TerminatorCommand::Acme),
+        Some(KEYS_ARGUMENT) => return Ok(TerminatorCommand::Keys),
         Some(WATCHER_ARGUMENT) => return Ok(TerminatorCommand::Watcher),
         _ => {}
     }
@@ -562,11 +567,12 @@ mod tests {
 
     #[test]
     fn a_supervisors_processes_are_hidden_commands() {
-        use TerminatorCommand::{Acme, Reader, Resolver, Watcher, WorkerProcess};
+        use TerminatorCommand::{Acme, Keys, Reader, Resolver, Watcher, WorkerProcess};
         assert!(matches!(parsed(WORKER_ARGUMENT), Ok(WorkerProcess)));
         assert!(matches!(parsed(READER_ARGUMENT), Ok(Reader)));
         assert!(matches!(parsed(RESOLVER_ARGUMENT), Ok(Resolver)));
         assert!(matches!(parsed(ACME_ARGUMENT), Ok(Acme)));
+        assert!(matches!(parsed(KEYS_ARGUMENT), Ok(Keys)));
         assert!(matches!(parsed(WATCHER_ARGUMENT), Ok(Watcher)));
     }
 }

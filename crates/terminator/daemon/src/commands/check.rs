@@ -16,7 +16,9 @@ use tls::server::{BuildError, BuildFault, Concern};
 use crate::commands::args::ConfigCheck;
 use crate::commands::console::{Console, print};
 use crate::commands::exit::Exit;
+use crate::held_keys;
 use crate::kernel::KernelTls;
+use crate::key_process;
 use crate::preflight;
 use crate::reader::ConfigSource;
 use crate::user;
@@ -138,6 +140,7 @@ impl Findings {
         let reader = reader.map(user::of_worker);
         let concerns = preflight::concerns(source, settings, reader.as_ref());
         self.diagnostics.extend(concerns);
+        self.diagnostics.extend(keys_that_do_not_open(source, settings));
         let kernel_tls = KernelTls::try_for(settings);
         self.limits = Some(host::limits(settings, kernel_tls.as_ref()));
         let Some(kernel_tls) = kernel_tls else {
@@ -192,6 +195,30 @@ impl Findings {
             _ => Exit::Usage,
         }
     }
+}
+
+/// Opens the keys in tokens; the first that cannot be is told where its certificate is named.
+fn keys_that_do_not_open(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+    let become_user = user::choose(&settings.process).ok().flatten();
+    let fences = key_process::fences_of_trial(settings, become_user);
+    let keys = held_keys::of(settings, &mut Disk);
+    let Err(why) = keys.and_then(|keys| key_process::try_out(&keys, fences, || {})) else {
+        return Vec::new();
+    };
+    let named = settings.token_keys.iter().find(|key| why.contains(&*key.place));
+    let place = named.or_else(|| settings.token_keys.first()).map_or("", |key| &*key.place);
+    let is_of = |service: &proxy::options::ServiceOptions| {
+        let front = service.front.terminated();
+        front.is_some_and(|tls| tls.certificates.iter().any(|one| one.place == place))
+    };
+    let key = match settings.plane.services.iter().position(is_of) {
+        Some(service) => config::key_of_certificate(source, service, Path::new(place)),
+        None => "service".to_owned(),
+    };
+    let (message, hint) = why.split_once("\nhint: ").unwrap_or((&why, ""));
+    let problem = Problem::new(message);
+    let problem = if hint.is_empty() { problem } else { problem.hint(hint) };
+    config::diagnose(source, Severity::Error, &key, problem)
 }
 
 /// The diagnostics of the outcome for one side of a service.

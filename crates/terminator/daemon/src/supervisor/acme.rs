@@ -37,6 +37,7 @@ const ACME: Program = Program {
     name: ACME_NAME,
     form: ProcessMessageForm::Json,
     answer_bytes_max: ANSWER_BYTES_MAX,
+    has_environment: false,
 };
 
 /// From one attempt to store what the disk did not take, or to serve what a reload was refused

@@ -42,6 +42,8 @@ pub(super) struct Program {
     pub(super) form: ProcessMessageForm,
     /// The most bytes of an answer; a process that sends more is taken for broken.
     pub(super) answer_bytes_max: usize,
+    /// Whether it gets all variables of the environment.
+    pub(super) has_environment: bool,
 }
 
 pub(super) const WORKER: Program = Program {
@@ -49,6 +51,7 @@ pub(super) const WORKER: Program = Program {
     name: WORKER_NAME,
     form: ProcessMessageForm::Json,
     answer_bytes_max: ANSWER_BYTES_MAX,
+    has_environment: false,
 };
 
 /// A running process. It is killed and reaped when this is dropped, unless it is another's still.
@@ -124,11 +127,13 @@ impl Child {
         command
             .arg0(program.name)
             .arg(program.argument)
-            .env_clear()
             .stdin(Stdio::from(theirs))
             // It may be the log, which is handed to the worker process alone.
             .stdout(Stdio::null())
             .stderr(Stdio::from(to_write_only(io::stderr().as_fd())?));
+        if !program.has_environment {
+            command.env_clear();
+        }
         let variables = VARIABLES.iter();
         command.envs(variables.filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.envs([messages::form_variable()]);

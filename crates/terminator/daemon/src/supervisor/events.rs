@@ -18,6 +18,7 @@ use super::reading::Done;
 use super::upgrade::check::CheckNews;
 use crate::acme_process::AcmeReply;
 use crate::handover::Answer;
+use crate::held_keys::KeyReply;
 use crate::resolve::Reply;
 use crate::watcher::{Changed, Stamps};
 
@@ -36,6 +37,7 @@ pub(super) enum Event {
     AcmeStored(Result<Done, Failure>),
     /// A certificate has been read for another host: its name and kind of key.
     AcmeLoaded(String, String, Result<Done, Failure>),
+    Keys(u64, Heard<KeyReply>),
     /// That of a challenge of that number: whether it was to put a record into the DNS.
     HookEnded(u64, bool, Result<Done, Failure>),
 }

@@ -24,6 +24,7 @@ const RESOLVER: Program = Program {
     name: RESOLVER_NAME,
     form: ProcessMessageForm::Postcard,
     answer_bytes_max: REPLY_BYTES_MAX,
+    has_environment: false,
 };
 
 pub(super) struct Names {

@@ -20,6 +20,7 @@ use super::failure::Failure;
 use super::prepared::{ConfigSummary, Prepared, PreparedAcme};
 use super::roots::Open;
 use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
+use crate::held_keys::PackedKeys;
 use crate::messages;
 use crate::reader::{Found, READER_ARGUMENT, READER_NAME, Refusal, Reply, Task};
 use crate::watcher::Stamps;
@@ -45,6 +46,8 @@ pub(super) struct Read {
     pub(super) folders: Vec<Open>,
     /// `None` = the log is no file.
     pub(super) log: Option<OwnedFd>,
+    /// Further descriptors that a program has handed on to itself.
+    pub(super) others: Vec<OwnedFd>,
 }
 
 pub(super) enum Done {
@@ -146,7 +149,9 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
             Reply::Looked(files) => *looked = Some(files),
             Reply::Read(found) => {
                 let (bundle, _) = next(channel).map_err(|error| failed(&step, error))?;
-                let read = read(*found, fds, Secret::new(bundle))?;
+                let (keys, _) = next(channel).map_err(|error| failed(&step, error))?;
+                let (bundle, keys) = (Secret::new(bundle), PackedKeys(Secret::new(keys)));
+                let read = read(*found, fds, (bundle, keys))?;
                 return Ok(Done::Read(Box::new(read)));
             }
             Reply::Opened => {
@@ -168,7 +173,11 @@ fn next(channel: &Channel) -> io::Result<channel::Message> {
 }
 
 /// Makes of a bundle what the supervisor must know of it: the same as the worker process does.
-pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Read, Failure> {
+pub(super) fn read(
+    found: Found,
+    fds: Vec<OwnedFd>,
+    (bundle, keys): (Secret, PackedKeys),
+) -> Result<Read, Failure> {
     let unpack = |error| Failure::host("unpack the configuration")(io::Error::other(error));
     let Bundle { source, mut recording } = decode(bundle.bytes()).map_err(unpack)?;
     let loaded = config::load(&source, &mut recording).map_err(Failure::Config)?;
@@ -188,7 +197,8 @@ pub(super) fn read(found: Found, fds: Vec<OwnedFd>, bundle: Secret) -> Result<Re
     Ok(Read {
         folders: folders.collect(),
         log: fds.next(),
-        prepared: Prepared { summary, bundle, acme },
+        others: fds.collect(),
+        prepared: Prepared { summary, bundle, acme, keys },
         warnings: [loaded.warnings, found.concerns].concat(),
         become_user: found.become_user,
     })

@@ -15,6 +15,7 @@ use super::cluster_socket::ClusterSocket;
 use super::events::{Event, EventQueue};
 use super::failure::Failure;
 use super::key_log::KeyLog;
+use super::keys::KeyProcesses;
 use super::listeners::Listeners;
 use super::names::Names;
 use super::prepared::ConfigSummary;
@@ -59,6 +60,7 @@ impl<'a> Supervisor<'a> {
             return Ok(None);
         };
         let (served, own) = (read.prepared, own.as_ref());
+        let others = read.others;
         let summary = &served.summary;
         let calls_forbidden_by = forbid_system_calls(summary, &inherited)?;
         let (listeners, admin_sockets, cluster_socket) =
@@ -71,6 +73,8 @@ impl<'a> Supervisor<'a> {
             earlier = workers.map_err(Failure::host("hear a process"))?;
             (program_before, reloads.last_upgrade) = (Some(program), state.last_upgrade);
         }
+        let mut keys = KeyProcesses::new(fences.clone(), events.sender());
+        keys.take_up(own.and_then(|own| own.key_process), others);
         Ok(Some(Self {
             request,
             listeners,
@@ -80,6 +84,7 @@ impl<'a> Supervisor<'a> {
             names: Names::new(fences.clone(), events.sender()),
             watched: Watched::new(events.sender(), looked),
             acme: Acme::new(fences.clone(), events.sender()),
+            keys,
             disabled: inherited.disabled,
             weights: inherited.weights,
             fences,
@@ -166,7 +171,8 @@ fn first(
     let (own, read, looked) = match returned {
         Some(Return { mut own, fds, .. }) => {
             let (found, bundle) = (own.found.clone(), std::mem::take(&mut own.bundle));
-            let mut read = reading::read(found, fds, bundle)?;
+            let keys = std::mem::take(&mut own.keys);
+            let mut read = reading::read(found, fds, (bundle, keys))?;
             read.prepared.summary.keep_fixed_parts(own.fixed.clone());
             (Some(own), read, None)
         }

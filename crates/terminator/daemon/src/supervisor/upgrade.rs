@@ -25,6 +25,7 @@ use super::events::Event;
 use super::failure::Failure;
 use super::{Due, Phase, Supervisor};
 use crate::handover::{Order, Secret};
+use crate::held_keys::PackedKeys;
 use crate::messages::{error, note, printable};
 use crate::observations::Observations;
 use crate::reader::Found;
@@ -275,6 +276,8 @@ impl Supervisor<'_> {
             fixed: summary.fixed_parts(),
             reach: self.reach.clone(),
             bundle: Secret::new(self.served.bundle.bytes().to_vec()),
+            keys: PackedKeys(Secret::new(self.served.keys.0.bytes().to_vec())),
+            key_process: self.keys.state(),
         };
         Ok([image::own_program()?, own.sealed()?, image::sealed(&state)?])
     }
@@ -303,6 +306,7 @@ impl Supervisor<'_> {
         fds.extend(self.workers_before().map(Child::channel));
         fds.extend(self.roots.all());
         fds.push(self.admin_sockets.log());
+        fds.extend(self.keys.handed_on());
         fds
     }
 

@@ -19,6 +19,7 @@ const WATCHER: Program = Program {
     name: WATCHER_NAME,
     form: ProcessMessageForm::Postcard,
     answer_bytes_max: REPLY_BYTES_MAX,
+    has_environment: false,
 };
 
 /// From a reading that came to nothing, since files did not answer, to the next.

@@ -24,6 +24,7 @@ use crate::worker_process::tls_findings;
 
 use super::cluster::ClusterSetup;
 use super::expiry::{ExpiryWatch, unix_seconds};
+use super::key_link::KeyLink;
 use super::sessions::{Inheritance, Sessions};
 
 /// A plan with what the control side must know of it.
@@ -54,6 +55,8 @@ pub(super) struct Descriptors {
     roots: Vec<(usize, Root)>,
     pub(super) status: Option<OwnedFd>,
     pub(super) admin: Option<OwnedFd>,
+    /// The ways to the key process.
+    keys: Vec<OwnedFd>,
 }
 
 /// Builds a plan. It takes a tenth of a millisecond a certificate and the CPU for it.
@@ -80,7 +83,7 @@ pub(super) fn build(
     let options = resumption_options(&settings, &sessions.inheritance);
     let resumption = sessions.next(&options, &serve.session_key, descriptors.sessions.take())?;
     let resumption = Arc::new(resumption);
-    let served = served(&settings, serve, &listeners, &resumption);
+    let mut served = served(&settings, serve, &listeners, &resumption);
     let cluster = settings.cluster.take().and_then(|cluster| {
         let sessions = resumption.shared_sessions();
         ClusterSetup::new(cluster, descriptors.cluster.take(), &sessions)
@@ -88,6 +91,11 @@ pub(super) fn build(
     let cpus = settings.plane.workers.cpus.clone();
     let log_output = settings.control.log.clone();
     sessions.inheritance.authorities.join(&mut settings.plane);
+    let keys = std::mem::take(&mut descriptors.keys);
+    if let Some(keys) = KeyLink::new(keys, &sessions.inheritance.key_counts) {
+        keys.join(&mut settings.plane);
+        served.key_counts = Some(Arc::clone(&sessions.inheritance.key_counts));
+    }
     let begun = unix_seconds();
     let names = settings.plane.services.iter().map(|one| one.name.clone());
     let names: Vec<_> = names.collect();
@@ -171,6 +179,7 @@ fn served(
         kernel_tls: serve.kernel_tls.clone(),
         access: Some(Access::of(&settings.control)),
         key_log: settings.process.key_log.clone(),
+        key_counts: None,
         resumption: Some(Arc::clone(resumption)),
     }
 }
@@ -191,6 +200,7 @@ fn sort(
             Role::ClusterSocket => descriptors.cluster = Some(fd),
             Role::StatusSocket => descriptors.status = Some(fd),
             Role::AdminListener => descriptors.admin = Some(fd),
+            Role::KeyChannel => descriptors.keys.push(fd),
             Role::FilesRoot { service } => descriptors.roots.push((service as usize, fd.into())),
             Role::Listener { worker, service, address, is_shared } => {
                 let place = (service as usize, address as usize);

@@ -29,6 +29,7 @@ pub(super) fn give_up(fences: &Fences, reach: &Reach, roots: &[OwnedFd]) -> Resu
         open_files: !roots.is_empty(),
         fast_open: reach.tcp_ports.is_none(),
         bind: reach.sources > Sources::Any,
+        network: true,
     };
     let (files, system_calls) =
         give_up_by(fences, reach.sources, enter_landlock, || restrict_system_calls(calls))?;

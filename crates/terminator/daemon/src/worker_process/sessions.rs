@@ -11,6 +11,7 @@ use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
 
 use super::authorities::AuthorityAnswers;
 use crate::handover::{SessionKey, Start};
+use crate::held_keys::KeyCounts;
 
 /// Secrets that all worker processes of a supervisor have in common. Zeroed when it goes.
 pub(super) struct Inheritance {
@@ -20,6 +21,8 @@ pub(super) struct Inheritance {
     process_number: u32,
     /// The answers to authorities, of all plans.
     pub(super) authorities: AuthorityAnswers,
+    /// The signatures that were asked of the key process, by all plans.
+    pub(super) key_counts: Arc<KeyCounts>,
 }
 
 /// The sources of the next plan's sessions.
@@ -38,6 +41,7 @@ impl Inheritance {
             tiers: Arc::default(),
             process_number: start.number,
             authorities: AuthorityAnswers::default(),
+            key_counts: Arc::default(),
         }
     }
 

@@ -38,6 +38,9 @@ pub enum PassphraseFault {
     TooCostly,
     #[error("is not opened by this passphrase")]
     WrongPassphrase,
+    /// The code that opens keys is no part of the FIPS module.
+    #[error("is encrypted, and a build for FIPS opens none")]
+    NotApproved,
 }
 
 impl PassphraseFault {
@@ -45,6 +48,10 @@ impl PassphraseFault {
     pub fn remedy(&self, place: &str) -> String {
         match self {
             Self::Pem(fault) => fault.sentence(place),
+            Self::NotApproved => format!(
+                "keep it in a token (`pkcs11:`), or decrypt it with `openssl pkey -in {place} -out \
+                 KEY.pem` and protect the result by file mode"
+            ),
             Self::OldForm | Self::Unsupported | Self::TooCostly => format!(
                 "convert it with `openssl pkcs8 -topk8 -v2 aes-256-cbc -in {place} -out KEY.pem`"
             ),
@@ -69,6 +76,9 @@ pub fn is_encrypted(pem: &[u8]) -> bool {
 /// # Errors
 /// The fault of the first key that cannot be opened.
 pub fn decrypt(text: &[u8], passphrase: &[u8]) -> Result<Vec<u8>, PassphraseFault> {
+    if cfg!(feature = "fips") {
+        return Err(PassphraseFault::NotApproved);
+    }
     let blocks = pem::read(text).map_err(PassphraseFault::Pem)?;
     let encrypted = blocks.iter().filter(|one| one.kind == BlockKind::EncryptedKey);
     let mut whole = pem::text_of(text);

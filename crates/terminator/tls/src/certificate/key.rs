@@ -42,7 +42,7 @@ impl KeyKind {
         }
     }
 
-    pub(super) fn of(key: &SubjectPublicKeyInfo<'_>) -> Result<Self, CertificateFault> {
+    pub(crate) fn of(key: &SubjectPublicKeyInfo<'_>) -> Result<Self, CertificateFault> {
         let algorithm = &key.algorithm.algorithm;
         let kind = if *algorithm == OID_PKCS1_RSAENCRYPTION {
             Some(Self::Rsa)

@@ -14,6 +14,9 @@ use zeroize::Zeroizing;
 
 use super::form::ForeignForm;
 
+/// The label of a key that another process holds. No program but this one writes it.
+pub(super) const REFERENCE_LABEL: &str = "LARIAT KEY REFERENCE";
+
 const BEGIN: &[u8] = b"-----BEGIN ";
 const DASHES: &[u8] = b"-----";
 
@@ -38,6 +41,8 @@ pub enum BlockKind {
     PrivateKey,
     /// A private key behind a passphrase.
     EncryptedKey,
+    /// The public half of a key that another process holds ([`super::reference`]).
+    KeyReference,
     RevocationList,
     /// Parameters of a key or a key exchange, which certificate and key repeat.
     Parameters,
@@ -116,8 +121,8 @@ pub fn read(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
 
 /// Whether a private key is in a file, as far as it can be read.
 pub fn holds_key(bytes: &[u8]) -> bool {
-    let is_key =
-        |one: &PemBlock| matches!(one.kind, BlockKind::PrivateKey | BlockKind::EncryptedKey);
+    let kinds = [BlockKind::PrivateKey, BlockKind::EncryptedKey, BlockKind::KeyReference];
+    let is_key = |one: &PemBlock| kinds.contains(&one.kind);
     read(bytes).is_ok_and(|blocks| blocks.iter().any(is_key))
 }
 
@@ -187,7 +192,10 @@ fn block(text: &[u8], line: usize) -> Result<(PemBlock, usize), PemFault> {
     let end = ends.ok_or_else(|| fault(PemDefect::NoEnd(name.clone())))?;
     let kind = kind_of(&name, &inside[..end]).map_err(|form| fault(PemDefect::Form(form)))?;
     let der = match kind {
-        BlockKind::Certificate | BlockKind::PrivateKey | BlockKind::RevocationList => {
+        BlockKind::Certificate
+        | BlockKind::PrivateKey
+        | BlockKind::RevocationList
+        | BlockKind::KeyReference => {
             let mut der = decode(&inside[..end]).map_err(fault)?;
             if name == "TRUSTED CERTIFICATE"
                 && let Some(first) = first_element(&der)
@@ -212,6 +220,7 @@ fn kind_of(label: &str, content: &[u8]) -> Result<BlockKind, ForeignForm> {
     Ok(match label {
         "CERTIFICATE" | "X509 CERTIFICATE" | "TRUSTED CERTIFICATE" => BlockKind::Certificate,
         "X509 CRL" => BlockKind::RevocationList,
+        REFERENCE_LABEL => BlockKind::KeyReference,
         "ENCRYPTED PRIVATE KEY" => BlockKind::EncryptedKey,
         "PRIVATE KEY" | "RSA PRIVATE KEY" | "EC PRIVATE KEY" | "DSA PRIVATE KEY" => {
             match find(content, b"4,ENCRYPTED") {

@@ -11,6 +11,7 @@ use wire::alert;
 
 use crate::context;
 use crate::options::Version;
+use crate::signing::signature_fault_of;
 use crate::verify::{is_empty_certificate, refusal_of, signature_fault};
 
 /// A record behind refused early data, amid a message, that our keys do not open.
@@ -87,6 +88,9 @@ impl HandshakeFault {
             }
             Error::DecryptError if is_unverified => "the client's Finished does not verify".into(),
             Error::DecryptError => "a record does not decrypt".into(),
+            error if signature_fault_of(error).is_some() => {
+                signature_fault_of(error).map(|fault| fault.to_string()).unwrap_or_default()
+            }
             error => {
                 let refused = context::with(|context| context.refusal.take());
                 refused.unwrap_or_else(|| words_of(error))
@@ -140,6 +144,7 @@ fn reason_of(error: &Error) -> Reason {
         | Error::InappropriateHandshakeMessage { .. }
         | Error::InvalidMessage(_)
         | Error::PeerMisbehaved(_) => Reason::ProtocolViolation,
+        error if signature_fault_of(error).is_some() => Reason::KeyUnavailable,
         _ => Reason::Internal,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::mem::take;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use config::KeyLogOptions;
@@ -18,13 +19,14 @@ use tls::server::Expiries;
 use tls::validity::Ends;
 
 use super::super::document::{
-    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KeyLogStatus, KtlsStatus,
-    LastReload, LastUpgrade, ProcessStatus, RunState, ServiceStatus, StatusDocument, VERSION,
-    WorkerStatus,
+    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KeyLogStatus,
+    KeyProcessStatus, KtlsStatus, LastReload, LastUpgrade, ProcessStatus, RunState, ServiceStatus,
+    StatusDocument, VERSION, WorkerStatus,
 };
 use super::super::servers::{milliseconds, server};
 use super::{AdminState, Facts, Limits, ServiceFacts};
 use crate::handover::{EndedReload, EndedUpgrade};
+use crate::held_keys::KeyCounts;
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 
@@ -60,6 +62,7 @@ impl AdminState {
             last_upgrade: facts.reload.last_upgrade.as_ref().map(last_upgrade),
             log_failure: facts.log_failure.clone(),
             key_log: facts.served.key_log.as_ref().map(key_log_status),
+            key_process: facts.served.key_counts.as_deref().map(key_process_status),
             workers: workers.map(|(metrics, cpu)| WorkerStatus { cpu, metrics }).collect(),
             services: services.collect(),
             kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
@@ -134,6 +137,12 @@ impl AdminState {
             counts.set(metric, value);
         }
         self.count_usage(&mut counts);
+        if let Some(keys) = facts.served.key_counts.as_deref().map(key_process_status) {
+            counts.set(Metric::KeySigned, keys.signed);
+            counts.set(Metric::KeyLate, keys.late);
+            counts.set(Metric::KeyFailed, keys.failed);
+            counts.set(Metric::KeyWaiting, keys.waiting_us);
+        }
         let Some(resumption) = facts.served.resumption.as_deref() else {
             return counts;
         };
@@ -219,6 +228,7 @@ impl AdminState {
     fn process(&self, facts: &Facts) -> ProcessStatus {
         ProcessStatus {
             program: self.start.program.to_owned(),
+            fips: tls::fips::is_on(),
             state: if facts.is_draining { RunState::Draining } else { RunState::Serving },
             pid: std::process::id(),
             supervisor_pid: self.start.supervisor_pid,
@@ -284,6 +294,16 @@ fn last_upgrade(ended: &EndedUpgrade) -> LastUpgrade {
         time_ms: milliseconds(ended.time),
         program: ended.program.clone(),
         refused: ended.refused.clone(),
+    }
+}
+
+fn key_process_status(counts: &KeyCounts) -> KeyProcessStatus {
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    KeyProcessStatus {
+        signed: read(&counts.signed),
+        late: read(&counts.late),
+        failed: read(&counts.failed),
+        waiting_us: read(&counts.waiting_us),
     }
 }
 

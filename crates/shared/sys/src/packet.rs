@@ -1,0 +1,76 @@
+//! Short messages between two threads of two processes, each whole or not there at all
+//! (`SOCK_SEQPACKET`).
+//!
+//! Owns the waiting; what the bytes mean is the caller's. No thread shares an end with another, so
+//! nothing is locked.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+};
+
+/// Two ends, which are alike.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Sends a message; an error of the kind `WouldBlock` = the peer has not read those before.
+pub fn send_now(end: impl AsFd, bytes: &[u8]) -> io::Result<()> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    retry_on_intr(|| send(&end, bytes, flags))?;
+    Ok(())
+}
+
+/// Waits for the next message and gives its length; more bytes than `room` has are cut off. `None`
+/// = the peer is gone.
+pub fn receive(end: impl AsFd, room: &mut [u8]) -> io::Result<Option<usize>> {
+    match retry_on_intr(|| recv(&end, &mut *room, RecvFlags::empty())) {
+        Ok((0, _)) | Err(Errno::CONNRESET) => Ok(None),
+        Ok((length, _)) => Ok(Some(length)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The same, but waits no longer than until then: an error of the kind `TimedOut`.
+pub fn receive_until(end: impl AsFd, room: &mut [u8], until: Instant) -> io::Result<Option<usize>> {
+    loop {
+        match retry_on_intr(|| recv(&end, &mut *room, RecvFlags::DONTWAIT)) {
+            Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(None),
+            Ok((length, _)) => return Ok(Some(length)),
+            Err(Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left == Duration::ZERO {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let left = Timespec::try_from(left).ok();
+        let mut fds = [PollFd::new(&end, PollFlags::IN)];
+        retry_on_intr(|| poll(&mut fds, left.as_ref()))?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_stay_apart_and_an_end_is_an_end() {
+        let (ours, theirs) = pair().unwrap();
+        send_now(&ours, b"one").unwrap();
+        send_now(&ours, b"twofold").unwrap();
+        let mut room = [0; 4];
+        assert_eq!(receive(&theirs, &mut room).unwrap(), Some(3));
+        assert_eq!(receive(&theirs, &mut room).unwrap(), Some(4));
+        let none = receive_until(&theirs, &mut room, Instant::now()).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::TimedOut);
+        drop(ours);
+        assert_eq!(receive_until(&theirs, &mut room, Instant::now()).unwrap(), None);
+        assert_eq!(send_now(&theirs, b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}

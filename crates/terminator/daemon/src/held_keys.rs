@@ -1,0 +1,259 @@
+//! The keys that the key process is to hold, taken from a configuration; and the messages by which
+//! it gets them and is asked.
+//!
+//! Owns the forms. Who starts the process and who asks it is `supervisor`'s and `worker_process`'s.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+
+use config::{Files, PinOrigin, Recording, Settings, TokenKey};
+use serde::{Deserialize, Serialize};
+use tls::certificate::reference;
+use tls::key_holder::{KeyId, SIGNED_BYTES_MAX};
+use tls::options::CertificateSource;
+use tls::signing::{HeldKey, SigningRoles, key_id};
+use zeroize::Zeroize;
+
+use crate::handover::{Fences, Secret, encode};
+
+/// The order that begins the process's life; the keys, a list of [`KeyToHold`], are the message
+/// behind it.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum KeyAsk {
+    /// Give up these rights, and open the keys that follow.
+    Enter(Fences),
+    /// Sign what comes by the channels that come with this.
+    Serve,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum KeyReply {
+    /// The rights could not be given up.
+    Stuck(String),
+    /// All keys are open.
+    Opened,
+    /// A key cannot be opened: a sentence with its hint.
+    Failed(String),
+}
+
+/// Bytes of a reply: a sentence.
+pub(crate) const REPLY_BYTES_MAX: usize = 64 << 10;
+
+/// A list of [`KeyToHold`], as it is sent.
+#[derive(Debug, Default, Deserialize, Serialize)]
+pub(crate) struct PackedKeys(pub(crate) Secret);
+
+impl PackedKeys {
+    pub(crate) fn of(keys: &[KeyToHold]) -> Result<Self, String> {
+        let packed = if keys.is_empty() { Ok(Secret::default()) } else { encode(&keys) };
+        packed.map(Self).map_err(|error| format!("cannot pack the keys: {error}"))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.bytes().is_empty()
+    }
+}
+
+/// A key that signs.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct KeyToHold {
+    pub(crate) id: KeyId,
+    /// The certificate's path, for messages.
+    pub(crate) place: String,
+    /// For whom it signs: for clients, and for servers that ask for a certificate.
+    pub(crate) roles: [bool; 2],
+    pub(crate) origin: KeyOrigin,
+}
+
+#[derive(Deserialize, Serialize)]
+pub(crate) enum KeyOrigin {
+    /// The key in DER.
+    File(Secret),
+    /// The URI of one in a token, its PIN, and the public half that it must have.
+    Token { uri: String, pin: Option<Secret>, public_key: Vec<u8> },
+}
+
+impl KeyToHold {
+    pub(crate) fn is_in_token(&self) -> bool {
+        matches!(self.origin, KeyOrigin::Token { .. })
+    }
+
+    pub(crate) fn signing_roles(&self) -> SigningRoles {
+        let [server, client] = self.roles;
+        SigningRoles { server, client }
+    }
+}
+
+/// The keys that a process is to hold: those in tokens, and those of files if a configuration says
+/// so. PINs come by `files`.
+///
+/// # Errors
+/// A sentence with its hint: a PIN cannot be read.
+pub(crate) fn of(settings: &Settings, files: &mut dyn Files) -> Result<Vec<KeyToHold>, String> {
+    let mut keys = BTreeMap::<KeyId, KeyToHold>::new();
+    let mut add = |id, place: &str, origin, roles: [bool; 2]| {
+        let key = KeyToHold { id, place: place.to_owned(), roles: [false; 2], origin };
+        let [server, client] = &mut keys.entry(id).or_insert(key).roles;
+        (*server, *client) = (*server || roles[0], *client || roles[1]);
+    };
+    for key in &settings.token_keys {
+        let TokenKey { place, uri, public_key, signs_to_servers, .. } = key;
+        let (uri, public_key) = (uri.clone(), public_key.clone());
+        let id = key_id(&public_key);
+        let origin = KeyOrigin::Token { uri, pin: pin(key, files)?, public_key };
+        add(id, place, origin, [!signs_to_servers, *signs_to_servers]);
+    }
+    for (source, roles) in certificates(settings).filter(|_| settings.process.key_process) {
+        if let Some((id, origin)) = of_file(source) {
+            add(id, source.key_place.as_ref().unwrap_or(&source.place), origin, roles);
+        }
+    }
+    Ok(keys.into_values().collect())
+}
+
+/// Takes keys out of what was read, if a configuration has a process hold them.
+pub(crate) fn take_out(settings: &Settings, recording: &mut Recording) {
+    if settings.process.key_process {
+        recording.replace_files(reference::without_keys);
+    }
+}
+
+/// A token's PIN: the first line, as of a passphrase. An error is a sentence with its hint.
+fn pin(key: &TokenKey, files: &mut dyn Files) -> Result<Option<Secret>, String> {
+    let (read, origin) = match &key.pin {
+        PinOrigin::Nowhere => return Ok(None),
+        PinOrigin::File(path) => (files.read(path), path.display().to_string()),
+        PinOrigin::Command(words) => {
+            let output = files.output_of(words).map(|mut output| std::mem::take(&mut *output));
+            (output, words.first().cloned().unwrap_or_default())
+        }
+    };
+    let of = &key.place;
+    let mut pin = read.map_err(|error| {
+        format!(
+            "the PIN of the key of {of} does not come from {origin}: {error}\n\
+             hint: a file must be readable, and a program write the PIN, for who starts lariat"
+        )
+    })?;
+    let line = pin.iter().position(|byte| b"\r\n".contains(byte)).unwrap_or(pin.len());
+    pin[line..].zeroize();
+    pin.truncate(line);
+    if pin.is_empty() {
+        return Err(format!(
+            "the PIN of the key of {of} is empty in {origin}\nhint: its first line is the PIN"
+        ));
+    }
+    Ok(Some(Secret::new(pin)))
+}
+
+/// All certificates, with what their keys sign.
+fn certificates(settings: &Settings) -> impl Iterator<Item = (&CertificateSource, [bool; 2])> {
+    let services = settings.plane.services.iter();
+    services.flat_map(|service| {
+        let front = service.front.terminated().into_iter();
+        let front = front.flat_map(|tls| &tls.certificates).map(|one| (one, [true, false]));
+        let back = service.back.servers().and_then(|servers| servers.tls.as_ref());
+        let back = back.and_then(|tls| tls.client.certificate.as_ref());
+        front.chain(back.map(|one| (one, [false, true])))
+    })
+}
+
+fn of_file(source: &CertificateSource) -> Option<(KeyId, KeyOrigin)> {
+    let mut der = reference::key_of(source)?;
+    // One that cannot be read is reported by who builds the plan.
+    let public_key = HeldKey::read(&der)?.public_key()?;
+    let key = Secret::new(std::mem::take(&mut *der));
+    Some((key_id(&public_key), KeyOrigin::File(key)))
+}
+
+/// The question of a worker thread: a number, the key, the scheme, and the message that follows.
+pub(crate) struct SignatureRequest<'m> {
+    pub(crate) number: u64,
+    pub(crate) key: KeyId,
+    pub(crate) scheme: u16,
+    pub(crate) message: &'m [u8],
+}
+
+const REQUEST_HEADER_BYTES: usize = 8 + 32 + 2;
+
+/// The longest request and the longest answer, in bytes.
+pub(crate) const REQUEST_BYTES_MAX: usize = REQUEST_HEADER_BYTES + SIGNED_BYTES_MAX;
+pub(crate) const ANSWER_BYTES_MAX: usize = 9 + 1024;
+
+impl<'m> SignatureRequest<'m> {
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+        to.clear();
+        to.extend(self.number.to_le_bytes());
+        to.extend(self.key);
+        to.extend(self.scheme.to_le_bytes());
+        to.extend(self.message);
+    }
+
+    /// `None` = it is none.
+    pub(crate) fn read(bytes: &'m [u8]) -> Option<Self> {
+        let (number, rest) = bytes.split_first_chunk()?;
+        let (key, rest) = rest.split_first_chunk()?;
+        let (scheme, message) = rest.split_first_chunk()?;
+        let (number, scheme) = (u64::from_le_bytes(*number), u16::from_le_bytes(*scheme));
+        Some(Self { number, key: *key, scheme, message })
+    }
+}
+
+/// How a request ended, or that a process has begun to hear, which has none of the requests that
+/// the one before it had taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum SignatureStatus {
+    Signed = 0,
+    Unknown = 1,
+    Refused = 2,
+    Failed = 3,
+    Begun = 4,
+}
+
+impl SignatureStatus {
+    pub(crate) fn write(self, number: u64, signature: &[u8], to: &mut Vec<u8>) {
+        to.zeroize();
+        to.extend(number.to_le_bytes());
+        to.push(self as u8);
+        to.extend(signature);
+    }
+
+    /// The number of the request, its end, and the signature.
+    pub(crate) fn read(bytes: &[u8]) -> Option<(u64, Self, &[u8])> {
+        let (number, rest) = bytes.split_first_chunk()?;
+        let (status, signature) = rest.split_first()?;
+        let all = [Self::Signed, Self::Unknown, Self::Refused, Self::Failed, Self::Begun];
+        let status = *all.get(usize::from(*status))?;
+        Some((u64::from_le_bytes(*number), status, signature))
+    }
+}
+
+/// The signatures asked for since the worker process started, for all plans.
+#[derive(Debug, Default)]
+pub(crate) struct KeyCounts {
+    pub(crate) signed: AtomicU64,
+    pub(crate) late: AtomicU64,
+    pub(crate) failed: AtomicU64,
+    pub(crate) waiting_us: AtomicU64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_answers_come_as_they_were_written() {
+        let mut bytes = Vec::new();
+        let request = SignatureRequest { number: 7, key: [9; 32], scheme: 0x0804, message: b"m" };
+        request.write(&mut bytes);
+        let read = SignatureRequest::read(&bytes).unwrap();
+        assert_eq!((read.number, read.key, read.scheme), (7, [9; 32], 0x0804));
+        assert_eq!(read.message, b"m");
+        assert!(SignatureRequest::read(&bytes[..REQUEST_HEADER_BYTES - 1]).is_none());
+        SignatureStatus::Refused.write(8, b"", &mut bytes);
+        assert_eq!(SignatureStatus::read(&bytes), Some((8, SignatureStatus::Refused, &b""[..])));
+        assert_eq!(SignatureStatus::read(&[0; 8]), None);
+        assert_eq!(SignatureStatus::read(&[5; 9]), None);
+    }
+}

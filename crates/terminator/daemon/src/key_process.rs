@@ -1,0 +1,348 @@
+//! The process that holds private keys: it faces no network, and signs for worker threads what TLS
+//! has a key sign, and nothing else.
+//!
+//! Owns its rights, the keys, and a thread for each channel, so that no thread of the worker
+//! process waits for another's signature. It ends with the last of its channels, once no supervisor
+//! speaks to it: after an upgrade the worker process before needs it still.
+
+mod token;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use config::Settings;
+use sys::channel::{self, Channel};
+use sys::sandbox::{
+    Enforcement, SystemCalls, restrict_connecting, restrict_files, restrict_resolver_calls,
+    restrict_system_calls,
+};
+use sys::{packet, process};
+use tls::key_holder::KeyId;
+use tls::signing::{self, HeldKey, SigningRoles};
+use wire::pkcs11_uri::Pkcs11Uri;
+
+use crate::handover::{Fences, ProcessMessageForm, Secret, Sources, WorkerUser, decode};
+use crate::held_keys::{
+    ANSWER_BYTES_MAX, KeyAsk, KeyOrigin, KeyReply, KeyToHold, PackedKeys, REPLY_BYTES_MAX,
+    REQUEST_BYTES_MAX, SignatureRequest, SignatureStatus,
+};
+use crate::messages;
+use crate::worker_process::sandbox;
+
+use token::{Modules, OpenTokenKey, TokenFault};
+
+/// The program's first argument when it is to be this process.
+pub(crate) const KEYS_ARGUMENT: &str = "--key-process";
+
+pub(crate) const KEYS_NAME: &str = "lariat: keys";
+
+/// Signs for the worker process until nobody is left who asks.
+///
+/// To be called by the process's first thread before it starts another.
+pub(crate) fn run() -> ExitCode {
+    messages::end_of_helper(KEYS_NAME, serve())
+}
+
+struct OpenKey {
+    roles: SigningRoles,
+    key: SigningHand,
+}
+
+enum SigningHand {
+    Own(HeldKey),
+    Token(OpenTokenKey),
+}
+
+type OpenKeys = HashMap<KeyId, OpenKey>;
+
+fn serve() -> io::Result<()> {
+    sandbox::ignore_signals()?;
+    process::set_name(KEYS_NAME)?;
+    let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let Some((KeyAsk::Enter(fences), _)) = next(&channel)? else {
+        return Ok(());
+    };
+    let Some((bytes, _)) = channel.receive()? else {
+        return Ok(());
+    };
+    let bytes = Secret::new(bytes);
+    let keys: Vec<KeyToHold> = decode(bytes.bytes()).map_err(io::Error::other)?;
+    drop(bytes);
+    let has_tokens = keys.iter().any(KeyToHold::is_in_token);
+    let given_up = if has_tokens { give_up_for_tokens(&fences) } else { give_up(&fences) };
+    if let Err(message) = given_up {
+        return say(&channel, &KeyReply::Stuck(message));
+    }
+    let watch = Arc::new(CallWatch::default());
+    if has_tokens {
+        let watch = Arc::clone(&watch);
+        thread::Builder::new().name("watch".to_owned()).spawn(move || watch.end_if_stuck())?;
+    }
+    let keys = match watch.call(|| open(keys)) {
+        Ok(keys) => Arc::new(keys),
+        Err(why) => return say(&channel, &KeyReply::Failed(why)),
+    };
+    say(&channel, &KeyReply::Opened)?;
+    let mut threads: Vec<JoinHandle<()>> = Vec::new();
+    while let Ok(Some((KeyAsk::Serve, fds))) = next(&channel) {
+        threads.retain(|one| !one.is_finished());
+        for end in fds {
+            let (keys, watch) = (Arc::clone(&keys), Arc::clone(&watch));
+            let thread = thread::Builder::new().name("signer".to_owned());
+            threads.push(thread.spawn(move || sign_all(&end, &keys, &watch))?);
+        }
+    }
+    // The worker process may outlive the program that has started us.
+    threads.into_iter().for_each(|one| drop(one.join()));
+    Ok(())
+}
+
+/// A process that holds keys of files alone needs nothing but memory and its channels.
+fn give_up(fences: &Fences) -> Result<(), String> {
+    let calls = SystemCalls { open_files: false, fast_open: false, bind: false, network: false };
+    let enter_landlock = || {
+        restrict_connecting([])?;
+        restrict_files(&[], false, false)
+    };
+    let system_calls = || restrict_system_calls(calls);
+    sandbox::give_up_by(fences, Sources::Any, enter_landlock, system_calls).map(drop)
+}
+
+/// The library of a token needs what its maker chose: files, sockets of a daemon, a network. It
+/// keeps those rights of its user, but starts no program and serves nobody.
+fn give_up_for_tokens(fences: &Fences) -> Result<(), String> {
+    let enter_landlock = || Ok(Enforcement::NotSupported);
+    sandbox::give_up_by(fences, Sources::Any, enter_landlock, restrict_resolver_calls).map(drop)
+}
+
+/// A call of a token's library that takes longer hangs: those behind networks take tens of
+/// milliseconds, and a worker thread waits for a second. Less than a step of the reader has
+/// (10 s), so that this is what is said.
+const CALL_TIME_MAX: Duration = Duration::from_secs(8);
+
+/// How often it is looked.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The calls of libraries that are under way. One that hangs cannot be ended but with the process,
+/// and the next process may find the token well.
+struct CallWatch {
+    begun: Instant,
+    /// When each call began, in milliseconds since then; 0 = none is under way.
+    calls: Mutex<Vec<Arc<AtomicU64>>>,
+}
+
+impl Default for CallWatch {
+    fn default() -> Self {
+        Self { begun: Instant::now(), calls: Mutex::default() }
+    }
+}
+
+impl CallWatch {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    /// A place for a thread's calls.
+    fn place(&self) -> Arc<AtomicU64> {
+        let place = Arc::default();
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of threads that are gone.
+        calls.retain(|one| Arc::strong_count(one) > 1);
+        calls.push(Arc::clone(&place));
+        place
+    }
+
+    fn call<T>(&self, call: impl FnOnce() -> T) -> T {
+        let place = self.place();
+        place.store(self.now_ms(), Ordering::Relaxed);
+        let done = call();
+        place.store(0, Ordering::Relaxed);
+        done
+    }
+
+    fn end_if_stuck(&self) {
+        loop {
+            thread::sleep(LOOK_INTERVAL);
+            let now = self.now_ms();
+            let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+            let oldest = calls.iter().map(|one| one.load(Ordering::Relaxed)).filter(|one| *one > 0);
+            let waited = Duration::from_millis(oldest.min().map_or(0, |at| now.saturating_sub(at)));
+            if waited > CALL_TIME_MAX {
+                let time = CALL_TIME_MAX.as_secs();
+                end(&format!("a token's library has not answered in {time} s"));
+            }
+        }
+    }
+}
+
+/// Ends the process, so that the supervisor starts another.
+fn end(why: &str) -> ! {
+    messages::end_of_helper(KEYS_NAME, Err(io::Error::other(why)));
+    std::process::exit(1)
+}
+
+/// The rights that a trial gives up: those of the process that will hold the keys.
+pub(crate) fn fences_of_trial(settings: &Settings, become_user: Option<WorkerUser>) -> Fences {
+    let sandbox = settings.process.sandbox;
+    Fences {
+        become_user,
+        files: sandbox.files,
+        system_calls: sandbox.system_calls,
+        supervisor_pid: std::process::id(),
+    }
+}
+
+/// A trial may take so long; its watch ends it before.
+const TRIAL_TIME_MAX: Duration = Duration::from_secs(9);
+
+/// Opens the keys in tokens in a process of their own, which ends then: its library may crash or
+/// hang. Keys of files need no trial.
+///
+/// # Errors
+/// A sentence with its hint.
+pub(crate) fn try_out(
+    keys: &[KeyToHold],
+    fences: Fences,
+    announce: impl FnOnce(),
+) -> Result<(), String> {
+    if !keys.iter().any(KeyToHold::is_in_token) {
+        return Ok(());
+    }
+    announce();
+    let packed = PackedKeys::of(keys)?;
+    let try_out = || -> io::Result<Option<KeyReply>> {
+        let (channel, theirs) = channel::pair()?;
+        let channel = channel.with_send_timeout(TRIAL_TIME_MAX);
+        channel.set_receive_timeout(TRIAL_TIME_MAX)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(KEYS_NAME).arg(KEYS_ARGUMENT).envs([messages::form_variable()]);
+        let mut process = command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn()?;
+        drop(command);
+        let ask = ProcessMessageForm::Postcard.encode(&KeyAsk::Enter(fences))?;
+        // The words of one that has died are still heard.
+        let _ = channel.send(ask.bytes(), &[]).and_then(|()| channel.send(packed.0.bytes(), &[]));
+        let said = channel.receive_up_to(REPLY_BYTES_MAX, 0);
+        let _ = process.kill();
+        let _ = process.wait();
+        said?.map(|(bytes, _)| ProcessMessageForm::Postcard.decode(&bytes)).transpose()
+    };
+    let failed = |why: &str| {
+        format!(
+            "the process that opens keys in tokens {why}\n\
+             hint: try the library with `pkcs11-tool --module MODULE --list-slots`"
+        )
+    };
+    match try_out() {
+        Ok(Some(KeyReply::Opened)) => Ok(()),
+        Ok(Some(KeyReply::Failed(why) | KeyReply::Stuck(why))) => Err(why),
+        Ok(None) => Err(failed("died, or its token's library has not answered")),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(failed("does not answer")),
+        Err(error) => Err(failed(&format!("cannot be heard: {error}"))),
+    }
+}
+
+/// An error is a sentence with its hint.
+fn open(keys: Vec<KeyToHold>) -> Result<OpenKeys, String> {
+    let (mut open, mut modules) = (OpenKeys::new(), Modules::default());
+    for one in keys {
+        let roles = one.signing_roles();
+        let key = match &one.origin {
+            KeyOrigin::File(der) => {
+                let key = HeldKey::read(der.bytes());
+                SigningHand::Own(key.ok_or_else(|| format!("{}: its key is damaged", one.place))?)
+            }
+            KeyOrigin::Token { uri, pin, public_key } => {
+                let pin = pin.as_ref().map(|pin| String::from_utf8_lossy(pin.bytes()));
+                let opened = open_in_token(&mut modules, uri, pin.as_deref(), public_key);
+                let of = |why| format!("the key of {} in a token: {why}", one.place);
+                SigningHand::Token(opened.map_err(of)?)
+            }
+        };
+        open.insert(one.id, OpenKey { roles, key });
+    }
+    Ok(open)
+}
+
+/// A key that has signed what the certificate's public half verifies.
+fn open_in_token(
+    modules: &mut Modules,
+    uri: &str,
+    pin: Option<&str>,
+    public_key: &[u8],
+) -> Result<OpenTokenKey, String> {
+    let uri = Pkcs11Uri::parse(uri).map_err(|fault| format!("its URI {fault}"))?;
+    let key = modules.open(&uri, pin)?;
+    let scheme = signing::trial_scheme(public_key).ok_or("its certificate has no key of TLS")?;
+    match key.sign(scheme, &signing::trial()) {
+        Ok(signature) if signing::verifies(public_key, scheme, &signing::trial(), &signature) => {
+            Ok(key)
+        }
+        Ok(_) => Err("it is not the certificate's: what it signs does not verify\n\
+                      hint: compare the certificate's public key with that in the token"
+            .to_owned()),
+        Err(TokenFault::Unfit) => Err("it cannot sign as the certificate's kind of key does\n\
+                                       hint: see its kind, and whether it may sign (CKA_SIGN)"
+            .to_owned()),
+        Err(TokenFault::Lost(why)) => Err(format!("it gives no signature: {why}")),
+    }
+}
+
+/// Answers one worker thread until it is gone.
+fn sign_all(end: &OwnedFd, keys: &OpenKeys, watch: &CallWatch) {
+    let place = watch.place();
+    let mut room = vec![0; REQUEST_BYTES_MAX + 1];
+    let mut answer = Vec::with_capacity(ANSWER_BYTES_MAX);
+    SignatureStatus::Begun.write(0, &[], &mut answer);
+    let mut sent = packet::send_now(end, &answer);
+    while let (Ok(()), Ok(Some(length))) = (sent, packet::receive(end, &mut room)) {
+        let Some(request) = room.get(..length).and_then(SignatureRequest::read) else {
+            return;
+        };
+        place.store(watch.now_ms(), Ordering::Relaxed);
+        let (status, signature) = sign(&request, keys);
+        place.store(0, Ordering::Relaxed);
+        status.write(request.number, &signature, &mut answer);
+        sent = packet::send_now(end, &answer);
+    }
+}
+
+fn sign(request: &SignatureRequest<'_>, keys: &OpenKeys) -> (SignatureStatus, Vec<u8>) {
+    let Some(open) = keys.get(&request.key) else {
+        return (SignatureStatus::Unknown, Vec::new());
+    };
+    if !open.roles.allow(request.message) {
+        return (SignatureStatus::Refused, Vec::new());
+    }
+    let signature = match &open.key {
+        SigningHand::Own(key) => key.sign(request.scheme, request.message),
+        SigningHand::Token(key) => match key.sign(request.scheme, request.message) {
+            Ok(signature) => Some(signature),
+            Err(TokenFault::Unfit) => None,
+            // Another process logs in anew.
+            Err(TokenFault::Lost(why)) => end(&format!("a token is lost: {why}")),
+        },
+    };
+    match signature {
+        Some(signature) => (SignatureStatus::Signed, signature),
+        None => (SignatureStatus::Failed, Vec::new()),
+    }
+}
+
+fn next(channel: &Channel) -> io::Result<Option<(KeyAsk, Vec<OwnedFd>)>> {
+    let Some((bytes, fds)) = channel.receive()? else {
+        return Ok(None);
+    };
+    let ask = ProcessMessageForm::Postcard.decode(&bytes)?;
+    Ok(Some((ask, fds)))
+}
+
+fn say(channel: &Channel, reply: &KeyReply) -> io::Result<()> {
+    channel.send(ProcessMessageForm::Postcard.encode(reply)?.bytes(), &[])
+}

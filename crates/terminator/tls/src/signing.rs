@@ -1,0 +1,288 @@
+//! Keys that sign elsewhere, and the rule what they may sign.
+//!
+//! Owns the key as the library sees it, which bytes are TLS's to sign, and signing by a key that is
+//! at hand. The way to the holder is a [`crate::key_holder::SignatureSource`].
+
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::sign::{Signer, SigningKey};
+use rustls::{Error, OtherError, SignatureAlgorithm, SignatureScheme};
+use rustls_pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
+use x509_parser::prelude::FromDer;
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+use crate::certificate::key::KeyKind;
+use crate::key_holder::{KeyHolder, KeyId, SIGNED_BYTES_MAX, SignatureFault};
+
+/// The name of a public key in DER.
+pub fn key_id(public_key: &[u8]) -> KeyId {
+    let digest = digest::digest(&digest::SHA256, public_key);
+    digest.as_ref().try_into().unwrap_or_default()
+}
+
+/// A key that is known by its public half.
+pub(crate) struct RemoteKey {
+    public_key: SubjectPublicKeyInfoDer<'static>,
+    id: KeyId,
+    kind: KeyKind,
+    holder: KeyHolder,
+}
+
+impl RemoteKey {
+    /// `None` = it is no public key of a kind that signs.
+    pub(crate) fn new(public_key: Vec<u8>, holder: KeyHolder) -> Option<Self> {
+        let (_, read) = SubjectPublicKeyInfo::from_der(&public_key).ok()?;
+        let kind = KeyKind::of(&read).ok()?;
+        let id = key_id(&public_key);
+        Some(Self { public_key: public_key.into(), id, kind, holder })
+    }
+}
+
+impl Debug for RemoteKey {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteKey").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl SigningKey for RemoteKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let scheme = *schemes(self.kind).iter().find(|one| offered.contains(one))?;
+        Some(Box::new(RemoteSigner { id: self.id, scheme, holder: self.holder.clone() }))
+    }
+
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        Some(SubjectPublicKeyInfoDer::from(self.public_key.as_ref()))
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        match self.kind {
+            KeyKind::Rsa => SignatureAlgorithm::RSA,
+            KeyKind::Ed25519 => SignatureAlgorithm::ED25519,
+            KeyKind::EcdsaP256 | KeyKind::EcdsaP384 | KeyKind::EcdsaP521 => {
+                SignatureAlgorithm::ECDSA
+            }
+        }
+    }
+}
+
+/// In the order of the library's own keys.
+fn schemes(kind: KeyKind) -> &'static [SignatureScheme] {
+    match kind {
+        KeyKind::EcdsaP256 => &[SignatureScheme::ECDSA_NISTP256_SHA256],
+        KeyKind::EcdsaP384 => &[SignatureScheme::ECDSA_NISTP384_SHA384],
+        KeyKind::EcdsaP521 => &[SignatureScheme::ECDSA_NISTP521_SHA512],
+        KeyKind::Ed25519 => &[SignatureScheme::ED25519],
+        KeyKind::Rsa => &[
+            SignatureScheme::RSA_PSS_SHA512,
+            SignatureScheme::RSA_PSS_SHA384,
+            SignatureScheme::RSA_PSS_SHA256,
+            SignatureScheme::RSA_PKCS1_SHA512,
+            SignatureScheme::RSA_PKCS1_SHA384,
+            SignatureScheme::RSA_PKCS1_SHA256,
+        ],
+    }
+}
+
+#[derive(Debug)]
+struct RemoteSigner {
+    id: KeyId,
+    scheme: SignatureScheme,
+    holder: KeyHolder,
+}
+
+impl Signer for RemoteSigner {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        let holder = self.holder.0.as_ref().ok_or(SignatureFault::Nowhere);
+        let signed = holder.and_then(|one| one.sign(&self.id, self.scheme.into(), message));
+        signed.map_err(|fault| Error::Other(OtherError(Arc::new(fault))))
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        self.scheme
+    }
+}
+
+/// The fault of a key that signs elsewhere in an error of the library.
+pub(crate) fn signature_fault_of(error: &Error) -> Option<SignatureFault> {
+    let Error::Other(OtherError(error)) = error else {
+        return None;
+    };
+    error.downcast_ref().copied()
+}
+
+/// A key that is at hand.
+#[derive(Debug)]
+pub struct HeldKey(Arc<dyn SigningKey>);
+
+impl HeldKey {
+    /// Reads a key as PKCS #8, PKCS #1 or SEC 1; `None` = it is none.
+    pub fn read(der: &[u8]) -> Option<Self> {
+        let der = PrivateKeyDer::try_from(der).ok()?.clone_key();
+        default_provider().key_provider.load_private_key(der).ok().map(Self)
+    }
+
+    /// The public half in DER; `None` = the library does not say it.
+    pub fn public_key(&self) -> Option<Vec<u8>> {
+        self.0.public_key().map(|key| key.to_vec())
+    }
+
+    /// The signature of a message; `None` = the key knows no such scheme, or it failed.
+    pub fn sign(&self, scheme: u16, message: &[u8]) -> Option<Vec<u8>> {
+        self.0.choose_scheme(&[scheme.into()])?.sign(message).ok()
+    }
+}
+
+/// The roles in which a key may sign.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SigningRoles {
+    pub server: bool,
+    pub client: bool,
+}
+
+const SERVER_CONTEXT: &[u8] = b"TLS 1.3, server CertificateVerify\0";
+const CLIENT_CONTEXT: &[u8] = b"TLS 1.3, client CertificateVerify\0";
+
+/// Spaces before the context (RFC 8446 section 4.4.3).
+const SPACES: usize = 64;
+
+/// Client's and server's random numbers (RFC 5246 section 7.4.3).
+const RANDOMS: usize = 64;
+
+impl SigningRoles {
+    /// Whether a message has the form of what TLS signs in one of these roles. A request for a
+    /// certificate, a mail or a token has none of these forms, because those are DER or text.
+    pub fn allow(self, message: &[u8]) -> bool {
+        let is_server = || is_verify(message, SERVER_CONTEXT) || is_key_exchange(message);
+        let is_client = || is_verify(message, CLIENT_CONTEXT) || is_transcript(message);
+        message.len() <= SIGNED_BYTES_MAX
+            && ((self.server && is_server()) || (self.client && is_client()))
+    }
+}
+
+/// The content of a CertificateVerify of TLS 1.3: spaces, context, and a hash of the transcript.
+fn is_verify(message: &[u8], context: &[u8]) -> bool {
+    let Some((spaces, rest)) = message.split_at_checked(SPACES) else {
+        return false;
+    };
+    let hash = rest.strip_prefix(context);
+    spaces.iter().all(|byte| *byte == b' ')
+        && hash.is_some_and(|hash| matches!(hash.len(), 32 | 48))
+}
+
+/// The content of a ServerKeyExchange's signature of TLS 1.2: random numbers and the point on a
+/// named curve (RFC 8422 section 5.4).
+fn is_key_exchange(message: &[u8]) -> bool {
+    const NAMED_CURVE: u8 = 3;
+    let Some([NAMED_CURVE, _, _, length, point @ ..]) = message.get(RANDOMS..) else {
+        return false;
+    };
+    !point.is_empty() && point.len() == usize::from(*length)
+}
+
+/// The content of a client's CertificateVerify of TLS 1.2: whole handshake messages, the first of
+/// them a ClientHello (RFC 5246 section 7.4.8).
+fn is_transcript(message: &[u8]) -> bool {
+    const CLIENT_HELLO: u8 = 1;
+    let mut rest = message;
+    let mut count = 0;
+    while let [_, a, b, c, behind @ ..] = rest {
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        let Some(next) = behind.get(length..) else {
+            return false;
+        };
+        (rest, count) = (next, count + 1);
+    }
+    // Hello, the server's, its certificate and key exchange, its end, and the client's two.
+    rest.is_empty() && count >= 5 && message.first() == Some(&CLIENT_HELLO)
+}
+
+/// A message by which a key shows that it is a public key's other half. Nobody else has a use for
+/// its signature, because no transcript has this hash.
+pub fn trial() -> Vec<u8> {
+    [&[b' '; SPACES], SERVER_CONTEXT, &[0; 32]].concat()
+}
+
+/// A scheme that every key of a public key's kind signs with; `None` = it is no key of TLS.
+pub fn trial_scheme(public_key: &[u8]) -> Option<u16> {
+    let (_, read) = SubjectPublicKeyInfo::from_der(public_key).ok()?;
+    let schemes = schemes(KeyKind::of(&read).ok()?);
+    schemes.last().map(|scheme| (*scheme).into())
+}
+
+/// Whether a signature of a message verifies by a public key in DER.
+pub fn verifies(public_key: &[u8], scheme: u16, message: &[u8], signature: &[u8]) -> bool {
+    let Ok((_, read)) = SubjectPublicKeyInfo::from_der(public_key) else {
+        return false;
+    };
+    let algorithms = default_provider().signature_verification_algorithms;
+    let fitting = algorithms.mapping.iter().filter(|(one, _)| u16::from(*one) == scheme);
+    let bits = &read.subject_public_key.data;
+    let verified = |one: &dyn rustls_pki_types::SignatureVerificationAlgorithm| {
+        one.verify_signature(bits, message, signature).is_ok()
+    };
+    fitting.flat_map(|(_, all)| all.iter()).any(|one| verified(*one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: SigningRoles = SigningRoles { server: true, client: false };
+    const CLIENT: SigningRoles = SigningRoles { server: false, client: true };
+
+    fn key_exchange(point: usize) -> Vec<u8> {
+        [&[b' '; RANDOMS][..], &[3, 0, 29, point as u8], &vec![7; point]].concat()
+    }
+
+    fn transcript(count: usize) -> Vec<u8> {
+        [&[1, 0, 0, 2, 3, 3][..], &[2, 0, 0, 1, 9].repeat(count - 1)].concat()
+    }
+
+    #[test]
+    fn each_role_signs_what_tls_has_it_sign_and_no_more() {
+        let client_verify = [&[b' '; SPACES], CLIENT_CONTEXT, &[0; 48]].concat();
+        for (message, by_server, by_client) in [
+            (trial(), true, false),
+            (client_verify, false, true),
+            (key_exchange(32), true, false),
+            (transcript(6), false, true),
+            // A hash of another length, a point cut short, half a message, too few of them.
+            ([trial(), vec![0]].concat(), false, false),
+            (key_exchange(32)[..99].to_vec(), false, false),
+            (transcript(6)[..20].to_vec(), false, false),
+            (transcript(4), false, false),
+            // What begins as DER, and text.
+            ([&[0x30, 0x82, 1, 0][..], &[0; 256]].concat(), false, false),
+            (b"eyJhbGciOiJFUzI1NiJ9.e30".repeat(4), false, false),
+            (Vec::new(), false, false),
+            (transcript(SIGNED_BYTES_MAX), false, false),
+        ] {
+            assert_eq!(SERVER.allow(&message), by_server, "{message:x?}");
+            assert_eq!(CLIENT.allow(&message), by_client, "{message:x?}");
+            assert!(!SigningRoles::default().allow(&message));
+        }
+    }
+
+    #[test]
+    fn a_held_key_signs_what_its_public_half_verifies() {
+        use testkit::authority::Authority;
+        use testkit::leaf::Key;
+        let root = Authority::root("root");
+        for kind in [Key::EcdsaP256, Key::EcdsaP384, Key::Ed25519, Key::Rsa2048] {
+            let leaf = root.leaf(&["a.example"]).key(kind).issue();
+            let block = crate::certificate::pem::read(leaf.key_pem().as_bytes()).unwrap();
+            let key = HeldKey::read(&block[0].der).unwrap();
+            let public = key.public_key().unwrap();
+            for scheme in schemes(RemoteKey::new(public.clone(), KeyHolder(None)).unwrap().kind) {
+                let scheme = u16::from(*scheme);
+                let signature = key.sign(scheme, &trial()).unwrap();
+                assert!(verifies(&public, scheme, &trial(), &signature));
+                assert!(!verifies(&public, scheme, b"other", &signature));
+            }
+            assert_eq!(key.sign(0x0201, &trial()), None);
+        }
+    }
+}

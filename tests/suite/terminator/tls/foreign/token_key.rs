@@ -1,0 +1,293 @@
+//! Keys in tokens (PKCS #11, RFC 7512), with SoftHSM's library, and with one that crashes or hangs
+//! when it is told to.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use suite::prelude::*;
+
+/// The library of Debian's package `softhsm2`.
+const SOFT_HSM: &str = "/usr/lib/softhsm/libsofthsm2.so";
+
+const PIN: &str = "5678";
+
+/// A library that hands all calls on to SoftHSM's, but C_Sign if one of two files is there.
+const FAULTY: &str = r#"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+typedef unsigned long (*call)();
+struct list { unsigned char version[2]; call calls[68]; };
+enum { C_SIGN = 43 };
+static struct list own;
+static call sign;
+static unsigned long faulty(void *a, void *b, void *c, void *d, void *e) {
+    if (!access(FOLDER "/crash", F_OK)) abort();
+    while (!access(FOLDER "/hang", F_OK)) usleep(1000);
+    return sign(a, b, c, d, e);
+}
+unsigned long C_GetFunctionList(struct list **list) {
+    void *library = dlopen(LIBRARY, RTLD_NOW);
+    call get = (call) dlsym(library, "C_GetFunctionList");
+    struct list *theirs;
+    unsigned long code = get(&theirs);
+    if (code) return code;
+    memcpy(&own, theirs, sizeof own);
+    sign = own.calls[C_SIGN];
+    own.calls[C_SIGN] = (call) faulty;
+    *list = &own;
+    return 0;
+}
+"#;
+
+/// A token with the keys of a site's certificates.
+struct Token {
+    site: Site,
+    folder: Directory,
+}
+
+impl Token {
+    /// With a certificate and a key of each of these kinds, named by its number.
+    fn with(kinds: &[Key]) -> Self {
+        let token = Self { site: Site::new(), folder: Directory::new() };
+        let objects = token.folder.path().join("tokens");
+        fs::create_dir(&objects).unwrap();
+        let settings = format!("directories.tokendir = {}\n", objects.display());
+        token.folder.write("softhsm2.conf", settings);
+        token.util(&["--init-token", "--free", "--label", "lariat", "--so-pin", "1234"]);
+        for (number, kind) in kinds.iter().enumerate() {
+            let leaf = token.site.authority.leaf(&["localhost"]).key(*kind).issue();
+            token.site.write(format!("{number}.crt"), leaf.chain_pem());
+            token.import(&leaf, &number.to_string(), &format!("0{number}"));
+        }
+        token.site.write("pin", format!("{PIN}\n"));
+        token.give_away();
+        token
+    }
+
+    fn import(&self, leaf: &Leaf, label: &str, id: &str) {
+        let key = self.folder.write("key.pem", leaf.key_pem());
+        let key = key.to_str().unwrap();
+        self.util(&["--import", key, "--token", "lariat", "--label", label, "--id", id]);
+    }
+
+    fn util(&self, arguments: &[&str]) {
+        let mut command = Command::new("softhsm2-util");
+        command.env("SOFTHSM2_CONF", self.configuration());
+        run(command.args(arguments).args(["--pin", PIN])).success();
+    }
+
+    /// To the user that the processes without rights have.
+    fn give_away(&self) {
+        if geteuid().is_root() {
+            run(Command::new("chown").args(["-R", "65534"]).arg(self.folder.path())).success();
+            run(Command::new("chmod").args(["a+rx"]).arg(self.folder.path())).success();
+        }
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.folder.path().join("softhsm2.conf")
+    }
+
+    /// The table of a certificate, with the URI of its key.
+    fn entry(&self, number: usize, uri: &str) -> String {
+        let chain = self.site.path(&format!("{number}.crt"));
+        let pin = self.site.path("pin");
+        format!("{{ chain = {chain:?}, key = {uri:?}, key-passphrase-file = {pin:?} }}")
+    }
+
+    fn uri(&self, number: usize) -> String {
+        format!("pkcs11:token=lariat;object={number};type=private?module-path={SOFT_HSM}")
+    }
+
+    fn command(&self) -> Command {
+        let mut command = lariat::command();
+        command.env("SOFTHSM2_CONF", self.configuration());
+        command
+    }
+
+    fn start(&self, service: &Service) -> Lariat {
+        let workers = "[workers]\nthreads = 1\n";
+        Lariat::start_by(self.command(), &format!("{workers}{}", service.toml()))
+    }
+
+    fn check(&self, service: &Service) -> Finished {
+        let file = self.site.write("lariat.toml", service.toml());
+        run(self.command().arg("check").arg(file))
+    }
+}
+
+fn signatures(lariat: &Lariat, result: &str) -> f64 {
+    lariat.sum("lariat_key_signatures_total", &[("result", result)])
+}
+
+#[test]
+fn keys_of_each_kind_sign_in_both_versions() {
+    let token = Token::with(&[Key::EcdsaP256, Key::EcdsaP384, Key::Rsa2048]);
+    let server = Server::start(Behaviour::Echo);
+    for (number, talks) in [
+        (0, &["-tls1_3", "-tls1_2"][..]),
+        (1, &["-tls1_3", "-tls1_2"]),
+        (
+            2,
+            &[
+                "-tls1_3 -sigalgs rsa_pss_rsae_sha256",
+                "-tls1_3 -sigalgs rsa_pss_rsae_sha384",
+                "-tls1_3 -sigalgs rsa_pss_rsae_sha512",
+                "-tls1_2 -sigalgs RSA+SHA256",
+                "-tls1_2 -sigalgs RSA+SHA384",
+                "-tls1_2 -sigalgs RSA+SHA512",
+            ],
+        ),
+    ] {
+        let certificates = format!("[{}]", token.entry(number, &token.uri(number)));
+        let service = Service::new(&token.site, &server).certificates(&certificates);
+        assert_has(&token.check(&service).success(), "good");
+        let lariat = token.start(&service);
+        for talk in talks {
+            let words: Vec<_> =
+                ["-verify_return_error"].into_iter().chain(talk.split(' ')).collect();
+            s_client(&token.site, service.address, &words).success();
+        }
+        assert_eq!(signatures(&lariat, "signed"), talks.len() as f64);
+        assert_eq!(lariat.status()["key_process"]["failed"], 0);
+        assert!(!lariat.stderr().contains(PIN));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_where_it_is_written_and_no_pin_is_shown() {
+    let token = Token::with(&[Key::EcdsaP256, Key::EcdsaP256]);
+    let server = Server::start(http());
+    let other_pin = token.site.write("other-pin", "9999\n");
+    token.import(&token.site.leaf(&["x"]), "twin", "07");
+    token.import(&token.site.leaf(&["x"]), "twin", "08");
+    token.give_away();
+    let file = token.site.write("no-library.so", "text");
+    let chain = token.site.path("0.crt");
+    let good = token.uri(0);
+    let module = format!("?module-path={SOFT_HSM}");
+    for (uri, words) in [
+        ("pkcs11:token=lariat".to_owned(), "says neither `object` nor `id`"),
+        ("pkcs11:object=0;colour=red".to_owned(), "has no attribute `colour`"),
+        ("pkcs11:object=0?pin-value=5678".to_owned(), "holds the PIN itself"),
+        (format!("pkcs11:token=lariat;object=none{module}"), "has no private key"),
+        (format!("pkcs11:token=other;object=0{module}"), "none of the tokens `lariat` is meant"),
+        (format!("pkcs11:token=lariat;object=twin{module}"), "2 private keys of the token fit"),
+        (token.uri(1), "it is not the certificate's"),
+        ("pkcs11:object=0?module-path=/no/such.so".to_owned(), "/no/such.so cannot be loaded"),
+        (format!("pkcs11:object=0?module-path={}", file.display()), "cannot be loaded"),
+        (format!("{good}&pin-source=file:/p"), "stands beside another place of the PIN"),
+    ] {
+        let certificates = format!("[{}]", token.entry(0, &uri));
+        let service = Service::new(&token.site, &server).certificates(&certificates);
+        let checked = token.check(&service);
+        assert_eq!(checked.code(), 2, "{uri}: {checked:?}");
+        assert_has(&checked.stderr, words);
+        assert_has(&checked.stderr, "hint: ");
+        assert!(!checked.stderr.contains(PIN), "{}", checked.stderr);
+    }
+    for (key, words) in [
+        (format!("key-passphrase-file = {other_pin:?}"), "the token refuses the PIN"),
+        ("key-passphrase-file = \"/no/pin\"".to_owned(), "does not come from /no/pin"),
+        ("key-passphrase-command = [\"/bin/true\"]".to_owned(), "is empty in /bin/true"),
+        (String::new(), "shows no such private key without a PIN"),
+    ] {
+        let comma = if key.is_empty() { "" } else { ", " };
+        let certificates = format!("[{{ chain = {chain:?}, key = {good:?}{comma}{key} }}]");
+        let service = Service::new(&token.site, &server).certificates(&certificates);
+        let checked = token.check(&service);
+        assert_eq!(checked.code(), 2, "{key}: {checked:?}");
+        assert_has(&checked.stderr, words);
+        assert!(!checked.stderr.contains("9999"), "{}", checked.stderr);
+    }
+}
+
+/// A service by a library that can be told to crash or to hang, and the files that tell it.
+fn faulty(token: &Token, server: &Server) -> (Service, PathBuf) {
+    let folder = token.folder.path();
+    let source = token.folder.write("faulty.c", FAULTY);
+    let library = folder.join("faulty.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-w", "-o"]).arg(&library).arg(source);
+    compiler.arg(format!("-DFOLDER={:?}", folder.display().to_string()));
+    run(compiler.arg(format!("-DLIBRARY={SOFT_HSM:?}"))).success();
+    token.give_away();
+    let uri = format!("pkcs11:token=lariat;object=0?module-path={}", library.display());
+    let certificates = format!("[{}]", token.entry(0, &uri));
+    let service = Service::new(&token.site, server).certificates(&certificates);
+    (service, folder.to_owned())
+}
+
+#[test]
+fn a_library_that_crashes_takes_nobody_along() {
+    let (token, server) = (Token::with(&[Key::EcdsaP256]), Server::start(http()));
+    let (service, folder) = faulty(&token, &server);
+    let lariat = token.start(&service);
+    let connect = || Client::new(&token.site).try_connect(service.address);
+    let mut open = connect().unwrap();
+    let worker = lariat.worker_process();
+    fs::write(folder.join("crash"), "").unwrap();
+    connect().unwrap_err();
+    lariat.wait_for_stderr("the process that holds the keys has ended");
+    lariat.wait_for_reason("key-unavailable", 1);
+    // A reload, a check and a start see it die too.
+    let refused = lariat.reload();
+    assert_eq!(refused.code(), 5, "{refused:?}");
+    assert_has(&refused.stderr, "the process that opens keys in tokens died");
+    assert_has(&token.check(&service).stderr, "the process that opens keys in tokens died");
+    fs::remove_file(folder.join("crash")).unwrap();
+    until_true("signatures again", || connect().is_ok());
+    assert_eq!(lariat.worker_process(), worker);
+    open.ask("");
+    assert_eq!(open.response().1, b"hello");
+}
+
+#[test]
+fn a_library_that_hangs_holds_up_a_second_of_a_thread_and_is_replaced() {
+    let (token, server) = (Token::with(&[Key::EcdsaP256]), Server::start(http()));
+    let (service, folder) = faulty(&token, &server);
+    let lariat = token.start(&service);
+    let connect = || Client::new(&token.site).try_connect(service.address);
+    let mut open = connect().unwrap();
+    let worker = lariat.worker_process();
+    let keys = lariat.process("lariat: keys");
+    fs::write(folder.join("hang"), "").unwrap();
+    for _ in 0..3 {
+        connect().unwrap_err();
+    }
+    lariat.wait_for_reason("key-unavailable", 3);
+    assert_has(&token.check(&service).stderr, "a token's library has not answered");
+    lariat.wait_for_stderr("the process that holds the keys has ended");
+    fs::remove_file(folder.join("hang")).unwrap();
+    until_true("signatures again", || connect().is_ok());
+    assert_ne!(lariat.process("lariat: keys"), keys);
+    assert_eq!(lariat.worker_process(), worker);
+    open.ask("");
+    assert_eq!(open.response().1, b"hello");
+}
+
+#[test]
+fn keys_of_files_and_of_a_token_are_in_one_process_and_a_reload_changes_them() {
+    let (token, server) = (Token::with(&[Key::EcdsaP256, Key::Rsa2048]), Server::start(http()));
+    let all = format!("[{:?}, {}]", token.site.path("site.pem"), token.entry(1, &token.uri(1)));
+    let service = Service::new(&token.site, &server).certificates(&all);
+    let lariat = token.start(&service);
+    let toml = format!("[process]\nkey-process = true\n{}", service.toml());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                for sigalgs in ["ecdsa_secp256r1_sha256", "rsa_pss_rsae_sha256"] {
+                    s_client(&token.site, service.address, &["-sigalgs", sigalgs]).success();
+                }
+            }
+        });
+        lariat.reload_with(&toml);
+        lariat.reload_with(&service.toml());
+        lariat.reload_with(&toml);
+        is_over.store(true, Ordering::Relaxed);
+        load.join().unwrap();
+    });
+    assert_eq!(signatures(&lariat, "failed") + signatures(&lariat, "late"), 0.0);
+}

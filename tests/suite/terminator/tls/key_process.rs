@@ -1,0 +1,259 @@
+//! Keys in a process of their own (`process.key-process`): who has them, what is signed, and what
+//! happens when that process is not there.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use suite::prelude::*;
+use suite::process::{has_ended, open_files, status_line};
+
+const TABLES: &str = "[process]\nkey-process = true\ndrain = \"1s\"\n[workers]\nthreads = 2";
+
+/// A site with an ECDSA and an RSA certificate, and a service of both.
+fn both_kinds(site: &Site, server: &Server) -> Service {
+    let rsa = site.authority.leaf(&["localhost"]).key(Key::Rsa2048).issue();
+    site.write("rsa.crt", rsa.chain_pem());
+    let key = site.write("rsa.key", rsa.key_pem());
+    Service::new(site, server).certificates(&format!(
+        "[{:?}, {{ chain = {:?}, key = {key:?} }}]",
+        site.path("site.pem"),
+        site.path("rsa.crt"),
+    ))
+}
+
+fn signatures(lariat: &Lariat, result: &str) -> f64 {
+    lariat.sum("lariat_key_signatures_total", &[("result", result)])
+}
+
+/// Whether a process's memory holds these bytes; only root may look.
+fn holds(process: rustix::process::Pid, needle: &[u8]) -> bool {
+    let id = process.as_raw_nonzero();
+    let maps = fs::read_to_string(format!("/proc/{id}/maps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{id}/mem")).unwrap();
+    let readable = maps.lines().filter(|line| line.contains(" rw-"));
+    let mut found = false;
+    for line in readable {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-')).unwrap();
+        let (from, to) = (range.0, range.1);
+        let [from, to] = [from, to].map(|end| u64::from_str_radix(end, 16).unwrap());
+        let mut bytes = vec![0; (to - from) as usize];
+        // A part may have gone since.
+        let read = std::os::unix::fs::FileExt::read_at(&memory, &mut bytes, from).unwrap_or(0);
+        found |= bytes[..read].windows(needle.len()).any(|part| part == needle);
+    }
+    found
+}
+
+#[test]
+fn every_kind_of_key_and_version_is_signed_for_and_the_worker_process_has_no_key() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = both_kinds(&site, &server);
+    let lariat = service.start_with(TABLES);
+    for arguments in [
+        &["-tls1_3", "-sigalgs", "ecdsa_secp256r1_sha256"][..],
+        &["-tls1_3", "-sigalgs", "rsa_pss_rsae_sha256"],
+        &["-tls1_2", "-sigalgs", "ECDSA+SHA256"],
+        &["-tls1_2", "-sigalgs", "RSA+SHA256"],
+        &["-tls1_2", "-sigalgs", "rsa_pss_rsae_sha384"],
+    ] {
+        let arguments = [&["-verify_return_error"], arguments].concat();
+        s_client(&site, service.address, &arguments).success();
+    }
+    assert_eq!(signatures(&lariat, "signed"), 5.0);
+    assert!(lariat.sum("lariat_key_signature_waiting_seconds_total", &[]) > 0.0);
+    assert_has(&lariat.ask("status").success(), "key process: 5 signatures");
+    assert_eq!(lariat.status()["key_process"]["signed"], 5);
+    if geteuid().is_root() {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["pkey", "-outform", "DER", "-in"]).arg(site.path("rsa.key"));
+        let der = openssl.output().unwrap().stdout;
+        // A part of the primes, which the library keeps as they are or turned around.
+        let part = &der[der.len() - 200..der.len() - 180];
+        let turned: Vec<_> = part.iter().rev().copied().collect();
+        let has_key = |process| holds(process, part) || holds(process, &turned);
+        assert!(has_key(lariat.process("lariat: keys")));
+        assert!(!has_key(lariat.worker_process()));
+    }
+}
+
+#[test]
+fn the_process_has_no_network_and_no_file() {
+    let (site, server) = (Site::new(), Server::start(http()));
+    let service = Service::new(&site, &server);
+    let lariat = service.start_with(TABLES);
+    let keys = lariat.process("lariat: keys");
+    // A filter, and no way to new privileges.
+    assert_eq!(status_line(keys, "Seccomp"), "2");
+    assert_eq!(status_line(keys, "NoNewPrivs"), "1");
+    assert_eq!(status_line(keys, "CapEff"), "0000000000000000");
+    if geteuid().is_root() {
+        assert!(status_line(keys, "Uid").starts_with("65534"));
+        let files = open_files(keys);
+        // The standard error is one here.
+        let is_file = |path: &&PathBuf| {
+            path.is_absolute() && !path.starts_with("/dev") && !path.ends_with("stderr")
+        };
+        assert_eq!(files.iter().find(is_file), None, "{files:?}");
+    }
+}
+
+#[test]
+fn a_client_certificate_is_signed_for_too() {
+    let (site, directory) = (Site::new(), Directory::new());
+    let root = Authority::root("root of clients");
+    root.write(&directory, "clients.pem");
+    let pem = site.write("client.pem", root.leaf(&["lariat.example"]).issue().pem());
+    for version in ["-tls1_2", "-tls1_3"] {
+        let clients = directory.join("clients.pem");
+        let clients = clients.to_str().unwrap();
+        let arguments = ["-Verify", "1", "-verify_return_error", "-CAfile", clients, version];
+        let server = SServer::start(&site, "site.pem", &arguments);
+        let service = Service::new(&site, server.address).back(&format!(
+            "tls = {{ ca = {:?}, name = \"localhost\", certificate = {pem:?} }}",
+            site.ca()
+        ));
+        let lariat = service.start_with(TABLES);
+        let mut client = Client::new(&site).connect(service.address);
+        client.send(b"GET / HTTP/1.0\r\n\r\n");
+        until_true("both signatures", || signatures(&lariat, "signed") >= 2.0);
+        assert_eq!(signatures(&lariat, "failed"), 0.0);
+    }
+}
+
+/// Makes full handshakes without end while something is done; how many failed.
+fn under_load(site: &Site, address: SocketAddr, act: impl FnOnce()) -> (usize, usize) {
+    let is_over = AtomicBool::new(false);
+    let (done, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let made = Client::new(site).try_connect(address);
+                    let count = if made.is_ok() { &done } else { &failed };
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        until_true("load", || done.load(Ordering::Relaxed) > 20);
+        act();
+        let before = done.load(Ordering::Relaxed);
+        until_true("more load", || done.load(Ordering::Relaxed) > before + 20);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    (done.into_inner(), failed.into_inner())
+}
+
+#[test]
+fn when_it_is_killed_another_takes_its_place_and_no_handshake_fails() {
+    let (site, server) = (Site::new(), Server::start(http()));
+    let service = Service::new(&site, &server);
+    let lariat = service.start_with(TABLES);
+    let worker = lariat.worker_process();
+    let (_, failed) = under_load(&site, service.address, || {
+        let keys = lariat.process("lariat: keys");
+        kill_process(keys, Signal::KILL).unwrap();
+        until_true("another", || has_ended(keys) && lariat.process("lariat: keys") != keys);
+    });
+    assert_eq!((failed, signatures(&lariat, "late")), (0, 0.0), "{}", lariat.stderr());
+    lariat.wait_for_stderr("the process that holds the keys has ended");
+    lariat.wait_for_stderr("the process that holds the keys is there again");
+    assert_eq!(lariat.worker_process(), worker);
+}
+
+#[test]
+fn one_that_hangs_costs_a_second_and_then_nothing_and_is_named() {
+    let (site, server) = (Site::new(), Server::start(http()));
+    let service = Service::new(&site, &server);
+    let lariat = service.start_with("[process]\nkey-process = true\n[workers]\nthreads = 1");
+    let client = Client::tls12(&site);
+    client.connect(service.address).finish();
+    let keys = lariat.process("lariat: keys");
+    kill_process(keys, Signal::STOP).unwrap();
+    for _ in 0..5 {
+        Client::new(&site).try_connect(service.address).unwrap_err();
+    }
+    lariat.wait_for_reason("key-unavailable", 5);
+    assert_eq!(signatures(&lariat, "late"), 5.0);
+    let waited = lariat.sum("lariat_key_signature_waiting_seconds_total", &[]);
+    assert!((1.0..2.0).contains(&waited), "{waited}");
+    let line = lariat.wait_for_line(&["key-unavailable"]);
+    assert_has(&line.to_string(), "\"fault\":\"host\"");
+    assert_has(&line.to_string(), "answered with alert internal_error");
+    kill_process(keys, Signal::CONT).unwrap();
+    until_true("signatures again", || Client::new(&site).try_connect(service.address).is_ok());
+}
+
+#[test]
+fn a_worker_process_that_dies_finds_the_same_process() {
+    let (site, server) = (Site::new(), Server::start(http()));
+    let service = Service::new(&site, &server);
+    let lariat = service.start_with(TABLES);
+    let keys = lariat.process("lariat: keys");
+    for _ in 0..2 {
+        lariat.replace_worker_process();
+        until_true("a handshake", || Client::new(&site).try_connect(service.address).is_ok());
+    }
+    assert_eq!(lariat.process("lariat: keys"), keys);
+}
+
+#[test]
+fn a_reload_changes_keys_at_once_or_not_at_all() {
+    let (site, server) = (Site::new(), Server::start(http()));
+    let service = Service::new(&site, &server);
+    let lariat = service.start_with(TABLES);
+    let first = lariat.process("lariat: keys");
+    let other = site.leaf(&["localhost"]);
+    let (_, failed) = under_load(&site, service.address, || {
+        site.write("site.pem", other.chain_pem());
+        lariat.reload_refused(&format!("{TABLES}\n{}", service.toml()));
+        assert_eq!(lariat.process("lariat: keys"), first);
+        site.write("site.pem", other.pem());
+        for _ in 0..3 {
+            lariat.reload().success();
+        }
+    });
+    assert_eq!(failed, 0, "{}", lariat.stderr());
+    assert_ne!(lariat.process("lariat: keys"), first);
+    // Without the key, the worker process has them again.
+    lariat.reload_with(&service.toml());
+    let (_, failed) = under_load(&site, service.address, || {});
+    assert_eq!((failed, lariat.status()["key_process"].is_null()), (0, true));
+}
+
+#[test]
+fn an_upgrade_keeps_it_for_the_worker_process_before() {
+    let (site, server) = (Site::new(), Server::start(http()));
+    let service = Service::new(&site, &server);
+    let lariat = service.start_with(TABLES);
+    let first = lariat.process("lariat: keys");
+    let mut before = None;
+    let (_, failed) = under_load(&site, service.address, || before = Some(lariat.upgrade()));
+    assert_eq!(failed, 0, "{}", lariat.stderr());
+    assert_ne!(lariat.process("lariat: keys"), first);
+    before.unwrap().wait();
+    until_true("its key process to end", || has_ended(first));
+}
+
+#[test]
+fn keys_behind_a_passphrase_and_in_folders_are_held_as_well() {
+    let (site, server) = (Site::new(), Server::start(http()));
+    let folder = site.path("folder");
+    let leaf = site.leaf(&["localhost"]);
+    site.write("folder/a.crt", leaf.chain_pem());
+    site.write("folder/a.key", leaf.key_pem());
+    let plain = site.write("plain.key", leaf.key_pem());
+    let secret = site.write("secret", "open\n");
+    let locked = site.path("locked.key");
+    let mut openssl = Command::new("openssl");
+    openssl.args(["pkcs8", "-topk8", "-passout", "pass:open", "-in"]).arg(&plain);
+    run(openssl.arg("-out").arg(&locked)).success();
+    let chain = site.path("folder/a.crt");
+    for certificates in [
+        format!("[{folder:?}]"),
+        format!("[{{ chain = {chain:?}, key = {locked:?}, key-passphrase-file = {secret:?} }}]"),
+    ] {
+        let service = Service::new(&site, &server).certificates(&certificates);
+        let lariat = service.start_with(TABLES);
+        Client::new(&site).connect(service.address).finish();
+        assert_eq!(signatures(&lariat, "signed"), 1.0);
+    }
+}
