@@ -83,7 +83,7 @@ pub fn may_append_privately(path: &Path) -> io::Result<()> {
         Ok(found) => refuse_shared(&found),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let directory = path.parent().filter(|one| !one.as_os_str().is_empty());
-            process::may_write(directory.unwrap_or(Path::new(".")))
+            process::may_write(directory.unwrap_or_else(|| Path::new(".")))
         }
         Err(error) => Err(error),
     }
