@@ -125,7 +125,7 @@ impl Worker {
                 Some((_, reason)) if one.dial.server_connected().is_some() => {
                     self.give_up(id, *reason);
                 }
-                // Nothing has begun: another server may take it.
+                // The session has not begun: another server may take it.
                 Some(_) => one.dial.call_off(),
                 None => {}
             }

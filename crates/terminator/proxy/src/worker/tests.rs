@@ -187,7 +187,7 @@ fn turn(worker: &mut Worker, now: Instant) {
     worker.turn(&mut events).unwrap();
 }
 
-/// Its sessions end, those among them that have not begun.
+/// A server's sessions end, those among them that have not begun.
 #[test]
 fn a_session_is_not_begun_at_a_server_that_was_closed_while_it_was_dialled() {
     CONNECTS_LATER.set(true);

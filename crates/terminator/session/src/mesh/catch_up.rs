@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(asked, [0, 4, 8, 12, 16]);
         assert_eq!(missed.progress().state, CatchUpState::GivenUp);
     }
-    /// Nothing of it would come to its end, and who waits for one asks no other host.
+    /// A catch-up would not come to its end, and who waits for one asks no other host.
     #[test]
     fn a_rate_of_nothing_ends_what_is_being_sent() {
         let mut replays = Replays::default();

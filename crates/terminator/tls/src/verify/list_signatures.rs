@@ -174,11 +174,11 @@ mod tests {
         let (moved, other) = (list.clone(), b"a file".to_vec());
         for (key, message, signature, is_good, asked) in [
             ("k", &list, "good", true, [1, 0]),
-            // What is remembered is of this key, this signature, these bytes and this place.
+            // It is remembered for this key, this signature, these bytes and this place.
             ("l", &list, "good", true, [1, 0]),
             ("k", &list, "else", false, [1, 1]),
             ("k", &moved, "good", true, [1, 0]),
-            // Of the same length.
+            // A file of the same length is no list.
             ("k", &other, "good", true, [1, 1]),
         ] {
             for asked in asked {
