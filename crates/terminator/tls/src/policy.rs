@@ -46,8 +46,8 @@ pub enum PolicyConcern {
 /// The order of all suites where an operator lists none, the most preferred first.
 ///
 /// It depends on the kind of CPU alone and is not measured, because all starts and all hosts of
-/// that kind must agree: a session is resumed only with the suite that it was made with. Between kinds
-/// of CPU, the session of a client decides ([`Policy::leaves_a_choice`]).
+/// that kind must agree: a session is resumed only with the suite that it was made with. Between
+/// kinds of CPU, the session of a client decides.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SuiteOrder(Vec<Suite>);
 
