@@ -3,7 +3,7 @@
 //! To open a named pipe waits for its other end, to open a terminal for its line. Neither happens
 //! here. A file system that does not answer still holds its caller.
 
-use std::fs::{File, FileType, OpenOptions, rename};
+use std::fs::{File, FileType, Metadata, OpenOptions, rename};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -14,6 +14,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
+
+use crate::process;
 
 /// Opens a regular file to be read.
 ///
@@ -68,14 +70,33 @@ pub fn open_private_append(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
     options.custom_flags(flags.bits().cast_signed()).create(true).mode(0o600);
     let file = open_waiting(&mut options, path)?;
-    let facts = file.metadata()?;
+    refuse_shared(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Whether [`open_private_append`] could open it now, or make it. This makes no file.
+///
+/// # Errors
+/// As there.
+pub fn may_append_privately(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) => refuse_shared(&found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let directory = path.parent().filter(|one| !one.as_os_str().is_empty());
+            process::may_write(directory.unwrap_or_else(|| Path::new(".")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn refuse_shared(facts: &Metadata) -> io::Result<()> {
     refuse_irregular(facts.file_type())?;
     let is_own = facts.uid() == geteuid().as_raw() && facts.nlink() == 1;
     if !is_own || facts.mode() & 0o077 != 0 {
         let message = "it has another name, another owner, or may be used by others";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
-    Ok(file)
+    Ok(())
 }
 
 /// Opens it at its end without waiting; writes to it wait.

@@ -204,7 +204,8 @@ impl TunnelDialog {
             Ok(None) => return Ok(TunnelStep::More),
             Ok(Some(head)) => head,
             Err(HeadFault::TooLarge) => return Err(TunnelFault::HeadTooLong),
-            Err(_) => return Err(TunnelFault::NotHttp),
+            // A refusal is one, however it goes on.
+            Err(_) => return Err(self.refusal().unwrap_or(TunnelFault::NotHttp)),
         };
         match head.status {
             // No more was read than the head may have.
@@ -215,9 +216,18 @@ impl TunnelDialog {
                 Ok(TunnelStep::More)
             }
             200..300 => Ok(TunnelStep::Up),
-            status @ (401 | 407) => Err(TunnelFault::LoginWanted(status)),
-            status => Err(TunnelFault::Status(status)),
+            status => Err(refusal_of(status)),
         }
+    }
+
+    /// The refusal that the answer begins with, if its version and status can be read.
+    fn refusal(&self) -> Option<TunnelFault> {
+        const CODE_END: usize = "HTTP/1.1 200".len();
+        let (line, rest) = self.received.split_at_checked(CODE_END)?;
+        rest.first().filter(|next| b" \r\n".contains(next))?;
+        let line = [line, b"\r\n\r\n"].concat();
+        let head = ResponseHead::parse(&line, HEAD_BYTES_MAX, true).ok()??;
+        (head.status >= 300).then(|| refusal_of(head.status))
     }
 
     fn send(&mut self, expected: Answer, bytes: Vec<u8>) -> TunnelStep {
@@ -245,6 +255,13 @@ impl TunnelDialog {
         }
         out.extend(tunnel.port.to_be_bytes());
         self.send(Answer::Reply(REPLY_BYTES), out)
+    }
+}
+
+fn refusal_of(status: u16) -> TunnelFault {
+    match status {
+        401 | 407 => TunnelFault::LoginWanted(status),
+        _ => TunnelFault::Status(status),
     }
 }
 
@@ -314,6 +331,10 @@ mod tests {
             ),
             (b"HTTP/1.1 503 x\r\n\r\n", TunnelFault::Status(503)),
             (b"HTTP/1.1 101 x\r\n\r\n", TunnelFault::Status(101)),
+            (b"HTTP/1.1 403 \x07\r\n", TunnelFault::Status(403)),
+            (b"HTTP/1.1 407 x\r\nA: \x01\r\n\r\n", TunnelFault::LoginWanted(407)),
+            (b"HTTP/1.1 200 x\r\nA: \x01\r\n\r\n", TunnelFault::NotHttp),
+            (b"HTTP/1.1 4031 \x07\r\n", TunnelFault::NotHttp),
             (b"\x05\x00\x00\x00", TunnelFault::NotHttp),
             (b"SSH-2.0-OpenSSH\r\n", TunnelFault::NotHttp),
             (&long, TunnelFault::HeadTooLong),

@@ -669,6 +669,20 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_disabled_meanwhile_is_dialled_by_no_race() {
+        let mut pool = pool(Balance::RoundRobin, "app.example:80");
+        let addresses = [1, 2].map(|last| SocketAddr::from(([192, 0, 2, last], 80)));
+        pool.set_target(0, &addresses.to_vec().into());
+        let now = Instant::now();
+        let mut tried = Tried::new();
+        let first = picked(pool.pick(&Pick { now, key: 0, home: None, tried }, |_| true));
+        tried.insert(first.unwrap().place);
+        assert!(pool.other_address(0, &tried).is_some());
+        pool.set_disabled(0, true, now);
+        assert_eq!(pool.other_address(0, &tried).map(|one| one.place), None);
+    }
+
+    #[test]
     fn a_backup_serves_only_while_no_ordinary_server_can() {
         let mut pool = pool(Balance::RoundRobin, "+unix:spare unix:a unix:b");
         let now = Instant::now();

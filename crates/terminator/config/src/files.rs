@@ -150,6 +150,64 @@ pub(crate) fn bundle_of_host(files: &mut dyn Files) -> Option<(String, Vec<u8>)>
     })
 }
 
+/// Hands through what another one reads, and runs each program once, though a configuration with
+/// faults is read more than once: one that fails may have asked somebody.
+pub(crate) struct RunOnce<'f> {
+    files: &'f mut dyn Files,
+    outputs: BTreeMap<Vec<String>, Result<Zeroizing<Vec<u8>>, String>>,
+}
+
+impl<'f> RunOnce<'f> {
+    pub(crate) fn new(files: &'f mut dyn Files) -> Self {
+        Self { files, outputs: BTreeMap::new() }
+    }
+}
+
+impl Files for RunOnce<'_> {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        self.files.read(path)
+    }
+
+    fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        self.files.list(directory)
+    }
+
+    fn cpus(&mut self) -> Vec<u16> {
+        self.files.cpus()
+    }
+
+    fn parallelism(&mut self) -> usize {
+        self.files.parallelism()
+    }
+
+    fn read_standard_input(&mut self) -> io::Result<Vec<u8>> {
+        self.files.read_standard_input()
+    }
+
+    fn variable(&mut self, name: &str) -> Option<String> {
+        self.files.variable(name)
+    }
+
+    fn forget(&mut self, path: &Path) {
+        self.files.forget(path);
+    }
+
+    fn replace(&mut self, path: &Path, bytes: &[u8]) {
+        self.files.replace(path, bytes);
+    }
+
+    fn output_of(&mut self, words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
+        let known = self.outputs.entry(words.to_vec());
+        let output =
+            known.or_insert_with(|| self.files.output_of(words).map_err(|why| why.to_string()));
+        output.clone().map_err(io::Error::other)
+    }
+
+    fn is_open_to_all(&mut self, path: &Path) -> bool {
+        self.files.is_open_to_all(path)
+    }
+}
+
 /// Hands through what another one reads, and remembers it.
 #[derive(Debug)]
 pub struct Recorder<F> {

@@ -60,6 +60,7 @@ pub use settings::{
 pub use source::{MADE_OF_OTHERS, STANDARD_INPUT, Source};
 
 use admin::WrittenAdmin;
+use files::RunOnce;
 use inspection::Inspector;
 use keys::WrittenConfiguration;
 use resumption::Tls13Choice;
@@ -88,7 +89,7 @@ pub struct Inspected {
 /// # Errors
 /// All that is wrong with it, and the warnings, in the order of their places.
 pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagnostic>> {
-    let (read, diagnostics) = read(source, files, None);
+    let (read, diagnostics) = read(source, &mut RunOnce::new(files), None);
     let failed = diagnostics.iter().any(Diagnostic::is_error);
     match read {
         Some(read) if !failed && read.is_whole => {
@@ -101,6 +102,7 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
 /// Reads a configuration and every file that it names, and looks into the files. Reports all
 /// errors at once.
 pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
+    let files = &mut RunOnce::new(files);
     let inspector = Inspector::new(files);
     let (read, diagnostics) = read(source, files, Some(&inspector));
     let settings = match read {

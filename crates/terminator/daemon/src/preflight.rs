@@ -13,12 +13,16 @@ use config::{
 };
 use sys::beneath::Root;
 use sys::socket::has_interface;
-use sys::{limit, log_socket};
+use sys::{file, limit, log_socket};
 use wire::address::{Address, Endpoint, UnixName};
 
 use crate::acme_folder;
 use crate::handover::{User, WorkerUser};
 use crate::status_socket;
+
+/// The remedy where the file of `process.key-log` cannot be written.
+pub(crate) const KEY_LOG_HINT: &str =
+    "it must be a file of the supervisor's user that nobody else may read, or none";
 
 /// Something that is not there: the key that asks for it, what is wrong, and the remedy.
 type Missing = (String, String, &'static str);
@@ -42,7 +46,8 @@ pub(crate) fn concerns(
     let concern = |(key, path): (String, &Path)| concern_of_folder(key, path, reader?);
     let folders = folders(settings).filter_map(concern);
     let sockets = sockets(settings).filter_map(|(key, path)| concern_of_socket(key, path, reader?));
-    let concerns: Vec<_> = folders.chain(sockets).chain(log_daemons(settings)).collect();
+    let others = log_daemons(settings).into_iter().chain(key_log(settings));
+    let concerns: Vec<_> = folders.chain(sockets).chain(others).collect();
     let mut warnings = diagnostics(source, &concerns);
     for one in &mut warnings {
         one.severity = Severity::Warning;
@@ -101,6 +106,14 @@ fn log_daemons(settings: &Settings) -> Vec<Missing> {
     outputs.dedup_by_key(|output| output.map(|(_, daemon)| daemon));
     let outputs = outputs.into_iter().flatten();
     outputs.filter_map(|(key, daemon)| log_daemon(key, daemon)).collect()
+}
+
+/// A problem with the file of secrets, which are dropped then.
+fn key_log(settings: &Settings) -> Option<Missing> {
+    let path = &settings.process.key_log.as_ref()?.path;
+    let error = file::may_append_privately(path).err()?;
+    let message = format!("cannot write {}, and no secret will be there: {error}", path.display());
+    Some(("process.key-log.path".to_owned(), message, KEY_LOG_HINT))
 }
 
 fn log_daemon(key: &str, daemon: &LogDaemon) -> Option<Missing> {

@@ -42,6 +42,8 @@ pub(crate) struct Dial {
     is_called: bool,
     attempt: Option<Attempt>,
     is_answered: bool,
+    /// The server at which a dial was under way when its sessions were ended.
+    called_off: Option<usize>,
     rivals: Rivals,
     last_failure: Option<Ending>,
     last_server: Option<usize>,
@@ -237,6 +239,7 @@ impl Dial {
             service.counters.count(ServiceCounter::DialRetries);
         }
         self.is_answered = false;
+        self.called_off = None;
         self.attempt = Some(Attempt::begin(service, picked, place, now));
     }
 
@@ -421,6 +424,25 @@ impl Dial {
         pause.length = (pause.length * 2).min(PAUSE_MAX);
         self.passed_over = self.tried;
         Dialled::Later
+    }
+
+    /// The sessions of the server end that is being dialled: this one is to go elsewhere.
+    pub(crate) fn call_off(&mut self) {
+        self.called_off = self.server().filter(|_| self.is_under_way());
+    }
+
+    /// Gives up a dial that has been answered and was called off before; returns whether it was.
+    pub(crate) fn is_called_off(&mut self, service: &Service) -> bool {
+        let is_it = |one: &mut Attempt| self.called_off == Some(one.picked.server);
+        let Some(mut attempt) = self.attempt.take_if(is_it) else {
+            return false;
+        };
+        attempt.release(service);
+        self.passed_over.insert(attempt.picked.place);
+        self.tried.insert(attempt.picked.place);
+        self.last_server = self.called_off.take();
+        self.last_failure = Some(Ending::new(Reason::ServerDisabled));
+        true
     }
 
     /// The server has accepted the connection; its TLS handshake may follow.

@@ -171,6 +171,11 @@ impl Plane {
         self.send_news(service, server, &ServerNews::Close);
     }
 
+    /// The way to end sessions of servers that outlasts a [`Self::join`].
+    pub fn session_closer(&self) -> SessionCloser {
+        SessionCloser(self.workers.iter().map(|worker| worker.mailbox.clone()).collect())
+    }
+
     fn send_news(&self, service: &str, server: usize, news: &ServerNews) {
         let service: Arc<str> = service.into();
         self.send_all(|| Command::Server {
@@ -209,6 +214,22 @@ impl Plane {
 
     fn send(&self, index: usize, command: Command) {
         self.workers[index].mailbox.send(command);
+    }
+}
+
+/// Ends sessions of servers while workers drain.
+pub struct SessionCloser(Vec<Mailbox>);
+
+impl SessionCloser {
+    /// The server gets no new connection, and all that it has end.
+    pub fn close(&self, service: &str, server: usize) {
+        for (mailbox, news) in self
+            .0
+            .iter()
+            .flat_map(|one| [ServerNews::Disabled(true), ServerNews::Close].map(|news| (one, news)))
+        {
+            mailbox.send(Command::Server { service: service.into(), server, news });
+        }
     }
 }
 

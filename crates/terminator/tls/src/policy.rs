@@ -49,9 +49,9 @@ pub enum PolicyConcern {
 
 /// The order of all suites where an operator lists none, the most preferred first.
 ///
-/// It depends on the kind of CPU alone and is not measured, because all starts and all hosts of a
-/// farm must agree: a session is resumed only with the suite that it was made with, so another
-/// order would turn resumptions into full handshakes.
+/// It depends on the kind of CPU alone and is not measured, because all starts and all hosts of
+/// that kind must agree: a session is resumed only with the suite that it was made with. Between
+/// kinds of CPU, the session of a client decides.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SuiteOrder(Vec<Suite>);
 
@@ -75,7 +75,7 @@ impl SuiteOrder {
 
     /// AES-128 stands before AES-256, because SHA-384 has no instructions on CPUs that have them
     /// for SHA-256. ChaCha20 is several times faster than AES in software (RFC 8439, section 1).
-    fn for_cpu(has_aes: bool) -> Self {
+    pub(crate) fn for_cpu(has_aes: bool) -> Self {
         let mut ciphers = Cipher::ALL;
         ciphers.sort_by_key(|cipher| (*cipher == Cipher::ChaCha20Poly1305) == has_aes);
         let suites_of = |cipher| {
@@ -106,8 +106,10 @@ pub struct Policy {
     versions: Vec<Version>,
     suites: Vec<Suite>,
     groups: Vec<Group>,
-    /// Whether a client that prefers ChaCha20 gets it although we do not.
+    /// Whether a client, or its session, decides if ChaCha20 comes first.
     follows_chacha: bool,
+    /// Whether it comes first if they do not.
+    leads_with_chacha: bool,
 }
 
 impl Policy {
@@ -152,6 +154,7 @@ impl Policy {
             suites: without_repeats(&listed),
             groups: without_repeats(&groups),
             follows_chacha: *suites == Suites::Auto,
+            leads_with_chacha: listed.first().copied().is_some_and(is_chacha),
         };
         let concerns = policy.drop_what_cannot_be();
         policy.suites.retain(|suite| policy.versions.contains(&suite.version()));
@@ -173,13 +176,31 @@ impl Policy {
         self.groups.iter().copied().filter(move |group| is_usable_in(*group, version))
     }
 
-    /// Whether this client is to be served with ChaCha20 first: it lists it before all other
-    /// suites of `version` that we have, which is how devices without AES instructions say so.
-    /// An operator's own list is kept as it stands.
+    /// Whether ChaCha20 comes first for this client: it lists it before all other suites of
+    /// `version` that we have, which is how devices without AES instructions say so, or this host
+    /// has none. An operator's own list is kept as it stands.
     pub fn prefers_chacha(&self, version: Version, offered: impl Iterator<Item = u16>) -> bool {
-        let mut known = offered.filter_map(Suite::from_code);
-        let first = known.find(|suite| suite.version() == version && self.suites.contains(suite));
-        self.follows_chacha && first.is_some_and(is_chacha)
+        let first = self.known(version, offered).next();
+        self.follows_chacha && (self.leads_with_chacha || first.is_some_and(is_chacha))
+    }
+
+    /// Whether the client can be served with ChaCha20 and without, as its session wants it.
+    pub(crate) fn leaves_a_choice(
+        &self,
+        version: Version,
+        offered: impl Iterator<Item = u16> + Clone,
+    ) -> bool {
+        let has = |chacha| self.known(version, offered.clone()).any(|one| is_chacha(one) == chacha);
+        self.follows_chacha && has(true) && has(false)
+    }
+
+    fn known(
+        &self,
+        version: Version,
+        offered: impl Iterator<Item = u16>,
+    ) -> impl Iterator<Item = Suite> {
+        let known = offered.filter_map(Suite::from_code);
+        known.filter(move |suite| suite.version() == version && self.suites.contains(suite))
     }
 
     /// The library's parts for connections that use this group.
@@ -189,7 +210,7 @@ impl Policy {
 
     /// The library's parts for connections that we open: all groups.
     pub(crate) fn client_provider(&self) -> CryptoProvider {
-        self.provider_of(&self.groups, false, library_suite)
+        self.provider_of(&self.groups, self.leads_with_chacha, library_suite)
     }
 
     fn provider_of(
@@ -199,9 +220,9 @@ impl Policy {
         library_suite: fn(Suite) -> Option<SupportedCipherSuite>,
     ) -> CryptoProvider {
         let mut suites = self.suites.clone();
-        if chacha_first {
+        if self.follows_chacha {
             // A stable sort: the order is otherwise kept.
-            suites.sort_by_key(|suite| !is_chacha(*suite));
+            suites.sort_by_key(|suite| is_chacha(*suite) != chacha_first);
         }
         CryptoProvider {
             cipher_suites: suites.into_iter().filter_map(library_suite).collect(),
@@ -248,7 +269,7 @@ fn without_repeats<T: Copy + PartialEq>(listed: &[T]) -> Vec<T> {
     kept
 }
 
-fn is_chacha(suite: Suite) -> bool {
+pub(crate) fn is_chacha(suite: Suite) -> bool {
     suite.cipher() == Cipher::ChaCha20Poly1305
 }
 

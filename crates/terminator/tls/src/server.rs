@@ -24,7 +24,7 @@ use crate::compression::COMPRESSORS;
 use crate::context::SecretListener;
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
-use crate::policy::{Policy, SuiteOrder};
+use crate::policy::{Policy, SuiteOrder, is_chacha};
 use crate::record::HEADER_BYTES;
 use crate::resumption::{
     FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, ServiceSessions, SessionKey,
@@ -59,7 +59,8 @@ pub struct Server {
     verifier: Verifier,
     clock: Clock,
     policy: Policy,
-    resumes: bool,
+    /// `None` = no session resumes.
+    sessions: Option<Arc<ServiceSessions>>,
     tls13_sessions: Tls13Sessions,
     record_bytes_max: Option<usize>,
     resumption: Arc<Resumption>,
@@ -100,7 +101,7 @@ struct Variant {
     version: Version,
     /// The only group that is spoken.
     group: Group,
-    /// Whether ChaCha20 comes before our own first choice.
+    /// Whether ChaCha20 comes before AES.
     chacha_first: bool,
     /// TLS 1.2: whether the client resumes by ticket, else by session id.
     by_ticket: bool,
@@ -153,7 +154,7 @@ impl Server {
         let version = self.version_for(hello)?;
         check_extensions(version, hello)?;
         let by_ticket =
-            self.resumes && version == Version::Tls12 && hello.session_ticket().is_some();
+            self.resumes() && version == Version::Tls12 && hello.session_ticket().is_some();
         let session = self.session_of(version, by_ticket, hello);
         let expected = session.map(|id| self.resumption.expect_session(id));
         self.check_certificate(version, hello)?;
@@ -161,7 +162,7 @@ impl Server {
         let variant = Variant {
             version,
             group: self.group_for(version, hello)?,
-            chacha_first: self.policy.prefers_chacha(version, hello.cipher_suites()),
+            chacha_first: self.chacha_first(version, session, hello),
             by_ticket,
         };
         if let Some(expected) = expected {
@@ -245,7 +246,6 @@ impl Server {
         let trust = verifier.iter().flat_map(|one| one.chains().concerns(first));
         concerns.extend(trust.map(Concern::Verify));
         let site = Arc::new(Site::load(options, &policy, now, concerns)?);
-        let resumes = options.resumption;
         let policy_of_sessions = ResumptionPolicy {
             verifier: verifier.clone(),
             clock: clock.clone(),
@@ -254,22 +254,24 @@ impl Server {
             stays: takes_early_data(options.tls13_sessions),
         };
         concerns.extend(site.revoked(&policy_of_sessions.barred));
+        let sessions =
+            options.resumption.then(|| resumption.of_service(service, policy_of_sessions));
         let parts = ServerParts {
             options,
             site: &site,
             policy: &policy,
             versions: policy.versions().iter().map(|version| library_version(*version)).collect(),
-            sessions: resumes.then(|| resumption.of_service(service, policy_of_sessions)),
+            sessions: sessions.clone(),
             tickets_count: resumption.tickets_count(),
             verifier: verifier.clone(),
             clock: clock.clone(),
         };
-        let variants = Variant::all(&policy, resumes)
+        let variants = Variant::all(&policy, sessions.is_some())
             .map(|variant| Ok((variant, Arc::new(parts.config(variant)?))))
             .collect::<Result<_, rustls::Error>>()?;
         Ok(Self {
             policy,
-            resumes,
+            sessions,
             tls13_sessions: options.tls13_sessions,
             record_bytes_max: options.record_bytes_max,
             resumption: Arc::clone(resumption),
@@ -279,6 +281,36 @@ impl Server {
             clock,
             challenges: options.challenges.clone(),
         })
+    }
+
+    fn resumes(&self) -> bool {
+        self.sessions.is_some()
+    }
+
+    /// A session of a host with another kind of CPU resumes here with the suite that it has.
+    fn chacha_first(
+        &self,
+        version: Version,
+        stored: Option<&[u8]>,
+        hello: &ClientHello<'_>,
+    ) -> bool {
+        let offered = hello.cipher_suites();
+        let sessions = self.sessions.as_ref();
+        let of_session = sessions.filter(|_| self.policy.leaves_a_choice(version, offered.clone()));
+        let ticket = || match version {
+            Version::Tls12 => hello.session_ticket(),
+            Version::Tls13 => hello.psk_identities().next(),
+        };
+        let suite = of_session.and_then(|sessions| match stored {
+            Some(id) => sessions.suite_of_stored(id),
+            None => sessions.suite_in_ticket(ticket()?),
+        });
+        // One that the client does not offer does not resume anyhow.
+        let suite = suite.filter(|code| offered.clone().any(|one| one == *code));
+        match suite.and_then(Suite::from_code) {
+            Some(suite) => is_chacha(suite),
+            None => self.policy.prefers_chacha(version, offered),
+        }
     }
 
     /// The stored session that the library will be asked for.
@@ -293,7 +325,7 @@ impl Server {
             (Version::Tls13, Tls13Sessions::Cache { .. }) => hello.psk_identities().next(),
             _ => None,
         };
-        id.filter(|id| self.resumes && !id.is_empty())
+        id.filter(|id| self.resumes() && !id.is_empty())
     }
 
     /// The stored session that a client offers and that is not here, if other hosts may have it:
@@ -304,7 +336,7 @@ impl Server {
     pub fn session_elsewhere(&self, hello: &ClientHello<'_>) -> Option<OfferedSession> {
         let version = self.version_for(hello).ok()?;
         let by_ticket = version == Version::Tls12 && hello.session_ticket().is_some();
-        let id = self.session_of(version, self.resumes && by_ticket, hello)?;
+        let id = self.session_of(version, self.resumes() && by_ticket, hello)?;
         let is_ours = id.len() == SESSION_ID_BYTES && !takes_early_data(self.tls13_sessions);
         let may_be_random = version.code() < hello.highest_version();
         let key = SessionKey::new(id).filter(|_| is_ours && !may_be_random)?;
@@ -353,7 +385,7 @@ impl Server {
     /// Whether the client offers a session of TLS 1.2, which may be one of ours.
     fn offers_session(&self, hello: &ClientHello<'_>) -> bool {
         let has_ticket = hello.session_ticket().is_some_and(|one| !one.is_empty());
-        self.resumes && (has_ticket || !hello.session_id().is_empty())
+        self.resumes() && (has_ticket || !hello.session_id().is_empty())
     }
 
     fn certificate_number(

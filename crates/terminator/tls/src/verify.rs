@@ -13,6 +13,7 @@
 
 mod authorities;
 mod fault;
+mod list_signatures;
 pub(crate) mod server;
 
 use std::sync::Arc;
@@ -48,6 +49,7 @@ use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use authorities::{RevocationList, RevocationLists};
 use fault::{fault_in, read_revocation_lists};
+use list_signatures::ListSignatures;
 
 /// The most bytes of authorities' names in a request for a certificate. Their list has a length of
 /// 16 bits (RFC 8446 section 4.2.4), and clients take no message much longer.
@@ -75,6 +77,7 @@ pub(crate) struct ClientVerifier {
 pub(crate) struct ChainVerifier {
     authorities: Authorities,
     lists: RevocationLists,
+    list_signatures: ListSignatures,
     algorithms: WebPkiSupportedAlgorithms,
     peer: PeerRole,
 }
@@ -202,10 +205,13 @@ impl ChainVerifier {
         expired_lists: ExpiredLists,
         peer: PeerRole,
     ) -> Result<Self, VerifyFault> {
+        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
+        let mut lists = RevocationLists::new(read_lists(lists)?, expired_lists);
         Ok(Self {
             authorities,
-            lists: RevocationLists::new(read_lists(lists)?, expired_lists),
-            algorithms: aws_lc_rs::default_provider().signature_verification_algorithms,
+            list_signatures: ListSignatures::new(algorithms.all, lists.signed()),
+            lists,
+            algorithms,
             peer,
         })
     }
@@ -280,9 +286,10 @@ impl ChainVerifier {
             PeerRole::Client => KeyUsage::client_auth(),
             PeerRole::Server => KeyUsage::server_auth(),
         };
-        let (algorithms, anchors) = (self.algorithms.all, self.authorities.anchors());
+        let algorithms = self.list_signatures.algorithms();
+        let anchors = self.authorities.anchors();
         let permit = |path: &VerifiedPath<'_>| self.authorities.permit(path, now);
-        leaf.verify_for_usage(algorithms, anchors, others, now, usage, options, Some(&permit))
+        leaf.verify_for_usage(&algorithms, anchors, others, now, usage, options, Some(&permit))
             .map(drop)
     }
 

@@ -95,6 +95,27 @@ fn poser(answer: &str) -> SocketAddr {
     })
 }
 
+/// Nodes are asked in the order of their addresses as long as nobody says who has a slot.
+#[test]
+fn a_node_that_loads_or_was_cut_off_is_not_asked_for_ever() {
+    let node = |host, answer: &'static [u8]| {
+        scripted::serve_in_turn(host, move |mut stream| {
+            thread::spawn(move || {
+                while let Ok(1..) = stream.read(&mut [0; 4096]) {
+                    let _gone = stream.write_all(answer);
+                }
+            });
+        })
+    };
+    let good = node("127.0.0.2", b"$-1\r\n");
+    for answer in [&b"-LOADING x\r\n"[..], b"-CLUSTERDOWN x\r\n"] {
+        let first = node("127.0.0.1", answer);
+        let keys = format!("url = \"redis://{first}\"\nnodes = [\"{first}\", \"{good}\"]");
+        let (host, ..) = start(&keys);
+        host.wait_for_metric("lariat_cluster_store_up", &[], 1.0);
+    }
+}
+
 fn trap() -> TcpListener {
     let trap = TcpListener::bind("127.0.0.9:0").unwrap();
     trap.set_nonblocking(true).unwrap();

@@ -95,6 +95,21 @@ fn sessions_end_with_their_server() {
 }
 
 #[test]
+fn sessions_end_in_a_worker_process_that_drains_too() {
+    let rig = Rig::start();
+    let mut open = Vec::new();
+    let [first, _] = rig.gained(|rig| open = rig.connect());
+    let before = rig.lariat.upgrade();
+    before.assert_running();
+    let name = format!("web/{}", rig.servers[0].address());
+    rig.lariat.ask_with("server", &["disable", "--close", &name]).success();
+    let resets = || rig.servers[0].connections().iter().filter(|one| one.failed).count();
+    until("its sessions are reset", || (resets() == first).then_some(()));
+    drop(open);
+    before.wait();
+}
+
+#[test]
 fn a_weight_holds_on_all_workers_over_reloads_and_deaths_until_it_is_configured_again() {
     let rig = Rig::start();
     let name = format!("web/{}", rig.servers[0].address());

@@ -95,3 +95,21 @@ fn what_is_wrong_with_a_passphrase_is_named() {
         assert!(!answer.stderr.contains(PASSPHRASE), "{answer:?}");
     }
 }
+
+/// It may ask somebody, or count its failures.
+#[test]
+fn a_program_that_fails_is_run_once_for_all_keys() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    issue(&site, &["pkcs8", "-topk8"]);
+    let folder = Directory::new();
+    for name in ["a", "b"] {
+        fs::copy(site.path("site.crt"), folder.join(format!("{name}.crt"))).unwrap();
+        fs::copy(site.path("site.key"), folder.join(format!("{name}.key"))).unwrap();
+    }
+    let runs = site.path("runs");
+    let fails = program(&site, &format!("echo >> {}; exit 3", runs.display()));
+    let table = format!("[{{ chain = {:?}{fails} }}]", folder.path());
+    let answer = lariat::check(&Service::new(&site, &server).certificates(&table).toml());
+    answer.assert_stderr("it ended with exit status: 3");
+    assert_eq!(fs::read_to_string(runs).unwrap(), "\n");
+}

@@ -66,6 +66,12 @@ fn secrets_of_both_sides_are_those_of_the_peers() {
         Service::new(&site, "127.0.0.1:1").toml()
     }));
     checked.assert_stderr("writes the secrets of all connections of web");
+    let open_to_all = site.write("all.log", "");
+    for path in [site.path("nowhere/keys.log"), site.path("."), open_to_all] {
+        let service = Service::new(&site, "127.0.0.1:1").toml();
+        let checked = lariat::check(&format!("{}{service}", key_log(&path, "")));
+        checked.assert_stderr("and no secret will be there: ");
+    }
 }
 
 #[test]

@@ -18,6 +18,7 @@ use sys::file;
 use tls::key_log::{KeyLines, is_key_line};
 
 use crate::messages::{note, warn};
+use crate::preflight::KEY_LOG_HINT;
 
 /// How long the end of the program, or the next one, waits for the disk.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
@@ -128,8 +129,7 @@ fn write_all(path: &Path, tasks: &Receiver<KeyLogTask>, dropped: &AtomicU64) {
                 if !std::mem::replace(&mut is_failing, true) {
                     warn(format_args!(
                         "process.key-log: cannot write {shown}, and secrets are dropped: {error}\n\
-                         hint: it must be a file of the supervisor's user that nobody else may \
-                         read, or none"
+                         hint: {KEY_LOG_HINT}"
                     ));
                 }
             }

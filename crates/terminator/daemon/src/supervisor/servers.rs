@@ -44,7 +44,12 @@ impl Supervisor<'_> {
             _ => self.tell(&Order::Disabled(self.disabled.clone())),
         }
         if change == Change::DisableAndClose {
-            self.tell(&Order::CloseSessions(name));
+            let order = Order::CloseSessions(name);
+            for one in &self.earlier {
+                // One that takes no order is heard to end.
+                let _ = one.child.send(&order, &[]);
+            }
+            self.tell(&order);
         }
     }
 

@@ -379,6 +379,7 @@ impl Control {
         self.plane.drain(time);
         drop(self.checks);
         let (plane, log, output) = (self.plane, self.log, self.log_output);
+        let (closer, servers) = (plane.session_closer(), self.servers);
         let aim = log.aim().clone();
         let finish = move || {
             let ended = plane.join();
@@ -400,6 +401,10 @@ impl Control {
                 received = queue.recv() => match received {
                     Some(Received { order: Order::Log, fds, .. }) => {
                         fds.into_iter().for_each(|fd| aim.set(Target::of(&output, fd)));
+                    }
+                    Some(Received { order: Order::CloseSessions(name), .. }) => {
+                        let all = servers.all().filter(|(_, _, one)| *one == name);
+                        all.for_each(|(service, server, _)| closer.close(service, server));
                     }
                     // No other order changes what is ending.
                     Some(_) => {}

@@ -122,7 +122,7 @@ impl Connection {
             return false;
         };
         self.dial_started(socket, context);
-        self.connected(context);
+        self.dial_answered(None, context);
         true
     }
 
@@ -133,6 +133,10 @@ impl Connection {
         context: &mut Context<'_>,
     ) {
         match error {
+            None if self.dial.is_called_off(&self.service) => {
+                self.back = None;
+                self.dial(context);
+            }
             None => self.connected(context),
             Some(error) => {
                 self.back = None;

@@ -111,15 +111,19 @@ impl Worker {
             return;
         }
         for id in self.connections.ids() {
-            let reason = self.connections.find(id).and_then(|one| {
-                let server = one.dial.server_connected().filter(|_| !one.flow.is_over())?;
-                let its = &one.service;
-                let server = its.pool.borrow().id(server)?;
-                let mut all = closing.iter().filter(|_| its.plan.name == service.plan.name);
-                all.find(|(id, _)| *id == server).map(|(_, reason)| *reason)
-            });
-            if let Some(reason) = reason {
-                self.give_up(id, reason);
+            let Some(one) = self.connections.find(id).filter(|one| !one.flow.is_over()) else {
+                continue;
+            };
+            let server = one.dial.server().and_then(|server| one.service.pool.borrow().id(server));
+            let is_its = one.service.plan.name == service.plan.name;
+            let mut all = closing.iter().filter(|(id, _)| is_its && Some(*id) == server);
+            match all.next() {
+                Some((_, reason)) if one.dial.server_connected().is_some() => {
+                    self.give_up(id, *reason);
+                }
+                // The session has not begun: another server may take it.
+                Some(_) => one.dial.call_off(),
+                None => {}
             }
         }
     }

@@ -11,6 +11,7 @@ use sys::socket::{ListenOptions, PeerAddress, listen, local_address};
 use super::control::COMMANDS_PER_TURN;
 use super::*;
 use crate::commands::{Assignment, BoundListener, Mailbox, ServerNews};
+use crate::driver::CONNECTS_LATER;
 use crate::fixture::{Fixture, TIMEOUTS, file_context};
 
 const LISTEN: ListenOptions =
@@ -184,6 +185,48 @@ fn turn(worker: &mut Worker, now: Instant) {
     wait.unwrap();
     worker.now = now;
     worker.turn(&mut events).unwrap();
+}
+
+/// A server's sessions end, those among them that have not begun.
+#[test]
+fn a_session_is_not_begun_at_a_server_that_was_closed_while_it_was_dialled() {
+    CONNECTS_LATER.set(true);
+    for closes in [false, true] {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let limits = fixture(10).plan.limits;
+        let fixture = Fixture::new(&server.local_addr().unwrap().to_string(), limits);
+        let (mut worker, address) = workers(&fixture).remove(0);
+        let now = Instant::now();
+        let mut client = fixture.choice.connect("localhost");
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let is_dialling = |worker: &mut Worker| {
+            let mut ids = worker.connections.ids().into_iter();
+            let mut find = |id| Some(worker.connections.find(id)?.dial.is_under_way());
+            ids.any(|id| find(id) == Some(true))
+        };
+        while !is_dialling(&mut worker) {
+            stream.write_all(&client.take_wire()).unwrap();
+            turn(&mut worker, now);
+            let mut room = [0; 4096];
+            if let Ok(count) = stream.read(&mut room) {
+                client.receive(&room[..count], &mut Vec::new()).unwrap();
+            }
+        }
+        let service = Rc::clone(&worker.services[0]);
+        service.note(0, &ServerNews::Disabled(true));
+        if closes {
+            service.note(0, &ServerNews::Close);
+            worker.close_sessions(&service);
+        }
+        while is_dialling(&mut worker) {
+            turn(&mut worker, now);
+        }
+        let open = service.pool.borrow().state(0).unwrap().open;
+        assert_eq!(open, u32::from(!closes));
+    }
+    CONNECTS_LATER.set(false);
 }
 
 #[test]

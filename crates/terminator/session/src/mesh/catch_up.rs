@@ -259,4 +259,15 @@ mod tests {
         assert_eq!(asked, [0, 4, 8, 12, 16]);
         assert_eq!(missed.progress().state, CatchUpState::GivenUp);
     }
+    /// A catch-up would not come to its end, and who waits for one asks no other host.
+    #[test]
+    fn a_rate_of_nothing_ends_what_is_being_sent() {
+        let mut replays = Replays::default();
+        let to = SocketAddr::from(([192, 0, 2, 1], 8888));
+        replays.begin(Replay::new([1; 8], to, None));
+        replays.end_without(1);
+        assert!(!replays.is_empty());
+        replays.end_without(0);
+        assert!(replays.is_empty());
+    }
 }

@@ -182,3 +182,21 @@ impl MeshCounters {
         self.fetches[from as usize]
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_before_the_clock_was_set_back_is_that_of_our_start() {
+        let started = Instant::now();
+        let moment = Moment { now: started + Duration::from_secs(5), unix_ms: 70_000 };
+        assert_eq!(moment.not_ahead(69_000, started), 69_000);
+        assert_eq!(moment.not_ahead(70_000, started), 70_000);
+        assert_eq!(moment.not_ahead(70_001, started), 65_000);
+        // A clock that was set back to its beginning.
+        let moment = Moment { unix_ms: 1, ..moment };
+        assert_eq!(moment.not_ahead(70_000, started), 0);
+    }
+}

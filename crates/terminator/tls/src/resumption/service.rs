@@ -85,6 +85,26 @@ impl ServiceSessions {
         Self { keeping, tag: service_tag(service), policy }
     }
 
+    /// The suite of the session in a ticket, unless this process has made it, and so with the suite
+    /// that it selects again.
+    pub(crate) fn suite_in_ticket(&self, ticket: &[u8]) -> Option<u16> {
+        let (tickets, now) = (&self.keeping.tickets, unix_seconds());
+        if tickets.has_made(ticket, now) {
+            return None;
+        }
+        let (session, _) = tickets.open(ticket, self.tag, now).ok()?;
+        state_suite(&Zeroizing::new(session))
+    }
+
+    /// The suite of a stored session, if it may be another host's.
+    pub(crate) fn suite_of_stored(&self, id: &[u8]) -> Option<u16> {
+        self.shared_key(id)?;
+        let (entry, _) = self.keeping.store.peek(id, Instant::now())?;
+        let entry = Zeroizing::new(entry);
+        let (_, session) = self.own(&entry).ok()?;
+        state_suite(session)
+    }
+
     /// A session that was found, if its client is welcome now: its server certificate may have been
     /// revoked since, and the one that the client showed may have expired, been revoked, come from
     /// an authority that is trusted no more, or be allowed no more.
@@ -367,6 +387,14 @@ pub(super) fn state_version(state: &[u8]) -> Option<usize> {
     number(&mut rest, VERSION_BYTES)
 }
 
+/// The cipher suite that a session was made with. `None` if the bytes are no session.
+fn state_suite(state: &[u8]) -> Option<u16> {
+    let mut rest = state;
+    skip_name(&mut rest)?;
+    take(&mut rest, VERSION_BYTES)?;
+    number(&mut rest, SUITE_BYTES)?.try_into().ok()
+}
+
 /// The client's chain in a session, its own certificate first; empty if it showed none. `None` if
 /// the bytes are no session.
 pub(super) fn client_chain(state: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
@@ -437,6 +465,8 @@ mod state_tests {
         assert_eq!(state_version(&[0, 3, 3, 0xc0]), Some(0x0303));
         assert_eq!(state_version(&[0, 3]), None);
         assert_eq!(state_version(&[2, 3, 3]), None);
+        assert_eq!(state_suite(&session(&[])), Some(0x1301));
+        assert_eq!(state_suite(&[0, 3, 3, 0xc0]), None);
     }
 
     #[test]

@@ -100,6 +100,16 @@ impl Tickets {
         Some(ticket)
     }
 
+    /// Whether this process has made the ticket, if it is one, with the key of this time.
+    pub(super) fn has_made(&self, ticket: &[u8], now: u64) -> bool {
+        let header = ticket.first_chunk::<HEADER_BYTES>();
+        let name = name_in(ticket);
+        let (Some(header), Ok(name)) = (header, name) else {
+            return false;
+        };
+        is_own(&self.ring.at(now), name, salt_and_number(header).0)
+    }
+
     /// The state in a ticket and what its session began with, or why there is none.
     pub(super) fn open(
         &self,

@@ -18,6 +18,7 @@ use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, 
 use super::fault::{
     FileFault, TrustConcern, VerifyConcern, VerifyFault, fault_in, read_certificates,
 };
+use super::list_signatures::SignedPart;
 use crate::options::{ExpiredLists, PemSource};
 use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
 
@@ -290,6 +291,8 @@ pub(crate) struct RevocationLists {
 #[derive(Debug)]
 pub(super) struct RevocationList {
     list: CertRevocationList<'static>,
+    /// Until its signatures are remembered by it.
+    signed: Option<SignedPart>,
     /// From thisUpdate until the last second before nextUpdate.
     validity: Validity,
     issuer: Box<str>,
@@ -311,6 +314,11 @@ impl RevocationLists {
 
     pub(super) fn is_empty(&self) -> bool {
         self.lists.is_empty()
+    }
+
+    /// The signed part of each.
+    pub(super) fn signed(&mut self) -> impl Iterator<Item = SignedPart> {
+        self.lists.iter_mut().filter_map(|one| one.signed.take())
     }
 
     pub(super) fn all(&self) -> Vec<&CertRevocationList<'static>> {
@@ -399,6 +407,7 @@ impl RevocationList {
             .map_err(|error| unsupported(error.to_string()))?;
         Ok(Self {
             list: list.into(),
+            signed: Some(SignedPart::of(read.tbs_cert_list.as_ref())),
             validity: Validity {
                 from: read.last_update().timestamp(),
                 until: next_update.timestamp().saturating_sub(1),

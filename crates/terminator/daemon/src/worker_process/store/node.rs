@@ -358,3 +358,18 @@ fn shown_of_login(error: &str) -> &str {
         _ => "ERR the login (AUTH, SELECT) is refused",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_repeat_the_password_is_not_shown() {
+        for own in ["WRONGPASS invalid username-password pair", "NOAUTH x", "LOADING x"] {
+            assert_eq!(shown_of_login(own), own);
+        }
+        for other in ["ERR unknown command 'AUTH', with args 'secret'", "-secret", "secret", ""] {
+            assert_eq!(shown_of_login(other), "ERR the login (AUTH, SELECT) is refused");
+        }
+    }
+}

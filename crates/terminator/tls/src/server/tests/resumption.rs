@@ -60,6 +60,35 @@ fn tickets_survive_a_restart_with_the_same_secret_and_sessions_do_not() {
     }
 }
 
+/// Hosts of one farm prefer the suite that is cheaper on their kind of CPU.
+#[test]
+fn sessions_resume_between_hosts_with_and_without_instructions_for_aes() {
+    let with_order = |has_aes, resumption: &Arc<Resumption>| {
+        let order = SuiteOrder::for_cpu(has_aes);
+        Server::build(&simple(), "web", resumption, &order).expect("a server").0
+    };
+    for has_aes in [true, false] {
+        for (client, by) in ways() {
+            let shares = ResumptionOptions::new([7; 32]);
+            shares.tiers.open(|| {});
+            let resumption = Arc::new(Resumption::new(&shares));
+            let made = with_order(has_aes, &resumption);
+            let config = resuming(&client, by);
+            let full = connect(&made, &config, "a.example").expect("a handshake");
+            let name = format!("{:?}", full.suite);
+            assert_eq!((full.kind, name.contains("CHACHA20")), (HandshakeKind::Full, !has_aes));
+            // By ticket, another process; by id, one that shares the cache with its peers.
+            let elsewhere = match by {
+                Tls12Resumption::SessionIdOnly => Arc::clone(&resumption),
+                _ => new_resumption(),
+            };
+            let other = with_order(!has_aes, &elsewhere);
+            let resumed = connect(&other, &config, "a.example").expect("a handshake");
+            assert_eq!((resumed.kind, resumed.suite), (HandshakeKind::Resumed, full.suite));
+        }
+    }
+}
+
 #[test]
 fn nothing_resumes_where_it_is_off() {
     let mut off = simple();
