@@ -407,7 +407,8 @@ impl RecordGate {
     pub fn pass(&mut self, bytes: &[u8], stops_at_handshake: bool) -> usize {
         let mut at = self.left_in_record.min(bytes.len());
         self.left_in_record -= at;
-        while let Some([kind, _, _, high, low]) = bytes.get(at..).and_then(|rest| rest.first_chunk())
+        while let Some([kind, _, _, high, low]) =
+            bytes.get(at..).and_then(|rest| rest.first_chunk())
         {
             if stops_at_handshake && *kind == 22 {
                 break;

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use telemetry::outcome::{EarlyData, EchResult, HandshakeKind, Reason, ResumptionMiss, SessionTier};
+use telemetry::outcome::{
+    EarlyData, EchResult, HandshakeKind, Reason, ResumptionMiss, SessionTier,
+};
 use tls::handshake::Agreed;
 use tls::subject::Fingerprint;
 use wire::server_session::SessionId;

@@ -301,13 +301,7 @@ impl Shared {
         let default = table.default_service().unwrap_or(0);
         let mut entry = ServicePlan::entry(all[default], &all);
         entry.settings.ech = ech.filter(|_| !hidden.is_empty()).cloned();
-        Self {
-            entry: Arc::new(entry),
-            hidden,
-            counted_as: places[default],
-            places,
-            table,
-        }
+        Self { entry: Arc::new(entry), hidden, counted_as: places[default], places, table }
     }
 }
 

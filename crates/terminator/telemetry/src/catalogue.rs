@@ -3,7 +3,9 @@
 //!
 //! Owns names, units, labels and help; counts nothing.
 
-use crate::outcome::{EarlyData, EchResult, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
+use crate::outcome::{
+    EarlyData, EchResult, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version,
+};
 
 /// Upper bounds of the histograms' buckets in microseconds, from 50 us to 60 s; a further bucket
 /// takes what is longer. The 1-2-5 series: even on a logarithmic scale and read without a table.

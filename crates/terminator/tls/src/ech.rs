@@ -193,7 +193,11 @@ impl EchContext {
         let opened = self.context.open(&outer.additional_data(), outer.payload);
         let encoded =
             opened.ok_or_else(|| EchFault::second(alert::DECRYPT_ERROR, "cannot be decrypted"))?;
-        ech::inner_records(hello, &encoded).map_err(|fault| EchFault::inner(&fault))
+        let mut records =
+            ech::inner_records(hello, &encoded).map_err(|fault| EchFault::inner(&fault))?;
+        // RFC 8446 section 5.1: the first record alone may have an older version.
+        records[2] = 3;
+        Ok(records)
     }
 }
 

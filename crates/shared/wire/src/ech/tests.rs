@@ -33,7 +33,10 @@ fn mark() -> Vec<u8> {
 /// The extension of an outer hello, with this payload.
 fn sealed(payload: &[u8]) -> Vec<u8> {
     let head = [0, 0, 1, 0, 1, 9];
-    extension(ENCRYPTED_CLIENT_HELLO, &[&head[..], &vector16(&[5; 32]), &vector16(payload)].concat())
+    extension(
+        ENCRYPTED_CLIENT_HELLO,
+        &[&head[..], &vector16(&[5; 32]), &vector16(payload)].concat(),
+    )
 }
 
 fn groups() -> Vec<u8> {
@@ -166,7 +169,8 @@ fn configurations_are_read_as_they_are_written_and_others_passed_over() {
 
 #[test]
 fn a_retry_is_seen_however_it_is_cut() {
-    let message = |kind: u8, random: &[u8]| [&[kind, 0, 0, 90, 3, 3][..], random, &[0; 54]].concat();
+    let message =
+        |kind: u8, random: &[u8]| [&[kind, 0, 0, 90, 3, 3][..], random, &[0; 54]].concat();
     let record = |part: &[u8]| [&[22, 3, 3, 0, part.len() as u8][..], part].concat();
     for (message, expected) in [
         (message(2, &RETRY_RANDOM), ServerAnswer::Retry),

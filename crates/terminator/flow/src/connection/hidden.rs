@@ -4,8 +4,8 @@
 //! The server may ask for a second hello. Until its first message has shown whether it does, the
 //! client's records are followed, so that the second is found among what early data there is.
 
-use tls::ech::{AcceptedHello, EchContext, EchFault, OpenedHello};
 use telemetry::outcome::{EchResult, Reason};
+use tls::ech::{AcceptedHello, EchContext, EchFault, OpenedHello};
 use wire::client_hello::{self, HelloFault, Peek, Reader};
 use wire::ech::{RecordGate, ServerAnswer, ServerWatch};
 
