@@ -27,9 +27,11 @@ impl ReceiverKey {
         Self::of(PrivateKey::from_private_key(&X25519, bytes).ok()?)
     }
 
-    /// From PKCS #8.
+    /// From PKCS #8 in its first version, as OpenSSL writes it (RFC 8410 section 7).
     pub(crate) fn from_der(der: &[u8]) -> Option<Self> {
-        Self::of(PrivateKey::from_private_key_der(&X25519, der).ok()?)
+        const HEAD: [u8; 16] =
+            [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x6e, 4, 0x22, 4, 0x20];
+        Self::new(der.strip_prefix(&HEAD)?.try_into().ok()?)
     }
 
     fn of(private: PrivateKey) -> Option<Self> {
