@@ -114,7 +114,7 @@ pub enum EchOffer<'a> {
     Outer(OuterHello<'a>),
 }
 
-/// What an outer hello says of its payload.
+/// An outer hello, as far as it is about its payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OuterHello<'a> {
     pub kdf: u16,
@@ -358,13 +358,13 @@ const RETRY_RANDOM: [u8; 32] = [
 
 /// Looks for a server's first message, whose bytes come in any pieces and records.
 #[derive(Clone, Debug, Default)]
-pub struct ServerWatch {
+pub struct RetryWatch {
     header: Vec<u8>,
     left_in_record: usize,
     message: Vec<u8>,
 }
 
-impl ServerWatch {
+impl RetryWatch {
     /// As much of the message as shows its random.
     const BYTES: usize = MESSAGE_HEADER_BYTES + 2 + RETRY_RANDOM.len();
 
@@ -395,7 +395,7 @@ impl ServerWatch {
     }
 }
 
-/// Where a client's records end, and which of its bytes may be passed on before its second hello.
+/// The ends of a client's records, and which of its bytes may be passed on before its second hello.
 #[derive(Clone, Debug, Default)]
 pub struct RecordGate {
     left_in_record: usize,

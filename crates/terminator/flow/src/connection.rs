@@ -15,6 +15,7 @@ use crate::buffer::Pool;
 use crate::events::{Action, Actions, Event};
 use crate::facts::{Ending, Facts};
 use crate::front_end::{self, FrontEnd, Handshaking};
+use crate::hidden_hello::HiddenHello;
 use crate::options::{Front, Settings};
 use crate::record_sizing::PAUSE;
 use crate::relay::{Down, Up};
@@ -42,7 +43,7 @@ pub struct Flow {
     /// The server's session is looked for in what it sends, until it is known.
     session_watch: Option<Box<Watch>>,
     /// The hello came encrypted, and a second one may follow.
-    hidden: Option<Box<hidden::HiddenHello>>,
+    hidden: Option<Box<HiddenHello>>,
     /// The server's end waits for the client's handshake, which early data came before.
     postponed: Option<Postponed>,
     facts: Facts,

@@ -27,7 +27,7 @@ const ATTEMPTS_MAX: usize = 2;
 /// The label of all that is derived from a secret for ECH.
 const SALT: &[u8] = b"lariat ech 1";
 
-/// Where keys come from.
+/// The source of keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EchKeySource {
     /// From secrets, at least one; the keys of the first are published, each for this long, in
@@ -127,7 +127,7 @@ impl EchKey {
     }
 }
 
-/// What becomes of a hello.
+/// The result of opening a hello.
 pub enum OpenedHello {
     /// There is nothing to open: the hello goes as it came.
     Absent,

@@ -1,3 +1,5 @@
+//! Hellos and configurations of ECH, good and hostile.
+
 use super::*;
 use crate::client_hello::{self, Peek};
 
@@ -179,14 +181,14 @@ fn a_retry_is_seen_however_it_is_cut() {
     ] {
         for size in [1, 7, 96] {
             let records: Vec<u8> = message.chunks(size).flat_map(record).collect();
-            let mut watch = ServerWatch::default();
+            let mut watch = RetryWatch::default();
             let mut answers = records.chunks(1).map(|byte| watch.take(byte));
             let first = answers.find(|answer| *answer != ServerAnswer::Incomplete);
             assert_eq!(first, Some(expected));
-            assert_eq!(ServerWatch::default().take(&records), expected);
+            assert_eq!(RetryWatch::default().take(&records), expected);
         }
     }
-    assert_eq!(ServerWatch::default().take(&[21, 3, 3, 0, 2]), ServerAnswer::Other);
+    assert_eq!(RetryWatch::default().take(&[21, 3, 3, 0, 2]), ServerAnswer::Other);
 }
 
 #[test]

@@ -5,30 +5,14 @@
 //! client's records are followed, so that the second is found among what early data there is.
 
 use telemetry::outcome::{EchResult, Reason};
-use tls::ech::{AcceptedHello, EchContext, EchFault, OpenedHello};
-use wire::client_hello::{self, HelloFault, Peek, Reader};
-use wire::ech::{RecordGate, ServerAnswer, ServerWatch};
+use tls::ech::{AcceptedHello, EchFault, OpenedHello};
+use wire::client_hello::{self, Peek, Reader};
+use wire::ech::ServerAnswer;
 
 use super::Flow;
 use crate::buffer::{Buffer, Pool};
 use crate::facts::Ending;
-
-/// A connection whose hello was opened, until its server has taken a hello.
-pub(super) struct HiddenHello {
-    context: EchContext,
-    watch: ServerWatch,
-    gate: RecordGate,
-    /// The server asks for a second hello, which is read by this.
-    second: Option<Reader>,
-}
-
-/// What becomes of the client's bytes.
-enum Second {
-    NotWhole,
-    /// The inner hello, and how many bytes it takes the place of.
-    Opened(Vec<u8>, usize),
-    Refused(EchFault),
-}
+use crate::hidden_hello::{HiddenHello, SecondHello};
 
 impl Flow {
     /// Whether the hello came encrypted and was opened: names behind the front are for such alone.
@@ -58,12 +42,7 @@ impl Flow {
                 replace_front(buffer, outer_bytes, &inner);
                 self.facts.ech = Some(result);
                 self.facts.server_name = name_in(&inner);
-                self.hidden = Some(Box::new(HiddenHello {
-                    context,
-                    watch: ServerWatch::default(),
-                    gate: RecordGate::default(),
-                    second: None,
-                }));
+                self.hidden = Some(Box::new(HiddenHello::new(context)));
                 true
             }
             OpenedHello::Refused(fault) => {
@@ -95,13 +74,13 @@ impl Flow {
         let passed = hidden.gate.pass(data, hidden.second.is_some());
         let (mut ready, mut taken) = (data[..passed].to_vec(), passed);
         match hidden.read_second(&data[passed..]) {
-            Second::NotWhole => {}
-            Second::Opened(inner, bytes) => {
+            SecondHello::NotWhole => {}
+            SecondHello::Opened(inner, bytes) => {
                 ready.extend([&inner, &data[passed + bytes..]].concat());
                 taken = data.len();
                 self.hidden = None;
             }
-            Second::Refused(fault) => return self.refuse_hello(fault, pool),
+            SecondHello::Refused(fault) => return self.refuse_hello(fault, pool),
         }
         self.facts.bytes_up += ready.len() as u64;
         self.up.inbox.consume(taken, pool);
@@ -117,28 +96,6 @@ impl Flow {
         let ending = Ending::with(Reason::HelloMalformed, fault.detail);
         self.close_gracefully(ending, self.last_byte, pool);
     }
-}
-
-impl HiddenHello {
-    /// Reads the second hello at the front of these bytes, if one is due.
-    fn read_second(&mut self, bytes: &[u8]) -> Second {
-        let Some(reader) = self.second.as_mut().filter(|_| !bytes.is_empty()) else {
-            return Second::NotWhole;
-        };
-        match reader.read(bytes) {
-            Ok(Peek::Incomplete) => Second::NotWhole,
-            Ok(Peek::Hello(hello)) => match self.context.open_second(&hello) {
-                Ok(inner) => Second::Opened(inner, hello.wire_bytes()),
-                Err(fault) => Second::Refused(fault),
-            },
-            Err(fault) => Second::Refused(unreadable(&fault)),
-        }
-    }
-}
-
-fn unreadable(fault: &HelloFault) -> EchFault {
-    let alert = fault.alert().unwrap_or(wire::alert::DECODE_ERROR);
-    EchFault { alert, detail: format!("second hello: {fault}") }
 }
 
 /// Puts an inner hello in the place of the outer one, which is no shorter.

@@ -1,3 +1,5 @@
+//! Keys of ECH, against hellos that the HPKE of the TLS library has sealed.
+
 use rustls::crypto::aws_lc_rs::hpke::{
     DH_KEM_X25519_HKDF_SHA256_AES_128, DH_KEM_X25519_HKDF_SHA256_CHACHA20_POLY1305,
 };
