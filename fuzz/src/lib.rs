@@ -104,6 +104,7 @@ pub fn settings(front: Front, back_tls: Option<ServerTls>) -> Rc<Settings> {
         send_proxy: SendProxy::Off,
         accepts_proxy: false,
         passing_sessions: None,
+        ech: None,
         back_tls,
         tunnel: None,
         starttls: None,

@@ -9,6 +9,7 @@ pub mod cluster;
 mod cursor;
 pub mod date;
 pub mod dns;
+pub mod ech;
 pub mod http;
 pub mod network;
 pub mod ocsp;

@@ -12,6 +12,7 @@ use options::{Foreign, Key, Nested, Node, Report, Section, Table, Tables, key, s
 use crate::acme::WrittenAcme;
 use crate::admin::WrittenAdmin;
 use crate::cluster::WrittenCluster;
+use crate::ech::WrittenEch;
 use crate::log::WrittenLog;
 use crate::process::{WrittenLimits, WrittenProcess, WrittenReload, WrittenWorkers};
 use crate::resumption::WrittenResumption;
@@ -36,6 +37,7 @@ section! {
         admin: WrittenAdmin<'a>,
         resumption: WrittenResumption<'a>,
         cluster: Option<WrittenCluster<'a>>,
+        ech: Option<WrittenEch<'a>>,
         acme: WrittenAcme<'a>,
     }
 }

@@ -12,6 +12,7 @@ mod certificate_folder;
 mod certificates;
 mod cluster;
 mod command;
+mod ech;
 mod files;
 mod front;
 mod front_tls;
@@ -257,7 +258,9 @@ fn settings(
     let cluster = written.cluster.as_ref();
     let cluster = optional(cluster.map(|one| cluster::cluster_options(one, shelf)));
     let secrets = cluster.iter().flatten().flat_map(|one| one.secrets.clone());
-    let secrets = secrets.collect();
+    let secrets: Vec<_> = secrets.collect();
+    let ech = written.ech.as_ref();
+    let ech = ech.map(|one| ech::ech_options(one, secrets.clone(), &services.options, shelf));
     let tickets = resumption::ticket_options(&written.resumption.tickets, secrets, shelf);
     // The rest can still be judged.
     if let Some(control) = &control {
@@ -273,6 +276,7 @@ fn settings(
         settings: Settings {
             plane: Options {
                 services: services.options,
+                ech: optional(ech)?,
                 workers: workers?,
                 limits: limits?,
                 log: log?,

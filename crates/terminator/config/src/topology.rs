@@ -45,7 +45,7 @@ pub(crate) fn addresses_are_shared_well<'a>(
         let sharers = &at[address];
         share(address, sharers);
         let wishes = sharers.iter().map(|one| one.service.front.wish());
-        let overlaps = RouteTable::build(wishes).err().into_iter().flatten();
+        let overlaps = RouteTable::build(wishes.enumerate()).err().into_iter().flatten();
         for overlap in overlaps.take(OVERLAPS_MAX) {
             report_overlap(address, sharers, &overlap);
         }

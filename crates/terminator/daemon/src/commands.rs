@@ -13,6 +13,7 @@ pub(crate) mod console;
 mod control;
 mod demo;
 mod drain;
+mod ech;
 pub(crate) mod exit;
 mod help;
 mod hitch;
@@ -32,7 +33,7 @@ use crate::messages;
 use crate::reader::ConfigSource;
 use crate::supervisor;
 
-use args::{CertificateAction, TerminatorCommand as Command};
+use args::{CertificateAction, EchAction, TerminatorCommand as Command};
 use console::{Console, print};
 use demo::DemoOptions;
 use exit::Exit;
@@ -61,6 +62,9 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Demo { listen, admin } => demo::run(DemoOptions { listen, admin }, console),
         Command::Serve(arguments) => serve::run(arguments.source()?, console),
         Command::Hitch { words } => hitch::run(words, console),
+        Command::Ech { action: EchAction::Show { config, json } } => {
+            ech::show(config, json, console)?
+        }
         Command::Check(options) => check::run(options, console)?,
         Command::Import { kind, files, output } => {
             import::run(kind, &files, output.as_deref(), console)

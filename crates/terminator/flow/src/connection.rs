@@ -15,6 +15,7 @@ use crate::buffer::Pool;
 use crate::events::{Action, Actions, Event};
 use crate::facts::{Ending, Facts};
 use crate::front_end::{self, FrontEnd, Handshaking};
+use crate::hidden_hello::HiddenHello;
 use crate::options::{Front, Settings};
 use crate::record_sizing::PAUSE;
 use crate::relay::{Down, Up};
@@ -22,6 +23,7 @@ use crate::state::{ConnectionStage, EndState, Postponed, StarttlsTalk, first_to_
 
 mod back;
 mod front;
+mod hidden;
 mod kernel;
 mod starttls;
 
@@ -40,6 +42,8 @@ pub struct Flow {
     unavailable: Vec<u8>,
     /// The server's session is looked for in what it sends, until it is known.
     session_watch: Option<Box<Watch>>,
+    /// The hello came encrypted, and a second one may follow.
+    hidden: Option<Box<HiddenHello>>,
     /// The server's end waits for the client's handshake, which early data came before.
     postponed: Option<Postponed>,
     facts: Facts,
@@ -66,6 +70,7 @@ impl Flow {
             conversation,
             unavailable: Vec::new(),
             session_watch: None,
+            hidden: None,
             postponed: None,
             facts,
             ending: None,

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use telemetry::outcome::{EarlyData, HandshakeKind, Reason, ResumptionMiss, SessionTier};
+use telemetry::outcome::{
+    EarlyData, EchResult, HandshakeKind, Reason, ResumptionMiss, SessionTier,
+};
 use tls::handshake::Agreed;
 use tls::subject::Fingerprint;
 use wire::server_session::SessionId;
@@ -73,6 +75,8 @@ pub struct Facts {
     pub resumption_miss: Option<ResumptionMiss>,
     /// The place where the session was found that the client offered and this host did not have.
     pub session_tier: Option<SessionTier>,
+    /// The fate of an encrypted hello, if the client offered one where they are opened.
+    pub ech: Option<EchResult>,
     /// The fate of early data, if the client offered any.
     pub early_data: Option<EarlyData>,
     /// How many bytes, from the first, may be early data: at most, while the handshake goes on.
@@ -119,6 +123,7 @@ impl Facts {
             handshake: None,
             resumption_miss: None,
             session_tier: None,
+            ech: None,
             early_data: None,
             early_bytes_max: None,
             first_byte: None,

@@ -7,6 +7,7 @@ pub mod connection;
 pub mod events;
 pub mod facts;
 mod front_end;
+mod hidden_hello;
 pub mod options;
 mod proxy_header_out;
 mod record_sizing;

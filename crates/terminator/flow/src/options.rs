@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tls::client::Client;
+use tls::ech::EchKeys;
 use tls::options::{Cipher, Tls13Sessions, Version};
 use tls::resumption::PassingSessions;
 use tls::server::Server;
@@ -22,6 +23,8 @@ pub struct Settings {
     /// Who has the sessions of TLS 1.2 that are made while TLS stays closed; `None` = that does not
     /// matter.
     pub passing_sessions: Option<PassingSessions>,
+    /// The keys that open encrypted hellos, with [`Front::Shared`]; `None` = they stay closed.
+    pub ech: Option<Arc<EchKeys>>,
     /// How TLS is originated towards servers; `None` = they get plaintext.
     pub back_tls: Option<ServerTls>,
     /// The host that servers, which are proxies, are asked for; `None` = they are the servers.

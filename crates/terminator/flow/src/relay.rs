@@ -93,12 +93,12 @@ pub(crate) struct Down {
 }
 
 impl Up {
-    /// The room for records; `None` = nothing is read now.
-    pub(crate) fn room(&mut self, pool: &mut Pool) -> Option<&mut [u8]> {
+    /// The room for records, or for a message that may be longer; `None` = nothing is read now.
+    pub(crate) fn room(&mut self, is_message: bool, pool: &mut Pool) -> Option<&mut [u8]> {
         if self.plain.is_some() || self.end.is_some() || self.is_refused {
             return None;
         }
-        Some(self.inbox.room(pool))
+        Some(if is_message { self.inbox.message_room(pool) } else { self.inbox.room(pool) })
     }
 
     /// Takes what has come as it is: there is no TLS of ours around it. Returns the bytes.

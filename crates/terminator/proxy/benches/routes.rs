@@ -39,7 +39,7 @@ fn main() {
         let (exact, beneath) = (patterns(""), patterns("*."));
         let wish = |names| Wish { names, protocols: &[] };
         let both = [wish(&exact[..]), wish(&beneath[..])];
-        let table = RouteTable::build(both.into_iter()).expect("no overlap");
+        let table = RouteTable::build(both.into_iter().enumerate()).expect("no overlap");
         let asked = |prefix: &str| -> Vec<String> {
             (0..count).map(|one| format!("{prefix}{}", name(one))).collect()
         };

@@ -79,6 +79,9 @@ pub(crate) fn count_handshake(connection: &Connection) {
     if let Some(miss) = facts.resumption_miss {
         counters.missed(miss);
     }
+    if let Some(ech) = facts.ech {
+        counters.offered_ech(ech);
+    }
     if let Some(early_data) = facts.early_data {
         counters.offered_early(early_data);
     }

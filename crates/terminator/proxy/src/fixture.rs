@@ -53,6 +53,7 @@ impl Fixture {
         let resumption = ResumptionOptions::new([7; 32]);
         let options = Options {
             services: vec![service(&authority, server, places)],
+            ech: None,
             workers: WorkerOptions {
                 cpus: vec![None, None],
                 backlog: 16,

@@ -11,6 +11,7 @@ pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Startt
 pub use sys::socket::{Liveness, Transport};
 pub use telemetry::line::{Envelope, LineFormat};
 pub use telemetry::log_entry::Facility;
+use tls::ech::EchKeySource;
 use wire::address::{Address, Endpoint};
 use wire::network::{Network, NetworkSet};
 use wire::tunnel::Tunnel;
@@ -21,11 +22,23 @@ use crate::routes::{NamePattern, Wish};
 pub struct Options {
     /// In the order of the configuration; at least one.
     pub services: Vec<ServiceOptions>,
+    /// How encrypted hellos are opened; `None` = they stay closed.
+    pub ech: Option<EchOptions>,
     /// The threads. Changing them takes a restart.
     pub workers: WorkerOptions,
     /// Limits of the whole process.
     pub limits: Limits,
     pub log: LogOptions,
+}
+
+/// Encrypted Client Hello, for services whose TLS stays closed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EchOptions {
+    /// The name in clear of hellos that are encrypted.
+    pub public_name: String,
+    pub keys: EchKeySource,
+    /// The names of the services that encrypted hellos alone lead to.
+    pub services: Vec<String>,
 }
 
 /// One service: a front, a back, and what holds for a connection between them.
@@ -80,6 +93,11 @@ pub enum FrontTls {
 }
 
 impl Options {
+    /// Whether encrypted hellos alone lead to the service.
+    pub fn is_hidden(&self, service: &ServiceOptions) -> bool {
+        self.ech.as_ref().is_some_and(|ech| ech.services.contains(&service.name))
+    }
+
     /// The services at each address, in their order, but for addresses whose port the kernel
     /// chooses: each of those has one service.
     pub fn sharers(&self) -> HashMap<&Address, Vec<usize>> {

@@ -10,6 +10,7 @@ use backend::server::Target;
 use flow::options::{Front, Offload, SendProxy, ServerTls, Settings, Starttls, Timeouts};
 use sys::beneath::Root;
 use tls::client::Client;
+use tls::ech::EchKeys;
 use tls::options::{Cipher, Version};
 use tls::password;
 use tls::policy::SuiteOrder;
@@ -91,6 +92,15 @@ pub(crate) struct Shared {
     pub(crate) counted_as: usize,
     /// The table of the numbers of `places`.
     pub(crate) table: RouteTable,
+    /// The table for hellos that came encrypted.
+    pub(crate) hidden: RouteTable,
+}
+
+/// Services that share an address, and the tables of [`Shared`].
+struct SharedRoutes {
+    places: Vec<usize>,
+    table: RouteTable,
+    hidden: RouteTable,
 }
 
 /// The result of building the TLS of one side of a service.
@@ -121,13 +131,14 @@ impl Plan {
     ) -> Result<(Self, Vec<Warning>), PlanError> {
         let mut warnings = Vec::new();
         let tables = route_tables(&options)?;
-        let Options { services, workers, limits, log } = options;
+        let Options { services, ech, workers, limits, log } = options;
+        let ech = ech.map(|ech| Arc::new(EchKeys::new(&ech.public_name, ech.keys)));
         let count = workers.cpus.len();
         let build =
             |service| ServicePlan::build(service, count, resumption, &mut warnings).map(Arc::new);
         let services: Arc<[_]> = services.into_iter().map(build).collect::<Result<_, _>>()?;
         let shared = tables.into_iter();
-        let shared = shared.map(|(places, table)| Arc::new(Shared::new(places, table, &services)));
+        let shared = shared.map(|route| Arc::new(Shared::new(route, ech.as_ref(), &services)));
         let plan = Self { shared: shared.collect(), services, workers, limits, log };
         Ok((plan, warnings))
     }
@@ -236,7 +247,7 @@ impl Plan {
 }
 
 /// The tables of all that share addresses, with their services' places.
-fn route_tables(options: &Options) -> Result<Vec<(Vec<usize>, RouteTable)>, PlanError> {
+fn route_tables(options: &Options) -> Result<Vec<SharedRoutes>, PlanError> {
     let services = &options.services;
     let mut lists: Vec<_> = options.sharers().into_values().collect();
     let is_ephemeral =
@@ -248,16 +259,21 @@ fn route_tables(options: &Options) -> Result<Vec<(Vec<usize>, RouteTable)>, Plan
     lists.dedup();
     let is_default = |place: &usize| services[*place].front.wish().is_default();
     lists.retain(|list| list.len() > 1 || !list.iter().all(is_default));
-    let table = |list: Vec<usize>| {
-        let wishes = list.iter().map(|place| services[*place].front.wish());
-        let name = |number: usize| services[list[number]].name.clone();
-        let table = RouteTable::build(wishes).map_err(|overlaps| {
-            let Overlap { first, second, .. } = overlaps[0];
-            PlanError::Overlap(name(first), name(second))
-        })?;
-        Ok((list, table))
+    let tables = |places: Vec<usize>| {
+        let table = |is_hidden: bool| {
+            let numbered = places.iter().map(|place| &services[*place]).enumerate();
+            let those = numbered.filter(|(_, one)| options.is_hidden(one) == is_hidden);
+            let wishes = those.map(|(number, one)| (number, one.front.wish()));
+            let name = |number: usize| services[places[number]].name.clone();
+            RouteTable::build(wishes).map_err(|overlaps| {
+                let Overlap { first, second, .. } = overlaps[0];
+                PlanError::Overlap(name(first), name(second))
+            })
+        };
+        let (table, hidden) = (table(false)?, table(true)?);
+        Ok(SharedRoutes { places, table, hidden })
     };
-    lists.into_iter().map(table).collect()
+    lists.into_iter().map(tables).collect()
 }
 
 impl Files {
@@ -277,15 +293,16 @@ impl Files {
 }
 
 impl Shared {
-    fn new(places: Vec<usize>, table: RouteTable, services: &[Arc<ServicePlan>]) -> Self {
+    fn new(
+        SharedRoutes { places, table, hidden }: SharedRoutes,
+        ech: Option<&Arc<EchKeys>>,
+        services: &[Arc<ServicePlan>],
+    ) -> Self {
         let all: Vec<_> = places.iter().map(|place| &*services[*place]).collect();
         let default = table.default_service().unwrap_or(0);
-        Self {
-            entry: Arc::new(ServicePlan::entry(all[default], &all)),
-            counted_as: places[default],
-            places,
-            table,
-        }
+        let mut entry = ServicePlan::entry(all[default], &all);
+        entry.settings.ech = ech.filter(|_| !hidden.is_empty()).cloned();
+        Self { entry: Arc::new(entry), hidden, counted_as: places[default], places, table }
     }
 }
 
@@ -309,6 +326,7 @@ impl ServicePlan {
                 ja4: false,
                 accepts_proxy: counted_as.settings.accepts_proxy,
                 passing_sessions: None,
+                ech: None,
                 back_tls: None,
                 tunnel: None,
                 starttls: None,
@@ -385,6 +403,7 @@ impl ServicePlan {
                 send_proxy,
                 accepts_proxy: !options.front.accept_proxy.is_empty(),
                 passing_sessions: has_affinity.then(|| resumption.passing_sessions(&options.name)),
+                ech: None,
                 back_tls,
                 tunnel,
                 starttls,

@@ -118,13 +118,14 @@ struct Candidates {
 }
 
 impl RouteTable {
-    /// Builds the table.
+    /// Builds the table of numbered wishes.
     ///
     /// # Errors
     /// For each service the first of its wishes that an earlier one has.
-    pub fn build<'a>(wishes: impl Iterator<Item = Wish<'a>>) -> Result<Self, Vec<Overlap>> {
+    pub fn build<'a>(
+        wishes: impl Iterator<Item = (usize, Wish<'a>)>,
+    ) -> Result<Self, Vec<Overlap>> {
         let mut table = Self::default();
-        let wishes = wishes.enumerate();
         let overlaps = wishes.filter_map(|(place, wish)| table.add(place, wish).err());
         let overlaps: Vec<_> = overlaps.collect();
         if overlaps.is_empty() { Ok(table) } else { Err(overlaps) }
@@ -141,6 +142,11 @@ impl RouteTable {
         let beneath = parents(name).filter_map(|parent| self.beneath.get(parent));
         let mut all = exact.into_iter().chain(beneath).chain([&self.unnamed]);
         all.find_map(|candidates| candidates.choose(protocols.clone()))
+    }
+
+    /// Whether it is for nobody.
+    pub fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.beneath.is_empty() && self.unnamed.is_empty()
     }
 
     /// The service for clients that are for no other.
@@ -173,6 +179,10 @@ impl RouteTable {
 }
 
 impl Candidates {
+    fn is_empty(&self) -> bool {
+        self.by_protocol.is_empty() && self.any.is_none()
+    }
+
     /// An error holds the place of the service that is there already, and the protocol.
     fn add(&mut self, place: usize, protocols: &[Vec<u8>]) -> Result<(), (usize, Option<Vec<u8>>)> {
         if protocols.is_empty() {
@@ -228,7 +238,8 @@ mod tests {
         }
 
         fn build(&self) -> Result<RouteTable, Vec<Overlap>> {
-            RouteTable::build(self.0.iter().map(|(names, protocols)| Wish { names, protocols }))
+            let each = self.0.iter().map(|(names, protocols)| Wish { names, protocols });
+            RouteTable::build(each.enumerate())
         }
     }
 

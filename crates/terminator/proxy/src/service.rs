@@ -39,7 +39,8 @@ impl SharedServices {
     pub(crate) fn choose(&self, flow: &Flow) -> Option<Rc<Service>> {
         let hello = flow.hello()?;
         let name = flow.facts().server_name.as_deref();
-        let number = self.plan.table.choose(name, hello.alpn_protocols())?;
+        let table = if flow.is_hidden() { &self.plan.hidden } else { &self.plan.table };
+        let number = table.choose(name, hello.alpn_protocols())?;
         self.services.get(number).cloned()
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! Owns names, units, labels and help; counts nothing.
 
-use crate::outcome::{EarlyData, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version};
+use crate::outcome::{
+    EarlyData, EchResult, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version,
+};
 
 /// Upper bounds of the histograms' buckets in microseconds, from 50 us to 60 s; a further bucket
 /// takes what is longer. The 1-2-5 series: even on a logarithmic scale and read without a table.
@@ -428,6 +430,7 @@ breakdowns! {
         Handshakes: Counter Count "lariat_handshakes_total" [kind, version] HANDSHAKES, "Handshakes finished, by kind and TLS version.";
         ResumptionMisses: Counter Count "lariat_resumption_misses_total" [reason] ResumptionMiss::ROWS, "Sessions that clients offered and that were not resumed, by reason.";
         EarlyData: Counter Count "lariat_early_data_total" [result] EarlyData::ROWS, "Hellos that offered early data, by what became of it.";
+        Ech: Counter Count "lariat_ech_hellos_total" [result] EchResult::ROWS, "Encrypted hellos (ECH), by what became of them.";
         OffloadRefusals: Counter Count "lariat_ktls_refusals_total" [reason] OffloadRefusal::ROWS, "Connections long enough for the kernel to encrypt that went on in user space, by reason.";
         Suites: Counter Count "lariat_handshake_suites_total" [suite] &SUITE_ROWS, "Handshakes finished, by cipher suite.";
         Groups: Counter Count "lariat_handshake_groups_total" [group] &GROUP_ROWS, "Handshakes finished, by key exchange group; none for a resumption without key exchange.";

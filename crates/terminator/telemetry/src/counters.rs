@@ -16,7 +16,7 @@ use crate::catalogue::{
     Server, ServerGauge, Service, ServiceGauge, Worker, group_index, handshake_index, suite_index,
 };
 use crate::outcome::{
-    ClusterRejection, ClusterUpdate, EarlyData, HandshakeKind, OffloadRefusal, Reason,
+    ClusterRejection, ClusterUpdate, EarlyData, EchResult, HandshakeKind, OffloadRefusal, Reason,
     ResumptionMiss, SessionTier, StoreFailure, StoreRejection, StoreUpdate, Version,
 };
 
@@ -183,6 +183,11 @@ impl ServiceCounters {
     /// Counts early data that a client offered.
     pub fn offered_early(&self, outcome: EarlyData) {
         self.add_at(Breakdown::EarlyData.slot() + outcome as usize, 1);
+    }
+
+    /// Counts a hello that was encrypted, or looked so.
+    pub fn offered_ech(&self, result: EchResult) {
+        self.add_at(Breakdown::Ech.slot() + result as usize, 1);
     }
 
     /// Counts a connection that the kernel did not take.

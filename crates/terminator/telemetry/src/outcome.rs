@@ -309,6 +309,26 @@ named! {
         UnknownSession = "unknown-session",
     }
 
+    /// The fate of an encrypted hello (ECH, RFC 9849) at an address that opens them.
+    EchResult {
+        /// Opened by the key whose configuration is to be published now, or will be next.
+        Accepted = "accepted",
+        /// By the one that was published before.
+        AcceptedOneOlder = "accepted-one-older",
+        /// By the one before that.
+        AcceptedTwoOlder = "accepted-two-older",
+        /// By the oldest that still opens.
+        AcceptedThreeOlder = "accepted-three-older",
+        /// No key has the configuration's number: it is stale, or noise that clients send (GREASE).
+        UnknownConfiguration = "unknown-configuration",
+        /// A key has the number, and opens nothing: noise with that number, or a forgery.
+        Undecryptable = "undecryptable",
+        /// The extension has not the form of the RFC.
+        Malformed = "malformed",
+        /// It opened, and the hello in it breaks rules: its client is refused.
+        Illegal = "illegal",
+    }
+
     /// The reason why a connection that was long enough for it was not handed to the kernel; it
     /// went on in user space.
     OffloadRefusal {

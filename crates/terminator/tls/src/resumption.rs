@@ -42,7 +42,8 @@ pub use telemetry::outcome::ResumptionMiss;
 use cluster::SharedSessions;
 use key_file::{ListedKeys, SharedSecret};
 use ring::Ring;
-use service::{Keeping, LIFETIME_SECONDS_MAX, unix_seconds};
+pub(crate) use service::unix_seconds;
+use service::{Keeping, LIFETIME_SECONDS_MAX};
 use ticket::Tickets;
 
 #[derive(Clone)]

@@ -27,6 +27,18 @@ struct CommandLine {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum EchAction {
+    /// Print the ECHConfigList and a record of type HTTPS for each name, as lines of a zone file
+    Show {
+        #[command(flatten)]
+        config: ConfigArguments,
+        /// One JSON document, for the API of a DNS service
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum CertificateAction {
     /// Show each with its state, its age, and why the last attempt failed
     List {
@@ -207,6 +219,12 @@ pub(crate) enum TerminatorCommand {
     Certificate {
         #[command(subcommand)]
         action: CertificateAction,
+    },
+
+    /// Show what DNS is to publish of encrypted hellos (ECH)
+    Ech {
+        #[command(subcommand)]
+        action: EchAction,
     },
 
     /// Explain a command, a key of the file, or a flag

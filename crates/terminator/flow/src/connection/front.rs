@@ -107,6 +107,7 @@ impl Flow {
     /// Passes what has come from the server on, and looks for the session in it.
     pub(super) fn receive_as_is(&mut self, count: usize) {
         let bytes = self.down.received_as_is(count);
+        Self::watch_answer(&mut self.hidden, bytes);
         let Some(watch) = &mut self.session_watch else {
             return;
         };
@@ -146,6 +147,9 @@ impl Flow {
         if self.is_held_for_header(pool) {
             return;
         }
+        if self.is_hidden() {
+            return self.pass_hidden(pool);
+        }
         self.facts.bytes_up += self.up.pass() as u64;
         pool.give_if_empty(&mut self.up.plain);
         self.advance(pool);
@@ -160,7 +164,9 @@ impl Flow {
         match &self.stage {
             // What the dialog answers has to be read before the next is answered.
             _ if self.conversation.is_some() && !self.down.pending().is_empty() => None,
-            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying => self.up.room(pool),
+            ConnectionStage::Dialling { .. } | ConnectionStage::Relaying => {
+                self.up.room(self.hidden.is_some(), pool)
+            }
             ConnectionStage::Closing { .. } => Some(self.up.inbox.dropping_room(pool)),
             ConnectionStage::Handshaking | ConnectionStage::Over => None,
         }
@@ -267,6 +273,9 @@ impl Flow {
         if self.front.needs_admission() {
             self.actions.add_once(Action::Admit);
         } else if self.front.needs_route() {
+            if !self.open_hello(pool) {
+                return;
+            }
             self.actions.add_once(Action::Route);
         }
         self.ask_for_session(now);

@@ -155,6 +155,7 @@ fn settings(
         ja4: false,
         accepts_proxy: true,
         passing_sessions: None,
+        ech: None,
         front: Front::Terminate(Arc::new(server)),
         send_proxy,
         back_tls,

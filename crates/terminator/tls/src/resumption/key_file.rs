@@ -163,7 +163,7 @@ impl SharedSecret {
     }
 
     /// The bytes.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }

@@ -367,7 +367,7 @@ pub(super) fn service_tag(service: &str) -> ServiceTag {
 }
 
 /// A clock before 1970 counts as 1970: tickets then resume nothing on other hosts, no worse.
-pub(super) fn unix_seconds() -> u64 {
+pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

@@ -277,6 +277,7 @@ fn services(
 fn options(services: Vec<ServiceOptions>) -> Options {
     Options {
         services,
+        ech: None,
         workers: WorkerOptions {
             cpus: vec![None, None],
             backlog: 16,

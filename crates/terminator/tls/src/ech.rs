@@ -1,0 +1,331 @@
+//! The keys of Encrypted Client Hello (RFC 9849) that hosts agree on, and what they open.
+//!
+//! Keys are a function of a secret and the time, as ticket keys are: hosts with the same secret
+//! agree on them without speaking to each other, and a restart loses none. Or they come from files,
+//! of which other programs have the same. Owns no hello's form; `wire::ech` does.
+
+use std::sync::{PoisonError, RwLock};
+
+use base64ct::{Base64, Encoding};
+use telemetry::outcome::EchResult;
+use wire::alert;
+use wire::client_hello::ClientHello;
+use wire::ech::{self, EchConfig, EchOffer, OuterHello};
+use zeroize::Zeroizing;
+
+use crate::hpke::{OpenContext, ReceiverKey};
+use crate::resumption::key_file::SharedSecret;
+use crate::resumption::unix_seconds;
+use crate::secrets::hkdf;
+
+/// Keys before the one that is published that still open.
+pub const KEPT: u64 = 3;
+
+/// Keys that are looked at for one hello: those of two secrets, all with one number.
+const ATTEMPTS_MAX: usize = 2;
+
+/// The label of all that is derived from a secret for ECH.
+const SALT: &[u8] = b"lariat ech 1";
+
+/// The source of keys.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EchKeySource {
+    /// From secrets, at least one; the keys of the first are published, each for this long, in
+    /// seconds (not 0).
+    Derived { secrets: Vec<SharedSecret>, rotate_seconds: u64 },
+    /// From files, at least one; the first is published.
+    Listed(Vec<ListedEchKey>),
+}
+
+/// A key and its configuration, as a file has them.
+#[derive(Clone, PartialEq)]
+pub struct ListedEchKey {
+    private: Zeroizing<Vec<u8>>,
+    config: EchConfig,
+}
+
+/// Keys must not reach a log.
+impl std::fmt::Debug for ListedEchKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListedEchKey").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// The fault of a file with a key of ECH.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum EchFileFault {
+    #[error("has no PRIVATE KEY of X25519")]
+    NoKey,
+    #[error("has no ECHCONFIG for X25519")]
+    NoConfig,
+    #[error("has a configuration for another key")]
+    OtherKey,
+}
+
+impl ListedEchKey {
+    /// Reads a file as OpenSSL, nginx and HAProxy have it: blocks of PEM, PRIVATE KEY and
+    /// ECHCONFIG. Of several configurations the first that is for the key counts.
+    ///
+    /// # Errors
+    /// What the file lacks.
+    pub fn read(text: &[u8]) -> Result<Self, EchFileFault> {
+        let text = std::str::from_utf8(text).map_err(|_| EchFileFault::NoKey)?;
+        let private = pem_block(text, "PRIVATE KEY").ok_or(EchFileFault::NoKey)?;
+        let key = ReceiverKey::from_der(&private).ok_or(EchFileFault::NoKey)?;
+        let configs = pem_block(text, "ECHCONFIG").and_then(|list| EchConfig::read_list(&list));
+        let configs = configs.filter(|list| !list.is_empty()).ok_or(EchFileFault::NoConfig)?;
+        let config = configs.into_iter().find(|one| one.public_key == *key.public());
+        Ok(Self { private, config: config.ok_or(EchFileFault::OtherKey)? })
+    }
+
+    pub fn public_name(&self) -> &str {
+        &self.config.public_name
+    }
+}
+
+fn pem_block(text: &str, label: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let (_, rest) = text.split_once(&format!("-----BEGIN {label}-----"))?;
+    let (content, _) = rest.split_once(&format!("-----END {label}-----"))?;
+    let content: Zeroizing<String> = Zeroizing::new(content.split_whitespace().collect());
+    Base64::decode_vec(&content).ok().map(Zeroizing::new)
+}
+
+/// The keys of a process.
+pub struct EchKeys {
+    public_name: String,
+    source: EchKeySource,
+    window: RwLock<EchWindow>,
+}
+
+/// Keys must not reach a log.
+impl std::fmt::Debug for EchKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EchKeys").field("public_name", &self.public_name).finish_non_exhaustive()
+    }
+}
+
+/// The keys that open at a time.
+#[derive(Default)]
+struct EchWindow {
+    epoch: Option<u64>,
+    keys: Vec<EchKey>,
+}
+
+struct EchKey {
+    key: ReceiverKey,
+    config: EchConfig,
+    /// `tls ech`, a zero, and the configuration (RFC 9849 section 6.1).
+    info: Vec<u8>,
+    /// Rotations since it was published; 0 for one that is not yet.
+    age: u64,
+}
+
+impl EchKey {
+    fn new(key: ReceiverKey, config: EchConfig, age: u64) -> Self {
+        let info = [b"tls ech\0", &config.bytes[..]].concat();
+        Self { key, config, info, age }
+    }
+}
+
+/// The result of opening a hello.
+pub enum OpenedHello {
+    /// There is nothing to open: the hello goes as it came.
+    Absent,
+    /// It is not for us, and the hello goes as it came (RFC 9849 section 7.1).
+    Rejected(EchResult),
+    Accepted(AcceptedHello),
+    /// The client breaks rules under its own encryption.
+    Refused(EchFault),
+}
+
+/// An inner hello, and what opens the second one.
+pub struct AcceptedHello {
+    /// In records.
+    pub inner: Vec<u8>,
+    pub result: EchResult,
+    pub context: EchContext,
+}
+
+/// The fault of a client, with the alert for it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EchFault {
+    pub alert: u8,
+    pub detail: String,
+}
+
+impl EchFault {
+    fn inner(fault: &ech::InnerFault) -> Self {
+        Self { alert: alert::ILLEGAL_PARAMETER, detail: fault.to_string() }
+    }
+
+    fn second(alert: u8, detail: &str) -> Self {
+        Self { alert, detail: format!("second hello {detail}") }
+    }
+}
+
+/// Opens the second hello of a connection, as the first was (RFC 9849 section 7.1.1).
+pub struct EchContext {
+    context: OpenContext,
+    suite: (u16, u16),
+    config_id: u8,
+}
+
+impl EchContext {
+    /// The records of the second inner hello.
+    ///
+    /// # Errors
+    /// It is none, or is sealed otherwise than the first.
+    pub fn open_second(&mut self, hello: &ClientHello<'_>) -> Result<Vec<u8>, EchFault> {
+        let outer = match ech::offer(hello) {
+            EchOffer::Outer(outer) => outer,
+            EchOffer::Absent => {
+                let detail = "without encrypted_client_hello";
+                return Err(EchFault::second(alert::MISSING_EXTENSION, detail));
+            }
+            EchOffer::Inner | EchOffer::Malformed => {
+                return Err(EchFault::second(alert::ILLEGAL_PARAMETER, "is no outer one"));
+            }
+        };
+        let is_same = (outer.kdf, outer.aead) == self.suite && outer.config_id == self.config_id;
+        if !is_same || !outer.key.is_empty() {
+            return Err(EchFault::second(alert::ILLEGAL_PARAMETER, "for another key"));
+        }
+        let opened = self.context.open(&outer.additional_data(), outer.payload);
+        let encoded =
+            opened.ok_or_else(|| EchFault::second(alert::DECRYPT_ERROR, "cannot be decrypted"))?;
+        let mut records =
+            ech::inner_records(hello, &encoded).map_err(|fault| EchFault::inner(&fault))?;
+        // RFC 8446 section 5.1: the first record alone may have an older version.
+        records[2] = 3;
+        Ok(records)
+    }
+}
+
+impl EchKeys {
+    /// The configurations of derived keys name `public_name`; those of files name their own.
+    pub fn new(public_name: &str, source: EchKeySource) -> Self {
+        Self { public_name: public_name.to_owned(), source, window: RwLock::default() }
+    }
+
+    /// The configurations to publish now, and until when, in seconds since 1970; `None` = those of
+    /// files, which last.
+    pub fn published(&self) -> (Vec<EchConfig>, Option<u64>) {
+        self.published_at(unix_seconds())
+    }
+
+    fn published_at(&self, now: u64) -> (Vec<EchConfig>, Option<u64>) {
+        self.renew(now);
+        let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
+        match &self.source {
+            EchKeySource::Derived { rotate_seconds, .. } => {
+                let newest = window.keys.first().map(|one| one.config.clone());
+                let end = (now / rotate_seconds + 1).saturating_mul(*rotate_seconds);
+                (newest.into_iter().collect(), Some(end))
+            }
+            EchKeySource::Listed(_) => {
+                (window.keys.iter().map(|one| one.config.clone()).collect(), None)
+            }
+        }
+    }
+
+    /// Opens the first hello of a connection.
+    pub fn open(&self, hello: &ClientHello<'_>) -> OpenedHello {
+        self.open_at(hello, unix_seconds())
+    }
+
+    fn open_at(&self, hello: &ClientHello<'_>, now: u64) -> OpenedHello {
+        let outer = match ech::offer(hello) {
+            EchOffer::Outer(outer) => outer,
+            // An inner hello needs no client-facing server.
+            EchOffer::Absent | EchOffer::Inner => return OpenedHello::Absent,
+            EchOffer::Malformed => return OpenedHello::Rejected(EchResult::Malformed),
+        };
+        self.renew(now);
+        let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
+        let of_number = |one: &&EchKey| one.config.id == outer.config_id;
+        let mut found = window.keys.iter().filter(of_number).take(ATTEMPTS_MAX).peekable();
+        if found.peek().is_none() {
+            return OpenedHello::Rejected(EchResult::UnknownConfiguration);
+        }
+        let Some((key, opened)) = found.find_map(|key| Some((key, opened(key, &outer)?))) else {
+            return OpenedHello::Rejected(EchResult::Undecryptable);
+        };
+        let (encoded, context) = opened;
+        match ech::inner_records(hello, &encoded) {
+            Ok(inner) => {
+                OpenedHello::Accepted(AcceptedHello { inner, result: accepted(key.age), context })
+            }
+            Err(fault) => OpenedHello::Refused(EchFault::inner(&fault)),
+        }
+    }
+
+    /// Makes the keys of the time, if there are not yet.
+    fn renew(&self, now: u64) {
+        let epoch = match &self.source {
+            EchKeySource::Derived { rotate_seconds, .. } => now / rotate_seconds,
+            EchKeySource::Listed(_) => 0,
+        };
+        let is_there = |window: &EchWindow| window.epoch == Some(epoch);
+        if is_there(&self.window.read().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        let keys = match &self.source {
+            EchKeySource::Derived { secrets, rotate_seconds } => {
+                let each = secrets.iter();
+                each.flat_map(|one| derived(one, *rotate_seconds, epoch, &self.public_name))
+                    .collect()
+            }
+            EchKeySource::Listed(files) => {
+                let key = |(age, file): (u64, &ListedEchKey)| {
+                    let key = ReceiverKey::from_der(&file.private)?;
+                    Some(EchKey::new(key, file.config.clone(), age))
+                };
+                (0..).zip(files).filter_map(key).collect()
+            }
+        };
+        let mut window = self.window.write().unwrap_or_else(PoisonError::into_inner);
+        *window = EchWindow { epoch: Some(epoch), keys };
+    }
+}
+
+/// The keys of a secret that open during an epoch: its own, the former ones, and the next, because
+/// a host whose clock is ahead may publish it already.
+fn derived(
+    secret: &SharedSecret,
+    rotate_seconds: u64,
+    epoch: u64,
+    public_name: &str,
+) -> impl Iterator<Item = EchKey> {
+    let root = hkdf::extract(SALT, secret.bytes());
+    let oldest = epoch.saturating_sub(KEPT);
+    let epochs = (oldest..=epoch).rev().chain([epoch + 1]);
+    epochs.filter_map(move |of| {
+        let mut bytes = Zeroizing::new([0; 32]);
+        let numbers = [rotate_seconds.to_be_bytes(), of.to_be_bytes()].concat();
+        hkdf::expand(&root, &[b"x25519", &numbers], &mut *bytes);
+        let key = ReceiverKey::new(&bytes)?;
+        // Keys that open at one time differ in it, since they follow each other.
+        let id = of.to_be_bytes()[7];
+        let config = EchConfig::new(id, public_name, *key.public());
+        Some(EchKey::new(key, config, epoch.saturating_sub(of)))
+    })
+}
+
+fn opened(key: &EchKey, outer: &OuterHello<'_>) -> Option<(Vec<u8>, EchContext)> {
+    let suite = (outer.kdf, outer.aead);
+    let mut context = key.key.receive(suite, outer.key, &key.info)?;
+    let encoded = context.open(&outer.additional_data(), outer.payload)?;
+    Some((encoded, EchContext { context, suite, config_id: outer.config_id }))
+}
+
+fn accepted(age: u64) -> EchResult {
+    match age {
+        0 => EchResult::Accepted,
+        1 => EchResult::AcceptedOneOlder,
+        2 => EchResult::AcceptedTwoOlder,
+        _ => EchResult::AcceptedThreeOlder,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! Keys of ECH, against hellos that the HPKE of the TLS library has sealed.
+
+use rustls::crypto::aws_lc_rs::hpke::{
+    DH_KEM_X25519_HKDF_SHA256_AES_128, DH_KEM_X25519_HKDF_SHA256_CHACHA20_POLY1305,
+};
+use rustls::crypto::hpke::{Hpke, HpkePublicKey, HpkeSealer};
+use wire::client_hello::{self, Peek};
+
+use super::*;
+
+const DAY: u64 = 86_400;
+const NOW: u64 = 20_000 * DAY + 7;
+
+fn secret(byte: u8) -> SharedSecret {
+    SharedSecret::read("s", vec![byte; 32]).expect("32 bytes are a secret")
+}
+
+fn keys(secrets: &[u8]) -> EchKeys {
+    let secrets = secrets.iter().map(|byte| secret(*byte)).collect();
+    let source = EchKeySource::Derived { secrets, rotate_seconds: DAY };
+    EchKeys::new("front.example", source)
+}
+
+/// A client whose hellos are sealed by the library's HPKE, which is another one than ours.
+struct Client {
+    sealer: Box<dyn HpkeSealer>,
+    encapsulated: Vec<u8>,
+    aead: u16,
+    config_id: u8,
+}
+
+fn vector16(bytes: &[u8]) -> Vec<u8> {
+    [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
+}
+
+fn body(extensions: &[u8]) -> Vec<u8> {
+    let head = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0]].concat();
+    [&head[..], &vector16(extensions)].concat()
+}
+
+const VERSIONS: &[u8] = &[0, 43, 0, 3, 2, 3, 4];
+const MARK: &[u8] = &[0xfe, 0x0d, 0, 1, 1];
+
+impl Client {
+    fn new(config: &EchConfig, suite: &'static dyn Hpke) -> Self {
+        let info = [b"tls ech\0", &config.bytes[..]].concat();
+        let key = HpkePublicKey(config.public_key.to_vec());
+        let (encapsulated, sealer) = suite.setup_sealer(&info, &key).expect("a sealer");
+        let aead = suite.suite().sym.aead_id.into();
+        Self { sealer, encapsulated: encapsulated.0, aead, config_id: config.id }
+    }
+
+    /// The records of a hello whose inner one has these extensions.
+    fn hello(&mut self, inner: &[u8], key: &[u8]) -> Vec<u8> {
+        let encoded = body(inner);
+        let outer = |payload: &[u8]| {
+            let mut data = vec![0, 0, 1];
+            data.extend(self.aead.to_be_bytes());
+            data.push(self.config_id);
+            data.extend([vector16(key), vector16(payload)].concat());
+            body(&[VERSIONS, &[0xfe, 0x0d], &vector16(&data)].concat())
+        };
+        let additional_data = outer(&vec![0; encoded.len() + 16]);
+        let sealed = self.sealer.seal(&additional_data, &encoded).expect("sealed");
+        records(&outer(&sealed))
+    }
+
+    fn first(&mut self) -> Vec<u8> {
+        let key = self.encapsulated.clone();
+        self.hello(&[MARK, VERSIONS].concat(), &key)
+    }
+}
+
+fn records(body: &[u8]) -> Vec<u8> {
+    let message = [&[1, 0][..], &vector16(body)].concat();
+    [&[22, 3, 1][..], &vector16(&message)].concat()
+}
+
+fn hello(records: &[u8]) -> ClientHello<'_> {
+    match client_hello::read(records) {
+        Ok(Peek::Hello(hello)) => hello,
+        other => panic!("no hello: {other:?}"),
+    }
+}
+
+fn opened(keys: &EchKeys, records: &[u8], now: u64) -> Result<AcceptedHello, String> {
+    match keys.open_at(&hello(records), now) {
+        OpenedHello::Accepted(accepted) => Ok(accepted),
+        OpenedHello::Absent => Err("absent".to_owned()),
+        OpenedHello::Rejected(result) => Err(result.name().to_owned()),
+        OpenedHello::Refused(fault) => Err(fault.detail),
+    }
+}
+
+fn published(keys: &EchKeys, now: u64) -> EchConfig {
+    keys.published_at(now).0.remove(0)
+}
+
+#[test]
+fn hosts_agree_and_both_ciphers_open_both_hellos() {
+    let (one, other) = (keys(&[1]), keys(&[1]));
+    let suites: [&dyn Hpke; 2] =
+        [DH_KEM_X25519_HKDF_SHA256_AES_128, DH_KEM_X25519_HKDF_SHA256_CHACHA20_POLY1305];
+    for suite in suites {
+        let mut client = Client::new(&published(&one, NOW), suite);
+        let first = client.first();
+        let mut accepted = opened(&other, &first, NOW).expect("opened");
+        assert_eq!(accepted.result, EchResult::Accepted);
+        let inner = records(&body(&[MARK, VERSIONS].concat()));
+        assert_eq!(accepted.inner, inner);
+        let second = client.hello(&[VERSIONS, MARK].concat(), &[]);
+        let mut inner = records(&body(&[VERSIONS, MARK].concat()));
+        inner[2] = 3;
+        assert_eq!(accepted.context.open_second(&hello(&second)), Ok(inner));
+    }
+}
+
+#[test]
+fn keys_open_for_three_rotations_more_and_a_host_whose_clock_is_ahead_is_understood() {
+    let (ours, clients) = (keys(&[1]), keys(&[1]));
+    let first = Client::new(&published(&clients, NOW), DH_KEM_X25519_HKDF_SHA256_AES_128).first();
+    for (day, expected) in [
+        (-2, Err("unknown-configuration".to_owned())),
+        (-1, Ok(EchResult::Accepted)),
+        (0, Ok(EchResult::Accepted)),
+        (1, Ok(EchResult::AcceptedOneOlder)),
+        (2, Ok(EchResult::AcceptedTwoOlder)),
+        (3, Ok(EchResult::AcceptedThreeOlder)),
+        (4, Err("unknown-configuration".to_owned())),
+    ] {
+        let now = NOW.saturating_add_signed(day * DAY as i64);
+        let result = opened(&ours, &first, now).map(|accepted| accepted.result);
+        assert_eq!(result, expected, "day {day}");
+    }
+    assert_eq!(ours.published_at(NOW).1, Some(20_001 * DAY));
+}
+
+#[test]
+fn a_new_secret_publishes_and_the_old_one_still_opens() {
+    let first =
+        Client::new(&published(&keys(&[1]), NOW), DH_KEM_X25519_HKDF_SHA256_AES_128).first();
+    assert!(opened(&keys(&[2, 1]), &first, NOW).is_ok());
+    assert_ne!(published(&keys(&[2, 1]), NOW), published(&keys(&[1]), NOW));
+    assert_eq!(opened(&keys(&[2]), &first, NOW).err().as_deref(), Some("undecryptable"));
+}
+
+#[test]
+fn what_was_changed_does_not_open_and_what_was_not_may_come_again() {
+    let keys = keys(&[1]);
+    let first = Client::new(&published(&keys, NOW), DH_KEM_X25519_HKDF_SHA256_AES_128).first();
+    // A replay opens: who answers it is the backend, as with any hello.
+    assert!(opened(&keys, &first, NOW).is_ok() && opened(&keys, &first, NOW).is_ok());
+    // Each byte of the body is data that the payload is authenticated with, or the payload.
+    for at in 9..first.len() {
+        let mut changed = first.clone();
+        changed[at] ^= 1;
+        if let Ok(Peek::Hello(hello)) = client_hello::read(&changed) {
+            let outcome = keys.open_at(&hello, NOW);
+            assert!(!matches!(outcome, OpenedHello::Accepted(_)), "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn a_second_hello_must_be_of_the_first_ones_sender() {
+    let keys = keys(&[1]);
+    let config = published(&keys, NOW);
+    let sealed_anew = |inner: &[u8]| {
+        let mut client = Client::new(&config, DH_KEM_X25519_HKDF_SHA256_AES_128);
+        let first = client.first();
+        let accepted = opened(&keys, &first, NOW).expect("opened");
+        (accepted.context, client.hello(inner, &[]), first)
+    };
+    let good = [MARK, VERSIONS].concat();
+    let (mut context, second, first) = sealed_anew(&good);
+    let (_, of_another, _) = sealed_anew(&good);
+    let alert_for = |context: &mut EchContext, records: &[u8]| {
+        context.open_second(&hello(records)).expect_err("refused").alert
+    };
+    let plain = records(&body(VERSIONS));
+    assert_eq!(alert_for(&mut context, &plain), alert::MISSING_EXTENSION);
+    let inner = records(&body(&good));
+    assert_eq!(alert_for(&mut context, &inner), alert::ILLEGAL_PARAMETER);
+    // With an encapsulated key, as a first one has.
+    assert_eq!(alert_for(&mut context, &first), alert::ILLEGAL_PARAMETER);
+    assert_eq!(alert_for(&mut context, &of_another), alert::DECRYPT_ERROR);
+    let mut changed = second.clone();
+    *changed.last_mut().expect("bytes") ^= 1;
+    assert_eq!(alert_for(&mut context, &changed), alert::DECRYPT_ERROR);
+    assert!(context.open_second(&hello(&second)).is_ok());
+    assert_eq!(alert_for(&mut context, &second), alert::DECRYPT_ERROR);
+    let (mut context, second, _) = sealed_anew(VERSIONS);
+    assert_eq!(alert_for(&mut context, &second), alert::ILLEGAL_PARAMETER);
+}
+
+#[test]
+fn files_of_other_programs_hold_a_key_and_its_configuration() {
+    let pem = |label: &str, der: &[u8]| {
+        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", Base64::encode_string(der))
+    };
+    let pkcs8 = |byte: u8| {
+        let head = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x6e, 4, 0x22, 4, 0x20];
+        [&head[..], &[byte; 32]].concat()
+    };
+    let public = *ReceiverKey::new(&[9; 32]).expect("key").public();
+    let config = EchConfig::new(77, "cover.example", public);
+    let list = ech::config_list([&EchConfig::new(1, "other.example", [1; 32]), &config]);
+    let (key, configs) = (pem("PRIVATE KEY", &pkcs8(9)), pem("ECHCONFIG", &list));
+    let file = ListedEchKey::read(format!("{key}{configs}").as_bytes()).expect("a key");
+    assert_eq!(file.public_name(), "cover.example");
+    let keys = EchKeys::new("", EchKeySource::Listed(vec![file]));
+    let first = Client::new(&config, DH_KEM_X25519_HKDF_SHA256_AES_128).first();
+    assert!(opened(&keys, &first, NOW).is_ok());
+    for (text, fault) in [
+        (String::new(), EchFileFault::NoKey),
+        (configs.clone(), EchFileFault::NoKey),
+        (key.clone(), EchFileFault::NoConfig),
+        (format!("{}{configs}", pem("PRIVATE KEY", &pkcs8(8))), EchFileFault::OtherKey),
+        (format!("{key}{}", pem("ECHCONFIG", &[0, 0])), EchFileFault::NoConfig),
+    ] {
+        assert_eq!(ListedEchKey::read(text.as_bytes()), Err(fault));
+    }
+}
