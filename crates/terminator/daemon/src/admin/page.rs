@@ -53,6 +53,35 @@ mod tests {
         }
     }
 
+    /// Relative luminance of the colour that the style gives this name (WCAG 2.2).
+    fn luminance(palette: &str, name: &str) -> f64 {
+        let (_, rest) = palette.split_once(&format!("--{name}: #")).expect("a colour");
+        let digits = rest.split(';').next().expect("its digits");
+        let step = digits.len() / 3;
+        let channel = |i: usize| {
+            let digits = &digits[i * step..(i + 1) * step].repeat(3 - step);
+            let value = f64::from(u8::from_str_radix(digits, 16).expect("hexadecimal")) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(0) + 0.7152 * channel(1) + 0.0722 * channel(2)
+    }
+
+    #[test]
+    fn words_stand_out_in_both_schemes() {
+        let palettes: Vec<_> = HTML.split(":root {").skip(1).collect();
+        assert_eq!(palettes.len(), 2, "light and dark");
+        let words = ["ink", "soft", "faint"];
+        let plain = words.iter().flat_map(|&word| [(word, "page"), (word, "card")]);
+        let washed = [("good", "good-wash"), ("warn", "warn-wash"), ("bad", "bad-wash")];
+        for (front, back) in plain.chain(washed) {
+            for palette in &palettes {
+                let (one, other) = (luminance(palette, front), luminance(palette, back));
+                let ratio = (one.max(other) + 0.05) / (one.min(other) + 0.05);
+                assert!(ratio >= 4.5, "--{front} on --{back} has a contrast of {ratio:.2}");
+            }
+        }
+    }
+
     #[test]
     fn the_page_names_no_other_host() {
         let namespace = "http://www.w3.org/2000/svg";
