@@ -31,9 +31,7 @@ fn hosts_follow_the_question() {
     assert!(base > 1.0, "{base}");
     assert!(hosts("--rate 4e7/s --requests-per-connection 4 --resumed 50%") > 5.0 * base);
     assert!(hosts("--rate 4e6/s --requests-per-connection 1 --resumed 50%") > 1.5 * base);
-    assert!(
-        hosts("--rate 4e6/s --requests-per-connection 4 --resumed 50% --lose 3") >= base + 2.0
-    );
+    assert!(hosts("--rate 4e6/s --requests-per-connection 4 --resumed 50% --lose 3") >= base + 2.0);
     // A signature with RSA 2048 takes sixteen times as long.
     let dear = "--rate 4e6/s --requests-per-connection 4 --resumed 0% --key rsa-2048";
     assert!(hosts(dear) > 1.5 * base);

@@ -1,4 +1,4 @@
-//! `cargo xtask repository`: an apt and a dnf repository of packages that are made, as static files.
+//! `cargo xtask repository`: an apt and a dnf repository of packages that are made, as files.
 //!
 //! Owns the layout. Both are signed by a key of the caller's keyring. They are made beside the
 //! folder and take its place whole, because half of a repository is refused by who installs.

@@ -3,7 +3,6 @@
 //! Reads the certificates that are there by now from the folder; ordering them is a process's of
 //! the daemon.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -161,10 +160,6 @@ fn entry(written: &WrittenServiceAcme<'_>, shelf: &mut Shelf<'_>) -> Option<Acme
         let hint = format!("list from 1 to {DOMAINS_MAX}");
         return written.domains.fail(format!("lists {} domains", domains.len()), hint);
     }
-    let mut earlier = BTreeSet::new();
-    if let Some(twice) = domains.iter().find(|domain| !earlier.insert(*domain)) {
-        return written.domains.fail(format!("lists \"{twice}\" twice"), "take one out");
-    }
     let is_wildcard = |domain: &&String| domain.starts_with("*.");
     if let (Some(domain), false) =
         (domains.iter().find(is_wildcard), matches!(challenge, AcmeChallenge::Dns { .. }))
@@ -182,6 +177,10 @@ fn entry(written: &WrittenServiceAcme<'_>, shelf: &mut Shelf<'_>) -> Option<Acme
         let message = format!("{domain} is an address, which the DNS cannot prove to be ours");
         return written.domains.fail(message, "give it a service with another `challenge`");
     }
+    if let Some(domain) = redundant(&domains) {
+        let message = format!("\"{domain}\" is covered twice, which authorities refuse");
+        return written.domains.fail(message, "take it out: another of the list covers it");
+    }
     Some(AcmeEntry {
         name: entry_name(&domains, &directory, &keys),
         service: String::new(),
@@ -194,6 +193,17 @@ fn entry(written: &WrittenServiceAcme<'_>, shelf: &mut Shelf<'_>) -> Option<Acme
         challenge,
         eab: eab?,
     })
+}
+
+/// A domain that another of the list covers: the same one, or a wildcard one level above it.
+fn redundant(domains: &[String]) -> Option<&String> {
+    let mut others = domains.iter().enumerate();
+    let covered = others.find(|(place, domain)| {
+        let wildcard = domain.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        domains.iter().take(*place).any(|one| one == *domain)
+            || wildcard.is_some_and(|wildcard| wildcard != **domain && domains.contains(&wildcard))
+    });
+    covered.map(|(_, domain)| domain)
 }
 
 /// The name of an entry in the folder and for operators: of all that makes another certificate of
@@ -248,9 +258,14 @@ fn domain(value: &Value, key: &Key) -> Result<String, Problem> {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+            && !label.starts_with('-')
+            && !label.ends_with('-')
     };
     let name = text.strip_prefix("*.").unwrap_or(&text);
-    if text.len() <= 253 && name.split('.').all(is_label) {
+    // A last label of digits alone makes an address of it, not a name (RFC 1123 section 2.1).
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit());
+    if text.len() <= 253 && name.split('.').all(is_label) && !is_number {
         return Ok(text);
     }
     let message = format!("\"{}\" is neither a DNS name nor an IP address", text.escape_debug());
@@ -311,6 +326,21 @@ pub(crate) fn folder(written: &WrittenAcme<'_>, base: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_domain_is_covered_once() {
+        for (domains, covered) in [
+            (&["a.example", "b.a.example", "*.b.a.example"][..], None),
+            (&["*.example", "example", "x.a.example"], None),
+            (&["a.example", "b.example", "a.example"], Some("a.example")),
+            (&["*.example", "*.example"], Some("*.example")),
+            (&["a.example", "*.example"], Some("a.example")),
+            (&["192.0.2.1", "192.0.2.1"], Some("192.0.2.1")),
+        ] {
+            let domains: Vec<_> = domains.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(redundant(&domains).map(String::as_str), covered, "{domains:?}");
+        }
+    }
 
     #[test]
     fn an_entrys_name_says_all_that_makes_another_certificate() {

@@ -154,11 +154,16 @@ async fn answer(request: &Request<Incoming>, state: &AdminState, paths: Paths) -
                 );
             }
         },
+        "/reasons" => {
+            let mut reasons = String::new();
+            telemetry::outcome::write_reference(&mut reasons);
+            (PLAIN_TEXT, reasons.into())
+        }
         "/status" => ("application/json", state.document().to_json().into()),
         _ => {
             return refusal(
                 StatusCode::NOT_FOUND,
-                "404: there are /, /history, /metrics, /status, /healthz and /ready\n",
+                "404: there are /, /history, /metrics, /reasons, /status, /healthz and /ready\n",
             );
         }
     };
@@ -298,6 +303,7 @@ mod tests {
         let (_, body) = status.split_once("\r\n\r\n").unwrap();
         let document = StatusDocument::from_json(body.as_bytes()).unwrap();
         assert_eq!(document.process.program, "1.2.3");
+        assert!(get("/reasons").contains("\n- `client-alert`: The client sent a fatal alert;"));
         let history = get("/history?after=5&service=web");
         assert!(history.contains("\"intervals\":[]"), "{history}");
         assert!(get("/history?after=x").starts_with("HTTP/1.1 400 "));

@@ -24,7 +24,7 @@ use super::events::{Event, EventSender};
 use super::failure::Failure;
 use super::prepared::PreparedAcme;
 use super::reading::Readers;
-use super::sharing_host::Sharing;
+use super::sharing_host::SharingHost;
 use crate::acme_folder::{FoundAcme, WaitingFile};
 use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
 use crate::certificates::AcmeStatus;
@@ -64,7 +64,7 @@ pub(super) struct Acme {
     pub(super) is_storing: bool,
     pub(super) stores: Option<Instant>,
     pub(super) challenges: PendingChallenges,
-    pub(super) sharing: Sharing,
+    pub(super) sharing: SharingHost,
     /// For the folder.
     pub(super) readers: Readers,
     /// When the configuration is read again, if what has come is not served by then.
@@ -90,7 +90,7 @@ impl Acme {
             is_storing: false,
             stores: None,
             challenges: PendingChallenges::default(),
-            sharing: Sharing::new(),
+            sharing: SharingHost::new(),
             readers: Readers::default(),
             reloads: None,
             fences,

@@ -104,7 +104,9 @@ mod tests {
                 let (own, since) = (leases[place].own, leases[place].held_since());
                 if !deaf.contains(&own) {
                     let others = leases.iter_mut().filter(|one| !deaf.contains(&one.own));
-                    others.for_each(|other| drop(other.heard(own, since, now)));
+                    others.for_each(|other| {
+                        other.heard(own, since, now);
+                    });
                 }
             }
         }

@@ -96,11 +96,22 @@ impl Readers {
             let attend = move || {
                 let mut looked = None;
                 let done = outcome(&channel, bytes.bytes(), &mut looked);
-                hear(done, looked);
-                // It fails only for one that has ended.
-                let _ = process.kill();
-                let _ = process.wait();
-                drop(living);
+                let has_ended = done.is_ok();
+                let reap = move || {
+                    // It fails only for one that has ended.
+                    let _ = process.kill();
+                    let _ = process.wait();
+                    drop(living);
+                };
+                // One that is stuck cannot be waited for before others hear of it; the room of one
+                // that has answered is free when they do.
+                if has_ended {
+                    reap();
+                    hear(done, looked);
+                } else {
+                    hear(done, looked);
+                    reap();
+                }
             };
             let thread = thread::Builder::new().name("reader".to_owned());
             thread.spawn(attend).map(drop)

@@ -15,7 +15,7 @@ use super::host_lease::HostLease;
 const PAGE: usize = 100;
 
 /// The state of this host among the others.
-pub(super) struct Sharing {
+pub(super) struct SharingHost {
     pub(super) own: u64,
     /// `None` = there are no others.
     pub(super) lease: Option<HostLease>,
@@ -35,7 +35,7 @@ pub(super) struct Sharing {
     pub(super) loading: usize,
 }
 
-impl Sharing {
+impl SharingHost {
     pub(super) fn new() -> Self {
         let mut own = [0; 8];
         rand::fill(&mut own).expect("AWS-LC ends the process where there is no randomness");
