@@ -173,10 +173,10 @@ impl AcmeFarm {
 
     fn new() -> Self {
         let site = Site::new();
-        fs::write(site.path("cluster.key"), "s".repeat(64)).unwrap();
+        site.write("cluster.key", "s".repeat(64));
         let place = |host| {
-            let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).unwrap();
-            socket.local_addr().unwrap()
+            let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).expect("a port");
+            socket.local_addr().expect("its address")
         };
         let pebble = Pebble::start(&site);
         Self { places: (1..=Self::HOSTS as u8).map(place).collect(), site, pebble }
@@ -207,8 +207,8 @@ impl AcmeFarm {
     fn served(&self, host: usize, lariat: &Lariat) -> String {
         issued(&self.site, lariat, &[]);
         let answer = s_client(&self.site, self.address(host), &[]);
-        let (_, rest) = answer.stdout.split_once("-----BEGIN CERTIFICATE-----").unwrap();
-        rest.split_once("-----END").unwrap().0.to_owned()
+        let (_, rest) = answer.stdout.split_once("-----BEGIN CERTIFICATE-----").expect("one");
+        rest.split_once("-----END").expect("its end").0.to_owned()
     }
 }
 

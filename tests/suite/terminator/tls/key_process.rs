@@ -60,7 +60,7 @@ fn every_kind_of_key_and_version_is_signed_for_and_the_worker_process_has_no_key
     }
     assert_eq!(signatures(&lariat, "signed"), 5.0);
     assert!(lariat.sum("lariat_key_signature_waiting_seconds_total", &[]) > 0.0);
-    assert_has(&lariat.ask("status").success(), "key process: 5 signatures");
+    assert_has(lariat.ask("status").success(), "key process: 5 signatures");
     assert_eq!(lariat.status()["key_process"]["signed"], 5);
     if geteuid().is_root() {
         let mut openssl = Command::new("openssl");
@@ -176,8 +176,8 @@ fn one_that_hangs_costs_a_second_and_then_nothing_and_is_named() {
     let waited = lariat.sum("lariat_key_signature_waiting_seconds_total", &[]);
     assert!((1.0..2.0).contains(&waited), "{waited}");
     let line = lariat.wait_for_line(&["key-unavailable"]);
-    assert_has(&line.to_string(), "\"fault\":\"host\"");
-    assert_has(&line.to_string(), "answered with alert internal_error");
+    assert_has(line.to_string(), "\"fault\":\"host\"");
+    assert_has(line.to_string(), "answered with alert internal_error");
     kill_process(keys, Signal::CONT).unwrap();
     until_true("signatures again", || Client::new(&site).try_connect(service.address).is_ok());
 }

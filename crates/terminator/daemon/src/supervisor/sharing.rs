@@ -205,14 +205,11 @@ impl Supervisor<'_> {
                 self.acme.sharing.given.insert(host, number);
                 self.challenges_are_ready(now);
             }
-            News::Change { name, change } if self.acme.sharing.orders() => {
-                if self.acme.statuses.contains_key(&name) {
-                    note(format_args!(
-                        "another host's operator orders to {} {name}",
-                        change.word()
-                    ));
-                    self.change_certificate(name, change);
-                }
+            News::Change { name, change }
+                if self.acme.sharing.orders() && self.acme.statuses.contains_key(&name) =>
+            {
+                note(format_args!("another host's operator orders to {} {name}", change.word()));
+                self.change_certificate(name, change);
             }
             _ => {}
         }
@@ -331,12 +328,11 @@ impl Supervisor<'_> {
     pub(super) fn workers_answer(&mut self, number: u64) {
         let sharing = &mut self.acme.sharing;
         sharing.answered = sharing.answered.max(number);
-        while let Some((order, host, theirs)) = sharing.foreign_asked.front().copied()
-            && order <= number
-        {
-            self.acme.sharing.foreign_asked.pop_front();
-            self.notify(News::Answering { host, number: theirs });
-            return self.workers_answer(number);
+        let asked = &mut sharing.foreign_asked;
+        let given = asked.iter().take_while(|(order, ..)| *order <= number).count();
+        let given: Vec<_> = asked.drain(..given).collect();
+        for (_, host, number) in given {
+            self.notify(News::Answering { host, number });
         }
         self.challenges_are_ready(Instant::now());
     }

@@ -92,7 +92,7 @@ impl ClusterSetup {
 pub(super) type PassOn = Arc<dyn Fn(String) + Send + Sync>;
 
 enum ClusterOrder {
-    Follow(ClusterSetup),
+    Follow(Box<ClusterSetup>),
     /// For the supervisors of the peers.
     Notify(String),
 }
@@ -146,7 +146,7 @@ impl Cluster {
         if self.thread.is_none() && setup.is_some() {
             self.thread = Some(self.start()?);
         }
-        self.order(ClusterOrder::Follow(setup.unwrap_or_default()));
+        self.order(ClusterOrder::Follow(Box::new(setup.unwrap_or_default())));
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl ClusterThread {
             self.waker.drain();
             loop {
                 match self.orders.try_recv() {
-                    Ok(ClusterOrder::Follow(setup)) => self.follow(setup),
+                    Ok(ClusterOrder::Follow(setup)) => self.follow(*setup),
                     Ok(ClusterOrder::Notify(text)) => self.notify(&text),
                     Err(std::sync::mpsc::TryRecvError::Empty) => break,
                     Err(std::sync::mpsc::TryRecvError::Disconnected) => return self.tiers.close(),

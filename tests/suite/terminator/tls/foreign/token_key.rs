@@ -142,7 +142,7 @@ fn keys_of_each_kind_sign_in_both_versions() {
     ] {
         let certificates = format!("[{}]", token.entry(number, &token.uri(number)));
         let service = Service::new(&token.site, &server).certificates(&certificates);
-        assert_has(&token.check(&service).success(), "good");
+        assert_has(token.check(&service).success(), "good");
         let lariat = token.start(&service);
         for talk in talks {
             let words: Vec<_> =
@@ -235,7 +235,7 @@ fn a_library_that_crashes_takes_nobody_along() {
     let refused = lariat.reload();
     assert_eq!(refused.code(), 5, "{refused:?}");
     assert_has(&refused.stderr, "the process that opens keys in tokens died");
-    assert_has(&token.check(&service).stderr, "the process that opens keys in tokens died");
+    assert_has(token.check(&service).stderr, "the process that opens keys in tokens died");
     fs::remove_file(folder.join("crash")).unwrap();
     until_true("signatures again", || connect().is_ok());
     assert_eq!(lariat.worker_process(), worker);
@@ -257,7 +257,7 @@ fn a_library_that_hangs_holds_up_a_second_of_a_thread_and_is_replaced() {
         connect().unwrap_err();
     }
     lariat.wait_for_reason("key-unavailable", 3);
-    assert_has(&token.check(&service).stderr, "a token's library has not answered");
+    assert_has(token.check(&service).stderr, "a token's library has not answered");
     lariat.wait_for_stderr("the process that holds the keys has ended");
     fs::remove_file(folder.join("hang")).unwrap();
     until_true("signatures again", || connect().is_ok());
