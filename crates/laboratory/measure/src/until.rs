@@ -91,7 +91,7 @@ mod tests {
     /// difference, and their mean number of rounds. `slowed`: how often one side of a round is 1.2
     /// to 2 times as slow.
     fn simulated(truth: f64, noise: f64, slowed: f64, reach: f64) -> (f64, f64, f64) {
-        const RUNS: u32 = 1000;
+        const RUNS: u32 = 5000;
         let mut chance = Chance(7);
         let (mut held, mut found, mut rounds) = (0, 0, 0);
         for _ in 0..RUNS {

@@ -128,7 +128,13 @@ mod tests {
 
     #[test]
     fn the_table_is_sound() {
-        // Flags describe one service, and there is no file beside them.
-        assert_eq!(TABLE.faults(), ["include has no flag"]);
+        // Flags describe one service, and there is no file beside them. `[ech]` is about several.
+        let is_expected = |fault: &String| {
+            fault == "include has no flag"
+                || fault.starts_with("ech.") && fault.ends_with(" has no flag")
+        };
+        let mut faults = TABLE.faults();
+        faults.retain(|fault| !is_expected(fault));
+        assert!(faults.is_empty(), "{faults:?}");
     }
 }
