@@ -142,9 +142,10 @@ impl FarmQuestion {
             LabFault::new(format!("cannot read `{}`: {error}", shown(path)), "name a TOML file")
         })?;
         let mut file: Self = toml::from_str(&text).map_err(|error| {
-            let text = tame(&error.to_string()).trim_end().to_owned();
+            let before = error.span().and_then(|at| text.get(..at.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
             LabFault::new(
-                format!("`{}`: {text}", shown(path)),
+                format!("{}:{line}: {}", shown(path), tame(error.message())),
                 "its keys are the flags of `lariat-lab plan`, without the dashes before them",
             )
         })?;

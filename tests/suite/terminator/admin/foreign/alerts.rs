@@ -68,6 +68,8 @@ struct Sick {
     main: Lariat,
     narrow: (Service, Lariat),
     busy: (Service, Lariat),
+    /// The process that holds its keys is stopped.
+    keyless: (Service, Lariat),
     peers: [(SocketAddr, Lariat); 2],
 }
 
@@ -97,6 +99,9 @@ impl Sick {
         File::create(folder.join("large")).and_then(|file| file.set_len(1 << 36)).unwrap();
         let busy = Service::files(&site, &folder);
         let busy_run = busy.start_with("[workers]\nthreads = 1");
+        let keyless = Service::new(&site, &server);
+        let keyless_run = keyless.start_with("[process]\nkey-process = true");
+        kill_process(keyless_run.process("lariat: keys"), Signal::STOP).unwrap();
         Self {
             site,
             _servers: vec![server],
@@ -106,18 +111,21 @@ impl Sick {
             main,
             narrow: (narrow, narrow_run),
             busy: (busy, busy_run),
+            keyless: (keyless, keyless_run),
             peers,
         }
     }
 
     fn watched(&self) -> Vec<SocketAddr> {
         let [one, other] = &self.peers;
-        let all = [&self.main, &self.narrow.1, &self.busy.1, &one.1, &other.1];
+        let [narrow, busy, keyless] = [&self.narrow, &self.busy, &self.keyless].map(|one| &one.1);
+        let all = [&self.main, narrow, busy, keyless, &one.1, &other.1];
         all.map(Lariat::admin).to_vec()
     }
 
     /// Each connection fails by another's fault.
     fn fail(&self) {
+        let _unsigned = Client::new(&self.site).try_connect(self.keyless.0.address);
         let _refused = Client::new(&self.site).try_connect(self.broken.address);
         let mut stranger = TcpStream::connect(self.broken.address).unwrap();
         let _reset = stranger.write_all(b"\0\0\0 not TLS");
