@@ -11,7 +11,7 @@ use base64ct::{Base64UrlUnpadded, Encoding};
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, AuthorizedIdentifier, ChallengeHandle,
     ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus,
-    RetryPolicy, RevocationReason, RevocationRequest,
+    Problem, RetryPolicy, RevocationReason, RevocationRequest,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -194,7 +194,11 @@ impl OrderDialog {
             certificate: &certificate,
             reason: Some(RevocationReason::Superseded),
         };
-        let revoked = account.revoke(&request).await.map_err(|error| of_library(&error));
+        let revoked = match account.revoke(&request).await {
+            // RFC 8555 section 7.6: somebody was first.
+            Err(Error::Api(problem)) if is_revoked_already(&problem) => Ok(()),
+            revoked => revoked.map_err(|error| of_library(&error)),
+        };
         self.ended(revoked).await
     }
 
@@ -463,4 +467,7 @@ fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
 
 pub(crate) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+fn is_revoked_already(problem: &Problem) -> bool {
+    problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:alreadyRevoked")
 }

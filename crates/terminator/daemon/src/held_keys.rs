@@ -34,6 +34,8 @@ pub(crate) enum KeyReply {
     Opened,
     /// A key cannot be opened: a sentence with its hint.
     Failed(String),
+    /// A token refuses its PIN, and locks it after a few more tries: a sentence with its hint.
+    PinRefused(String),
 }
 
 /// Bytes of a reply: a sentence.

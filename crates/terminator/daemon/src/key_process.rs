@@ -87,7 +87,7 @@ fn serve() -> io::Result<()> {
     }
     let keys = match watch.call(|| open(keys)) {
         Ok(keys) => Arc::new(keys),
-        Err(why) => return say(&channel, &KeyReply::Failed(why)),
+        Err(reply) => return say(&channel, &reply),
     };
     say(&channel, &KeyReply::Opened)?;
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
@@ -241,27 +241,36 @@ pub(crate) fn try_out(
     };
     match try_out() {
         Ok(Some(KeyReply::Opened)) => Ok(()),
-        Ok(Some(KeyReply::Failed(why) | KeyReply::Stuck(why))) => Err(why),
+        Ok(Some(KeyReply::Failed(why) | KeyReply::PinRefused(why) | KeyReply::Stuck(why))) => {
+            Err(why)
+        }
         Ok(None) => Err(failed("died, or its token's library has not answered")),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(failed("does not answer")),
         Err(error) => Err(failed(&format!("cannot be heard: {error}"))),
     }
 }
 
-/// An error is a sentence with its hint.
-fn open(keys: Vec<KeyToHold>) -> Result<OpenKeys, String> {
+/// An error is what the supervisor is told of it.
+fn open(keys: Vec<KeyToHold>) -> Result<OpenKeys, KeyReply> {
     let (mut open, mut modules) = (OpenKeys::new(), Modules::default());
     for one in keys {
         let roles = one.signing_roles();
         let key = match &one.origin {
             KeyOrigin::File(der) => {
                 let key = HeldKey::read(der.bytes());
-                SigningHand::Own(key.ok_or_else(|| format!("{}: its key is damaged", one.place))?)
+                let damaged = || KeyReply::Failed(format!("{}: its key is damaged", one.place));
+                SigningHand::Own(key.ok_or_else(damaged)?)
             }
             KeyOrigin::Token { uri, pin, public_key } => {
                 let pin = pin.as_ref().map(|pin| String::from_utf8_lossy(pin.bytes()));
                 let opened = open_in_token(&mut modules, uri, pin.as_deref(), public_key);
-                let of = |why| format!("the key of {} in a token: {why}", one.place);
+                let of = |why: String| {
+                    let why = format!("the key of {} in a token: {why}", one.place);
+                    if modules.has_refused_pin {
+                        return KeyReply::PinRefused(why);
+                    }
+                    KeyReply::Failed(why)
+                };
                 SigningHand::Token(opened.map_err(of)?)
             }
         };

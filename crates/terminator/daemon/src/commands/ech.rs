@@ -5,6 +5,7 @@ use config::{Diagnostic, Disk};
 use proxy::options::{EchOptions, Options};
 use serde_json::json;
 use tls::ech::EchKeys;
+use wire::date::civil_from_days;
 use wire::ech::config_list;
 
 use super::args::ConfigArguments;
@@ -58,7 +59,8 @@ pub(super) fn show(
     }
     print(format_args!("; ECHConfigList: {list}\n"));
     if let Some(until) = until {
-        print(format_args!("; to be published until {until} seconds after 1970\n"));
+        let (year, month, day) = civil_from_days(until / 86_400);
+        print(format_args!("; to be published until {year:04}-{month:02}-{day:02} (UTC)\n"));
     }
     for name in &names {
         print(format_args!("{name}. {TTL_SECONDS} IN HTTPS 1 . ech=\"{list}\"\n"));

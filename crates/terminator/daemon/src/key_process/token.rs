@@ -26,7 +26,11 @@ pub(crate) const DEFAULT_MODULE: &str = "p11-kit-proxy.so";
 
 /// The libraries in use: each is initialised once in a process.
 #[derive(Default)]
-pub(crate) struct Modules(HashMap<String, Pkcs11>);
+pub(crate) struct Modules {
+    by_path: HashMap<String, Pkcs11>,
+    /// A token has refused its PIN. Nobody may try again and again: tokens lock it after a few.
+    pub(crate) has_refused_pin: bool,
+}
 
 /// A key in a token. Each thread that signs has a session of its own.
 pub(crate) struct OpenTokenKey {
@@ -62,7 +66,11 @@ impl Modules {
         let slot = slot(&module, uri, path)?;
         let failed = |what: &'static str| move |error| format!("{what}: {}", words_of(&error));
         let session = module.open_ro_session(slot).map_err(failed("no session opens"))?;
-        log_in(&module, slot, &session, pin)?;
+        log_in(&module, slot, &session, pin)
+            .inspect_err(|(_, is_pin)| {
+                self.has_refused_pin |= *is_pin;
+            })
+            .map_err(|(why, _)| why)?;
         let mut template = vec![Attribute::Class(ObjectClass::PRIVATE_KEY)];
         template.extend(uri.object.as_ref().map(|one| Attribute::Label(one.clone().into_bytes())));
         template.extend(uri.id.clone().map(Attribute::Id));
@@ -85,7 +93,7 @@ impl Modules {
     }
 
     fn module(&mut self, path: &str) -> Result<Pkcs11, String> {
-        if let Some(module) = self.0.get(path) {
+        if let Some(module) = self.by_path.get(path) {
             return Ok(module.clone());
         }
         let module = Pkcs11::new(path).map_err(|error| {
@@ -103,7 +111,7 @@ impl Modules {
                  (`process.user`) may use what it is configured with"
             )
         })?;
-        self.0.insert(path.to_owned(), module.clone());
+        self.by_path.insert(path.to_owned(), module.clone());
         Ok(module)
     }
 }
@@ -148,23 +156,33 @@ fn is_meant(uri: &Pkcs11Uri, slot: Slot, token: &TokenInfo) -> bool {
         && uri.slot_id.is_none_or(|id| id == slot.id())
 }
 
-fn log_in(module: &Pkcs11, slot: Slot, session: &Session, pin: Option<&str>) -> Result<(), String> {
+/// An error is a sentence with its hint, and whether it is the PIN that was refused.
+fn log_in(
+    module: &Pkcs11,
+    slot: Slot,
+    session: &Session,
+    pin: Option<&str>,
+) -> Result<(), (String, bool)> {
     let Some(pin) = pin else {
         return Ok(());
     };
     let login = session.login(UserType::User, Some(&AuthPin::from(pin.to_owned())));
-    let why = match login {
+    let (why, is_pin) = match login {
         // Another key of the token.
         Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => return Ok(()),
         Err(Error::Pkcs11(RvError::PinIncorrect | RvError::PinLenRange, _)) => {
             let left = module.get_token_info(slot).ok().filter(TokenInfo::user_pin_final_try);
             let last = left.map_or("", |_| ", and the next wrong one locks it");
-            format!("the token refuses the PIN{last}")
+            (format!("the token refuses the PIN{last}"), true)
         }
-        Err(Error::Pkcs11(RvError::PinLocked, _)) => "the token has locked its PIN".to_owned(),
-        Err(error) => format!("nobody can log in to the token: {}", words_of(&error)),
+        Err(Error::Pkcs11(RvError::PinLocked, _)) => {
+            ("the token has locked its PIN".to_owned(), true)
+        }
+        Err(error) => (format!("nobody can log in to the token: {}", words_of(&error)), false),
     };
-    Err(format!("{why}\nhint: see the file or program that the configuration names for the PIN"))
+    let hint = "hint: see the file or program that the configuration names for the PIN, then \
+                `lariat reload`";
+    Err((format!("{why}\n{hint}"), is_pin))
 }
 
 /// The library's words, without those of the crate between.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use acme::messages::{AcmeOrder, ChallengeKind, ExternalAccount, Hidden};
 use acme::messages::{ServedCertificate, WantedCertificate};
 use config::{AcmeChallenge, AcmeEntry, AcmeOptions};
+use telemetry::printable;
 
 use super::challenges::PendingChallenges;
 use super::child::{Backoff, Child, Program};
@@ -316,6 +317,15 @@ impl Acme {
             "{failure}\nhint: what was there before stays, and is served; it is tried again in \
              {STORE_PAUSE:?}"
         ));
+        for (name, _) in self.waiting.iter().filter_map(|one| one.issued.as_ref()) {
+            if let Some(status) = self.statuses.get_mut(name) {
+                "issued, and cannot be stored".clone_into(&mut status.stage);
+                let why = failure.to_string();
+                let why = printable::line(why.lines().next().unwrap_or_default()).to_string();
+                status.last_failure = Some(why.chars().take(600).collect());
+                status.failures += 1;
+            }
+        }
         // One file that cannot be stored does not keep the others waiting.
         if let Some(first) = self.waiting.pop_front()
             && !self.waiting.iter().any(|later| later.path == first.path)

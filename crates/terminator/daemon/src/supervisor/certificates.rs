@@ -122,12 +122,19 @@ impl Supervisor<'_> {
             Ok(_) => {
                 let issued = self.acme.waiting.pop_front().and_then(|one| one.issued);
                 if let Some((name, _)) = issued {
+                    if let Some(status) = self.acme.statuses.get_mut(&name) {
+                        "waiting".clone_into(&mut status.stage);
+                        (status.last_failure, status.failures) = (None, 0);
+                    }
                     note(format_args!("a certificate has come for {name}, and is served next"));
                     self.acme.reloads = Some(Instant::now() + STORE_PAUSE);
                     self.reload();
                 }
             }
-            Err(failure) => self.acme.cannot_store(&failure),
+            Err(failure) => {
+                self.acme.cannot_store(&failure);
+                self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
+            }
         }
         self.acme.store();
     }

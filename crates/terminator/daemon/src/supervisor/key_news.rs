@@ -9,7 +9,7 @@ use super::Supervisor;
 use super::child::{Child, Heard};
 use crate::handover::Role;
 use crate::held_keys::KeyReply;
-use crate::messages::note;
+use crate::messages::{error, note};
 
 impl Supervisor<'_> {
     /// Channels to the key process for the plan that the worker process is told, with their roles.
@@ -39,8 +39,10 @@ impl Supervisor<'_> {
             Heard::Answer(KeyReply::Stuck(why)) => {
                 format!("cannot give up its rights: {}", printable::line(&why))
             }
-            Heard::Answer(KeyReply::Failed(why)) => {
-                format!("cannot open them: {}", printable::line(&why))
+            Heard::Answer(KeyReply::Failed(why)) => format!("cannot open them: {}", shown(&why)),
+            Heard::Answer(KeyReply::PinRefused(why)) => {
+                keys.is_pin_refused = true;
+                format!("cannot open them: {}", shown(&why))
             }
             Heard::End | Heard::Stopped => "has ended".to_owned(),
         };
@@ -50,6 +52,12 @@ impl Supervisor<'_> {
             keys.served.process = None;
         } else {
             return keys.earlier.retain(|(process, _)| process.number() != number);
+        }
+        if keys.is_pin_refused {
+            return error(format_args!(
+                "the process that holds the keys {why}; no other is started before a reload, \
+                 because tokens lock their PIN after a few tries"
+            ));
         }
         keys.is_gone(&why);
     }
@@ -70,5 +78,13 @@ impl Supervisor<'_> {
             self.keys.serve(&mut holding, &self.served);
             self.keys.served = holding;
         }
+    }
+}
+
+/// A sentence and its hint, in one line.
+fn shown(why: &str) -> String {
+    match why.split_once("\nhint: ") {
+        Some((why, hint)) => format!("{} ({})", printable::line(why), printable::line(hint)),
+        None => printable::line(why).to_string(),
     }
 }

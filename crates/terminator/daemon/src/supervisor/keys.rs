@@ -56,6 +56,8 @@ pub(super) struct KeyProcesses {
     pub(super) backoff: Backoff,
     /// When the next one is started, after one has died.
     pub(super) starts: Option<Instant>,
+    /// A token has refused the PIN of the served plan: no other process tries it before a reload.
+    pub(super) is_pin_refused: bool,
 }
 
 impl KeyProcesses {
@@ -69,6 +71,7 @@ impl KeyProcesses {
             processes: 0,
             backoff: Backoff::default(),
             starts: None,
+            is_pin_refused: false,
         }
     }
 
@@ -107,7 +110,9 @@ impl KeyProcesses {
             std::mem::take(&mut self.served)
         };
         holding.ends = theirs;
-        self.serve(&mut holding, prepared);
+        if is_pending || !self.is_pin_refused {
+            self.serve(&mut holding, prepared);
+        }
         if is_pending {
             self.pending = Some(holding);
         } else {
@@ -151,6 +156,7 @@ impl KeyProcesses {
 
     /// The pending plan is served.
     pub(super) fn commit(&mut self) {
+        self.is_pin_refused = false;
         let served = self.pending.take().unwrap_or_default();
         let before = std::mem::replace(&mut self.served, served);
         let until = Instant::now() + LINGER_TIME;

@@ -10,7 +10,8 @@ const SOFT_HSM: &str = "/usr/lib/softhsm/libsofthsm2.so";
 
 const PIN: &str = "5678";
 
-/// A library that hands all calls on to SoftHSM's, but C_Sign if one of two files is there.
+/// A library that hands all calls on to SoftHSM's, but C_Sign if one of two files is there, and
+/// C_Login if there is another: that refuses the PIN, and grows by a byte each time.
 const FAULTY: &str = r#"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -18,9 +19,17 @@ const FAULTY: &str = r#"
 #include <unistd.h>
 typedef unsigned long (*call)();
 struct list { unsigned char version[2]; call calls[68]; };
-enum { C_SIGN = 43 };
+#include <fcntl.h>
+enum { C_LOGIN = 18, C_SIGN = 43, PIN_INCORRECT = 0xa0 };
 static struct list own;
-static call sign;
+static call sign, login;
+static unsigned long refusing(void *a, void *b, void *c, void *d) {
+    int file = open(FOLDER "/refuse", O_WRONLY | O_APPEND);
+    if (file < 0) return login(a, b, c, d);
+    write(file, "x", 1);
+    close(file);
+    return PIN_INCORRECT;
+}
 static unsigned long faulty(void *a, void *b, void *c, void *d, void *e) {
     if (!access(FOLDER "/crash", F_OK)) abort();
     while (!access(FOLDER "/hang", F_OK)) usleep(1000);
@@ -35,6 +44,8 @@ unsigned long C_GetFunctionList(struct list **list) {
     memcpy(&own, theirs, sizeof own);
     sign = own.calls[C_SIGN];
     own.calls[C_SIGN] = (call) faulty;
+    login = own.calls[C_LOGIN];
+    own.calls[C_LOGIN] = (call) refusing;
     *list = &own;
     return 0;
 }
@@ -290,4 +301,24 @@ fn keys_of_files_and_of_a_token_are_in_one_process_and_a_reload_changes_them() {
         load.join().unwrap();
     });
     assert_eq!(signatures(&lariat, "failed") + signatures(&lariat, "late"), 0.0);
+}
+
+#[test]
+fn a_pin_that_is_refused_is_not_tried_again_before_a_reload() {
+    let (token, server) = (Token::with(&[Key::EcdsaP256]), Server::start(http()));
+    let (service, _) = faulty(&token, &server);
+    let lariat = token.start(&service);
+    let is_served = || Client::new(&token.site).try_connect(service.address).is_ok();
+    until_true("a signature", is_served);
+    let refuse = token.folder.write("refuse", "");
+    token.give_away();
+    kill_process(lariat.process("lariat: keys"), Signal::KILL).unwrap();
+    lariat.wait_for_stderr("no other is started before a reload");
+    for _ in 0..3 {
+        Client::new(&token.site).try_connect(service.address).unwrap_err();
+    }
+    assert_eq!(fs::read(&refuse).unwrap(), b"x", "a token locks its PIN after a few");
+    fs::remove_file(refuse).unwrap();
+    lariat.reload().success();
+    until_true("signatures again", is_served);
 }
