@@ -4,6 +4,7 @@ mod bind;
 mod host;
 mod json;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -254,9 +255,11 @@ fn summary(settings: &Settings) -> String {
     let sum = |count: fn(&proxy::options::ServiceOptions) -> usize| -> usize {
         services.iter().map(count).sum()
     };
+    let addresses = services.iter().flat_map(|service| &service.front.listen);
+    let addresses: BTreeSet<_> = addresses.collect();
     let parts = [
         counted(services.len(), "service", "services"),
-        counted(sum(|service| service.front.listen.len()), "address", "addresses"),
+        counted(addresses.len(), "address", "addresses"),
         counted(
             sum(|service| {
                 let tls = service.front.terminated();

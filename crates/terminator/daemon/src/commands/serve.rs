@@ -1,5 +1,7 @@
 //! `lariat serve`: until told to stop.
 
+use std::collections::BTreeMap;
+
 use telemetry::message::Level;
 use wire::address::{Address, UnixName};
 
@@ -85,8 +87,21 @@ pub(super) fn tell(started: &Started) {
         return;
     }
     let notice = |text: std::fmt::Arguments<'_>| messages::say(Level::Notice, text);
+    let mut sharers: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for (service, address) in &started.listeners {
-        notice(format_args!("service `{service}` listens at {address}"));
+        sharers.entry(address.to_string()).or_default().push(service);
+    }
+    for (service, address) in &started.listeners {
+        match sharers.remove(&address.to_string()).as_deref() {
+            Some([_]) => notice(format_args!("service `{service}` listens at {address}")),
+            Some(all @ [first, .., last]) => {
+                let count = all.len();
+                notice(format_args!(
+                    "{count} services, from `{first}` to `{last}`, listen at {address}"
+                ));
+            }
+            Some([]) | None => {}
+        }
     }
     if let Some(admin) = started.admin {
         notice(format_args!("status page at http://{admin}/"));
