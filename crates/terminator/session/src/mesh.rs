@@ -2,8 +2,8 @@
 //!
 //! Owns the protocol, pure: datagrams and the time in, datagrams out. Every new session goes to all
 //! peers at once; one that did not arrive is asked for when a client offers it. What a datagram can
-//! do is little: it brings a session that is not here, or removes one. The form of datagrams is
-//! `wire::cluster`'s, the cryptography and the sockets are the caller's.
+//! do here is little: it brings a session that is not here, removes one, or passes on a notice. The
+//! form of datagrams is `wire::cluster`'s, the cryptography and the sockets are the caller's.
 
 mod bucket;
 mod catch_up;

@@ -153,7 +153,8 @@ const RANDOMS: usize = 64;
 
 impl SigningRoles {
     /// Whether a message has the form of what TLS signs in one of these roles. A request for a
-    /// certificate, a mail or a token has none of these forms, because those are DER or text.
+    /// certificate, a mail or a token has none of these forms, because those are DER or text: DER
+    /// is refused as such.
     pub fn allow(self, message: &[u8]) -> bool {
         let is_server = || is_verify(message, SERVER_CONTEXT) || is_key_exchange(message);
         let is_client = || is_verify(message, CLIENT_CONTEXT) || is_transcript(message);
@@ -173,13 +174,53 @@ fn is_verify(message: &[u8], context: &[u8]) -> bool {
 }
 
 /// The content of a ServerKeyExchange's signature of TLS 1.2: random numbers and the point on a
-/// named curve (RFC 8422 section 5.4).
+/// named curve (RFC 8422 section 5.4). Who asks chooses nearly all of these bytes, so that a
+/// certificate request could be made to look so: what is DER as a whole is refused.
 fn is_key_exchange(message: &[u8]) -> bool {
-    const NAMED_CURVE: u8 = 3;
-    let Some([NAMED_CURVE, _, _, length, point @ ..]) = message.get(RANDOMS..) else {
+    let Some((&[3, a, b, length], point)) =
+        message.get(RANDOMS..).and_then(|rest| rest.split_first_chunk())
+    else {
         return false;
     };
-    !point.is_empty() && point.len() == usize::from(*length)
+    // secp256r1, secp384r1, secp521r1 and x25519.
+    let bytes = match [a, b] {
+        [0, 23] => 65,
+        [0, 24] => 97,
+        [0, 25] => 133,
+        [0, 29] => 32,
+        _ => return false,
+    };
+    point.len() == bytes && usize::from(length) == bytes && !is_der(message)
+}
+
+/// Whether it is a SEQUENCE or SET of DER (X.690) and nothing else, as all that is signed of
+/// certificates, requests and mail is. One honest exchange of some millions is taken for it.
+fn is_der(message: &[u8]) -> bool {
+    let Some((0x30 | 0x31, mut content, [])) = der_element(message) else {
+        return false;
+    };
+    while !content.is_empty() {
+        let Some((_, _, rest)) = der_element(content) else {
+            return false;
+        };
+        content = rest;
+    }
+    true
+}
+
+/// The first element: tag, content, and what is behind it.
+fn der_element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, first], rest) = bytes.split_first_chunk()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81..=0x83 => {
+            let (number, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (number.iter().fold(0, |sum, byte| sum << 8 | usize::from(*byte)), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
 }
 
 /// The content of a client's CertificateVerify of TLS 1.2: whole handshake messages, the first of
@@ -237,8 +278,24 @@ mod tests {
         [&[b' '; RANDOMS][..], &[3, 0, 29, point as u8], &vec![7; point]].concat()
     }
 
+    /// A SEQUENCE of two strings, the second of which looks like a point on P-256 at its place.
+    fn request() -> Vec<u8> {
+        let first = [&[4, 40][..], &[b'a'; 40]].concat();
+        let point = [&[b'b'; 17][..], &[3, 0, 23, 65], &[4; 65]].concat();
+        let second = [&[4, point.len() as u8][..], &point].concat();
+        let content = [first, second].concat();
+        [&[0x30, 0x81, content.len() as u8][..], &content].concat()
+    }
+
     fn transcript(count: usize) -> Vec<u8> {
         [&[1, 0, 0, 2, 3, 3][..], &[2, 0, 0, 1, 9].repeat(count - 1)].concat()
+    }
+
+    #[test]
+    fn a_request_is_told_by_its_form_alone() {
+        let request = request();
+        assert_eq!(request[RANDOMS..][..4], [3, 0, 23, 65], "else it would be refused anyway");
+        assert!(is_der(&request) && !is_der(&request[1..]) && !is_der(&key_exchange(32)));
     }
 
     #[test]
@@ -248,6 +305,8 @@ mod tests {
             (trial(), true, false),
             (client_verify, false, true),
             (key_exchange(32), true, false),
+            (key_exchange(31), false, false),
+            (request(), false, false),
             (transcript(6), false, true),
             // A hash of another length, a point cut short, half a message, too few of them.
             ([trial(), vec![0]].concat(), false, false),

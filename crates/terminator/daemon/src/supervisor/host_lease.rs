@@ -65,6 +65,11 @@ impl HostLease {
         older.is_some()
     }
 
+    /// Whether that host is listened to.
+    pub(super) fn knows(&self, host: u64) -> bool {
+        self.hosts.contains_key(&host)
+    }
+
     /// Takes the lease if it is free, and nobody else is to take it first. `true` = it was taken.
     pub(super) fn tick(&mut self, now: Instant, now_ms: u64) -> bool {
         self.hosts.retain(|_, host| now < host.at + LEASE_TIME);

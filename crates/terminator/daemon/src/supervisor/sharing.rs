@@ -41,6 +41,10 @@ const WANTED_AGAIN: Duration = Duration::from_secs(5);
 /// Files that are read for other hosts at a time, each in a process.
 const LOADS_MAX: usize = 2;
 
+/// Seconds that a certificate of another host may live: authorities of one's own may give more
+/// than the 398 days of public ones.
+const LIFE_MAX_S: i64 = 3 * 366 * 86_400;
+
 /// Files that wait to be read for other hosts, which ask again for what is dropped.
 const LOADS_WAITING_MAX: usize = 64;
 
@@ -93,8 +97,10 @@ enum News {
 impl Supervisor<'_> {
     /// There are other hosts, or there are none any more.
     pub(super) fn share_certificates(&mut self) {
-        let is_shared =
-            self.served.summary.peers.is_some() && !self.served.acme.options.entries.is_empty();
+        // A worker process, which carries them, is not to see keys that another process holds.
+        let is_shared = self.served.summary.peers.is_some()
+            && !self.served.summary.process.key_process
+            && !self.served.acme.options.entries.is_empty();
         let sharing = &mut self.acme.sharing;
         if is_shared && sharing.lease.is_none() {
             let now = Instant::now();
@@ -183,6 +189,10 @@ impl Supervisor<'_> {
             self.acme.send_all();
             self.tell_acme();
         }
+        if self.acme.sharing.lease.as_ref().is_none_or(|lease| !lease.knows(host)) {
+            // There are too many, or it is this one itself.
+            return;
+        }
         match news {
             News::Holds(held) => self.others_hold(host, &held, now),
             News::Wants { host, name, key } if host == self.acme.sharing.own => {
@@ -269,7 +279,16 @@ impl Supervisor<'_> {
         else {
             return;
         };
+        // Nobody is given what was not asked for.
+        let wanted = self.acme.sharing.wanted.remove(&(name.clone(), key.to_owned()));
+        if wanted.is_none() {
+            return;
+        }
         match acme_folder::issued(entry, key, &pem, SystemTime::now()) {
+            Ok(served) if served.not_after - served.not_before > LIFE_MAX_S => warn(format_args!(
+                "what another host has sent for {name} is left out: it lives for more than three \
+                 years, and would not be renewed for as long"
+            )),
             Ok(served) => {
                 let ours = self.acme.begin_of(&name, key);
                 if ours.is_none_or(|ours| ours < served.not_before) {
@@ -302,7 +321,10 @@ impl Supervisor<'_> {
             return;
         }
         let entries = &self.acme.options.entries;
-        let answers = answers.into_iter().take(CHALLENGES_MAX).filter_map(|(name, challenge)| {
+        let foreign = self.acme.sharing.foreign.iter().filter(|(one, _)| **one != host);
+        let count: usize = foreign.map(|(_, (_, _, answers))| answers.len()).sum();
+        let left = CHALLENGES_MAX.saturating_sub(count);
+        let answers = answers.into_iter().take(left).filter_map(|(name, challenge)| {
             let entry = entries.iter().find(|entry| entry.name == name)?;
             allowed(challenge, entry).ok()
         });
