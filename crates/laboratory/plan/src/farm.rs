@@ -165,7 +165,9 @@ impl Farm {
             }
         }
         let expected = (usual * factor + extra) / self.ticks_per_s as f64;
-        1.0 - (-expected).exp()
+        // Not 1 - exp(-expected): a client that comes at most once in a tick would come less often
+        // than it is asked to.
+        expected.min(1.0)
     }
 
     /// Nodes of events that began or ended; what the balancer notices later.

@@ -39,10 +39,17 @@ pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn Sourc
     } else {
         paths.iter().for_each(|path| reading.take_file(import, files, path));
     }
-    reading.finish(import, files, &place);
+    // Defaults of a file of which nothing was read would hide why.
+    if !(import.is_faulty() && reading.is_empty()) {
+        reading.finish(import, files, &place);
+    }
 }
 
 impl HitchReading {
+    fn is_empty(&self) -> bool {
+        self.frontends.is_empty() && self.global.options.iter().next().is_none()
+    }
+
     fn take_file(&mut self, import: &mut Import, files: &mut dyn SourceFiles, path: &Path) {
         if let Some(text) = import.read(files, path, None) {
             self.take(import, files, syntax::parse(&text, &SourceLine::first_of(path)));

@@ -191,8 +191,9 @@ impl Import {
             Err(fault) => fault,
         };
         let name = path.display().to_string();
+        let option = if place.is_some() { &name } else { "the file" };
         let place = place.cloned().unwrap_or_else(|| SourceLine::outside(&name));
-        self.fault(&place, &name, format!("cannot be read: {text}"), "name a file of the program");
+        self.fault(&place, option, format!("cannot be read: {text}"), "name a file of the program");
         None
     }
 

@@ -12,7 +12,10 @@ mod tls;
 
 use std::path::{Path, PathBuf};
 
+use crate::draft::DraftTable;
 use crate::import::Import;
+use crate::meanings;
+use crate::predecessor::Predecessor;
 use crate::source::{SourceFiles, SourceLine};
 use process::NginxProcess;
 use section::NginxSection;
@@ -60,6 +63,10 @@ pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn Sourc
     for (number, section) in sections.iter().enumerate() {
         server::write_all(section, number, &sockets, import, reader.files, &place);
     }
+    let logs = sections.iter().any(NginxSection::logs_connections);
+    let kind = if logs { "access_log" } else { "stream without access_log" };
+    let defaults = meanings::defaults_of(Predecessor::Nginx).iter();
+    import.defaults(defaults.filter(|one| one.of == kind), &place, &mut DraftTable::default());
 }
 
 fn is_of_section(one: &NginxDirective) -> bool {

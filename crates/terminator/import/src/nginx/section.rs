@@ -55,6 +55,14 @@ pub(super) struct NginxSection {
 }
 
 impl NginxSection {
+    /// Whether connections get lines in a log: in `http` unless they are told not to, in `stream`
+    /// if they are told to.
+    pub(super) fn logs_connections(&self) -> bool {
+        let all = self.servers.iter().map(|server| &server.options).chain([&self.options]);
+        let mut logs = all.flat_map(|options| options.all("access_log"));
+        self.is_http || logs.any(|written| written.value() != "off")
+    }
+
     pub(super) fn gather(
         import: &mut Import,
         root: &Path,
@@ -220,11 +228,13 @@ pub(super) fn leave_out(import: &mut Import, one: &NginxDirective) {
     }
 }
 
-/// Begins a relative path at the main file's folder.
+/// Begins a relative path at the main file's folder, from the root of the host: the new file may
+/// stand elsewhere.
 pub(super) fn absolute(root: &Path, written: &mut Statement) {
     let is_path = is_among(PATHS, &written.option) && written.value() != "off";
     if let Some(path) = written.words.last_mut().filter(|path| is_path && !path.contains('$')) {
-        *path = root.join(&*path).display().to_string();
+        let joined = root.join(&*path);
+        *path = std::path::absolute(&joined).unwrap_or(joined).display().to_string();
     }
 }
 

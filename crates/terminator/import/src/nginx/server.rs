@@ -185,7 +185,7 @@ impl ServerBlock<'_> {
         import.joined(pass, "service.back.servers", difference);
         self.write_rest(import, &mut service, route);
         let defaults = meanings::defaults_of(Predecessor::Nginx).iter();
-        let defaults = defaults.filter(|one| is_http || one.of.is_empty());
+        let defaults = defaults.filter(|one| one.of.is_empty() || is_http && one.of == "http");
         import.defaults(defaults, self.place, &mut service);
         if !is_whole {
             import.draft.refused.push(service);
