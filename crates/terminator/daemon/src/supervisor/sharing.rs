@@ -1,10 +1,11 @@
 //! Certificates of a cluster: one host orders, all answer the authority, and all get what comes.
 //!
 //! Owns what supervisors say to each other about that, by notices that worker processes carry among
-//! the cluster's datagrams, sealed by keys that only supervisors have. Every host says again and again which certificates it has, and asks for
-//! those of which another has a newer one, so that a late host, or one that has lost them, gets
-//! them. A notice proves only that its sender knows the cluster's secret: what it brings is judged
-//! by this host's own configuration. Accounts stay where they were made.
+//! the cluster's datagrams, sealed by keys that only supervisors have. Every host says again and
+//! again which certificates it has, and asks for those of which another has a newer one, so that a
+//! late host, or one that has lost them, gets them. A notice proves only that its sender knows the
+//! cluster's secret: what it brings is judged by this host's own configuration. Accounts stay where
+//! they were made.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -207,7 +207,7 @@ impl SharedSecret {
         })
     }
 
-    /// What worker processes read in the place of the secret.
+    /// The text that worker processes read in the place of the secret.
     pub fn for_workers(&self) -> Zeroizing<Vec<u8>> {
         Zeroizing::new([FOR_WORKERS, &self.roots].concat())
     }

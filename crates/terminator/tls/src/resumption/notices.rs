@@ -64,7 +64,7 @@ struct HeardNotices {
 }
 
 impl NoticeCipher {
-    /// Of the host with this number, which no other has and no other life of it had.
+    /// For the host with this number, which no other has and no other life of it had.
     pub fn new(own: u64) -> Self {
         Self { own, number: 0, roots: Vec::new(), heard: BTreeMap::new() }
     }
