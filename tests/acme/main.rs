@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use suite::patience::within;
 use suite::prelude::*;
+use suite::process::memory_holds;
 
 struct Pebble {
     running: Running,
@@ -166,20 +167,23 @@ struct AcmeFarm {
     site: Site,
     pebble: Pebble,
     places: Vec<SocketAddr>,
+    /// More tables of each host's configuration, and keys of `acme`.
+    more: [&'static str; 2],
 }
 
 impl AcmeFarm {
     const HOSTS: usize = 3;
+    const SECRET: &str = "1b9f0e7ad2c84365f1ce70b2a9438d65e07b1f3c5d92a8461f0be9d7c3a25486";
 
-    fn new() -> Self {
+    fn new(more: [&'static str; 2]) -> Self {
         let site = Site::new();
-        site.write("cluster.key", "s".repeat(64));
+        site.write("cluster.key", Self::SECRET);
         let place = |host| {
             let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).expect("a port");
             socket.local_addr().expect("its address")
         };
         let pebble = Pebble::start(&site);
-        Self { places: (1..=Self::HOSTS as u8).map(place).collect(), site, pebble }
+        Self { places: (1..=Self::HOSTS as u8).map(place).collect(), site, pebble, more }
     }
 
     fn address(&self, host: usize) -> SocketAddr {
@@ -191,13 +195,14 @@ impl AcmeFarm {
         let others: Vec<_> = others.map(SocketAddr::to_string).collect();
         let cluster = format!(
             "[cluster]\nsecret = {:?}\npeers = {{ listen = \"{}\", send-to = {others:?} }}\n\
-             [acme]\nfolder = {:?}\n",
+             [acme]\nfolder = {:?}\n{}\n",
             self.site.path("cluster.key"),
             self.places[host],
             self.site.path(&format!("acme-{host}")),
+            self.more[0],
         );
         let domains: Vec<_> = self.places.iter().map(|one| one.ip().to_string()).collect();
-        let domains = format!("domains = {domains:?}");
+        let domains = format!("domains = {domains:?}\n{}", self.more[1]);
         Lariat::start(
             &(cluster + &self.pebble.service(&self.site, "tls", self.address(host), &domains)),
         )
@@ -223,7 +228,7 @@ fn orderer(hosts: &[&Lariat]) -> Option<usize> {
 
 #[test]
 fn one_host_of_a_cluster_orders_for_all() {
-    let farm = AcmeFarm::new();
+    let farm = AcmeFarm::new([""; 2]);
     let [first, second] = [0, 1].map(|host| farm.start(host));
     let mut third = farm.start(2);
     let served = farm.served(0, &first);
@@ -254,7 +259,7 @@ fn one_host_of_a_cluster_orders_for_all() {
 
 #[test]
 fn another_host_orders_when_the_first_dies_amid_an_order() {
-    let farm = AcmeFarm::new();
+    let farm = AcmeFarm::new([""; 2]);
     let mut hosts: Vec<_> = (0..AcmeFarm::HOSTS).map(|host| farm.start(host)).collect();
     until_true("an order", || farm.pebble.orders() > 0);
     let holder = orderer(&hosts.iter().collect::<Vec<_>>()).expect("one host orders");
@@ -265,4 +270,30 @@ fn another_host_orders_when_the_first_dies_amid_an_order() {
     let served = farm.served(0, &hosts[0]);
     assert!((1..3).all(|host| farm.served(host, &hosts[host]) == served));
     assert!(farm.pebble.orders() <= 3, "{}", farm.pebble.running.stdout());
+}
+
+#[test]
+fn no_worker_process_of_a_cluster_has_its_secret_or_a_certificates_key() {
+    let farm = AcmeFarm::new(["[process]\nkey-process = true", "key = [\"rsa-2048\"]"]);
+    let hosts: Vec<_> = (0..AcmeFarm::HOSTS).map(|host| farm.start(host)).collect();
+    let served = farm.served(0, &hosts[0]);
+    assert!((1..3).all(|host| farm.served(host, &hosts[host]) == served));
+    assert_eq!(farm.pebble.orders(), 1, "{}", farm.pebble.running.stdout());
+    let files = fs::read_dir(farm.site.path("acme-0/certificates")).unwrap();
+    let path = files.map(|file| file.unwrap().path()).next().expect("a certificate");
+    let pem = fs::read_to_string(&path).unwrap();
+    let (_, key) = pem.split_once("PRIVATE KEY-----").expect("a key");
+    let line = key.lines().nth(10).expect("its tenth line").as_bytes();
+    let mut openssl = Command::new("openssl");
+    let der = openssl.args(["pkey", "-outform", "DER", "-in"]).arg(&path).output().unwrap().stdout;
+    // A part of the primes, which the library keeps as they are or turned around.
+    let part = &der[der.len() - 200..der.len() - 180];
+    let turned: Vec<_> = part.iter().rev().copied().collect();
+    for host in &hosts {
+        let holds = |process: &str, needle| memory_holds(host.process(process), needle);
+        assert!(holds("lariat: keys", part) || holds("lariat: keys", &turned));
+        for needle in [part, &turned, line, AcmeFarm::SECRET.as_bytes()] {
+            assert!(!holds("lariat: worker", needle), "{}", needle.escape_ascii());
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use rustix::process::Pid;
@@ -52,4 +53,21 @@ pub fn processes() -> Vec<(u32, u32)> {
 pub fn children(of: &BTreeSet<u32>) -> BTreeSet<u32> {
     let all = processes().into_iter();
     all.filter(|(_, parent)| of.contains(parent)).map(|(id, _)| id).collect()
+}
+
+/// Whether a process's memory holds these bytes; only root may look.
+pub fn memory_holds(process: Pid, needle: &[u8]) -> bool {
+    let id = process.as_raw_nonzero();
+    let maps = fs::read_to_string(format!("/proc/{id}/maps")).expect("the process is there");
+    let memory = fs::File::open(format!("/proc/{id}/mem")).expect("root may look");
+    let mut readable = maps.lines().filter(|line| line.contains(" rw-"));
+    readable.any(|line| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let (from, to) = range.expect("a line begins with two addresses");
+        let [from, to] = [from, to].map(|end| u64::from_str_radix(end, 16).expect("hexadecimal"));
+        let mut bytes = vec![0; (to - from) as usize];
+        // A part may have gone since.
+        let read = memory.read_at(&mut bytes, from).unwrap_or(0);
+        bytes[..read].windows(needle.len()).any(|part| part == needle)
+    })
 }

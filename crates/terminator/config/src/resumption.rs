@@ -170,6 +170,7 @@ pub(crate) fn shared_secret(
     let fault = |fault: KeyFileFault| key.refuse(fault.to_string(), hint);
     let secret = SharedSecret::read(&path.display().to_string(), bytes);
     let secret = secret.map_err(fault).ok()?;
+    shelf.files.replace(&path, &secret.for_workers());
     if secret.is_guessable() {
         let message = format!("can be guessed: {} is not random", path.display());
         key.warn(message, "make one with `openssl rand -hex 32`");

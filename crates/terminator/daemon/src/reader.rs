@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 
 use crate::acme_folder::{self, FoundAcme};
 use crate::acme_hook::Hook;
-use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
+use crate::handover::{Bundle, Secret, SessionKey, WorkerUser, decode, encode};
 use crate::held_keys::{self, PackedKeys};
 use crate::kernel::KernelTls;
 use crate::key_process;
@@ -184,6 +184,9 @@ pub(crate) struct Found {
     pub(crate) folders: Vec<(PathBuf, [u64; 2])>,
     /// The contents of the folder of certificates that come by ACME.
     pub(crate) acme: FoundAcme,
+    /// The roots of the keys of notices, of each secret of the cluster: they are in no bundle,
+    /// because worker processes get that.
+    pub(crate) notice_roots: Vec<SessionKey>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -321,11 +324,13 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     let fences = key_process::fences_of_trial(settings, become_user.clone());
     let announce_trial = || announce(channel, "opening the keys in tokens".to_owned());
     key_process::try_out(&keys, fences, announce_trial).map_err(Refusal::Missing)?;
+    let secrets = settings.cluster.iter().flat_map(|cluster| &cluster.secrets);
+    let notice_roots = secrets.filter_map(|one| one.notices().copied().map(SessionKey)).collect();
     announce(channel, "packing the configuration".to_owned());
     let keys = PackedKeys::of(&keys).map_err(Refusal::Missing)?;
     let bundle = encode(&bundle);
     Ok(Read {
-        found: Found { become_user, kernel_tls, concerns, folders, acme },
+        found: Found { become_user, kernel_tls, concerns, folders, acme, notice_roots },
         roots,
         log,
         bundle: bundle

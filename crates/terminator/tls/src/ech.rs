@@ -14,7 +14,7 @@ use wire::ech::{self, EchConfig, EchOffer, OuterHello};
 use zeroize::Zeroizing;
 
 use crate::hpke::{OpenContext, ReceiverKey};
-use crate::resumption::key_file::SharedSecret;
+use crate::resumption::key_file::{SharedSecret, WorkerTask};
 use crate::resumption::unix_seconds;
 use crate::secrets::hkdf;
 
@@ -23,9 +23,6 @@ pub const KEPT: u64 = 3;
 
 /// Keys that are looked at for one hello: those of two secrets, all with one number.
 const ATTEMPTS_MAX: usize = 2;
-
-/// The label of all that is derived from a secret for ECH.
-const SALT: &[u8] = b"lariat ech 1";
 
 /// The source of keys.
 #[derive(Clone, Debug, PartialEq)]
@@ -296,7 +293,7 @@ fn derived(
     epoch: u64,
     public_name: &str,
 ) -> impl Iterator<Item = EchKey> {
-    let root = hkdf::extract(SALT, secret.bytes());
+    let root = secret.root(WorkerTask::Ech);
     let oldest = epoch.saturating_sub(KEPT);
     let epochs = (oldest..=epoch).rev().chain([epoch + 1]);
     epochs.filter_map(move |of| {

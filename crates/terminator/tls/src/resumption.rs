@@ -16,6 +16,7 @@
 
 pub mod cluster;
 pub mod key_file;
+pub mod notices;
 mod passing;
 mod ring;
 mod service;
@@ -40,7 +41,7 @@ pub use stored::SessionMemory;
 pub use telemetry::outcome::ResumptionMiss;
 
 use cluster::SharedSessions;
-use key_file::{ListedKeys, SharedSecret};
+use key_file::{ListedKeys, SharedSecret, WorkerTask};
 use ring::Ring;
 pub(crate) use service::unix_seconds;
 use service::{Keeping, LIFETIME_SECONDS_MAX};
@@ -295,7 +296,7 @@ fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) ->
     let (ring, key_seconds) = match &options.keys {
         KeySource::Own => (derived(vec![own_root.clone()]), decrypts_seconds),
         KeySource::Shared(secrets) => {
-            let roots = secrets.iter().map(|secret| ring::root_of(secret.bytes()));
+            let roots = secrets.iter().map(|secret| secret.root(WorkerTask::Tickets));
             (derived(roots.collect()), decrypts_seconds)
         }
         KeySource::Listed(keys) => {

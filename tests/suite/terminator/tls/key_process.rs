@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use suite::prelude::*;
-use suite::process::{has_ended, open_files, status_line};
+use suite::process::{has_ended, memory_holds, open_files, status_line};
 
 const TABLES: &str = "[process]\nkey-process = true\ndrain = \"1s\"\n[workers]\nthreads = 2";
 
@@ -22,25 +22,6 @@ fn both_kinds(site: &Site, server: &Server) -> Service {
 
 fn signatures(lariat: &Lariat, result: &str) -> f64 {
     lariat.sum("lariat_key_signatures_total", &[("result", result)])
-}
-
-/// Whether a process's memory holds these bytes; only root may look.
-fn holds(process: rustix::process::Pid, needle: &[u8]) -> bool {
-    let id = process.as_raw_nonzero();
-    let maps = fs::read_to_string(format!("/proc/{id}/maps")).unwrap();
-    let memory = fs::File::open(format!("/proc/{id}/mem")).unwrap();
-    let readable = maps.lines().filter(|line| line.contains(" rw-"));
-    let mut found = false;
-    for line in readable {
-        let range = line.split(' ').next().and_then(|range| range.split_once('-')).unwrap();
-        let (from, to) = (range.0, range.1);
-        let [from, to] = [from, to].map(|end| u64::from_str_radix(end, 16).unwrap());
-        let mut bytes = vec![0; (to - from) as usize];
-        // A part may have gone since.
-        let read = std::os::unix::fs::FileExt::read_at(&memory, &mut bytes, from).unwrap_or(0);
-        found |= bytes[..read].windows(needle.len()).any(|part| part == needle);
-    }
-    found
 }
 
 #[test]
@@ -69,7 +50,7 @@ fn every_kind_of_key_and_version_is_signed_for_and_the_worker_process_has_no_key
         // A part of the primes, which the library keeps as they are or turned around.
         let part = &der[der.len() - 200..der.len() - 180];
         let turned: Vec<_> = part.iter().rev().copied().collect();
-        let has_key = |process| holds(process, part) || holds(process, &turned);
+        let has_key = |process| memory_holds(process, part) || memory_holds(process, &turned);
         assert!(has_key(lariat.process("lariat: keys")));
         assert!(!has_key(lariat.worker_process()));
     }

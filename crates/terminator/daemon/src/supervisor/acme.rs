@@ -130,7 +130,7 @@ impl Acme {
             // The program before had not stored them yet.
             self.waiting.extend(prepared.found.waiting.iter().cloned());
         }
-        let PreparedAcme { options, found } = prepared;
+        let PreparedAcme { options, found, .. } = prepared;
         let is_named = |name: &str| options.entries.iter().any(|entry| entry.name == name);
         self.states.retain(|name, _| is_named(name));
         for (name, text) in &found.states {

@@ -19,7 +19,7 @@ use super::failure::MissingRight;
 use super::listeners::Wanted;
 use super::roots::Served;
 use crate::acme_folder::FoundAcme;
-use crate::handover::{Fences, Reach, Secret, Sources, WorkerUser};
+use crate::handover::{Fences, Reach, Secret, SessionKey, Sources, WorkerUser};
 use crate::held_keys::PackedKeys;
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
@@ -44,6 +44,10 @@ pub(super) struct Prepared {
 pub(super) struct PreparedAcme {
     pub(super) options: AcmeOptions,
     pub(super) found: FoundAcme,
+    /// The roots of the keys of notices to the cluster's other supervisors.
+    pub(super) notice_roots: Vec<SessionKey>,
+    /// How far the clocks of the cluster's hosts may be apart.
+    pub(super) time_window: Duration,
 }
 
 /// The supervisor's knowledge of a configuration. No keys are in it.

@@ -192,7 +192,14 @@ pub(super) fn read(
     let unpack = |error| Failure::host("unpack the configuration")(io::Error::other(error));
     let Bundle { source, mut recording } = decode(bundle.bytes()).map_err(unpack)?;
     let loaded = config::load(&source, &mut recording).map_err(Failure::Config)?;
-    let acme = PreparedAcme { options: loaded.settings.acme.clone(), found: found.acme };
+    let settings = &loaded.settings;
+    let peers = settings.cluster.as_ref().and_then(|cluster| cluster.peers.as_ref());
+    let acme = PreparedAcme {
+        options: settings.acme.clone(),
+        found: found.acme,
+        notice_roots: found.notice_roots,
+        time_window: peers.map(|peers| peers.mesh.time_window).unwrap_or_default(),
+    };
     let summary = ConfigSummary::of(loaded.settings, found.kernel_tls);
     drop((source, recording));
     // The recording and the settings, which hold every file.

@@ -1,16 +1,19 @@
 //! Certificates of a cluster: one host orders, all answer the authority, and all get what comes.
 //!
 //! Owns what supervisors say to each other about that, by notices that worker processes carry among
-//! the cluster's datagrams. Every host says again and again which certificates it has, and asks for
-//! those of which another has a newer one, so that a late host, or one that has lost them, gets
-//! them. A notice proves only that its sender knows the cluster's secret: what it brings is judged
-//! by this host's own configuration. Accounts stay where they were made.
+//! the cluster's datagrams, sealed by keys that only supervisors have. Every host says again and
+//! again which certificates it has, and asks for those of which another has a newer one, so that a
+//! late host, or one that has lost them, gets them. A notice proves only that its sender knows the
+//! cluster's secret: what it brings is judged by this host's own configuration. Accounts stay where
+//! they were made.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use acme::messages::{AcmeOrder, Challenge, Hidden};
 use serde::{Deserialize, Serialize};
+use wire::cluster::WHOLE_BYTES_MAX;
+use zeroize::Zeroizing;
 
 use super::Supervisor;
 use super::challenges::{CHALLENGES_MAX, allowed};
@@ -48,9 +51,14 @@ const LIFE_MAX_S: i64 = 3 * 366 * 86_400;
 /// Files that wait to be read for other hosts, which ask again for what is dropped.
 const LOADS_WAITING_MAX: usize = 64;
 
+/// The longest sealed notice that datagrams take, with its head.
+const NOTICE_BYTES_MAX: usize = WHOLE_BYTES_MAX - 16;
+
+/// From one report of notices that are left out to the next.
+const LEFT_OUT_REPEAT: Duration = Duration::from_secs(3600);
+
 #[derive(Deserialize, Serialize)]
 struct Notice {
-    host: u64,
     /// When the host took the lease, in milliseconds since the epoch.
     orders_since_ms: Option<u64>,
     news: News,
@@ -94,14 +102,19 @@ enum News {
     },
 }
 
+/// Milliseconds since the epoch, by the host's clock.
+fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Supervisor<'_> {
     /// There are other hosts, or there are none any more.
     pub(super) fn share_certificates(&mut self) {
-        // A worker process, which carries them, is not to see keys that another process holds.
-        let is_shared = self.served.summary.peers.is_some()
-            && !self.served.summary.process.key_process
-            && !self.served.acme.options.entries.is_empty();
+        let prepared = &self.served.acme;
+        let is_shared = self.served.summary.peers.is_some() && !prepared.options.entries.is_empty();
         let sharing = &mut self.acme.sharing;
+        sharing.cipher.follow(prepared.notice_roots.iter().map(|root| &root.0));
         if is_shared && sharing.lease.is_none() {
             let now = Instant::now();
             (sharing.lease, sharing.next) = (Some(HostLease::new(sharing.own, now)), now);
@@ -111,14 +124,29 @@ impl Supervisor<'_> {
     }
 
     fn notify(&mut self, news: News) {
-        let sharing = &self.acme.sharing;
+        let sharing = &mut self.acme.sharing;
         let Some(lease) = &sharing.lease else {
             return;
         };
-        let notice = Notice { host: sharing.own, orders_since_ms: lease.held_since(), news };
-        if let Ok(text) = serde_json::to_string(&notice) {
-            self.tell(&Order::Notify(text));
+        let subject = match &news {
+            News::Certificate { name, .. } => format!("the certificate {name}"),
+            _ => "what this host does for certificates".to_owned(),
+        };
+        let notice = Notice { orders_since_ms: lease.held_since(), news };
+        let notice = serde_json::to_vec(&notice).map(Zeroizing::new);
+        let sealed = notice.ok().and_then(|notice| sharing.cipher.seal(&notice, unix_ms()));
+        let Some(text) = sealed else {
+            return;
+        };
+        if text.len() > NOTICE_BYTES_MAX {
+            return warn(format_args!(
+                "{subject} is not told to the cluster's other hosts: {} bytes are more than \
+                 {NOTICE_BYTES_MAX}\n\
+                 hint: ECDSA keys and a chain of fewer certificates are shorter",
+                text.len(),
+            ));
         }
+        self.tell(&Order::Notify(text));
     }
 
     /// Gives a sign of life, and does what is due.
@@ -127,8 +155,7 @@ impl Supervisor<'_> {
         let Some(lease) = sharing.lease.as_mut().filter(|_| sharing.next <= now) else {
             return;
         };
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        if lease.tick(now, u64::try_from(now_ms).unwrap_or(u64::MAX)) {
+        if lease.tick(now, unix_ms()) {
             note("this host orders the cluster's certificates from now on");
             self.acme.send_all();
         }
@@ -177,7 +204,7 @@ impl Supervisor<'_> {
     /// A worker process has a notice. What it says may be anybody's who has the cluster's secret.
     pub(super) fn notified(&mut self, text: &str) {
         let now = Instant::now();
-        let Ok(Notice { host, orders_since_ms, news }) = serde_json::from_str(text) else {
+        let Some((host, Notice { orders_since_ms, news })) = self.opened(text, now) else {
             return;
         };
         let Some(lease) = &mut self.acme.sharing.lease else {
@@ -222,6 +249,29 @@ impl Supervisor<'_> {
                 self.change_certificate(name, change);
             }
             _ => {}
+        }
+    }
+
+    /// Opens a notice, and says from time to time that others cannot be.
+    fn opened(&mut self, text: &str, now: Instant) -> Option<(u64, Notice)> {
+        let sharing = &mut self.acme.sharing;
+        sharing.lease.as_ref()?;
+        let window = self.served.acme.time_window.as_millis();
+        let window_ms = u64::try_from(window).unwrap_or(u64::MAX);
+        match sharing.cipher.open(text, unix_ms(), window_ms) {
+            Ok((host, notice)) => Some((host, serde_json::from_slice(&notice).ok()?)),
+            Err(fault) => {
+                if sharing.told.is_none_or(|told| told + LEFT_OUT_REPEAT <= now) {
+                    sharing.told = Some(now);
+                    warn(format_args!(
+                        "a notice about the cluster's certificates is left out: {fault}\n\
+                         hint: all hosts need the same `cluster.secret`, one version of lariat and \
+                         clocks within `cluster.peers.time-window`; a worker process in an \
+                         attacker's hands may send such notices too"
+                    ));
+                }
+                None
+            }
         }
     }
 

@@ -8,15 +8,20 @@ use std::time::Instant;
 
 use acme::messages::Challenge;
 use aws_lc_rs::rand;
+use tls::resumption::notices::NoticeCipher;
 
 use super::host_lease::HostLease;
 
 /// Certificates named in one notice: it fits the parts of a datagram.
-const PAGE: usize = 100;
+const PAGE: usize = 64;
 
 /// The state of this host among the others.
 pub(super) struct SharingHost {
     pub(super) own: u64,
+    /// Seals what this host says, and opens what others say.
+    pub(super) cipher: NoticeCipher,
+    /// When an operator was told last that a notice was left out.
+    pub(super) told: Option<Instant>,
     /// `None` = there are no others.
     pub(super) lease: Option<HostLease>,
     pub(super) next: Instant,
@@ -39,8 +44,11 @@ impl SharingHost {
     pub(super) fn new() -> Self {
         let mut own = [0; 8];
         rand::fill(&mut own).expect("AWS-LC ends the process where there is no randomness");
+        let own = u64::from_be_bytes(own);
         Self {
-            own: u64::from_be_bytes(own),
+            own,
+            cipher: NoticeCipher::new(own),
+            told: None,
             lease: None,
             next: Instant::now(),
             page: 0,

@@ -268,6 +268,7 @@ impl Supervisor<'_> {
             concerns: Vec::new(),
             folders: self.roots.identities(),
             acme: self.acme.found(),
+            notice_roots: self.served.acme.notice_roots.clone(),
         };
         let own = OwnState {
             generation: self.generation,

@@ -17,11 +17,8 @@ use telemetry::outcome::ClusterRejection;
 use wire::cluster::{HEADER_BYTES, Header};
 use zeroize::Zeroizing;
 
-use super::key_file::SharedSecret;
+use super::key_file::{SharedSecret, WorkerTask};
 use crate::secrets::hkdf;
-
-/// For all that is derived from a secret for datagrams.
-const SALT: &[u8] = b"lariat cluster datagrams 1";
 
 /// Keys of senders that are kept derived: those of the boots that are heard. 100 KB.
 const KEYS_MAX: usize = 256;
@@ -44,7 +41,7 @@ impl ClusterCipher {
     /// Seals by the first of the secrets, and opens what was sealed by any of them.
     pub fn new(secrets: &[SharedSecret]) -> Self {
         let root = |secret: &SharedSecret| {
-            let root = hkdf::extract(SALT, secret.bytes());
+            let root = secret.root(WorkerTask::Datagrams);
             let mut key_id = [0; 4];
             hkdf::expand(&root, &[b"key id"], &mut key_id);
             (key_id, root)

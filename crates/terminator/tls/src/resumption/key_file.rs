@@ -3,10 +3,15 @@
 //! The bytes read are a secret to derive our own keys from, never a key as those programs use it:
 //! they seal by AES-CBC and HMAC, and what OpenSSL puts into a ticket nobody else reads. Hosts
 //! with the same files agree on their keys.
+//!
+//! A secret that hosts share is the root of all that they agree on, and worker processes get only
+//! what is extracted from it for their tasks ([`SharedSecret::for_workers`]).
 
 use std::collections::HashSet;
 use std::fmt::{self, Debug, Formatter};
 
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
+use aws_lc_rs::hmac;
 use base64ct::{Base64, Encoding};
 use zeroize::Zeroizing;
 
@@ -34,9 +39,47 @@ pub struct ListedKeys {
 /// A file's place and contents.
 type TicketKeyFile = (String, Zeroizing<Vec<u8>>);
 
-/// A secret that hosts share.
+/// The bytes of a root: of a hash of SHA-256.
+pub const ROOT_BYTES: usize = 32;
+
+/// The task of a worker process that needs keys of a shared secret.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum WorkerTask {
+    Datagrams,
+    Store,
+    Tickets,
+    Ech,
+}
+
+impl WorkerTask {
+    const ALL: [Self; 4] = [Self::Datagrams, Self::Store, Self::Tickets, Self::Ech];
+
+    /// The salt of its root, by which hosts of all versions agree on it.
+    pub(crate) fn salt(self) -> &'static [u8] {
+        match self {
+            Self::Datagrams => b"lariat cluster datagrams 1",
+            Self::Store => b"lariat cluster store 1",
+            Self::Tickets => b"lariat resumption 1",
+            Self::Ech => b"lariat ech 1",
+        }
+    }
+}
+
+/// The salt of the root that stays with supervisors.
+const NOTICES: &[u8] = b"lariat cluster notices 1";
+
+/// The beginning of what worker processes get in the place of a secret; roots follow.
+const FOR_WORKERS: &[u8] = b"lariat roots 1\n";
+
+/// A secret that hosts share, as the roots of keys that HKDF (RFC 5869) extracts from it: neither
+/// the secret nor another root can be had from one. A worker process has those of its tasks.
 #[derive(Clone, Eq, PartialEq)]
-pub struct SharedSecret(Zeroizing<Vec<u8>>);
+pub struct SharedSecret {
+    /// In the order of [`WorkerTask::ALL`].
+    roots: Zeroizing<Vec<u8>>,
+    notices: Option<Zeroizing<[u8; ROOT_BYTES]>>,
+    is_guessable: bool,
+}
 
 /// The fault of a file of keys.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -139,33 +182,68 @@ impl ListedKeys {
 }
 
 impl SharedSecret {
-    /// Takes the contents of a file: at least 32 bytes, not counting white space at the end.
+    /// Takes the contents of a file: at least 32 bytes, not counting white space at the end; or
+    /// what [`Self::for_workers`] has put in its place.
     ///
     /// # Errors
     /// It is too short.
     pub fn read(place: &str, bytes: Vec<u8>) -> Result<Self, KeyFileFault> {
         let bytes = Zeroizing::new(bytes);
+        let roots = bytes.strip_prefix(FOR_WORKERS);
+        if let Some(roots) = roots.filter(|all| all.len() == WorkerTask::ALL.len() * ROOT_BYTES) {
+            let roots = Zeroizing::new(roots.to_vec());
+            return Ok(Self { roots, notices: None, is_guessable: false });
+        }
         // A blank page is no secret, however long it is.
         let secret = bytes.trim_ascii_end();
         if secret.len() < SECRET_BYTES_MIN {
             return Err(KeyFileFault::SecretShort(place.to_owned(), secret.len()));
         }
-        Ok(Self(Zeroizing::new(secret.to_vec())))
+        let roots = WorkerTask::ALL.map(|task| extract(task.salt(), secret));
+        Ok(Self {
+            roots: Zeroizing::new(roots.map(|root| *root).concat()),
+            notices: Some(extract(NOTICES, secret)),
+            is_guessable: is_guessable(secret),
+        })
+    }
+
+    /// The text that worker processes read in the place of the secret.
+    pub fn for_workers(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([FOR_WORKERS, &self.roots].concat())
+    }
+
+    /// The root of the keys by which supervisors speak to each other; `None` in what worker
+    /// processes get.
+    pub fn notices(&self) -> Option<&[u8; ROOT_BYTES]> {
+        self.notices.as_deref()
     }
 
     /// Whether it looks like what people think of: few different characters, or words without a
     /// digit. Who records one datagram or ticket can try such secrets at home. Those that programs
     /// draw at random, as bytes, in hexadecimal or Base64, are not among them.
     pub fn is_guessable(&self) -> bool {
-        let different = self.0.iter().collect::<HashSet<_>>().len();
-        let is_words = self.0.is_ascii() && !self.0.iter().any(u8::is_ascii_digit);
-        different < DIFFERENT_BYTES_MIN || is_words
+        self.is_guessable
     }
 
-    /// The bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
+    /// The root of the keys for a task.
+    pub(crate) fn root(&self, task: WorkerTask) -> Prk {
+        let root = self.roots.chunks(ROOT_BYTES).nth(task as usize);
+        Prk::new_less_safe(HKDF_SHA256, root.expect("there is a root of each task"))
     }
+}
+
+fn is_guessable(secret: &[u8]) -> bool {
+    let different = secret.iter().collect::<HashSet<_>>().len();
+    let is_words = secret.is_ascii() && !secret.iter().any(u8::is_ascii_digit);
+    different < DIFFERENT_BYTES_MIN || is_words
+}
+
+/// HKDF-Extract (RFC 5869 section 2.2), whose outcome the library does not show.
+fn extract(salt: &[u8], secret: &[u8]) -> Zeroizing<[u8; ROOT_BYTES]> {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, salt), secret);
+    let mut root = Zeroizing::new([0; ROOT_BYTES]);
+    root.copy_from_slice(tag.as_ref());
+    root
 }
 
 /// Secrets must not reach a log.
@@ -184,6 +262,7 @@ impl Debug for SharedSecret {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secrets::hkdf;
 
     fn file(bytes: impl Into<Vec<u8>>) -> (String, Vec<u8>) {
         ("keys".to_owned(), bytes.into())
@@ -244,6 +323,30 @@ mod tests {
         assert_ne!(read(&[b'x'; 32]), read(&[b'y'; 32]));
         assert_eq!(read(&[b'x'; 31]), Err(KeyFileFault::SecretShort("s".into(), 31)));
         assert_eq!(read(&[b'\n'; 64]), Err(KeyFileFault::SecretShort("s".into(), 0)));
+    }
+
+    #[test]
+    fn worker_processes_get_what_their_tasks_need_and_no_more() {
+        let secret = [b'x'; 32];
+        let whole = SharedSecret::read("s", secret.to_vec()).unwrap();
+        let part = SharedSecret::read("s", whole.for_workers().to_vec()).unwrap();
+        let expanded = |root: &Prk| {
+            let mut out = [0; 32];
+            hkdf::expand(root, &[b"test"], &mut out);
+            out
+        };
+        for task in WorkerTask::ALL {
+            // As hosts that keep the secret itself have it.
+            let root = expanded(&hkdf::extract(task.salt(), &secret));
+            assert_eq!(root, expanded(&whole.root(task)), "{task:?}");
+            assert_eq!(root, expanded(&part.root(task)), "{task:?}");
+        }
+        assert!(part.notices().is_none() && part != whole);
+        let notices = &whole.notices().unwrap()[..];
+        for hidden in [notices, &secret[..]] {
+            assert!(!whole.for_workers().windows(32).any(|bytes| bytes == hidden));
+        }
+        assert_eq!(part.for_workers(), whole.for_workers());
     }
 
     #[test]

@@ -19,6 +19,7 @@ use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
 use aws_lc_rs::rand;
 use zeroize::Zeroize;
 
+use super::key_file::WorkerTask;
 use crate::secrets::hkdf;
 
 /// Length of a key's name.
@@ -110,7 +111,7 @@ pub enum KeyPurpose {
 
 /// The root that keys are derived from, of a secret.
 pub(super) fn root_of(secret: &[u8]) -> Prk {
-    hkdf::extract(b"lariat resumption 1", secret)
+    hkdf::extract(WorkerTask::Tickets.salt(), secret)
 }
 
 impl Ring {

@@ -17,11 +17,8 @@ use telemetry::outcome::StoreRejection;
 use wire::store_value::{HEADER_BYTES, Header, TAG_BYTES, ValueFault};
 use zeroize::Zeroizing;
 
-use super::key_file::SharedSecret;
+use super::key_file::{SharedSecret, WorkerTask};
 use crate::secrets::hkdf;
-
-/// For all that is derived from a secret for the store.
-const SALT: &[u8] = b"lariat cluster store 1";
 
 /// The name of a session in the store, which does not reveal its id.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
@@ -114,7 +111,7 @@ impl StoreCipher {
 
 impl StoreRoot {
     fn of(secret: &SharedSecret) -> Self {
-        let root = hkdf::extract(SALT, secret.bytes());
+        let root = secret.root(WorkerTask::Store);
         let mut key_id = [0; 4];
         hkdf::expand(&root, &[b"key id"], &mut key_id);
         let mut names = Zeroizing::new([0; 32]);
@@ -123,7 +120,7 @@ impl StoreRoot {
         hkdf::expand(&root, &[b"values"], &mut *values);
         Self {
             key_id,
-            values: hkdf::extract(SALT, &*values),
+            values: hkdf::extract(WorkerTask::Store.salt(), &*values),
             names: hmac::Key::new(hmac::HMAC_SHA256, &*names),
         }
     }
