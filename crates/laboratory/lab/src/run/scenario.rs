@@ -46,6 +46,7 @@ const SCENARIOS: [(&str, &str); 26] = embedded! {
     "dual-certificate",
     "idle",
     "certificates",
+    "limits",
     "session-cache",
     "scale-out",
     "mysql",
