@@ -137,7 +137,8 @@ fn a_thousand_nodes_serve_as_many_as_come() {
     assert!((count("attempted") / 120e6 - 1.0).abs() < 0.02, "{}", farm["load"]["totals"]);
     assert!(count("failed") > 0.0, "{}", farm["load"]["totals"]);
     let nodes = farm["nodes"].as_array().unwrap();
-    assert_eq!(nodes.iter().filter(|node| node["seconds_down"] == 30).count(), 334);
+    let were_down = nodes.iter().filter(|node| node["seconds_down"].as_u64() > Some(0)).count();
+    assert!((333..=334).contains(&were_down), "{were_down}");
 }
 
 #[test]
@@ -150,8 +151,9 @@ fn a_simulation_that_is_stopped_keeps_what_it_has() {
     let interrupt = 1 << (Signal::INT.as_raw() - 1);
     until_true("it to take the signal", || {
         running.assert_running();
-        let caught = status_line(process, "SigCgt");
-        u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & interrupt != 0)
+        // It reads signals from a descriptor, for which they are blocked.
+        let blocked = status_line(process, "SigBlk");
+        u64::from_str_radix(&blocked, 16).is_ok_and(|blocked| blocked & interrupt != 0)
     });
     running.signal(Signal::INT);
     assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());

@@ -107,7 +107,7 @@ fn of_many_that_are_alike_some_are_shown_and_the_rest_counted() {
     let file = site.write("lariat.toml", text);
     let all = run(command().args(["check", "--json"]).arg(file));
     let document: Value = serde_json::from_str(&all.stdout).unwrap();
-    let about_names = |one: &&Value| one["subject"] == "service.front.names";
+    let about_names = |one: &&Value| one["key"] == "service.front.names";
     let all = document["diagnostics"].as_array().unwrap();
     assert_eq!(all.iter().filter(about_names).count(), 30);
 }

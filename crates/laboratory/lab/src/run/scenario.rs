@@ -25,7 +25,7 @@ macro_rules! embedded {
 }
 
 /// The scenarios of this build, in the order of reports.
-const SCENARIOS: [(&str, &str); 26] = embedded! {
+const SCENARIOS: [(&str, &str); 27] = embedded! {
     "implementations",
     "terminate",
     "part-load",
