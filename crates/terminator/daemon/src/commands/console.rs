@@ -97,7 +97,8 @@ impl Console {
     }
 }
 
-/// What makes two diagnostics alike: messages name the file or the service that they are about.
+/// Diagnostics with the same of these are alike: messages name the file or the service that they
+/// are about.
 type Likeness<'a> = (Severity, Option<&'a str>, Option<&'a str>);
 
 fn likeness(one: &Diagnostic) -> Likeness<'_> {
