@@ -63,7 +63,9 @@ fn unwrapped_pages() -> Vec<GeneratedPage> {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
         "`/metrics` shows these, in the Prometheus text format 0.0.4. Counters survive a reload; \
-         they begin anew with a new worker process.\n",
+         they begin anew with a new worker process. With more than 256 services, counters and \
+         histograms of a service that have counted nothing are left out, and so are those of \
+         servers with more than 256 of them: `or vector(0)` stands for them in a query.\n",
     );
     telemetry::catalogue::write_reference(&mut metrics);
     let mut outcomes = head("How connections end", "the table of reasons");

@@ -4,6 +4,8 @@
 use serde_json::Value;
 use suite::lab::Folder;
 use suite::prelude::*;
+use suite::process::status_line;
+use suite::program::process_id;
 
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reports/2026-11-25-sid");
 
@@ -115,6 +117,65 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_eq!(one.stdout, two.stdout);
     let other = desk.run(&words.replace("--seed 4", "--seed 5"));
     assert_ne!(one.stdout, other.stdout);
+}
+
+/// Counts by groups, so a thousand nodes with 10⁸ clients take no more than a short farm does.
+#[test]
+fn a_thousand_nodes_serve_as_many_as_come() {
+    let desk = Folder::with(&[]);
+    let words = format!(
+        "simulate --nodes 1000 --cores 2 --rate 1e6/s --clients 1e8 --duration 2m --seed 9 \
+         --no-remedies {} --json",
+        records()
+    );
+    let event = ["--event", "1m lose 1/3 for 30s"];
+    let [one, two] = [(), ()].map(|()| run(desk.command(&words).args(event)));
+    assert_eq!(one.code(), 0, "{one:?}");
+    assert_eq!(one.stdout, two.stdout);
+    let farm: Value = serde_json::from_str(&one.stdout).unwrap();
+    let count = |name: &str| farm["load"]["totals"][name].as_f64().unwrap();
+    assert!((count("attempted") / 120e6 - 1.0).abs() < 0.02, "{}", farm["load"]["totals"]);
+    assert!(count("failed") > 0.0, "{}", farm["load"]["totals"]);
+    let nodes = farm["nodes"].as_array().unwrap();
+    let were_down = nodes.iter().filter(|node| node["seconds_down"].as_u64() > Some(0)).count();
+    assert!((333..=334).contains(&were_down), "{were_down}");
+}
+
+#[test]
+fn a_simulation_that_is_stopped_keeps_what_it_has() {
+    let desk = Folder::with(&[]);
+    let words = format!("{FARM} --nodes 1000 {} -o page.html", records());
+    let words = words.replace("--nodes 3 ", "").replace("--duration 3m", "--duration 7d");
+    let mut running = Running::start(&mut desk.command(&words));
+    let process = process_id(running.id());
+    let interrupt = 1 << (Signal::INT.as_raw() - 1);
+    until_true("it to take the signal", || {
+        running.assert_running();
+        // It reads signals from a descriptor, for which they are blocked.
+        let blocked = status_line(process, "SigBlk");
+        u64::from_str_radix(&blocked, 16).is_ok_and(|blocked| blocked & interrupt != 0)
+    });
+    running.signal(Signal::INT);
+    assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
+    assert_has(desk.read("page.html"), "SIMULATED.");
+}
+
+#[test]
+fn a_log_is_a_day_as_well() {
+    let line = |kind: &str, sampled: u32| {
+        format!(
+            "time=2026-11-28T10:02:07Z id=1 service=web version=TLSv1.3 handshake={kind} \
+             sampled={sampled} reason=client-closed\n"
+        )
+    };
+    let log = line("full", 60_000) + &line("psk", 240_000);
+    let desk = Folder::with(&[("day.log", &log), ("other.log", "Nov 28 10:02:07 sshd: hello\n")]);
+    let told = desk.run(&format!("plan --from-metrics day.log {}", records()));
+    assert_eq!(told.code(), 0, "{told:?}");
+    told.assert_stdout("5000 requests/s");
+    told.assert_stdout("80.0 %");
+    let told = desk.run(&format!("plan --from-metrics other.log {}", records()));
+    told.assert_fails(2, &["`other.log`", "nor a log of connections", "hint: "]);
 }
 
 #[test]

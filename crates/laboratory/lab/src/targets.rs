@@ -45,7 +45,7 @@ struct Embedded {
 
 /// The targets of this build: ours first, since others are compared with it.
 const TARGETS: [Embedded; 30] = embedded! {
-    "lariat": "lariat.toml";
+    "lariat": "denied.txt", "lariat.toml";
     "hitch": "hitch.conf";
     "stunnel": "stunnel.conf";
     "haproxy-tcp": "haproxy.cfg";

@@ -362,8 +362,11 @@ impl Farm {
         if count == 0 {
             return;
         }
+        // Those that it serves within the tick do not wait at once.
+        let served = self.settings.cores / self.settings.full_s / self.ticks_per_s as f64;
+        let most = self.settings.connections_max.saturating_add(served as u64);
         let node = &mut self.nodes[place];
-        let room = self.settings.connections_max.saturating_sub(node.waiting());
+        let room = most.saturating_sub(node.waiting());
         let taken = if node.down_since.is_some() { 0 } else { count.min(room) };
         self.second.attempted += taken;
         if taken > 0 {

@@ -12,6 +12,10 @@ use crate::counters::{Counts, Durations, Sample, Snapshot};
 /// The value of the `Content-Type` field.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// Services, or servers of all of them, up to which what has counted nothing is shown as well. A
+/// service without traffic is 29 KB of zeros: of 4,000 services they were 116 MB a scrape.
+pub const ZEROS_SHOWN_MAX: usize = 256;
+
 /// One number under labels that are known only at run time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelledValue {
@@ -57,19 +61,24 @@ struct ExpositionPage<'a> {
 
 impl ExpositionPage<'_> {
     /// All families of a scope, each with the rows of all that it is counted of: by the values of
-    /// the scope's labels.
+    /// the scope's labels. Gauges are always shown, because their zero says something.
     fn scope<'b, S: Scope>(
         &mut self,
         counted: impl Iterator<Item = (Vec<&'b str>, &'b Counts<S>)>,
     ) {
         let mut counted: Vec<_> =
             counted.map(|(values, counts)| (values, counts.samples().peekable())).collect();
+        let shows_zeros = counted.len() <= ZEROS_SHOWN_MAX;
         for family in S::FAMILIES.iter().copied().flatten().filter(|one| !one.rows.is_empty()) {
             self.head(family);
             for (values, samples) in &mut counted {
                 while let Some(Sample { labels, values: numbers, .. }) =
-                    samples.next_if(|sample| sample.family == family)
+                    samples.next_if(|sample| sample.family.name == family.name)
                 {
+                    let is_zero = numbers.iter().all(|number| *number == 0);
+                    if is_zero && !shows_zeros && family.kind != Kind::Gauge {
+                        continue;
+                    }
                     let of_scope = S::LABELS.iter().copied().zip(values.iter().copied());
                     let own = family.labels.iter().copied().zip(labels.iter().copied());
                     self.sample(family, of_scope.chain(own), numbers);
@@ -247,6 +256,29 @@ mod tests {
             let count = |what: &str| page.matches(&format!("# {what} {name} ")).count();
             assert_eq!((count("HELP"), count("TYPE")), (1, 1), "{name}");
         }
+    }
+
+    #[test]
+    fn of_many_services_counters_at_zero_are_left_out_and_gauges_stay() {
+        let registry = Registry::new(1);
+        let list = ["192.0.2.1:80".to_owned()];
+        let names = (0..=ZEROS_SHOWN_MAX).map(|one| format!("s{one}"));
+        let all: Vec<_> = names.map(|name| registry.service(0, &name, &list)).collect();
+        all[7].ended(Reason::NotTls);
+        let mut out = String::new();
+        let process = Counts::default();
+        write_prometheus(&registry.snapshot(), &process, &[], &mut out);
+        has(
+            &out,
+            r#"lariat_connections_ended_total{service="s7",reason="not-tls",fault="client"} 1"#,
+        );
+        assert_eq!(out.matches("lariat_connections_ended_total{").count(), 1);
+        assert_eq!(out.matches("_bucket{").count(), 0);
+        has(&out, r#"lariat_connections_open{service="s8"} 0"#);
+        has(&out, "lariat_reloads_total{result=\"refused\"} 0");
+        let own = out.lines().filter(|line| line.contains(r#"{service="s8""#));
+        let bytes: usize = own.map(str::len).sum();
+        assert!(bytes < 3000, "{bytes} bytes of a service without traffic");
     }
 
     #[test]

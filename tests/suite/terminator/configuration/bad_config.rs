@@ -91,6 +91,27 @@ fn all_errors_are_told_at_once_each_where_it_was_written() {
     assert!(answer.stderr.ends_with(" warnings\n"), "{answer:?}");
 }
 
+/// Thirty services with one fault, and one with another, which must not go under among them.
+#[test]
+fn of_many_that_are_alike_some_are_shown_and_the_rest_counted() {
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let services = (0..30).map(|number| {
+        let names = format!("names = ['n{number}.example']");
+        service.clone().named(&format!("s{number}")).front(&names).toml()
+    });
+    let other = service.clone().named("other").at(free_address()).certificates("['gone.pem']");
+    let text = services.collect::<String>() + &other.toml();
+    let answer = lariat::check(&text);
+    assert_refused(&answer, &["gone.pem", "service.front.names: and 22 more like these"]);
+    assert_eq!(answer.stderr.matches("names = ['n").count(), 8, "{answer:?}");
+    let file = site.write("lariat.toml", text);
+    let all = run(command().args(["check", "--json"]).arg(file));
+    let document: Value = serde_json::from_str(&all.stdout).unwrap();
+    let about_names = |one: &&Value| one["key"] == "service.front.names";
+    let all = document["diagnostics"].as_array().unwrap();
+    assert_eq!(all.iter().filter(about_names).count(), 30);
+}
+
 #[test]
 fn a_program_reads_json_and_strict_refuses_warnings() {
     let (site, _server, service) = set_up(Behaviour::Echo);

@@ -1,8 +1,8 @@
 //! A host's own day as the question of `plan`: ranges of Lariat's metrics, as Prometheus answers
-//! `/api/v1/query_range`.
+//! `/api/v1/query_range`, or Lariat's log of connections.
 //!
 //! Counters of all services and hosts are summed; the busiest interval is the day that is planned
-//! for. A counter that fell began anew.
+//! for. A counter that fell began anew. Of a log, intervals are the minutes of the clock.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,15 +37,16 @@ type Increases = BTreeMap<u64, f64>;
 /// [`LabFault`] for a file that is no answer of Prometheus, or has no handshake in it.
 pub(super) fn read(path: &Path) -> Result<BusiestInterval, LabFault> {
     let text = fs::read_to_string(path).map_err(|error| foreign(path, &error.to_string()))?;
-    let answer: Value =
-        serde_json::from_str(&text).map_err(|error| foreign(path, &error.to_string()))?;
-    busiest(&answer).map_err(|why| foreign(path, why))
+    let answer = serde_json::from_str::<Value>(&text).ok();
+    let answer = answer.filter(|answer| answer.get("time").is_none());
+    let busiest = answer.map_or_else(|| busiest_of_log(&text), |answer| busiest(&answer));
+    busiest.map_err(|why| foreign(path, why))
 }
 
 fn foreign(path: &Path, why: &str) -> LabFault {
     LabFault::new(
-        format!("cannot read `{}` as metrics: {}", shown(path), tame(why)),
-        "curl 'http://prometheus:9090/api/v1/query_range' --data-urlencode \
+        format!("cannot read `{}` as metrics or a log: {}", shown(path), tame(why)),
+        "give Lariat's log of connections as text or JSON, or what this prints: curl 'http://prometheus:9090/api/v1/query_range' --data-urlencode \
          'query={__name__=~\"lariat_handshakes_total|process_cpu_seconds_total\",job=\"lariat\"}' \
          -d start=… -d end=… -d step=60 > day.json",
     )
@@ -87,6 +88,75 @@ fn busiest(answer: &Value) -> Result<BusiestInterval, &'static str> {
         tls13_share: of(&tls13) / count,
         cpu_us: cpu.get(at).map(|seconds| seconds / count * 1e6),
     })
+}
+
+/// Handshakes of a minute of a log.
+#[derive(Clone, Copy, Debug, Default)]
+struct LoggedMinute {
+    all: u64,
+    resumed: u64,
+    tls13: u64,
+}
+
+const NOT_A_LOG: &str = "it is neither an answer of Prometheus nor a log of connections";
+
+/// Length of `2026-11-28T14:16`, the minute of a time in RFC 3339.
+const MINUTE_LENGTH: usize = 16;
+
+fn busiest_of_log(text: &str) -> Result<BusiestInterval, &'static str> {
+    let mut minutes: BTreeMap<String, LoggedMinute> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let fields = log_fields(line).ok_or(NOT_A_LOG)?;
+        let field = |name: &str| fields.get(name).map_or("-", String::as_str);
+        let minute = field("time").get(..MINUTE_LENGTH).ok_or(NOT_A_LOG)?;
+        let kind = field("handshake");
+        // A line of a connection that ended before it had one, or of a message.
+        if kind == "-" {
+            continue;
+        }
+        // A line may stand for several that were not written.
+        let count = field("sampled").parse().unwrap_or(1);
+        let sums = minutes.entry(minute.to_owned()).or_default();
+        sums.all += count;
+        sums.resumed += if kind == "full" { 0 } else { count };
+        sums.tls13 += if field("version") == "TLSv1.3" { count } else { 0 };
+    }
+    let most = minutes.values().max_by_key(|minute| minute.all).filter(|minute| minute.all > 0);
+    let most = most.ok_or("no handshake is in it")?;
+    let all = most.all as f64;
+    Ok(BusiestInterval {
+        handshakes_per_s: all / 60.0,
+        resumed_share: most.resumed as f64 / all,
+        tls13_share: most.tls13 as f64 / all,
+        cpu_us: None,
+    })
+}
+
+/// The fields of a line of the log, in either of its forms; `None` = it is none.
+fn log_fields(line: &str) -> Option<BTreeMap<String, String>> {
+    if line.starts_with('{') {
+        let Value::Object(fields) = serde_json::from_str(line).ok()? else {
+            return None;
+        };
+        let texts = fields.into_iter().filter_map(|(name, value)| match value {
+            Value::Null => None,
+            Value::String(text) => Some((name, text)),
+            other => Some((name, other.to_string())),
+        });
+        return Some(texts.collect());
+    }
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let words = line.split(|c: char| {
+        is_quoted ^= c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        c == ' ' && !is_quoted
+    });
+    let pair = |word: &str| {
+        let (name, value) = word.split_once('=')?;
+        Some((name.to_owned(), value.trim_matches('"').to_owned()))
+    };
+    let fields: BTreeMap<_, _> = words.filter_map(pair).collect();
+    fields.contains_key("time").then_some(fields)
 }
 
 /// The end and length of each interval, in seconds, and how much the counter rose.
@@ -147,6 +217,39 @@ mod tests {
         assert_eq!((found.handshakes_per_s, found.resumed_share), (40.0, 0.75));
         assert_eq!(found.tls13_share, 1.0);
         assert!((found.cpu_us.unwrap() - 200.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_log_in_either_form_says_the_same() {
+        let line = |minute: u32, kind: &str, more: &str| {
+            format!(
+                "time=2026-11-28T10:{minute:02}:07.5Z id=1 sni=\"a handshake=x\" version=TLSv1.3 \
+                 handshake={kind} {more} reason=client-closed"
+            )
+        };
+        let text = [
+            line(1, "full", ""),
+            line(2, "full", "sampled=30"),
+            line(2, "psk", "sampled=90"),
+            line(2, "-", "sampled=500"),
+        ];
+        let wanted = BusiestInterval {
+            handshakes_per_s: 2.0,
+            resumed_share: 0.75,
+            tls13_share: 1.0,
+            cpu_us: None,
+        };
+        assert_eq!(busiest_of_log(&text.join("\n")), Ok(wanted.clone()));
+        let json = |kind: &str, sampled: u32| {
+            format!(
+                r#"{{"time":"2026-11-28T10:02:07Z","version":"TLSv1.3","handshake":{kind},"sampled":{sampled}}}"#
+            )
+        };
+        let text = [json(r#""full""#, 30), json(r#""psk""#, 90), json("null", 500)].join("\n");
+        assert_eq!(busiest_of_log(&text), Ok(wanted));
+        assert_eq!(busiest_of_log("handshake=full"), Err(NOT_A_LOG));
+        assert_eq!(busiest_of_log("Nov 28 nginx: started"), Err(NOT_A_LOG));
+        assert_eq!(busiest_of_log(&line(1, "-", "")), Err("no handshake is in it"));
     }
 
     #[test]

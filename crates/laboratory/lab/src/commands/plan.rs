@@ -48,8 +48,8 @@ pub(super) struct PlanArguments {
     #[command(flatten)]
     question: FarmQuestion,
     /// A host's own day instead of --rate, --resumed and --tls: ranges of Lariat's metrics, as
-    /// Prometheus answers query_range; its busiest interval counts
-    #[arg(long, value_name = "DAY.json", value_hint = ValueHint::AnyPath, conflicts_with = "rate")]
+    /// Prometheus answers query_range, or Lariat's log; its busiest interval counts
+    #[arg(long, value_name = "DAY", value_hint = ValueHint::AnyPath, conflicts_with = "rate")]
     from_metrics: Option<PathBuf>,
     /// Show predictions of the records' own measurements beside them, and each error
     #[arg(long)]

@@ -15,6 +15,7 @@ mod results;
 mod usage;
 mod verdict;
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -49,6 +50,10 @@ const RELOAD_PAUSE: Duration = Duration::from_millis(1);
 
 /// How long its memory is read after a reload.
 const RELOAD_AFTER: Duration = Duration::from_millis(500);
+
+/// Connections from one address to another, of the 28,232 ports that Linux gives by itself
+/// (`net.ipv4.ip_local_port_range`).
+const CONNECTIONS_A_SOURCE: u32 = 25_000;
 
 /// A load in the background is ended when the measured one is over.
 const BACKGROUND_MAX: Duration = Duration::from_secs(3600);
@@ -255,6 +260,7 @@ impl Session<'_, '_> {
             MeasurementFailure::Failed(said.collect::<Vec<_>>().join("; "))
         })?;
         plan.rests = true;
+        plan.sources = sources(&plan, self.server.address);
         if let Some(tls) = &mut plan.tls
             && tls.verification == Verification::Off
         {
@@ -524,4 +530,17 @@ impl Session<'_, '_> {
     fn resident_bytes(&self) -> Result<u64, MeasurementFailure> {
         Ok(self.watched.server.resident_bytes()?)
     }
+}
+
+/// Our own addresses for so many connections to a server of this host: 127.0.0.0/8 is ours.
+fn sources(plan: &LoadPlan, server: SocketAddr) -> Vec<IpAddr> {
+    let connections = match plan.arrival {
+        ArrivalModel::Closed { connections } => connections,
+        ArrivalModel::Open { .. } => plan.clients.count,
+    };
+    let count = connections / CONNECTIONS_A_SOURCE;
+    if count == 0 || server.ip() != Ipv4Addr::LOCALHOST {
+        return Vec::new();
+    }
+    (0..=count).map(|one| Ipv4Addr::from(0x7f00_0100 + one).into()).collect()
 }

@@ -25,7 +25,7 @@ macro_rules! embedded {
 }
 
 /// The scenarios of this build, in the order of reports.
-const SCENARIOS: [(&str, &str); 26] = embedded! {
+const SCENARIOS: [(&str, &str); 27] = embedded! {
     "implementations",
     "terminate",
     "part-load",
@@ -46,6 +46,7 @@ const SCENARIOS: [(&str, &str); 26] = embedded! {
     "dual-certificate",
     "idle",
     "certificates",
+    "limits",
     "session-cache",
     "scale-out",
     "mysql",

@@ -247,6 +247,12 @@ pub(crate) struct ServerSpec {
     pub(crate) session_cache: u64,
     /// In place of `certificates`: their number, each with a key and a name of its own.
     pub(crate) sites: u32,
+    /// Connections that it must hold at once; 0: as many as files may be open for, to a limit.
+    pub(crate) connections: u64,
+    /// Further services, which share the address by names of their own.
+    pub(crate) services: u32,
+    /// Addresses, none of which a client has, in a list of those that are denied.
+    pub(crate) denied: u32,
     pub(crate) request_log: bool,
     /// Nodes of a farm behind a balancer; 0: the server stands alone.
     pub(crate) nodes: u16,
@@ -276,6 +282,9 @@ impl Default for ServerSpec {
             stateful_tickets: false,
             session_cache: 0,
             sites: 0,
+            connections: 0,
+            services: 0,
+            denied: 0,
             request_log: false,
             nodes: 0,
             shared_sessions: false,

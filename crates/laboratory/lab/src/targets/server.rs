@@ -52,7 +52,8 @@ pub(crate) const REQUEST_LOG: &str = "requests.log";
 
 /// Descriptors that a server needs beside its connections.
 const DESCRIPTORS_SPARE: u64 = 500;
-/// More connections than this are not to be expected of one host; tables are made for them.
+/// More connections than this are not to be expected of one host, unless a scenario says so; tables
+/// are made for them.
 const CONNECTIONS_MAX: u64 = 200_000;
 
 impl TargetServer {
@@ -190,7 +191,10 @@ impl ServerLaunch<'_> {
             workers: self.spec.workers,
             cpus: self.place.cpus,
             cpu_masks: templates::masks(self.place.cpus),
-            connections: (spare / 2).clamp(100, CONNECTIONS_MAX),
+            connections: match self.spec.connections {
+                0 => (spare / 2).clamp(100, CONNECTIONS_MAX),
+                asked => asked + DESCRIPTORS_SPARE,
+            },
             descriptors,
             certificates: self.certificates,
             certificate_folder: self.certificate_folder,

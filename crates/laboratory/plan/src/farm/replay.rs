@@ -146,6 +146,24 @@ mod tests {
         assert_eq!(unhurt.seconds_failing, 0);
     }
 
+    /// A fast node serves more in a second than may wait at it.
+    #[test]
+    fn what_is_served_at_once_does_not_wait() {
+        let fast = FarmSettings {
+            cores: 16.0,
+            full_s: 0.0002,
+            resumed_s: 0.0002,
+            connections_per_s: 40_000.0,
+            clients: 10_000_000,
+            connections_max: 1_000,
+            duration_s: 20,
+            ..scenario()
+        };
+        let failed = |farm: Farm| farm.seconds.iter().map(|it| it.failed).sum::<u64>();
+        assert_eq!(failed(run(fast.clone(), &[])), 0);
+        assert!(failed(run(FarmSettings { cores: 4.0, ..fast }, &[])) > 100_000);
+    }
+
     /// Each client by itself, with the same rules: the farm in groups says the same.
     #[test]
     fn groups_of_clients_behave_as_clients_one_by_one() {

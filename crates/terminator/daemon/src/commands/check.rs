@@ -4,7 +4,7 @@ mod bind;
 mod host;
 mod json;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -158,6 +158,8 @@ impl Findings {
 
     /// Judges by the TLS library and the order of certificates.
     fn look_at_tls(&mut self, source: &Source, settings: &Settings) {
+        let known = self.diagnostics.iter().map(|one| one.message.clone());
+        let mut known: HashSet<String> = known.collect();
         for inspection in Plan::inspect(&settings.plane, &idle_resumption()) {
             // Files have been looked into where the configuration names them. Here a certificate
             // may lack its key for no fault but that of the key's file.
@@ -166,8 +168,7 @@ impl Findings {
                 continue;
             }
             for found in diagnostics(source, &inspection) {
-                let is_known = |one: &Diagnostic| one.message == found.message;
-                if !self.diagnostics.iter().any(is_known) {
+                if known.insert(found.message.clone()) {
                     self.diagnostics.push(found);
                 }
             }

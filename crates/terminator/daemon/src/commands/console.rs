@@ -3,14 +3,19 @@
 //! Much of it was written by others: the worker process, clients, servers. So a control character
 //! reaches the terminal only as an escape; the colours alone are ours.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use config::Diagnostic;
+use config::{Diagnostic, Severity};
 use options::diagnostic::Paint;
 use telemetry::printable::lines;
 
 use crate::messages::stderr::write_line;
+
+/// Diagnostics that are alike and are written in full. A screen holds about as many; ten thousand
+/// services may have the same fault ten thousand times, and hide another one.
+const ALIKE_SHOWN_MAX: usize = 8;
 
 /// Says things, with colours if the reader likes them.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +51,24 @@ impl Console {
         self.labelled(&self.paint.cyan("hint"), &text.to_string());
     }
 
-    /// The faults of a configuration, with an empty line after each.
+    /// The faults of a configuration, with an empty line after each; of many that are alike the
+    /// first ones, and how many more there are.
     pub(crate) fn diagnostics(self, diagnostics: &[Diagnostic]) {
+        let mut counts: BTreeMap<Likeness<'_>, usize> = BTreeMap::new();
         for diagnostic in diagnostics {
-            write_line(format_args!("{}\n", diagnostic.render(self.paint.colour)));
+            let count = counts.entry(likeness(diagnostic)).or_default();
+            *count += 1;
+            if *count <= ALIKE_SHOWN_MAX {
+                write_line(format_args!("{}\n", diagnostic.render(self.paint.colour)));
+            }
+        }
+        for ((severity, subject, _), count) in counts {
+            let more = count.saturating_sub(ALIKE_SHOWN_MAX);
+            if more > 0 {
+                let text = format!("{}: and {more} more like these", subject.unwrap_or("file"));
+                let remedy = "`lariat check --json` shows all of them";
+                self.labelled(severity.word(), &format!("{text}\nhint: {remedy}\n"));
+            }
         }
     }
 
@@ -76,6 +95,14 @@ impl Console {
             }
         }
     }
+}
+
+/// Diagnostics with the same of these are alike: messages name the file or the service that they
+/// are about.
+type Likeness<'a> = (Severity, Option<&'a str>, Option<&'a str>);
+
+fn likeness(one: &Diagnostic) -> Likeness<'_> {
+    (one.severity, one.subject.as_deref(), one.hint.as_deref())
 }
 
 fn has_severity(text: &str) -> bool {
