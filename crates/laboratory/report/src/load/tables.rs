@@ -214,10 +214,8 @@ pub(crate) fn requests(record: &LoadRecord) -> ReportTable {
         let name = format!("{} {}", request.method, request.path);
         let weight = RoundedCount(f64::from(request.weight));
         let row = [name.into(), Cell::from(weight), ended, failed, failed_share(*counts).into()];
-        table.row(row.into_iter().chain(times.map(|ns| match total.is_empty() {
-            true => NONE.into(),
-            false => time(ns),
-        })));
+        let shown = |ns| if total.is_empty() { NONE.into() } else { time(ns) };
+        table.row(row.into_iter().chain(times.map(shown)));
     }
     table
 }
