@@ -16,6 +16,7 @@ mod laboratory {
         }
     }
     mod load {
+        mod outputs;
         mod plan;
         mod record;
         mod foreign {
@@ -25,6 +26,7 @@ mod laboratory {
             mod matrix;
             mod offers;
             mod page;
+            mod requests;
             mod settings;
             mod shapes;
         }

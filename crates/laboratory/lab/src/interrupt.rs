@@ -10,6 +10,7 @@ use sys::signal::{Signal, Signals};
 
 use crate::console::Console;
 use crate::exit::Exit;
+use crate::load::screen;
 use crate::run::measurement::failure::Cancel;
 
 /// Hears signals from its creation on. The thread that listens ends with the program.
@@ -65,6 +66,7 @@ fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<InterruptState>, tell:
 /// The first signal ends the load, the second the program; what it started ends either way.
 fn hear(state: &mut InterruptState, tell: &dyn Fn()) {
     if std::mem::replace(&mut state.heard, true) {
+        screen::give_back();
         std::process::exit(Exit::Failed as i32);
     }
     tell();

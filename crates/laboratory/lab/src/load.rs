@@ -2,14 +2,19 @@
 //! where its record is written.
 //!
 //! The load itself is the crate `load`'s. [`PlanFile`] reads a file of settings, [`resolve`] asks
-//! for addresses once before the load begins, `live` draws a line per second on the terminal, and
-//! `destination` names and writes the record.
+//! for addresses once before the load begins, `live` makes a line per second, `view` fills a
+//! terminal, `metrics` serves Prometheus, `hdr` and `destination` write the files.
 
 pub(crate) mod destination;
+pub(crate) mod hdr;
 pub(crate) mod live;
+pub(crate) mod metrics;
+pub(crate) mod progress;
+pub(crate) mod screen;
+pub(crate) mod view;
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
@@ -83,16 +88,21 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A file's bytes. One that never ends, such as a device, is not read for ever.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let shown = path.display();
-    let unreadable = |error: std::io::Error| format!("cannot read {shown}: {error}");
-    let file = fs::File::open(path).map_err(unreadable)?;
+    bounded(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}
+
+/// The same of a text.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(bounded(path)?).map_err(|_| io::Error::other("it is no text"))
+}
+
+fn bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let taken = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
-    if taken.map_err(unreadable)? as u64 > FILE_BYTES_MAX {
-        Err(format!("{shown} is larger than 64 MiB"))
-    } else {
-        Ok(bytes)
+    let taken = fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if taken as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other("it is larger than 64 MiB"));
     }
+    Ok(bytes)
 }
 
 #[cfg(test)]

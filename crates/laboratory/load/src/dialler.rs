@@ -85,7 +85,8 @@ impl Dialler {
         }
     }
 
-    /// A connection for a client, and what is expected of it.
+    /// A connection for a client, and what is expected of it. `work` is the planned instant and the
+    /// place of the request.
     ///
     /// # Errors
     /// The reason why no connection could be made.
@@ -93,7 +94,7 @@ impl Dialler {
         &mut self,
         client_pool: &ClientPool,
         client: u32,
-        due: Instant,
+        work: (Instant, usize),
     ) -> Result<(ClientConnection, Transaction), TransactionFailure> {
         let source = self.next_source();
         let address = self.next_address(client);
@@ -101,7 +102,7 @@ impl Dialler {
         let dialled = sys::socket::connect_as(from, &address, false);
         let (fd, is_connected) = dialled.map_err(|error| dial_failure(&error))?;
         let preface = self.preface(&fd, source, &address);
-        let (channel, transaction) = self.channel(client_pool, client, due, preface)?;
+        let (channel, transaction) = self.channel(client_pool, client, work, preface)?;
         let connection = ClientConnection::new(fd, is_connected, channel);
         Ok((connection, transaction))
     }
@@ -137,11 +138,11 @@ impl Dialler {
         &self,
         client_pool: &ClientPool,
         client: u32,
-        due: Instant,
+        work: (Instant, usize),
         preface: Vec<u8>,
     ) -> Result<(ClientChannel, Transaction), TransactionFailure> {
         let (Some(tls), Some(planned)) = (&self.tls, &self.plan.tls) else {
-            return Ok((ClientChannel::plain(preface), Transaction::plain(due)));
+            return Ok((ClientChannel::plain(preface), Transaction::plain(work)));
         };
         let preface_bytes = preface.len();
         let (index, wants) = (client as usize, client_pool.client(client).wants);
@@ -170,7 +171,7 @@ impl Dialler {
         let sends_early = channel.offered() == Handshake::Psk && planned.early_data;
         // Who takes what there is has not failed with a full handshake.
         let must_resume = resumes && wants != Handshake::Any;
-        let transaction = Transaction::new(due, must_resume, offers, sends_early);
+        let transaction = Transaction::new(work, must_resume, offers, sends_early);
         Ok((channel, transaction))
     }
 

@@ -7,7 +7,56 @@ use std::fmt::Write;
 
 use wire::http::{Content, ResponseHead};
 
+use measure::random::SplitMix;
+
 use crate::plan::{LoadPlan, PlannedRequest};
+
+/// Requests, of which chance takes one for each transaction by its weight.
+#[derive(Debug)]
+pub(crate) struct RequestMixture {
+    requests: Vec<RequestBytes>,
+    /// By request, the sum of its weight and of those before it.
+    ends: Vec<u64>,
+    chance: SplitMix,
+}
+
+impl RequestMixture {
+    /// The requests of a plan, for one of its threads.
+    pub(crate) fn new(plan: &LoadPlan, thread: u16) -> Self {
+        let mut end = 0;
+        let ends = plan.requests.iter().map(|request| {
+            end += u64::from(request.weight);
+            end
+        });
+        Self {
+            ends: ends.collect(),
+            requests: plan.requests.iter().map(|one| RequestBytes::new(plan, one)).collect(),
+            // Instants by chance are drawn from the seed itself.
+            chance: SplitMix::of_thread(!plan.seed, thread),
+        }
+    }
+
+    /// Whether nothing is asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// The place of the next request.
+    #[inline]
+    pub(crate) fn draw(&mut self) -> usize {
+        let [_, .., all] = self.ends[..] else {
+            return 0;
+        };
+        let drawn = self.chance.below(all as usize) as u64;
+        self.ends.partition_point(|end| *end <= drawn)
+    }
+
+    /// The request at a place; `None` = nothing is asked.
+    #[inline]
+    pub(crate) fn at(&self, place: usize) -> Option<&RequestBytes> {
+        self.requests.get(place)
+    }
+}
 
 /// The request, in both forms that it is sent in.
 #[derive(Debug)]

@@ -9,6 +9,7 @@ mod files;
 pub mod limit;
 pub mod reference;
 mod request;
+mod requests;
 mod tls;
 mod unresolved_plan;
 pub mod url;

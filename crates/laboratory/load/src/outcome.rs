@@ -8,12 +8,13 @@ use measure::capacity::RatePoint;
 use measure::quantity::{Nanoseconds, RoundedCount, nanoseconds};
 use measure::record::{
     self, CapacitySearch, ClientUsage, FORMAT, Host, LoadRecord, LoadThread, PlanStep, PlannedRate,
-    RecordedTarget, RunEnding, RunWarning, Second, Tool, TransactionCounts,
+    RecordedTarget, RequestResult, RunEnding, RunWarning, Second, Tool, TransactionCounts,
 };
 
 use crate::failure::TransactionFailure;
 use crate::plan::{
-    ArrivalModel, ClientSelection, Handshake, LoadPlan, PlannedTls, Stretch, Verification, Verify,
+    ArrivalModel, ClientSelection, Handshake, LoadPlan, PlannedRequest, PlannedTls, Stretch,
+    Verification, Verify,
 };
 use crate::speed::version;
 use crate::tally::{LoadTally, StepTally};
@@ -104,7 +105,7 @@ impl LoadOutcome {
 
     #[must_use]
     pub fn record(
-        self,
+        mut self,
         plan: &LoadPlan,
         frame: Frame,
         capacity: Option<CapacitySearch>,
@@ -129,6 +130,7 @@ impl LoadOutcome {
             totals: self.tally.totals,
             failures: self.tally.failures_by_name(),
             addresses: addresses(plan, &self.tally),
+            requests: requests(plan, &mut self.tally),
             handshakes: self.tally.handshake_rows(),
             traffic: self.tally.traffic,
             latencies: self.tally.latencies,
@@ -157,6 +159,12 @@ fn addresses(plan: &LoadPlan, tally: &LoadTally) -> BTreeMap<String, Transaction
     found
 }
 
+/// By request where there are several, in the order of the plan.
+fn requests(plan: &LoadPlan, tally: &mut LoadTally) -> Vec<RequestResult> {
+    let several = 0..Some(plan.requests.len()).filter(|count| *count > 1).unwrap_or_default();
+    several.map(|place| tally.requests.remove(&place).unwrap_or_default()).collect()
+}
+
 fn plan_of_record(plan: &LoadPlan) -> record::RecordedPlan {
     let arrival = match &plan.arrival {
         ArrivalModel::Closed { connections } => record::RecordedArrival::Closed(*connections),
@@ -175,12 +183,14 @@ fn plan_of_record(plan: &LoadPlan) -> record::RecordedPlan {
         proxy_header: plan.proxy_header,
         move_sessions: plan.target.moves_sessions,
         tls: plan.tls.as_ref().map(tls_of_record),
-        request: plan.request.as_ref().map(|request| record::RecordedRequest {
-            method: request.method.clone(),
-            path: request.path.clone(),
-            headers: request.headers.clone(),
-            body_bytes: request.body.len() as u64,
-        }),
+        request: match &plan.requests[..] {
+            [one] => Some(request_of_record(one)),
+            _ => None,
+        },
+        requests: match &plan.requests[..] {
+            [] | [_] => Vec::new(),
+            several => several.iter().map(request_of_record).collect(),
+        },
         ending: plan.ending,
         arrival,
         spacing: match plan.arrival {
@@ -200,6 +210,16 @@ fn plan_of_record(plan: &LoadPlan) -> record::RecordedPlan {
         threads: plan.threads.count,
         cpus: plan.threads.cpus.clone(),
         seed: plan.seed,
+    }
+}
+
+fn request_of_record(request: &PlannedRequest) -> record::RecordedRequest {
+    record::RecordedRequest {
+        method: request.method.clone(),
+        path: request.path.clone(),
+        headers: request.headers.clone(),
+        body_bytes: request.body.len() as u64,
+        weight: request.weight,
     }
 }
 

@@ -24,8 +24,8 @@ pub struct LoadPlan {
     pub proxy_header: Option<ProxyVersion>,
     /// How TLS is spoken; `None` = it is not.
     pub tls: Option<PlannedTls>,
-    /// The request on a connection; `None` = none, the handshake is all.
-    pub request: Option<PlannedRequest>,
+    /// The requests on connections, one drawn by its weight for each; none = the handshake is all.
+    pub requests: Vec<PlannedRequest>,
     pub ending: ConnectionEnding,
     /// The clients: each has its own sessions, its own connection, and does one thing at a time.
     pub clients: Clients,
@@ -163,6 +163,8 @@ pub struct PlannedRequest {
     /// Further headers, without `Host`, `Connection` and `Content-Length`.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+    /// The share of all requests, relative to the others'; at least 1.
+    pub weight: u32,
 }
 
 /// The clients, and how often they make requests.

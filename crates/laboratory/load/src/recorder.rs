@@ -10,6 +10,9 @@ use crate::scheduler::RunClock;
 use crate::tally::{LoadTally, Negotiated, SecondTally, TransactionTiming};
 use crate::thread_context::{ThreadContext, ThreadReport};
 
+/// The places, in the plan, of the address and of the request of a transaction.
+type TransactionPlace = (usize, usize);
+
 /// Records the transactions of one thread.
 #[derive(Debug)]
 pub(crate) struct ThreadRecorder {
@@ -30,6 +33,8 @@ pub(crate) struct ThreadRecorder {
     at_zero: Option<(Duration, TrafficBytes)>,
     /// The ends of steps, from the beginning of the figures.
     step_ends: Vec<Duration>,
+    /// Whether there are several requests.
+    mixes: bool,
     context: ThreadContext,
 }
 
@@ -48,6 +53,7 @@ impl ThreadRecorder {
             late: Vec::new(),
             at_zero: None,
             step_ends,
+            mixes: plan.requests.len() > 1,
             context,
         }
     }
@@ -170,7 +176,13 @@ impl ThreadRecorder {
     }
 
     #[inline]
-    pub(crate) fn succeed(&mut self, due: Instant, timing: &TransactionTiming) {
+    pub(crate) fn succeed(
+        &mut self,
+        due: Instant,
+        place: TransactionPlace,
+        timing: &TransactionTiming,
+    ) {
+        self.end_at(due, place, Some(timing.total));
         if !self.is_counted(due) {
             self.tally.warm_up.succeeded += 1;
             self.tally.carried += u64::from(self.at_zero.is_some());
@@ -188,7 +200,13 @@ impl ThreadRecorder {
         }
     }
 
-    pub(crate) fn fail(&mut self, due: Instant, failure: TransactionFailure) {
+    pub(crate) fn fail(
+        &mut self,
+        due: Instant,
+        place: TransactionPlace,
+        failure: TransactionFailure,
+    ) {
+        self.end_at(due, place, None);
         if self.is_counted(due) {
             self.tally.failed_after.record(due.elapsed());
         }
@@ -207,13 +225,24 @@ impl ThreadRecorder {
         self.tally.fail(failure, step);
     }
 
-    /// A transaction with this address ended.
+    /// A transaction with this address and request ended; `total` = it succeeded in that time.
     #[inline]
-    pub(crate) fn end_at(&mut self, due: Instant, address: usize, has_succeeded: bool) {
-        if self.is_counted(due) {
-            let (succeeded, failed) = (u64::from(has_succeeded), u64::from(!has_succeeded));
-            *self.tally.addresses.entry(address).or_default() +=
-                TransactionCounts { attempted: 1, succeeded, failed };
+    fn end_at(
+        &mut self,
+        due: Instant,
+        (address, request): TransactionPlace,
+        total: Option<Duration>,
+    ) {
+        if !self.is_counted(due) {
+            return;
+        }
+        let (succeeded, failed) = (u64::from(total.is_some()), u64::from(total.is_none()));
+        let counts = TransactionCounts { attempted: 1, succeeded, failed };
+        *self.tally.addresses.entry(address).or_default() += counts;
+        if self.mixes {
+            let result = self.tally.requests.entry(request).or_default();
+            result.counts += counts;
+            total.into_iter().for_each(|total| result.total.record(total));
         }
     }
 
@@ -221,11 +250,7 @@ impl ThreadRecorder {
     #[inline]
     pub(crate) fn shake_hands(&mut self, due: Instant, negotiated: Negotiated) {
         if self.is_counted(due) {
-            if negotiated.kind.is_resumption() {
-                self.second.resumed += 1
-            } else {
-                self.second.full += 1
-            }
+            *self.second.handshakes.entry(negotiated.kind).or_default() += 1;
         }
         self.tally.shake_hands(negotiated);
     }

@@ -7,6 +7,8 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use measure::choice::Kind;
+use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
 use measure::record::{LoadThread, RunEnding, Second};
 use sys::wake::Waker;
@@ -38,6 +40,10 @@ pub struct Run {
 pub struct SecondProgress {
     pub second: Second,
     pub failures: BTreeMap<String, u64>,
+    /// Handshakes by kind.
+    pub handshakes: BTreeMap<Kind, u64>,
+    /// Response times of those that succeeded.
+    pub total: Histogram,
 }
 
 /// Ends a load early, from any thread.
@@ -226,7 +232,9 @@ impl Run {
         let tally = self.parts.remove(&number)?;
         let second = tally.second(number);
         self.seconds.push(second);
-        Some(SecondProgress { second, failures: tally.failures_by_name() })
+        let failures = tally.failures_by_name();
+        let SecondTally { handshakes, total, .. } = tally;
+        Some(SecondProgress { second, failures, handshakes, total })
     }
 
     /// Waits for the end.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use measure::choice::Kind;
 use measure::histogram::Histogram;
-use measure::record::{HandshakeCounts, Latencies, Second, TrafficBytes, TransactionCounts};
+use measure::record::{
+    HandshakeCounts, Latencies, RequestResult, Second, TrafficBytes, TransactionCounts,
+};
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
 use crate::failure::TransactionFailure;
@@ -47,6 +49,8 @@ pub(crate) struct LoadTally {
     pub(crate) failures: HashMap<TransactionFailure, u64>,
     /// Transactions that ended, by the place of their address.
     pub(crate) addresses: BTreeMap<usize, TransactionCounts>,
+    /// Transactions that ended, by the place of their request, where there are several.
+    pub(crate) requests: BTreeMap<usize, RequestResult>,
     /// A handful of outcomes, so that looking through them is cheaper than a table.
     pub(crate) handshakes: Vec<(Negotiated, u64)>,
     pub(crate) traffic: TrafficBytes,
@@ -71,8 +75,7 @@ pub(crate) struct SecondTally {
     pub(crate) attempted: u64,
     pub(crate) succeeded: u64,
     pub(crate) failed: u64,
-    pub(crate) resumed: u64,
-    pub(crate) full: u64,
+    pub(crate) handshakes: BTreeMap<Kind, u64>,
     pub(crate) open: u64,
     pub(crate) total: Histogram,
     pub(crate) failures: HashMap<TransactionFailure, u64>,
@@ -131,6 +134,9 @@ impl LoadTally {
         for (address, counts) in other.addresses {
             *self.addresses.entry(address).or_default() += counts;
         }
+        for (request, result) in other.requests {
+            *self.requests.entry(request).or_default() += &result;
+        }
         for (negotiated, count) in other.handshakes {
             self.add_handshakes(negotiated, count);
         }
@@ -174,21 +180,25 @@ impl SecondTally {
         self.attempted += other.attempted;
         self.succeeded += other.succeeded;
         self.failed += other.failed;
-        self.resumed += other.resumed;
-        self.full += other.full;
+        for (kind, count) in other.handshakes {
+            *self.handshakes.entry(kind).or_default() += count;
+        }
         self.open += other.open;
         self.total.add(&other.total);
         add_all(&mut self.failures, other.failures);
     }
 
     pub(crate) fn second(&self, at_s: u64) -> Second {
+        let (resumed, full): (Vec<_>, Vec<_>) =
+            self.handshakes.iter().partition(|(kind, _)| kind.is_resumption());
+        let sum = |rows: Vec<(&Kind, &u64)>| rows.into_iter().map(|(_, count)| count).sum();
         Second {
             at_s,
             attempted: self.attempted,
             succeeded: self.succeeded,
             failed: self.failed,
-            resumed: self.resumed,
-            full: self.full,
+            resumed: sum(resumed),
+            full: sum(full),
             mean_ns: self.total.mean_ns() as u64,
             median_ns: self.total.quantile_ns(0.5),
             p99_ns: self.total.quantile_ns(0.99),

@@ -15,6 +15,8 @@ use crate::tally::{Negotiated, TransactionTiming};
 pub(crate) struct Transaction {
     /// The planned instant: durations count from here.
     pub(crate) due: Instant,
+    /// The place of its request in the plan; 0 where there is none.
+    pub(crate) request: usize,
     /// Whether its request is to go with the hello.
     pub(crate) sends_early: bool,
     /// A session is to be resumed.
@@ -31,19 +33,24 @@ pub(crate) enum TransactionVerdict {
 }
 
 impl Transaction {
-    pub(crate) fn new(due: Instant, must_resume: bool, offers: bool, sends_early: bool) -> Self {
-        Self { due, sends_early, must_resume, offers, kind: Kind::Full, fault: None }
+    pub(crate) fn new(
+        (due, request): (Instant, usize),
+        must_resume: bool,
+        offers: bool,
+        sends_early: bool,
+    ) -> Self {
+        Self { due, request, sends_early, must_resume, offers, kind: Kind::Full, fault: None }
     }
 
-    pub(crate) fn plain(due: Instant) -> Self {
-        Self { kind: Kind::Plain, ..Self::new(due, false, false, false) }
+    pub(crate) fn plain(work: (Instant, usize)) -> Self {
+        Self { kind: Kind::Plain, ..Self::new(work, false, false, false) }
     }
 
     /// On a connection that stands, with or without TLS.
-    pub(crate) fn kept(due: Instant, has_tls: bool) -> Self {
+    pub(crate) fn kept(work: (Instant, usize), has_tls: bool) -> Self {
         Self {
             kind: if has_tls { Kind::Kept } else { Kind::Plain },
-            ..Self::new(due, false, false, false)
+            ..Self::new(work, false, false, false)
         }
     }
 

@@ -15,7 +15,7 @@ use crate::client_pool::ClientPool;
 use crate::connection::{ClientConnection, ConnectionStep, LoadStage};
 use crate::dialler::Dialler;
 use crate::failure::{LoadStartFault, TransactionFailure};
-use crate::http::RequestBytes;
+use crate::http::RequestMixture;
 use crate::plan::{ConnectionEnding, LoadPlan};
 use crate::recorder::ThreadRecorder;
 use crate::scheduler::{Deadline, Deadlines, DueTransaction, RunClock, Scheduler};
@@ -47,7 +47,7 @@ pub(crate) struct LoadWorker {
     plan: Arc<LoadPlan>,
     context: ThreadContext,
     clock: RunClock,
-    requests: Option<RequestBytes>,
+    requests: RequestMixture,
     dialler: Dialler,
     pool: ClientPool,
     scheduler: Scheduler,
@@ -88,9 +88,8 @@ impl LoadWorker {
         let waker = context.waker.as_fd();
         epoll.add(waker, WAKER, Interest::READ | Interest::EDGE)?;
         let scheduler = Scheduler::new(plan, &context);
-        let request = plan.request.as_ref();
         Ok(Self {
-            requests: request.map(|request| RequestBytes::new(plan, request)),
+            requests: RequestMixture::new(plan, context.index),
             recorder: ThreadRecorder::new(plan, context.clone()),
             plan: Arc::clone(plan),
             context,
@@ -226,12 +225,13 @@ impl LoadWorker {
             self.recorder.lag(due, Instant::now());
         }
         self.busy += 1;
+        let request = self.requests.draw();
         match self.pool.client(client).connection {
-            Some(key) => self.ask_again(key, due),
+            Some(key) => self.ask_again(key, due, request),
             None => {
-                if let Err(failure) = self.dial(client, due) {
-                    self.recorder.fail(due, failure);
-                    self.recorder.end_at(due, self.dialler.address_of(client), false);
+                if let Err(failure) = self.dial(client, (due, request)) {
+                    let place = (self.dialler.address_of(client), request);
+                    self.recorder.fail(due, place, failure);
                     self.pool.give_up(client);
                     self.release(client, true);
                 }
@@ -249,13 +249,13 @@ impl LoadWorker {
     }
 
     /// Another request on a connection that stays.
-    fn ask_again(&mut self, key: usize, due: Instant) {
+    fn ask_again(&mut self, key: usize, due: Instant, request: usize) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
         };
         slot.connection.renew();
         slot.holds_client = true;
-        slot.transaction = Some(Transaction::kept(due, self.plan.tls.is_some()));
+        slot.transaction = Some(Transaction::kept((due, request), self.plan.tls.is_some()));
         self.set_deadline(key);
         let step = self.ask(key);
         self.follow(key, step);
@@ -263,12 +263,16 @@ impl LoadWorker {
 
     /// Sends the request of a connection that is open; without one, the work is done.
     fn ask(&mut self, key: usize) -> ConnectionStep {
-        let (Some(slot), Some(requests)) = (self.slots.get_mut(key), &self.requests) else {
+        let Some(slot) = self.slots.get_mut(key) else {
+            return ConnectionStep::Waiting;
+        };
+        let place = slot.transaction.as_ref().map_or(0, |transaction| transaction.request);
+        let Some(request) = self.requests.at(place) else {
             return self.close_unasked(key);
         };
         let is_last = self.pool.is_last_of_connection(slot.client);
-        let bytes = requests.bytes(is_last);
-        slot.connection.ask(bytes, requests.to_head, &mut self.recorder.traffic)
+        let bytes = request.bytes(is_last);
+        slot.connection.ask(bytes, request.to_head, &mut self.recorder.traffic)
     }
 
     /// There is nothing to ask. In TLS 1.3 our side of the handshake is over before the server has
@@ -282,11 +286,11 @@ impl LoadWorker {
     }
 
     /// A new connection for a client.
-    fn dial(&mut self, client: u32, due: Instant) -> Result<(), TransactionFailure> {
-        let (mut connection, transaction) = self.dialler.dial(&self.pool, client, due)?;
-        if let Some(requests) = self.requests.as_ref().filter(|_| transaction.sends_early) {
+    fn dial(&mut self, client: u32, work: (Instant, usize)) -> Result<(), TransactionFailure> {
+        let (mut connection, transaction) = self.dialler.dial(&self.pool, client, work)?;
+        if let Some(request) = self.requests.at(work.1).filter(|_| transaction.sends_early) {
             let is_last = self.pool.is_last_of_connection(client);
-            connection.ask_early(requests.bytes(is_last), requests.to_head);
+            connection.ask_early(request.bytes(is_last), request.to_head);
         }
         self.recorder.traffic.connections += 1;
         let key = self.add(connection, client, transaction)?;
@@ -420,7 +424,7 @@ impl LoadWorker {
     /// connection has anything more to do.
     fn replied(&mut self, key: usize) -> Option<ConnectionStep> {
         let client = self.slots.get(key)?.client;
-        let is_last = self.requests.is_none() || self.pool.is_last_of_connection(client);
+        let is_last = self.requests.is_empty() || self.pool.is_last_of_connection(client);
         self.judge(key);
         let slot = self.slots.get_mut(key)?;
         let keeps = !is_last && slot.connection.reply().keeps_connection();
@@ -462,14 +466,14 @@ impl LoadWorker {
         };
         self.pool.count_request(slot.client);
         self.recorder.traffic.body_bytes += slot.connection.reply().body_bytes();
-        let verdict = transaction.verdict(&slot.connection, self.requests.is_some());
-        let has_succeeded = matches!(verdict, TransactionVerdict::Success(_));
-        let address = self.dialler.address_of(slot.client);
-        self.recorder.end_at(transaction.due, address, has_succeeded);
+        let verdict = transaction.verdict(&slot.connection, !self.requests.is_empty());
+        let place = (self.dialler.address_of(slot.client), transaction.request);
         match verdict {
-            TransactionVerdict::Success(timing) => self.recorder.succeed(transaction.due, &timing),
+            TransactionVerdict::Success(timing) => {
+                self.recorder.succeed(transaction.due, place, &timing);
+            }
             TransactionVerdict::Failure(failure) => {
-                self.recorder.fail(transaction.due, failure);
+                self.recorder.fail(transaction.due, place, failure);
                 self.pool.give_up(slot.client);
             }
         }
@@ -500,9 +504,8 @@ impl LoadWorker {
             return;
         };
         if let Some(transaction) = slot.transaction.take() {
-            self.recorder.fail(transaction.due, failure);
-            let address = self.dialler.address_of(slot.client);
-            self.recorder.end_at(transaction.due, address, false);
+            let place = (self.dialler.address_of(slot.client), transaction.request);
+            self.recorder.fail(transaction.due, place, failure);
             self.pool.give_up(slot.client);
             self.dialler.begin_anew_if_bereft(&mut self.pool, slot.client);
         }

@@ -43,12 +43,13 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> LoadPlan {
             early_data: false,
             certificate_compression: false,
         }),
-        request: Some(PlannedRequest {
+        requests: vec![PlannedRequest {
+            weight: 1,
             method: "GET".to_owned(),
             path: "/1k".to_owned(),
             headers: Vec::new(),
             body: Vec::new(),
-        }),
+        }],
         ending: ConnectionEnding::Close,
         clients: Clients {
             count: 4,
@@ -200,7 +201,7 @@ fn handshakes_alone_resume_too_whichever_way_they_end() {
     let server = Server::start(Cache::All);
     for ending in [ConnectionEnding::Close, ConnectionEnding::Reset] {
         let mut plan = plan(server.address(), Handshake::Psk, 40);
-        plan.request = None;
+        plan.requests.clear();
         plan.ending = ending;
         let record = run(&plan);
         assert_eq!(record.totals.succeeded, 40, "{ending:?} {:?}", record.failures);
@@ -287,7 +288,7 @@ fn each_way_to_fail_has_its_reason() {
 fn a_body_longer_than_any_buffer_is_sent() {
     let server = Server::start(Cache::All);
     let mut plan = plan(server.address(), Handshake::Psk, 12);
-    let request = plan.request.as_mut().unwrap();
+    let request = &mut plan.requests[0];
     request.method = "POST".to_owned();
     request.body = vec![b'x'; 5 << 20];
     let record = run(&plan);
@@ -404,7 +405,7 @@ fn users_who_only_shake_hands_resume_whichever_way_connections_end() {
     let server = Server::start(Cache::All);
     for ending in [ConnectionEnding::Close, ConnectionEnding::Reset] {
         let mut plan = plan(server.address(), Handshake::Psk, 40);
-        plan.request = None;
+        plan.requests.clear();
         plan.ending = ending;
         plan.clients.requests_per_session = Some(4);
         let record = run(&users(plan, 40, Spacing::Constant));

@@ -305,6 +305,25 @@ mod tests {
         assert!(null.1 < 0.06, "{null:?}");
     }
 
+    /// Three rounds are enough where nothing overlaps: a factor of five is found through noise of a
+    /// third, with rounds or without; where it is not, the interval says how much was not seen.
+    #[test]
+    fn a_factor_of_five_in_three_rounds_is_found() {
+        let pairs = [(510.0, 100.0), (790.0, 130.0), (390.0, 90.0)];
+        let (above, below) = pairs.iter().copied().unzip::<_, _, Vec<f64>, Vec<f64>>();
+        for found in [Effect::of_pairs(&pairs, Ratio), Effect::of_samples(&above, &below, Ratio)]
+            .map(Option::unwrap)
+        {
+            assert!(found.is_proven() && !found.is_less(), "{found:?}");
+            assert!((4.0..6.5).contains(&found.value), "{found:?}");
+        }
+        // Ratios of 2, 5 and 25: no round overlaps, and no method has more than three signs.
+        let wild = [(200.0, 100.0), (500.0, 100.0), (2500.0, 100.0)];
+        let found = Effect::of_pairs(&wild, Ratio).unwrap();
+        assert!(!found.is_proven());
+        assert!(found.reach().unwrap().1 > 5.0, "{found:?}");
+    }
+
     #[test]
     fn what_slows_both_favours_neither() {
         let noisy = Effect::of_pairs(&[(11.0, 10.0), (22.0, 20.0), (5.5, 5.0)], Ratio).unwrap();

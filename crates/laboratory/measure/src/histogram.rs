@@ -82,6 +82,17 @@ impl Histogram {
         self.0.value_at_quantile(share)
     }
 
+    /// The same in microseconds, rounded up, with the same digits.
+    pub(crate) fn in_microseconds(&self) -> hdrhistogram::Histogram<u64> {
+        let longest = LONGEST_NS.div_ceil(1000) * 2;
+        let mut counts = hdrhistogram::Histogram::new_with_bounds(1, longest, SIGNIFICANT_DIGITS)
+            .expect("1 to 5 digits, a range of two and more");
+        for (ns, count) in self.buckets() {
+            counts.record_n(ns.div_ceil(1000).max(1), count).expect("no longer than the longest");
+        }
+        counts
+    }
+
     /// Each duration that was counted, in nanoseconds and rounded up to what it is distinguished
     /// from, with its count; in order.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {

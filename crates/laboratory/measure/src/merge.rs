@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::AddAssign;
 
 use crate::record::{
-    HandshakeCounts, Latencies, LoadRecord, PlanStep, RecordedArrival, RecordedPlan, RunEnding,
-    Second, TrafficBytes, TransactionCounts,
+    HandshakeCounts, Latencies, LoadRecord, PlanStep, RecordedArrival, RecordedPlan, RequestResult,
+    RunEnding, Second, TrafficBytes, TransactionCounts,
 };
 
 impl AddAssign for TransactionCounts {
@@ -22,6 +22,13 @@ impl AddAssign for TrafficBytes {
         self.received_bytes += more.received_bytes;
         self.sent_bytes += more.sent_bytes;
         self.body_bytes += more.body_bytes;
+    }
+}
+
+impl AddAssign<&Self> for RequestResult {
+    fn add_assign(&mut self, more: &Self) {
+        self.counts += more.counts;
+        self.total.add(&more.total);
     }
 }
 
@@ -156,6 +163,9 @@ fn add(sum: &mut LoadRecord, other: &LoadRecord) {
     }
     for (address, counts) in &other.addresses {
         *sum.addresses.entry(address.clone()).or_default() += *counts;
+    }
+    for (request, more) in sum.requests.iter_mut().zip(&other.requests) {
+        *request += more;
     }
     for row in &other.handshakes {
         let alike = |count| HandshakeCounts { count, ..row.clone() };

@@ -41,6 +41,9 @@ pub struct LoadRecord {
     /// Transactions that ended, by address; empty where connections went to one.
     #[serde(default)]
     pub addresses: BTreeMap<String, TransactionCounts>,
+    /// Transactions that ended, by request in the order of the plan; empty where there was one.
+    #[serde(default)]
+    pub requests: Vec<RequestResult>,
     /// Handshakes that the client finished, of the warm-up too, by outcome.
     pub handshakes: Vec<HandshakeCounts>,
     pub traffic: TrafficBytes,
@@ -78,8 +81,11 @@ pub struct RecordedPlan {
     #[serde(default)]
     pub move_sessions: bool,
     pub tls: Option<RecordedTls>,
-    /// The request; `None` = none, the handshake was all.
+    /// The request; `None` = none, the handshake was all, or several.
     pub request: Option<RecordedRequest>,
+    /// Several requests, each made by its weight.
+    #[serde(default)]
+    pub requests: Vec<RecordedRequest>,
     pub ending: ConnectionEnding,
     pub arrival: RecordedArrival,
     pub spacing: Option<Spacing>,
@@ -144,6 +150,13 @@ pub struct RecordedRequest {
     pub path: String,
     pub headers: Vec<(String, String)>,
     pub body_bytes: u64,
+    /// The share of all requests, relative to the others'.
+    #[serde(default = "one")]
+    pub weight: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -203,6 +216,15 @@ pub struct TransactionCounts {
     /// With everything that was wanted: the kind of handshake, the reply.
     pub succeeded: u64,
     pub failed: u64,
+}
+
+/// The transactions of one of several requests.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestResult {
+    pub counts: TransactionCounts,
+    /// Response times of those that succeeded, as in [`Latencies::total`].
+    pub total: Histogram,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -157,6 +157,7 @@ fn run(record: &LoadRecord, number: usize) -> Vec<ReportBlock> {
         card("Steps", vec![table(tables::steps(record))]),
         card("Failures", vec![table(tables::failures(record))]),
         card("Addresses", vec![table(tables::addresses(record))]),
+        card("Requests", vec![table(tables::requests(record))]),
         card("Handshakes", vec![table(tables::handshakes(record))]),
     ];
     blocks.extend(cards.into_iter().flatten());

@@ -5,13 +5,13 @@
 //! for. A counter that fell began anew. Of a log, intervals are the minutes of the clock.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::farm_question::{FarmQuestion, WrittenValue};
 use crate::fault::LabFault;
+use crate::load::read_text;
 use crate::pages::{shown, tame};
 
 /// Handshakes by kind and version.
@@ -36,7 +36,7 @@ type Increases = BTreeMap<u64, f64>;
 /// # Errors
 /// [`LabFault`] for a file that is no answer of Prometheus, or has no handshake in it.
 pub(super) fn read(path: &Path) -> Result<BusiestInterval, LabFault> {
-    let text = fs::read_to_string(path).map_err(|error| foreign(path, &error.to_string()))?;
+    let text = read_text(path).map_err(|error| foreign(path, &error.to_string()))?;
     let answer = serde_json::from_str::<Value>(&text).ok();
     let answer = answer.filter(|answer| answer.get("time").is_none());
     let busiest = answer.map_or_else(|| busiest_of_log(&text), |answer| busiest(&answer));

@@ -1,7 +1,6 @@
 //! The question of `plan` and `simulate`: keys that are flags and a TOML file, and what they mean.
 
 use std::fmt::Display;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -11,6 +10,7 @@ use plan::traffic::{GROUPS, PlannedKey, Sharing, TrafficForecast};
 use serde::Deserialize;
 
 use crate::fault::{LabFault, unknown};
+use crate::load::read_text;
 use crate::pages::{shown, tame};
 
 /// A value as it was written: text of a flag, or a text or number of a file.
@@ -138,7 +138,7 @@ impl FarmQuestion {
         let Some(path) = path else {
             return Ok(self);
         };
-        let text = fs::read_to_string(path).map_err(|error| {
+        let text = read_text(path).map_err(|error| {
             LabFault::new(format!("cannot read `{}`: {error}", shown(path)), "name a TOML file")
         })?;
         let mut file: Self = toml::from_str(&text).map_err(|error| {

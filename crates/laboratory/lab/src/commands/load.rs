@@ -2,7 +2,7 @@
 //!
 //! Owns the order of things: everything that can be wrong is reported before the first packet.
 
-use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use load::failure::LoadStartFault;
 use load::options::{Search, TABLE, UnresolvedPlan};
 use load::outcome::{Frame, LoadOutcome};
 use load::plan::LoadPlan;
-use load::run::{self, Run};
+use load::run::{self, Run, SecondProgress};
 use measure::bounds::LoadBound;
 use measure::quantity::{Nanoseconds, RoundedCount};
 use measure::record::{CapacitySearch, LoadRecord, RunWarning, Second};
@@ -28,13 +28,18 @@ use crate::fault::LabFault;
 use crate::host;
 use crate::interrupt::Interrupt;
 use crate::load::destination::{Destination, RecordDate};
+use crate::load::hdr::HdrFile;
 use crate::load::live::LiveLine;
+use crate::load::metrics::MetricsPage;
+use crate::load::progress::LoadProgress;
+use crate::load::screen::Screen;
+use crate::load::view::LoadView;
 use crate::load::{PlanFile, read, resolve};
 use crate::run::measurement::failure::Cancel;
 
 /// Load a TLS server, and count what succeeded and how long it took
 ///
-/// Prints a line per second and a summary, and writes a record of the run. A plan file has a key
+/// Shows how it goes, prints a summary, and writes a record of the run. A plan file has a key
 /// for each flag; flags replace what it says. A plan that contradicts itself is refused before the
 /// first packet. docs/reference/load.md describes each flag.
 #[derive(Args, Debug)]
@@ -107,6 +112,9 @@ const WAIT_STEP: Duration = Duration::from_millis(50);
 struct Prepared {
     command: Vec<String>,
     quiet: bool,
+    lines: bool,
+    hdr: Option<String>,
+    metrics: Option<SocketAddr>,
     expected: Vec<LoadBound>,
     plan: LoadPlan,
     search: Option<Search>,
@@ -161,6 +169,8 @@ fn prepare(
     let started = RecordDate::of(start_at.unwrap_or(now));
     let destination = Destination::open("record", written.run.record.given(), started)?;
     let (source, quiet) = (written.target.source, written.run.quiet.is_on());
+    let (lines, metrics) = (written.run.lines.is_on(), written.run.metrics.given().copied());
+    let hdr = written.run.hdr.given().cloned();
     let expected = written.run.expect.given().cloned().unwrap_or_default();
     let (search, planned) = (draft.search, draft.planned);
     let addresses = resolved(&draft, console)?;
@@ -174,6 +184,9 @@ fn prepare(
     Ok(Prepared {
         command: [vec!["lariat-lab".to_owned()], load::options::command(&root)].concat(),
         quiet,
+        lines,
+        hdr,
+        metrics,
         expected,
         plan,
         search,
@@ -207,15 +220,25 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, LabFault> {
     let interrupt = Interrupt::new(console, ENDING)?;
     // Without it, few clients fit; the others fail with a reason of their own.
     let _ = sys::limit::raise_open_files();
-    let watch = Watch {
+    let frame = frame(&prepared);
+    let mut watch = Watch {
         line: LiveLine::to_stderr(console.colour()),
         quiet: prepared.quiet,
+        lines: prepared.lines,
         interrupt,
         console,
+        screen: None,
+        note: String::new(),
+        progress: LoadProgress::default(),
+        page: metrics_page(&prepared, console)?,
+        hdr: None,
     };
-    let frame = frame(&prepared);
     if let Some(at) = prepared.start_at {
         watch.wait_until(at)?;
+    }
+    if let Some(path) = &prepared.hdr {
+        let about = frame.command.join(" ");
+        watch.hdr = Some(HdrFile::create(path, &about, SystemTime::now())?);
     }
     let (outcome, capacity) = match prepared.search {
         None => (watch.one(&prepared.plan, prepared.planned)?, None),
@@ -224,6 +247,7 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, LabFault> {
             (outcome, Some(capacity))
         }
     };
+    drop(watch);
     let mut record = outcome.record(&prepared.plan, frame, capacity);
     if prepared.start_at.is_some() && !sys::clock::is_synchronized() {
         record.warnings.push(RunWarning {
@@ -235,6 +259,19 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, LabFault> {
     let unmet: Vec<_> = prepared.expected.iter().filter_map(|one| one.unmet(&record)).collect();
     unmet.iter().for_each(|one| console.error(one));
     Ok(if unmet.is_empty() { handed } else { Exit::Unmet })
+}
+
+fn metrics_page(prepared: &Prepared, console: Console) -> Result<Option<MetricsPage>, LabFault> {
+    let Some(address) = prepared.metrics else {
+        return Ok(None);
+    };
+    let page = MetricsPage::open(address, &prepared.plan.target.url).map_err(|error| {
+        let message = format!("metrics cannot be served at {address}: {error}");
+        LabFault::new(message, "--metrics names an address of this host with a free port")
+            .with(Exit::Address)
+    })?;
+    console.say(format_args!("Metrics are at http://{}/metrics.", page.address));
+    Ok(Some(page))
 }
 
 fn frame(prepared: &Prepared) -> Frame {
@@ -250,8 +287,16 @@ fn frame(prepared: &Prepared) -> Frame {
 struct Watch {
     line: LiveLine,
     quiet: bool,
+    /// Whether lines are wanted even where a view could be drawn.
+    lines: bool,
     interrupt: Interrupt,
     console: Console,
+    screen: Option<Screen>,
+    /// The rate that is tried, in a search.
+    note: String,
+    progress: LoadProgress,
+    page: Option<MetricsPage>,
+    hdr: Option<HdrFile>,
 }
 
 impl Watch {
@@ -270,16 +315,27 @@ impl Watch {
         Ok(())
     }
 
-    fn one(&self, plan: &LoadPlan, planned: Option<Duration>) -> Result<LoadOutcome, LabFault> {
-        if !self.quiet {
+    fn one(&mut self, plan: &LoadPlan, planned: Option<Duration>) -> Result<LoadOutcome, LabFault> {
+        let run = self.begin(plan.clone())?;
+        self.open(plan);
+        self.follow(run, plan, planned)
+    }
+
+    /// Draws on the terminal from now on, or says what the lines to come mean.
+    fn open(&mut self, plan: &LoadPlan) {
+        if self.quiet {
+            return;
+        }
+        if !self.lines {
+            self.screen = Screen::take();
+        }
+        if self.screen.is_none() {
             self.console.say(self.line.header(plan));
         }
-        let run = self.begin(plan.clone())?;
-        self.follow(run, planned)
     }
 
     fn search(
-        &self,
+        &mut self,
         plan: &LoadPlan,
         search: Search,
     ) -> Result<(LoadOutcome, CapacitySearch), LabFault> {
@@ -288,15 +344,16 @@ impl Watch {
             let step = Nanoseconds(step.as_nanos() as f64);
             self.console
                 .say(format_args!("Searching the greatest rate with {limit}, {step} a rate."));
-            self.console.say(self.line.header(plan));
         }
+        self.open(plan);
         let mut finder = Finder::new(plan.clone(), search);
         while let Some(next) = finder.next_plan() {
-            if !self.quiet {
+            self.note = format!("{}/s is tried.   ", RoundedCount(next.arrival.first_per_s()));
+            if !self.quiet && self.screen.is_none() {
                 self.console.say(format_args!("{}/s:", RoundedCount(next.arrival.first_per_s())));
             }
             let run = self.begin(next.clone())?;
-            let outcome = self.follow(run, Some(next.duration))?;
+            let outcome = self.follow(run, &next, Some(next.duration))?;
             finder.take(&next, outcome);
         }
         Ok(finder.finish())
@@ -308,30 +365,44 @@ impl Watch {
         Ok(run)
     }
 
-    fn follow(&self, mut run: Run, planned: Option<Duration>) -> Result<LoadOutcome, LabFault> {
-        let none = BTreeMap::new();
-        while let Some(progress) = run.next_second() {
-            if self.quiet {
-                continue;
+    fn follow(
+        &mut self,
+        mut run: Run,
+        plan: &LoadPlan,
+        planned: Option<Duration>,
+    ) -> Result<LoadOutcome, LabFault> {
+        while let Some(second) = run.next_second() {
+            self.progress.add(&second);
+            if let Some(hdr) = &mut self.hdr {
+                hdr.add(&second.total)?;
             }
-            let Second { at_s, attempted, failed, .. } = progress.second;
-            let elapsed = Duration::from_secs(at_s + 1);
-            let is_rest = planned.is_some_and(|planned| elapsed > planned) && attempted == 0;
-            if is_rest && failed == 0 {
-                // What was under way at the end has come to its end: nothing to look at.
-                continue;
+            if let Some(page) = &self.page {
+                page.show(&self.progress);
             }
-            let failures = match failed {
-                0 => &none,
-                _ => &progress.failures,
-            };
-            let line = self.line.text(&progress.second, failures, elapsed, planned);
-            self.console.say(line);
+            match &self.screen {
+                Some(screen) => {
+                    let view = LoadView { line: self.line, plan, planned, note: &self.note };
+                    screen.show(&view.lines(&self.progress, screen.room()));
+                }
+                None if !self.quiet => self.say_second(&second, planned),
+                None => {}
+            }
         }
         run.finish().map_err(|error| {
             let message = format!("a thread of the load ended early: {error}");
             LabFault::failed(message, "--cpus none, if it is about a CPU; else `ulimit -a`")
         })
+    }
+
+    fn say_second(&self, progress: &SecondProgress, planned: Option<Duration>) {
+        let Second { at_s, attempted, failed, .. } = progress.second;
+        let elapsed = Duration::from_secs(at_s + 1);
+        let is_rest = planned.is_some_and(|planned| elapsed > planned) && attempted == 0;
+        if !is_rest || failed > 0 {
+            // Else what was under way at the end has come to its end: nothing to look at.
+            let failures = &progress.failures;
+            self.console.say(self.line.text(&progress.second, failures, elapsed, planned));
+        }
     }
 }
 

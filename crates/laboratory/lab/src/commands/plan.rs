@@ -2,7 +2,6 @@
 //!
 //! How it is reckoned is the crate `plan`'s, how it looks `report`'s.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
@@ -21,6 +20,7 @@ use super::farm_question::{FarmQuestion, HostSize, asked};
 use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
 use crate::fault::LabFault;
+use crate::load::read_text;
 use crate::pages::{Records, check_page, open_all, shown, tame, write_page};
 
 /// Plan how many hosts a traffic needs, from records of runs
@@ -283,7 +283,7 @@ fn host(path: &Path) -> Result<HostReport, LabFault> {
             "`lariat-lab host --speeds full --json > host.json` makes such a file",
         )
     };
-    let text = fs::read_to_string(path).map_err(|error| foreign(error.to_string()))?;
+    let text = read_text(path).map_err(|error| foreign(error.to_string()))?;
     let report: HostReport =
         serde_json::from_str(&text).map_err(|error| foreign(error.to_string()))?;
     if report.speeds.is_empty() {

@@ -23,8 +23,8 @@ pub(crate) struct LiveLine {
 /// Columns of the progress bar, its ends not counted.
 const BAR_CELLS: usize = 10;
 
-const DIM: &str = "2";
-const RED: &str = "1;31";
+pub(crate) const DIM: &str = "2";
+pub(crate) const RED: &str = "1;31";
 
 impl LiveLine {
     /// For the standard error: 80 columns, ASCII unless the locale is one of UTF-8.
@@ -55,7 +55,7 @@ impl LiveLine {
         planned: Option<Duration>,
     ) -> String {
         let bar = match planned {
-            Some(planned) => self.bar(elapsed, planned),
+            Some(planned) => self.paint(&self.bar(elapsed, planned), DIM),
             None => " ".repeat(BAR_CELLS + 2),
         };
         let failed = format!("{:>9}", RoundedCount(second.failed as f64));
@@ -78,7 +78,7 @@ impl LiveLine {
     }
 
     /// `▕███▋      ▏`, or `[###-      ]`.
-    fn bar(self, elapsed: Duration, planned: Duration) -> String {
+    pub(crate) fn bar(self, elapsed: Duration, planned: Duration) -> String {
         let share = if planned.is_zero() {
             1.0
         } else {
@@ -92,8 +92,7 @@ impl LiveLine {
             ("#", ["", "", "", "", "-", "-", "-", "-"], ["[", "]"])
         };
         let filled = fill.repeat(full) + parts[rest];
-        let bar = format!("{}{filled:<BAR_CELLS$}{}", ends[0], ends[1]);
-        self.paint(&bar, DIM)
+        format!("{}{filled:<BAR_CELLS$}{}", ends[0], ends[1])
     }
 
     /// Reasons of failures, the commonest first, as far as a line goes.
@@ -119,13 +118,13 @@ impl LiveLine {
         format!("\n{}", self.paint(&clip(&line, self.width), RED))
     }
 
-    fn paint(self, text: &str, code: &str) -> String {
+    pub(crate) fn paint(self, text: &str, code: &str) -> String {
         let colour = self.colour;
         Paint { colour }.wrap(code, text)
     }
 
     /// The text with nothing in it but ASCII, if that is all that is known.
-    fn encode(self, text: &str) -> String {
+    pub(crate) fn encode(self, text: &str) -> String {
         if self.unicode {
             return text.to_owned();
         }
@@ -156,10 +155,14 @@ fn resumed(second: &Second) -> String {
     }
 }
 
-fn sentence(plan: &LoadPlan) -> String {
+pub(crate) fn sentence(plan: &LoadPlan) -> String {
     let mut parts = vec![arrival(plan), clients(&plan.clients, &plan.arrival)];
     parts.extend(plan.tls.as_ref().map(|tls| kinds(&tls.handshakes)));
-    parts.extend(plan.request.is_none().then(|| "no request".to_owned()));
+    parts.extend(match plan.requests.len() {
+        0 => Some("no request".to_owned()),
+        1 => None,
+        count => Some(format!("{count} requests by weight")),
+    });
     let sessions = plan.clients.requests_per_session;
     parts.extend(sessions.map(|count| format!("{count} requests a session")));
     parts.extend(match plan.clients.requests_per_connection {
@@ -265,9 +268,9 @@ fn wrap(text: &str, width: usize) -> String {
 }
 
 /// The text, cut at `width` columns.
-fn clip(text: &str, width: usize) -> String {
+pub(crate) fn clip(text: &str, width: usize) -> String {
     if columns(text) > width {
-        text.chars().take(width - 1).chain(['…']).collect()
+        text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
     } else {
         text.to_owned()
     }
@@ -318,12 +321,13 @@ mod tests {
             sources: Vec::new(),
             proxy_header: None,
             tls: None,
-            request: Some(PlannedRequest {
+            requests: vec![PlannedRequest {
                 method: "GET".to_owned(),
                 path: "/1k".to_owned(),
                 headers: Vec::new(),
                 body: Vec::new(),
-            }),
+                weight: 1,
+            }],
             ending: ConnectionEnding::Close,
             clients: Clients {
                 count: 50,

@@ -1,28 +1,50 @@
-//! The request that is made on a connection.
+//! The requests that are made on connections.
 
 use super::files::{Files, content};
+use super::requests::{method_with, requests as of_file};
 use super::url::Url;
 use super::value::Times;
 use super::written::WrittenLoad;
 use crate::plan::PlannedRequest;
 
-/// The request; `None` = no requests are made. Every contradiction is noted.
-pub(crate) fn request(
-    load: &WrittenLoad<'_>,
-    url: &Url,
-    files: Files<'_>,
-) -> Option<PlannedRequest> {
+/// The requests; empty = none are made. Every contradiction is noted.
+pub(crate) fn requests(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Vec<PlannedRequest> {
     if load.request.no_request.is_on() {
         check_absence(load, url);
-        return None;
+        return Vec::new();
     }
-    let body = body(load, files);
-    Some(PlannedRequest {
-        method: method(load, !body.is_empty()),
+    let headers = load.request.header.elements();
+    if load.request.requests.is_written() {
+        return mixture(load, url, files);
+    }
+    let body = match load.request.body.given() {
+        Some(text) => text.clone().into_bytes(),
+        None => content(&load.request.body_file, files).unwrap_or_default(),
+    };
+    check_early(load, &body);
+    vec![PlannedRequest {
+        method: method_with(&load.request.method, !body.is_empty()),
         path: path(load, url),
-        headers: load.request.header.elements().to_vec(),
+        headers: headers.to_vec(),
         body,
-    })
+        weight: 1,
+    }]
+}
+
+/// The requests of a file, each with the headers of all.
+fn mixture(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Vec<PlannedRequest> {
+    let option = &load.request.requests;
+    option.refuse_if(
+        url.path != "/",
+        format!("stands beside a path in the URL, {}", url.path),
+        "leave out one of the two",
+    );
+    let mut requests = of_file(option, url, files);
+    for request in &mut requests {
+        request.headers.splice(0..0, load.request.header.elements().iter().cloned());
+        check_early(load, &request.body);
+    }
+    requests
 }
 
 /// Refuses contradictions to `--no-request` that the table of options does not exclude.
@@ -43,31 +65,12 @@ fn check_absence(load: &WrittenLoad<'_>, url: &Url) {
 /// Servers accept 16 KiB of early data as a rule, and the head needs its room.
 const EARLY_BODY_BYTES_MAX: usize = 15 << 10;
 
-fn body(load: &WrittenLoad<'_>, files: Files<'_>) -> Vec<u8> {
-    let body = match load.request.body.given() {
-        Some(text) => text.clone().into_bytes(),
-        None => content(&load.request.body_file, files).unwrap_or_default(),
-    };
+fn check_early(load: &WrittenLoad<'_>, body: &[u8]) {
     load.tls.early_data.refuse_if(
         load.tls.early_data.is_on() && body.len() > EARLY_BODY_BYTES_MAX,
         format!("a body of {} bytes is more than servers take early", body.len()),
         format!("a body of at most {EARLY_BODY_BYTES_MAX} bytes"),
     );
-    body
-}
-
-/// Methods that must not have a body (RFC 9110, section 9.3), though some clients send one.
-const WITHOUT_BODY: [&str; 3] = ["GET", "HEAD", "TRACE"];
-
-fn method(load: &WrittenLoad<'_>, has_body: bool) -> String {
-    let default = if has_body { "POST" } else { "GET" };
-    let method = load.request.method.given().map_or(default, String::as_str);
-    load.request.method.refuse_if(
-        has_body && WITHOUT_BODY.contains(&method),
-        format!("{method} has no body"),
-        "--method POST, or no body",
-    );
-    method.to_owned()
 }
 
 fn path(load: &WrittenLoad<'_>, url: &Url) -> String {

@@ -149,7 +149,7 @@ fn plan(
         sources: unique(target.source.elements()),
         proxy_header: target.send_proxy.value?,
         tls,
-        request: request::request(load, url, files),
+        requests: request::requests(load, url, files),
         ending: clients.close.value?,
         clients: Clients {
             count: 0,
@@ -507,7 +507,7 @@ mod tests {
         let lists = (tls.groups, tls.signatures);
         assert_eq!(lists, (Group::ALL.to_vec(), Signature::ALL.to_vec()));
         assert!(tls.tickets && tls.session_ids && !tls.early_data);
-        let request = plan.request.unwrap();
+        let request = &plan.requests[0];
         assert_eq!((request.method.as_str(), request.path.as_str()), ("GET", "/1k"));
         let named = planned("https://www.example.org./").tls.unwrap();
         assert_eq!(named.server_name.unwrap(), "www.example.org");
@@ -581,11 +581,11 @@ mod tests {
         assert_eq!(plan.clients.requests_per_session, Some(4));
         assert_eq!(planned("--handshake psk").clients.requests_per_session, None);
         let nothing = planned("--no-request --requests-per-connection 1 --alpn h2");
-        assert!(nothing.request.is_none());
+        assert!(nothing.requests.is_empty());
         assert_eq!(nothing.tls.unwrap().alpn, [b"h2"]);
-        assert_eq!(planned("--body a").request.unwrap().method, "POST");
-        let sized = planned("https://127.0.0.1 --size 64k").request.unwrap();
-        assert_eq!(sized.path, "/?size=65536");
+        assert_eq!(planned("--body a").requests[0].method, "POST");
+        let sized = planned("https://127.0.0.1 --size 64k");
+        assert_eq!(sized.requests[0].path, "/?size=65536");
         for kinds in ["psk", "mixed", "any"] {
             let plan = planned(&format!("--early-data --handshake {kinds}"));
             assert!(plan.tls.unwrap().early_data);
@@ -700,7 +700,7 @@ mod tests {
             }
         }
         let Some(tls) = &plan.tls else {
-            return assert!(plan.request.is_some());
+            return assert!(!plan.requests.is_empty());
         };
         for kind in &tls.handshakes {
             let (tls12, tls13) = match kind {
@@ -716,7 +716,7 @@ mod tests {
             assert!(!tls12 || tls.groups.iter().any(|group| *group != hybrid));
             assert!(!tls.groups.is_empty() && !tls.signatures.is_empty());
         }
-        assert!(!tls.early_data || plan.request.is_some());
+        assert!(!tls.early_data || !plan.requests.is_empty());
     }
 
     proptest! {

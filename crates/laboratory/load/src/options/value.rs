@@ -134,6 +134,11 @@ pub(crate) fn cpus(text: &str) -> Read<OrNone<Vec<u16>>> {
     }
 }
 
+/// One of our own addresses with a port.
+pub(crate) fn listener(text: &str) -> Read<std::net::SocketAddr> {
+    text.parse().or_else(|_| not(text, "an IP address and a port"))
+}
+
 /// One of our own addresses.
 pub(crate) fn source(text: &str) -> Read<std::net::IpAddr> {
     text.parse().or_else(|_| not(text, "an IP address"))

@@ -1,7 +1,7 @@
 //! A load as it is written: a key is a flag of `lariat-lab load` and a key of its plan files, with
 //! the same name. Its field states it, and everything that knows keys is made from the fields.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::slice;
 use std::str::FromStr;
@@ -221,10 +221,21 @@ section! {
         /// it. It stands instead of a path in the URL.
         size: Option<usize> = size(0, 1 << 50).absent("what the URL's path gives")
             .example(r#"size = "64k""#),
+        /// A file of several requests, of which chance takes one for each transaction by weight. A
+        /// list has a path, or a URL of this server, per line, behind its method if that is not
+        /// GET; one that stands there twice is made twice as often. A file whose name ends with
+        /// `.toml` has a `[[request]]` with `path`, `method`, `header`, `body`, `body-file` and
+        /// `weight` for each. Summary and record count each request.
+        requests: Option<String> = path().absent("one request, that of the URL")
+            .excludes(
+                &["method", "body", "body-file", "size", "no-request"],
+                "each request in the file has its own",
+            )
+            .example(r#"requests = "urls.txt""#),
         /// Ask for nothing: a transaction is a connection and its handshake.
         no_request: bool = switch()
             .excludes(
-                &["method", "header", "body", "body-file", "size", "early-data"],
+                &["method", "header", "body", "body-file", "size", "requests", "early-data"],
                 "nothing is asked for",
             )
             .example("no-request = true"),
@@ -393,6 +404,16 @@ section! {
             .excludes(&["find-capacity"], "--limit is what a search keeps")
             .absent("nothing")
             .example(r#"expect = "p99<50ms,error-rate<0.1%,resumed>90%""#),
+        /// A file for the response times of each second, as the tools of HdrHistogram read them:
+        /// its interval log (V2), in microseconds. In open load they count from the planned
+        /// instants, so they are corrected for coordinated omission, as those of wrk2.
+        hdr: Option<String> = path().absent("").example(r#"hdr = "out.hlog""#),
+        /// Serve the figures so far to Prometheus while it runs, at `/metrics` of this address of
+        /// ours. Port 0 takes a free one, which is said.
+        metrics: Option<SocketAddr> = parsed_by(Kind::Text("ADDRESS"), value::listener)
+            .absent("").example(r#"metrics = "127.0.0.1:9464""#),
+        /// A line per second on a terminal too, instead of the view that is drawn there.
+        lines: bool = switch().excludes(&["quiet"], "nothing is said").example("lines = true"),
         /// Say nothing while it runs.
         quiet: bool = switch().example("quiet = true"),
     }

@@ -182,6 +182,9 @@ pub(crate) fn rows(plan: &RecordedPlan) -> Vec<(&'static str, String)> {
     ];
     rows.extend(plan.tls.iter().flat_map(of_tls));
     match &plan.request {
+        None if !plan.requests.is_empty() => {
+            rows.push(("requests", format!("{} by weight", plan.requests.len())));
+        }
         None => rows.push(("request", "none".to_owned())),
         Some(request) => rows.extend(of_request(request)),
     }

@@ -3,7 +3,7 @@
 use measure::histogram::Histogram;
 use measure::metric::Metric;
 use measure::quantity::{Nanoseconds, Percentage, RoundedCount};
-use measure::record::{HandshakeCounts, LoadRecord, PlanStep, Second};
+use measure::record::{HandshakeCounts, LoadRecord, PlanStep, RequestResult, Second};
 use measure::statistics::Spread;
 
 use super::capacity::{Reached, read_offs};
@@ -188,6 +188,34 @@ pub(crate) fn addresses(record: &LoadRecord) -> ReportTable {
         let cells = cells.map(|count| Cell::from(RoundedCount(count as f64)));
         let row = [address.into()].into_iter().chain(cells);
         table.row(row.chain([failed_share(*counts).into()]));
+    }
+    table
+}
+
+/// Rows of the table of requests; the record has all.
+const REQUEST_ROWS_MAX: usize = 50;
+
+/// Transactions by request, where there are several, the most frequent first.
+pub(crate) fn requests(record: &LoadRecord) -> ReportTable {
+    let heads = ["<", "weight", "ended", "failed", "failed, of all", "mean", "p50", "p99", "max"];
+    let mut rows: Vec<_> = record.plan.requests.iter().zip(&record.requests).collect();
+    rows.sort_by_key(|(_, result)| std::cmp::Reverse(result.counts.attempted));
+    let caption = match rows.len() {
+        few if few <= REQUEST_ROWS_MAX => "Transactions by request".to_owned(),
+        many => format!("The {REQUEST_ROWS_MAX} most frequent of {many} requests"),
+    };
+    let mut table = ReportTable::new(caption, heads);
+    for (request, RequestResult { counts, total }) in rows.into_iter().take(REQUEST_ROWS_MAX) {
+        let whole = [counts.attempted, counts.failed];
+        let [ended, failed] = whole.map(|count| Cell::from(RoundedCount(count as f64)));
+        let times =
+            [total.mean_ns(), total.quantile_ns(0.5) as f64, total.quantile_ns(0.99) as f64];
+        let times = times.into_iter().chain([total.max_ns() as f64]);
+        let name = format!("{} {}", request.method, request.path);
+        let weight = RoundedCount(f64::from(request.weight));
+        let row = [name.into(), Cell::from(weight), ended, failed, failed_share(*counts).into()];
+        let shown = |ns| if total.is_empty() { NONE.into() } else { time(ns) };
+        table.row(row.into_iter().chain(times.map(shown)));
     }
     table
 }

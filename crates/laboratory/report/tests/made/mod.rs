@@ -37,7 +37,9 @@ pub(crate) fn empty() -> LoadRecord {
         command: words("lariat-lab load https://127.0.0.1:8443/1k"),
         plan: RecordedPlan {
             tls: Some(offered()),
+            requests: Vec::new(),
             request: Some(RecordedRequest {
+                weight: 1,
                 method: "GET".to_owned(),
                 path: "/1k".to_owned(),
                 headers: Vec::new(),

@@ -1,0 +1,183 @@
+//! The view of a running load that fills a terminal: rates, response times, handshakes, failures.
+//!
+//! Pure: figures in, lines out, as many and as wide as there is room for.
+
+use std::time::Duration;
+
+use load::plan::LoadPlan;
+use measure::histogram::Histogram;
+use measure::quantity::{Nanoseconds, Percentage, RoundedCount};
+
+use super::live::{DIM, LiveLine, RED, clip, sentence};
+use super::progress::LoadProgress;
+
+/// Rows of the histogram: fewer show no shape, more show noise.
+const HISTOGRAM_ROWS: std::ops::RangeInclusive<usize> = 3..=12;
+
+/// Columns before the bars of the histogram.
+const LABEL_COLUMNS: usize = 12;
+
+/// A line, and the colour of all of it.
+type ViewLine = (String, Option<&'static str>);
+
+pub(crate) struct LoadView<'a> {
+    pub(crate) line: LiveLine,
+    pub(crate) plan: &'a LoadPlan,
+    /// How long the load is to last, if that is known.
+    pub(crate) planned: Option<Duration>,
+    /// The rate that is tried, in a search.
+    pub(crate) note: &'a str,
+}
+
+impl LoadView<'_> {
+    /// Lines for that many columns and rows. The first ones are worth most: where rows are few, the
+    /// histogram goes, then what stands last.
+    pub(crate) fn lines(
+        &self,
+        progress: &LoadProgress,
+        (width, height): (usize, usize),
+    ) -> Vec<String> {
+        let mut lines = self.head(progress, width);
+        let tail = tail(progress);
+        let room = height.saturating_sub(lines.len() + tail.len() + 1);
+        if room >= *HISTOGRAM_ROWS.start() && !progress.total.is_empty() {
+            lines.push((String::new(), None));
+            let rows = room.min(*HISTOGRAM_ROWS.end());
+            lines.extend(self.histogram(&progress.total, rows, width));
+        }
+        lines.extend(tail);
+        lines.truncate(height);
+        let shown = lines.into_iter().map(|(text, colour)| {
+            let text = self.line.encode(&clip(&text, width));
+            colour.map_or_else(|| text.clone(), |code| self.line.paint(&text, code))
+        });
+        shown.collect()
+    }
+
+    fn head(&self, progress: &LoadProgress, width: usize) -> Vec<ViewLine> {
+        let elapsed = Duration::from_secs(progress.last.at_s + 1);
+        let bar = self.planned.map(|planned| self.line.bar(elapsed, planned) + " ");
+        let of = self.planned.map(|planned| format!(" of {}", planned.as_secs_f64().ceil()));
+        let time = format!(
+            "{}{}{} s   {}Ctrl-C ends it",
+            bar.unwrap_or_default(),
+            elapsed.as_secs(),
+            of.unwrap_or_default(),
+            self.note,
+        );
+        let heads = ["", "attempted", "succeeded", "failed", "mean", "p99", "resumed"];
+        vec![
+            (sentence(self.plan), Some(DIM)),
+            (time, None),
+            (columns(heads.map(str::to_owned)), Some(DIM)),
+            (last_second(progress), None),
+            (all_seconds(progress), None),
+            (self.course(&progress.succeeded, width), None),
+        ]
+    }
+
+    /// Successes by second, the latest at the right.
+    fn course(&self, succeeded: &[u64], width: usize) -> String {
+        let levels: Vec<char> =
+            if self.line.unicode { "▁▂▃▄▅▆▇█" } else { "_.-=+*%#" }.chars().collect();
+        let most = succeeded.iter().copied().max().unwrap_or(0).max(1);
+        let room = width.saturating_sub(LABEL_COLUMNS);
+        let shown = succeeded.iter().skip(succeeded.len().saturating_sub(room));
+        let bars = shown.map(|count| {
+            let level = *count as f64 / most as f64 * (levels.len() - 1) as f64;
+            levels[level.round() as usize]
+        });
+        format!("{:<LABEL_COLUMNS$}{}", "succeeded/s", bars.collect::<String>())
+    }
+
+    /// Response times so far in `rows` buckets, each as much longer than the one before.
+    fn histogram(&self, total: &Histogram, rows: usize, width: usize) -> Vec<ViewLine> {
+        let (least, most) = (total.min_ns().max(1) as f64, total.max_ns().max(1) as f64);
+        let factor = (most / least).powf(1.0 / rows as f64).max(1.000_001);
+        let mut counts = vec![0; rows];
+        for (ns, count) in total.buckets() {
+            let row = ((ns as f64 / least).ln() / factor.ln()).ceil() as usize;
+            counts[row.saturating_sub(1).min(rows - 1)] += count;
+        }
+        let greatest = counts.iter().copied().max().unwrap_or(0).max(1);
+        let cell = if self.line.unicode { "█" } else { "#" };
+        let room = width.saturating_sub(LABEL_COLUMNS + 10);
+        let rows = counts.into_iter().enumerate().map(|(row, count)| {
+            let end = Nanoseconds(least * factor.powi(row as i32 + 1)).to_string();
+            let cells = (count as f64 / greatest as f64 * room as f64).ceil() as usize;
+            let bar = cell.repeat(cells);
+            (format!("{end:>10}  {bar} {}", RoundedCount(count as f64)), None)
+        });
+        rows.collect()
+    }
+}
+
+fn columns([first, rest @ ..]: [String; 7]) -> String {
+    let rest: Vec<_> = rest.iter().map(|text| format!("{text:>10}")).collect();
+    format!("{first:<LABEL_COLUMNS$}{}", rest.concat())
+}
+
+fn rates(name: &str, counts: [f64; 3], [mean, p99]: [f64; 2], resumed: Percentage) -> String {
+    let [attempted, succeeded, failed] = counts.map(|count| RoundedCount(count).to_string());
+    let time = |ns| match counts[1] {
+        0.0 => "-".to_owned(),
+        _ => Nanoseconds(ns).to_string(),
+    };
+    let resumed = match resumed.whole {
+        0 => "-".to_owned(),
+        _ => resumed.to_string(),
+    };
+    columns([name.to_owned(), attempted, succeeded, failed, time(mean), time(p99), resumed])
+}
+
+fn last_second(progress: &LoadProgress) -> String {
+    let last = &progress.last;
+    let counts = [last.attempted, last.succeeded, last.failed].map(|count| count as f64);
+    let resumed = Percentage { part: last.resumed, whole: last.resumed + last.full };
+    rates("now, /s", counts, [last.mean_ns as f64, last.p99_ns as f64], resumed)
+}
+
+fn all_seconds(progress: &LoadProgress) -> String {
+    let (counts, seconds) = (progress.counts, progress.seconds.max(1) as f64);
+    let counts = [counts.attempted, counts.succeeded, counts.failed];
+    let total = &progress.total;
+    let made = progress.handshakes.iter();
+    let of_kinds = |is_resumed: bool| -> u64 {
+        let kinds = made.clone().filter(|(kind, _)| kind.is_resumption() || !is_resumed);
+        kinds.map(|(_, count)| count).sum()
+    };
+    let resumed = Percentage { part: of_kinds(true), whole: of_kinds(false) };
+    let times = [total.mean_ns(), total.quantile_ns(0.99) as f64];
+    rates("so far, /s", counts.map(|count| count as f64 / seconds), times, resumed)
+}
+
+/// Percentiles, kinds of handshake, and why something failed.
+fn tail(progress: &LoadProgress) -> Vec<ViewLine> {
+    let total = &progress.total;
+    let mut lines = Vec::new();
+    if !total.is_empty() {
+        let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+        let named = quantiles.map(|(name, share)| (name, total.quantile_ns(share)));
+        let named = named.into_iter().chain([("max", total.max_ns())]);
+        let named = named.map(|(name, ns)| format!("{name} {}", Nanoseconds(ns as f64)));
+        lines.push((format!("response    {}", named.collect::<Vec<_>>().join(", ")), None));
+    }
+    let whole = progress.handshakes.values().sum();
+    let kinds = progress.handshakes.iter().map(|(kind, part)| {
+        let share = Percentage { part: *part, whole };
+        format!("{} {} ({share})", kind.name(), RoundedCount(*part as f64))
+    });
+    let kinds: Vec<_> = kinds.collect();
+    if !kinds.is_empty() {
+        lines.push((format!("handshakes  {}", kinds.join(", ")), None));
+    }
+    let mut failures: Vec<_> = progress.failures.iter().collect();
+    failures.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let failed =
+        failures.iter().map(|(name, count)| format!("{name} {}", RoundedCount(**count as f64)));
+    let failed: Vec<_> = failed.collect();
+    if !failed.is_empty() {
+        lines.push((format!("failed      {}", failed.join(", ")), Some(RED)));
+    }
+    lines
+}
