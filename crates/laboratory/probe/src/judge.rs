@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use measure::probe::{
-    CertificateReport, ChainState, End, NodeReport, Order, PointVerdict, ProbeReport, Resumes,
-    TroubleKind, VersionReport,
+    CertificateReport, ChainState, EchFate, End, NodeReport, Order, PointVerdict, ProbeReport,
+    Resumes, TroubleKind, VersionReport,
 };
 
 use crate::{offers, points};
@@ -44,6 +44,7 @@ pub fn judge(report: &ProbeReport) -> Vec<PointVerdict> {
                 }
                 resumption(report, index, node, &mut found);
                 connection(report, node, &mut found);
+                encrypted_hellos(node, &mut found);
             }
         }
     }
@@ -388,6 +389,33 @@ fn resumption(report: &ProbeReport, index: usize, node: &NodeReport, found: &mut
     }
     let seen = "no session of TLS 1.3 is resumed";
     found.note_if(fails(Resumes::Psk), "no-resumption", seen);
+}
+
+fn encrypted_hellos(node: &NodeReport, found: &mut PointFinding) {
+    let Some(ech) = &node.ech else {
+        return;
+    };
+    if let Some(trouble) = &ech.grease.trouble {
+        found.note("ech-grease-refused", &trouble.text);
+    }
+    if let Some(given) = ech.given.as_ref().filter(|one| one.fate != EchFate::Accepted) {
+        let why = given.trouble.as_ref().map(|trouble| format!(": {}", trouble.text));
+        let fate = given.fate.name();
+        let seen = format!("a hello by --ech is {fate}{}", why.unwrap_or_default());
+        found.note("ech-not-accepted", seen);
+    }
+    let Some(outdated) = &ech.outdated else {
+        return;
+    };
+    let certificate = outdated.certificate.as_ref();
+    let is_for_it = certificate.and_then(|one| one.name_matches).unwrap_or(false);
+    let public_name = ech.public_name.as_deref().unwrap_or_default();
+    let why = outdated.trouble.as_ref().map(|trouble| format!(": {}", trouble.text));
+    let why = why.unwrap_or_default();
+    let seen = format!("an outdated client gets no certificate for `{public_name}`{why}");
+    found.note_if(!is_for_it, "ech-public-name", seen);
+    let seen = "an outdated client gets no newer configurations";
+    found.note_if(is_for_it && outdated.retry_configurations == 0, "ech-no-retry", seen);
 }
 
 fn connection(report: &ProbeReport, node: &NodeReport, found: &mut PointFinding) {
