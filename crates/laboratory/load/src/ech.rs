@@ -49,7 +49,7 @@ impl EchOption {
         list.map(Self::Configurations).ok_or_else(|| format!("{name} holds no ECHConfigList"))
     }
 
-    /// What needs no file.
+    /// A value that needs no file.
     #[must_use]
     pub fn written_out(text: &str) -> Option<Self> {
         if text.eq_ignore_ascii_case(GREASE) {
