@@ -126,7 +126,7 @@ mod tests {
     }
 
     /// The list of a configuration with the number 7, for `front.example`.
-    const BASE64: &str = "AET+DQBABwAgACAJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQAIAAEAAQABAAMg\
+    const BASE64: &str = "AET+DQBABwAgACAJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQAIAAEAAQABAANA\
                           DWZyb250LmV4YW1wbGUAAA==";
 
     #[test]
