@@ -489,6 +489,7 @@ fn differences(report: &ProbeReport, found: &mut PointFinding) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use measure::probe::{EchAnswer, EchReport};
     use measure::probe::{Level, ResumptionReport, Trouble};
 
     /// Names in this file that stand behind `note(` or `note_if(…, `, and those of troubles.
@@ -541,6 +542,30 @@ mod tests {
     #[test]
     fn a_good_server_gets_no_word() {
         assert_eq!(judged(node(), 4, [4, 4, 4]), []);
+    }
+
+    #[test]
+    fn encrypted_hellos_are_judged_by_what_they_get() {
+        let points = |given: EchFate, retry_configurations: u64, name_matches: bool| {
+            let certificate =
+                CertificateReport { name_matches: Some(name_matches), ..Default::default() };
+            let ech = EchReport {
+                grease: EchAnswer { fate: EchFate::PassedOver, ..EchAnswer::default() },
+                given: Some(EchAnswer { fate: given, ..EchAnswer::default() }),
+                outdated: Some(EchAnswer {
+                    retry_configurations,
+                    certificate: Some(certificate),
+                    ..EchAnswer::default()
+                }),
+                public_name: Some("front.example".to_owned()),
+            };
+            let all = judged(NodeReport { ech: Some(ech), ..node() }, 4, [4, 4, 4]);
+            all.into_iter().map(|(_, point)| point).collect::<Vec<_>>()
+        };
+        assert_eq!(points(EchFate::Accepted, 1, true), [""; 0]);
+        assert_eq!(points(EchFate::Accepted, 0, true), ["ech-no-retry"]);
+        assert_eq!(points(EchFate::Outdated, 1, true), ["ech-not-accepted"]);
+        assert_eq!(points(EchFate::Accepted, 1, false), ["ech-public-name"]);
     }
 
     #[test]
