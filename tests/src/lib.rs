@@ -13,6 +13,7 @@ pub mod clock;
 pub mod configuration;
 pub mod curl;
 pub mod desk;
+pub mod ech;
 pub mod fixture;
 pub mod footprint;
 pub mod fuse;

@@ -95,6 +95,7 @@ mod terminator {
         mod sources;
         mod starttls;
         mod foreign {
+            mod encrypted_hello;
             mod example_of_mail;
             mod mysql;
             mod passthrough;

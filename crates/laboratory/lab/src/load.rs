@@ -18,6 +18,7 @@ use std::io::{self, Read};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
+use load::ech::EchOption;
 use load::options::TABLE;
 use options::{Kind, Node, Report, Value, document};
 use wire::address::{Address, Endpoint};
@@ -74,6 +75,7 @@ impl PlanFile {
                 if let (Some(Kind::Path), Value::Text(text)) =
                     (key.map(|key| key.kind), &mut entry.node.value)
                     && !["", "none", "-"].contains(&text.as_str())
+                    && EchOption::written_out(text).is_none()
                 {
                     *text = directory.join(&text).display().to_string();
                 }

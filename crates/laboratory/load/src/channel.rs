@@ -14,6 +14,7 @@ use rustls_pki_types::ServerName;
 use wire::certificate_chain::ChainFault;
 use wire::starttls::{Dialect, Dialog, HostNames, Next, Output};
 
+use crate::ech::retry_configurations;
 use crate::failure::TransactionFailure;
 use crate::plan::Handshake;
 use crate::tls::offered;
@@ -351,6 +352,12 @@ impl Write for ChannelSocket<'_> {
 
 /// Whose fault an error of the library is.
 fn failure(error: &Error, has_spoken: bool) -> TransactionFailure {
+    if let Some(configurations) = retry_configurations(error) {
+        return match configurations {
+            0 => TransactionFailure::EchRejected,
+            _ => TransactionFailure::EchOutdated,
+        };
+    }
     match error {
         Error::AlertReceived(alert) => TransactionFailure::Alert(u8::from(*alert)),
         Error::InvalidCertificate(fault) => certificate_failure(fault),

@@ -52,6 +52,8 @@ failures! {
     CertificateIsAuthority, "server", "certificate-is-authority", "Its certificate is an authority's own: issue one for the server from it, or use `--verify signature`.";
     CertificateChain, "server", "certificate-chain", "It sent so many certificates that looking for a path would cost too much.";
     Certificate, "server", "certificate", "Its certificate or signature is wrong in another way.";
+    EchRejected, "server", "ech-rejected", "It answered for the public name of `--ech`, and sent no newer configurations: it does not know ECH, or has it no more (RFC 9849, section 6.1.6).";
+    EchOutdated, "server", "ech-outdated", "It answered for the public name of `--ech`, and sent newer configurations: those of `--ech` are outdated.";
     ResumptionNotOffered, "server", "resumption-not-offered", "A session was to be resumed, but the server had given none of the wanted kind.";
     ResumptionDeclined, "server", "resumption-declined", "A session was offered; the server made a full handshake.";
     EarlyDataRejected, "server", "early-data-rejected", "Early data was not allowed by the ticket, or refused.";

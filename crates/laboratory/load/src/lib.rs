@@ -10,6 +10,7 @@ mod channel;
 mod client_pool;
 mod connection;
 mod dialler;
+pub mod ech;
 pub mod failure;
 mod http;
 pub mod observe;

@@ -17,6 +17,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, Error, HandshakeKind, KeyLog, SignatureScheme};
 use rustls_pki_types::ServerName;
 
+use crate::ech;
 use crate::plan::{Handshake, PlannedTls};
 use crate::tls::configurations::{
     TlsFault, configuration, group_name, scheme_name, server_name, suite_name,
@@ -27,6 +28,7 @@ use crate::tls::verifier::Presented;
 
 use records::Ticket;
 
+pub use measure::choice::EchOutcome;
 pub use measure::probe::End;
 
 /// A client with one session at the most, which it offers as often as it is told to.
@@ -98,6 +100,8 @@ pub struct Observed {
     pub tickets: Vec<Ticket>,
     /// Whether our early data was accepted; `None` = none could be sent.
     pub early_data_accepted: Option<bool>,
+    /// The fate of our encrypted hello; `None` = it was none.
+    pub ech: Option<EchOutcome>,
     /// From the first byte of our hello to the end of the handshake.
     pub handshake: Duration,
     /// How often we had to wait for the server in it.
@@ -128,6 +132,14 @@ pub enum ObserveFault {
     /// The first bytes were no TLS.
     #[error("what the server sent is no TLS")]
     NotTls(Vec<u8>),
+    /// It could not open our hello, and answered for the public name (RFC 9849, section 6.1.6).
+    #[error("the server rejected the encrypted hello")]
+    EchRejected {
+        /// Newer configurations that it sent.
+        retry_configurations: usize,
+        /// The chain of who answered, in DER, the leaf first.
+        chain: Vec<Vec<u8>>,
+    },
     #[error("{0}")]
     Protocol(String),
 }
@@ -230,8 +242,8 @@ impl ObservingClient {
         observed.signature = self.presented.take_scheme().map(scheme_name).unwrap_or_default();
         let alpn = connection.alpn_protocol().unwrap_or_default();
         observed.alpn = String::from_utf8_lossy(alpn).into_owned();
-        let chain = connection.peer_certificates().unwrap_or_default();
-        observed.chain = chain.iter().map(|one| one.to_vec()).collect();
+        observed.chain = chain(&connection);
+        observed.ech = ech::outcome(connection.ech_status());
         observed.staple = self.presented.take_staple();
         observed.offered = Some(offered(&sent_hello));
         observed.hello = sent_hello;
@@ -345,7 +357,10 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
         processed.map(drop).map_err(|error| {
             // The server is told why, as far as it listens.
             let _unheard = self.send();
-            if records::is_tls(&self.received) {
+            if let Some(retry_configurations) = ech::retry_configurations(&error) {
+                let chain = chain(&self.connection);
+                ObserveFault::EchRejected { retry_configurations, chain }
+            } else if records::is_tls(&self.received) {
                 fault(error)
             } else {
                 ObserveFault::NotTls(self.received.clone())
@@ -407,6 +422,11 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
             }
         }
     }
+}
+
+fn chain(connection: &ClientConnection) -> Vec<Vec<u8>> {
+    let chain = connection.peer_certificates().unwrap_or_default();
+    chain.iter().map(|one| one.to_vec()).collect()
 }
 
 fn broken(error: &io::Error) -> ObserveFault {

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::capacity::RatePoint;
+use measure::choice::RecordedEch;
 use measure::quantity::{Nanoseconds, RoundedCount, nanoseconds};
 use measure::record::{
     self, CapacitySearch, ClientUsage, FORMAT, Host, LoadRecord, LoadThread, PlanStep, PlannedRate,
     RecordedTarget, RequestResult, RunEnding, RunWarning, Second, Tool, TransactionCounts,
 };
 
+use crate::ech::EchOption;
 use crate::failure::TransactionFailure;
 use crate::plan::{
     ArrivalModel, ClientSelection, Handshake, LoadPlan, PlannedRequest, PlannedTls, Stretch,
@@ -245,6 +247,10 @@ fn tls_of_record(tls: &PlannedTls) -> record::RecordedTls {
         session_ids: tls.session_ids,
         early_data: tls.early_data,
         certificate_compression: tls.certificate_compression,
+        ech: tls.ech.as_ref().map(|ech| match ech {
+            EchOption::Grease => RecordedEch::Grease,
+            EchOption::Configurations(_) => RecordedEch::Configuration,
+        }),
     }
 }
 

@@ -9,6 +9,8 @@ use wire::address::Address;
 use wire::proxy_header::{Addresses, HeaderV2, write_v1};
 use wire::starttls::Dialect;
 
+use crate::ech::EchOption;
+
 pub use measure::choice::{
     ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
     Verify, Versions,
@@ -120,6 +122,8 @@ pub struct PlannedTls {
     pub early_data: bool,
     /// Whether servers may compress their certificates (RFC 8879).
     pub certificate_compression: bool,
+    /// How the hello is encrypted (RFC 9849); `None` = it is not.
+    pub ech: Option<EchOption>,
 }
 
 #[must_use]

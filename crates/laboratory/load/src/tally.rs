@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use measure::choice::Kind;
+use measure::choice::{EchOutcome, Kind};
 use measure::histogram::Histogram;
 use measure::record::{
     HandshakeCounts, Latencies, RequestResult, Second, TrafficBytes, TransactionCounts,
@@ -26,6 +26,7 @@ pub(crate) struct Negotiated {
     pub(crate) alpn: Option<Vec<u8>>,
     pub(crate) retried: bool,
     pub(crate) early_data_accepted: Option<bool>,
+    pub(crate) ech: Option<EchOutcome>,
 }
 
 /// Durations of a transaction that succeeded.
@@ -238,6 +239,7 @@ fn row(key: &Negotiated, count: u64) -> HandshakeCounts {
         alpn: key.alpn.as_ref().map(text),
         retried: key.retried,
         early_data_accepted: key.early_data_accepted,
+        ech: key.ech,
         count,
     }
 }
@@ -256,6 +258,7 @@ mod tests {
             alpn: Some(b"h2".to_vec()),
             retried: false,
             early_data_accepted: None,
+            ech: None,
         }
     }
 

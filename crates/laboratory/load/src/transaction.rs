@@ -7,6 +7,7 @@ use rustls::SignatureScheme;
 use sys::epoll::Interest;
 
 use crate::connection::{ClientConnection, LoadStage};
+use crate::ech;
 use crate::failure::TransactionFailure;
 use crate::plan::Handshake;
 use crate::tally::{Negotiated, TransactionTiming};
@@ -74,6 +75,7 @@ impl Transaction {
             alpn: session.alpn_protocol().map(<[u8]>::to_vec),
             retried: shaken.retried,
             early_data_accepted,
+            ech: ech::outcome(session.ech_status()),
         })
     }
 

@@ -42,6 +42,7 @@ fn plan(address: &str, handshake: Handshake, count: u64) -> LoadPlan {
             session_ids: true,
             early_data: false,
             certificate_compression: false,
+            ech: None,
         }),
         requests: vec![PlannedRequest {
             weight: 1,

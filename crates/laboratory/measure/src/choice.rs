@@ -190,6 +190,26 @@ named! {
     }
 }
 
+named! {
+    /// The way in which a hello is encrypted (ECH, RFC 9849).
+    RecordedEch {
+        Configuration = "configuration",
+        /// Nobody can open it.
+        Grease = "GREASE",
+    }
+}
+
+named! {
+    /// The fate of an encrypted hello.
+    EchOutcome {
+        Accepted = "accepted",
+        /// The handshake was that of the public name, and ended without data.
+        Rejected = "rejected",
+        /// It was no encrypted hello, and was passed over.
+        Grease = "GREASE",
+    }
+}
+
 impl Kind {
     pub fn is_resumption(self) -> bool {
         matches!(self, Self::SessionId | Self::Ticket | Self::Psk)

@@ -282,6 +282,7 @@ mod tests {
                 alpn: None,
                 retried: false,
                 early_data_accepted: None,
+                ech: None,
                 count,
             }],
             seconds: vec![Second {

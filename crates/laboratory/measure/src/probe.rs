@@ -62,6 +62,9 @@ pub struct NodeReport {
     /// zlib (RFC 8879); `none` = it does not; `None` = it does not speak TLS 1.3.
     #[serde(default)]
     pub certificate_compression: Option<String>,
+    /// Encrypted Client Hello (RFC 9849); `None` = it does not speak TLS 1.3.
+    #[serde(default)]
+    pub ech: Option<EchReport>,
     /// Whether what answers speaks HTTP/2 where that was agreed on; `None` = it was not, or nothing
     /// came.
     #[serde(default)]
@@ -240,6 +243,54 @@ pub struct UnknownNameAnswer {
     pub served: bool,
     /// The name of the alert, or what else came.
     pub answer: String,
+}
+
+/// Answers to encrypted hellos.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct EchReport {
+    /// To one that nobody can open, as browsers send it (RFC 9849 section 6.2).
+    pub grease: EchAnswer,
+    /// By the configurations that were given.
+    pub given: Option<EchAnswer>,
+    /// By a configuration for the same public name whose key nobody has.
+    pub outdated: Option<EchAnswer>,
+    /// The public name of the first of the configurations given.
+    pub public_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct EchAnswer {
+    pub fate: EchFate,
+    /// Configurations that were sent in place of ours.
+    pub retry_configurations: u64,
+    /// The certificate of who answered. Of one that rejects, its name is compared with the public
+    /// one.
+    pub certificate: Option<CertificateReport>,
+    /// The reason why there was no handshake.
+    pub trouble: Option<Trouble>,
+}
+
+impl EchAnswer {
+    pub fn failed(trouble: Trouble) -> Self {
+        Self { trouble: Some(trouble), ..Self::default() }
+    }
+}
+
+named! {
+    /// The fate of a hello that is encrypted, or seems so.
+    EchFate {
+        /// There was no handshake.
+        Refused = "refused",
+        Accepted = "accepted",
+        /// Who answered has the certificate of the public name, and sent no configurations.
+        Rejected = "rejected",
+        /// The same, with newer configurations.
+        Outdated = "outdated",
+        /// The handshake went on as if it were a plain hello.
+        PassedOver = "passed-over",
+    }
 }
 
 /// A connection with a request, to its end.

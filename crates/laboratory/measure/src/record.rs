@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::{CapacityLimit, RatePoint, ReadOffs};
 use crate::choice::{
-    ClientSelection, ConnectionEnding, Group, Handshake, Kind, ProxyVersion, Signature, Spacing,
-    Suite, Verify, Versions,
+    ClientSelection, ConnectionEnding, EchOutcome, Group, Handshake, Kind, ProxyVersion,
+    RecordedEch, Signature, Spacing, Suite, Verify, Versions,
 };
 use crate::histogram::Histogram;
 
@@ -141,6 +141,9 @@ pub struct RecordedTls {
     /// Whether servers could compress their certificates (RFC 8879); not in older records.
     #[serde(default)]
     pub certificate_compression: bool,
+    /// How the hello was encrypted; not in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ech: Option<RecordedEch>,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -242,6 +245,9 @@ pub struct HandshakeCounts {
     pub retried: bool,
     /// The fate of early data; none where none was sent.
     pub early_data_accepted: Option<bool>,
+    /// The fate of an encrypted hello; none where none was offered, and in older records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ech: Option<EchOutcome>,
     pub count: u64,
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use measure::probe::{
-    CertificateReport, ChainState, ClientReport, Level, NodeReport, ProbeReport, Resumes,
-    ResumptionReport, TicketReport,
+    CertificateReport, ChainState, ClientReport, EchAnswer, EchReport, Level, NodeReport,
+    ProbeReport, Resumes, ResumptionReport, TicketReport,
 };
 
 use crate::offers::{KINDS, OLDER};
@@ -282,6 +282,39 @@ impl ProbeFacts {
         }
     }
 
+    fn of_ech(&mut self) {
+        type AnswerOf = fn(&EchReport) -> Option<&EchAnswer>;
+        let answers: [(&str, &'static str, AnswerOf); 3] = [
+            (
+                "ech",
+                "What a hello gets that is encrypted by --ech: accepted, outdated (newer \
+                 configurations), rejected (none), or refused",
+                |ech| ech.given.as_ref(),
+            ),
+            (
+                "ech-outdated",
+                "What a client gets whose configuration for that public name is outdated, in the \
+                 same words",
+                |ech| ech.outdated.as_ref(),
+            ),
+            (
+                "ech-grease",
+                "What an encrypted hello gets that nobody can open, as browsers send it: \
+                 passed-over or refused",
+                |ech| Some(&ech.grease),
+            ),
+        ];
+        for (name, help, answer) in answers {
+            self.add(name, help, move |at| Some(text(answer(at.node.ech.as_ref()?)?.fate.name())));
+        }
+        let help =
+            "Whether the certificate that such an outdated client gets is for the public name";
+        self.add("ech-public-name-matches", help, |at| {
+            let certificate = at.node.ech.as_ref()?.outdated.as_ref()?.certificate.as_ref()?;
+            certificate.name_matches.map(FactValue::Boolean)
+        });
+    }
+
     fn of_connection(&mut self) {
         let help = "What a name gets that nobody has: served or refused";
         self.add("unknown-name", help, |at| {
@@ -296,6 +329,7 @@ impl ProbeFacts {
         self.add("certificate-compression", help, |at| {
             at.node.certificate_compression.as_ref().map(text)
         });
+        self.of_ech();
         let help = "Whether a server speaks HTTP/2 that agrees on it";
         self.add("h2-honoured", help, |at| at.node.h2_honoured.map(FactValue::Boolean));
         let help = "Days for which browsers are told to come by TLS alone (RFC 6797); 0 = not told";

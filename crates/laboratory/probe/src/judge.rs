@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use measure::probe::{
-    CertificateReport, ChainState, End, NodeReport, Order, PointVerdict, ProbeReport, Resumes,
-    TroubleKind, VersionReport,
+    CertificateReport, ChainState, EchFate, End, NodeReport, Order, PointVerdict, ProbeReport,
+    Resumes, TroubleKind, VersionReport,
 };
 
 use crate::{offers, points};
@@ -44,6 +44,7 @@ pub fn judge(report: &ProbeReport) -> Vec<PointVerdict> {
                 }
                 resumption(report, index, node, &mut found);
                 connection(report, node, &mut found);
+                encrypted_hellos(node, &mut found);
             }
         }
     }
@@ -390,6 +391,33 @@ fn resumption(report: &ProbeReport, index: usize, node: &NodeReport, found: &mut
     found.note_if(fails(Resumes::Psk), "no-resumption", seen);
 }
 
+fn encrypted_hellos(node: &NodeReport, found: &mut PointFinding) {
+    let Some(ech) = &node.ech else {
+        return;
+    };
+    if let Some(trouble) = &ech.grease.trouble {
+        found.note("ech-grease-refused", &trouble.text);
+    }
+    if let Some(given) = ech.given.as_ref().filter(|one| one.fate != EchFate::Accepted) {
+        let why = given.trouble.as_ref().map(|trouble| format!(": {}", trouble.text));
+        let fate = given.fate.name();
+        let seen = format!("a hello by --ech is {fate}{}", why.unwrap_or_default());
+        found.note("ech-not-accepted", seen);
+    }
+    let Some(outdated) = &ech.outdated else {
+        return;
+    };
+    let certificate = outdated.certificate.as_ref();
+    let is_for_it = certificate.and_then(|one| one.name_matches).unwrap_or(false);
+    let public_name = ech.public_name.as_deref().unwrap_or_default();
+    let why = outdated.trouble.as_ref().map(|trouble| format!(": {}", trouble.text));
+    let why = why.unwrap_or_default();
+    let seen = format!("an outdated client gets no certificate for `{public_name}`{why}");
+    found.note_if(!is_for_it, "ech-public-name", seen);
+    let seen = "an outdated client gets no newer configurations";
+    found.note_if(is_for_it && outdated.retry_configurations == 0, "ech-no-retry", seen);
+}
+
 fn connection(report: &ProbeReport, node: &NodeReport, found: &mut PointFinding) {
     let early = node.tickets.iter().find(|one| one.early_data_accepted == Some(true));
     if let Some(early) = early {
@@ -461,6 +489,7 @@ fn differences(report: &ProbeReport, found: &mut PointFinding) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use measure::probe::{EchAnswer, EchReport};
     use measure::probe::{Level, ResumptionReport, Trouble};
 
     /// Names in this file that stand behind `note(` or `note_if(…, `, and those of troubles.
@@ -513,6 +542,30 @@ mod tests {
     #[test]
     fn a_good_server_gets_no_word() {
         assert_eq!(judged(node(), 4, [4, 4, 4]), []);
+    }
+
+    #[test]
+    fn encrypted_hellos_are_judged_by_what_they_get() {
+        let points = |given: EchFate, retry_configurations: u64, name_matches: bool| {
+            let certificate =
+                CertificateReport { name_matches: Some(name_matches), ..Default::default() };
+            let ech = EchReport {
+                grease: EchAnswer { fate: EchFate::PassedOver, ..EchAnswer::default() },
+                given: Some(EchAnswer { fate: given, ..EchAnswer::default() }),
+                outdated: Some(EchAnswer {
+                    retry_configurations,
+                    certificate: Some(certificate),
+                    ..EchAnswer::default()
+                }),
+                public_name: Some("front.example".to_owned()),
+            };
+            let all = judged(NodeReport { ech: Some(ech), ..node() }, 4, [4, 4, 4]);
+            all.into_iter().map(|(_, point)| point).collect::<Vec<_>>()
+        };
+        assert_eq!(points(EchFate::Accepted, 1, true), [""; 0]);
+        assert_eq!(points(EchFate::Accepted, 0, true), ["ech-no-retry"]);
+        assert_eq!(points(EchFate::Outdated, 1, true), ["ech-not-accepted"]);
+        assert_eq!(points(EchFate::Accepted, 1, false), ["ech-public-name"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod certificate;
+mod ech;
 pub mod expect;
 pub mod facts;
 mod hello;

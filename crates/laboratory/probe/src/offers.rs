@@ -119,6 +119,7 @@ pub(crate) fn offer(kind: Handshake, options: &ProbeOptions) -> PlannedTls {
         session_ids: true,
         early_data: false,
         certificate_compression: false,
+        ech: None,
         starttls: None,
         ehlo_name: String::new(),
     }

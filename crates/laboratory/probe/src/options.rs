@@ -25,6 +25,8 @@ pub struct ProbeOptions {
     pub ehlo_name: String,
     /// Sent if the server asks for it.
     pub client_certificate: Option<OwnCertificate>,
+    /// An ECHConfigList, by which hellos are encrypted; `None` = ECH is asked for by GREASE alone.
+    pub ech: Option<Vec<u8>>,
     /// Trusted roots as PEM; `None` = chains are not checked.
     pub roots_pem: Option<Vec<u8>>,
     /// Whether these are the system's, and not somebody's own.

@@ -298,7 +298,9 @@ impl<'o> ReachedAddress<'o> {
         match fault {
             ObserveFault::Timeout => self.timed_out("the handshake"),
             ObserveFault::NotTls(bytes) => trouble(TroubleKind::NotTls, told(bytes)),
-            ObserveFault::Alert(_) => trouble(TroubleKind::Refused, fault.to_string()),
+            ObserveFault::Alert(_) | ObserveFault::EchRejected { .. } => {
+                trouble(TroubleKind::Refused, fault.to_string())
+            }
             ObserveFault::Closed(_) => trouble(TroubleKind::Closed, fault.to_string()),
             ObserveFault::Protocol(_) => trouble(TroubleKind::Malformed, fault.to_string()),
         }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use measure::probe::{
-    CertificateReport, ChainState, ClientReport, Level, NodeReport, Order, PointVerdict,
-    ProbeReport, Resumes,
+    CertificateReport, ChainState, ClientReport, EchAnswer, EchReport, Level, NodeReport, Order,
+    PointVerdict, ProbeReport, Resumes,
 };
 use measure::quantity::Nanoseconds;
 
@@ -238,6 +238,7 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
     if let Some(algorithm) = &node.certificate_compression {
         facts.push(ReportFact::new("compressed certificate", algorithm));
     }
+    facts.extend(node.ech.iter().flat_map(encrypted_hellos));
     if let Some(is_honoured) = node.h2_honoured {
         let said = if is_honoured { "spoken" } else { "agreed on, and not spoken" };
         facts.push(ReportFact::new("HTTP/2", said));
@@ -298,6 +299,27 @@ fn client_certificate(node: &NodeReport) -> Option<ReportFact> {
     };
     let text = format!("{asked}{again}");
     Some(ReportFact::new("client's certificate", text))
+}
+
+fn encrypted_hellos(ech: &EchReport) -> Vec<ReportFact> {
+    let said = |answer: &EchAnswer| {
+        let mut said = answer.fate.name().to_owned();
+        if answer.retry_configurations > 0 {
+            let newer = counted(answer.retry_configurations as usize, "newer configuration");
+            said.push_str(&format!(", {newer}"));
+        }
+        let certificate = answer.certificate.as_ref().filter(|one| one.name_matches.is_some());
+        said.extend(certificate.map(|one| format!(", certificate of {}", one.subject)));
+        said.extend(answer.trouble.as_ref().map(|trouble| format!(": {}", trouble.text)));
+        said
+    };
+    let rows = [
+        ("ECH", ech.given.as_ref()),
+        ("ECH, outdated", ech.outdated.as_ref()),
+        ("ECH, GREASE", Some(&ech.grease)),
+    ];
+    let rows = rows.into_iter().filter_map(|(name, answer)| Some((name, answer?)));
+    rows.map(|(name, answer)| ReportFact::new(name, said(answer))).collect()
 }
 
 /// Facts that TLS 1.3 has by itself, and older versions by extensions.

@@ -62,7 +62,23 @@ pub(crate) fn ech_options(
     for name in &hidden {
         can_be_hidden(written, name, &public_name, &hidden, services)?;
     }
+    if let Some(inspector) = shelf.inspector {
+        let name = [NamePattern::Exact(public_name.as_str().into())];
+        // Services with names are looked at by these.
+        let others = services.iter().filter(|one| one.front.names.is_empty());
+        let is_beside = |one: &&ServiceOptions| shares_address(one, &hidden, services);
+        for service in others.filter(is_beside) {
+            inspector.names(&written.public_name, &service.front, &name);
+        }
+    }
     Some(EchOptions { public_name, keys: keys?, services: hidden })
+}
+
+/// Whether a service has an address at which encrypted hellos are opened.
+fn shares_address(service: &ServiceOptions, hidden: &[String], all: &[ServiceOptions]) -> bool {
+    let hidden = all.iter().filter(|one| hidden.contains(&one.name));
+    let mut addresses = hidden.flat_map(|one| &one.front.listen);
+    addresses.any(|address| service.front.listen.contains(address))
 }
 
 fn key_source(

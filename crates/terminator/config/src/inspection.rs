@@ -62,8 +62,13 @@ impl Inspector {
         }
     }
 
-    /// Warns of names that a service is for and that none of its certificates has.
-    pub(crate) fn names(&self, names_key: &KeyPlace<'_>, options: &FrontOptions) {
+    /// Warns of names that a service answers for and that none of its certificates has.
+    pub(crate) fn names(
+        &self,
+        names_key: &KeyPlace<'_>,
+        options: &FrontOptions,
+        wanted: &[NamePattern],
+    ) {
         let Some(tls) = options.terminated() else {
             return;
         };
@@ -77,7 +82,7 @@ impl Inspector {
         }
         let names: Vec<&str> =
             certificates.iter().flat_map(|(one, _)| one.names.iter().map(|name| &**name)).collect();
-        let lacking = options.names.iter().filter(|one| !covers(&names, one));
+        let lacking = wanted.iter().filter(|one| !covers(&names, one));
         let lacking: Vec<_> = lacking.map(|pattern| format!("\"{pattern}\"")).collect();
         if lacking.is_empty() {
             return;

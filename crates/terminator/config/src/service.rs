@@ -116,7 +116,7 @@ fn service_options(
         speaks_to_files(&keys.tls, &mut front)?;
     }
     if let Some(inspector) = shelf.inspector {
-        inspector.names(&keys.names, &front);
+        inspector.names(&keys.names, &front, &front.names);
     }
     let starttls = starttls::starttls_options((keys, &written.back), &mut front, &back)?;
     let dialect = starttls.as_ref().map(|one| one.dialect);

@@ -440,6 +440,8 @@ breakdowns! {
     Labelled {
         BuildInfo: Gauge Count "lariat_build_info" [version] &[], "1; the labels name what was built.";
         TicketKeyAge: Gauge Seconds "lariat_ticket_key_age_seconds" [key, purpose] &[], "How long each ticket key has been in use, by the first bytes of its name; one key encrypts, all decrypt.";
+        EchKeyAge: Gauge Seconds "lariat_ech_key_age_seconds" [config] &[], "How long ago each configuration of ECH that is still opened began to be published, by its number.";
+        EchPublishEnd: Gauge Seconds "lariat_ech_publish_end_timestamp_seconds" [config] &[], "When the configuration of ECH that is published now gives way to the next one.";
         CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_timestamp_seconds" [service, file, name, key] &[], "When a certificate expires (notAfter), by its file, its first name and the kind of its key; of each service the 256 that expire first.";
         OcspResponseExpiry: Gauge Seconds "lariat_ocsp_response_expiry_timestamp_seconds" [service, file, name, key] &[], "When an OCSP response reaches its nextUpdate, by its certificate; of each service the 256 that expire first.";
         AuthorityExpiry: Gauge Seconds "lariat_authority_expiry_timestamp_seconds" [service, file, subject] &[], "When a certificate in `ca` expires (notAfter); of each service the 256 that expire first, without those of the host's own bundle.";

@@ -115,12 +115,25 @@ struct EchKey {
     info: Vec<u8>,
     /// Rotations since it was published; 0 for one that is not yet.
     age: u64,
+    /// The rotation in which it is published; 0 for one from a file.
+    epoch: u64,
+}
+
+/// A key that opens now, for those who look at the process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct EchKeyState {
+    pub config_id: u8,
+    /// The result that hellos have which it opens.
+    pub result: EchResult,
+    /// From when on and until when its configuration is published, in seconds since 1970; `None` =
+    /// it comes from a file.
+    pub published: Option<(u64, u64)>,
 }
 
 impl EchKey {
-    fn new(key: ReceiverKey, config: EchConfig, age: u64) -> Self {
+    fn new(key: ReceiverKey, config: EchConfig, (age, epoch): (u64, u64)) -> Self {
         let info = [b"tls ech\0", &config.bytes[..]].concat();
-        Self { key, config, info, age }
+        Self { key, config, info, age, epoch }
     }
 }
 
@@ -225,6 +238,33 @@ impl EchKeys {
         }
     }
 
+    /// All keys that open now: first those of the first secret, the one that is published before
+    /// its elders and the one to come.
+    pub fn states(&self) -> Vec<EchKeyState> {
+        self.states_at(unix_seconds())
+    }
+
+    fn states_at(&self, now: u64) -> Vec<EchKeyState> {
+        self.renew(now);
+        let published = |epoch: u64| match &self.source {
+            EchKeySource::Derived { rotate_seconds: each, .. } => {
+                Some((epoch.saturating_mul(*each), (epoch + 1).saturating_mul(*each)))
+            }
+            EchKeySource::Listed(_) => None,
+        };
+        let state = |one: &EchKey| EchKeyState {
+            config_id: one.config.id,
+            result: accepted(one.age),
+            published: published(one.epoch),
+        };
+        let window = self.window.read().unwrap_or_else(PoisonError::into_inner);
+        window.keys.iter().map(state).collect()
+    }
+
+    pub fn public_name(&self) -> &str {
+        &self.public_name
+    }
+
     /// Opens the first hello of a connection.
     pub fn open(&self, hello: &ClientHello<'_>) -> OpenedHello {
         self.open_at(hello, unix_seconds())
@@ -275,7 +315,7 @@ impl EchKeys {
             EchKeySource::Listed(files) => {
                 let key = |(age, file): (u64, &ListedEchKey)| {
                     let key = ReceiverKey::from_der(&file.private)?;
-                    Some(EchKey::new(key, file.config.clone(), age))
+                    Some(EchKey::new(key, file.config.clone(), (age, 0)))
                 };
                 (0..).zip(files).filter_map(key).collect()
             }
@@ -304,7 +344,7 @@ fn derived(
         // Keys that open at one time differ in it, since they follow each other.
         let id = of.to_be_bytes()[7];
         let config = EchConfig::new(id, public_name, *key.public());
-        Some(EchKey::new(key, config, epoch.saturating_sub(of)))
+        Some(EchKey::new(key, config, (epoch.saturating_sub(of), of)))
     })
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueHint, value_parser};
+use load::ech::EchOption;
 use load::observe::chain::TrustedRoots;
 use load::options::value::OrNone;
 use load::plan::{OwnCertificate, ProxyVersion};
@@ -63,6 +64,10 @@ pub(super) struct ProbeArguments {
     /// A certificate and its key, for servers that ask for one
     #[arg(long, value_name = "FILE.pem", value_hint = ValueHint::AnyPath)]
     client_certificate: Option<PathBuf>,
+    /// An ECHConfigList in Base64, as DNS has it, or a file with one: also sends hellos that are
+    /// encrypted by it
+    #[arg(long, value_name = "CONFIG|FILE")]
+    ech: Option<String>,
     /// Path of the GET that shows records and the end of a connection
     #[arg(long, value_name = "PATH|none", default_value = "/")]
     #[arg(value_parser = value(request_path, "a path", "/index.html"))]
@@ -304,6 +309,7 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, LabFault> {
             .client_certificate
             .map(|path| client_certificate(&path))
             .transpose()?,
+        ech: arguments.ech.as_deref().map(ech_configurations).transpose()?,
         roots_pem: arguments.conduct.roots()?,
         roots_of_system: arguments.conduct.ca.is_none(),
         earlier: arguments.earlier.as_deref().map(earlier).transpose()?,
@@ -320,6 +326,21 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, LabFault> {
         unresolved,
         server_name,
     })
+}
+
+fn ech_configurations(text: &str) -> Result<Vec<u8>, LabFault> {
+    match EchOption::read(text, &read) {
+        Ok(EchOption::Configurations(list)) => Ok(list),
+        Ok(EchOption::Grease) => {
+            let hint = "leave --ech out, or give it an ECHConfigList";
+            Err(LabFault::new("--ech: GREASE is sent by every probe", hint))
+        }
+        Err(why) => {
+            let hint =
+                "an ECHConfigList in Base64, or a file with one; `lariat ech show` prints it";
+            Err(LabFault::new(format!("--ech: {why}"), hint))
+        }
+    }
 }
 
 /// An earlier probe, as it was printed.

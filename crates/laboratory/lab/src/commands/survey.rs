@@ -105,6 +105,7 @@ fn sites(arguments: &SurveyArguments) -> Result<Vec<ProbeOptions>, LabFault> {
             starttls: arguments.starttls,
             ehlo_name: process::own_name(),
             client_certificate: None,
+            ech: None,
             roots_pem: roots_pem.clone(),
             roots_of_system: arguments.conduct.ca.is_none(),
             earlier: None,

@@ -7,6 +7,7 @@ use super::files::{Files, content};
 use super::url::Url;
 use super::value::{OrNone, unique};
 use super::written::{WrittenLoad, WrittenTls, is_of_tls};
+use crate::ech::EchOption;
 use crate::plan::{
     Group, Handshake, OwnCertificate, PlannedTls, Signature, Suite, Verification, Verify, Versions,
 };
@@ -48,6 +49,7 @@ pub(crate) fn offer(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Plan
         session_ids: tls.session_ids.is_on(),
         early_data: tls.early_data.is_on(),
         certificate_compression: tls.certificate_compression.is_on(),
+        ech: ech(tls, reach, files),
     }
 }
 
@@ -130,7 +132,8 @@ fn versions(
         return Some(*versions);
     }
     let of_lists = Reach {
-        tls12: allow(tls.suites.elements(), |suite| !suite.is_tls13())
+        tls12: !tls.ech.is_written()
+            && allow(tls.suites.elements(), |suite| !suite.is_tls13())
             && allow(tls.groups.elements(), |group| !is_tls13_alone(group)),
         tls13: allow(tls.suites.elements(), Suite::is_tls13) && allow(signatures, signs_in_tls13),
     };
@@ -195,6 +198,7 @@ fn check_kind(load: &WrittenLoad<'_>, kind: Handshake, reach: Reach) {
     let (tls, key) = (&load.tls, &load.clients.handshake);
     let cause = match tls.tls.given() {
         Some(_) => "which --tls does not offer",
+        None if tls.ech.is_written() => "which --ech does not offer",
         None => "which the lists of --suites, --groups and --signatures do not allow",
     };
     let none = !reach.tls13 && !tls.tickets.is_on() && !tls.session_ids.is_on();
@@ -325,6 +329,17 @@ fn server_name(tls: &WrittenTls<'_>, url: &Url, checked: bool) -> Option<String>
             None => address().map(|address| address.to_string()),
         },
     }
+}
+
+fn ech(tls: &WrittenTls<'_>, reach: Reach, files: Files<'_>) -> Option<EchOption> {
+    tls.ech.refuse_if(
+        tls.ech.is_written() && reach.tls12,
+        "is of TLS 1.3 alone, and TLS 1.2 is offered",
+        "--tls 1.3",
+    );
+    let read = EchOption::read(tls.ech.given()?, files);
+    let hint = "`GREASE`, an ECHConfigList in Base64, or a file with one";
+    read.map_err(|why| tls.ech.refuse(why, hint)).ok()
 }
 
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";

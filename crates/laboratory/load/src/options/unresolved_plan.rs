@@ -403,6 +403,9 @@ mod tests {
     /// Contradictory command lines, each after the option that the refusal names.
     const REFUSED: &str = "
         handshake: --handshake psk --tls 1.2
+        ech: --ech GREASE --tls 1.2
+        handshake: --ech GREASE --handshake ticket
+        ech: --ech no-such-file
         handshake: --handshake session-id --tls 1.3
         handshake: --handshake ticket --tls 1.3
         handshake: --handshake psk --suites TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256

@@ -302,6 +302,10 @@ section! {
         early_data: bool = switch().example("early-data = true"),
         /// Let servers compress their certificates (RFC 8879, Brotli or zlib), as browsers do.
         certificate_compression: bool = switch().example("certificate-compression = true"),
+        /// Encrypt the hello (ECH, RFC 9849), by an ECHConfigList in Base64, as DNS has it, or in
+        /// a file; `GREASE` sends a payload that nobody can open. A server that does not accept it
+        /// fails: `ech-rejected`, or `ech-outdated` if it sends newer configurations.
+        ech: Option<String> = path().absent("").example(r#"ech = "GREASE""#),
     }
 }
 

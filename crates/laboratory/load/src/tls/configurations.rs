@@ -86,11 +86,13 @@ pub(crate) fn configuration<S: ClientSessionStore + 'static>(
 ) -> Result<ClientConfig, TlsFault> {
     let provider = Arc::new(provider(tls));
     let verifier = verifier(tls, &provider, presented)?;
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions(tls.versions, kind))
-        .map_err(library)?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier));
+    let builder = ClientConfig::builder_with_provider(provider);
+    let builder = match &tls.ech {
+        Some(ech) => builder.with_ech(ech.mode().map_err(library)?),
+        None => builder.with_protocol_versions(versions(tls.versions, kind)),
+    };
+    let builder =
+        builder.map_err(library)?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = match &tls.client_certificate {
         None => builder.with_no_client_auth(),
         Some(certificate) => {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use measure::choice::Kind;
+use measure::choice::{Kind, RecordedEch};
 use measure::histogram::Histogram;
 use measure::metric::Metric;
 use measure::quantity::{ByteCount, Nanoseconds, Percentage, RoundedCount};
@@ -241,6 +241,7 @@ fn of_tls(tls: &RecordedTls) -> Vec<(&'static str, String)> {
         ("tickets", on_off(tls.tickets)),
         ("session-ids", on_off(tls.session_ids)),
         ("early-data", on_off(tls.early_data)),
+        ("ech", shown(tls.ech.map(RecordedEch::name))),
     ]
 }
 

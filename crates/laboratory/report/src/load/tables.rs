@@ -162,6 +162,7 @@ fn negotiated(row: &HandshakeCounts) -> String {
         let came = if is_accepted { "accepted" } else { "rejected" };
         format!("early data {came}")
     }));
+    words.extend(row.ech.map(|fate| format!("ECH {}", fate.name())));
     words.join(", ")
 }
 

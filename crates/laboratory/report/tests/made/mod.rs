@@ -260,6 +260,7 @@ fn offered() -> RecordedTls {
         session_ids: true,
         early_data: false,
         certificate_compression: false,
+        ech: None,
         starttls: None,
     }
 }
@@ -461,6 +462,7 @@ fn handshakes((kind, share): (Kind, f64), totals: TransactionCounts) -> Option<H
         alpn: None,
         retried: false,
         early_data_accepted: None,
+        ech: None,
         count: (totals.succeeded as f64 * share).round() as u64,
     })
 }

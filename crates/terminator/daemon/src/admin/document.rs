@@ -37,6 +37,9 @@ pub(crate) struct StatusDocument {
     /// The file of secrets; `None` if none are written.
     #[serde(default)]
     pub(crate) key_log: Option<KeyLogStatus>,
+    /// Encrypted hellos; `None` if none are opened.
+    #[serde(default)]
+    pub(crate) ech: Option<EchStatus>,
     /// The process that holds keys and signs; `None` if the worker process has them all.
     #[serde(default)]
     pub(crate) key_process: Option<KeyProcessStatus>,
@@ -130,6 +133,26 @@ pub(crate) struct KeyLogStatus {
     pub(crate) lines: u64,
     /// Lines that found no room before.
     pub(crate) dropped: u64,
+}
+
+/// The keys that open encrypted hellos, and who still uses them.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct EchStatus {
+    pub(crate) public_name: String,
+    pub(crate) keys: Vec<EchKeyStatus>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct EchKeyStatus {
+    /// The number of its configuration.
+    pub(crate) config: u8,
+    /// From when on its configuration is published; `None` = it comes from a file.
+    pub(crate) published_from_ms: Option<u64>,
+    pub(crate) published_until_ms: Option<u64>,
+    /// The result under which hellos are counted that it opens.
+    pub(crate) result: String,
+    /// How many these are. The key to come shares the count of the one that is published.
+    pub(crate) hellos: u64,
 }
 
 /// The signatures that workers have asked for.

@@ -17,6 +17,7 @@ use sys::usage::Usage;
 use telemetry::Registry;
 use telemetry::catalogue::{BUCKETS_US, ServerCounter, ServiceGauge};
 use telemetry::history::{History, INTERVAL};
+use tls::ech::EchKeys;
 use tls::resumption::Resumption;
 use tls::server::Expiries;
 use tokio::time::MissedTickBehavior;
@@ -103,6 +104,8 @@ pub(crate) struct Served {
     /// The signatures of the key process; `None` = the plan has no keys there.
     pub(crate) key_counts: Option<Arc<KeyCounts>>,
     pub(crate) resumption: Option<Arc<Resumption>>,
+    /// The keys that open encrypted hellos; `None` = none are opened.
+    pub(crate) ech: Option<EchKeys>,
 }
 
 #[derive(Default)]

@@ -9,13 +9,13 @@ use telemetry::catalogue::{
     WorkerCounter, WorkerGauge,
 };
 use telemetry::counters::Durations;
-use telemetry::outcome::HandshakeKind;
+use telemetry::outcome::{EchResult, HandshakeKind};
 
 use super::acme_text::acme_text;
 use super::cluster_text::cluster_text;
 use super::document::{
-    KeyLogStatus, KeyProcessStatus, RunState, ServerState, ServerStatus, ServiceStatus,
-    StatusDocument, WorkerStatus,
+    EchKeyStatus, EchStatus, KeyLogStatus, KeyProcessStatus, RunState, ServerState, ServerStatus,
+    ServiceStatus, StatusDocument, WorkerStatus,
 };
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
 
@@ -29,9 +29,16 @@ const CELL_CHARACTERS_MAX: usize = 264;
 pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDocument>) -> String {
     let past = earlier.and_then(|earlier| Past::new(now, earlier));
     let mut out = String::new();
-    for part in
-        [header(now), reloads(now), log(now), key_log(now), key_process(now), kernel_tls(now)]
-    {
+    let parts = [
+        header(now),
+        reloads(now),
+        log(now),
+        key_log(now),
+        ech(now),
+        key_process(now),
+        kernel_tls(now),
+    ];
+    for part in parts {
         out.push_str(&part);
     }
     for service in &now.services {
@@ -181,6 +188,30 @@ fn key_log(now: &StatusDocument) -> String {
         "KEY LOG: secrets of {services} go to {path} (process.key-log): {lines} lines, {dropped} \
          dropped\n"
     )
+}
+
+fn ech(now: &StatusDocument) -> String {
+    let Some(EchStatus { public_name, keys }) = &now.ech else {
+        return String::new();
+    };
+    let is_published = |key: &&EchKeyStatus| {
+        let from_now_on = key.published_from_ms.is_none_or(|from| from <= now.time_ms);
+        from_now_on && key.published_until_ms.is_none_or(|until| until > now.time_ms)
+    };
+    let mut text = format!("ECH for {public_name}:");
+    // Of keys from files all are published.
+    if let Some(key) = keys.iter().find(is_published) {
+        push(&mut text, format_args!(" {} hellos by configuration {}", key.hellos, key.config));
+        if let Some(until) = key.published_until_ms {
+            push(&mut text, format_args!(", published until {}", Date(until / 1000)));
+        }
+    }
+    let is_elder = |key: &&EchKeyStatus| key.result != EchResult::Accepted.name();
+    for key in keys.iter().filter(is_elder) {
+        push(&mut text, format_args!(", {} by {}", key.hellos, key.config));
+    }
+    text.push('\n');
+    text
 }
 
 fn key_process(now: &StatusDocument) -> String {
@@ -558,6 +589,23 @@ mod tests {
             "last_reload": { "time_ms": 951_827_696_000u64, "refused": "no such file" },
             "log_failure": "No space left on device",
             "key_log": { "path": "/k", "services": ["web", "db"], "lines": 5, "dropped": 1 },
+            "ech": { "public_name": "front.example", "keys": [
+                {
+                    "config": 9, "published_from_ms": 86_400_000u64 * 19_985,
+                    "published_until_ms": 86_400_000u64 * 19_992, "result": "accepted",
+                    "hellos": 70,
+                },
+                {
+                    "config": 8, "published_from_ms": 86_400_000u64 * 19_978,
+                    "published_until_ms": 86_400_000u64 * 19_985,
+                    "result": "accepted-one-older", "hellos": 3,
+                },
+                {
+                    "config": 10, "published_from_ms": 86_400_000u64 * 19_992,
+                    "published_until_ms": 86_400_000u64 * 19_999, "result": "accepted",
+                    "hellos": 70,
+                },
+            ] },
             "workers": [{
                 "cpu": 0,
                 "metrics": {
@@ -583,6 +631,7 @@ the worker process runs as user 65534, group 65534; it can open no file
 reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
 log: cannot be written: No space left on device; 4096 bytes are lost
 KEY LOG: secrets of web, db go to /k (process.key-log): 5 lines, 1 dropped
+ECH for front.example: 70 hellos by configuration 9, published until 2024-09-26, 3 by 8
 kernel TLS: no: its module is not loaded
   hint: `modprobe tls` as root
 

@@ -12,6 +12,7 @@ use proxy::plan::{Plan, PlanError};
 use proxy::plane::BoundListener;
 use sys::beneath::Root;
 use sys::socket::{self, PeerAddress};
+use tls::ech::EchKeys;
 use tls::resumption::{Resumption, ResumptionOptions};
 use wire::address::{Address, Endpoint};
 
@@ -167,6 +168,7 @@ fn served(
     resumption: &Arc<Resumption>,
 ) -> Served {
     let (limits, sessions) = (&settings.plane.limits, settings.sessions);
+    let ech = settings.plane.ech.as_ref();
     Served {
         generation: serve.generation,
         services: facts(settings, listeners),
@@ -181,6 +183,7 @@ fn served(
         key_log: settings.process.key_log.clone(),
         key_counts: None,
         resumption: Some(Arc::clone(resumption)),
+        ech: ech.map(|ech| EchKeys::new(&ech.public_name, ech.keys.clone())),
     }
 }
 

@@ -136,6 +136,19 @@ fn keys_open_for_three_rotations_more_and_a_host_whose_clock_is_ahead_is_underst
 }
 
 #[test]
+fn the_states_of_keys_say_when_each_is_published() {
+    let all = keys(&[1]).states_at(NOW);
+    let days: Vec<_> = all.iter().map(|one| one.published.unwrap().0 / DAY).collect();
+    assert_eq!(days, [20_000, 19_999, 19_998, 19_997, 20_001]);
+    let accepted = EchResult::Accepted;
+    let results: Vec<_> = all.iter().map(|one| one.result).collect();
+    assert_eq!([results[0], results[4]], [accepted, accepted]);
+    assert_eq!(results[3], EchResult::AcceptedThreeOlder);
+    assert_eq!(all[0].published.unwrap().1, 20_001 * DAY);
+    assert_eq!(all[0].config_id, published(&keys(&[1]), NOW).id);
+}
+
+#[test]
 fn a_new_secret_publishes_and_the_old_one_still_opens() {
     let first =
         Client::new(&published(&keys(&[1]), NOW), DH_KEM_X25519_HKDF_SHA256_AES_128).first();

@@ -9,19 +9,20 @@ use config::KeyLogOptions;
 use proxy::options::{KtlsMode, KtlsOptions};
 use sys::usage::Memory;
 use telemetry::catalogue::{
-    BUCKETS_US, Labelled, Process, ProcessMetric, ServerGauge, ServiceGauge,
+    BUCKETS_US, Breakdown, Labelled, Process, ProcessMetric, ServerGauge, ServiceGauge,
 };
 use telemetry::counters::{Counts, ServiceSnapshot, Snapshot};
 use telemetry::exposition::{LabelledValue, write_prometheus};
+use tls::ech::{EchKeyState, EchKeys};
 use tls::key_log;
 use tls::resumption::{KeyPurpose, Resumption};
 use tls::server::Expiries;
 use tls::validity::Ends;
 
 use super::super::document::{
-    CERTIFICATES_MAX, CertificateStatus, ExpiryStatus, KernelTlsStatus, KeyLogStatus,
-    KeyProcessStatus, KtlsStatus, LastReload, LastUpgrade, ProcessStatus, RunState, ServiceStatus,
-    StatusDocument, VERSION, WorkerStatus,
+    CERTIFICATES_MAX, CertificateStatus, EchKeyStatus, EchStatus, ExpiryStatus, KernelTlsStatus,
+    KeyLogStatus, KeyProcessStatus, KtlsStatus, LastReload, LastUpgrade, ProcessStatus, RunState,
+    ServiceStatus, StatusDocument, VERSION, WorkerStatus,
 };
 use super::super::servers::{milliseconds, server};
 use super::{AdminState, Facts, Limits, ServiceFacts};
@@ -50,6 +51,7 @@ impl AdminState {
         let workers = workers.into_iter().zip(cpus.chain(std::iter::repeat(None)));
         let plans = facts.served.services.iter().map(|plan| (plan.name.as_str(), plan));
         let plans: HashMap<_, _> = plans.collect();
+        let ech = facts.served.ech.as_ref().map(|keys| ech_status(keys, &services));
         let services = services.into_iter().map(|one| {
             let plan = plans.get(one.name.as_str()).map(|plan| (*plan).clone());
             service(one, plan.unwrap_or_default(), &facts, workers_count)
@@ -62,6 +64,7 @@ impl AdminState {
             last_upgrade: facts.reload.last_upgrade.as_ref().map(last_upgrade),
             log_failure: facts.log_failure.clone(),
             key_log: facts.served.key_log.as_ref().map(key_log_status),
+            ech,
             key_process: facts.served.key_counts.as_deref().map(key_process_status),
             workers: workers.map(|(metrics, cpu)| WorkerStatus { cpu, metrics }).collect(),
             services: services.collect(),
@@ -193,6 +196,18 @@ impl AdminState {
             let purpose = if is_encrypting { "encrypt" } else { "decrypt" };
             add(Labelled::TicketKeyAge, &[&key.name, purpose], key.age_seconds);
         }
+        let now = milliseconds(SystemTime::now()) / 1000;
+        for key in facts.served.ech.iter().flat_map(EchKeys::states) {
+            let (config, Some((from, until))) = (key.config_id.to_string(), key.published) else {
+                continue;
+            };
+            if from <= now {
+                add(Labelled::EchKeyAge, &[&config], now - from);
+            }
+            if (from..until).contains(&now) {
+                add(Labelled::EchPublishEnd, &[&config], until);
+            }
+        }
         for one in &facts.acme {
             let labels = [one.name.as_str()];
             for (family, value) in [
@@ -314,6 +329,27 @@ fn key_log_status(options: &KeyLogOptions) -> KeyLogStatus {
         services: options.services.clone(),
         lines: counts.logged,
         dropped: counts.dropped,
+    }
+}
+
+fn ech_status(keys: &EchKeys, services: &[ServiceSnapshot]) -> EchStatus {
+    let hellos = |result: &str| {
+        let counts = services.iter().flat_map(|service| service.counts.by(Breakdown::Ech));
+        counts.filter(|(values, _)| *values == [result]).map(|(_, count)| count).sum()
+    };
+    let status = |key: EchKeyState| {
+        let result = key.result.name();
+        EchKeyStatus {
+            config: key.config_id,
+            published_from_ms: key.published.map(|(from, _)| from * 1000),
+            published_until_ms: key.published.map(|(_, until)| until.saturating_mul(1000)),
+            result: result.to_owned(),
+            hellos: hellos(result),
+        }
+    };
+    EchStatus {
+        public_name: keys.public_name().to_owned(),
+        keys: keys.states().into_iter().map(status).collect(),
     }
 }
 

@@ -1,0 +1,85 @@
+//! Encrypted Client Hello (RFC 9849), by clients with the given configurations, with outdated ones,
+//! and with none (GREASE).
+
+use load::ech::EchOption;
+use load::observe::{ObserveFault, ObservedConversation, ObservingClient as Observer};
+use load::plan::{Handshake, PlannedTls, Suite, Versions};
+use measure::probe::{EchAnswer, EchFate, EchReport};
+use wire::ech::{EchConfig, config_list};
+
+use crate::certificate::{CertificateExpectation, facts};
+use crate::offers::{Visit, offer};
+use crate::reach::malformed;
+
+impl Visit<'_> {
+    pub(crate) fn ech(&self) -> EchReport {
+        let given = self.options.ech.as_ref();
+        let first = given.and_then(|list| EchConfig::read_list(list)?.into_iter().next());
+        EchReport {
+            grease: self.answer(EchOption::Grease, None),
+            given: given.map(|list| self.answer_to_list(list, first.as_ref())),
+            outdated: first
+                .as_ref()
+                .map(|first| self.answer_to_list(&outdated(first), Some(first))),
+            public_name: first.map(|first| first.public_name),
+        }
+    }
+
+    fn answer_to_list(&self, list: &[u8], first: Option<&EchConfig>) -> EchAnswer {
+        let public_name = first.map(|first| first.public_name.as_str());
+        self.answer(EchOption::Configurations(list.to_vec()), public_name)
+    }
+
+    /// The answer to such a hello; who rejects it should have a certificate for the public name.
+    fn answer(&self, ech: EchOption, public_name: Option<&str>) -> EchAnswer {
+        let full = offer(Handshake::Full, self.options);
+        let suites = Suite::ALL.into_iter().filter(|suite| Versions::Tls13.have(*suite)).collect();
+        let offered = PlannedTls { versions: Versions::Tls13, suites, ech: Some(ech), ..full };
+        let client = match Observer::new(&offered) {
+            Ok(client) => client,
+            Err(fault) => return EchAnswer::failed(malformed(fault)),
+        };
+        let mut stream = match self.reach.open() {
+            Ok(stream) => stream,
+            Err(trouble) => return EchAnswer::failed(trouble),
+        };
+        let conversation =
+            ObservedConversation { linger: self.linger.get(), ..ObservedConversation::default() };
+        match client.converse(&mut stream, conversation) {
+            Ok(seen) => EchAnswer {
+                fate: match seen.ech {
+                    Some(load::observe::EchOutcome::Accepted) => EchFate::Accepted,
+                    _ => EchFate::PassedOver,
+                },
+                certificate: facts(&seen.chain, &seen.staple, self.expected),
+                ..EchAnswer::default()
+            },
+            Err(ObserveFault::EchRejected { retry_configurations, chain }) => {
+                let expected = CertificateExpectation {
+                    roots: None,
+                    is_public: self.expected.is_public,
+                    name: public_name.map(str::to_owned),
+                    now_s: self.expected.now_s,
+                };
+                EchAnswer {
+                    fate: if retry_configurations > 0 {
+                        EchFate::Outdated
+                    } else {
+                        EchFate::Rejected
+                    },
+                    retry_configurations: retry_configurations as u64,
+                    certificate: facts(&chain, &[], &expected),
+                    ..EchAnswer::default()
+                }
+            }
+            Err(fault) => EchAnswer::failed(self.reach.failed(&fault)),
+        }
+    }
+}
+
+/// The list of a client that has missed a rotation: the same public name, and a key that nobody
+/// has. Any 32 bytes are one of X25519 (RFC 7748 section 5).
+fn outdated(first: &EchConfig) -> Vec<u8> {
+    let key = first.public_key.map(|byte| !byte);
+    config_list(&[EchConfig::new(first.id.wrapping_add(128), &first.public_name, key)])
+}
