@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use suite::openssl::master_secret;
 use suite::prelude::*;
+use suite::process::memory_holds;
 
 /// Programs of one cluster, and the test's own place in it.
 pub(super) struct Farm {
@@ -460,5 +461,25 @@ pub(super) fn seen_until_session(spy: &UdpSocket, from: SocketAddr) -> Vec<Vec<u
         if sender == from && count > 150 {
             return seen;
         }
+    }
+}
+
+/// It derives the keys of tickets and datagrams from roots, from which those by which supervisors
+/// talk cannot be told.
+#[test]
+fn a_worker_process_does_not_know_the_clusters_secret() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let farm = Farm::new(2);
+    let secret = "2bV9qL0dXk4nT7yJcR5mW8zG1sH6fP3aQeUoIvBxNtCgDrEy";
+    fs::write(&farm.secret, format!("{secret}\n")).unwrap();
+    let [first, second] = [0, 1].map(|host| farm.start(host));
+    let client = Client::new(&farm.site);
+    farm.visit(&client, 0);
+    assert_eq!(farm.visit(&client, 1), HandshakeKind::Resumed, "the hosts have the same keys");
+    for host in [&first, &second] {
+        assert!(!memory_holds(host.worker_process(), secret.as_bytes()));
+        assert!(memory_holds(host.worker_process(), b"cluster.key"), "the search finds text");
     }
 }
