@@ -31,7 +31,7 @@ section! {
         ].default("auto").flag("tls13-sessions").example(r#"tls13 = "cache""#),
         /// The key exchange when a session of TLS 1.3 is resumed that began with ML-KEM. `session`:
         /// as in full handshakes. `classical`: a classical group alone, if the client has sent a
-        /// key share for it, which saves about 2 KB each time; who steals a ticket key, and has a
+        /// key share for it, which saves about 1 KB each time; who steals a ticket key, and has a
         /// quantum computer one day, can then read what was recorded.
         group: ResumptionGroup = choice![
             "session" => ResumptionGroup::Session,

@@ -161,9 +161,10 @@ pub(crate) fn closed_key(
         Some(service) => config::key_of_certificate(source, service, Path::new(&closed.place)),
         None => "service".to_owned(),
     };
-    let why = match closed.is_optional {
-        true => format!("handshakes with its certificate fail until it opens: {}", closed.why),
-        false => closed.why.clone(),
+    let why = if closed.is_optional {
+        format!("handshakes with its certificate fail until it opens: {}", closed.why)
+    } else {
+        closed.why.clone()
     };
     let (message, hint) = why.split_once("\nhint: ").unwrap_or((&why, ""));
     let problem = Problem::new(message);

@@ -388,8 +388,7 @@ mod tests {
         let policy = |notes_hybrid| ResumptionPolicy { notes_hybrid, ..Default::default() };
         let web = resumption.of_service("web", policy(true));
         let ticket_of = |sessions: &ServiceSessions, is_hybrid, session: &[u8]| {
-            let context = HandshakeContext { is_hybrid, ..HandshakeContext::default() };
-            let _entered = context::enter(context);
+            let _entered = enter_exchange(is_hybrid);
             sessions.encrypt(session).unwrap()
         };
         let named = [&[1, 1, b'a'][..], &SESSION[1..]].concat();
@@ -418,9 +417,14 @@ mod tests {
         assert_eq!(web.suite_of_hybrid(&altered, false, None), None);
     }
 
+    fn enter_exchange(is_hybrid: bool) -> context::Entered {
+        let mut context = HandshakeContext::default();
+        context.is_hybrid = is_hybrid;
+        context::enter(context)
+    }
+
     fn ticket_of_stored(web: &Arc<ServiceSessions>, is_hybrid: bool, session: &[u8]) -> Vec<u8> {
-        let _entered =
-            context::enter(HandshakeContext { is_hybrid, ..HandshakeContext::default() });
+        let _entered = enter_exchange(is_hybrid);
         StoredTickets(Arc::clone(web)).encrypt(session).unwrap()
     }
 

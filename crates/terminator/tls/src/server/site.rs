@@ -160,9 +160,10 @@ impl ResolvesServerCert for Resolver {
                     context.forms = Some(Arc::clone(&certificate.forms));
                 });
                 let key = certificate.key_at(now);
-                Some(match self.only_resumes {
-                    true => NotSigning::in_place_of(&*key.key),
-                    false => Arc::clone(key),
+                Some(if self.only_resumes {
+                    NotSigning::in_place_of(&*key.key)
+                } else {
+                    Arc::clone(key)
                 })
             }
             Err(NoCertificate::KindUnusable) if self.version == Version::Tls12 => {
