@@ -3,6 +3,15 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A process that holds keys, as a program hands it on that may come back.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct LentKeyProcess {
+    /// Number and pid; `None` = it is away.
+    pub(crate) process: Option<(u64, u32)>,
+    /// The count of its channels.
+    pub(crate) channels: u32,
+}
+
 /// The state of a process that holds keys.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KeyHolderStatus {

@@ -85,7 +85,6 @@ use crate::handover::{
     Answer, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start,
 };
 use crate::held_keys::listed_ids;
-use crate::key_holder_status::KeyHolderStatus;
 use crate::maintenance::ServerName;
 use crate::messages::{self, error, stderr};
 use crate::reader::ConfigSource;
@@ -249,8 +248,6 @@ struct Supervisor<'a> {
     watched: Watched,
     acme: Acme,
     keys: KeyProcesses,
-    /// The state of these processes that the worker process knows.
-    keys_told: Vec<KeyHolderStatus>,
     disabled: BTreeSet<ServerName>,
     /// Weights that an operator has ordered.
     weights: BTreeMap<ServerName, u16>,

@@ -37,15 +37,15 @@ impl Supervisor<'_> {
     /// Says how the key processes are, if that is news to the worker process.
     pub(super) fn tell_keys(&mut self) {
         let status = self.keys.status();
-        if self.keys_told != status {
-            self.keys_told.clone_from(&status);
+        if self.keys.told != status {
+            self.keys.told.clone_from(&status);
             self.tell(&Order::Keys(status));
         }
     }
 
     /// Says it to a worker process that knows nothing yet.
     pub(super) fn tell_keys_anew(&mut self) {
-        self.keys_told.clear();
+        self.keys.told.clear();
         self.tell_keys();
     }
 }

@@ -17,7 +17,7 @@ use super::child::{Backoff, Child, Heard, Program};
 use super::events::{Event, EventSender};
 use crate::handover::{Fences, ProcessMessageForm};
 use crate::held_keys::{KeyAsk, KeyGroup, KeyReply, REPLY_BYTES_MAX, UnopenedKey};
-use crate::key_holder_status::KeyHolderStatus;
+use crate::key_holder_status::{KeyHolderStatus, LentKeyProcess};
 use crate::key_process::{KEYS_ARGUMENT, KEYS_NAME};
 use crate::messages::{error, note, warn};
 
@@ -229,12 +229,14 @@ pub(super) struct KeyProcesses {
     sender: EventSender,
     /// The number of the last process.
     processes: u64,
+    /// The state of the processes that the worker process knows.
+    pub(super) told: Vec<KeyHolderStatus>,
 }
 
 impl KeyProcesses {
     pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
-        let (served, earlier) = (Vec::new(), Vec::new());
-        Self { served, pending: None, earlier, fences, sender, processes: 0 }
+        let (served, earlier, told) = (Vec::new(), Vec::new(), Vec::new());
+        Self { served, pending: None, earlier, fences, sender, processes: 0, told }
     }
 
     fn all(&self) -> impl Iterator<Item = &KeyHolding> {
@@ -385,12 +387,11 @@ impl KeyProcesses {
         self.earlier.drain(..surplus);
     }
 
-    /// The means of a program that comes back to go on: of each group the process's number and pid,
-    /// if there is one, and the count of its channels.
-    pub(super) fn state(&self) -> Vec<(Option<(u64, u32)>, u32)> {
+    /// The means of a program that comes back to go on, for each group.
+    pub(super) fn state(&self) -> Vec<LentKeyProcess> {
         let state = |one: &KeyHolding| {
             let process = one.process.as_ref().map(|process| (process.number(), process.pid()));
-            (process, one.ends.len() as u32)
+            LentKeyProcess { process, channels: one.ends.len() as u32 }
         };
         self.served.iter().map(state).collect()
     }
@@ -408,13 +409,13 @@ impl KeyProcesses {
     pub(super) fn take_up(
         &mut self,
         groups: &[KeyGroup],
-        state: &[(Option<(u64, u32)>, u32)],
+        lent: Option<&[LentKeyProcess]>,
         fds: Vec<OwnedFd>,
     ) {
         let (mut fds, now) = (fds.into_iter(), Instant::now());
-        for (group, (process, ends)) in groups.iter().zip(state) {
+        for (group, one) in groups.iter().zip(lent.unwrap_or_default()) {
             let mut holding = KeyHolding::of(group);
-            holding.process = process.and_then(|state| {
+            holding.process = one.process.and_then(|state| {
                 let mut process = Child::lent(state, &KEYS, fds.next()?).ok()?;
                 process.keep();
                 let (number, sender) = (state.0, self.sender.clone());
@@ -422,7 +423,7 @@ impl KeyProcesses {
                 self.processes = self.processes.max(number);
                 Some(process)
             });
-            holding.ends = fds.by_ref().take(*ends as usize).collect();
+            holding.ends = fds.by_ref().take(one.channels as usize).collect();
             if holding.process.is_some() {
                 holding.away = None;
                 holding.stage = Stage::Open(now);

@@ -74,8 +74,7 @@ impl<'a> Supervisor<'a> {
             (program_before, reloads.last_upgrade) = (Some(program), state.last_upgrade);
         }
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
-        let key_processes = own.map_or(&[][..], |own| &own.key_processes);
-        keys.take_up(&served.keys, key_processes, others);
+        keys.take_up(&served.keys, own.map(|own| &*own.key_processes), others);
         Ok(Some(Self {
             request,
             listeners,
@@ -86,7 +85,6 @@ impl<'a> Supervisor<'a> {
             watched: Watched::new(events.sender(), looked),
             acme: Acme::new(fences.clone(), events.sender()),
             keys,
-            keys_told: Vec::new(),
             disabled: inherited.disabled,
             weights: inherited.weights,
             fences,

@@ -21,6 +21,7 @@ use sys::{inherited, shared};
 use super::state::{Inherited, STATE_BYTES_MAX, SupervisorState, decode, encode};
 use crate::handover::{self, Reach, Reloads, Secret};
 use crate::held_keys::KeyGroup;
+use crate::key_holder_status::LentKeyProcess;
 use crate::messages;
 use crate::messages::stderr;
 use crate::reader::Found;
@@ -67,8 +68,8 @@ pub(crate) struct OwnState {
     pub(crate) reach: Reach,
     pub(crate) bundle: Secret,
     pub(crate) keys: Vec<KeyGroup>,
-    /// Number and pid of the process that holds each group, and the count of its channels.
-    pub(crate) key_processes: Vec<(Option<(u64, u32)>, u32)>,
+    /// The processes that hold them, in the order of the groups.
+    pub(crate) key_processes: Vec<LentKeyProcess>,
 }
 
 /// A program that could not serve has become this one again.
