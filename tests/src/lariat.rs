@@ -170,6 +170,12 @@ impl Lariat {
         self.admin
     }
 
+    /// The answer to who asks whether clients should come, with its status code behind it.
+    pub fn readiness(&self) -> String {
+        let url = format!("http://{}/ready", self.admin);
+        curl().args(&["--no-fail", "--write-out", "%{http_code}"]).url(&url).run().stdout
+    }
+
     pub fn metrics(&self) -> Metrics {
         Metrics::parse(&curl().url(&format!("http://{}/metrics", self.admin)).run().success())
     }

@@ -189,6 +189,7 @@ mod terminator {
         mod ocsp;
         mod policy;
         mod record_layer;
+        mod resumption_group;
         mod sni;
         mod foreign {
             mod http2;

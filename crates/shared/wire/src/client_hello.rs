@@ -241,6 +241,11 @@ impl<'a> ClientHello<'a> {
         })
     }
 
+    /// Whether a session of TLS 1.3 that is offered may be resumed with a key exchange.
+    pub fn offers_psk_with_exchange(&self) -> bool {
+        self.extensions.psk_with_exchange
+    }
+
     /// Whether a session is offered. The session id of a client with TLS 1.3 does not tell.
     pub fn offers_session(&self) -> bool {
         let has_ticket = self.session_ticket().is_some_and(|bytes| !bytes.is_empty());

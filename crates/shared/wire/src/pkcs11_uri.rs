@@ -64,6 +64,23 @@ const UNUSED: [&str; 5] = [
 ];
 
 impl Pkcs11Uri {
+    /// A name for the token that says no more than the URI does: two URIs that name it by the same
+    /// attributes have the same.
+    pub fn token_name(&self) -> String {
+        let slot = self.slot_id.map(|id| id.to_string());
+        let named = [
+            ("token", &self.token),
+            ("manufacturer", &self.manufacturer),
+            ("model", &self.model),
+            ("serial", &self.serial),
+            ("slot-id", &slot),
+            ("module-path", &self.module_path),
+        ];
+        let named = named.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let named: Vec<_> = named.map(|(name, value)| format!("{name}={value}")).collect();
+        if named.is_empty() { "token".to_owned() } else { named.join(";") }
+    }
+
     pub fn parse(text: &str) -> Result<Self, Pkcs11UriFault> {
         // Schemes know no case (RFC 3986 section 3.1).
         let (scheme, rest) = text.split_at_checked(SCHEME.len()).ok_or(Pkcs11UriFault::Scheme)?;

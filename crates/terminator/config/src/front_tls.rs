@@ -7,7 +7,7 @@ use tls::challenge::TlsChallenges;
 use tls::identity::AllowedIdentity;
 use tls::options::{
     BadCertificate, ClientMode, ClientVerification, ExpiredLists, Group, ReplacedCertificates,
-    ServerOptions, Tls13Sessions, UnknownName, Version,
+    ResumptionGroup, ServerOptions, Tls13Sessions, UnknownName, Version,
 };
 use tls::server::EARLY_DATA_BYTES_MIN;
 
@@ -323,6 +323,8 @@ fn server_options(
         client: client?,
         resumption: tls.resumption.value?,
         tls13_sessions: tls13_sessions(tls13, early_data?),
+        // It is set for all services.
+        resumption_group: ResumptionGroup::Session,
         replaced: ReplacedCertificates {
             revoked: revoked?,
             resume: tls.replaced_certificates.value?,

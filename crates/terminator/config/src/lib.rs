@@ -43,7 +43,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use options::{Nested, Node, Section, Spot, Value};
-use proxy::options::{Options, ServiceOptions};
+use proxy::options::{FrontTls, Options, ServiceOptions};
 use wire::address::{Address, Endpoint};
 
 pub use acme::certificate_file;
@@ -302,14 +302,22 @@ struct Services {
 
 fn services(written: &WrittenConfiguration<'_>, shelf: &mut Shelf<'_>) -> Services {
     let tables = written.service.required();
-    let tls13 = written.resumption.tls13.value;
+    let (tls13, group) = (written.resumption.tls13.value, written.resumption.group.value);
     let read = |table| service::read(table, tls13.unwrap_or(Tls13Choice::Auto), shelf);
     let read: Vec<_> = tables.iter().map(read).collect();
     topology::names_differ(tables);
     let with_front = tables.iter().zip(&read).filter(|(_, one)| one.has_front);
     topology::addresses_are_shared_well(with_front.map(|(keys, one)| (&keys.front, &one.options)));
-    let are_whole = tls13.is_some() && !read.is_empty() && read.iter().all(|one| one.is_whole);
-    let options: Vec<_> = read.into_iter().map(|one| one.options).collect();
+    let are_whole = tls13.is_some()
+        && group.is_some()
+        && !read.is_empty()
+        && read.iter().all(|one| one.is_whole);
+    let mut options: Vec<_> = read.into_iter().map(|one| one.options).collect();
+    for service in &mut options {
+        if let (FrontTls::Terminate(tls), Some(group)) = (&mut service.front.tls, group) {
+            tls.resumption_group = group;
+        }
+    }
     topology::servers_are_no_loop(tables, &options);
     topology::certificates_can_be_ordered(tables, &options, &shelf.acme);
     Services { options, are_whole }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use options::quantity::{DAY, SECOND};
 use options::row::{count, duration, path, size};
 use options::{Field, KeyPlace, choice, section, table};
+use tls::options::ResumptionGroup;
 use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
 use zeroize::Zeroizing;
@@ -28,6 +29,14 @@ section! {
             "tickets" => Tls13Choice::Tickets,
             "cache" => Tls13Choice::Cache,
         ].default("auto").flag("tls13-sessions").example(r#"tls13 = "cache""#),
+        /// The key exchange when a session of TLS 1.3 is resumed that began with ML-KEM. `session`:
+        /// as in full handshakes. `classical`: a classical group alone, if the client has sent a
+        /// key share for it, which saves about 1 KB each time; who steals a ticket key, and has a
+        /// quantum computer one day, can then read what was recorded.
+        group: ResumptionGroup = choice![
+            "session" => ResumptionGroup::Session,
+            "classical" => ResumptionGroup::Classical,
+        ].default("session").flag("resumption-group").example(r#"group = "classical""#),
         tickets: WrittenTickets<'a>,
     }
 }

@@ -46,6 +46,8 @@ pub struct TokenKey {
     pub public_key: Vec<u8>,
     /// Whether it signs for servers that ask us for a certificate; else for clients.
     pub signs_to_servers: bool,
+    /// Whether the configuration is served though it cannot be opened.
+    pub is_optional: bool,
 }
 
 /// The origin of a token's PIN.

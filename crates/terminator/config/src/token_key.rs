@@ -51,6 +51,7 @@ pub(crate) fn note_token_key(
         pin,
         public_key,
         signs_to_servers,
+        is_optional: shelf.skipped.is_some(),
     });
     Some(reference.into_bytes())
 }

@@ -14,10 +14,12 @@ use std::time::{Duration, SystemTime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use telemetry::message::Level;
+use tls::key_holder::KeyId;
 use wire::address::{Address, Endpoint, UnixName};
 
 use crate::certificates::{AcmeStatus, Validations};
 use crate::kernel::KernelTls;
+use crate::key_holder_status::KeyHolderStatus;
 use crate::maintenance::ServerName;
 use crate::observations::Observations;
 use crate::server_target::{Instance, Name};
@@ -54,6 +56,8 @@ pub(crate) enum Order {
     Validations(u64, Validations),
     /// The certificates that come by ACME are in this state.
     Acme(Vec<AcmeStatus>),
+    /// The processes that hold keys are in this state.
+    Keys(Vec<KeyHolderStatus>),
     /// Send this to the supervisors of the cluster's peers.
     Notify(String),
     /// Say whether the workers go on, by `Alive`.
@@ -300,6 +304,8 @@ pub(crate) struct Serve {
     /// The kernel's part of TLS; `None` = no service wants it.
     pub(crate) kernel_tls: Option<KernelTls>,
     pub(crate) waits: bool,
+    /// The keys that each key process holds; `None` = all that no other does.
+    pub(crate) key_groups: Vec<Option<Vec<KeyId>>>,
 }
 
 /// The key that stored sessions are sealed with, in one memory that worker processes use one after
@@ -338,7 +344,10 @@ pub(crate) enum Role {
     /// Datagrams of the cluster's peers come and go.
     ClusterSocket,
     /// A thread has signatures made by it.
-    KeyChannel,
+    KeyChannel {
+        /// The group of keys that sign.
+        group: u32,
+    },
     /// A service serves the files beneath it.
     FilesRoot {
         /// The service's place in the plan.

@@ -12,9 +12,10 @@ use tls::certificate::reference;
 use tls::key_holder::{KeyId, SIGNED_BYTES_MAX};
 use tls::options::CertificateSource;
 use tls::signing::{HeldKey, SigningRoles, key_id};
+use wire::pkcs11_uri::Pkcs11Uri;
 use zeroize::Zeroize;
 
-use crate::handover::{Fences, Secret, encode};
+use crate::handover::{Fences, Secret, decode, encode};
 
 /// The order that begins the process's life; the keys, a list of [`KeyToHold`], are the message
 /// behind it.
@@ -24,36 +25,104 @@ pub(crate) enum KeyAsk {
     Enter(Fences),
     /// Sign what comes by the channels that come with this.
     Serve,
+    /// Say that you go on.
+    AreYouWell,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum KeyReply {
     /// The rights could not be given up.
     Stuck(String),
-    /// All keys are open.
-    Opened,
-    /// A key cannot be opened: a sentence with its hint.
-    Failed(String),
-    /// A token refuses its PIN, and locks it after a few more tries: a sentence with its hint.
-    PinRefused(String),
+    /// All keys are open but these.
+    Opened(Vec<UnopenedKey>),
+    Well,
 }
 
-/// Bytes of a reply: a sentence.
-pub(crate) const REPLY_BYTES_MAX: usize = 64 << 10;
+/// A key that cannot be opened. The process refuses to sign by it at once.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct UnopenedKey {
+    /// The certificate's path.
+    pub(crate) place: String,
+    /// A sentence with its hint.
+    pub(crate) why: String,
+    /// A token refuses its PIN, and locks it after a few more tries.
+    pub(crate) is_pin_refused: bool,
+    /// The configuration is served all the same.
+    pub(crate) is_optional: bool,
+}
 
-/// A list of [`KeyToHold`], as it is sent.
-#[derive(Debug, Default, Deserialize, Serialize)]
-pub(crate) struct PackedKeys(pub(crate) Secret);
+/// Bytes of a reply: a sentence for each key.
+pub(crate) const REPLY_BYTES_MAX: usize = 4 << 20;
 
-impl PackedKeys {
-    pub(crate) fn of(keys: &[KeyToHold]) -> Result<Self, String> {
-        let packed = if keys.is_empty() { Ok(Secret::default()) } else { encode(&keys) };
-        packed.map(Self).map_err(|error| format!("cannot pack the keys: {error}"))
+/// Keys that one process holds: those of files, or those of one token. A token that is away or
+/// hangs keeps no other keys away, and its library is in no process with keys of files.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct KeyGroup {
+    /// `files`, or the part of the keys' URIs that names the token; no two groups have the same.
+    pub(crate) name: String,
+    pub(crate) ids: Vec<KeyId>,
+    /// A list of [`KeyToHold`], as it is sent.
+    pub(crate) packed: Secret,
+}
+
+impl KeyGroup {
+    fn of((name, keys): (String, Vec<KeyToHold>)) -> Result<Self, String> {
+        let ids = keys.iter().map(|key| key.id).collect();
+        let packed = encode(&keys).map_err(|error| format!("cannot pack the keys: {error}"))?;
+        Ok(Self { name, ids, packed })
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.bytes().is_empty()
+    pub(crate) fn is_of_token(&self) -> bool {
+        self.name != FILES
     }
+
+    /// All keys, none of which opens.
+    pub(crate) fn none_opens(&self, why: &str) -> Vec<UnopenedKey> {
+        // It was packed by this process.
+        let keys: Vec<KeyToHold> = decode(self.packed.bytes()).unwrap_or_default();
+        let unopened = keys.into_iter().map(|key| UnopenedKey {
+            why: format!("the key of {} in a token: {why}", key.place),
+            place: key.place,
+            is_pin_refused: false,
+            is_optional: key.is_optional,
+        });
+        unopened.collect()
+    }
+
+    pub(crate) fn copy(&self) -> Self {
+        let packed = Secret::new(self.packed.bytes().to_vec());
+        Self { name: self.name.clone(), ids: self.ids.clone(), packed }
+    }
+}
+
+/// The name of the group of keys of files.
+const FILES: &str = "files";
+
+/// Each token has a process of its own, with a thread for each worker thread.
+const TOKENS_MAX: usize = 16;
+
+/// The keys of each group. Those of files are all that are in no other: there may be thousands.
+pub(crate) fn listed_ids(groups: &[KeyGroup]) -> Vec<Option<Vec<KeyId>>> {
+    let ids = |group: &KeyGroup| group.is_of_token().then(|| group.ids.clone());
+    groups.iter().map(ids).collect()
+}
+
+/// The keys in groups, one for each process that is to hold them.
+///
+/// # Errors
+/// A sentence with its hint: there are too many.
+pub(crate) fn grouped(keys: Vec<KeyToHold>) -> Result<Vec<KeyGroup>, String> {
+    let mut groups = BTreeMap::<String, Vec<KeyToHold>>::new();
+    for key in keys {
+        groups.entry(key.group()).or_default().push(key);
+    }
+    if groups.keys().filter(|name| *name != FILES).count() > TOKENS_MAX {
+        return Err(format!(
+            "the keys are in more than {TOKENS_MAX} tokens, each of which takes a process\n\
+             hint: name each token in the same way in all URIs of its keys"
+        ));
+    }
+    groups.into_iter().map(KeyGroup::of).collect()
 }
 
 /// A key that signs.
@@ -64,6 +133,8 @@ pub(crate) struct KeyToHold {
     pub(crate) place: String,
     /// For whom it signs: for clients, and for servers that ask for a certificate.
     pub(crate) roles: [bool; 2],
+    /// The certificate is served though the key cannot be opened (`bad-certificate = "skip"`).
+    pub(crate) is_optional: bool,
     pub(crate) origin: KeyOrigin,
 }
 
@@ -71,13 +142,22 @@ pub(crate) struct KeyToHold {
 pub(crate) enum KeyOrigin {
     /// The key in DER.
     File(Secret),
-    /// The URI of one in a token, its PIN, and the public half that it must have.
-    Token { uri: String, pin: Option<Secret>, public_key: Vec<u8> },
+    /// The URI of one in a token, its PIN or why there is none, and the public half that it must
+    /// have.
+    Token { uri: String, pin: Result<Option<Secret>, String>, public_key: Vec<u8> },
 }
 
 impl KeyToHold {
     pub(crate) fn is_in_token(&self) -> bool {
         matches!(self.origin, KeyOrigin::Token { .. })
+    }
+
+    fn group(&self) -> String {
+        let KeyOrigin::Token { uri, .. } = &self.origin else {
+            return FILES.to_owned();
+        };
+        // It was parsed once.
+        Pkcs11Uri::parse(uri).unwrap_or_default().token_name()
     }
 
     pub(crate) fn signing_roles(&self) -> SigningRoles {
@@ -86,31 +166,30 @@ impl KeyToHold {
     }
 }
 
-/// The keys that a process is to hold: those in tokens, and those of files if a configuration says
+/// The keys that processes are to hold: those in tokens, and those of files if a configuration says
 /// so. PINs come by `files`.
-///
-/// # Errors
-/// A sentence with its hint: a PIN cannot be read.
-pub(crate) fn of(settings: &Settings, files: &mut dyn Files) -> Result<Vec<KeyToHold>, String> {
+pub(crate) fn of(settings: &Settings, files: &mut dyn Files) -> Vec<KeyToHold> {
     let mut keys = BTreeMap::<KeyId, KeyToHold>::new();
-    let mut add = |id, place: &str, origin, roles: [bool; 2]| {
-        let key = KeyToHold { id, place: place.to_owned(), roles: [false; 2], origin };
-        let [server, client] = &mut keys.entry(id).or_insert(key).roles;
-        (*server, *client) = (*server || roles[0], *client || roles[1]);
+    let mut add = |id, place: &str, origin, roles: [bool; 2], is_optional| {
+        let place = place.to_owned();
+        let key = KeyToHold { id, place, roles: [false; 2], is_optional, origin };
+        let known = keys.entry(id).or_insert(key);
+        known.roles = [known.roles[0] || roles[0], known.roles[1] || roles[1]];
+        known.is_optional &= is_optional;
     };
     for key in &settings.token_keys {
-        let TokenKey { place, uri, public_key, signs_to_servers, .. } = key;
+        let TokenKey { place, uri, public_key, signs_to_servers, is_optional, .. } = key;
         let (uri, public_key) = (uri.clone(), public_key.clone());
         let id = key_id(&public_key);
-        let origin = KeyOrigin::Token { uri, pin: pin(key, files)?, public_key };
-        add(id, place, origin, [!signs_to_servers, *signs_to_servers]);
+        let origin = KeyOrigin::Token { uri, pin: pin(key, files), public_key };
+        add(id, place, origin, [!signs_to_servers, *signs_to_servers], *is_optional);
     }
     for (source, roles) in certificates(settings).filter(|_| settings.process.key_process) {
         if let Some((id, origin)) = of_file(source) {
-            add(id, source.key_place.as_ref().unwrap_or(&source.place), origin, roles);
+            add(id, source.key_place.as_ref().unwrap_or(&source.place), origin, roles, false);
         }
     }
-    Ok(keys.into_values().collect())
+    keys.into_values().collect()
 }
 
 /// Takes keys out of what was read, if a configuration has a process hold them.
@@ -211,9 +290,14 @@ pub(crate) enum SignatureStatus {
     Refused = 2,
     Failed = 3,
     Begun = 4,
+    Unopened = 5,
 }
 
 impl SignatureStatus {
+    /// By number.
+    const ALL: [Self; 6] =
+        [Self::Signed, Self::Unknown, Self::Refused, Self::Failed, Self::Begun, Self::Unopened];
+
     pub(crate) fn write(self, number: u64, signature: &[u8], to: &mut Vec<u8>) {
         to.zeroize();
         to.extend(number.to_le_bytes());
@@ -225,8 +309,7 @@ impl SignatureStatus {
     pub(crate) fn read(bytes: &[u8]) -> Option<(u64, Self, &[u8])> {
         let (number, rest) = bytes.split_first_chunk()?;
         let (status, signature) = rest.split_first()?;
-        let all = [Self::Signed, Self::Unknown, Self::Refused, Self::Failed, Self::Begun];
-        let status = *all.get(usize::from(*status))?;
+        let status = *Self::ALL.get(usize::from(*status))?;
         Some((u64::from_le_bytes(*number), status, signature))
     }
 }
@@ -256,6 +339,6 @@ mod tests {
         SignatureStatus::Refused.write(8, b"", &mut bytes);
         assert_eq!(SignatureStatus::read(&bytes), Some((8, SignatureStatus::Refused, &b""[..])));
         assert_eq!(SignatureStatus::read(&[0; 8]), None);
-        assert_eq!(SignatureStatus::read(&[5; 9]), None);
+        assert_eq!(SignatureStatus::read(&[6; 9]), None);
     }
 }

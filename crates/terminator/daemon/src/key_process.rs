@@ -30,8 +30,8 @@ use wire::pkcs11_uri::Pkcs11Uri;
 
 use crate::handover::{Fences, ProcessMessageForm, Secret, Sources, WorkerUser, decode};
 use crate::held_keys::{
-    ANSWER_BYTES_MAX, KeyAsk, KeyOrigin, KeyReply, KeyToHold, PackedKeys, REPLY_BYTES_MAX,
-    REQUEST_BYTES_MAX, SignatureRequest, SignatureStatus,
+    ANSWER_BYTES_MAX, KeyAsk, KeyGroup, KeyOrigin, KeyReply, KeyToHold, REPLY_BYTES_MAX,
+    REQUEST_BYTES_MAX, SignatureRequest, SignatureStatus, UnopenedKey,
 };
 use crate::messages;
 use crate::worker_process::sandbox;
@@ -58,6 +58,8 @@ struct OpenKey {
 enum SigningHand {
     Own(HeldKey),
     Token(OpenTokenKey),
+    /// It could not be opened.
+    Closed,
 }
 
 type OpenKeys = HashMap<KeyId, OpenKey>;
@@ -85,14 +87,16 @@ fn serve() -> io::Result<()> {
         let watch = Arc::clone(&watch);
         thread::Builder::new().name("watch".to_owned()).spawn(move || watch.end_if_stuck())?;
     }
-    let keys = match watch.call(|| open(keys)) {
-        Ok(keys) => Arc::new(keys),
-        Err(reply) => return say(&channel, &reply),
-    };
-    say(&channel, &KeyReply::Opened)?;
+    let (keys, unopened) = watch.call(|| open(keys));
+    let keys = Arc::new(keys);
+    say(&channel, &KeyReply::Opened(unopened))?;
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    while let Ok(Some((KeyAsk::Serve, fds))) = next(&channel) {
-        threads.retain(|one| !one.is_finished());
+    while let Ok(Some((ask, fds))) = next(&channel) {
+        match ask {
+            KeyAsk::Enter(_) => break,
+            KeyAsk::AreYouWell => say(&channel, &KeyReply::Well)?,
+            KeyAsk::Serve => threads.retain(|one| !one.is_finished()),
+        }
         for end in fds {
             let (keys, watch) = (Arc::clone(&keys), Arc::clone(&watch));
             let thread = thread::Builder::new().name("signer".to_owned());
@@ -202,81 +206,89 @@ pub(crate) fn fences_of_trial(settings: &Settings, become_user: Option<WorkerUse
 /// A trial may take so long; its watch ends it before.
 const TRIAL_TIME_MAX: Duration = Duration::from_secs(9);
 
-/// Opens the keys in tokens in a process of their own, which ends then: its library may crash or
-/// hang. Keys of files need no trial.
-///
-/// # Errors
-/// A sentence with its hint.
+/// Opens the keys of each token in a process of its own, which ends then: its library may crash or
+/// hang. Keys of files need no trial. Those that do not open, the keys that must before others.
 pub(crate) fn try_out(
-    keys: &[KeyToHold],
-    fences: Fences,
-    announce: impl FnOnce(),
-) -> Result<(), String> {
-    if !keys.iter().any(KeyToHold::is_in_token) {
-        return Ok(());
-    }
-    announce();
-    let packed = PackedKeys::of(keys)?;
-    let try_out = || -> io::Result<Option<KeyReply>> {
-        let (channel, theirs) = channel::pair()?;
-        let channel = channel.with_send_timeout(TRIAL_TIME_MAX);
-        channel.set_receive_timeout(TRIAL_TIME_MAX)?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0(KEYS_NAME).arg(KEYS_ARGUMENT).envs([messages::form_variable()]);
-        let mut process = command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn()?;
-        drop(command);
-        let ask = ProcessMessageForm::Postcard.encode(&KeyAsk::Enter(fences))?;
-        // The words of one that has died are still heard.
-        let _ = channel.send(ask.bytes(), &[]).and_then(|()| channel.send(packed.0.bytes(), &[]));
-        let said = channel.receive_up_to(REPLY_BYTES_MAX, 0);
-        let _ = process.kill();
-        let _ = process.wait();
-        said?.map(|(bytes, _)| ProcessMessageForm::Postcard.decode(&bytes)).transpose()
-    };
-    let failed = |why: &str| {
-        format!(
-            "the process that opens keys in tokens {why}\n\
-             hint: try the library with `pkcs11-tool --module MODULE --list-slots`"
-        )
-    };
-    match try_out() {
-        Ok(Some(KeyReply::Opened)) => Ok(()),
-        Ok(Some(KeyReply::Failed(why) | KeyReply::PinRefused(why) | KeyReply::Stuck(why))) => {
-            Err(why)
+    groups: &[KeyGroup],
+    fences: &Fences,
+    mut announce: impl FnMut(&str),
+) -> Vec<UnopenedKey> {
+    let tokens = groups.iter().filter(|group| group.is_of_token());
+    let all = tokens.flat_map(|group| {
+        announce(&group.name);
+        let failed = |why: &str| {
+            let why = format!(
+                "the process that opens keys in tokens {why}\n\
+                 hint: try the library with `pkcs11-tool --module MODULE --list-slots`"
+            );
+            group.none_opens(&why)
+        };
+        match try_group(group, fences) {
+            Ok(Some(KeyReply::Opened(unopened))) => unopened,
+            Ok(Some(KeyReply::Stuck(why))) => group.none_opens(&why),
+            Ok(Some(KeyReply::Well)) => failed("says what it was not asked"),
+            Ok(None) => failed("died, or its token's library has not answered"),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => failed("does not answer"),
+            Err(error) => failed(&format!("cannot be heard: {error}")),
         }
-        Ok(None) => Err(failed("died, or its token's library has not answered")),
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(failed("does not answer")),
-        Err(error) => Err(failed(&format!("cannot be heard: {error}"))),
-    }
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|one| one.is_optional);
+    all
 }
 
-/// An error is what the supervisor is told of it.
-fn open(keys: Vec<KeyToHold>) -> Result<OpenKeys, KeyReply> {
-    let (mut open, mut modules) = (OpenKeys::new(), Modules::default());
+fn try_group(group: &KeyGroup, fences: &Fences) -> io::Result<Option<KeyReply>> {
+    let (channel, theirs) = channel::pair()?;
+    let channel = channel.with_send_timeout(TRIAL_TIME_MAX);
+    channel.set_receive_timeout(TRIAL_TIME_MAX)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(KEYS_NAME).arg(KEYS_ARGUMENT).envs([messages::form_variable()]);
+    let mut process = command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn()?;
+    drop(command);
+    let ask = ProcessMessageForm::Postcard.encode(&KeyAsk::Enter(fences.clone()))?;
+    // The words of one that has died are still heard.
+    let _ = channel.send(ask.bytes(), &[]).and_then(|()| channel.send(group.packed.bytes(), &[]));
+    let said = channel.receive_up_to(REPLY_BYTES_MAX, 0);
+    let _ = process.kill();
+    let _ = process.wait();
+    said?.map(|(bytes, _)| ProcessMessageForm::Postcard.decode(&bytes)).transpose()
+}
+
+/// The keys, and those of them that cannot be opened.
+fn open(keys: Vec<KeyToHold>) -> (OpenKeys, Vec<UnopenedKey>) {
+    let (mut open, mut unopened) = (OpenKeys::new(), Vec::new());
+    let mut modules = Modules::default();
     for one in keys {
-        let roles = one.signing_roles();
-        let key = match &one.origin {
-            KeyOrigin::File(der) => {
-                let key = HeldKey::read(der.bytes());
-                let damaged = || KeyReply::Failed(format!("{}: its key is damaged", one.place));
-                SigningHand::Own(key.ok_or_else(damaged)?)
-            }
-            KeyOrigin::Token { uri, pin, public_key } => {
-                let pin = pin.as_ref().map(|pin| String::from_utf8_lossy(pin.bytes()));
-                let opened = open_in_token(&mut modules, uri, pin.as_deref(), public_key);
-                let of = |why: String| {
-                    let why = format!("the key of {} in a token: {why}", one.place);
-                    if modules.has_refused_pin {
-                        return KeyReply::PinRefused(why);
-                    }
-                    KeyReply::Failed(why)
-                };
-                SigningHand::Token(opened.map_err(of)?)
-            }
-        };
-        open.insert(one.id, OpenKey { roles, key });
+        modules.has_refused_pin = false;
+        let key = open_one(&one, &mut modules).unwrap_or_else(|why| {
+            unopened.push(UnopenedKey {
+                place: one.place.clone(),
+                why,
+                is_pin_refused: modules.has_refused_pin,
+                is_optional: one.is_optional,
+            });
+            SigningHand::Closed
+        });
+        open.insert(one.id, OpenKey { roles: one.signing_roles(), key });
     }
-    Ok(open)
+    (open, unopened)
+}
+
+/// An error is a sentence with its hint.
+fn open_one(one: &KeyToHold, modules: &mut Modules) -> Result<SigningHand, String> {
+    match &one.origin {
+        KeyOrigin::File(der) => {
+            let key = HeldKey::read(der.bytes());
+            key.map(SigningHand::Own).ok_or_else(|| format!("{}: its key is damaged", one.place))
+        }
+        KeyOrigin::Token { uri, pin, public_key } => {
+            let pin = pin.as_ref().map_err(Clone::clone)?;
+            let pin = pin.as_ref().map(|pin| String::from_utf8_lossy(pin.bytes()));
+            let opened = open_in_token(modules, uri, pin.as_deref(), public_key);
+            let of = |why: String| format!("the key of {} in a token: {why}", one.place);
+            opened.map(SigningHand::Token).map_err(of)
+        }
+    }
 }
 
 /// A key that has signed what the certificate's public half verifies.
@@ -337,6 +349,7 @@ fn sign(request: &SignatureRequest<'_>, keys: &OpenKeys) -> (SignatureStatus, Ve
             // Another process logs in anew.
             Err(TokenFault::Lost(why)) => end(&format!("a token is lost: {why}")),
         },
+        SigningHand::Closed => return (SignatureStatus::Unopened, Vec::new()),
     };
     match signature {
         Some(signature) => (SignatureStatus::Signed, signature),

@@ -12,6 +12,7 @@ mod commands;
 mod handover;
 mod held_keys;
 mod kernel;
+mod key_holder_status;
 mod key_process;
 mod maintenance;
 mod messages;

@@ -11,6 +11,7 @@ use config::{
     AcmeChallenge, AcmeEntry, Diagnostic, LogDaemon, LogOutput, PeerNetwork, Problem, Settings,
     Severity, Source,
 };
+use proxy::options::ServiceOptions;
 use sys::beneath::Root;
 use sys::socket::has_interface;
 use sys::{file, limit, log_socket};
@@ -18,6 +19,7 @@ use wire::address::{Address, Endpoint, UnixName};
 
 use crate::acme_folder;
 use crate::handover::{User, WorkerUser};
+use crate::held_keys::UnopenedKey;
 use crate::status_socket;
 
 /// The remedy where the file of `process.key-log` cannot be written.
@@ -143,6 +145,32 @@ fn is_journald(address: &Address) -> bool {
     };
     let path = std::fs::canonicalize(path).unwrap_or_default();
     path.ends_with("systemd/journal/dev-log")
+}
+
+/// A key in a token that cannot be opened, told where its certificate is named.
+pub(crate) fn closed_key(
+    source: &Source,
+    settings: &Settings,
+    closed: &UnopenedKey,
+) -> Vec<Diagnostic> {
+    let is_of = |service: &ServiceOptions| {
+        let front = service.front.terminated();
+        front.is_some_and(|tls| tls.certificates.iter().any(|one| one.place == closed.place))
+    };
+    let key = match settings.plane.services.iter().position(is_of) {
+        Some(service) => config::key_of_certificate(source, service, Path::new(&closed.place)),
+        None => "service".to_owned(),
+    };
+    let why = if closed.is_optional {
+        format!("handshakes with its certificate fail until it opens: {}", closed.why)
+    } else {
+        closed.why.clone()
+    };
+    let (message, hint) = why.split_once("\nhint: ").unwrap_or((&why, ""));
+    let problem = Problem::new(message);
+    let problem = if hint.is_empty() { problem } else { problem.hint(hint) };
+    let severity = if closed.is_optional { Severity::Warning } else { Severity::Error };
+    config::diagnose(source, severity, &key, problem)
 }
 
 fn diagnostics(source: &Source, missing: &[Missing]) -> Vec<Diagnostic> {

@@ -27,7 +27,7 @@ use zeroize::Zeroizing;
 use crate::acme_folder::{self, FoundAcme};
 use crate::acme_hook::Hook;
 use crate::handover::{Bundle, Secret, SessionKey, WorkerUser, decode, encode};
-use crate::held_keys::{self, PackedKeys};
+use crate::held_keys::{self, KeyGroup};
 use crate::kernel::KernelTls;
 use crate::key_process;
 use crate::messages;
@@ -221,7 +221,7 @@ fn work() -> io::Result<()> {
                 fds.extend(read.log.as_ref().map(AsFd::as_fd));
                 reply(&channel, &Reply::Read(Box::new(read.found)), &fds)?;
                 channel.send(read.bundle.bytes(), &[])?;
-                channel.send(read.keys.0.bytes(), &[])
+                channel.send(encode(&read.keys).map_err(io::Error::other)?.bytes(), &[])
             }
             Err(refusal) => reply(&channel, &Reply::Refused(refusal), &[]),
         },
@@ -269,7 +269,7 @@ struct Read {
     roots: Vec<Root>,
     log: Option<OwnedFd>,
     bundle: Secret,
-    keys: PackedKeys,
+    keys: Vec<KeyGroup>,
 }
 
 /// A configuration with all files that it names.
@@ -320,14 +320,18 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     };
     let mut looked = Stamps::new();
     let mut files = Announced { channel, looked: &mut looked, disk: Disk };
-    let keys = held_keys::of(settings, &mut files).map_err(Refusal::Missing)?;
+    let keys = held_keys::grouped(held_keys::of(settings, &mut files)).map_err(Refusal::Missing)?;
     let fences = key_process::fences_of_trial(settings, become_user.clone());
-    let announce_trial = || announce(channel, "opening the keys in tokens".to_owned());
-    key_process::try_out(&keys, fences, announce_trial).map_err(Refusal::Missing)?;
     let secrets = settings.cluster.iter().flat_map(|cluster| &cluster.secrets);
     let notice_roots = secrets.filter_map(|one| one.notices().copied().map(SessionKey)).collect();
+    let announce_trial = |token: &str| announce(channel, format!("opening the keys in {token}"));
+    for unopened in key_process::try_out(&keys, &fences, announce_trial) {
+        if !unopened.is_optional {
+            return Err(Refusal::Missing(unopened.why));
+        }
+        concerns.extend(preflight::closed_key(source, settings, &unopened));
+    }
     announce(channel, "packing the configuration".to_owned());
-    let keys = PackedKeys::of(&keys).map_err(Refusal::Missing)?;
     let bundle = encode(&bundle);
     Ok(Read {
         found: Found { become_user, kernel_tls, concerns, folders, acme, notice_roots },

@@ -84,6 +84,7 @@ use wire::address::Address;
 use crate::handover::{
     Answer, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start,
 };
+use crate::held_keys::listed_ids;
 use crate::maintenance::ServerName;
 use crate::messages::{self, error, stderr};
 use crate::reader::ConfigSource;
@@ -322,7 +323,7 @@ impl<'a> Supervisor<'a> {
                 Some(Event::Acme(number, heard)) => self.acme_said(number, heard),
                 Some(Event::AcmeStored(done)) => self.acme_stored(done),
                 Some(Event::AcmeLoaded(name, key, done)) => self.acme_loaded(name, key, done),
-                Some(Event::Keys(number, heard)) => self.keys_said(number, heard),
+                Some(Event::Keys(number, heard)) => self.keys_said(number, &heard),
                 Some(Event::HookEnded(id, presents, done)) => self.hook_ended(id, presents, done),
                 None => self.time_is_over()?,
             }
@@ -434,6 +435,7 @@ impl<'a> Supervisor<'a> {
         };
         self.tell_plan(self.generation, |serve| Order::Start(start, serve));
         self.tell_acme();
+        self.tell_keys_anew();
         Ok(())
     }
 
@@ -475,6 +477,7 @@ impl<'a> Supervisor<'a> {
             weights: self.weights.clone().into_iter().collect(),
             kernel_tls: summary.kernel_tls.clone(),
             waits: self.waits,
+            key_groups: listed_ids(&prepared.keys),
         });
         let sent = self.child.as_ref().map(|child| child.send_with(&order, &fds, bundle));
         self.unless_stuck(sent, Some(generation));

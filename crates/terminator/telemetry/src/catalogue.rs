@@ -450,6 +450,9 @@ breakdowns! {
         AcmeNext: Gauge Seconds "lariat_acme_next_attempt_timestamp_seconds" [certificate] &[], "When the authority is asked next for a certificate, in seconds since the epoch; 0 while it is being asked.";
         AcmeFailures: Gauge Count "lariat_acme_failures" [certificate] &[], "Attempts to get a certificate by ACME that failed since the last one that did not.";
         AcmeLastFailure: Gauge Count "lariat_acme_last_failure" [certificate, reason] &[], "1 while the last attempt to get a certificate by ACME failed; the label says why.";
+        KeyProcessUp: Gauge Count "lariat_key_process_up" [keys] &[], "1 if the process that holds these keys is there and signs, else 0; `files`, or the token that they are in.";
+        KeyProcessRestarts: Counter Count "lariat_key_process_restarts_total" [keys] &[], "Processes started again for these keys: one had died, had hung or could not open all of them.";
+        KeysUnopened: Gauge Count "lariat_keys_unopened" [keys] &[], "Keys that their process could not open: handshakes that need them fail.";
         CrlExpiry: Gauge Seconds "lariat_crl_expiry_timestamp_seconds" [service, file, issuer] &[], "When a certificate revocation list reaches its nextUpdate; of each service the 256 that expire first.";
     }
 }
@@ -481,8 +484,7 @@ pub(crate) fn handshake_index(kind: HandshakeKind, version: Version) -> usize {
 }
 
 impl ServiceGauge {
-    /// The gauges that workers raise and lower with what happens, so that they have peaks; they are
-    /// the first.
+    /// The gauges that workers raise and lower, so that they have peaks; they are the first.
     pub(crate) const RAISED: [Self; 5] = [
         Self::ConnectionsOpen,
         Self::HandshakesInProgress,

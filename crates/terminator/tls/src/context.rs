@@ -38,6 +38,8 @@ pub(crate) struct HandshakeContext {
     pub(crate) resumed: Option<Provenance>,
     /// The certificate shown by a full handshake.
     pub(crate) shown: Fingerprint,
+    /// Whether ML-KEM takes part in the key exchange.
+    pub(crate) is_hybrid: bool,
     /// The compressed forms of that certificate.
     pub(crate) forms: Option<Arc<CompressedForms>>,
     /// Whether a session of its own has taken the place of the one that is resumed.
@@ -76,6 +78,8 @@ pub(crate) enum WantedSecrets {
 pub(crate) struct Secrets {
     pub(crate) early: Option<LoggedSecret>,
     pub(crate) handshake: Option<LoggedSecret>,
+    /// The secret of the server's handshake messages in TLS 1.3.
+    pub(crate) own_handshake: Option<LoggedSecret>,
     /// The secret of the client's records after the handshake: the first application traffic secret
     /// of TLS 1.3.
     pub(crate) client: Option<LoggedSecret>,
@@ -143,7 +147,11 @@ impl HandshakeContext {
 
     /// With what the sessions of this handshake begin.
     pub(crate) fn provenance(&self, now: u64) -> Provenance {
-        self.resumed.unwrap_or(Provenance { authenticated: now, certificate: self.shown })
+        let certificate = self.shown;
+        let began = Provenance { authenticated: now, certificate, is_hybrid: false };
+        let provenance = self.resumed.unwrap_or(began);
+        // The session's key comes from this exchange's secret too.
+        Provenance { is_hybrid: provenance.is_hybrid || self.is_hybrid, ..provenance }
     }
 
     /// Whether the next session takes the place of the one that was resumed. Only one does: clients
@@ -163,6 +171,7 @@ pub(crate) struct SecretListener {
 
 const CLIENT_EARLY: &str = "CLIENT_EARLY_TRAFFIC_SECRET";
 const CLIENT_HANDSHAKE: &str = "CLIENT_HANDSHAKE_TRAFFIC_SECRET";
+const SERVER_HANDSHAKE: &str = "SERVER_HANDSHAKE_TRAFFIC_SECRET";
 const CLIENT_TRAFFIC: &str = "CLIENT_TRAFFIC_SECRET_0";
 const SERVER_TRAFFIC: &str = "SERVER_TRAFFIC_SECRET_0";
 /// The label of TLS 1.2's master secret.
@@ -184,6 +193,7 @@ impl KeyLog for SecretListener {
             let place = match label {
                 CLIENT_EARLY => &mut context.secrets.early,
                 CLIENT_HANDSHAKE => &mut context.secrets.handshake,
+                SERVER_HANDSHAKE => &mut context.secrets.own_handshake,
                 CLIENT_TRAFFIC => &mut context.secrets.client,
                 _ => &mut context.secrets.server,
             };
@@ -201,7 +211,9 @@ fn wants(label: &str) -> bool {
     let wanted = with(|context| context.wanted);
     match label {
         CLIENT_EARLY | CLIENT_HANDSHAKE => wanted == WantedSecrets::All,
-        CLIENT_TRAFFIC | SERVER_TRAFFIC | CLIENT_RANDOM => wanted != WantedSecrets::Nothing,
+        SERVER_HANDSHAKE | CLIENT_TRAFFIC | SERVER_TRAFFIC | CLIENT_RANDOM => {
+            wanted != WantedSecrets::Nothing
+        }
         _ => false,
     }
 }
@@ -223,7 +235,12 @@ pub(crate) struct Provenance {
     pub(crate) authenticated: u64,
     /// The certificate that the client was shown then.
     pub(crate) certificate: Fingerprint,
+    /// Whether it is known that ML-KEM took part in a key exchange that its key comes from.
+    pub(crate) is_hybrid: bool,
 }
+
+/// The mark of that in the first byte of the time, where all sessions made without it have a zero.
+const HYBRID: u8 = 0x80;
 
 impl Provenance {
     pub(crate) const BYTES: usize = TIME_BYTES + FINGERPRINT_BYTES;
@@ -233,6 +250,7 @@ impl Provenance {
         let mut bytes = [0; Self::BYTES];
         bytes[..TIME_BYTES].copy_from_slice(&self.authenticated.to_be_bytes());
         bytes[TIME_BYTES..].copy_from_slice(&self.certificate);
+        bytes[0] |= if self.is_hybrid { HYBRID } else { 0 };
         bytes
     }
 
@@ -240,7 +258,9 @@ impl Provenance {
         let (mut time, mut certificate) = ([0; TIME_BYTES], [0; FINGERPRINT_BYTES]);
         time.copy_from_slice(&bytes[..TIME_BYTES]);
         certificate.copy_from_slice(&bytes[TIME_BYTES..]);
-        Self { authenticated: u64::from_be_bytes(time), certificate }
+        let is_hybrid = time[0] & HYBRID != 0;
+        time[0] &= !HYBRID;
+        Self { authenticated: u64::from_be_bytes(time), certificate, is_hybrid }
     }
 
     /// Whether a session that began so is renewed no more.
@@ -365,7 +385,11 @@ mod tests {
     #[test]
     fn a_renewal_keeps_its_provenance_and_a_full_handshake_has_its_own() {
         let shown = [1; 8];
-        let of = |authenticated, certificate| Provenance { authenticated, certificate };
+        let of = |authenticated, certificate| Provenance {
+            authenticated,
+            certificate,
+            is_hybrid: false,
+        };
         let mut context = HandshakeContext { shown, ..HandshakeContext::default() };
         assert_eq!(context.provenance(7), of(7, shown));
         assert!(!context.take_renewal());
@@ -378,19 +402,20 @@ mod tests {
     #[test]
     fn no_secret_is_noted_unless_it_is_wanted() {
         for (wanted, noted) in [
-            (WantedSecrets::Nothing, [false; 4]),
-            (WantedSecrets::Traffic, [false, false, true, true]),
-            (WantedSecrets::All, [true; 4]),
+            (WantedSecrets::Nothing, [false; 5]),
+            (WantedSecrets::Traffic, [false, false, true, true, true]),
+            (WantedSecrets::All, [true; 5]),
         ] {
             let entered = enter(HandshakeContext { wanted, ..HandshakeContext::default() });
+            let traffic = [CLIENT_TRAFFIC, SERVER_TRAFFIC, CLIENT_RANDOM];
             for label in
-                [CLIENT_HANDSHAKE, CLIENT_EARLY, CLIENT_TRAFFIC, SERVER_TRAFFIC, CLIENT_RANDOM]
+                [&[CLIENT_HANDSHAKE, SERVER_HANDSHAKE, CLIENT_EARLY][..], &traffic].concat()
             {
                 SecretListener { logs: false }.log(label, &[], &[7; 32]);
             }
             let secrets = entered.leave().secrets;
-            let first = [secrets.early, secrets.handshake];
-            let all = [first, [secrets.client, secrets.server]].concat();
+            let first = [secrets.early, secrets.handshake, secrets.own_handshake];
+            let all = [&first[..], &[secrets.client, secrets.server]].concat();
             let all: Vec<_> = all.iter().map(Option::is_some).collect();
             assert_eq!(all, noted);
         }
@@ -403,8 +428,11 @@ mod provenance_tests {
 
     #[test]
     fn it_is_read_as_it_was_written_and_ends_after_a_week() {
-        let began = Provenance { authenticated: 0x0102_0304, certificate: [9; FINGERPRINT_BYTES] };
-        assert_eq!(Provenance::from_bytes(began.to_bytes()), began);
+        let certificate = [9; FINGERPRINT_BYTES];
+        let began = Provenance { authenticated: 0x0102_0304, certificate, is_hybrid: false };
+        for began in [began, Provenance { is_hybrid: true, ..began }] {
+            assert_eq!(Provenance::from_bytes(began.to_bytes()), began);
+        }
         let end = began.authenticated + AUTHENTICATED_SECONDS_MAX;
         assert!(!began.is_over(end) && began.is_over(end + 1) && !began.is_over(0));
     }

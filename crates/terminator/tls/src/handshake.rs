@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use crate::context::{self, HandshakeContext, LookupResult, Secrets, WantedSecrets};
 use crate::hidden_name::HiddenExtensions;
-use crate::options::{Suite, Version};
+use crate::options::{Group, Suite, Version};
 use crate::record::{
     ContentType, HEADER_BYTES, KeyExhausted, KeyOpener, PLAINTEXT_BYTES_MAX, RecordFault,
     RecordLayout, RecordSealer, expansion_bytes_max,
@@ -63,6 +63,8 @@ struct ServerSide {
     /// The secret of our records, once it is known, and that of the client's.
     secret: Option<LoggedSecret>,
     client_secret: Option<LoggedSecret>,
+    /// The secret of our handshake messages in TLS 1.3, until the first of them is sent.
+    first_secret: Option<LoggedSecret>,
     server_random: [u8; RANDOM_BYTES],
     /// Whether what we send is sealed.
     is_sealing: bool,
@@ -83,14 +85,17 @@ impl Handshake {
             sealed: 0,
             secret: None,
             client_secret: None,
+            first_secret: None,
             server_random: [0; RANDOM_BYTES],
             is_sealing: false,
             has_client_changed: false,
         };
-        Ok(Self {
-            driver: HandshakeDriver::new(UnbufferedServerConnection::new(config), side)?,
-            context: HandshakeContext::of(hello),
-        })
+        let mut context = HandshakeContext::of(hello);
+        let groups = &config.crypto_provider().kx_groups;
+        let is_hybrid = |code: u16| Group::from_code(code).is_some_and(Group::is_hybrid);
+        context.is_hybrid = groups.iter().all(|one| is_hybrid(one.name().into()));
+        let driver = HandshakeDriver::new(UnbufferedServerConnection::new(config), side)?;
+        Ok(Self { driver, context })
     }
 
     /// Takes what came in and appends what has to go out, also when it fails (an alert).
@@ -271,7 +276,10 @@ impl HandshakeSide for ServerSide {
         let is_tls12 = version_of(library) == Some(Version::Tls12);
         match record.first() {
             Some(&CHANGE_CIPHER_SPEC) => self.is_sealing |= is_tls12,
-            Some(&HIDDEN) if library.is_handshaking() => self.is_sealing = true,
+            Some(&HIDDEN) if library.is_handshaking() => {
+                self.is_sealing = true;
+                self.first_secret = None;
+            }
             // Tickets.
             Some(&HIDDEN) => self.sealed += 1,
             Some(_) if self.is_sealing => self.sealed += 1,
@@ -337,14 +345,21 @@ impl ServerSide {
         SendingKeys::new(suite?, self.secret.as_ref()?, &self.server_random)
     }
 
-    /// Appends a fatal alert, sealed if it must be. None goes out under the key of our handshake
-    /// messages in TLS 1.3: nothing of a client's is read while it is in use.
+    /// Appends a fatal alert, sealed if it must be. In TLS 1.3 the key of our handshake messages
+    /// seals it if it comes in the place of the first of them, because no signature came; while
+    /// later ones are sent, nothing of a client's is read.
     fn append_alert(&self, suite: Option<Suite>, description: u8, outgoing: &mut Vec<u8>) {
         const FATAL: u8 = 2;
-        if !self.is_sealing {
-            return outgoing.extend_from_slice(&alert::alert_record(description));
-        }
-        let sealer = self.sending_keys(suite).and_then(|keys| keys.sealer(self.sealed));
+        let first = self.first_secret.as_ref().filter(|_| !self.is_sealing).zip(suite);
+        let sealer = match first {
+            Some((secret, suite)) => {
+                SendingKeys::new(suite, secret, &self.server_random).and_then(|keys| keys.sealer(0))
+            }
+            None if !self.is_sealing => {
+                return outgoing.extend_from_slice(&alert::alert_record(description));
+            }
+            None => self.sending_keys(suite).and_then(|keys| keys.sealer(self.sealed)),
+        };
         if let Some(mut sealer) = sealer {
             let content = [FATAL, description];
             let start = outgoing.len();
@@ -362,6 +377,9 @@ impl ServerSide {
         }
         self.secret = secrets.server.or_else(|| self.secret.take());
         self.client_secret = secrets.client.or_else(|| self.client_secret.take());
+        if !self.is_sealing {
+            self.first_secret = secrets.own_handshake.or_else(|| self.first_secret.take());
+        }
     }
 
     fn classify(

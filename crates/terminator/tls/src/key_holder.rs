@@ -19,6 +19,8 @@ pub enum SignatureFault {
     Away,
     #[error("the process that holds the key has not this one")]
     Unknown,
+    #[error("the process that holds the key could not open it")]
+    Unopened,
     #[error("the process that holds the key refuses to sign this")]
     Refused,
     #[error("the key's token has given no signature")]

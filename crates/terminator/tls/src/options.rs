@@ -38,6 +38,8 @@ pub struct ServerOptions {
     pub resumption: bool,
     /// The place of sessions of TLS 1.3.
     pub tls13_sessions: Tls13Sessions,
+    /// The groups by which sessions are resumed.
+    pub resumption_group: ResumptionGroup,
     /// Whose sessions are not resumed, though they are good.
     pub replaced: ReplacedCertificates,
     /// The most plaintext in a record that is sent; `None` = as much as TLS allows.
@@ -77,6 +79,7 @@ impl ServerOptions {
             client: ClientVerification::default(),
             resumption: true,
             tls13_sessions: Tls13Sessions::Tickets,
+            resumption_group: ResumptionGroup::Session,
             replaced: ReplacedCertificates::default(),
             record_bytes_max: None,
             key_log: false,
@@ -183,6 +186,16 @@ pub enum Tls13Sessions {
         /// Early data (RFC 8446 section 2.3) taken from a client, in bytes; 0 = none.
         early_data_bytes_max: u32,
     },
+}
+
+/// The groups by which a session of TLS 1.3 is resumed that began with ML-KEM.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ResumptionGroup {
+    /// As in full handshakes.
+    Session,
+    /// A classical one alone, if the client has sent a key share for it: what the session's key
+    /// protects is safe from who records it all the same.
+    Classical,
 }
 
 /// A certificate chain with its key, as PEM.
@@ -347,6 +360,13 @@ named! {
         X25519 = 0x001d, "x25519";
         Secp256r1 = 0x0017, "secp256r1";
         Secp384r1 = 0x0018, "secp384r1";
+    }
+}
+
+impl Group {
+    /// Whether ML-KEM is a part of it.
+    pub fn is_hybrid(self) -> bool {
+        self == Self::X25519MlKem768
     }
 }
 

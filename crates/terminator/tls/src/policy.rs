@@ -275,7 +275,7 @@ pub(crate) fn is_chacha(suite: Suite) -> bool {
 
 /// The hybrid group exists in TLS 1.3 only.
 fn is_usable_in(group: Group, version: Version) -> bool {
-    version == Version::Tls13 || group != Group::X25519MlKem768
+    version == Version::Tls13 || !group.is_hybrid()
 }
 
 fn library_suite(suite: Suite) -> Option<SupportedCipherSuite> {

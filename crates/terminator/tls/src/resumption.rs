@@ -365,8 +365,11 @@ mod tests {
     fn a_renewed_session_keeps_its_provenance() {
         let resumption = resumption(9);
         let (tag, now) = (service_tag("web"), unix_seconds());
-        let began =
-            Provenance { authenticated: now - 6 * 24 * 3600, certificate: fingerprint_of(b"leaf") };
+        let began = Provenance {
+            authenticated: now - 6 * 24 * 3600,
+            certificate: fingerprint_of(b"leaf"),
+            is_hybrid: false,
+        };
         let web = of_service(&resumption, "web");
         let tickets = &resumption.keeping.tickets;
         let ticket = tickets.seal(SESSION, tag, began, now).unwrap();
@@ -378,6 +381,52 @@ mod tests {
         last_lookup();
         assert_eq!(stored.decrypt(&id).as_deref(), Some(SESSION));
         context::with(|context| assert_eq!(context.provenance(now), began));
+    }
+
+    #[test]
+    fn a_session_is_known_to_have_begun_with_ml_kem_only_if_all_is_so() {
+        let resumption = resumption(9);
+        let policy = |notes_hybrid| ResumptionPolicy { notes_hybrid, ..Default::default() };
+        let web = resumption.of_service("web", policy(true));
+        let ticket_of = |sessions: &ServiceSessions, is_hybrid, session: &[u8]| {
+            let _entered = enter_exchange(is_hybrid);
+            sessions.encrypt(session).unwrap()
+        };
+        let named = [&[1, 1, b'a'][..], &SESSION[1..]].concat();
+        let of_tls12 = [&[0, 3, 3], &SESSION[3..]].concat();
+        let suite = Some(0x1301);
+        for (is_hybrid, session, name, known) in [
+            (true, SESSION, None, suite),
+            (true, &named, Some("a"), suite),
+            (true, &named, Some("b"), None),
+            (true, &named, None, None),
+            (true, SESSION, Some("a"), None),
+            (true, &of_tls12, None, None),
+            (false, SESSION, None, None),
+        ] {
+            let ticket = ticket_of(&web, is_hybrid, session);
+            assert_eq!(web.suite_of_hybrid(&ticket, false, name), known, "{session:?} {name:?}");
+            let id = ticket_of_stored(&web, is_hybrid, session);
+            assert_eq!(web.suite_of_hybrid(&id, true, name), known, "{session:?} {name:?}");
+        }
+        let unnoted = ticket_of(&resumption.of_service("web", policy(false)), true, SESSION);
+        assert_eq!(web.suite_of_hybrid(&unnoted, false, None), None);
+        let others = ticket_of(&resumption.of_service("mail", policy(true)), true, SESSION);
+        assert_eq!(web.suite_of_hybrid(&others, false, None), None);
+        let mut altered = ticket_of(&web, true, SESSION);
+        *altered.last_mut().unwrap() ^= 1;
+        assert_eq!(web.suite_of_hybrid(&altered, false, None), None);
+    }
+
+    fn enter_exchange(is_hybrid: bool) -> context::Entered {
+        let mut context = HandshakeContext::default();
+        context.is_hybrid = is_hybrid;
+        context::enter(context)
+    }
+
+    fn ticket_of_stored(web: &Arc<ServiceSessions>, is_hybrid: bool, session: &[u8]) -> Vec<u8> {
+        let _entered = enter_exchange(is_hybrid);
+        StoredTickets(Arc::clone(web)).encrypt(session).unwrap()
     }
 
     #[test]
@@ -417,6 +466,7 @@ mod tests {
         let resumed = Some(Provenance {
             authenticated: unix_seconds() - LIFETIME_SECONDS_MAX - 9,
             certificate: fingerprint_of(b"leaf"),
+            is_hybrid: false,
         });
         context::with(|context| context.resumed = resumed);
         let id = stored.encrypt(SESSION).unwrap();

@@ -8,6 +8,7 @@
 
 mod fault;
 mod site;
+mod variant;
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::challenge::TlsChallenges;
 use crate::compression::COMPRESSORS;
 use crate::context::SecretListener;
 use crate::names::{NoCertificate, Usable};
-use crate::options::{Group, ServerOptions, Suite, Tls13Sessions, Version};
+use crate::options::{Group, ResumptionGroup, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder, is_chacha};
 use crate::record::HEADER_BYTES;
 use crate::resumption::{
@@ -35,6 +36,7 @@ use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
 use site::Resolver;
 use site::Site;
+use variant::Variant;
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
 const TICKETS_MAX: usize = 4;
@@ -62,6 +64,7 @@ pub struct Server {
     /// `None` = no session resumes.
     sessions: Option<Arc<ServiceSessions>>,
     tls13_sessions: Tls13Sessions,
+    resumption_group: ResumptionGroup,
     record_bytes_max: Option<usize>,
     resumption: Arc<Resumption>,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
@@ -93,18 +96,6 @@ impl Expiries {
             skipped: [self.skipped, other.skipped].concat(),
         }
     }
-}
-
-/// The properties of a hello that its configuration depends on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Variant {
-    version: Version,
-    /// The only group that is spoken.
-    group: Group,
-    /// Whether ChaCha20 comes before AES.
-    chacha_first: bool,
-    /// TLS 1.2: whether the client resumes by ticket, else by session id.
-    by_ticket: bool,
 }
 
 /// The parts that all variants' configurations are made of.
@@ -164,13 +155,48 @@ impl Server {
             group: self.group_for(version, hello)?,
             chacha_first: self.chacha_first(version, session, hello),
             by_ticket,
+            only_resumes: false,
         };
+        let classical = self.classical_for(variant, session, hello);
         if let Some(expected) = expected {
             self.resumption.prefetch(expected);
         }
-        let found = self.variants.iter().find(|(one, _)| *one == variant);
-        let (_, config) = found.expect("a configuration was built for every variant");
+        let selected = classical.or_else(|| self.config_of(variant));
+        let config = selected.expect("a configuration was built for every variant");
         Ok(Arc::clone(config))
+    }
+
+    fn config_of(&self, variant: Variant) -> Option<&Arc<ServerConfig>> {
+        let found = self.variants.iter().find(|(one, _)| *one == variant);
+        found.map(|(_, config)| config)
+    }
+
+    /// The configuration by which a session that began with ML-KEM is resumed with a classical
+    /// group. All is looked at on which it depends that the library resumes it; if it does not,
+    /// the handshake fails, because a full one must not go without ML-KEM.
+    fn classical_for(
+        &self,
+        variant: Variant,
+        stored: Option<&[u8]>,
+        hello: &ClientHello<'_>,
+    ) -> Option<&Arc<ServerConfig>> {
+        let is_asked_for = self.resumption_group == ResumptionGroup::Classical;
+        if !is_asked_for || !variant.group.is_hybrid() || !hello.offers_psk_with_exchange() {
+            return None;
+        }
+        let identity = hello.psk_identities().next()?;
+        let group = self.policy.groups(variant.version).find(|group| {
+            !group.is_hybrid() && hello.key_share_groups().any(|code| code == group.code())
+        })?;
+        let config = self.config_of(Variant { group, only_resumes: true, ..variant })?;
+        let sessions = self.sessions.as_ref()?;
+        let name = hello.server_name();
+        let suite = sessions.suite_of_hybrid(identity, stored.is_some(), name)?;
+        let suites = config.crypto_provider().cipher_suites.iter();
+        let mut suites = suites.filter(|one| one.tls13().is_some());
+        let chosen =
+            suites.find(|one| hello.cipher_suites().any(|code| code == u16::from(one.suite())))?;
+        (u16::from(chosen.suite()) == suite).then_some(config)
     }
 
     /// The certificate that a full handshake shows this client, if it gets one.
@@ -252,6 +278,7 @@ impl Server {
             barred: revoked_fingerprints(options)?,
             only: (!options.replaced.resume).then(|| site.fingerprints().collect()),
             stays: takes_early_data(options.tls13_sessions),
+            notes_hybrid: options.resumption_group == ResumptionGroup::Classical,
         };
         concerns.extend(site.revoked(&policy_of_sessions.barred));
         let sessions =
@@ -266,13 +293,16 @@ impl Server {
             verifier: verifier.clone(),
             clock: clock.clone(),
         };
+        let is_classical = options.resumption_group == ResumptionGroup::Classical;
         let variants = Variant::all(&policy, sessions.is_some())
+            .flat_map(|variant| variant.with_resuming(is_classical && sessions.is_some()))
             .map(|variant| Ok((variant, Arc::new(parts.config(variant)?))))
             .collect::<Result<_, rustls::Error>>()?;
         Ok(Self {
             policy,
             sessions,
             tls13_sessions: options.tls13_sessions,
+            resumption_group: options.resumption_group,
             record_bytes_max: options.record_bytes_max,
             resumption: Arc::clone(resumption),
             variants,
@@ -446,25 +476,6 @@ fn revoked_fingerprints(options: &ServerOptions) -> Result<Vec<Fingerprint>, Bui
     Ok(fingerprints)
 }
 
-impl Variant {
-    /// Every combination that [`Server::select`] can ask for.
-    fn all(policy: &Policy, resumes: bool) -> impl Iterator<Item = Self> {
-        policy.versions().iter().flat_map(move |&version| {
-            let ways = if resumes && version == Version::Tls12 { 2 } else { 1 };
-            policy.groups(version).flat_map(move |group| {
-                [false, true].into_iter().flat_map(move |chacha_first| {
-                    [false, true].into_iter().take(ways).map(move |by_ticket| Self {
-                        version,
-                        group,
-                        chacha_first,
-                        by_ticket,
-                    })
-                })
-            })
-        })
-    }
-}
-
 fn takes_early_data(sessions: Tls13Sessions) -> bool {
     matches!(sessions, Tls13Sessions::Cache { early_data_bytes_max } if early_data_bytes_max > 0)
 }
@@ -484,6 +495,7 @@ impl ServerParts<'_> {
             site: Arc::clone(self.site),
             clock: self.clock.clone(),
             version: variant.version,
+            only_resumes: variant.only_resumes,
         }));
         config.time_provider = Arc::clone(&self.clock.0);
         config.ignore_client_order = true;

@@ -141,7 +141,7 @@ fn when_it_is_killed_another_takes_its_place_and_no_handshake_fails() {
 }
 
 #[test]
-fn one_that_hangs_costs_a_second_and_then_nothing_and_is_named() {
+fn one_that_is_stopped_costs_a_second_and_then_nothing_and_is_replaced() {
     let (site, server) = (Site::new(), Server::start(http()));
     let service = Service::new(&site, &server);
     let lariat = service.start_with("[process]\nkey-process = true\n[workers]\nthreads = 1");
@@ -152,15 +152,48 @@ fn one_that_hangs_costs_a_second_and_then_nothing_and_is_named() {
     for _ in 0..5 {
         Client::new(&site).try_connect(service.address).unwrap_err();
     }
-    lariat.wait_for_reason("key-unavailable", 5);
-    assert_eq!(signatures(&lariat, "late"), 5.0);
+    // The client expects encrypted records by then.
+    let told = s_client(&site, service.address, &["-tls1_3"]);
+    assert_has(&told.stderr, "tlsv1 alert internal error");
+    lariat.wait_for_reason("key-unavailable", 6);
+    assert_eq!(signatures(&lariat, "late"), 6.0);
     let waited = lariat.sum("lariat_key_signature_waiting_seconds_total", &[]);
     assert!(waited >= 1.0, "{waited}");
     let line = lariat.wait_for_line(&["key-unavailable"]);
     assert_has(line.to_string(), "\"fault\":\"host\"");
     assert_has(line.to_string(), "answered with alert internal_error");
-    kill_process(keys, Signal::CONT).unwrap();
+    lariat.wait_for_stderr("has not answered in 3 s, and is ended (files)");
     until_true("signatures again", || Client::new(&site).try_connect(service.address).is_ok());
+    assert!(has_ended(keys));
+    let of_files = [("keys", "files")];
+    lariat.wait_for_metric("lariat_key_process_up", &of_files, 1.0);
+    assert_eq!(lariat.sum("lariat_key_process_restarts_total", &of_files), 1.0);
+    assert_eq!(lariat.stderr().matches("and is ended").count(), 1);
+}
+
+#[test]
+fn while_it_does_not_answer_no_client_should_come() {
+    let (site, server) = (Site::new(), Server::start(http()));
+    let lariat = Service::new(&site, &server).start_with(TABLES);
+    until_true("to be ready", || lariat.readiness() == "ready\n200");
+    // Each process in turn, so that there is none for as long as it takes.
+    let stopping = AtomicBool::new(true);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while stopping.load(Ordering::Relaxed) {
+                let _ = kill_process(lariat.process("lariat: keys"), Signal::STOP);
+                thread::yield_now();
+            }
+        });
+        until_true("to be away", || lariat.readiness().ends_with("503"));
+        assert_has(lariat.readiness(), "no process signs with the keys");
+        until_true("its state", || {
+            let text = lariat.ask("status").success();
+            text.contains("files: AWAY since") && text.contains("answer")
+        });
+        stopping.store(false, Ordering::Relaxed);
+    });
+    until_true("to be ready again", || lariat.readiness() == "ready\n200");
 }
 
 #[test]

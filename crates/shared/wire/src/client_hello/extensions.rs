@@ -30,6 +30,8 @@ pub(super) struct Extensions {
     pub(super) key_shares: Option<HelloSpan>,
     pub(super) session_ticket: Option<HelloSpan>,
     pub(super) psk_identities: Option<HelloSpan>,
+    /// Whether a pre-shared key may come with a key exchange (RFC 8446 section 4.2.9).
+    pub(super) psk_with_exchange: bool,
     pub(super) early_data: bool,
 }
 
@@ -90,6 +92,7 @@ impl Extensions {
             16 => self.alpn = Some(alpn(data)?),
             23 => drop(flag(data, "extended_master_secret")?),
             35 => self.session_ticket = Some(HelloSpan::of(&data)),
+            45 => self.psk_with_exchange = has_psk_dhe(data),
             41 => self.psk_identities = Some(psk_identities(data)?),
             42 => self.early_data = flag(data, "early_data")?,
             43 => self.supported_versions = Some(supported_versions(data)?),
@@ -248,6 +251,12 @@ fn key_shares(data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
 }
 
 /// RFC 8446 section 4.2.11.
+/// Another form than the RFC's is the TLS library's to refuse.
+fn has_psk_dhe(mut data: Cursor<'_>) -> bool {
+    const PSK_DHE_KE: u8 = 1;
+    data.vector8().is_some_and(|modes| modes.rest().contains(&PSK_DHE_KE))
+}
+
 fn psk_identities(mut data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
     const NAME: &str = "pre_shared_key";
     let identities = data.vector16().ok_or(Malformed(NAME))?;

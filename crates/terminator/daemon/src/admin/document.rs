@@ -15,6 +15,7 @@ use telemetry::counters::Counts;
 use telemetry::printable::{line, lines};
 
 pub(crate) use crate::certificates::AcmeStatus;
+pub(crate) use crate::key_holder_status::KeyHolderStatus;
 
 /// The version that this program writes and reads.
 pub(crate) const VERSION: u32 = 2;
@@ -158,6 +159,9 @@ pub(crate) struct EchKeyStatus {
 /// The signatures that workers have asked for.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KeyProcessStatus {
+    /// One for the keys of files, and one for each token.
+    #[serde(default)]
+    pub(crate) processes: Vec<KeyHolderStatus>,
     pub(crate) signed: u64,
     /// Signatures that did not come in time.
     pub(crate) late: u64,

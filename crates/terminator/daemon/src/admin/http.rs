@@ -126,7 +126,7 @@ async fn answer(request: &Request<Incoming>, state: &AdminState, paths: Paths) -
         "/ready" => Some({
             let is_dying = state.dying().is_some();
             let workers = state.workers();
-            workers.readiness(state.is_draining(), is_dying).await
+            workers.readiness(state.is_draining(), is_dying, state.keys_readiness()).await
         }),
         _ => None,
     };

@@ -20,6 +20,15 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Default)]
 pub(crate) struct Workers(OnceLock<Heartbeat>);
 
+/// The keys of full handshakes, as far as other processes hold them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum KeysReadiness {
+    There,
+    SomeAway,
+    /// No full handshake succeeds.
+    Away,
+}
+
 pub(super) type Verdict = Result<&'static str, String>;
 
 impl Workers {
@@ -59,15 +68,26 @@ impl Workers {
     }
 
     /// Whether a client that connects now is served.
-    pub(super) async fn readiness(&self, is_draining: bool, is_dying: bool) -> Verdict {
+    pub(super) async fn readiness(
+        &self,
+        is_draining: bool,
+        is_dying: bool,
+        keys: KeysReadiness,
+    ) -> Verdict {
         if is_draining {
             return Err("draining".to_owned());
         }
         if is_dying {
             return Err("worker processes died one after the other until a minute ago".to_owned());
         }
+        if keys == KeysReadiness::Away {
+            return Err("no process signs with the keys, so that full handshakes fail".to_owned());
+        }
         match self.stuck().await {
-            Some((stuck, all)) if stuck < all => Ok("ready"),
+            Some((stuck, all)) if stuck < all => Ok(match keys {
+                KeysReadiness::SomeAway => "ready, but for some keys that cannot sign",
+                KeysReadiness::There | KeysReadiness::Away => "ready",
+            }),
             _ => Err("no worker thread accepts connections".to_owned()),
         }
     }

@@ -26,6 +26,7 @@ use crate::certificates::AcmeStatus;
 use crate::handover::{Reloads, STEADY_AFTER};
 use crate::held_keys::KeyCounts;
 use crate::kernel::KernelTls;
+use crate::key_holder_status::KeyHolderStatus;
 use crate::maintenance::ServerName;
 use crate::observations::Observations;
 
@@ -33,7 +34,7 @@ use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
 use super::document::RightsStatus;
 use super::history::{self, Question};
-use super::readiness::Workers;
+use super::readiness::{KeysReadiness, Workers};
 use super::server_watch::{Said, ServerWatch};
 use super::servers::{HealthReport, ServerStates, milliseconds, observed};
 
@@ -103,6 +104,8 @@ pub(crate) struct Served {
     pub(crate) key_log: Option<KeyLogOptions>,
     /// The signatures of the key process; `None` = the plan has no keys there.
     pub(crate) key_counts: Option<Arc<KeyCounts>>,
+    /// Whether the key of a front's certificate is in the worker process.
+    pub(crate) holds_keys: bool,
     pub(crate) resumption: Option<Arc<Resumption>>,
     /// The keys that open encrypted hellos; `None` = none are opened.
     pub(crate) ech: Option<EchKeys>,
@@ -127,9 +130,15 @@ struct Facts {
     weights: BTreeMap<ServerName, u16>,
     /// The certificates that come by ACME.
     acme: Vec<AcmeStatus>,
+    /// The processes that hold keys.
+    keys: Vec<KeyHolderStatus>,
     states: ServerStates,
     watch: ServerWatch,
 }
+
+/// A handshake waits for a signature for as long (1 s), so that a process which is replaced within
+/// this time is not missed.
+const AWAY_MS_MAX: u64 = 1000;
 
 impl AdminState {
     /// Knows of no plan yet; the worker process starts now.
@@ -214,6 +223,30 @@ impl AdminState {
     /// The certificates that come by ACME are in this state.
     pub(crate) fn certificates_changed(&self, acme: Vec<AcmeStatus>) {
         self.facts().acme = acme;
+    }
+
+    /// The processes that hold keys are in this state.
+    pub(crate) fn key_holders_changed(&self, keys: Vec<KeyHolderStatus>) {
+        self.facts().keys = keys;
+    }
+
+    /// Whether signatures may come for no certificate.
+    pub(super) fn keys_readiness(&self) -> KeysReadiness {
+        let facts = self.facts();
+        if facts.served.key_counts.is_none() {
+            return KeysReadiness::There;
+        }
+        let now = milliseconds(SystemTime::now());
+        let is_away = |one: &KeyHolderStatus| {
+            one.unopened == one.count
+                || one.away_since_ms.is_some_and(|since| now.saturating_sub(since) > AWAY_MS_MAX)
+        };
+        let away = facts.keys.iter().filter(|one| is_away(one)).count();
+        match away {
+            0 if facts.keys.iter().all(|one| one.unopened == 0) => KeysReadiness::There,
+            _ if away == facts.keys.len() && !facts.served.holds_keys => KeysReadiness::Away,
+            _ => KeysReadiness::SomeAway,
+        }
     }
 
     /// Notes the servers that an operator has disabled.

@@ -14,7 +14,8 @@ use telemetry::outcome::{EchResult, HandshakeKind};
 use super::acme_text::acme_text;
 use super::cluster_text::cluster_text;
 use super::document::{
-    EchKeyStatus, EchStatus, KeyLogStatus, KeyProcessStatus, RunState, ServerState, ServerStatus,
+    EchKeyStatus, EchStatus, KeyHolderStatus, KeyLogStatus, KeyProcessStatus, RunState, ServerState,
+    ServerStatus,
     ServiceStatus, StatusDocument, WorkerStatus,
 };
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
@@ -215,14 +216,29 @@ fn ech(now: &StatusDocument) -> String {
 }
 
 fn key_process(now: &StatusDocument) -> String {
-    let Some(KeyProcessStatus { signed, late, failed, waiting_us }) = &now.key_process else {
+    let Some(status) = &now.key_process else {
         return String::new();
     };
+    let KeyProcessStatus { processes, signed, late, failed, waiting_us } = status;
     let mean = waiting_us / (signed + late + failed).max(1);
-    format!(
+    let mut text = format!(
         "key process: {signed} signatures, {mean} us of waiting for each; {late} late, {failed} \
          failed\n"
-    )
+    );
+    for one in processes {
+        let KeyHolderStatus { keys, count, unopened, .. } = one;
+        if let Some(why) = &one.away {
+            let since = Time(one.away_since_ms.unwrap_or(0) / 1000);
+            push(&mut text, format_args!("  {keys}: AWAY since {since}: it {why}\n"));
+        }
+        if *unopened > 0 {
+            push(&mut text, format_args!("  {keys}: {unopened} of {count} keys NOT OPENED\n"));
+        }
+        for why in &one.reasons {
+            push(&mut text, format_args!("    {why}\n"));
+        }
+    }
+    text
 }
 
 fn kernel_tls(now: &StatusDocument) -> String {

@@ -199,28 +199,21 @@ impl Findings {
     }
 }
 
-/// Opens the keys in tokens; the first that cannot be is told where its certificate is named.
+/// Opens the keys in tokens; each that cannot be is told where its certificate is named.
 fn keys_that_do_not_open(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     let become_user = user::choose(&settings.process).ok().flatten();
     let fences = key_process::fences_of_trial(settings, become_user);
-    let keys = held_keys::of(settings, &mut Disk);
-    let Err(why) = keys.and_then(|keys| key_process::try_out(&keys, fences, || {})) else {
-        return Vec::new();
-    };
-    let named = settings.token_keys.iter().find(|key| why.contains(&*key.place));
-    let place = named.or_else(|| settings.token_keys.first()).map_or("", |key| &*key.place);
-    let is_of = |service: &proxy::options::ServiceOptions| {
-        let front = service.front.terminated();
-        front.is_some_and(|tls| tls.certificates.iter().any(|one| one.place == place))
-    };
-    let key = match settings.plane.services.iter().position(is_of) {
-        Some(service) => config::key_of_certificate(source, service, Path::new(place)),
-        None => "service".to_owned(),
-    };
-    let (message, hint) = why.split_once("\nhint: ").unwrap_or((&why, ""));
-    let problem = Problem::new(message);
-    let problem = if hint.is_empty() { problem } else { problem.hint(hint) };
-    config::diagnose(source, Severity::Error, &key, problem)
+    match held_keys::grouped(held_keys::of(settings, &mut Disk)) {
+        Ok(groups) => {
+            let closed = key_process::try_out(&groups, &fences, |_| {});
+            closed.iter().flat_map(|one| preflight::closed_key(source, settings, one)).collect()
+        }
+        Err(why) => {
+            let (message, hint) = why.split_once("\nhint: ").unwrap_or((&why, ""));
+            let problem = Problem::new(message).hint(hint);
+            config::diagnose(source, Severity::Error, "service", problem)
+        }
+    }
 }
 
 /// The diagnostics of the outcome for one side of a service.

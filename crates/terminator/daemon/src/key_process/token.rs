@@ -19,6 +19,7 @@ use cryptoki::session::{Session, UserType};
 use cryptoki::slot::{Slot, TokenInfo};
 use cryptoki::types::AuthPin;
 use wire::pkcs11_uri::Pkcs11Uri;
+use zeroize::Zeroizing;
 
 /// The library that speaks to all tokens that p11-kit knows, by the name that the dynamic linker
 /// finds it by.
@@ -28,7 +29,10 @@ pub(crate) const DEFAULT_MODULE: &str = "p11-kit-proxy.so";
 #[derive(Default)]
 pub(crate) struct Modules {
     by_path: HashMap<String, Pkcs11>,
-    /// A token has refused its PIN. Nobody may try again and again: tokens lock it after a few.
+    /// The PINs that tokens have refused. Nobody may try again and again: tokens lock them after a
+    /// few tries.
+    refused: Vec<(Slot, Zeroizing<String>)>,
+    /// The last key was not opened because of its PIN.
     pub(crate) has_refused_pin: bool,
 }
 
@@ -66,11 +70,9 @@ impl Modules {
         let slot = slot(&module, uri, path)?;
         let failed = |what: &'static str| move |error| format!("{what}: {}", words_of(&error));
         let session = module.open_ro_session(slot).map_err(failed("no session opens"))?;
-        log_in(&module, slot, &session, pin)
-            .inspect_err(|(_, is_pin)| {
-                self.has_refused_pin |= *is_pin;
-            })
-            .map_err(|(why, _)| why)?;
+        if let Some(pin) = pin {
+            self.log_in(&module, slot, (&session, pin))?;
+        }
         let mut template = vec![Attribute::Class(ObjectClass::PRIVATE_KEY)];
         template.extend(uri.object.as_ref().map(|one| Attribute::Label(one.clone().into_bytes())));
         template.extend(uri.id.clone().map(Attribute::Id));
@@ -90,6 +92,25 @@ impl Modules {
                 found.len()
             )),
         }
+    }
+
+    fn log_in(
+        &mut self,
+        module: &Pkcs11,
+        slot: Slot,
+        (session, pin): (&Session, &str),
+    ) -> Result<(), String> {
+        if self.refused.iter().any(|(one, refused)| *one == slot && **refused == *pin) {
+            self.has_refused_pin = true;
+            return Err("the token has refused the PIN for another key".to_owned());
+        }
+        log_in(module, slot, session, pin).map_err(|(why, is_pin)| {
+            self.has_refused_pin = is_pin;
+            if is_pin {
+                self.refused.push((slot, Zeroizing::new(pin.to_owned())));
+            }
+            why
+        })
     }
 
     fn module(&mut self, path: &str) -> Result<Pkcs11, String> {
@@ -157,15 +178,7 @@ fn is_meant(uri: &Pkcs11Uri, slot: Slot, token: &TokenInfo) -> bool {
 }
 
 /// An error is a sentence with its hint, and whether it is the PIN that was refused.
-fn log_in(
-    module: &Pkcs11,
-    slot: Slot,
-    session: &Session,
-    pin: Option<&str>,
-) -> Result<(), (String, bool)> {
-    let Some(pin) = pin else {
-        return Ok(());
-    };
+fn log_in(module: &Pkcs11, slot: Slot, session: &Session, pin: &str) -> Result<(), (String, bool)> {
     let login = session.login(UserType::User, Some(&AuthPin::from(pin.to_owned())));
     let (why, is_pin) = match login {
         // Another key of the token.

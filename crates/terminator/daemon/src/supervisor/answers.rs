@@ -217,7 +217,7 @@ impl Supervisor<'_> {
         self.backoff.dying = (deaths >= DEATHS_UNREADY).then_some(dying);
         self.phase = Phase::Restarting;
         if self.pending.take().is_some() {
-            self.keys.pending = None;
+            self.keys.roll_back();
             self.listeners.keep(&self.served.summary.listen);
             self.names.want(self.served.summary.names.clone());
             let message = "the worker process died while it built the new configuration";

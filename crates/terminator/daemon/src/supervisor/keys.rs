@@ -1,24 +1,25 @@
-//! The processes that hold keys: one for each plan that has keys elsewhere than in the worker
-//! process.
+//! The processes that hold keys: one for each group of keys of a plan that are elsewhere than in
+//! the worker process.
 //!
-//! Owns their lives. The one of the served plan is started again if it dies, with the same
-//! channels, of which this process keeps the ends: worker threads notice it by the time alone that
-//! a signature takes. The one of a plan that was replaced goes on for the handshakes that began by
-//! it. What it holds is the reader's to say (`crate::held_keys`).
+//! Owns their lives. One of the served plan is started again if it dies, hangs or could not open
+//! all its keys, with the same channels, of which this process keeps the ends: worker threads
+//! notice it by the time alone that a signature takes. Those of a plan that was replaced go on for
+//! the handshakes that began by it. What each holds is the reader's to say (`crate::held_keys`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sys::packet;
+use telemetry::printable;
 
-use super::child::{Backoff, Child, Program};
+use super::child::{Backoff, Child, Heard, Program};
 use super::events::{Event, EventSender};
-use super::prepared::Prepared;
 use crate::handover::{Fences, ProcessMessageForm};
-use crate::held_keys::{KeyAsk, REPLY_BYTES_MAX};
+use crate::held_keys::{KeyAsk, KeyGroup, KeyReply, REPLY_BYTES_MAX, UnopenedKey};
+use crate::key_holder_status::{KeyHolderStatus, LentKeyProcess};
 use crate::key_process::{KEYS_ARGUMENT, KEYS_NAME};
-use crate::messages::warn;
+use crate::messages::{error, note, warn};
 
 const KEYS: Program = Program {
     argument: KEYS_ARGUMENT,
@@ -33,163 +34,403 @@ const KEYS: Program = Program {
 /// began by it may take (`timeouts.handshake` is shorter by default).
 const LINGER_TIME: Duration = Duration::from_secs(60);
 
-/// Processes of plans that were replaced; the oldest goes when there are more. Each holds the keys
-/// of a plan in memory.
-const EARLIER_MAX: usize = 4;
+/// Processes of plans that were replaced; the oldest goes when there are more. Each holds keys of a
+/// plan in memory.
+const EARLIER_MAX: usize = 20;
 
-/// The process of one plan.
-#[derive(Default)]
+/// From one question whether a process goes on to the next.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A process that has not answered within this time is stopped, or gets no time: it signs nothing.
+/// Its thread that answers does nothing else.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// One that is late is ended after so much more: another may be better off.
+const LATE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// A token's library that hangs ends its process before (8 s).
+const OPEN_TIME_MAX: Duration = Duration::from_secs(12);
+
+/// Keys that did not open are tried again after so long, each time after twice as long.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+
+/// No retry is later: a token that was plugged in again serves as soon as this.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// Reasons of keys that did not open, in the status.
+const REASONS_MAX: usize = 16;
+
+/// The point of its life that a process is at.
+enum Stage {
+    /// There is none.
+    Away,
+    /// It opens its keys, and has done so then.
+    Opening(Instant),
+    /// It signs, and is asked then whether it goes on.
+    Open(Instant),
+    /// It has been asked, and has answered then.
+    Asked(Instant),
+    /// It has not answered, and is ended then.
+    Late(Instant),
+}
+
+/// The process of one group of keys.
 pub(super) struct KeyHolding {
-    pub(super) process: Option<Child>,
+    name: String,
+    keys: usize,
+    process: Option<Child>,
     /// The ends of the worker process's channels that are the process's.
-    pub(super) ends: Vec<OwnedFd>,
+    ends: Vec<OwnedFd>,
+    stage: Stage,
+    /// When another is started, after one has died or could not open all keys.
+    starts: Option<Instant>,
+    backoff: Backoff,
+    restarts: u64,
+    away: Option<(String, SystemTime)>,
+    unopened: Vec<String>,
+    /// Attempts in a row that did not open all keys.
+    retries: u32,
+    /// A token has refused a PIN: no other process tries it before a reload.
+    is_pin_refused: bool,
 }
 
-pub(super) struct KeyProcesses {
-    pub(super) served: KeyHolding,
-    pub(super) pending: Option<KeyHolding>,
-    pub(super) earlier: Vec<(Child, Instant)>,
-    fences: Fences,
-    sender: EventSender,
-    /// The number of the last process.
-    processes: u64,
-    pub(super) backoff: Backoff,
-    /// When the next one is started, after one has died.
-    pub(super) starts: Option<Instant>,
-    /// A token has refused the PIN of the served plan: no other process tries it before a reload.
-    pub(super) is_pin_refused: bool,
-}
-
-impl KeyProcesses {
-    pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
+impl KeyHolding {
+    fn of(group: &KeyGroup) -> Self {
         Self {
-            served: KeyHolding::default(),
-            pending: None,
-            earlier: Vec::new(),
-            fences,
-            sender,
-            processes: 0,
-            backoff: Backoff::default(),
+            name: printable::line(&group.name).to_string(),
+            keys: group.ids.len(),
+            process: None,
+            ends: Vec::new(),
+            stage: Stage::Away,
             starts: None,
+            backoff: Backoff::default(),
+            restarts: 0,
+            away: Some(("has not opened its keys yet".to_owned(), SystemTime::now())),
+            unopened: Vec::new(),
+            retries: 0,
             is_pin_refused: false,
         }
     }
 
+    fn is_number(&self, number: u64) -> bool {
+        self.process.as_ref().is_some_and(|process| process.number() == number)
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let due = match self.stage {
+            Stage::Away => None,
+            Stage::Opening(at) | Stage::Open(at) | Stage::Asked(at) | Stage::Late(at) => Some(at),
+        };
+        self.starts.into_iter().chain(due).min()
+    }
+
+    /// The process has opened its keys, but for these. A process before may have opened others.
+    fn opened(&mut self, unopened: &[UnopenedKey], now: Instant) {
+        self.stage = Stage::Open(now + LOOK_INTERVAL);
+        let name = &self.name;
+        if self.away.take().is_some() && self.backoff.deaths > 0 {
+            note(format_args!("the process that holds the keys is there again ({name})"));
+        }
+        let reasons: Vec<_> = unopened.iter().map(|one| shown(&one.why)).collect();
+        let is_news = reasons != self.unopened;
+        self.unopened = reasons;
+        self.is_pin_refused = unopened.iter().any(|one| one.is_pin_refused);
+        if unopened.is_empty() {
+            self.retries = 0;
+            if is_news {
+                note(format_args!("all keys are open again ({name})"));
+            }
+            return;
+        }
+        let pause = RETRY_FIRST.saturating_mul(2_u32.saturating_pow(self.retries)).min(RETRY_MAX);
+        self.retries = self.retries.saturating_add(1);
+        let next = if self.is_pin_refused {
+            "none is tried again before a reload, because tokens lock their PIN after a few tries"
+                .to_owned()
+        } else {
+            self.starts = Some(now + pause);
+            format!("they are tried again, at the latest every {} s", RETRY_MAX.as_secs())
+        };
+        if is_news {
+            let (count, all) = (unopened.len(), self.keys);
+            let first = self.unopened.first().map_or("", String::as_str);
+            error(format_args!("{count} of {all} keys cannot be opened ({name}): {first}; {next}"));
+        }
+    }
+
+    fn is_gone(&mut self, why: &str, now: Instant) {
+        self.process = None;
+        self.stage = Stage::Away;
+        let name = &self.name;
+        let since = self.away.take().map_or_else(SystemTime::now, |(_, since)| since);
+        self.away = Some((why.to_owned(), since));
+        if self.is_pin_refused {
+            return error(format_args!(
+                "the process that holds the keys {why} ({name}); no other is started before a \
+                 reload, because tokens lock their PIN after a few tries"
+            ));
+        }
+        let pause = self.backoff.died(now);
+        if self.backoff.deaths == 1 || self.backoff.is_longer() {
+            warn(format_args!(
+                "the process that holds the keys {why} ({name}); another is started after {} ms",
+                pause.as_millis()
+            ));
+        }
+        self.starts = Some(now + pause);
+    }
+
+    /// Asks the process whether it goes on, or ends one that has not said so in time.
+    fn look(&mut self, now: Instant) {
+        match self.stage {
+            Stage::Open(at) if at <= now => {
+                self.stage = Stage::Asked(now + ANSWER_TIME_MAX);
+                // One that cannot be asked is about to be heard of.
+                self.process.iter().for_each(|one| drop(one.send(&KeyAsk::AreYouWell, &[])));
+            }
+            Stage::Asked(at) if at <= now => {
+                self.stage = Stage::Late(now + LATE_TIME_MAX);
+                self.away = Some(("does not answer".to_owned(), SystemTime::now()));
+            }
+            Stage::Opening(at) | Stage::Late(at) if at <= now => {
+                let time = match self.stage {
+                    Stage::Opening(_) => OPEN_TIME_MAX,
+                    _ => ANSWER_TIME_MAX + LATE_TIME_MAX,
+                };
+                self.is_gone(
+                    &format!("has not answered in {} s, and is ended", time.as_secs()),
+                    now,
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn status(&self) -> KeyHolderStatus {
+        let since = self.away.as_ref().map(|(_, since)| since.duration_since(UNIX_EPOCH));
+        let ms = |since: Duration| u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        KeyHolderStatus {
+            keys: self.name.clone(),
+            count: self.keys as u64,
+            restarts: self.restarts,
+            away: self.away.as_ref().map(|(why, _)| why.clone()),
+            away_since_ms: since.map(|since| ms(since.unwrap_or_default())),
+            unopened: self.unopened.len() as u64,
+            reasons: self.unopened.iter().take(REASONS_MAX).cloned().collect(),
+        }
+    }
+}
+
+pub(super) struct KeyProcesses {
+    served: Vec<KeyHolding>,
+    pending: Option<Vec<KeyHolding>>,
+    earlier: Vec<(Child, Instant)>,
+    fences: Fences,
+    sender: EventSender,
+    /// The number of the last process.
+    processes: u64,
+    /// The state of the processes that the worker process knows.
+    pub(super) told: Vec<KeyHolderStatus>,
+}
+
+impl KeyProcesses {
+    pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
+        let (served, earlier, told) = (Vec::new(), Vec::new(), Vec::new());
+        Self { served, pending: None, earlier, fences, sender, processes: 0, told }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &KeyHolding> {
+        self.served.iter().chain(self.pending.iter().flatten())
+    }
+
     pub(super) fn due(&self) -> Option<Instant> {
-        self.starts.into_iter().chain(self.earlier.iter().map(|(_, until)| *until)).min()
+        let holdings = self.all().filter_map(KeyHolding::due);
+        holdings.chain(self.earlier.iter().map(|(_, until)| *until)).min()
     }
 
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        let pending = self.pending.iter().filter_map(|one| one.process.as_ref());
-        let earlier = self.earlier.iter().map(|(one, _)| one);
-        self.served.process.iter().chain(pending).chain(earlier).map(Child::pid)
+        let processes = self.all().filter_map(|one| one.process.as_ref());
+        processes.chain(self.earlier.iter().map(|(one, _)| one)).map(Child::pid)
+    }
+
+    pub(super) fn status(&self) -> Vec<KeyHolderStatus> {
+        self.served.iter().map(KeyHolding::status).collect()
     }
 
     /// New channels for all threads of a worker process that is to serve a plan, the pending one
-    /// or the one served; none = it has no keys elsewhere.
+    /// or the one served, each with its group's place; none = it has no keys elsewhere.
     pub(super) fn channels(
         &mut self,
-        prepared: &Prepared,
+        groups: &[KeyGroup],
         count: usize,
         is_pending: bool,
-    ) -> Vec<OwnedFd> {
-        if prepared.keys.is_empty() {
-            return Vec::new();
-        }
-        let pairs: io::Result<Vec<_>> = (0..count).map(|_| packet::pair()).collect();
-        let (ours, theirs) = match pairs {
-            Ok(pairs) => pairs.into_iter().unzip(),
-            Err(error) => {
-                warn(format_args!("no channels can be made to the key process: {error}"));
-                (Vec::new(), Vec::new())
-            }
-        };
-        let mut holding = if is_pending {
+    ) -> Vec<(u32, OwnedFd)> {
+        let mut holdings = if is_pending {
             self.pending.take().unwrap_or_default()
         } else {
             std::mem::take(&mut self.served)
         };
-        holding.ends = theirs;
-        if is_pending || !self.is_pin_refused {
-            self.serve(&mut holding, prepared);
+        holdings.truncate(groups.len());
+        holdings.extend(groups.iter().skip(holdings.len()).map(KeyHolding::of));
+        let mut ours = Vec::new();
+        for (place, (holding, group)) in (0..).zip(holdings.iter_mut().zip(groups)) {
+            let pairs: io::Result<Vec<_>> = (0..count).map(|_| packet::pair()).collect();
+            let (own, theirs): (Vec<_>, _) = match pairs {
+                Ok(pairs) => pairs.into_iter().unzip(),
+                Err(error) => {
+                    warn(format_args!("no channels can be made to the key process: {error}"));
+                    (Vec::new(), Vec::new())
+                }
+            };
+            ours.extend(own.into_iter().map(|end| (place, end)));
+            holding.ends = theirs;
+            self.serve(holding, group);
         }
         if is_pending {
-            self.pending = Some(holding);
+            self.pending = Some(holdings);
         } else {
-            self.served = holding;
+            self.served = holdings;
         }
         ours
     }
 
-    /// Lets a holding's process serve its channels; starts it if it is not there.
-    pub(super) fn serve(&mut self, holding: &mut KeyHolding, prepared: &Prepared) {
+    /// Lets a holding's process serve its channels; starts it if it is not there, and may be.
+    fn serve(&mut self, holding: &mut KeyHolding, group: &KeyGroup) {
+        let now = Instant::now();
         let served = match &holding.process {
             Some(process) => serve_channels(process, &holding.ends),
-            None => self.start(prepared).and_then(|process| {
+            None if holding.is_pin_refused => return,
+            None => self.start(group).and_then(|process| {
+                holding.starts = None;
+                holding.stage = Stage::Opening(now + OPEN_TIME_MAX);
                 let process = holding.process.insert(process);
                 serve_channels(process, &holding.ends)
             }),
         };
         if let Err(error) = served {
-            self.is_gone(&format!("cannot be started: {error}"));
-            holding.process = None;
+            holding.is_gone(&format!("cannot be started: {error}"), now);
         }
     }
 
-    fn start(&mut self, prepared: &Prepared) -> io::Result<Child> {
+    fn start(&mut self, group: &KeyGroup) -> io::Result<Child> {
         self.processes += 1;
         let (number, sender) = (self.processes, self.sender.clone());
         let hear = move |heard| sender.send(Event::Keys(number, heard));
         let process = Child::start(number, &KEYS, hear)?;
-        process.send_with(&KeyAsk::Enter(self.fences.clone()), &[], &prepared.keys.0)?;
+        process.send_with(&KeyAsk::Enter(self.fences.clone()), &[], &group.packed)?;
         Ok(process)
     }
 
-    pub(super) fn is_gone(&mut self, why: &str) {
-        let pause = self.backoff.died(Instant::now());
-        warn(format_args!(
-            "the process that holds the keys {why}; another is started after {} ms",
-            pause.as_millis()
-        ));
-        self.starts = Some(Instant::now() + pause);
+    /// Hears the process of that number, if it is of a plan that is served or is to be.
+    pub(super) fn heard(&mut self, number: u64, heard: &Heard<KeyReply>) {
+        self.earlier.retain(|(process, _)| {
+            process.number() != number || matches!(heard, Heard::Answer(KeyReply::Well))
+        });
+        let mut all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
+        let Some(holding) = all.find(|one| one.is_number(number)) else {
+            return;
+        };
+        let now = Instant::now();
+        match heard {
+            Heard::Answer(KeyReply::Opened(unopened)) => holding.opened(unopened, now),
+            Heard::Answer(KeyReply::Well) => {
+                holding.stage = Stage::Open(now + LOOK_INTERVAL);
+                holding.away = None;
+            }
+            Heard::Answer(KeyReply::Stuck(why)) => {
+                let why = format!("cannot give up its rights: {}", printable::line(why));
+                holding.is_gone(&why, now);
+            }
+            Heard::End | Heard::Stopped => holding.is_gone("has ended", now),
+        }
+    }
+
+    /// Looks at the processes, and starts those whose time has come, of the plan that is served and
+    /// of the pending one.
+    pub(super) fn tend(&mut self, now: Instant, served: &[KeyGroup], pending: Option<&[KeyGroup]>) {
+        self.earlier.retain(|(_, until)| *until > now);
+        let mut holdings = std::mem::take(&mut self.served);
+        self.tend_all(now, &mut holdings, served);
+        self.served = holdings;
+        if let (Some(groups), Some(mut holdings)) = (pending, self.pending.take()) {
+            self.tend_all(now, &mut holdings, groups);
+            self.pending = Some(holdings);
+        }
+    }
+
+    fn tend_all(&mut self, now: Instant, holdings: &mut [KeyHolding], groups: &[KeyGroup]) {
+        for (holding, group) in holdings.iter_mut().zip(groups) {
+            holding.look(now);
+            if holding.starts.take_if(|at| *at <= now).is_some() {
+                // The one that could not open all keys is gone before the next reads its channels,
+                // which asks again for what that one has taken.
+                holding.process = None;
+                holding.restarts += 1;
+                self.serve(holding, group);
+            }
+        }
+    }
+
+    /// The pending plan is not served.
+    pub(super) fn roll_back(&mut self) {
+        self.pending = None;
     }
 
     /// The pending plan is served.
     pub(super) fn commit(&mut self) {
-        self.is_pin_refused = false;
         let served = self.pending.take().unwrap_or_default();
         let before = std::mem::replace(&mut self.served, served);
         let until = Instant::now() + LINGER_TIME;
-        self.earlier.extend(before.process.map(|process| (process, until)));
+        let processes = before.into_iter().filter_map(|one| one.process);
+        self.earlier.extend(processes.map(|process| (process, until)));
         let surplus = self.earlier.len().saturating_sub(EARLIER_MAX);
         self.earlier.drain(..surplus);
     }
 
-    /// The means of a program that comes back to go on: the process's number and pid.
-    pub(super) fn state(&self) -> Option<(u64, u32)> {
-        self.served.process.as_ref().map(|process| (process.number(), process.pid()))
+    /// The means of a program that comes back to go on, for each group.
+    pub(super) fn state(&self) -> Vec<LentKeyProcess> {
+        let state = |one: &KeyHolding| {
+            let process = one.process.as_ref().map(|process| (process.number(), process.pid()));
+            LentKeyProcess { process, channels: one.ends.len() as u32 }
+        };
+        self.served.iter().map(state).collect()
     }
 
-    /// The way to the process, if there is one, and then the ends of the channels.
+    /// The way to the process of each group, if there is one, and then the ends of the channels.
     pub(super) fn handed_on(&self) -> Vec<BorrowedFd<'_>> {
-        let process = self.served.process.iter().map(Child::channel);
-        process.chain(self.served.ends.iter().map(AsFd::as_fd)).collect()
+        let each = self.served.iter().flat_map(|one| {
+            let process = one.process.iter().map(Child::channel);
+            process.chain(one.ends.iter().map(AsFd::as_fd))
+        });
+        each.collect()
     }
 
-    /// Takes up the process that this program has handed on.
-    pub(super) fn take_up(&mut self, state: Option<(u64, u32)>, fds: Vec<OwnedFd>) {
-        let mut fds = fds.into_iter();
-        self.served.process = state.and_then(|state| {
-            let mut process = Child::lent(state, &KEYS, fds.next()?).ok()?;
-            process.keep();
-            let (number, sender) = (state.0, self.sender.clone());
-            process.listen(move |heard| sender.send(Event::Keys(number, heard))).ok()?;
-            self.processes = number;
-            Some(process)
-        });
-        self.served.ends = fds.collect();
-        if self.served.process.is_none() && !self.served.ends.is_empty() {
-            self.starts = Some(Instant::now());
+    /// Takes up the processes that this program has handed on.
+    pub(super) fn take_up(
+        &mut self,
+        groups: &[KeyGroup],
+        lent: Option<&[LentKeyProcess]>,
+        fds: Vec<OwnedFd>,
+    ) {
+        let (mut fds, now) = (fds.into_iter(), Instant::now());
+        for (group, one) in groups.iter().zip(lent.unwrap_or_default()) {
+            let mut holding = KeyHolding::of(group);
+            holding.process = one.process.and_then(|state| {
+                let mut process = Child::lent(state, &KEYS, fds.next()?).ok()?;
+                process.keep();
+                let (number, sender) = (state.0, self.sender.clone());
+                process.listen(move |heard| sender.send(Event::Keys(number, heard))).ok()?;
+                self.processes = self.processes.max(number);
+                Some(process)
+            });
+            holding.ends = fds.by_ref().take(one.channels as usize).collect();
+            if holding.process.is_some() {
+                holding.away = None;
+                holding.stage = Stage::Open(now);
+            } else {
+                holding.starts = Some(now);
+            }
+            self.served.push(holding);
         }
     }
 }
@@ -197,4 +438,12 @@ impl KeyProcesses {
 fn serve_channels(process: &Child, ends: &[OwnedFd]) -> io::Result<()> {
     let ends: Vec<_> = ends.iter().map(AsFd::as_fd).collect();
     Ok(process.send(&KeyAsk::Serve, &ends)?)
+}
+
+/// A sentence and its hint, in one line.
+fn shown(why: &str) -> String {
+    match why.split_once("\nhint: ") {
+        Some((why, hint)) => format!("{} ({})", printable::line(why), printable::line(hint)),
+        None => printable::line(why).to_string(),
+    }
 }

@@ -20,7 +20,7 @@ use super::listeners::Wanted;
 use super::roots::Served;
 use crate::acme_folder::FoundAcme;
 use crate::handover::{Fences, Reach, Secret, SessionKey, Sources, WorkerUser};
-use crate::held_keys::PackedKeys;
+use crate::held_keys::KeyGroup;
 use crate::kernel::KernelTls;
 use crate::maintenance::ServerName;
 use crate::server_target::Name;
@@ -37,7 +37,7 @@ pub(super) struct Prepared {
     pub(super) bundle: Secret,
     pub(super) acme: PreparedAcme,
     /// The keys that the worker process does not get; the bundle has references to them.
-    pub(super) keys: PackedKeys,
+    pub(super) keys: Vec<KeyGroup>,
 }
 
 /// The certificates by ACME that the configuration names, and what lies in their folder.

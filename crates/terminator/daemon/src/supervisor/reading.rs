@@ -20,7 +20,7 @@ use super::failure::Failure;
 use super::prepared::{ConfigSummary, Prepared, PreparedAcme};
 use super::roots::Open;
 use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
-use crate::held_keys::PackedKeys;
+use crate::held_keys::KeyGroup;
 use crate::messages;
 use crate::reader::{Found, READER_ARGUMENT, READER_NAME, Refusal, Reply, Task};
 use crate::watcher::Stamps;
@@ -161,7 +161,9 @@ fn outcome(channel: &Channel, task: &[u8], looked: &mut Option<Stamps>) -> Resul
             Reply::Read(found) => {
                 let (bundle, _) = next(channel).map_err(|error| failed(&step, error))?;
                 let (keys, _) = next(channel).map_err(|error| failed(&step, error))?;
-                let (bundle, keys) = (Secret::new(bundle), PackedKeys(Secret::new(keys)));
+                let (bundle, keys) = (Secret::new(bundle), Secret::new(keys));
+                let groups = decode(keys.bytes());
+                let keys = groups.map_err(|_| Failure::ReaderDied(step.clone()))?;
                 let read = read(*found, fds, (bundle, keys))?;
                 return Ok(Done::Read(Box::new(read)));
             }
@@ -187,7 +189,7 @@ fn next(channel: &Channel) -> io::Result<channel::Message> {
 pub(super) fn read(
     found: Found,
     fds: Vec<OwnedFd>,
-    (bundle, keys): (Secret, PackedKeys),
+    (bundle, keys): (Secret, Vec<KeyGroup>),
 ) -> Result<Read, Failure> {
     let unpack = |error| Failure::host("unpack the configuration")(io::Error::other(error));
     let Bundle { source, mut recording } = decode(bundle.bytes()).map_err(unpack)?;

@@ -101,6 +101,7 @@ impl Supervisor<'_> {
         let fixed = self.served.summary.fixed_parts();
         self.served = prepared;
         self.keys.commit();
+        self.tell_keys();
         self.served.summary.keep_fixed_parts(fixed);
         self.cluster_socket = cluster_socket;
         self.admin_sockets.log = log;
@@ -133,7 +134,7 @@ impl Supervisor<'_> {
 
     pub(super) fn roll_back(&mut self, message: String) {
         self.pending = None;
-        self.keys.pending = None;
+        self.keys.roll_back();
         self.due = None;
         self.listeners.keep(&self.served.summary.listen);
         error(format_args!("reload refused, the old configuration is still served:\n{message}"));

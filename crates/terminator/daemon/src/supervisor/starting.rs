@@ -74,7 +74,7 @@ impl<'a> Supervisor<'a> {
             (program_before, reloads.last_upgrade) = (Some(program), state.last_upgrade);
         }
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
-        keys.take_up(own.and_then(|own| own.key_process), others);
+        keys.take_up(&served.keys, own.map(|own| &*own.key_processes), others);
         Ok(Some(Self {
             request,
             listeners,

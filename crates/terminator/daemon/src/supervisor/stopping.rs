@@ -42,7 +42,7 @@ impl Supervisor<'_> {
         self.phase = Phase::Draining;
         self.stop_asked = true;
         self.pending = None;
-        self.keys.pending = None;
+        self.keys.roll_back();
         let process = &self.served.summary.process;
         let (delay, drain) = (process.drain_delay, process.drain);
         self.tell_manager_stopping(delay + drain + DRAIN_GRACE);

@@ -25,7 +25,7 @@ use super::events::Event;
 use super::failure::Failure;
 use super::{Due, Phase, Supervisor};
 use crate::handover::{Order, Secret};
-use crate::held_keys::PackedKeys;
+use crate::held_keys::KeyGroup;
 use crate::messages::{error, note, printable};
 use crate::observations::Observations;
 use crate::reader::Found;
@@ -277,8 +277,8 @@ impl Supervisor<'_> {
             fixed: summary.fixed_parts(),
             reach: self.reach.clone(),
             bundle: Secret::new(self.served.bundle.bytes().to_vec()),
-            keys: PackedKeys(Secret::new(self.served.keys.0.bytes().to_vec())),
-            key_process: self.keys.state(),
+            keys: self.served.keys.iter().map(KeyGroup::copy).collect(),
+            key_processes: self.keys.state(),
         };
         Ok([image::own_program()?, own.sealed()?, image::sealed(&state)?])
     }

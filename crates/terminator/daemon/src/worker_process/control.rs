@@ -204,6 +204,7 @@ impl Control {
                 say(&self.channel, &Answer::Answering(number))?;
             }
             (Order::Acme(status), _) => self.admin.certificates_changed(status),
+            (Order::Keys(status), _) => self.admin.key_holders_changed(status),
             (Order::Notify(text), _) => self.cluster.notify(text),
             (Order::Log, _) => {
                 let targets = received.fds.into_iter();

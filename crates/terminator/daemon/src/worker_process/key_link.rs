@@ -4,6 +4,7 @@
 //!
 //! Owns the waits and their limit. What is signed is the other process's to judge.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,9 +21,18 @@ use crate::held_keys::{ANSWER_BYTES_MAX, KeyCounts, SignatureRequest, SignatureS
 /// process after one died as long. A thread serves nobody else meanwhile.
 pub(super) const SIGNATURE_TIME_MAX: Duration = Duration::from_secs(1);
 
+/// The first signature on a channel waits for as long: its process may just have been started for
+/// a new plan, on a host that is busy.
+const FIRST_SIGNATURE_TIME_MAX: Duration = Duration::from_secs(3);
+
 #[derive(Debug)]
 pub(super) struct KeyLink {
-    ends: Vec<Mutex<LinkEnd>>,
+    /// For each process, one for each thread.
+    ends: Vec<Vec<Mutex<LinkEnd>>>,
+    /// The processes of those keys that are not in the one of all others.
+    processes: HashMap<KeyId, usize>,
+    /// The process of all others.
+    rest: usize,
     counts: Arc<KeyCounts>,
 }
 
@@ -33,18 +43,31 @@ struct LinkEnd {
     number: u64,
     /// It has not been answered: nobody waits for this channel until it is.
     is_late: bool,
+    /// A process has spoken on it.
+    has_begun: bool,
     room: Vec<u8>,
 }
 
 impl KeyLink {
     /// One over these channels; `None` = the plan has no keys elsewhere.
-    pub(super) fn new(ends: Vec<OwnedFd>, counts: &Arc<KeyCounts>) -> Option<Arc<Self>> {
-        let ends = ends.into_iter().map(|end| {
+    pub(super) fn new(
+        groups: &[Option<Vec<KeyId>>],
+        channels: Vec<(usize, OwnedFd)>,
+        counts: &Arc<KeyCounts>,
+    ) -> Option<Arc<Self>> {
+        let mut ends: Vec<Vec<_>> = groups.iter().map(|_| Vec::new()).collect();
+        for (group, end) in channels {
             let room = vec![0; ANSWER_BYTES_MAX];
-            Mutex::new(LinkEnd { end, number: 0, is_late: false, room })
-        });
-        let link = Self { ends: ends.collect(), counts: Arc::clone(counts) };
-        (!link.ends.is_empty()).then(|| Arc::new(link))
+            let end =
+                Mutex::new(LinkEnd { end, number: 0, is_late: false, has_begun: false, room });
+            ends.get_mut(group)?.push(end);
+        }
+        let listed = groups.iter().enumerate();
+        let listed =
+            listed.flat_map(|(place, ids)| ids.iter().flatten().map(move |id| (*id, place)));
+        let rest = groups.iter().position(Option::is_none).unwrap_or(0);
+        let link = Self { ends, processes: listed.collect(), rest, counts: Arc::clone(counts) };
+        (!groups.is_empty()).then(|| Arc::new(link))
     }
 
     /// Lets all certificates of a plan sign by it.
@@ -78,12 +101,14 @@ impl SignatureSource for KeyLink {
         if message.len() > SIGNED_BYTES_MAX {
             return Err(SignatureFault::Refused);
         }
-        let place = thread_number() % self.ends.len().max(1);
-        let end = self.ends.get(place).ok_or(SignatureFault::Nowhere)?;
+        let process = self.processes.get(key).copied().unwrap_or(self.rest);
+        let ends = self.ends.get(process).ok_or(SignatureFault::Nowhere)?;
+        let end = ends.get(thread_number() % ends.len().max(1)).ok_or(SignatureFault::Nowhere)?;
         // There is a channel for each thread that asks often: it is free.
         let mut end = end.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = Instant::now();
-        let signed = end.sign(key, scheme, message, begun + SIGNATURE_TIME_MAX);
+        let time_max = if end.has_begun { SIGNATURE_TIME_MAX } else { FIRST_SIGNATURE_TIME_MAX };
+        let signed = end.sign(key, scheme, message, begun + time_max);
         let waited = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.counts.waiting_us.fetch_add(waited, Ordering::Relaxed);
         let count = match &signed {
@@ -124,6 +149,7 @@ impl LinkEnd {
                             Ok(self.room.get(length).unwrap_or_default().to_vec())
                         }
                         SignatureStatus::Unknown => Err(SignatureFault::Unknown),
+                        SignatureStatus::Unopened => Err(SignatureFault::Unopened),
                         SignatureStatus::Refused => Err(SignatureFault::Refused),
                         SignatureStatus::Failed | SignatureStatus::Begun => {
                             Err(SignatureFault::Failed)
@@ -154,6 +180,7 @@ impl LinkEnd {
     ) -> Result<(u64, SignatureStatus, std::ops::Range<usize>), SignatureFault> {
         match packet::receive_until(&self.end, &mut self.room, until) {
             Ok(Some(length)) => {
+                self.has_begun = true;
                 let read = self.room.get(..length).and_then(SignatureStatus::read);
                 let (number, status, signature) = read.ok_or(SignatureFault::Failed)?;
                 Ok((number, status, length - signature.len()..length))
@@ -175,7 +202,7 @@ mod tests {
     fn link() -> (LinkEnd, OwnedFd) {
         let (end, theirs) = packet::pair().unwrap();
         let room = vec![0; ANSWER_BYTES_MAX];
-        (LinkEnd { end, number: 0, is_late: false, room }, theirs)
+        (LinkEnd { end, number: 0, is_late: false, has_begun: false, room }, theirs)
     }
 
     fn say(end: &OwnedFd, status: SignatureStatus, number: u64) {

@@ -12,6 +12,7 @@ use proxy::plan::{Plan, PlanError};
 use proxy::plane::BoundListener;
 use sys::beneath::Root;
 use sys::socket::{self, PeerAddress};
+use tls::certificate::reference;
 use tls::ech::EchKeys;
 use tls::resumption::{Resumption, ResumptionOptions};
 use wire::address::{Address, Endpoint};
@@ -56,8 +57,8 @@ pub(super) struct Descriptors {
     roots: Vec<(usize, Root)>,
     pub(super) status: Option<OwnedFd>,
     pub(super) admin: Option<OwnedFd>,
-    /// The ways to the key process.
-    keys: Vec<OwnedFd>,
+    /// The ways to the key processes, each with its group of keys.
+    keys: Vec<(usize, OwnedFd)>,
 }
 
 /// Builds a plan. It takes a tenth of a millisecond a certificate and the CPU for it.
@@ -93,9 +94,11 @@ pub(super) fn build(
     let log_output = settings.control.log.clone();
     sessions.inheritance.authorities.join(&mut settings.plane);
     let keys = std::mem::take(&mut descriptors.keys);
-    if let Some(keys) = KeyLink::new(keys, &sessions.inheritance.key_counts) {
+    let counts = &sessions.inheritance.key_counts;
+    if let Some(keys) = KeyLink::new(&serve.key_groups, keys, counts) {
         keys.join(&mut settings.plane);
-        served.key_counts = Some(Arc::clone(&sessions.inheritance.key_counts));
+        served.key_counts = Some(Arc::clone(counts));
+        served.holds_keys = holds_keys(&settings);
     }
     let begun = unix_seconds();
     let names = settings.plane.services.iter().map(|one| one.name.clone());
@@ -152,6 +155,12 @@ fn refusal(source: &Source, names: &[String], error: &PlanError) -> String {
     }
 }
 
+/// Whether the key of a front's certificate is in this process.
+fn holds_keys(settings: &Settings) -> bool {
+    let fronts = settings.plane.services.iter().filter_map(|one| one.front.terminated());
+    fronts.flat_map(|tls| &tls.certificates).any(|one| reference::key_of(one).is_some())
+}
+
 fn resumption_options(settings: &Settings, inheritance: &Inheritance) -> ResumptionOptions {
     ResumptionOptions {
         secret: inheritance.secret,
@@ -182,6 +191,7 @@ fn served(
         access: Some(Access::of(&settings.control)),
         key_log: settings.process.key_log.clone(),
         key_counts: None,
+        holds_keys: true,
         resumption: Some(Arc::clone(resumption)),
         ech: ech.map(|ech| EchKeys::new(&ech.public_name, ech.keys.clone())),
     }
@@ -203,7 +213,7 @@ fn sort(
             Role::ClusterSocket => descriptors.cluster = Some(fd),
             Role::StatusSocket => descriptors.status = Some(fd),
             Role::AdminListener => descriptors.admin = Some(fd),
-            Role::KeyChannel => descriptors.keys.push(fd),
+            Role::KeyChannel { group } => descriptors.keys.push((group as usize, fd)),
             Role::FilesRoot { service } => descriptors.roots.push((service as usize, fd.into())),
             Role::Listener { worker, service, address, is_shared } => {
                 let place = (service as usize, address as usize);

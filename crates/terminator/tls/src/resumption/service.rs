@@ -27,6 +27,7 @@ const SESSION_ID_BYTES_MAX: usize = 32;
 
 /// As hellos have it (RFC 5246 section E.1).
 const TLS12: usize = 0x0303;
+const TLS13: usize = 0x0304;
 
 /// RFC 8446 section 4.6.1: no ticket may be used for more than seven days.
 pub(super) const LIFETIME_SECONDS_MAX: u64 = 7 * 24 * 60 * 60;
@@ -43,6 +44,8 @@ pub(crate) struct ResumptionPolicy {
     /// Stored sessions are for this host alone: what resumes once must not be in two places
     /// where it lets early data in (RFC 8446 section 8.1).
     pub(crate) stays: bool,
+    /// Whether it is noted of sessions that they began with ML-KEM.
+    pub(crate) notes_hybrid: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -103,6 +106,39 @@ impl ServiceSessions {
         let entry = Zeroizing::new(entry);
         let (_, session) = self.own(&entry).ok()?;
         state_suite(session)
+    }
+
+    /// The suite of a session of TLS 1.3 that began with ML-KEM and resumes for a client that asks
+    /// for this name; `None` = it did not, or might not.
+    pub(crate) fn suite_of_hybrid(
+        &self,
+        identity: &[u8],
+        is_stored: bool,
+        name: Option<&str>,
+    ) -> Option<u16> {
+        let now = unix_seconds();
+        let (session, provenance) = if is_stored {
+            let (entry, _) = self.keeping.store.peek(identity, Instant::now())?;
+            let entry = Zeroizing::new(entry);
+            let (provenance, session) = self.own(&entry).ok()?;
+            (session.to_vec(), provenance)
+        } else {
+            self.keeping.tickets.open(identity, self.tag, now).ok()?
+        };
+        let session = Zeroizing::new(session);
+        self.policy.judge(&session, provenance).ok()?;
+        let fits = provenance.is_hybrid
+            && !provenance.is_over(now)
+            && state_version(&session) == Some(TLS13)
+            && state_name(&session)? == name.map(str::as_bytes);
+        state_suite(&session).filter(|_| fits)
+    }
+
+    /// With what the sessions of the handshake under way begin.
+    fn provenance(&self, now: u64) -> Provenance {
+        let provenance = context::with(|context| context.provenance(now));
+        let is_hybrid = provenance.is_hybrid && self.policy.notes_hybrid;
+        Provenance { is_hybrid, ..provenance }
     }
 
     /// A session that was found, if its client is welcome now: its server certificate may have been
@@ -241,7 +277,7 @@ impl ProducesTickets for ServiceSessions {
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         let now = unix_seconds();
-        let provenance = context::with(|context| context.provenance(now));
+        let provenance = self.provenance(now);
         self.keeping.tickets.seal(plain, self.tag, provenance, now)
     }
 
@@ -261,8 +297,8 @@ impl ProducesTickets for ServiceSessions {
 impl StoresServerSessions for ServiceSessions {
     fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
         let value = Zeroizing::new(value);
-        let (provenance, renews) =
-            context::with(|context| (context.provenance(unix_seconds()), context.take_renewal()));
+        let provenance = self.provenance(unix_seconds());
+        let renews = context::with(HandshakeContext::take_renewal);
         let head_bytes = 1 + SERVICE_TAG_BYTES + Provenance::BYTES;
         let mut entry = Vec::with_capacity(head_bytes + value.len());
         entry.push(if self.policy.stays { STAYS } else { SHARED });
@@ -385,6 +421,16 @@ pub(super) fn state_version(state: &[u8]) -> Option<usize> {
     let mut rest = state;
     skip_name(&mut rest)?;
     number(&mut rest, VERSION_BYTES)
+}
+
+/// The name that its client asked for, if it did. `None` if the bytes are no session.
+fn state_name(state: &[u8]) -> Option<Option<&[u8]>> {
+    let mut rest = state;
+    if !flag(&mut rest)? {
+        return Some(None);
+    }
+    let bytes = number(&mut rest, 1)?;
+    take(&mut rest, bytes).map(Some)
 }
 
 /// The cipher suite that a session was made with. `None` if the bytes are no session.

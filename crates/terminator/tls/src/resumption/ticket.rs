@@ -217,7 +217,7 @@ mod tests {
 
     fn began(authenticated: u64) -> Provenance {
         let certificate = [5; 8];
-        Provenance { authenticated, certificate }
+        Provenance { authenticated, certificate, is_hybrid: false }
     }
 
     fn of_secret(secret: u8, keep: u32) -> Tickets {

@@ -135,6 +135,8 @@ pub(super) struct Resolver {
     pub(super) site: Arc<Site>,
     pub(super) clock: Clock,
     pub(super) version: Version,
+    /// No full handshake is made.
+    pub(super) only_resumes: bool,
 }
 
 impl ResolvesServerCert for Resolver {
@@ -157,7 +159,12 @@ impl ResolvesServerCert for Resolver {
                     context.shown = certificate.fingerprint;
                     context.forms = Some(Arc::clone(&certificate.forms));
                 });
-                Some(Arc::clone(certificate.key_at(now)))
+                let key = certificate.key_at(now);
+                Some(if self.only_resumes {
+                    NotSigning::in_place_of(&*key.key)
+                } else {
+                    Arc::clone(key)
+                })
             }
             Err(NoCertificate::KindUnusable) if self.version == Version::Tls12 => {
                 let resuming = Usable::without_signature(suites, groups, &site.suites);
@@ -170,9 +177,9 @@ impl ResolvesServerCert for Resolver {
     }
 }
 
-/// Stands for a key whose signatures the client does not verify. A session of TLS 1.2 resumes
-/// without one (RFC 5246 section 7.4.1.4.1); the library asks for a key before it looks for the
-/// session, and if there is none learns here that the handshake cannot go on.
+/// Stands for a key whose signatures the client does not verify, or that is not to sign. A session
+/// of TLS 1.2 resumes without one (RFC 5246 section 7.4.1.4.1); the library asks for a key before
+/// it looks for the session, and if there is none learns here that the handshake cannot go on.
 #[derive(Debug)]
 struct NotSigning(SignatureAlgorithm);
 

@@ -269,6 +269,7 @@ fn a_library_that_hangs_holds_up_a_second_of_a_thread_and_is_replaced() {
         connect().unwrap_err();
     }
     lariat.wait_for_reason("key-unavailable", 3);
+    until_true("to be away", || lariat.readiness().ends_with("503"));
     assert_has(token.check(&service).stderr, "a token's library has not answered");
     lariat.wait_for_stderr("the process that holds the keys has ended");
     fs::remove_file(folder.join("hang")).unwrap();
@@ -314,7 +315,8 @@ fn a_pin_that_is_refused_is_not_tried_again_before_a_reload() {
     let refuse = token.folder.write("refuse", "");
     token.give_away();
     kill_process(lariat.process("lariat: keys"), Signal::KILL).unwrap();
-    lariat.wait_for_stderr("no other is started before a reload");
+    lariat.wait_for_stderr("1 of 1 keys cannot be opened (token=lariat;module-path=");
+    lariat.wait_for_stderr("none is tried again before a reload");
     for _ in 0..3 {
         Client::new(&token.site).try_connect(service.address).unwrap_err();
     }
@@ -322,4 +324,100 @@ fn a_pin_that_is_refused_is_not_tried_again_before_a_reload() {
     fs::remove_file(refuse).unwrap();
     lariat.reload().success();
     until_true("signatures again", is_served);
+}
+
+impl Token {
+    /// Another token beside it with the key of another certificate, and the folder of its objects.
+    fn beside(&self, label: &str) -> PathBuf {
+        let tokens = self.folder.path().join("tokens");
+        let all = || -> Vec<_> {
+            fs::read_dir(&tokens).unwrap().map(|entry| entry.unwrap().path()).collect()
+        };
+        let before = all();
+        self.util(&["--init-token", "--free", "--label", label, "--so-pin", "1234"]);
+        let leaf = self.site.authority.leaf(&["localhost"]).issue();
+        self.site.write(format!("{label}.crt"), leaf.chain_pem());
+        let key = self.folder.write("key.pem", leaf.key_pem());
+        let key = key.to_str().unwrap();
+        self.util(&["--import", key, "--token", label, "--label", label, "--id", "01"]);
+        self.give_away();
+        all().into_iter().find(|path| !before.contains(path)).unwrap()
+    }
+
+    fn certificate_beside(&self, label: &str, pin: &Path) -> String {
+        let chain = self.site.path(&format!("{label}.crt"));
+        let uri = format!("pkcs11:token={label};object={label}?module-path={SOFT_HSM}");
+        format!("[{{ chain = {chain:?}, key = {uri:?}, key-passphrase-file = {pin:?} }}]")
+    }
+}
+
+/// A service with its certificate in a file, one with its key in a token, and one with its key in
+/// another, which is served without it if it must.
+fn three_services(token: &Token, server: &Server, pin: &Path) -> [Service; 3] {
+    let in_token = format!("[{}]", token.entry(0, &token.uri(0)));
+    let other = token.certificate_beside("other", pin);
+    [
+        Service::new(&token.site, server).named("files"),
+        Service::new(&token.site, server).named("token").certificates(&in_token),
+        Service::new(&token.site, server)
+            .named("other")
+            .certificates(&other)
+            .tls("bad-certificate = \"skip\""),
+    ]
+}
+
+fn configuration(services: &[Service; 3]) -> String {
+    let services: String = services.iter().map(Service::toml).collect();
+    format!("[process]\nkey-process = true\n[workers]\nthreads = 1\n{services}")
+}
+
+#[test]
+fn a_token_that_is_away_keeps_its_own_key_away_alone_and_serves_when_it_comes_back() {
+    let (token, server) = (Token::with(&[Key::EcdsaP256]), Server::start(http()));
+    let objects = token.beside("other");
+    let services = three_services(&token, &server, &token.site.path("pin"));
+    let away = token.folder.path().join("away");
+    fs::rename(&objects, &away).unwrap();
+    let lariat = Lariat::start_by(token.command(), &configuration(&services));
+    lariat.wait_for_stderr("handshakes with its certificate fail until it opens");
+    let connects = |at: usize| Client::new(&token.site).try_connect(services[at].address).is_ok();
+    let others = || connects(0) && connects(1);
+    until_true("the other services", others);
+    assert!(!connects(2));
+    lariat.wait_for_reason("key-unavailable", 1);
+    let line = lariat.wait_for_line(&["key-unavailable"]);
+    assert_has(line.to_string(), "the process that holds the key could not open it");
+    assert_has(lariat.readiness(), "ready, but for some keys that cannot sign\n200");
+    let of_other = [("keys", format!("token=other;module-path={SOFT_HSM}"))];
+    let of_other = of_other.each_ref().map(|(name, value)| (*name, value.as_str()));
+    assert_eq!(lariat.sum("lariat_keys_unopened", &of_other), 1.0);
+    assert_eq!(lariat.sum("lariat_keys_unopened", &[]), 1.0);
+    assert_has(lariat.ask("status").success(), "1 of 1 keys NOT OPENED");
+    assert!(others(), "while it is tried again");
+    fs::rename(&away, &objects).unwrap();
+    until_true("the third service", || connects(2));
+    until_true("to be ready", || lariat.readiness() == "ready\n200");
+    assert_eq!(lariat.stderr().matches("1 of 1 keys cannot be opened").count(), 1);
+    // One that must open keeps a reload and a start away, as any certificate that cannot be read.
+    fs::rename(&objects, &away).unwrap();
+    let text = configuration(&services).replace("bad-certificate = \"skip\"", "");
+    assert_has(lariat.reload_refused(&text).stderr, "none of the tokens");
+    assert!(others(), "as before");
+}
+
+#[test]
+fn a_pin_that_one_token_refuses_keeps_no_other_key_away() {
+    let (token, server) = (Token::with(&[Key::EcdsaP256]), Server::start(http()));
+    token.beside("other");
+    let pin = token.site.write("wrong", "no-such-pin\n");
+    let services = three_services(&token, &server, &pin);
+    let lariat = Lariat::start_by(token.command(), &configuration(&services));
+    let connects = |at: usize| Client::new(&token.site).try_connect(services[at].address).is_ok();
+    until_true("the other services", || connects(0) && connects(1));
+    assert!(!connects(2));
+    lariat.wait_for_stderr("the token refuses the PIN");
+    lariat.wait_for_stderr("none is tried again before a reload");
+    fs::write(&pin, format!("{PIN}\n")).unwrap();
+    lariat.reload().success();
+    until_true("the third service", || connects(2));
 }

@@ -65,7 +65,10 @@ impl AdminState {
             log_failure: facts.log_failure.clone(),
             key_log: facts.served.key_log.as_ref().map(key_log_status),
             ech,
-            key_process: facts.served.key_counts.as_deref().map(key_process_status),
+            key_process: facts.served.key_counts.as_deref().map(|counts| KeyProcessStatus {
+                processes: facts.keys.clone(),
+                ..key_process_status(counts)
+            }),
             workers: workers.map(|(metrics, cpu)| WorkerStatus { cpu, metrics }).collect(),
             services: services.collect(),
             kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
@@ -221,6 +224,11 @@ impl AdminState {
             let reason = one.last_failure.iter();
             reason.for_each(|why| add(Labelled::AcmeLastFailure, &[&one.name, why], 1));
         }
+        for one in facts.keys.iter().filter(|_| facts.served.key_counts.is_some()) {
+            add(Labelled::KeyProcessUp, &[&one.keys], u64::from(one.away.is_none()));
+            add(Labelled::KeyProcessRestarts, &[&one.keys], one.restarts);
+            add(Labelled::KeysUnopened, &[&one.keys], one.unopened);
+        }
         for service in &facts.served.services {
             let Expiries { certificates, staples, authorities, lists, skipped: _ } =
                 &service.expiries;
@@ -315,6 +323,7 @@ fn last_upgrade(ended: &EndedUpgrade) -> LastUpgrade {
 fn key_process_status(counts: &KeyCounts) -> KeyProcessStatus {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     KeyProcessStatus {
+        processes: Vec::new(),
         signed: read(&counts.signed),
         late: read(&counts.late),
         failed: read(&counts.failed),

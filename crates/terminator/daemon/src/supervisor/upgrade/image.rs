@@ -20,7 +20,8 @@ use sys::{inherited, shared};
 
 use super::state::{Inherited, STATE_BYTES_MAX, SupervisorState, decode, encode};
 use crate::handover::{self, Reach, Reloads, Secret};
-use crate::held_keys::PackedKeys;
+use crate::held_keys::KeyGroup;
+use crate::key_holder_status::LentKeyProcess;
 use crate::messages;
 use crate::messages::stderr;
 use crate::reader::Found;
@@ -66,16 +67,16 @@ pub(crate) struct OwnState {
     pub(crate) fixed: FixedParts,
     pub(crate) reach: Reach,
     pub(crate) bundle: Secret,
-    pub(crate) keys: PackedKeys,
-    /// Number and pid of the process that holds them.
-    pub(crate) key_process: Option<(u64, u32)>,
+    pub(crate) keys: Vec<KeyGroup>,
+    /// The processes that hold them, in the order of the groups.
+    pub(crate) key_processes: Vec<LentKeyProcess>,
 }
 
 /// A program that could not serve has become this one again.
 pub(crate) struct Return {
     pub(crate) why: String,
     pub(crate) own: OwnState,
-    /// The folders, the log, and the channels of the key process.
+    /// The folders, the log, and the channels of the key processes.
     pub(crate) fds: Vec<OwnedFd>,
 }
 

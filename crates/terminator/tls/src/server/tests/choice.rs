@@ -225,6 +225,7 @@ fn a_key_share_at_hand_is_used_though_another_group_is_listed_first() {
             clock: Clock::default(),
             site: Arc::clone(&server.site),
             version: Version::Tls13,
+            only_resumes: false,
         }));
     plain.ignore_client_order = true;
     assert_eq!(first_answer(Arc::new(plain), &hello)[11..15], RETRY_RANDOM);

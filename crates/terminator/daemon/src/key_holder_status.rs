@@ -1,0 +1,31 @@
+//! The state of a process that holds keys, as the supervisor says it to the worker process, and
+//! that in the status.
+
+use serde::{Deserialize, Serialize};
+
+/// A process that holds keys, as a program hands it on that may come back.
+#[derive(Deserialize, Serialize)]
+pub(crate) struct LentKeyProcess {
+    /// Number and pid; `None` = it is away.
+    pub(crate) process: Option<(u64, u32)>,
+    /// The count of its channels.
+    pub(crate) channels: u32,
+}
+
+/// The state of a process that holds keys.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct KeyHolderStatus {
+    /// `files`, or the token.
+    pub(crate) keys: String,
+    pub(crate) count: u64,
+    /// Processes started again for these keys, since the supervisor started.
+    pub(crate) restarts: u64,
+    /// The reason why it signs nothing; `None` = it is there.
+    pub(crate) away: Option<String>,
+    /// Since when, in milliseconds since the epoch.
+    pub(crate) away_since_ms: Option<u64>,
+    /// Keys that it cannot open.
+    pub(crate) unopened: u64,
+    /// The reasons of the first of them.
+    pub(crate) reasons: Vec<String>,
+}
