@@ -18,6 +18,7 @@ use wire::address::{Address, Endpoint, UnixName};
 
 use crate::acme_folder;
 use crate::handover::{User, WorkerUser};
+use crate::service_unit;
 use crate::status_socket;
 
 /// The remedy where the file of `process.key-log` cannot be written.
@@ -54,6 +55,7 @@ pub(crate) fn concerns(
     }
     warnings.extend(scarce(source, settings));
     warnings.extend(orders(source, settings));
+    warnings.extend(service_unit::concern(source, settings));
     warnings
 }
 
