@@ -20,11 +20,7 @@ const FILES: [(&str, &str, u32); 15] = [
     ("pkg/lariat.toml", "etc/lariat/lariat.toml", 0o644),
     ("pkg/logrotate/lariat", "etc/logrotate.d/lariat", 0o644),
     ("pkg/systemd/lariat.service", "usr/lib/systemd/system/lariat.service", 0o644),
-    (
-        "pkg/systemd/client-source.conf",
-        "usr/share/lariat/systemd/client-source.conf",
-        0o644,
-    ),
+    ("pkg/systemd/client-source.conf", "usr/share/lariat/systemd/client-source.conf", 0o644),
     ("docs/reference/lariat.schema.json", SCHEMA, 0o644),
     ("pkg/sysusers/lariat.conf", "usr/lib/sysusers.d/lariat.conf", 0o644),
     ("pkg/certbot/deploy-hook", "usr/share/lariat/certbot-deploy-hook", 0o755),
