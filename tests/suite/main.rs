@@ -48,6 +48,7 @@ mod laboratory {
     mod report_files;
     mod test_server;
 }
+mod pages;
 mod terminator {
     mod admin {
         mod access;

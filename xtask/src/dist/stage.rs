@@ -12,11 +12,16 @@ use super::parts;
 
 const DOC: &str = "usr/share/doc/lariat";
 
+/// The JSON Schema of the configuration, for editors.
+const SCHEMA: &str = "usr/share/lariat/schema/lariat.schema.json";
+
 /// A file of the sources, where it is installed, and its mode.
-const FILES: [(&str, &str, u32); 13] = [
+const FILES: [(&str, &str, u32); 15] = [
     ("pkg/lariat.toml", "etc/lariat/lariat.toml", 0o644),
     ("pkg/logrotate/lariat", "etc/logrotate.d/lariat", 0o644),
     ("pkg/systemd/lariat.service", "usr/lib/systemd/system/lariat.service", 0o644),
+    ("pkg/systemd/client-source.conf", "usr/share/lariat/systemd/client-source.conf", 0o644),
+    ("docs/reference/lariat.schema.json", SCHEMA, 0o644),
     ("pkg/sysusers/lariat.conf", "usr/lib/sysusers.d/lariat.conf", 0o644),
     ("pkg/certbot/deploy-hook", "usr/share/lariat/certbot-deploy-hook", 0o755),
     ("pkg/upgrade", "usr/share/lariat/upgrade", 0o755),
@@ -66,7 +71,10 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
         let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
         if path.extension().is_some_and(|extension| extension == "toml") {
             let to = format!("{DOC}/examples/{}", name.to_string_lossy());
-            put(dist, &to, 0o644, &fs::read(path)?)?;
+            // Their line for editors names the schema where it stands among the sources.
+            let text = fs::read_to_string(path)?;
+            let text = text.replace("../docs/reference/lariat.schema.json", &format!("/{SCHEMA}"));
+            put(dist, &to, 0o644, text.as_bytes())?;
         }
     }
     let changes = fs::read(dist.root.join("CHANGELOG.md"))?;

@@ -82,7 +82,7 @@ const RESTRICTIONS: &[Restriction] = &[
     ("config", "daemon xtask"),
     ("import", "config daemon xtask"),
     // The text of configurations and plans.
-    ("toml toml_edit", "options import daemon lab xtask"),
+    ("toml toml_edit", "options import daemon lab suite xtask"),
     // Async runtimes and their servers: the control side.
     ("tokio hyper hyper-util futures", "acme daemon"),
     // System calls.

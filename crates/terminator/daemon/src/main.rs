@@ -21,6 +21,7 @@ mod preflight;
 mod reader;
 mod resolve;
 mod server_target;
+mod service_unit;
 mod status_socket;
 mod supervisor;
 mod user;

@@ -20,6 +20,7 @@ use wire::address::{Address, Endpoint, UnixName};
 use crate::acme_folder;
 use crate::handover::{User, WorkerUser};
 use crate::held_keys::UnopenedKey;
+use crate::service_unit;
 use crate::status_socket;
 
 /// The remedy where the file of `process.key-log` cannot be written.
@@ -56,6 +57,7 @@ pub(crate) fn concerns(
     }
     warnings.extend(scarce(source, settings));
     warnings.extend(orders(source, settings));
+    warnings.extend(service_unit::concern(source, settings));
     warnings
 }
 
