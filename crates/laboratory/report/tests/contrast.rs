@@ -1,5 +1,5 @@
-//! Colours can be read: text has 4.5 : 1 against what is behind it, and what is drawn has 3 : 1 (WCAG
-//! 2.2, success criteria 1.4.3 and 1.4.11), in light and in dark.
+//! Colours can be read: text has 4.5 : 1 against what is behind it, and what is drawn has 3 : 1
+//! (WCAG 2.2, success criteria 1.4.3 and 1.4.11), in light and in dark.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! One claim of a record as a picture to show around: what a target does better than all others, by how much, on what host, and the command that repeats it.
+//! One claim of a record as a picture to show around: what a target does better than all others,
+//! by how much, on what host, and the command that repeats it.
 //!
 //! A claim that the record does not bear is refused. The picture has colours of its own, since it
 //! is shown where no style sheet is.

@@ -45,10 +45,11 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
     }
     let mut document = ReportDocument {
         title: format!("{} compared with {}", b.0, a.0),
-        footer: "A change is the ratio of trimmed geometric means, B to A; its interval is that of \
+        footer:
+            "A change is the ratio of trimmed geometric means, B to A; its interval is that of \
                  the pooled deviations (Yuen and Dixon 1973) at 95 %: of twenty such intervals, \
                  one misses."
-            .to_owned(),
+                .to_owned(),
         blocks: vec![
             ReportBlock::Headline(headline(&pairs)),
             ReportBlock::Facts(vec![named("A", a), named("B", b)]),
