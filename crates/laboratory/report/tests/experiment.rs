@@ -123,7 +123,7 @@ fn one_comparison_has_one_target() {
     one.plan.targets.retain(|it| ["lariat", "stunnel"].contains(&it.name.as_str()));
     begins(
         &shown(&one),
-        "stunnel needs 2.38 times (2.35 to 2.41) the server CPU per request of lariat. 1 comparisons",
+        "stunnel needs 2.38 times (2.35 to 2.41) the server CPU per request of lariat. 1 ",
     );
 }
 

@@ -24,8 +24,8 @@ use crate::pages::{
 ///
 /// Shows one record of a load as the load itself does, and compares several in the order in which
 /// they are named. Of an experiment it says first what targets need or reach beside a reference,
-/// then shows each scenario. Records that cannot be read are named, and the others are reported. - is the standard
-/// input. A record may be compressed by gzip. docs/reference/record.md and
+/// then shows each scenario. Records that cannot be read are named, and the others are reported.
+/// - is the standard input. A record may be compressed by gzip. docs/reference/record.md and
 /// docs/reference/experiment.md describe records, and which numbers programs can read off a page.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -54,8 +54,8 @@ pub(super) struct ReportArguments {
     /// write it there, and report it alone
     #[arg(long, value_name = "SUM.json", value_hint = ValueHint::AnyPath)]
     merge: Option<PathBuf>,
-    /// Target of an experiment that the others are compared with, and that a card is about [default:
-    /// the first one of the record]
+    /// Target of an experiment that the others are compared with, and that a card is about
+    /// [default: the first one of the record]
     #[arg(long, value_name = "TARGET")]
     reference: Option<String>,
     /// Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the

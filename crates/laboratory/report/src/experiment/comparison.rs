@@ -162,9 +162,9 @@ impl ComparisonVerdict {
     }
 }
 
-pub(crate) const SIGNS: &str = "▲ better than the reference, ▽ worse, ≈ equal within 5 %, ~ not known, ○ \
-                                limited by the load, ? too few rounds; medians of repeats; ratios, \
-                                or differences of shares, by round with their 95 % interval";
+pub(crate) const SIGNS: &str = "▲ better than the reference, ▽ worse, ≈ equal within 5 %, ~ not known, ○ limited by the \
+     load, ? too few rounds; medians of repeats; ratios, or differences of shares, by round with \
+     their 95 % interval";
 
 impl Comparison {
     /// With its sign: `▽ 1.34× (1.30 to 1.38)`.
@@ -211,8 +211,8 @@ impl Comparison {
         }
     }
 
-    /// `12 % less` and `9.1 to 15 %`, `2.30 times as much` and `2.10 to 2.50`, or `0 % against 40 %`
-    /// and `−44 to −36 points`: what was found, and its interval.
+    /// `12 % less` and `9.1 to 15 %`, `2.30 times as much` and `2.10 to 2.50`, or `0 % against
+    /// 40 %` and `−44 to −36 points`: the effect, and its interval.
     pub(crate) fn parts(&self) -> (String, Option<String>) {
         /// From here on it is a multiple.
         const MULTIPLE_FROM: f64 = 2.0;
