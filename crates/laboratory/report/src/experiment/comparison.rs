@@ -162,9 +162,9 @@ impl ComparisonVerdict {
     }
 }
 
-pub(crate) const SIGNS: &str = "▲ better than the reference, ▽ worse, ≈ equal within 5 %, ~ not known, ○ limited by the \
-     load, ? too few rounds; medians of repeats; ratios, or differences of shares, by round with \
-     their 95 % interval";
+pub(crate) const SIGNS: &str = "▲ better than the reference, ▽ worse, ≈ equal within 5 %, ~ \
+     not known, ○ limited by the load, ? too few rounds; medians of repeats; ratios, or \
+     differences of shares, by round with their 95 % interval";
 
 impl Comparison {
     /// With its sign: `▽ 1.34× (1.30 to 1.38)`.
