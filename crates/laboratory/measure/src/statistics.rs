@@ -35,6 +35,14 @@ impl Spread {
         };
         Some(Self { count, min, median, mean, max, deviation })
     }
+
+    /// From where to where the mean of all such samples may lie, by Student's t at [`CONFIDENCE`];
+    /// `None` of one sample.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        let freedom = self.count.checked_sub(1).filter(|freedom| *freedom > 0)?;
+        let error = quantile(CONFIDENCE, freedom) * self.deviation / (self.count as f64).sqrt();
+        Some((self.mean - error, self.mean + error))
+    }
 }
 
 pub const CONFIDENCE: f64 = 0.95;
@@ -126,13 +134,17 @@ mod tests {
         assert_eq!(spread.count, 7);
         assert_eq!((spread.min, spread.max), (50.0, 750.0));
         assert_eq!((spread.median, spread.mean), (200.0, 300.0));
+        // 2.447 deviations of 238, by the root of seven.
+        let (from, to) = spread.interval().unwrap();
+        assert!((from - 79.8).abs() < 0.1 && (to - 520.2).abs() < 0.1, "{from} {to}");
         assert!((spread.deviation - 238.047_61).abs() < 1e-4);
     }
 
     #[test]
     fn few_samples_have_a_spread_too() {
         assert_eq!(Spread::of(&[]), None);
-        assert_eq!(Spread::of(&[4.0]).unwrap().deviation, 0.0);
+        let one = Spread::of(&[4.0]).unwrap();
+        assert_eq!((one.deviation, one.interval()), (0.0, None));
         assert_eq!(Spread::of(&[4.0, 2.0]).unwrap().median, 3.0);
     }
 }

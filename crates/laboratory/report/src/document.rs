@@ -48,7 +48,7 @@ pub(crate) struct ReportSection {
 pub(crate) enum SectionKind {
     Article,
     Card,
-    /// A part of a card, in the colour of a verdict; long ones are folded on the page.
+    /// A part of a card; long ones are folded on the page.
     Group(&'static str),
     /// Blocks beside each other on the page, of this class.
     Beside(&'static str),
@@ -56,6 +56,8 @@ pub(crate) enum SectionKind {
     Replay,
     /// Folded on the page, not shown on a terminal.
     Details,
+    /// Folded on the page, and shown on a terminal.
+    Folded,
     /// Shown on the page alone.
     Page,
     /// Shown on a terminal alone.

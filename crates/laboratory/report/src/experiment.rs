@@ -1,4 +1,4 @@
-//! The report of experiments: a ranking, tables in the form of their sources, plots; and two of
+//! The report of experiments: findings, plots, tables in the form of their sources; and two of
 //! them compared.
 
 mod card;
@@ -16,11 +16,10 @@ use measure::effect::Effect;
 use measure::experiment::{Configuration, Experiment, Published, Scenario};
 
 use crate::document::{
-    Figure, ListItem, ReportBlock, ReportDocument, ReportFact, ReportSection, SectionKind, Sheet,
-    section,
+    Figure, ReportBlock, ReportDocument, ReportFact, ReportSection, SectionKind, Sheet, section,
 };
 use crate::host;
-use crate::words::joined;
+use crate::words::{joined, listed};
 
 use comparison::{SIGNS, compare};
 use plots::{Palette, courses, plot};
@@ -43,7 +42,7 @@ pub struct Finding {
 /// Every comparison of a record's main metrics, each by its own interval.
 pub fn findings(experiment: &Experiment) -> Vec<Finding> {
     let mut found = Vec::new();
-    for study in studies(experiment, 1) {
+    for study in studies(experiment, 1, None) {
         for (combination, entry) in study.entries() {
             let pair = combination.base_of(entry).zip(study.main());
             let compared = pair.and_then(|(base, metric)| compare(entry, base, metric));
@@ -60,21 +59,21 @@ pub fn findings(experiment: &Experiment) -> Vec<Finding> {
 /// Characters for which tables on terminals are made.
 const WIDTH: usize = 80;
 
-/// The report of these experiments; each has the name that its files begin with.
-pub fn document(experiments: &[(&str, &Experiment)]) -> ReportDocument {
+/// The report of these experiments; each has the name that its files begin with. Targets are
+/// compared with the one of that name, in a scenario without it with the record's first.
+pub fn document(experiments: &[(&str, &Experiment)], reference: Option<&str>) -> ReportDocument {
     let numbered = experiments.iter().zip(1..);
     let all: Vec<Vec<Study<'_>>> =
-        numbered.map(|((_, experiment), number)| studies(experiment, number)).collect();
+        numbered.map(|((_, experiment), number)| studies(experiment, number, reference)).collect();
     let ranking = Ranking::of(all.iter().flatten());
-    let is_only = all.iter().flatten().count() == 1;
     let mut document = ReportDocument {
         title: title(experiments),
         footer: footer(experiments),
         blocks: ranking.finding(),
         ..ReportDocument::default()
     };
-    document.blocks.extend(first_screen(experiments, &all));
     document.blocks.extend(ranking.lists());
+    document.blocks.extend(made_how(experiments));
     for ((name, experiment), studies) in experiments.iter().zip(&all) {
         let palette = Palette(&experiment.plan.targets);
         // A name that stays the same lets a page of others refer to it.
@@ -84,7 +83,7 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> ReportDocument {
         };
         for study in studies {
             document.links.push((study.anchor(), study.scenario.name.clone()));
-            document.blocks.push(scenario(study, palette, is_only));
+            document.blocks.push(scenario(study, palette, &ranking));
             let files = plots::files(study, palette).into_iter();
             document.files.extend(files.map(|(file, plot)| (named(file), plot)));
         }
@@ -107,54 +106,36 @@ pub fn document(experiments: &[(&str, &Experiment)]) -> ReportDocument {
     document
 }
 
-/// More panels of the picture below the finding would push the host and the command off the screen.
-const FINDING_PANELS_MAX: usize = 2;
-
-/// The part below the finding on a page: the picture of the first scenario that has one, where it
-/// was measured, and the command that repeats it. Terminals have them further down.
-fn first_screen(
-    experiments: &[(&str, &Experiment)],
-    all: &[Vec<Study<'_>>],
-) -> Option<ReportBlock> {
-    let numbered = experiments.iter().zip(all).zip(1..);
-    let mut pictures = numbered.flat_map(|(((_, it), studies), number)| {
-        let plan = &it.plan;
-        let picture =
-            move |study| Some((plan, number, study, plot(study, Palette(&plan.targets))?));
-        studies.iter().filter_map(picture)
-    });
-    let (plan, number, study, picture) = pictures.next()?;
-    let panels = picture.panel_count();
-    let picture = picture.shortened(FINDING_PANELS_MAX);
-    let further = (panels > FINDING_PANELS_MAX).then(|| {
-        ReportBlock::Items(vec![ListItem {
-            link: study.anchor(),
-            head: format!("all {panels} panels"),
-            parts: Vec::new(),
-        }])
-    });
+/// The host of the measurements, and the command that repeats it: on the first screen of a page.
+/// Terminals have them further down.
+fn made_how(experiments: &[(&str, &Experiment)]) -> Option<ReportBlock> {
+    let (_, experiment) = experiments.first()?;
+    let plan = &experiment.plan;
     let mut facts = vec![ReportFact::new("host", host::line(&plan.host.host))];
     if experiments.len() > 1 {
         let which = format!(
-            "{number} of {}, measured on this host by this command; the others' stand at the end",
+            "1 of {}, measured on this host by this command; the others' stand at the end",
             experiments.len()
         );
         facts.insert(0, ReportFact::new("record", which));
     }
-    let picture = [Figure::block("finding", picture)];
-    let rest = [ReportBlock::Facts(facts), ReportBlock::Command(plan.command.clone())];
-    let blocks = picture.into_iter().chain(further).chain(rest);
+    let blocks = [ReportBlock::Facts(facts), ReportBlock::Command(plan.command.clone())];
     section(SectionKind::Page, "", blocks)
 }
 
 fn title(experiments: &[(&str, &Experiment)]) -> String {
+    /// More names are no title.
+    const NAMES_MAX: usize = 4;
     let Some(plan) = experiments.first().map(|(_, experiment)| &experiment.plan) else {
         return "No experiments".to_owned();
     };
     let date = plan.started.split('T').next().unwrap_or_default();
-    let first = plan.targets.first();
-    let first = first.map_or("TLS terminators", |target| target.name.as_str());
-    format!("{first} and other targets, {date}")
+    let names: Vec<String> = plan.targets.iter().map(|target| target.name.clone()).collect();
+    let names = match names.len() {
+        1..=NAMES_MAX => listed(&names),
+        count => format!("{count} targets"),
+    };
+    format!("{names}, {date}")
 }
 
 fn footer(experiments: &[(&str, &Experiment)]) -> String {
@@ -163,52 +144,53 @@ fn footer(experiments: &[(&str, &Experiment)]) -> String {
     };
     format!(
         "Recorded by {} {} with {}. A ratio is the geometric mean over rounds of a target's metric \
-         to the first target's in the same round; its interval is Student's t of their logarithms \
-         at 95 %: of twenty such intervals, one misses. Shares are subtracted instead, in \
-         percentage points, by the paired t. The first lines count a difference only if it holds \
-         among all main metrics together, by Holm's method (1979).",
+         to the reference's in the same round, without a fifth of the rounds at each end; its \
+         interval is Tukey's and McLaughlin's (1963) at 95 %, of fewer than five rounds Student's \
+         t: of twenty such intervals, one misses. Shares are subtracted instead, in percentage \
+         points. The first lines count a difference only if it holds among all main metrics \
+         together, by Holm's method (1979).",
         tool.name, tool.version, tool.tls,
     )
 }
 
-/// Everything of a scenario; the picture of the only one is that of the first screen, if that has
-/// all of it.
-fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> ReportBlock {
+const GAINS: &str = "Each value of the last factor against the first one";
+
+/// More panels of a picture are folded, so that a scenario has one screen.
+const PANELS_MAX: usize = 3;
+
+/// A screen of a scenario, its finding, picture and warnings, and folded everything else.
+fn scenario(study: &Study<'_>, palette: Palette<'_>, ranking: &Ranking) -> ReportBlock {
     let scenario = study.scenario;
     let page = |blocks| section(SectionKind::Page, "", blocks);
-    let source = |text: String| ReportFact::new("source", text);
-    let sources = scenario.sources.iter();
-    let sources = sources.map(|it| source(format!("{}, {}", it.title, it.table)));
-    let omitted = scenario.omitted.iter();
-    let omitted = omitted.map(|it| ReportFact::new("omitted", format!("{}: {}", it.what, it.why)));
-    let facts: Vec<ReportFact> = sources.chain(omitted).collect();
+    let sentences = ranking.sentences(&study.anchor());
+    let finding = (!sentences.is_empty()).then(|| ReportBlock::Paragraph(sentences.join(" ")));
     let warnings = warnings::warnings(study);
     let id = format!("{}-plot", study.anchor());
-    let drawn = plot(study, palette);
-    let drawn = drawn.filter(|it| !is_only || it.panel_count() > FINDING_PANELS_MAX);
-    let drawn = drawn.map(|plot| Figure::block(&id, plot));
-    let mut tables = tables::full(study).into_iter().map(ReportBlock::Table);
-    /// Tables of this many metrics are not folded.
-    const OPEN_MAX: usize = 2;
-    let shown = tables.by_ref().take(OPEN_MAX).collect();
-    let further = section(SectionKind::Details, "Further metrics", tables);
-    let gains = tables::gains(study).map(|gains| gains.map(ReportBlock::Table));
-    let [by_target, list] = gains.map_or([None, None], |gains| gains.map(Some));
+    let plot = plot(study, palette);
+    let folded = plot.as_ref().filter(|it| it.panel_count() > PANELS_MAX).map(|plot| {
+        let all = vec![Figure::block(&format!("{id}-all"), plot.clone())];
+        let title = format!("All {} panels", plot.panel_count());
+        ReportSection::new(SectionKind::Details, title, all).into()
+    });
+    let drawn = plot.map(|plot| Figure::block(&id, plot.shortened(PANELS_MAX)));
+    let numbers = ReportBlock::Table(tables::full(study));
+    let gains = tables::gains(study).map(ReportBlock::Table);
     let blocks = [
-        page(vec![ReportBlock::Paragraph(scenario.method.clone())]),
+        finding.and_then(|it| page(vec![it])),
         drawn,
-        (!facts.is_empty()).then_some(ReportBlock::Facts(facts)),
+        folded,
         (!warnings.is_empty()).then_some(ReportBlock::Warnings(warnings)),
         section(SectionKind::Terminal, "", tables::summary(study, WIDTH).block()),
-        page(shown),
-        further,
-        section(SectionKind::Page, "", by_target),
-        section(SectionKind::Terminal, "", list),
+        section(
+            SectionKind::Details,
+            "Numbers of all metrics",
+            [numbers, ReportBlock::Paragraph(SIGNS.to_owned())],
+        ),
+        gains.and_then(|it| section(SectionKind::Folded, GAINS, [it])),
         spreads(study),
-        page(vec![ReportBlock::Paragraph(SIGNS.to_owned())]),
         replay(study, palette),
         course(study),
-        published(scenario),
+        method(scenario),
         commands(scenario),
     ];
     let blocks = blocks.into_iter().flatten().collect();
@@ -216,13 +198,26 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>, is_only: bool) -> ReportBlo
     ReportSection::new(SectionKind::Article, title, blocks).at(study.anchor()).into()
 }
 
-/// Open where the source printed them.
+/// The method, the source, its parts that were left out, and its own measurements.
+fn method(scenario: &Scenario) -> Option<ReportBlock> {
+    let source = |text: String| ReportFact::new("source", text);
+    let sources = scenario.sources.iter();
+    let sources = sources.map(|it| source(format!("{}, {}", it.title, it.table)));
+    let omitted = scenario.omitted.iter();
+    let omitted = omitted.map(|it| ReportFact::new("omitted", format!("{}: {}", it.what, it.why)));
+    let facts: Vec<ReportFact> = sources.chain(omitted).collect();
+    let facts = (!facts.is_empty()).then_some(ReportBlock::Facts(facts));
+    let method = section(SectionKind::Page, "", [ReportBlock::Paragraph(scenario.method.clone())]);
+    let blocks = method.into_iter().chain(facts).chain(published(scenario));
+    section(SectionKind::Folded, "Method, and what the source measured", blocks)
+}
+
 fn spreads(study: &Study<'_>) -> Option<ReportBlock> {
+    let title = "As ministat(1) prints it";
     if let Some(metric) = tables::spread_metric(study) {
-        return tables::spreads(study, metric).block();
+        return section(SectionKind::Folded, title, tables::spreads(study, metric).block());
     }
     let table = tables::spreads(study, study.main()?).block();
-    let title = "The main metric as ministat(1) prints it";
     section(SectionKind::Details, title, table)
 }
 
@@ -231,8 +226,8 @@ fn course(study: &Study<'_>) -> Option<ReportBlock> {
     let drawn = courses
         .map(|(index, (name, chart))| (format!("{}-course-{index}", study.anchor()), name, chart));
     let drawn = Figure::row(drawn.collect());
-    let title = "The course of the load: the repeat in the middle";
-    section(SectionKind::Page, title, drawn)
+    let title = "The course of the load: the repeat in the middle, all on one scale";
+    section(SectionKind::Details, title, drawn)
 }
 
 /// The service of all targets over time, as an animation that is a picture until it is started.
@@ -241,7 +236,7 @@ fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<ReportBlock> {
     let id = format!("{}-replay", study.anchor());
     let drawn = section(SectionKind::Replay, "", vec![Figure::block(&id, chart)]);
     let title = "All targets over time: the repeat in the middle of each";
-    section(SectionKind::Page, title, drawn)
+    section(SectionKind::Details, title, drawn)
 }
 
 fn published(scenario: &Scenario) -> Option<ReportBlock> {
@@ -251,7 +246,7 @@ fn published(scenario: &Scenario) -> Option<ReportBlock> {
         ReportSection::new(SectionKind::Page, "", blocks.collect()).into()
     });
     let tables = section(SectionKind::Beside("published"), "", tables);
-    section(SectionKind::Page, "What the source measured", tables)
+    section(SectionKind::Page, "", tables)
 }
 
 fn commands(scenario: &Scenario) -> Option<ReportBlock> {
@@ -290,12 +285,13 @@ fn how(experiment: &Experiment, number: usize) -> ReportBlock {
     let targets = targets.map(|it| ReportFact::new(&it.name, tables::version(it))).collect();
     let targets_table = ReportBlock::Table(tables::targets(&plan.targets));
     let host = section(SectionKind::Beside("facts"), "", host::blocks(&plan.host));
+    let host = section(SectionKind::Details, "Everything that is known of the host", host);
     let blocks = [
         section(SectionKind::Terminal, "", vec![ReportBlock::Facts(targets)]),
         section(SectionKind::Page, "", vec![targets_table]),
         Some(ReportBlock::Facts(facts)),
         Some(ReportBlock::Command(plan.command.clone())),
-        section(SectionKind::Page, "", host),
+        host,
     ];
     let blocks = blocks.into_iter().flatten().collect();
     ReportSection::new(SectionKind::Article, title, blocks).at(format!("e{number}")).into()

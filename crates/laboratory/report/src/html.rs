@@ -92,7 +92,7 @@ fn code_line(line: &str) -> MarkupElement {
     })
 }
 
-/// Long groups are folded, but never those in which something is better than the first.
+/// Longer groups are folded, whomever they speak for, but for the main one.
 const ITEMS_MAX: usize = 6;
 
 fn section(section: &ReportSection) -> Option<MarkupElement> {
@@ -101,8 +101,8 @@ fn section(section: &ReportSection) -> Option<MarkupElement> {
         |block: &ReportBlock| matches!(block, ReportBlock::Items(items) if items.len() > ITEMS_MAX);
     let is_folded = match kind {
         SectionKind::Terminal => return None,
-        SectionKind::Details => true,
-        SectionKind::Group(class) => *class != "better" && blocks.iter().any(is_long),
+        SectionKind::Details | SectionKind::Folded => true,
+        SectionKind::Group(class) => *class != "main" && blocks.iter().any(is_long),
         _ => false,
     };
     let (outer, heading) = match kind {
@@ -113,7 +113,7 @@ fn section(section: &ReportSection) -> Option<MarkupElement> {
     };
     let (class, heading_class) = match kind {
         SectionKind::Card => ("card", ""),
-        SectionKind::Group(class) => ("group-of-items", *class),
+        SectionKind::Group(_) => ("group-of-items", ""),
         SectionKind::Beside(class) => (*class, ""),
         SectionKind::Replay => ("replay", ""),
         _ => ("", ""),

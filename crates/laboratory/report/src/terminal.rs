@@ -72,7 +72,8 @@ impl Look {
         }
         let mut text = String::new();
         for block in &section.blocks {
-            let title = if text.is_empty() { &section.title } else { "" };
+            let is_first = text.is_empty() && section.kind != SectionKind::Folded;
+            let title = if is_first { &section.title } else { "" };
             text += &self.block(title, block);
         }
         text

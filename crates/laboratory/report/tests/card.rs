@@ -10,7 +10,7 @@ use report::experiment::{CardSubject, card};
 fn of(experiment: &Experiment, scenario: &str, context: &str) -> Result<String, String> {
     let named = |name: &'static str| (!name.is_empty()).then_some(name);
     let [scenario, context] = [scenario, context].map(|text| named(text.to_owned().leak()));
-    let found = card(experiment, CardSubject { scenario, context });
+    let found = card(experiment, CardSubject { scenario, context, reference: None });
     found.map_err(|refusal| format!("{refusal}; {}", refusal.hint))
 }
 
@@ -44,7 +44,8 @@ fn a_card_has_the_claim_the_host_and_the_command() {
         ">than stunnel; 95 % interval 57 to 59 %, ",
         ">stunnel<",
         &experiment.plan.host.host.cpu,
-        "whisker: least to greatest; ×: to lariat",
+        "whisker: 95 % interval of the mean; ×: to lariat",
+        &experiment.plan.targets[0].version[0],
         "lariat-lab run",
     ] {
         assert!(svg.contains(words), "{words}: {svg}");

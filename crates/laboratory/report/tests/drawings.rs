@@ -60,9 +60,9 @@ fn seconds_stand_at_their_middles_and_rates_between_their_ticks() {
     };
     let (zero, top) = (place("0").1, place("400").1);
     let (left, right) = (place("0 s").0, place("4 s").0);
-    let line = &svg[svg.find("class=\"line teal\" d=\"M").unwrap()..];
+    let line = &svg[svg.find("class=\"line ink\" d=\"M").unwrap()..];
     // The first is the legend's sample.
-    let line = &line[line[10..].find("class=\"line teal\"").unwrap() + 10..];
+    let line = &line[line[10..].find("class=\"line ink\"").unwrap() + 10..];
     let data = line.split_once("d=\"").unwrap().1.split_once('"').unwrap().0;
     let corners = corners(data);
     assert_eq!(corners.len(), 4);
@@ -79,8 +79,8 @@ fn seconds_stand_at_their_middles_and_rates_between_their_ticks() {
 #[test]
 fn a_second_without_success_is_a_gap_in_the_response_time() {
     let svg = svg(&run(&[100, 200, 0, 300, 200]), "time");
-    let mean = svg.rfind("class=\"line blue\"").unwrap();
-    let data = attribute(&svg[mean - 10..], "class=\"line blue\"", "d");
+    let mean = svg.rfind("class=\"line ink\"").unwrap();
+    let data = attribute(&svg[mean - 10..], "class=\"line ink\"", "d");
     assert_eq!(data.matches('M').count(), 2, "{data}");
     assert_eq!(data.matches('L').count(), 2, "{data}");
 }
@@ -97,8 +97,8 @@ fn where_nothing_succeeded_there_is_no_axis_of_response_times() {
 #[test]
 fn one_second_is_a_point() {
     let svg = svg(&made::one_second(), "time");
-    assert!(svg.contains("class=\"dot teal\""));
-    assert!(svg.contains("class=\"dot violet\""));
+    assert!(svg.contains("class=\"dot ink\""));
+    assert!(svg.contains("class=\"dot grey\""));
 }
 
 #[test]
@@ -157,6 +157,6 @@ fn what_ends_after_the_load_is_no_part_of_its_rate() {
     let mut ended = run(&[500, 500, 500, 500, 3]);
     ended.elapsed_ns = whole.elapsed_ns;
     ended.seconds[4].attempted = 0;
-    let line = |record: &LoadRecord| attribute(&svg(record, "time"), "class=\"line teal\"", "d");
+    let line = |record: &LoadRecord| attribute(&svg(record, "time"), "class=\"line ink\"", "d");
     assert_eq!(line(&ended).matches('L').count(), line(&whole).matches('L').count());
 }

@@ -41,7 +41,7 @@ fn begins(text: &str, words: &str) {
 }
 
 fn of(experiment: &Experiment) -> ReportDocument {
-    document(&[("run", experiment)])
+    document(&[("run", experiment)], None)
 }
 
 #[test]
@@ -111,10 +111,9 @@ fn no_errors_against_some_are_shown_in_points() {
     });
     experiment.plan.scenarios[0].metrics = vec![Metric::ErrorRate];
     let text = shown(&experiment);
-    let all = "in any of 7 comparisons; targets are worse in 7.";
-    has(&text, all);
-    let cell = "AES-128-GCM: 40.1 % against 0 % (+40 to +40 points)";
-    has(&text, cell);
+    has(&text, "7 comparisons with lariat, the reference: 0 better");
+    has(&text, "0 not known, 7 worse.");
+    has(&text, "AES-128-GCM: +40 points (+40 to +40)");
     has(&text, "▽ +40 points (+40 to +40)");
 }
 
@@ -124,7 +123,7 @@ fn one_comparison_has_one_target() {
     one.plan.targets.retain(|it| ["lariat", "stunnel"].contains(&it.name.as_str()));
     begins(
         &shown(&one),
-        "No target is better than lariat in any of 1 comparisons; a target is worse in 1. A",
+        "stunnel needs 2.38 times (2.35 to 2.41) the server CPU per request of lariat. 1 ",
     );
 }
 
@@ -136,10 +135,11 @@ fn rates_of_idle_servers_are_not_counted() {
     has(&text, "○ 1.12×");
     has(&text, "○ closed loads in which");
     // CPU time is the server's own.
-    let cpu = "Further metrics: better connections, server CPU per request";
+    let cpu = "Further metrics, compared with those of lariat connections, server CPU per request";
     has(&text, cpu);
     let busy = only("connections", |measurement| measurement.noise.server_busy = 0.86);
-    assert!(shown(&busy).starts_with("Targets are better than lariat in 4 of 4"), "{text}");
+    has(&shown(&busy), "4 comparisons with lariat, the reference: 4 better");
+    begins(&shown(&busy), "haproxy-tcp reaches 1.");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn rates_of_shared_cpus_are_no_gain() {
         measurement.noise.is_shared = measurement.configuration.contains("resumption=off");
     });
     let text = shown(&shared);
-    begins(&text, "Targets are better than lariat in 2 of 2");
+    has(&text, "2 comparisons with lariat, the reference: 2 better");
     assert!(!text.contains("as a multiple of that at on"), "{text}");
     let apart = only("connections", |_| {});
     assert!(shown(&apart).contains("as a multiple of that at on"));
@@ -159,7 +159,7 @@ fn rates_of_shared_cpus_are_no_gain() {
 fn rounds_with_other_work_are_compared() {
     let noisy = only("ciphers", |measurement| measurement.noise.foreign = 0.21);
     let quiet = only("ciphers", |_| {});
-    let counted = |text: &str| text.split('.').next().map(str::to_owned);
+    let counted = |text: &str| text.split("A comparison is").next().map(str::to_owned);
     assert_eq!(counted(&shown(&noisy)), counted(&shown(&quiet)));
     has(&shown(&noisy), "30 of 30 measurements more than 5 % of CPU time went to other work");
 }
@@ -215,8 +215,8 @@ fn every_page_is_whole_and_needs_nothing_else() {
         ("whole", of(&whole).html()),
         ("unmeasured", of(&experiments::unmeasured()).html()),
         ("hostile", of(&hostile).html()),
-        ("two", document(&[("a", &whole), ("b", &experiments::elsewhere())]).html()),
-        ("none", document(&[]).html()),
+        ("two", document(&[("a", &whole), ("b", &experiments::elsewhere())], None).html()),
+        ("none", document(&[], None).html()),
         ("compared", compared(("a", &whole), ("<b>", &hostile)).html()),
     ];
     for (name, page) in pages {
@@ -268,18 +268,18 @@ fn the_page_has_the_record_s_numbers() {
 }
 
 #[test]
-fn a_page_begins_with_where_a_target_is_better() {
+fn a_page_begins_with_findings_whomever_they_speak_for() {
     let page = of(&whole()).html();
     let (_, body) = page.split_once("</head>").unwrap();
     let order = [
-        "A target is better than lariat in 1 of 26",
-        "Where a target is better",
-        "Better by its own interval alone",
+        "<p class=\"headline\">In implementations: stunnel needs 2.38 times",
+        "26 comparisons with lariat, the reference: 1 better, 3 equal",
+        "Main metrics, compared with those of lariat",
+        "haproxy-tcp</b> ▲",
         "What lariat has no measurement of",
-        "Not known",
-        "Where a target is worse",
         // A target that does no TLS is not ranked.
         "targets that do other work: plain does no TLS",
+        "<dt>host</dt>",
         "<article",
     ];
     let mut rest = body;
@@ -290,23 +290,59 @@ fn a_page_begins_with_where_a_target_is_better() {
     }
 }
 
-/// The host and the command stand on the first screen.
+/// Whoever is the reference, the same numbers say the same.
 #[test]
-fn a_page_begins_with_two_panels_of_a_picture() {
-    let page = of(&only("ciphers", |_| {})).html();
-    let (_, rest) = page.split_once("<div id=\"finding\">").unwrap();
-    let (panels, _) = rest.split_once("all 3 panels").unwrap();
-    // The metric heads all, and each panel has its name.
-    assert_eq!(panels.matches("class=\"head\"").count(), 3);
-    has(rest, "<a href=\"#e1-ciphers\">all 3 panels</a>");
-    // All of them stand in the scenario.
-    has(rest, "<div id=\"e1-ciphers-plot\">");
+fn the_reader_chooses_the_reference() {
+    let experiment = whole();
+    let page = |reference| document(&[("run", &experiment)], reference).html();
+    let (ours, theirs) = (page(None), page(Some("stunnel")));
+    has(&theirs, "comparisons with stunnel, the reference");
+    let ratio = value(&ours, "e1-implementations-stunnel-server-cpu-ratio");
+    let inverse = value(&theirs, "e1-implementations-lariat-server-cpu-ratio");
+    assert!((ratio * inverse - 1.0).abs() < 1e-9, "{ratio} {inverse}");
+    // A target keeps its colour.
+    let colour = |page: &str| {
+        let (_, figure) = page.split_once("<div id=\"e1-implementations-plot\">").unwrap();
+        let (_, bar) = figure.split_once(">stunnel</text>").unwrap();
+        bar.split_once("class=\"bar ").unwrap().1.split_once('"').unwrap().0.to_owned()
+    };
+    assert_eq!(colour(&ours), colour(&theirs));
+}
+
+#[test]
+fn a_scenario_has_one_screen_and_the_rest_is_folded() {
+    let mut experiment = only("object-sizes", |_| {});
+    for value in &mut experiment.plan.scenarios[0].factors[0].values {
+        value.number = None;
+    }
+    let page = of(&experiment).html();
+    let (_, article) = page.split_once("<article").unwrap();
+    let (article, _) = article.split_once("</article>").unwrap();
+    let (open, folded) = article.split_once("<details>").unwrap();
+    assert_eq!(open.matches("<svg").count(), 3, "{open}");
+    assert!(!open.contains("<table") && folded.contains("All 5 panels"));
+    // No picture stands twice unfolded.
+    assert_eq!(page.matches("<div id=\"e1-object-sizes-plot\">").count(), 1);
+}
+
+#[test]
+fn courses_of_a_scenario_have_one_scale() {
+    let figures = of(&only("ramp", |_| {})).figures();
+    let courses = figures.iter().filter(|(name, _)| name.starts_with("ramp-course-"));
+    let ticks = |svg: &str| -> Vec<String> {
+        let texts = svg.split("class=\"tick end\"").skip(1);
+        let text = |rest: &str| Some(rest.split_once('>')?.1.split_once('<')?.0.to_owned());
+        texts.filter_map(text).collect()
+    };
+    let ticks: Vec<_> = courses.map(|(_, svg)| ticks(svg)).collect();
+    assert!(ticks.len() > 1 && ticks[0].len() > 4, "{ticks:?}");
+    assert!(ticks.windows(2).all(|pair| pair[0] == pair[1]), "{ticks:?}");
 }
 
 #[test]
 fn a_page_of_several_records_leads_to_each_host() {
     let (a, b) = (whole(), experiments::elsewhere());
-    let page = document(&[("a", &a), ("b", &b)]).html();
+    let page = document(&[("a", &a), ("b", &b)], None).html();
     for link in ["#e1\">host and targets 1<", "#e2\">host and targets 2<"] {
         has(&page, link);
     }

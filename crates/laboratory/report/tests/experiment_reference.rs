@@ -44,7 +44,7 @@ fn every_event_kind_and_metric_is_described() {
 
 #[test]
 fn every_number_of_a_page_is_described() {
-    let page = report::experiment::document(&[("run", &experiments::whole())]).html();
+    let page = report::experiment::document(&[("run", &experiments::whole())], None).html();
     let (_, described) = PAGE.split_once("## Numbers of a page").unwrap();
     let ids = [
         ("e1-SCENARIO-TARGET-METRIC", "e1-implementations-lariat-server-cpu"),

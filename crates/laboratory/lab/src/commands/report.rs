@@ -2,6 +2,7 @@
 //!
 //! What they look like is the crate `report`'s; here are the arguments.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -22,9 +23,9 @@ use crate::pages::{
 /// Make tables, figures and a page from records of loads or experiments
 ///
 /// Shows one record of a load as the load itself does, and compares several in the order in which
-/// they are named. Of an experiment it says first where a target is better, then shows each
-/// scenario. Records that cannot be read are named, and the others are reported. - is the standard
-/// input. A record may be compressed by gzip. docs/reference/record.md and
+/// they are named. Of an experiment it says first what targets need or reach beside a reference,
+/// then shows each scenario. Records that cannot be read are named, and the others are reported.
+/// - is the standard input. A record may be compressed by gzip. docs/reference/record.md and
 /// docs/reference/experiment.md describe records, and which numbers programs can read off a page.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -38,6 +39,9 @@ Examples:
   All that a run of experiments found:
     lariat-lab report run.jsonl -o run.html
 
+  The same beside another target:
+    lariat-lab report run.jsonl --reference haproxy -o run.html
+
   One finding to show around:
     lariat-lab report run.jsonl --card card.svg --context 'TLS 1.3, P-256, PSK'")]
 pub(super) struct ReportArguments {
@@ -50,8 +54,12 @@ pub(super) struct ReportArguments {
     /// write it there, and report it alone
     #[arg(long, value_name = "SUM.json", value_hint = ValueHint::AnyPath)]
     merge: Option<PathBuf>,
+    /// Target of an experiment that the others are compared with, and that a card is about
+    /// [default: the first one of the record]
+    #[arg(long, value_name = "TARGET")]
+    reference: Option<String>,
     /// Write one claim of an experiment as a picture of 1200 by 630 pixels: how much better the
-    /// first target is than all others, on which host, and the command that repeats it. What the
+    /// reference is than all others, on which host, and the command that repeats it. What the
     /// record does not bear is refused
     #[arg(long, value_name = "CARD.svg", value_hint = ValueHint::AnyPath)]
     card: Option<PathBuf>,
@@ -90,13 +98,16 @@ pub(super) fn run(arguments: ReportArguments, console: Console) -> Result<Exit, 
     if let Some(path) = &arguments.merge {
         records = merge(&records, paths.len(), path)?;
     }
+    check_reference(&records, arguments.reference.as_deref())?;
     if let Some(path) = &arguments.card {
         write_page(path, &card(&records, &arguments)?, console)?;
         return Ok(Exit::Success);
     }
     let report = match &records {
         Records::Loads(named) => report::load::document(&listed(named)),
-        Records::Experiments(named) => report::experiment::document(&listed(named)),
+        Records::Experiments(named) => {
+            report::experiment::document(&listed(named), arguments.reference.as_deref())
+        }
         Records::Mixed(..) => ReportDocument::default(),
     };
     write_all(&arguments.sinks, &report, "", console)?;
@@ -114,6 +125,7 @@ fn card(records: &Records, arguments: &ReportArguments) -> Result<String, LabFau
         }
     };
     let subject = CardSubject {
+        reference: arguments.reference.as_deref(),
         scenario: arguments.scenario.as_deref(),
         context: arguments.context.as_deref(),
     };
@@ -122,6 +134,27 @@ fn card(records: &Records, arguments: &ReportArguments) -> Result<String, LabFau
         let [seen, hint] = [refusal.seen, refusal.hint].map(|text| tame(&text));
         LabFault::new(format_args!("no card: {seen}"), hint)
     })
+}
+
+/// Refuses a reference that no record has.
+fn check_reference(records: &Records, reference: Option<&str>) -> Result<(), LabFault> {
+    let Some(reference) = reference else {
+        return Ok(());
+    };
+    let Records::Experiments(named) = records else {
+        let hint = "leave it out: loads are shown side by side";
+        return Err(LabFault::new("--reference is of experiments", hint));
+    };
+    let targets = named.iter().flat_map(|(_, experiment)| &experiment.plan.targets);
+    let targets: BTreeSet<&str> = targets.map(|target| target.name.as_str()).collect();
+    if targets.contains(reference) {
+        return Ok(());
+    }
+    let names: Vec<String> = targets.into_iter().map(tame).collect();
+    Err(LabFault::new(
+        format_args!("no record has a target `{}`", tame(reference)),
+        format_args!("they have: {}", names.join(", ")),
+    ))
 }
 
 /// The sum of all records, which is written.
@@ -200,6 +233,7 @@ pub(super) fn write_all(
 
 #[cfg(test)]
 mod tests {
+    use measure::experiment::{Experiment, ExperimentPlan, TargetDescription};
     use measure::record::LoadRecord;
 
     use super::*;
@@ -212,6 +246,28 @@ mod tests {
         let merged = merge(&Records::Loads(named.into()), 2, Path::new("sum.json"));
         let said = merged.unwrap_err().to_string();
         assert!(said.contains("later") && !said.contains('\u{1b}'), "{said}");
+    }
+
+    #[test]
+    fn a_reference_is_a_target_of_the_record() {
+        let hitch = TargetDescription { name: "hitch".to_owned(), ..TargetDescription::default() };
+        let plan = ExperimentPlan { targets: vec![hitch], ..ExperimentPlan::default() };
+        let experiment = Experiment {
+            plan,
+            measurements: Vec::new(),
+            failures: Vec::new(),
+            ended: None,
+            duplicates: 0,
+        };
+        let records = Records::Experiments(vec![(String::new(), experiment)]);
+        check_reference(&records, Some("hitch")).unwrap();
+        let said = check_reference(&records, Some("nginx\u{1b}")).unwrap_err().to_string();
+        assert!(
+            said.contains("no record has a target") && said.contains("they have: hitch"),
+            "{said}"
+        );
+        assert!(!said.contains('\u{1b}'));
+        assert!(check_reference(&Records::Loads(Vec::new()), Some("hitch")).is_err());
     }
 
     #[test]

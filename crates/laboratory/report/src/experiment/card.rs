@@ -1,15 +1,15 @@
-//! One claim of a record as a picture to show around: what the first target does better than all
-//! others, by how much, on what host, and the command that repeats it.
+//! One claim of a record as a picture to show around: what a target does better than all others,
+//! by how much, on what host, and the command that repeats it.
 //!
 //! A claim that the record does not bear is refused. The picture has colours of its own, since it
 //! is shown where no style sheet is.
 
 use measure::effect::{Effect, EffectScale};
-use measure::experiment::Experiment;
+use measure::experiment::{Experiment, ExperimentPlan};
 use measure::metric::Metric;
 
 use super::comparison::{Comparison, ComparisonVerdict};
-use super::plots::{legend, panel};
+use super::plots::{Palette, legend, panel};
 use super::ranking::{Ranking, Weight};
 use super::study::{Combination, Study, do_same_work, studies};
 use super::tables::heading;
@@ -35,6 +35,8 @@ pub struct CardRefusal {
 pub struct CardSubject<'s> {
     /// The name of a scenario.
     pub scenario: Option<&'s str>,
+    /// The target that claims something; without it the first one.
+    pub reference: Option<&'s str>,
     /// The combination of values, as tables call it: `TLS 1.3, P-256, PSK`.
     pub context: Option<&'s str>,
 }
@@ -53,7 +55,7 @@ pub fn card(experiment: &Experiment, subject: CardSubject<'_>) -> Result<String,
         let hint = "end the run first: lariat-lab run --resume RECORD";
         return Err(refusal("the run was stopped before its end", hint));
     }
-    let all = studies(experiment, 1);
+    let all = studies(experiment, 1, subject.reference);
     let ranking = Ranking::of(all.iter());
     let study = one_of(
         &all,
@@ -176,6 +178,11 @@ impl Claim {
         let context = [study.scenario.name.clone(), combination.title()];
         let date = plan.started.split('T').next().unwrap_or_default();
         let foot = format!("{date}, {}", host::line(&plan.host.host));
+        let mut versions =
+            format!("{}; {}", version(plan, &self.first), version(plan, &self.nearest));
+        if versions.chars().count() > VERSIONS_MAX {
+            versions = versions.chars().take(VERSIONS_MAX).collect::<String>() + "…";
+        }
         // One that is too long is said to be.
         const COMMAND_LINES_MAX: usize = 2;
         let mut command = command_lines(&plan.command, 108);
@@ -190,8 +197,9 @@ impl Claim {
             drawing_text("claim", (56.0, 128.0), &format!("{}: {words}", self.first)),
             drawing_text("claim", (56.0, 180.0), &self.metric),
             drawing_text("than", (56.0, 222.0), &than),
-            bars(study, combination, metric),
-            drawing_text("soft", (56.0, 544.0), &foot),
+            bars(study, combination, metric, Palette(&plan.targets)),
+            drawing_text("soft", (56.0, 522.0), &versions),
+            drawing_text("soft", (56.0, 546.0), &foot),
         ];
         for (index, line) in command.iter().enumerate() {
             let place = (56.0, 574.0 + 24.0 * index as f64);
@@ -211,9 +219,27 @@ impl Claim {
     }
 }
 
-fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> MarkupElement {
+/// Characters of the versions that a line of a card has room for.
+const VERSIONS_MAX: usize = 110;
+
+/// A target's own words about its version, with its name if they lack it.
+fn version(plan: &ExperimentPlan, name: &str) -> String {
+    let target = plan.targets.iter().find(|target| target.name == name);
+    let words = target.and_then(|target| target.version.first()).map_or("", String::as_str);
+    match words.starts_with(name) {
+        true => words.to_owned(),
+        false => format!("{name} ({words})"),
+    }
+}
+
+fn bars(
+    study: &Study<'_>,
+    combination: &Combination<'_>,
+    metric: Metric,
+    palette: Palette<'_>,
+) -> MarkupElement {
     const PLACE: (f64, f64) = (56.0, 244.0);
-    const ROOM: (f64, f64) = (1088.0, 270.0);
+    const ROOM: (f64, f64) = (1088.0, 248.0);
     const SCALE_MAX: f64 = 1.7;
     let bars = Bars {
         title: String::new(),
@@ -222,7 +248,7 @@ fn bars(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> Mar
         legend: Vec::new(),
         panels: vec![BarPanel {
             heading: format!("{}: median", heading(study, metric)),
-            ..panel(study, combination, metric)
+            ..panel(study, combination, metric, palette)
         }],
     };
     let legend = drawing_text("tick", (0.0, 13.0), &legend(study));

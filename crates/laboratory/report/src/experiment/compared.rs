@@ -45,10 +45,11 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
     }
     let mut document = ReportDocument {
         title: format!("{} compared with {}", b.0, a.0),
-        footer: "A change is the ratio of geometric means, B to A; its interval is Student's t of \
-                 the logarithms with pooled deviations, at 95 %: of twenty such intervals, one \
-                 misses."
-            .to_owned(),
+        footer:
+            "A change is the ratio of trimmed geometric means, B to A; its interval is that of \
+                 the pooled deviations (Yuen and Dixon 1973) at 95 %: of twenty such intervals, \
+                 one misses."
+                .to_owned(),
         blocks: vec![
             ReportBlock::Headline(headline(&pairs)),
             ReportBlock::Facts(vec![named("A", a), named("B", b)]),
@@ -88,7 +89,7 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
 
 /// Scenarios in common in which something in common was measured.
 fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<ScenarioPair<'e>> {
-    let mut others = studies(b, 2);
+    let mut others = studies(b, 2, None);
     let pair = |a: Study<'e>| {
         let index = others.iter().position(|b| b.scenario.name == a.scenario.name)?;
         let b = others.swap_remove(index);
@@ -96,7 +97,7 @@ fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<ScenarioPair<'e>> {
         let metrics = metrics.filter(|it| b.metrics.contains(it)).collect();
         Some(ScenarioPair { a, b, metrics })
     };
-    let pairs = studies(a, 1).into_iter().filter_map(pair);
+    let pairs = studies(a, 1, None).into_iter().filter_map(pair);
     pairs.filter(|pair| pair.changes().next().is_some()).collect()
 }
 
@@ -193,48 +194,57 @@ fn changes(pair: &ScenarioPair<'_>, metric: Metric) -> ReportTable {
     table
 }
 
-/// How much worse the second is, in percent: less of a rate, or more of a cost. Of shares in
-/// points; `None` where there is no ratio.
-fn loss_percent(change: &Comparison) -> Option<f64> {
+/// How much worse the second is, in percent, and from where to where that may lie: less of a rate,
+/// or more of a cost. Of shares in points; `None` where there is no ratio.
+fn loss_percent(change: &Comparison) -> Option<(f64, Option<(f64, f64)>)> {
     let effect = change.effect;
-    let percent = match effect.scale {
-        EffectScale::Ratio => (effect.value - 1.0) * 100.0,
-        EffectScale::Difference if change.metric.is_share() => effect.value * 100.0,
-        EffectScale::Difference => return None,
+    if effect.scale == EffectScale::Difference && !change.metric.is_share() {
+        return None;
+    }
+    let is_less_better = change.metric.is_less_better();
+    let loss = |value: f64| {
+        let percent = (value - effect.scale.neutral()) * 100.0;
+        if is_less_better { percent } else { -percent }
     };
-    Some(if change.metric.is_less_better() { percent } else { -percent })
+    let interval = effect.interval.map(|(from, to)| match is_less_better {
+        true => (loss(from), loss(to)),
+        false => (loss(to), loss(from)),
+    });
+    Some((loss(effect.value), interval))
 }
 
 /// The losses of the second against the first, in percent; `None` if there is nothing to compare.
 fn chart(pair: &ScenarioPair<'_>, palette: Palette<'_>) -> Option<Chart> {
     let metric = *pair.metrics.first()?;
     let study = &pair.a;
-    let lengths = study.series().map(<[_]>::len);
-    let ends: Vec<usize> = lengths
-        .scan(0, |end, length| {
-            *end += length;
-            Some(*end - 1)
-        })
-        .collect();
+    let numbers: Vec<Option<f64>> = study.combinations.iter().map(Combination::number).collect();
     let mut texts = Vec::new();
     let mut series = Vec::new();
     for (index, target) in study.targets.iter().enumerate() {
-        let mut points = Vec::new();
+        let (mut points, mut intervals) = (Vec::new(), Vec::new());
         for (place, combination) in study.combinations.iter().enumerate() {
             let change = pair.change(combination, &combination.entries[index], metric);
             let change = change.and_then(|(_, _, change)| change);
             let judged = change.filter(|change| change.verdict.is_counted());
-            let loss = judged.and_then(|change| loss_percent(&change));
+            let found = judged.and_then(|change| loss_percent(&change));
             let title = combination.title();
-            texts.extend(loss.map(|loss| format!("{} {title}: {} %.", target.name, digits(loss))));
-            points.push((place as f64, loss.unwrap_or(f64::NAN)));
-            // Between names there is nothing to be read off a line.
-            if !study.is_numeric() || ends.contains(&place) {
-                points.push((place as f64, f64::NAN));
+            texts.extend(
+                found.map(|(loss, _)| format!("{} {title}: {} %.", target.name, digits(loss))),
+            );
+            // Beside each other, so that whiskers of equals do not cover each other.
+            let x = place as f64 + (index as f64 - (study.targets.len() as f64 - 1.0) / 2.0) * 0.06;
+            // Between names, and from one series to the next, there is nothing to be read off.
+            let before = place.checked_sub(1).and_then(|before| numbers[before]);
+            if !before.zip(numbers[place]).is_some_and(|(before, number)| before < number) {
+                points.push((x, f64::NAN));
             }
+            points.push((x, found.map_or(f64::NAN, |it| it.0)));
+            intervals.extend(found.and_then(|it| it.1).map(|(from, to)| (x, from, to)));
         }
-        let shape = SeriesShape::Marked(palette.dashes(target));
-        series.push(Series::new(&target.name, palette.colour(target), shape).of(points));
+        let (colour, dashes) = (palette.colour(target), palette.dashes(target));
+        series.push(Series::whiskers(colour, &intervals));
+        let shape = SeriesShape::Marked(dashes);
+        series.push(Series::new(&target.name, colour, shape).of(points));
     }
     let points = series.iter().flat_map(|line| &line.points);
     let values: Vec<f64> = points.map(|point| point.1).filter(|it| it.is_finite()).collect();

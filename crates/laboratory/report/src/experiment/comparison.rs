@@ -137,7 +137,7 @@ impl ComparisonVerdict {
     }
 
     /// In front of a comparison, since colours alone do not suffice.
-    fn sign(self) -> &'static str {
+    pub(crate) fn sign(self) -> &'static str {
         match self {
             Self::Better => "▲ ",
             Self::Equal => "≈ ",
@@ -162,9 +162,9 @@ impl ComparisonVerdict {
     }
 }
 
-pub(crate) const SIGNS: &str = "▲ better than the first, ▽ worse, ≈ equal within 5 %, ~ not known, ○ \
-                                limited by the load, ? too few rounds; medians of repeats; ratios, \
-                                or differences of shares, by round with their 95 % interval";
+pub(crate) const SIGNS: &str = "▲ better than the reference, ▽ worse, ≈ equal within 5 %, ~ \
+     not known, ○ limited by the load, ? too few rounds; medians of repeats; ratios, or \
+     differences of shares, by round with their 95 % interval";
 
 impl Comparison {
     /// With its sign: `▽ 1.34× (1.30 to 1.38)`.
@@ -211,16 +211,8 @@ impl Comparison {
         }
     }
 
-    /// `12 % less (9.1 to 15 %)`, `2.30 times as much (2.10 to 2.50)`, or `0 % against 40 % (−44 to
-    /// −36 points)`.
-    pub(crate) fn in_full(&self) -> String {
-        match self.parts() {
-            (words, Some(interval)) => format!("{words} ({interval})"),
-            (words, None) => words,
-        }
-    }
-
-    /// The same as two: what was found, and its interval.
+    /// `12 % less` and `9.1 to 15 %`, `2.30 times as much` and `2.10 to 2.50`, or `0 % against
+    /// 40 %` and `−44 to −36 points`: the effect, and its interval.
     pub(crate) fn parts(&self) -> (String, Option<String>) {
         /// From here on it is a multiple.
         const MULTIPLE_FROM: f64 = 2.0;
@@ -302,7 +294,7 @@ fn signed(value: f64) -> String {
     format!("{sign}{text}")
 }
 
-fn percentage(percent: f64) -> String {
+pub(crate) fn percentage(percent: f64) -> String {
     match percent.abs() {
         ..9.95 => format!("{percent:.1}"),
         _ => digits(percent.round()).trim_end_matches(".0").to_owned(),
@@ -333,6 +325,11 @@ mod tests {
         of(Metric::Rate, Effect { value, interval, ..effect })
     }
 
+    fn in_full(comparison: Comparison) -> String {
+        let (words, interval) = comparison.parts();
+        format!("{words} ({})", interval.unwrap())
+    }
+
     #[test]
     fn ratios_are_percents_or_multiples() {
         for (comparison, wanted) in [
@@ -341,7 +338,7 @@ mod tests {
             (ratio(1.05, 0.95, 1.15), "5.0 % more (-5.0 to 15 %)"),
             (ratio(2.3, 2.1, 2.5), "2.30 times as much (2.10 to 2.50)"),
         ] {
-            assert_eq!(comparison.in_full(), wanted);
+            assert_eq!(in_full(comparison), wanted);
         }
         let change = ratio(0.9, 0.8, 1.0).as_change();
         assert_eq!(change, "\u{2212}10 % (\u{2212}20 to 0)");
@@ -357,7 +354,7 @@ mod tests {
         let pairs = [(0.0, 0.38), (0.0, 0.40), (0.0, 0.42)];
         let found = of(metric, Effect::of_metric(metric, &pairs).unwrap());
         let wanted = "0 % against 40 % (\u{2212}45 to \u{2212}35 points)";
-        assert_eq!(found.in_full(), wanted);
+        assert_eq!(in_full(found), wanted);
         let wanted = "\u{2212}40 points (\u{2212}45 to \u{2212}35)";
         assert_eq!(found.signed(), wanted);
         assert!(found.effect.is_proven() && found.effect.is_less());

@@ -1,12 +1,13 @@
 //! The figures of a scenario: bars for names, lines for numbers, courses of rising loads.
 
-use measure::experiment::{Measurement, TargetDescription};
+use measure::experiment::{Measurement, RecordedValue, TargetDescription};
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
 use super::comparison::compare;
 use super::study::{Combination, MeasuredConfiguration, Study};
 use super::tables::heading;
+use crate::document::NONE;
 use crate::figure::{
     Axis, AxisUnit, Bar, BarPanel, Bars, Chart, LOOKS, Panel, Plot, Series, SeriesShape,
 };
@@ -44,11 +45,12 @@ pub(crate) fn plot(study: &Study<'_>, palette: Palette<'_>) -> Option<Plot> {
     let panels = match study.combinations.as_slice() {
         [combination] => {
             let metrics = study.metrics.iter().take(METRICS_MAX);
-            metrics.map(|metric| panel(study, combination, *metric)).collect()
+            metrics.map(|metric| panel(study, combination, *metric, palette)).collect()
         }
         combinations => {
             let panels = combinations.iter();
-            same_scale(panels.map(|combination| panel(study, combination, main)).collect())
+            let panels = panels.map(|combination| panel(study, combination, main, palette));
+            same_scale(panels.collect())
         }
     };
     Some(Plot::Bars(bars(study, main, panels)))
@@ -70,9 +72,10 @@ pub(crate) fn files(study: &Study<'_>, palette: Palette<'_>) -> Vec<(String, Plo
         Plot::Bars(_) => {
             let count = if study.combinations.len() == 1 { usize::MAX } else { 1 };
             let metrics = study.metrics.iter().take(count);
-            files.extend(
-                metrics.map(|metric| (name(metric.id()), Plot::Bars(single(study, *metric)))),
-            );
+            files
+                .extend(metrics.map(|metric| {
+                    (name(metric.id()), Plot::Bars(single(study, *metric, palette)))
+                }));
         }
     }
     let courses = courses(study).into_iter();
@@ -85,18 +88,18 @@ pub(crate) fn files(study: &Study<'_>, palette: Palette<'_>) -> Vec<(String, Plo
 }
 
 /// A metric in a figure of its own, with a legend.
-fn single(study: &Study<'_>, metric: Metric) -> Bars {
-    let panels = study.combinations.iter().map(|it| panel(study, it, metric));
-    let mut bars = bars(study, metric, same_scale(panels.collect()));
-    bars.legend.push(legend(study));
-    bars
+fn single(study: &Study<'_>, metric: Metric, palette: Palette<'_>) -> Bars {
+    let panels = study.combinations.iter().map(|it| panel(study, it, metric, palette));
+    bars(study, metric, same_scale(panels.collect()))
 }
 
 /// The signs at a bar in words, if no other text explains them.
 pub(crate) fn legend(study: &Study<'_>) -> String {
-    let first = study.targets.first();
-    let first = first.map_or("", |target| target.name.as_str());
-    format!("whisker: least to greatest; ×: to {first}; ▲ better, ▽ worse, ≈ equal, ~ not known")
+    let reference = study.reference();
+    format!(
+        "bar: median; whisker: 95 % interval of the mean; ×: to {reference}; ▲ better, ▽ worse, ≈ \
+         equal, ~ not known, ○ limited by the load"
+    )
 }
 
 fn bars(study: &Study<'_>, metric: Metric, panels: Vec<BarPanel>) -> Bars {
@@ -112,7 +115,7 @@ fn bars(study: &Study<'_>, metric: Metric, panels: Vec<BarPanel>) -> Bars {
         title: title(study, metric),
         description: description(study, metric),
         head,
-        legend: scales.into_iter().collect(),
+        legend: [legend(study)].into_iter().chain(scales).collect(),
         panels,
     }
 }
@@ -134,34 +137,59 @@ fn same_scale(mut panels: Vec<BarPanel>) -> Vec<BarPanel> {
     panels
 }
 
-pub(crate) fn panel(study: &Study<'_>, combination: &Combination<'_>, metric: Metric) -> BarPanel {
+pub(crate) fn panel(
+    study: &Study<'_>,
+    combination: &Combination<'_>,
+    metric: Metric,
+    palette: Palette<'_>,
+) -> BarPanel {
     let heading = match combination.title() {
         title if !title.is_empty() && study.combinations.len() > 1 => title,
         _ => heading(study, metric),
     };
     let entries = combination.entries.iter().filter(|entry| entry.configuration.is_some());
-    let bars: Vec<Bar> = entries.map(|entry| bar(entry, combination, metric)).collect();
+    let bars: Vec<Bar> = entries.map(|entry| bar(entry, combination, metric, palette)).collect();
     let ends = bars.iter().filter_map(|bar| bar.value);
     let full = ends.fold(0.0, |most: f64, (value, _, greatest)| most.max(value).max(greatest));
     BarPanel { heading, full: if full > 0.0 { full } else { 1.0 }, bars }
 }
 
-/// The one that others are compared with stands out.
-fn bar(entry: &MeasuredConfiguration<'_>, combination: &Combination<'_>, metric: Metric) -> Bar {
+/// The one that others are compared with is named so.
+fn bar(
+    entry: &MeasuredConfiguration<'_>,
+    combination: &Combination<'_>,
+    metric: Metric,
+    palette: Palette<'_>,
+) -> Bar {
     let spread = entry.spread(metric);
     let (kind, why) = match entry.gap() {
         Some(gap) if spread.is_none() => (gap.kind.to_owned(), gap.why),
-        _ => Default::default(),
+        _ if spread.is_none() => (NONE.to_owned(), String::new()),
+        _ => (String::new(), "reference".to_owned()),
     };
     let base = combination.base_of(entry);
     let found = base.and_then(|base| compare(entry, base, metric));
+    let beside = match (base, found) {
+        (Some(_), Some(found)) => found.short(),
+        (Some(_), None) if spread.is_some() => String::new(),
+        _ => why,
+    };
     Bar {
         name: entry.target.name.clone(),
-        colour: if base.is_none() { "blue" } else { "grey" },
-        value: spread.map(|it| (it.median, it.min, it.max)),
+        colour: palette.colour(entry.target),
+        value: spread.map(|it| {
+            let (from, to) = ends(&it);
+            (it.median, from, to)
+        }),
         text: spread.map_or(kind, |it| metric.number(it.median)),
-        beside: found.map_or(why, |found| found.short()),
+        beside,
     }
+}
+
+/// The interval of a mean, of which nothing lies below 0; that of one sample is the sample.
+fn ends(spread: &Spread) -> (f64, f64) {
+    let (from, to) = spread.interval().unwrap_or((spread.median, spread.median));
+    (from.max(0.0), to)
 }
 
 fn title(study: &Study<'_>, metric: Metric) -> String {
@@ -187,21 +215,25 @@ fn lines(study: &Study<'_>, main: Metric, palette: Palette<'_>) -> Option<Chart>
         }
         several => several.iter().map(|one| (*one, main)).collect(),
     };
-    let panels = drawn.into_iter().enumerate().map(|(index, (combinations, metric))| {
-        let mut panel = line_panel(study, combinations, metric, palette);
+    let panels = drawn.iter().enumerate().map(|(index, (combinations, metric))| {
+        let mut panel = line_panel(study, combinations, *metric, palette);
         // The legend stands in the first panel alone.
         if index > 0 {
             panel.series.iter_mut().for_each(|line| line.name.clear());
         }
         panel
     });
+    let mut panels: Vec<Panel> = panels.collect();
+    if series.len() > 1 {
+        Axis::share(panels.iter_mut().map(|panel| &mut panel.y));
+    }
     let values = study.last_values();
     let names = values.iter().map(|value| value.title.clone()).collect();
     Some(Chart {
         title: title(study, main),
         description: description(study, main),
         x: Axis::places(&factor.title, names),
-        panels: panels.collect(),
+        panels,
         columns: Vec::new(),
     })
 }
@@ -213,15 +245,16 @@ fn line_panel(
     palette: Palette<'_>,
 ) -> Panel {
     let mut series = Vec::new();
+    let values = study.last_values();
     for (index, target) in study.targets.iter().enumerate() {
-        let values = study.last_values().into_iter();
-        let spreads: Vec<_> = values
-            .map(|value| {
-                let group = combinations.iter().find(|it| it.is_last(value))?;
-                group.entries[index].spread(metric)
-            })
-            .collect();
-        series.extend(line(target, &spreads, metric, palette));
+        let spreads = values.iter().map(|value| {
+            let group = combinations.iter().find(|it| it.is_last(value))?;
+            group.entries[index].spread(metric)
+        });
+        let places: Vec<_> = values.iter().copied().zip(spreads).collect();
+        // Beside each other, so that whiskers of equals do not cover each other.
+        let aside = (index as f64 - (study.targets.len() as f64 - 1.0) / 2.0) * ASIDE;
+        series.extend(line(target, &places, metric, (aside, palette)));
     }
     let title = match combinations.first().map(Combination::outer_title) {
         Some(outer) if !outer.is_empty() => {
@@ -236,36 +269,36 @@ fn line_panel(
     Panel::new(y, series)
 }
 
-/// A target's medians, over the band from the least to the greatest.
+/// Between the marks of two targets, in parts of the distance between two places.
+const ASIDE: f64 = 0.025;
+
+/// A target's medians with the intervals of their means. Only what is ordered is joined: a name
+/// among numbers stands alone.
 fn line(
     target: &TargetDescription,
-    spreads: &[Option<Spread>],
+    places: &[(&RecordedValue, Option<Spread>)],
     metric: Metric,
-    palette: Palette<'_>,
-) -> Vec<Series> {
+    (aside, palette): (f64, Palette<'_>),
+) -> [Series; 2] {
     let scaled = |value: f64| metric.scaled(value);
     let colour = palette.colour(target);
-    let bands = runs(spreads).into_iter().map(|run| {
-        let edges = run.iter().map(|(x, spread)| (*x, scaled(spread.min), scaled(spread.max)));
-        Series::band(colour, &edges.collect::<Vec<_>>())
+    let x = |place: usize| place as f64 + aside;
+    let intervals = places.iter().enumerate().filter_map(|(place, (_, spread))| {
+        let (from, to) = ends(spread.as_ref().filter(|it| it.count > 1)?);
+        Some((x(place), scaled(from), scaled(to)))
     });
-    let points = spreads.iter().enumerate().map(|(place, spread)| {
-        let median = spread.map_or(f64::NAN, |it| scaled(it.median));
-        (place as f64, median)
-    });
+    let mut points = Vec::new();
+    for (place, (value, spread)) in places.iter().enumerate() {
+        let before = place.checked_sub(1).and_then(|before| places[before].0.number);
+        let is_next = before.zip(value.number).is_some_and(|(before, number)| before < number);
+        if place > 0 && !is_next {
+            points.push((x(place), f64::NAN));
+        }
+        points.push((x(place), spread.map_or(f64::NAN, |it| scaled(it.median))));
+    }
     let shape = SeriesShape::Marked(palette.dashes(target));
     let medians = Series::new(&target.name, colour, shape).of(points);
-    bands.chain([medians]).collect()
-}
-
-/// Neighbours that all have a spread: places with their spreads.
-fn runs(spreads: &[Option<Spread>]) -> Vec<Vec<(f64, Spread)>> {
-    let places = spreads.iter().enumerate();
-    let places: Vec<_> = places.map(|(place, spread)| (place as f64, *spread)).collect();
-    let runs = places.split(|(_, spread)| spread.is_none());
-    let runs =
-        runs.map(|run| run.iter().filter_map(|(x, spread)| Some((*x, (*spread)?))).collect());
-    runs.filter(|run: &Vec<_>| run.len() > 1).collect()
+    [Series::whiskers(colour, &intervals.collect::<Vec<_>>()), medians]
 }
 
 /// The courses of a rising load, or of a server to which something happened, one per configuration
@@ -283,7 +316,9 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
         let title = format!("{name}: {what} over time");
         Some((name, Chart { title, columns: Vec::new(), ..chart }))
     };
-    study.entries().filter_map(course).collect()
+    let mut courses: Vec<(String, Chart)> = study.entries().filter_map(course).collect();
+    Chart::share_scales(courses.iter_mut().map(|(_, chart)| chart));
+    courses
 }
 
 /// The service of all targets of a scenario with a rising load over time: as shares of their own
@@ -348,6 +383,24 @@ fn middle<'e>(entry: &MeasuredConfiguration<'e>, metric: Metric) -> Option<&'e M
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_join_only_what_is_ordered() {
+        let value = |number| RecordedValue { name: String::new(), title: String::new(), number };
+        let values = [None, Some(4.0), Some(16.0), Some(8.0)].map(value);
+        let spread = |it: f64| Spread::of(&[it, it + 1.0, it + 2.0]);
+        let places: Vec<_> = values.iter().map(|value| (value, spread(5.0))).collect();
+        let target = TargetDescription::default();
+        let look = (0.0, Palette(&[]));
+        let [whiskers, medians] = line(&target, &places, Metric::Rate, look);
+        let shown: Vec<f64> = medians.points.iter().map(|point| point.1).collect();
+        let gap = |at: usize| shown[at].is_nan();
+        // The name alone, two numbers that rise, and one that falls.
+        assert!(gap(1) && gap(4) && shown.len() == 6, "{shown:?}");
+        // 4.303 deviations by the root of three.
+        assert_eq!(whiskers.points.len(), 8);
+        assert!((whiskers.points[0].1 - (6.0 - 2.484)).abs() < 1e-3, "{whiskers:?}");
+    }
 
     fn panels(fulls: [f64; 3]) -> Vec<f64> {
         let panel = |full: f64| BarPanel {

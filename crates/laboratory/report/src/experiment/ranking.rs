@@ -1,6 +1,6 @@
-//! The ranking that a report begins with: targets that are better than the first, in a few lines.
+//! The findings that a report begins with: what each target needs or reaches beside the reference.
 //!
-//! Metrics of configurations are judged against the first target's in the same configuration. The
+//! Metrics of configurations are judged against the reference's in the same configuration. The
 //! main metric of each scenario is counted, the others are listed: several metrics of a measurement
 //! go together, and counted one by one would count the same thing several times. What is counted
 //! holds for all that is counted ([`holm`]); what is listed, and what tables show, each by its own
@@ -13,7 +13,9 @@ use measure::experiment::TargetDescription;
 use measure::metric::Metric;
 use measure::statistics;
 
-use super::comparison::{BUSY_MIN, Comparison, ComparisonVerdict, ROUNDS_MIN, compare, digits};
+use super::comparison::{
+    BUSY_MIN, Comparison, ComparisonVerdict, ROUNDS_MIN, compare, digits, in_cell, percentage,
+};
 use super::study::{Combination, Study, base, do_same_work};
 use crate::document::{ListItem, ReportBlock, ReportSection, SectionKind};
 use crate::words::{joined, listed};
@@ -24,7 +26,7 @@ pub(crate) struct Ranking {
     first: String,
     /// Comparisons of a target in a scenario that say the same.
     lines: Vec<RankingLine>,
-    /// Configurations that the first has no measurement of and others have: scenario, and the
+    /// Configurations that the reference has no measurement of and others have: scenario, and the
     /// configuration with the reason.
     lacks: Vec<(String, String)>,
     /// Targets that do other work, with what they do.
@@ -39,6 +41,7 @@ struct RankingLine {
     anchor: String,
     metric: String,
     target: String,
+    reference: String,
     /// In which combinations of values, and by how much it differs. Never empty.
     found: Vec<(String, Comparison)>,
 }
@@ -118,12 +121,13 @@ impl Ranking {
                 anchor: study.anchor(),
                 metric: metric.title(&study.scenario.operation),
                 target: study.targets[index].name.clone(),
+                reference: study.reference().to_owned(),
                 found,
             }));
         }
     }
 
-    /// Configurations that others did and the first did not.
+    /// Configurations that others did and the reference did not.
     fn add_lacks(&mut self, study: &Study<'_>) {
         for combination in &study.combinations {
             let Some((first, others)) = combination.entries.split_first() else {
@@ -190,49 +194,69 @@ impl Ranking {
         [of(ComparisonVerdict::Better), equal, not_known, of(ComparisonVerdict::Worse)]
     }
 
-    /// All of it in a sentence, and how it is counted.
-    fn headline(&self) -> (String, Option<String>) {
-        let first = &self.first;
+    /// The work of targets in a sentence, or how many comparisons are of which kind.
+    fn headline(&self) -> String {
+        if self.counts().iter().all(|count| *count == 0) {
+            return self.nothing();
+        }
+        let mut anchors: Vec<&str> = Vec::new();
+        for line in &self.lines {
+            if anchors.last() != Some(&line.anchor.as_str()) {
+                anchors.push(&line.anchor);
+            }
+        }
+        let sentences = anchors.iter().map(|anchor| (*anchor, self.sentences(anchor)));
+        let found = sentences.into_iter().find(|(_, sentences)| !sentences.is_empty());
+        match found {
+            Some((_, sentences)) if anchors.len() == 1 => sentences.join(" "),
+            Some((anchor, sentences)) => {
+                let line = self.lines.iter().find(|line| line.anchor == anchor);
+                let scenario = line.map_or("", |line| line.scenario.as_str());
+                format!("In {scenario}: {}", sentences.join(" "))
+            }
+            None => format!("No difference from {} is established.", self.first),
+        }
+    }
+
+    /// The established differences of a scenario's main metric, a sentence per target.
+    pub(crate) fn sentences(&self, anchor: &str) -> Vec<String> {
+        let lines = self.lines.iter();
+        let lines = lines.filter(|it| it.anchor == anchor && it.weight == Weight::Main);
+        let differing = lines.filter(|it| it.verdict.is_difference());
+        let mut by_target: Vec<Vec<&RankingLine>> = Vec::new();
+        for line in differing {
+            match by_target.iter_mut().find(|it| it[0].target == line.target) {
+                Some(lines) => lines.push(line),
+                None => by_target.push(vec![line]),
+            }
+        }
+        by_target.iter().map(|lines| sentence(lines)).collect()
+    }
+
+    /// How the comparisons are counted, and with what.
+    fn counted(&self) -> String {
         let [better, equal, not_known, worse] = self.counts();
         let all = better + equal + not_known + worse;
-        if all == 0 {
-            return (self.nothing(), None);
-        }
-        let targets = match better {
-            0 => format!("No target is better than {first} in any of {all} comparisons"),
-            1 => format!("A target is better than {first} in 1 of {all} comparisons"),
-            _ => format!("Targets are better than {first} in {better} of {all} comparisons"),
-        };
         let alone = [(ComparisonVerdict::Better, "better"), (ComparisonVerdict::Worse, "worse")];
         let alone = alone.map(|(verdict, word)| match self.count(verdict, Weight::Alone) {
             0 => String::new(),
-            count => format!("{word} in {count} more"),
+            count => format!("{count} {word}"),
         });
-        let alone = match joined(&alone, ", and ") {
+        let alone = match joined(&alone, ", ") {
             words if words.is_empty() => words,
-            words => format!(" By its own 95 % interval alone a target is {words}."),
+            words => format!(" (of these, by its own 95 % interval alone: {words})"),
         };
         let unjudged = match self.count(ComparisonVerdict::TooFewRounds, Weight::Main) {
             0 => String::new(),
             count => format!(" Not judged, with fewer than {ROUNDS_MIN} rounds: {count}."),
         };
-        let some = |count: usize, words: &str| match count {
-            0 => String::new(),
-            _ => format!("in {count} {words}"),
-        };
-        let equal = some(equal, "they are equal within 5 %");
-        let not_known = some(not_known, "it is not known");
-        let worse = match worse {
-            0 => String::new(),
-            1 => "a target is worse in 1".to_owned(),
-            _ => format!("targets are worse in {worse}"),
-        };
-        let finding = joined([targets, equal, not_known, worse], "; ") + ".";
-        let counted = format!(
-            "A comparison is a scenario's main metric in one configuration; differences hold for \
-             all of them together at 95 %, by Holm's method (1979).{alone}{unjudged}"
-        );
-        (finding, Some(counted))
+        format!(
+            "{all} comparisons with {}, the reference: {better} better, {equal} equal within 5 %, \
+             {not_known} not known{alone}, {worse} worse.{unjudged} A comparison is a scenario's \
+             main metric in one configuration; differences hold for all of them together at 95 %, \
+             by Holm's method (1979). Another reference: `--reference`.",
+            self.first
+        )
     }
 
     fn nothing(&self) -> String {
@@ -280,63 +304,61 @@ impl Ranking {
 
     /// The beginning of a report: the finding, and how it is counted.
     pub(crate) fn finding(&self) -> Vec<ReportBlock> {
-        let (headline, counted) = self.headline();
-        let head = [ReportBlock::Headline(headline), ReportBlock::Counts(self.counts())];
-        let counted = counted.map(ReportBlock::Paragraph);
-        head.into_iter().chain(counted).collect()
+        let counts = self.counts();
+        let mut blocks = vec![ReportBlock::Headline(self.headline()), ReportBlock::Counts(counts)];
+        if counts.iter().any(|count| *count > 0) {
+            blocks.push(ReportBlock::Paragraph(self.counted()));
+        }
+        blocks
     }
 
-    /// The parts of the finding, the first target's defeats first.
+    /// Every finding by scenario, whoever it speaks for.
     pub(crate) fn lists(&self) -> Vec<ReportBlock> {
-        use ComparisonVerdict::{Better, Equal, NotKnown, Worse};
-        use Weight::{Alone, Further, Main};
-        let first = &self.first;
         let lacks = self.lacks.iter().map(|(scenario, what)| ListItem {
             head: format!("{scenario}: {what}"),
             ..ListItem::default()
         });
-        let list = |verdict, weight, title: &str| {
-            let items = self.items(verdict, weight);
-            (verdict, title.to_owned(), items)
-        };
-        let lacking = format!("What {first} has no measurement of");
-        let worse = format!("Where a target is worse: its metric to that of {first}");
         let lists = [
-            list(Better, Main, "Where a target is better"),
-            list(Better, Alone, "Better by its own interval alone"),
-            (Better, lacking, lacks.collect()),
-            list(Equal, Main, "Equal within 5 %"),
-            list(NotKnown, Main, "Not known"),
-            list(Worse, Main, &worse),
-            list(Worse, Alone, "Worse by its own interval alone"),
-            (NotKnown, "Not counted".to_owned(), self.not_counted()),
-            list(Better, Further, "Further metrics: better"),
-            list(Equal, Further, "Further metrics: equal within 5 %"),
-            list(NotKnown, Further, "Further metrics: not known"),
-            list(Worse, Further, "Further metrics: worse"),
+            (
+                "main",
+                format!("Main metrics, compared with those of {}", self.first),
+                self.items(|it| it != Weight::Further),
+            ),
+            ("lacks", format!("What {} has no measurement of", self.first), lacks.collect()),
+            ("not-counted", "Not counted".to_owned(), self.not_counted()),
+            (
+                "further",
+                format!("Further metrics, compared with those of {}", self.first),
+                self.items(|it| it == Weight::Further),
+            ),
         ];
         let lists = lists.into_iter().filter(|(_, _, items)| !items.is_empty());
-        let lists = lists.map(|(verdict, title, items)| {
-            ReportSection::new(
-                SectionKind::Group(verdict.id()),
-                title,
-                vec![ReportBlock::Items(items)],
-            )
-            .into()
+        let lists = lists.map(|(class, title, items)| {
+            let items = vec![ReportBlock::Items(items)];
+            ReportSection::new(SectionKind::Group(class), title, items).into()
         });
         lists.collect()
     }
 
-    /// Lines about the same metric of the same scenario are one item.
-    fn items(&self, verdict: ComparisonVerdict, weight: Weight) -> Vec<ListItem> {
+    /// Lines about the same metric of the same scenario are one item, with a part per target.
+    fn items(&self, is_listed: fn(Weight) -> bool) -> Vec<ListItem> {
         let mut items: Vec<ListItem> = Vec::new();
-        for line in self.lines(verdict, weight) {
+        let lines = self.lines.iter();
+        for line in lines.filter(|it| is_listed(it.weight) && it.verdict.is_counted()) {
             let head = format!("{}, {}", line.scenario, line.metric);
-            let part = (line.target.clone(), line.words());
+            let (name, words) = (line.target.clone(), line.words());
             let is_it = |item: &&mut ListItem| item.link == line.anchor && item.head == head;
-            match items.iter_mut().find(is_it) {
-                Some(item) => item.parts.push(part),
-                None => items.push(ListItem { link: line.anchor.clone(), head, parts: vec![part] }),
+            let parts = match items.iter_mut().find(is_it) {
+                Some(item) => &mut item.parts,
+                None => {
+                    let item = ListItem { link: line.anchor.clone(), head, parts: Vec::new() };
+                    items.push(item);
+                    &mut items.last_mut().expect("it was pushed just now").parts
+                }
+            };
+            match parts.iter_mut().find(|(target, _)| *target == name) {
+                Some((_, text)) => *text += &format!("; {words}"),
+                None => parts.push((name, words)),
             }
         }
         items
@@ -344,26 +366,100 @@ impl Ranking {
 }
 
 impl RankingLine {
-    /// Targets that may be equal, by how far they may differ. Worse ones by the range of their
-    /// ratios where there are several; else each with its interval:
-    /// `AES-128 12 % less (9.0 to 15 %); …`.
+    /// Comparisons of one verdict: one with its interval, several by the range of their values.
     fn words(&self) -> String {
-        let is_ratio = |(_, it): &(String, Comparison)| it.effect.scale == EffectScale::Ratio;
-        if self.verdict == ComparisonVerdict::Worse
-            && self.found.len() > 1
-            && self.found.iter().all(is_ratio)
-        {
-            let ratios = || self.found.iter().map(|(_, it)| it.effect.value);
-            let least = ratios().fold(f64::INFINITY, f64::min);
-            let most = ratios().fold(0.0, f64::max);
-            let count = self.found.len();
-            let (least, most) = (digits(least), digits(most));
-            return format!("{least}× to {most}× in {count} configurations");
-        }
-        let part = |(title, it): &(String, Comparison)| {
-            joined([title.clone(), it.remark().unwrap_or_else(|| it.in_full())], ": ")
+        let sign = self.verdict.sign();
+        let alone = match self.weight {
+            Weight::Alone => ", by its own interval alone",
+            _ => "",
         };
-        joined(self.found.iter().map(part), "; ")
+        if let [(title, it)] = self.found.as_slice() {
+            let words = match it.remark() {
+                Some(remark) => remark,
+                None => in_cell(&it.effect, it.metric),
+            };
+            let at = if title.is_empty() { String::new() } else { format!("{title} ") };
+            return format!("{at}{sign}{words}{alone}");
+        }
+        let count = self.found.len();
+        let reaches = self.found.iter().filter_map(|(_, it)| it.effect.reach());
+        let most = |values: Vec<f64>| percentage(values.into_iter().fold(0.0, f64::max) * 100.0);
+        let words = match (self.verdict, self.range()) {
+            (ComparisonVerdict::Equal, Some(_)) => {
+                format!("equal within {} %", most(reaches.map(|(possible, _)| possible).collect()))
+            }
+            (ComparisonVerdict::NotKnown, Some(_)) => {
+                let visible = most(reaches.map(|(_, visible)| visible).collect());
+                format!("not known: less than {visible} % could not have been seen")
+            }
+            (_, Some((least, greatest))) => format!("{}× to {}×", digits(least), digits(greatest)),
+            (_, None) => {
+                let part = |(title, it): &(String, Comparison)| {
+                    joined([title.clone(), in_cell(&it.effect, it.metric)], ": ")
+                };
+                return sign.to_owned() + &joined(self.found.iter().map(part), "; ") + alone;
+            }
+        };
+        format!("{sign}{words} in {count} configurations{alone}")
+    }
+
+    /// The least and the greatest of the ratios; `None` where some are differences.
+    fn range(&self) -> Option<(f64, f64)> {
+        let is_ratio = |(_, it): &(String, Comparison)| it.effect.scale == EffectScale::Ratio;
+        let ratios = || self.found.iter().map(|(_, it)| it.effect.value);
+        let least = ratios().fold(f64::INFINITY, f64::min);
+        self.found.iter().all(is_ratio).then(|| (least, ratios().fold(0.0, f64::max)))
+    }
+}
+
+/// A target's work in a scenario: `hitch needs 2.1 to 2.4 times the server CPU per request of
+/// lariat in 6 configurations.`
+fn sentence(lines: &[&RankingLine]) -> String {
+    let RankingLine { target, metric, reference, found, .. } = lines[0];
+    let is_rate = found.iter().any(|(_, it)| it.metric == Metric::Rate);
+    let metric = if is_rate { "rate" } else { metric };
+    let ranges = || lines.iter().filter_map(|line| line.range());
+    let all: usize = lines.iter().map(|line| line.found.len()).sum();
+    let times = match (found.as_slice(), all) {
+        ([(title, it)], 1) => {
+            let with = if title.is_empty() { String::new() } else { format!(" ({title})") };
+            let (words, interval) = match it.effect.scale {
+                EffectScale::Ratio => {
+                    let shown = |(from, to)| format!(" ({} to {})", digits(from), digits(to));
+                    (digits(it.effect.value), it.effect.interval.map(shown).unwrap_or_default())
+                }
+                EffectScale::Difference => {
+                    let differing = in_cell(&it.effect, it.metric);
+                    return format!(
+                        "{target} differs from {reference} in {metric}{with} by {differing}."
+                    );
+                }
+            };
+            return format!(
+                "{target} {} {words} times{interval} the {metric} of {reference}{with}.",
+                verb(it.metric)
+            );
+        }
+        _ if ranges().count() < lines.len() => {
+            return format!(
+                "{target} differs from {reference} in {metric} in {all} configurations."
+            );
+        }
+        _ => {
+            let least = ranges().map(|it| it.0).fold(f64::INFINITY, f64::min);
+            format!("{} to {}", digits(least), digits(ranges().map(|it| it.1).fold(0.0, f64::max)))
+        }
+    };
+    let verb = found.first().map_or("has", |(_, it)| verb(it.metric));
+    format!("{target} {verb} {times} times the {metric} of {reference} in {all} configurations.")
+}
+
+/// The verb for so much of a metric.
+fn verb(metric: Metric) -> &'static str {
+    match metric {
+        Metric::MeanResponse | Metric::P95Response | Metric::P99Response => "has",
+        _ if metric.is_less_better() => "needs",
+        _ => "reaches",
     }
 }
 

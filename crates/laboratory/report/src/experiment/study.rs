@@ -46,8 +46,13 @@ pub(crate) struct Gap {
     pub(crate) why: String,
 }
 
-/// All scenarios of a record; `number` is that of the record in the report.
-pub(crate) fn studies(experiment: &Experiment, number: usize) -> Vec<Study<'_>> {
+/// All scenarios of a record; `number` is that of the record in the report. Targets are compared
+/// with the one named `reference` where it takes part, else with the first.
+pub(crate) fn studies<'e>(
+    experiment: &'e Experiment,
+    number: usize,
+    reference: Option<&str>,
+) -> Vec<Study<'e>> {
     let mut measurements: BTreeMap<_, BTreeMap<u32, &Measurement>> = BTreeMap::new();
     for measurement in &experiment.measurements {
         let key = (measurement.scenario.as_str(), measurement.configuration.as_str());
@@ -60,7 +65,20 @@ pub(crate) fn studies(experiment: &Experiment, number: usize) -> Vec<Study<'_>> 
     }
     let found = StudyResults { number, measurements, failures };
     let scenarios = experiment.plan.scenarios.iter();
-    scenarios.map(|scenario| found.study(scenario, &experiment.plan.targets)).collect()
+    let targets = ordered(&experiment.plan.targets, reference);
+    scenarios.map(|scenario| found.study(scenario, &targets)).collect()
+}
+
+/// Every target in the record's order, but the reference first.
+fn ordered<'e>(
+    targets: &'e [TargetDescription],
+    reference: Option<&str>,
+) -> Vec<&'e TargetDescription> {
+    let mut targets: Vec<&TargetDescription> = targets.iter().collect();
+    if let Some(place) = targets.iter().position(|it| Some(it.name.as_str()) == reference) {
+        targets[..=place].rotate_right(1);
+    }
+    targets
 }
 
 struct StudyResults<'e> {
@@ -70,11 +88,11 @@ struct StudyResults<'e> {
 }
 
 impl<'e> StudyResults<'e> {
-    fn study(&self, scenario: &'e Scenario, targets: &'e [TargetDescription]) -> Study<'e> {
+    fn study(&self, scenario: &'e Scenario, targets: &[&'e TargetDescription]) -> Study<'e> {
         let takes_part = |target: &&TargetDescription| {
             scenario.configurations.iter().any(|configuration| configuration.target == target.name)
         };
-        let targets: Vec<&TargetDescription> = targets.iter().filter(takes_part).collect();
+        let targets: Vec<&TargetDescription> = targets.iter().copied().filter(takes_part).collect();
         let combinations = combinations(&scenario.factors);
         let combinations = combinations.into_iter();
         let combinations = combinations.map(|values| self.combination(scenario, &targets, values));
@@ -161,6 +179,11 @@ impl<'e> Study<'e> {
         format!("e{}-{}", self.number, self.scenario.name)
     }
 
+    /// The name of the target that others are compared with.
+    pub(crate) fn reference(&self) -> &'e str {
+        self.targets.first().map_or("", |target| target.name.as_str())
+    }
+
     pub(crate) fn main(&self) -> Option<Metric> {
         self.metrics.first().copied()
     }
@@ -245,6 +268,11 @@ impl<'e> Combination<'e> {
     pub(crate) fn is_last(&self, value: &RecordedValue) -> bool {
         let last = self.values.last();
         last.is_some_and(|last| last.name == value.name)
+    }
+
+    /// The last factor's value as a place on an axis, if it has one.
+    pub(crate) fn number(&self) -> Option<f64> {
+        self.values.last().and_then(|value| value.number)
     }
 
     /// The names of its values, for ids.

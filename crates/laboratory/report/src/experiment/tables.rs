@@ -69,7 +69,7 @@ fn bases<'s>(study: &'s Study<'_>) -> Vec<&'s str> {
 /// As a sentence of a caption goes on.
 fn to_bases(study: &Study<'_>) -> String {
     match *bases(study) {
-        [] => "to the first target".to_owned(),
+        [] => "to the reference".to_owned(),
         [one] => format!("to {one}"),
         [first, ref others @ ..] => {
             let others = others.join(" and ");
@@ -104,58 +104,24 @@ pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
     format!("{title}, {} ({better} is better)", metric.unit().name())
 }
 
-/// Everything of each configuration: without factors a row per target and a column per metric, else
-/// a table per metric, with a row per combination of values and a column per target.
-pub(crate) fn full(study: &Study<'_>) -> Vec<ReportTable> {
-    if !study.scenario.factors.is_empty() {
-        let metrics = study.metrics.iter();
-        return metrics.map(|metric| by_value(study, *metric)).collect();
-    }
+/// Everything of each configuration: a row per target under each combination of values, and a
+/// column per metric, so that however many targets there are, they stand below each other.
+pub(crate) fn full(study: &Study<'_>) -> ReportTable {
     let metrics = study.metrics.iter();
     let heads = metrics.map(|it| format!("{}, {}", study.titled(*it), it.unit().name()));
-    let caption =
-        "Medians of repeats, least to greatest; ratio to the first row with its 95 % interval";
+    let caption = format!(
+        "Medians of repeats, least to greatest; ratio {} with its 95 % interval",
+        to_bases(study)
+    );
     let mut table = ReportTable::new(caption, ["<".to_owned()].into_iter().chain(heads));
     for combination in &study.combinations {
+        table.head(combination.title());
         for entry in &combination.entries {
             let metrics = study.metrics.iter();
             let cells = metrics.map(|metric| cell(study, combination, entry, *metric));
             let name = Cell::from(&entry.target.name);
             table.row([name].into_iter().chain(cells));
         }
-    }
-    vec![table]
-}
-
-fn by_value(study: &Study<'_>, metric: Metric) -> ReportTable {
-    let caption = format!(
-        "{}: medians of repeats, least to greatest; ratio {} with its 95 % interval",
-        heading(study, metric),
-        to_bases(study)
-    );
-    by_target(
-        study,
-        &caption,
-        study.combinations.iter().map(|combination| {
-            let entries = combination.entries.iter();
-            let cells = entries.map(|entry| cell(study, combination, entry, metric));
-            (combination, cells.collect())
-        }),
-    )
-}
-
-/// A column per factor and per target.
-fn by_target<'s, 'e: 's>(
-    study: &Study<'_>,
-    caption: &str,
-    rows: impl Iterator<Item = (&'s Combination<'e>, Vec<Cell>)>,
-) -> ReportTable {
-    let factors = study.scenario.factors.iter().map(|factor| format!("<{}", factor.title));
-    let targets = study.targets.iter().map(|target| target.name.clone());
-    let mut table = ReportTable::new(caption, factors.chain(targets));
-    for (combination, cells) in rows {
-        let values = combination.values.iter().map(|value| Cell::from(&value.title));
-        table.row(values.chain(cells));
     }
     table
 }
@@ -188,39 +154,32 @@ fn cell(
     Cell { notes, ..Cell::from(metric.number(spread.median)).id(id, spread.median) }
 }
 
-/// The gains by the last factor within each target: every value against the first one. With a
-/// column per target for the page, and for a terminal with a row.
-pub(crate) fn gains(study: &Study<'_>) -> Option<[ReportTable; 2]> {
+/// The gains by the last factor within each target: every value against the first one.
+pub(crate) fn gains(study: &Study<'_>) -> Option<ReportTable> {
     let (metric, first) = (study.main()?, *study.last_values().first()?);
     let how = if metric.is_share() { "less" } else { "as a multiple of" };
     let title = study.titled(metric);
     let caption =
         format!("{title} {how} that at {}, by round, with its 95 % interval", first.title);
-    let mut rows: Vec<(&Combination<'_>, Vec<Cell>)> = Vec::new();
+    let mut table = ReportTable::new(&caption, ["<", "<"]);
     for series in study.series() {
-        let Some((base, others)) = series.split_first() else {
+        let Some((base, others)) = series.split_first().filter(|(base, _)| base.is_last(first))
+        else {
             continue;
         };
-        if base.is_last(first) {
-            rows.extend(others.iter().map(|combination| {
-                let pairs = combination.entries.iter().zip(&base.entries);
-                let cells = pairs.map(|(entry, base)| gain(entry, base, metric));
-                (combination, cells.collect())
-            }));
+        for combination in others {
+            let pairs = combination.entries.iter().zip(&base.entries);
+            let cells: Vec<Cell> = pairs.map(|(entry, base)| gain(entry, base, metric)).collect();
+            if cells.iter().all(|cell| cell.text == NONE) {
+                continue;
+            }
+            table.head(combination.title());
+            for (target, cell) in study.targets.iter().zip(cells) {
+                table.row([Cell::from(&target.name), cell]);
+            }
         }
     }
-    rows.retain(|(_, cells)| cells.iter().any(|cell| cell.text != NONE));
-    if rows.is_empty() {
-        return None;
-    }
-    let mut list = ReportTable::new(&caption, ["<", "<"]);
-    for (combination, cells) in &rows {
-        list.head(combination.title());
-        for (target, cell) in study.targets.iter().zip(cells) {
-            list.row([Cell::from(&target.name), cell.clone()]);
-        }
-    }
-    Some([by_target(study, &caption, rows.into_iter()), list])
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// A rate of a server that shared its CPUs with what loaded it is no gain of the server.

@@ -25,6 +25,9 @@ pub(crate) enum AxisUnit {
     Nines,
 }
 
+/// Ends the title of an axis whose values lie by their logarithms.
+const LOG: &str = ", log scale";
+
 impl Axis {
     fn new(title: &str, unit: AxisUnit, scale: AxisScale, ticks: usize) -> Self {
         Self { title: title.to_owned(), unit, scale, ticks, names: Vec::new() }
@@ -73,7 +76,22 @@ impl Axis {
             return Self::from_zero(title, unit, greatest, TICKS);
         }
         let scale = AxisScale::rounded(Spacing::Log, least, greatest, TICKS);
-        Self::new(&format!("{title}, log scale"), unit, scale, TICKS)
+        Self::new(&format!("{title}{LOG}"), unit, scale, TICKS)
+    }
+
+    /// Makes axes of the same unit reach over all that any of them does; by logarithms if one is.
+    pub(crate) fn share<'a>(axes: impl Iterator<Item = &'a mut Self>) {
+        let mut axes: Vec<&mut Self> = axes.collect();
+        let is_log = |axis: &&mut Self| axis.scale.spacing == Spacing::Log;
+        // A linear axis begins at 0, which has no place on one of logarithms.
+        let spacing = if axes.iter().all(|it| is_log(it)) { Spacing::Log } else { Spacing::Linear };
+        let from = axes.iter().map(|it| it.scale.from).fold(f64::INFINITY, f64::min);
+        let to = axes.iter().map(|it| it.scale.to).fold(f64::NEG_INFINITY, f64::max);
+        for axis in &mut axes {
+            let from = if spacing == Spacing::Linear { from.min(0.0) } else { from };
+            axis.title = axis.title.replace(LOG, if spacing == Spacing::Log { LOG } else { "" });
+            axis.scale = AxisScale::new(spacing, from, to);
+        }
     }
 
     /// Ticks with their names, where there is room for about `about` of them.

@@ -44,9 +44,10 @@ pub(crate) struct AxisStretch {
     pub(crate) text: String,
 }
 
-/// The colours and dashes of series that have no look of their own, in turn.
-pub(crate) const LOOKS: ([&str; 7], [&str; 5]) = (
-    ["blue", "teal", "amber", "violet", "rose", "grey", "ink"],
+/// The colours and dashes of targets and runs, in turn. Rose is what failed, and grey and ink are
+/// the load, so that a colour means one thing on a page.
+pub(crate) const LOOKS: ([&str; 8], [&str; 5]) = (
+    ["blue", "amber", "teal", "violet", "brown", "sky", "olive", "plum"],
     ["", "8 3", "3 3", "9 3 2 3", "14 3"],
 );
 
@@ -60,6 +61,8 @@ pub(crate) enum SeriesShape {
     Marked(&'static str),
     /// A surface: forth along the upper edge, back along the lower one.
     Band,
+    /// An interval at each place: its lower end and its upper one, in turn.
+    Whiskers,
 }
 
 /// A point that has a name, with a line to it.
@@ -83,6 +86,12 @@ impl Series {
         Self::new("", colour, SeriesShape::Band).of(forth.chain(back))
     }
 
+    /// Intervals: `x`, lower end, upper end.
+    pub(crate) fn whiskers(colour: &'static str, ends: &[(f64, f64, f64)]) -> Self {
+        let points = ends.iter().flat_map(|(x, from, to)| [(*x, *from), (*x, *to)]);
+        Self::new("", colour, SeriesShape::Whiskers).of(points)
+    }
+
     pub(crate) fn of(self, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self { points: points.into_iter().collect(), ..self }
     }
@@ -92,5 +101,19 @@ impl Panel {
     /// Series over an axis, without limits or callouts.
     pub(crate) fn new(y: Axis, series: Vec<Series>) -> Self {
         Self { y, series, limits: Vec::new(), callouts: Vec::new() }
+    }
+}
+
+impl Chart {
+    /// Gives the panels at the same place of several charts one scale, so that they are compared by
+    /// eye.
+    pub(crate) fn share_scales<'c>(charts: impl IntoIterator<Item = &'c mut Self>) {
+        let mut charts: Vec<&mut Self> = charts.into_iter().collect();
+        let most = charts.iter().map(|chart| chart.panels.len()).max().unwrap_or(0);
+        Axis::share(charts.iter_mut().map(|chart| &mut chart.x));
+        for place in 0..most {
+            let panels = charts.iter_mut().filter_map(|chart| chart.panels.get_mut(place));
+            Axis::share(panels.map(|panel| &mut panel.y));
+        }
     }
 }

@@ -164,12 +164,15 @@ impl Draw<'_> {
     }
 
     fn series(&self, series: &Series) -> Vec<MarkupElement> {
+        if series.shape == SeriesShape::Whiskers {
+            return self.whiskers(series);
+        }
         let runs = self.runs(series);
         let mut shapes = Vec::new();
         let (class, dashes) = match series.shape {
             SeriesShape::Line(dashes) | SeriesShape::Marked(dashes) => ("line", dashes),
             SeriesShape::Raw => ("line raw", "1 3"),
-            SeriesShape::Band => ("band", ""),
+            SeriesShape::Band | SeriesShape::Whiskers => ("band", ""),
         };
         shapes.extend(path(class, dashes, series, &runs));
         // A lonely point would be a line of no length.
@@ -182,9 +185,26 @@ impl Draw<'_> {
             SeriesShape::Line(_) => {
                 shapes.extend(lonely.map(|run| dot(series.colour, run[0], 3.0)))
             }
-            SeriesShape::Raw | SeriesShape::Band => {}
+            SeriesShape::Raw | SeriesShape::Band | SeriesShape::Whiskers => {}
         }
         shapes
+    }
+
+    /// Intervals with ends; one that reaches out of the axis has none there.
+    fn whiskers(&self, series: &Series) -> Vec<MarkupElement> {
+        const END: f64 = 3.0;
+        let pairs = series.points.chunks_exact(2);
+        let drawn = pairs.filter_map(|pair| {
+            let (x, lower, upper) = (self.x(pair[0].0)?, pair[0].1, pair[1].1);
+            let end = |y: f64| format!("M{} {}H{}", pixels(x - END), pixels(y), pixels(x + END));
+            let (from, to) = (self.y(lower), self.y(upper));
+            let ends = [from, to].into_iter().flatten().map(end).collect::<String>();
+            let (from, to) = (from.unwrap_or(self.layout.bottom), to.unwrap_or(self.layout.top));
+            let data = format!("M{} {}V{}{ends}", pixels(x), pixels(from), pixels(to));
+            let class = format!("whisker {}", series.colour);
+            Some(element("path").with("class", class).with("d", data))
+        });
+        drawn.collect()
     }
 
     /// The points in pixels, parted where there is none.
@@ -270,6 +290,7 @@ fn sample(series: &Series, x: f64, y: f64) -> MarkupElement {
     match series.shape {
         SeriesShape::Line(dashes) => line(dashes),
         SeriesShape::Marked(dashes) => element("g").child(line(dashes)).child(mark()),
+        SeriesShape::Whiskers => path("whisker", "", format!("M{x} {}H{end}", pixels(y))),
         SeriesShape::Band => path("band", "", format!("M{x} {}H{end}v8H{x}z", pixels(y - 4.0))),
         SeriesShape::Raw => mark(),
     }

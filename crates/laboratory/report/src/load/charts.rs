@@ -33,11 +33,11 @@ pub(crate) fn along_time(timeline: Timeline<'_>) -> Option<Chart> {
     };
     let rates = [
         (Metric::AttemptedRate, "attempted", "grey", "7 3"),
-        (Metric::Rate, "succeeded", "teal", ""),
+        (Metric::Rate, "succeeded", "ink", ""),
         (Metric::FailedRate, "failed", "rose", "2 3"),
     ];
     let times =
-        [(Metric::MeanResponse, "mean", "blue", ""), (Metric::P99Response, "p99", "violet", "7 3")];
+        [(Metric::MeanResponse, "mean", "ink", ""), (Metric::P99Response, "p99", "grey", "7 3")];
     let (rates, times) = (rates.map(line), times.map(line));
     let greatest = drawn(&rates).fold(0.0, f64::max);
     let transactions = Axis::from_zero("transactions per second", AxisUnit::Count, greatest, 4);
@@ -69,8 +69,8 @@ pub(crate) fn handshakes_along_time(timeline: Timeline<'_>) -> Option<Chart> {
             sample_s: timeline.groups(SAMPLES_MAX).1,
         }
     };
-    let full = [line(Metric::FullHandshakes, "full", "blue")];
-    let resumed = [line(Metric::Resumed, "resumed", "teal")];
+    let full = [line(Metric::FullHandshakes, "full", "ink")];
+    let resumed = [line(Metric::Resumed, "resumed", "ink")];
     drawn(&resumed).next()?;
     let greatest = drawn(&full).fold(0.0, f64::max);
     let rate = Axis::from_zero("full handshakes per second", AxisUnit::Count, greatest, 4);
@@ -318,7 +318,7 @@ fn goodput(points: &[RatePoint], callouts: Vec<Callout>) -> Panel {
     let series = vec![
         Series::new("all that was offered", "grey", SeriesShape::Line("1 4"))
             .of([(0.0, 0.0), (end, end)]),
-        Series::new("succeeded", "teal", SeriesShape::Marked(""))
+        Series::new("succeeded", "ink", SeriesShape::Marked(""))
             .of(of(|point| point.succeeded_per_s)),
         Series::new("failed", "rose", SeriesShape::Marked("2 3"))
             .of(of(|point| point.offered_per_s * point.error_rate)),
