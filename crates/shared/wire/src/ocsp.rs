@@ -134,7 +134,8 @@ impl<'r> BasicOcspResponse<'r> {
         if data.rest().first() == Some(&CONTEXT_0) {
             data.element(CONTEXT_0)?;
         }
-        data.element(CONTEXT_1).or_else(|| data.element(CONTEXT_2))?;
+        let responder = data.rest().first().filter(|tag| [CONTEXT_1, CONTEXT_2].contains(tag));
+        data.element(*responder?)?;
         data.element(GENERALIZED_TIME)?;
         let mut responses = Cursor::new(data.element(SEQUENCE)?);
         let mut singles = Vec::new();
@@ -196,4 +197,39 @@ fn seconds(time: &[u8]) -> Option<u64> {
     let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
     let (hour, minute, rest) = (part(8, 10)?, part(10, 12)?, part(12, 15)?);
     date::seconds_of(&format!("{year}-{month}-{day}T{hour}:{minute}:{rest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+        let content = parts.concat();
+        let length = u8::try_from(content.len()).unwrap();
+        assert!(length < 0x80, "a short element");
+        [&[tag, length][..], &content].concat()
+    }
+
+    /// RFC 6960 section 4.2.1: the responder's name is `[1]`, the hash of its key `[2]`.
+    #[test]
+    fn a_responder_has_a_name_or_a_key() {
+        let time = der(GENERALIZED_TIME, &[b"20261128000000Z"]);
+        let hash = der(OCTET_STRING, &[&[7]]);
+        let sha1 = der(OBJECT_IDENTIFIER, &[&[0x2b, 0x0e, 0x03, 0x02, 0x1a]]);
+        let algorithm = der(SEQUENCE, &[&sha1]);
+        let serial = der(INTEGER, &[&[9]]);
+        let certificate = der(SEQUENCE, &[&algorithm, &hash, &hash, &serial]);
+        let single = der(SEQUENCE, &[&certificate, &[0x80, 0], &time]);
+        let singles = der(SEQUENCE, &[&single]);
+        for responder in [CONTEXT_1, CONTEXT_2] {
+            let responder = der(responder, &[&hash]);
+            let data = der(SEQUENCE, &[&responder, &time, &singles]);
+            let signature = der(BIT_STRING, &[&[0, 1]]);
+            let basic = der(OCTET_STRING, &[&der(SEQUENCE, &[&data, &algorithm, &signature])]);
+            let bytes = der(CONTEXT_0, &[&der(SEQUENCE, &[&sha1, &basic])]);
+            let response = der(SEQUENCE, &[&der(ENUMERATED, &[&[0]]), &bytes]);
+            let read = BasicOcspResponse::read(&response).unwrap();
+            assert_eq!(read.singles[0].serial, [9]);
+        }
+    }
 }
