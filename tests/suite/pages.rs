@@ -188,8 +188,9 @@ fn words(line: &str) -> Vec<String> {
     let line = line.trim_end_matches('&');
     let ours = "lariat() { printf '%s\\0' lariat \"$@\" >&3; }\n\
                 lariat_lab() { printf '%s\\0' lariat-lab \"$@\" >&3; }";
-    let line =
-        line.strip_prefix("lariat-lab").map_or(line.to_owned(), |rest| format!("lariat_lab{rest}"));
+    let line = line
+        .strip_prefix("lariat-lab")
+        .map_or_else(|| line.to_owned(), |rest| format!("lariat_lab{rest}"));
     let script = format!("set -f\nexec 3>words\n{ours}\n{line}");
     run(Command::new("sh").args(["-c", &script]).current_dir(directory.path())).success();
     let text = fs::read_to_string(directory.join("words")).unwrap();
@@ -243,8 +244,8 @@ fn the_first_steps_are_taken_as_they_are_written() {
     site.leaf(&["localhost"]).write(&site.directory, "certs/site.pem");
     let folder = format!("{}/", site.directory.join("certs").display());
     let text = block.text.replace("[::]:443", &front.to_string()).replace("certs/", &folder);
-    let text = text.replace("127.0.0.1:8080", &servers[0].address().to_string());
-    let text = text.replace("127.0.0.1:8081", &servers[1].address().to_string());
+    let text = text.replace("127.0.0.1:8080", servers[0].address());
+    let text = text.replace("127.0.0.1:8081", servers[1].address());
     // The fixture brings its own status page.
     let (text, admin) = text.split_once("[admin]").unwrap();
     assert_has(admin, "listen = \"127.0.0.1:9090\"");

@@ -207,7 +207,8 @@ fn method(scenario: &Scenario) -> Option<ReportBlock> {
     let omitted = omitted.map(|it| ReportFact::new("omitted", format!("{}: {}", it.what, it.why)));
     let facts: Vec<ReportFact> = sources.chain(omitted).collect();
     let facts = (!facts.is_empty()).then_some(ReportBlock::Facts(facts));
-    let method = section(SectionKind::Page, "", [ReportBlock::Paragraph(scenario.method.clone())]);
+    let method = ReportBlock::Paragraph(scenario.method.clone());
+    let method = section(SectionKind::Page, "", [method]);
     let blocks = method.into_iter().chain(facts).chain(published(scenario));
     section(SectionKind::Folded, "Method, and what the source measured", blocks)
 }

@@ -88,10 +88,8 @@ fn colours_of_a_card_can_be_read() {
             continue;
         };
         let colour = rgb(rest.split(';').next().unwrap().trim());
-        let (colour, least) = match line.starts_with(".bar") {
-            true => (over(colour, 0.85, page), 3.0),
-            false => (colour, 4.5),
-        };
+        let (colour, least) =
+            if line.starts_with(".bar") { (over(colour, 0.85, page), 3.0) } else { (colour, 4.5) };
         let found = contrast(colour, page);
         assert!(found >= least, "{line}: {found:.2} : 1");
     }

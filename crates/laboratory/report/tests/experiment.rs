@@ -290,7 +290,7 @@ fn a_page_begins_with_findings_whomever_they_speak_for() {
     }
 }
 
-/// Whoever is the reference, the same numbers say the same.
+/// The same numbers say the same by any reference.
 #[test]
 fn the_reader_chooses_the_reference() {
     let experiment = whole();

@@ -12,6 +12,7 @@ pub mod line;
 pub mod log_entry;
 pub mod message;
 pub mod outcome;
+pub mod reference;
 pub mod registry;
 
 pub use registry::Registry;

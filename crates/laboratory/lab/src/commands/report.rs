@@ -25,8 +25,9 @@ use crate::pages::{
 /// Shows one record of a load as the load itself does, and compares several in the order in which
 /// they are named. Of an experiment it says first what targets need or reach beside a reference,
 /// then shows each scenario. Records that cannot be read are named, and the others are reported.
-/// - is the standard input. A record may be compressed by gzip. docs/reference/record.md and
-/// docs/reference/experiment.md describe records, and which numbers programs can read off a page.
+/// The standard input is written as -. A record may be compressed by gzip. docs/reference/record.md
+/// and docs/reference/experiment.md describe records, and which numbers programs can read off a
+/// page.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

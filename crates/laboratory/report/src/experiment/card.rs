@@ -226,10 +226,7 @@ const VERSIONS_MAX: usize = 110;
 fn version(plan: &ExperimentPlan, name: &str) -> String {
     let target = plan.targets.iter().find(|target| target.name == name);
     let words = target.and_then(|target| target.version.first()).map_or("", String::as_str);
-    match words.starts_with(name) {
-        true => words.to_owned(),
-        false => format!("{name} ({words})"),
-    }
+    if words.starts_with(name) { words.to_owned() } else { format!("{name} ({words})") }
 }
 
 fn bars(

@@ -206,9 +206,8 @@ fn loss_percent(change: &Comparison) -> Option<(f64, Option<(f64, f64)>)> {
         let percent = (value - effect.scale.neutral()) * 100.0;
         if is_less_better { percent } else { -percent }
     };
-    let interval = effect.interval.map(|(from, to)| match is_less_better {
-        true => (loss(from), loss(to)),
-        false => (loss(to), loss(from)),
+    let interval = effect.interval.map(|(from, to)| {
+        if is_less_better { (loss(from), loss(to)) } else { (loss(to), loss(from)) }
     });
     Some((loss(effect.value), interval))
 }

@@ -84,7 +84,7 @@ impl Axis {
         let mut axes: Vec<&mut Self> = axes.collect();
         let is_log = |axis: &&mut Self| axis.scale.spacing == Spacing::Log;
         // A linear axis begins at 0, which has no place on one of logarithms.
-        let spacing = if axes.iter().all(|it| is_log(it)) { Spacing::Log } else { Spacing::Linear };
+        let spacing = if axes.iter().all(is_log) { Spacing::Log } else { Spacing::Linear };
         let from = axes.iter().map(|it| it.scale.from).fold(f64::INFINITY, f64::min);
         let to = axes.iter().map(|it| it.scale.to).fold(f64::NEG_INFINITY, f64::max);
         for axis in &mut axes {

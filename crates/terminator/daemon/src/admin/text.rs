@@ -14,9 +14,8 @@ use telemetry::outcome::{EchResult, HandshakeKind};
 use super::acme_text::acme_text;
 use super::cluster_text::cluster_text;
 use super::document::{
-    EchKeyStatus, EchStatus, KeyHolderStatus, KeyLogStatus, KeyProcessStatus, RunState, ServerState,
-    ServerStatus,
-    ServiceStatus, StatusDocument, WorkerStatus,
+    EchKeyStatus, EchStatus, KeyHolderStatus, KeyLogStatus, KeyProcessStatus, RunState,
+    ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
 };
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
 
