@@ -312,7 +312,7 @@ impl Ranking {
         blocks
     }
 
-    /// Every finding by scenario, for whichever target it speaks.
+    /// Every finding by scenario, for and against the reference.
     pub(crate) fn lists(&self) -> Vec<ReportBlock> {
         let lacks = self.lacks.iter().map(|(scenario, what)| ListItem {
             head: format!("{scenario}: {what}"),
