@@ -5,8 +5,9 @@ use suite::prelude::*;
 use toml::{Table, Value as Toml};
 
 /// Blocks in TOML that are no configuration, by their page and a word in them.
-const NO_CONFIGURATIONS: [(&str, &str, &str); 2] = [
+const NO_CONFIGURATIONS: [(&str, &str, &str); 3] = [
     ("lab.md", "question = ", "a scenario of the laboratory, whose own tests read scenarios"),
+    ("load.md", "[[request]]", "requests of a load, whose own tests read such files"),
     ("probe.md", "modern = {", "expectations of a probe, whose own tests read such files"),
 ];
 
@@ -21,6 +22,7 @@ const FILES_OF_READERS: [&str; 3] = ["cannot read", "there is no", "No such file
 const OTHERS: &[(&str, &str)] = &[
     ("#!/bin/sh", "tests/acme has hooks of its own"),
     ("/usr/share/lariat/upgrade", "tests/packages/inside"),
+    ("LIST=", "tests/suite/terminator/connections/foreign/encrypted_hello.rs"),
     ("RENEWED_LINEAGE=", "tests/packages/certbot"),
     ("a$ lariat-lab", "two hosts at one time: tests/suite/laboratory/load"),
     ("b$ lariat-lab", "the same"),

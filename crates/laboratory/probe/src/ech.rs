@@ -12,29 +12,34 @@ use crate::offers::{Visit, offer};
 use crate::reach::malformed;
 
 impl Visit<'_> {
-    pub(crate) fn ech(&self) -> EchReport {
+    /// `None` = the client that asks has nothing in common with the server, whatever it asks for.
+    pub(crate) fn ech(&self) -> Option<EchReport> {
+        let grease = self.answer(Some(EchOption::Grease), None);
+        if grease.trouble.is_some() && self.answer(None, None).trouble.is_some() {
+            return None;
+        }
         let given = self.options.ech.as_ref();
         let first = given.and_then(|list| EchConfig::read_list(list)?.into_iter().next());
-        EchReport {
-            grease: self.answer(EchOption::Grease, None),
+        Some(EchReport {
+            grease,
             given: given.map(|list| self.answer_to_list(list, first.as_ref())),
             outdated: first
                 .as_ref()
                 .map(|first| self.answer_to_list(&outdated(first), Some(first))),
             public_name: first.map(|first| first.public_name),
-        }
+        })
     }
 
     fn answer_to_list(&self, list: &[u8], first: Option<&EchConfig>) -> EchAnswer {
         let public_name = first.map(|first| first.public_name.as_str());
-        self.answer(EchOption::Configurations(list.to_vec()), public_name)
+        self.answer(Some(EchOption::Configurations(list.to_vec())), public_name)
     }
 
-    /// The answer to such a hello; who rejects it should have a certificate for the public name.
-    fn answer(&self, ech: EchOption, public_name: Option<&str>) -> EchAnswer {
+    /// The answer to a hello with that or without ECH; who rejects it should have a certificate for the public name.
+    fn answer(&self, ech: Option<EchOption>, public_name: Option<&str>) -> EchAnswer {
         let full = offer(Handshake::Full, self.options);
         let suites = Suite::ALL.into_iter().filter(|suite| Versions::Tls13.have(*suite)).collect();
-        let offered = PlannedTls { versions: Versions::Tls13, suites, ech: Some(ech), ..full };
+        let offered = PlannedTls { versions: Versions::Tls13, suites, ech, ..full };
         let client = match Observer::new(&offered) {
             Ok(client) => client,
             Err(fault) => return EchAnswer::failed(malformed(fault)),

@@ -72,7 +72,7 @@ impl Visit<'_> {
         }
         self.old_weaknesses(&mut node);
         node.certificate_compression = self.certificate_compression();
-        node.ech = node.speaks("TLSv1.3").then(|| self.ech());
+        node.ech = node.speaks("TLSv1.3").then(|| self.ech()).flatten();
         node
     }
 

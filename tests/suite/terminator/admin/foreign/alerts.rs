@@ -68,7 +68,7 @@ struct Sick {
     main: Lariat,
     narrow: (Service, Lariat),
     busy: (Service, Lariat),
-    /// The process that holds its keys is stopped.
+    /// Each process that holds its keys is stopped.
     keyless: (Service, Lariat),
     peers: [(SocketAddr, Lariat); 2],
 }
@@ -101,7 +101,6 @@ impl Sick {
         let busy_run = busy.start_with("[workers]\nthreads = 1");
         let keyless = Service::new(&site, &server);
         let keyless_run = keyless.start_with("[process]\nkey-process = true");
-        kill_process(keyless_run.process("lariat: keys"), Signal::STOP).unwrap();
         Self {
             site,
             _servers: vec![server],
@@ -125,6 +124,8 @@ impl Sick {
 
     /// Each connection fails by another's fault.
     fn fail(&self) {
+        // Another one soon takes its place.
+        let _gone = kill_process(self.keyless.1.process("lariat: keys"), Signal::STOP);
         let _unsigned = Client::new(&self.site).try_connect(self.keyless.0.address);
         let _refused = Client::new(&self.site).try_connect(self.broken.address);
         let mut stranger = TcpStream::connect(self.broken.address).unwrap();
