@@ -35,7 +35,8 @@ impl Visit<'_> {
         self.answer(Some(EchOption::Configurations(list.to_vec())), public_name)
     }
 
-    /// The answer to a hello with that or without ECH; who rejects it should have a certificate for the public name.
+    /// The answer to a hello with that or without ECH; who rejects it should have a certificate for
+    /// the public name.
     fn answer(&self, ech: Option<EchOption>, public_name: Option<&str>) -> EchAnswer {
         let full = offer(Handshake::Full, self.options);
         let suites = Suite::ALL.into_iter().filter(|suite| Versions::Tls13.have(*suite)).collect();
