@@ -178,6 +178,8 @@ fn a_new_program_that_cannot_serve_leaves_nothing_to_be_kept() {
     let before = lariat.worker_process();
     keeper.wait_for(STATE, 1);
     let names = keeper.names();
+    // Stopped amid a message to the supervisor, it would be killed: the one of its start has gone.
+    lariat.status();
     kill_process(before, Signal::STOP).unwrap();
     lariat.configure(&format!("{}{}", first.toml(), second.toml()));
     lariat.signal(Signal::USR2);
