@@ -47,6 +47,8 @@ pub(crate) struct UnopenedKey {
     pub(crate) why: String,
     /// A token refuses its PIN, and locks it after a few more tries.
     pub(crate) is_pin_refused: bool,
+    /// Only a reload reads another PIN: there is no use in another try before.
+    pub(crate) waits_for_reload: bool,
     /// The configuration is served all the same.
     pub(crate) is_optional: bool,
 }
@@ -84,9 +86,28 @@ impl KeyGroup {
             why: format!("the key of {} in a token: {why}", key.place),
             place: key.place,
             is_pin_refused: false,
+            waits_for_reload: false,
             is_optional: key.is_optional,
         });
         unopened.collect()
+    }
+
+    /// Takes PINs out that a token has refused in a trial: no process tries them again.
+    pub(crate) fn withhold_pins(&mut self, unopened: &[UnopenedKey]) -> Result<(), String> {
+        let refused: Vec<_> = unopened.iter().filter(|one| one.is_pin_refused).collect();
+        if refused.is_empty() || !self.is_of_token() {
+            return Ok(());
+        }
+        // It was packed by this process.
+        let mut keys: Vec<KeyToHold> = decode(self.packed.bytes()).unwrap_or_default();
+        for key in &mut keys {
+            let why = refused.iter().find(|one| one.place == key.place);
+            if let (KeyOrigin::Token { pin, .. }, Some(one)) = (&mut key.origin, why) {
+                *pin = Err(one.why.clone());
+            }
+        }
+        *self = Self::of((std::mem::take(&mut self.name), keys))?;
+        Ok(())
     }
 
     pub(crate) fn copy(&self) -> Self {
@@ -150,6 +171,11 @@ pub(crate) enum KeyOrigin {
 impl KeyToHold {
     pub(crate) fn is_in_token(&self) -> bool {
         matches!(self.origin, KeyOrigin::Token { .. })
+    }
+
+    /// Whether its PIN, if it needs one, could be read, and was not refused.
+    pub(crate) fn has_pin(&self) -> bool {
+        !matches!(self.origin, KeyOrigin::Token { pin: Err(_), .. })
     }
 
     fn group(&self) -> String {

@@ -10,6 +10,11 @@ pub(crate) struct LentKeyProcess {
     pub(crate) process: Option<(u64, u32)>,
     /// The count of its channels.
     pub(crate) channels: u32,
+    /// The reasons of the keys that it could not open.
+    pub(crate) unopened: Vec<String>,
+    pub(crate) is_pin_refused: bool,
+    /// They are tried again.
+    pub(crate) is_retried: bool,
 }
 
 /// The state of a process that holds keys.

@@ -265,6 +265,7 @@ fn open(keys: Vec<KeyToHold>) -> (OpenKeys, Vec<UnopenedKey>) {
                 place: one.place.clone(),
                 why,
                 is_pin_refused: modules.has_refused_pin,
+                waits_for_reload: modules.has_refused_pin || !one.has_pin(),
                 is_optional: one.is_optional,
             });
             SigningHand::Closed

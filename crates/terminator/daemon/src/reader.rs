@@ -320,12 +320,17 @@ fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     };
     let mut looked = Stamps::new();
     let mut files = Announced { channel, looked: &mut looked, disk: Disk };
-    let keys = held_keys::grouped(held_keys::of(settings, &mut files)).map_err(Refusal::Missing)?;
+    let keys = held_keys::grouped(held_keys::of(settings, &mut files));
+    let mut keys = keys.map_err(Refusal::Missing)?;
     let fences = key_process::fences_of_trial(settings, become_user.clone());
     let secrets = settings.cluster.iter().flat_map(|cluster| &cluster.secrets);
     let notice_roots = secrets.filter_map(|one| one.notices().copied().map(SessionKey)).collect();
     let announce_trial = |token: &str| announce(channel, format!("opening the keys in {token}"));
-    for unopened in key_process::try_out(&keys, &fences, announce_trial) {
+    let unopened = key_process::try_out(&keys, &fences, announce_trial);
+    for group in &mut keys {
+        group.withhold_pins(&unopened).map_err(Refusal::Missing)?;
+    }
+    for unopened in unopened {
         if !unopened.is_optional {
             return Err(Refusal::Missing(unopened.why));
         }

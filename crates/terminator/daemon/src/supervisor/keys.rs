@@ -92,6 +92,9 @@ pub(super) struct KeyHolding {
     retries: u32,
     /// A token has refused a PIN: no other process tries it before a reload.
     is_pin_refused: bool,
+    /// A process that tries what the one that serves could not open, until then. It takes its
+    /// place if it opens more, so that the keys that are open go on.
+    attempt: Option<(Child, Instant)>,
 }
 
 impl KeyHolding {
@@ -109,6 +112,7 @@ impl KeyHolding {
             unopened: Vec::new(),
             retries: 0,
             is_pin_refused: false,
+            attempt: None,
         }
     }
 
@@ -121,7 +125,44 @@ impl KeyHolding {
             Stage::Away => None,
             Stage::Opening(at) | Stage::Open(at) | Stage::Asked(at) | Stage::Late(at) => Some(at),
         };
-        self.starts.into_iter().chain(due).min()
+        let until = self.attempt.iter().map(|(_, until)| *until);
+        self.starts.into_iter().chain(due).chain(until).min()
+    }
+
+    fn is_attempt(&self, number: u64) -> bool {
+        self.attempt.as_ref().is_some_and(|(process, _)| process.number() == number)
+    }
+
+    /// An attempt has opened all keys but these, or nothing.
+    fn attempted(&mut self, unopened: Option<&[UnopenedKey]>, now: Instant) {
+        let attempt = self.attempt.take();
+        let Some((process, unopened)) =
+            attempt.zip(unopened).filter(|(_, unopened)| unopened.len() < self.unopened.len())
+        else {
+            self.is_pin_refused |= unopened.iter().copied().flatten().any(|one| one.is_pin_refused);
+            let is_worth_it =
+                unopened.is_none_or(|all| all.iter().any(|one| !one.waits_for_reload));
+            self.retry_later(is_worth_it && !self.is_pin_refused, now);
+            return;
+        };
+        // The one before is gone before the next reads its channels, and asks again for what that
+        // one has taken.
+        self.process = None;
+        self.restarts += 1;
+        let process = self.process.insert(process.0);
+        match serve_channels(process, &self.ends) {
+            Ok(()) => self.opened(unopened, now),
+            Err(error) => self.is_gone(&format!("cannot be told to serve: {error}"), now),
+        }
+    }
+
+    /// Tries what did not open again, if there is use in it.
+    fn retry_later(&mut self, is_worth_it: bool, now: Instant) {
+        let pause = RETRY_FIRST.saturating_mul(2_u32.saturating_pow(self.retries)).min(RETRY_MAX);
+        self.retries = self.retries.saturating_add(1);
+        if is_worth_it {
+            self.starts = Some(now + pause);
+        }
     }
 
     /// The process has opened its keys, but for these. A process before may have opened others.
@@ -142,17 +183,18 @@ impl KeyHolding {
             }
             return;
         }
-        let pause = RETRY_FIRST.saturating_mul(2_u32.saturating_pow(self.retries)).min(RETRY_MAX);
-        self.retries = self.retries.saturating_add(1);
+        let is_worth_it = unopened.iter().any(|one| !one.waits_for_reload);
+        self.retry_later(is_worth_it && !self.is_pin_refused, now);
         let next = if self.is_pin_refused {
             "none is tried again before a reload, because tokens lock their PIN after a few tries"
                 .to_owned()
-        } else {
-            self.starts = Some(now + pause);
+        } else if is_worth_it {
             format!("they are tried again, at the latest every {} s", RETRY_MAX.as_secs())
+        } else {
+            "none is tried again before a reload, which reads PINs anew".to_owned()
         };
         if is_news {
-            let (count, all) = (unopened.len(), self.keys);
+            let (count, all, name) = (unopened.len(), self.keys, &self.name);
             let first = self.unopened.first().map_or("", String::as_str);
             error(format_args!("{count} of {all} keys cannot be opened ({name}): {first}; {next}"));
         }
@@ -182,6 +224,9 @@ impl KeyHolding {
 
     /// Asks the process whether it goes on, or ends one that has not said so in time.
     fn look(&mut self, now: Instant) {
+        if self.attempt.as_ref().is_some_and(|(_, until)| *until <= now) {
+            self.attempted(None, now);
+        }
         match self.stage {
             Stage::Open(at) if at <= now => {
                 self.stage = Stage::Asked(now + ANSWER_TIME_MAX);
@@ -249,7 +294,9 @@ impl KeyProcesses {
     }
 
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        let processes = self.all().filter_map(|one| one.process.as_ref());
+        let processes = self.all().flat_map(|one| {
+            one.process.iter().chain(one.attempt.iter().map(|(process, _)| process))
+        });
         processes.chain(self.earlier.iter().map(|(one, _)| one)).map(Child::pid)
     }
 
@@ -326,11 +373,18 @@ impl KeyProcesses {
         self.earlier.retain(|(process, _)| {
             process.number() != number || matches!(heard, Heard::Answer(KeyReply::Well))
         });
+        let now = Instant::now();
+        let mut all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
+        if let Some(holding) = all.find(|one| one.is_attempt(number)) {
+            return match heard {
+                Heard::Answer(KeyReply::Opened(unopened)) => holding.attempted(Some(unopened), now),
+                _ => holding.attempted(None, now),
+            };
+        }
         let mut all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
         let Some(holding) = all.find(|one| one.is_number(number)) else {
             return;
         };
-        let now = Instant::now();
         match heard {
             Heard::Answer(KeyReply::Opened(unopened)) => holding.opened(unopened, now),
             Heard::Answer(KeyReply::Well) => {
@@ -362,12 +416,20 @@ impl KeyProcesses {
         for (holding, group) in holdings.iter_mut().zip(groups) {
             holding.look(now);
             if holding.starts.take_if(|at| *at <= now).is_some() {
-                // The one that could not open all keys is gone before the next reads its channels,
-                // which asks again for what that one has taken.
-                holding.process = None;
-                holding.restarts += 1;
-                self.serve(holding, group);
+                self.start_again(holding, group, now);
             }
+        }
+    }
+
+    /// Starts another process: where one serves, beside it, and else in its place.
+    fn start_again(&mut self, holding: &mut KeyHolding, group: &KeyGroup, now: Instant) {
+        if holding.process.is_none() {
+            holding.restarts += 1;
+            return self.serve(holding, group);
+        }
+        match self.start(group) {
+            Ok(process) => holding.attempt = Some((process, now + OPEN_TIME_MAX)),
+            Err(_) => holding.retry_later(true, now),
         }
     }
 
@@ -391,7 +453,13 @@ impl KeyProcesses {
     pub(super) fn state(&self) -> Vec<LentKeyProcess> {
         let state = |one: &KeyHolding| {
             let process = one.process.as_ref().map(|process| (process.number(), process.pid()));
-            LentKeyProcess { process, channels: one.ends.len() as u32 }
+            LentKeyProcess {
+                process,
+                channels: one.ends.len() as u32,
+                unopened: one.unopened.clone(),
+                is_pin_refused: one.is_pin_refused,
+                is_retried: one.starts.is_some() || one.attempt.is_some(),
+            }
         };
         self.served.iter().map(state).collect()
     }
@@ -424,11 +492,14 @@ impl KeyProcesses {
                 Some(process)
             });
             holding.ends = fds.by_ref().take(one.channels as usize).collect();
+            holding.unopened.clone_from(&one.unopened);
+            holding.is_pin_refused = one.is_pin_refused;
             if holding.process.is_some() {
                 holding.away = None;
                 holding.stage = Stage::Open(now);
+                holding.starts = one.is_retried.then_some(now + RETRY_FIRST);
             } else {
-                holding.starts = Some(now);
+                holding.starts = (!one.is_pin_refused).then_some(now);
             }
             self.served.push(holding);
         }

@@ -421,3 +421,59 @@ fn a_pin_that_one_token_refuses_keeps_no_other_key_away() {
     lariat.reload().success();
     until_true("the third service", || connects(2));
 }
+
+#[test]
+fn a_refused_pin_is_tried_once_by_a_start_and_once_by_a_reload() {
+    let (token, server) = (Token::with(&[Key::EcdsaP256]), Server::start(http()));
+    let (service, _) = faulty(&token, &server);
+    let service = service.tls("bad-certificate = \"skip\"");
+    let refuse = token.folder.write("refuse", "");
+    token.give_away();
+    let lariat = token.start(&service);
+    lariat.wait_for_stderr("none is tried again before a reload");
+    assert_eq!(fs::read(&refuse).unwrap(), b"x");
+    lariat.reload().success();
+    assert_eq!(lariat.sum("lariat_keys_unopened", &[]), 1.0);
+    assert_eq!(fs::read(&refuse).unwrap(), b"xx", "a token locks its PIN after a few");
+}
+
+#[test]
+fn a_key_that_a_token_lacks_is_looked_for_while_its_others_sign() {
+    let (token, server) = (Token::with(&[Key::EcdsaP256]), Server::start(http()));
+    let late = token.site.authority.leaf(&["localhost"]).issue();
+    let chain = token.site.write("late.crt", late.chain_pem());
+    let pin = token.site.path("pin");
+    let uri = format!("pkcs11:token=lariat;object=late?module-path={SOFT_HSM}");
+    let services = [
+        Service::new(&token.site, &server)
+            .named("there")
+            .certificates(&format!("[{}]", token.entry(0, &token.uri(0)))),
+        Service::new(&token.site, &server)
+            .named("late")
+            .certificates(&format!(
+                "[{{ chain = {chain:?}, key = {uri:?}, key-passphrase-file = {pin:?} }}]"
+            ))
+            .tls("bad-certificate = \"skip\""),
+    ];
+    let toml: String = services.iter().map(Service::toml).collect();
+    let lariat = Lariat::start_by(token.command(), &toml);
+    lariat.wait_for_stderr("1 of 2 keys cannot be opened");
+    let serving = lariat.status()["key_process"]["processes"][0]["restarts"].clone();
+    let signs = || Client::new(&token.site).try_connect(services[0].address).is_ok();
+    // Attempts come and go beside the one that signs.
+    let process = |name| lariat.process(name);
+    let first = process("lariat: keys");
+    until_true("another attempt", || {
+        assert!(signs());
+        process("lariat: keys") != first
+    });
+    token.import(&late, "late", "09");
+    token.give_away();
+    until_true("the key", || {
+        assert!(signs());
+        lariat.sum("lariat_keys_unopened", &[]) == 0.0
+    });
+    assert_ne!(lariat.status()["key_process"]["processes"][0]["restarts"], serving);
+    assert!(signs());
+    assert!(Client::new(&token.site).try_connect(services[1].address).is_ok());
+}
