@@ -5,6 +5,8 @@
 //! for. A counter that fell began anew. Of a log, intervals are the minutes of the clock.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use serde_json::Value;
@@ -36,10 +38,12 @@ type Increases = BTreeMap<u64, f64>;
 /// # Errors
 /// [`LabFault`] for a file that is no answer of Prometheus, or has no handshake in it.
 pub(super) fn read(path: &Path) -> Result<BusiestInterval, LabFault> {
-    let text = read_text(path).map_err(|error| foreign(path, &error.to_string()))?;
-    let answer = serde_json::from_str::<Value>(&text).ok();
+    let file = File::open(path).map_err(|error| foreign(path, &error.to_string()))?;
+    // A log may be as large as a day was busy.
+    let answer = read_text(path).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
     let answer = answer.filter(|answer| answer.get("time").is_none());
-    let busiest = answer.map_or_else(|| busiest_of_log(&text), |answer| busiest(&answer));
+    let busiest =
+        answer.map_or_else(|| busiest_of_log(BufReader::new(file)), |answer| busiest(&answer));
     busiest.map_err(|why| foreign(path, why))
 }
 
@@ -103,10 +107,31 @@ const NOT_A_LOG: &str = "it is neither an answer of Prometheus nor a log of conn
 /// Length of `2026-11-28T14:16`, the minute of a time in RFC 3339.
 const MINUTE_LENGTH: usize = 16;
 
-fn busiest_of_log(text: &str) -> Result<BusiestInterval, &'static str> {
+/// A line of the log is shorter.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// A file without one entry in so many lines is something else.
+const LINES_WITHOUT_MAX: usize = 1000;
+
+/// Lines that are no entries, such as Lariat's messages in the same file, are passed over.
+fn busiest_of_log(mut text: impl BufRead) -> Result<BusiestInterval, &'static str> {
     let mut minutes: BTreeMap<String, LoggedMinute> = BTreeMap::new();
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let fields = log_fields(line).ok_or(NOT_A_LOG)?;
+    let (mut line, mut entries, mut others) = (Vec::new(), 0, 0);
+    loop {
+        line.clear();
+        let read = text.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        if read.map_err(|_| "it cannot be read to its end")? == 0 {
+            break;
+        }
+        let fields = str::from_utf8(&line).ok().and_then(|line| log_fields(line.trim_end()));
+        let Some(fields) = fields else {
+            others += 1;
+            if entries == 0 && others > LINES_WITHOUT_MAX {
+                return Err(NOT_A_LOG);
+            }
+            continue;
+        };
+        entries += 1;
         let field = |name: &str| fields.get(name).map_or("-", String::as_str);
         let minute = field("time").get(..MINUTE_LENGTH).ok_or(NOT_A_LOG)?;
         let kind = field("handshake");
@@ -120,6 +145,9 @@ fn busiest_of_log(text: &str) -> Result<BusiestInterval, &'static str> {
         sums.all += count;
         sums.resumed += if kind == "full" { 0 } else { count };
         sums.tls13 += if field("version") == "TLSv1.3" { count } else { 0 };
+    }
+    if entries == 0 {
+        return Err(NOT_A_LOG);
     }
     let most = minutes.values().max_by_key(|minute| minute.all).filter(|minute| minute.all > 0);
     let most = most.ok_or("no handshake is in it")?;
@@ -228,6 +256,7 @@ mod tests {
             )
         };
         let text = [
+            "2026-11-28T10:01:00Z lariat: notice: service `web` listens".to_owned(),
             line(1, "full", ""),
             line(2, "full", "sampled=30"),
             line(2, "psk", "sampled=90"),
@@ -239,17 +268,17 @@ mod tests {
             tls13_share: 1.0,
             cpu_us: None,
         };
-        assert_eq!(busiest_of_log(&text.join("\n")), Ok(wanted.clone()));
+        assert_eq!(busiest_of_log(text.join("\n").as_bytes()), Ok(wanted.clone()));
         let json = |kind: &str, sampled: u32| {
             format!(
                 r#"{{"time":"2026-11-28T10:02:07Z","version":"TLSv1.3","handshake":{kind},"sampled":{sampled}}}"#
             )
         };
         let text = [json(r#""full""#, 30), json(r#""psk""#, 90), json("null", 500)].join("\n");
-        assert_eq!(busiest_of_log(&text), Ok(wanted));
-        assert_eq!(busiest_of_log("handshake=full"), Err(NOT_A_LOG));
-        assert_eq!(busiest_of_log("Nov 28 nginx: started"), Err(NOT_A_LOG));
-        assert_eq!(busiest_of_log(&line(1, "-", "")), Err("no handshake is in it"));
+        assert_eq!(busiest_of_log(text.as_bytes()), Ok(wanted));
+        assert_eq!(busiest_of_log("handshake=full".as_bytes()), Err(NOT_A_LOG));
+        assert_eq!(busiest_of_log("Nov 28 nginx: started".as_bytes()), Err(NOT_A_LOG));
+        assert_eq!(busiest_of_log(line(1, "-", "").as_bytes()), Err("no handshake is in it"));
     }
 
     #[test]

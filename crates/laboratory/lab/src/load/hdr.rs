@@ -44,13 +44,17 @@ impl HdrFile {
     }
 }
 
+/// Enough for the first lines of a log of ours, the first of which has the command.
+const HEAD_BYTES: u64 = 64 << 10;
+
 /// Whether a file is there that such a log must not replace.
 fn is_foreign(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(facts) if facts.is_file() => {
-            let mut first = Vec::new();
-            File::open(path)?.take(1).read_to_end(&mut first)?;
-            Ok(!first.is_empty() && first != b"#")
+            let mut head = Vec::new();
+            File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
+            let says = |line: &[u8]| line.starts_with(b"#[Histogram log format version");
+            Ok(!head.is_empty() && !head.split(|byte| *byte == b'\n').take(3).any(says))
         }
         _ => Ok(false),
     }

@@ -8,12 +8,15 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::progress::LoadProgress;
 
-/// A scraper has so long for each of its pieces, and for ours; nobody else is served meanwhile.
+/// A scraper has so long for its request, and for our answer; nobody else is served meanwhile.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The least that a socket can be told to wait.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// Heads of requests are as long at most; Prometheus sends a tenth of it.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
@@ -57,11 +60,15 @@ impl MetricsPage {
 }
 
 fn answer(mut stream: TcpStream, shown: &Mutex<LoadProgress>, url: &str) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let until = Instant::now() + PATIENCE;
+    let left = || Some(until.saturating_duration_since(Instant::now()).max(LEAST_WAIT));
     let mut head = Vec::new();
     let mut piece = [0; 1024];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if Instant::now() >= until {
+            return Ok(());
+        }
+        stream.set_read_timeout(left())?;
         match stream.read(&mut piece)? {
             0 => return Ok(()),
             _ if head.len() > HEAD_BYTES_MAX => return Ok(()),
@@ -76,6 +83,8 @@ fn answer(mut stream: TcpStream, shown: &Mutex<LoadProgress>, url: &str) -> io::
         }
         _ => ("404 Not Found", "The figures are at /metrics.\n".to_owned()),
     };
+    // The socket takes a page of this size whole.
+    stream.set_write_timeout(Some(PATIENCE))?;
     write!(
         stream,
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\n\
