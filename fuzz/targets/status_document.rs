@@ -9,6 +9,8 @@ use telemetry::printable::{is_control, lines};
 // `lariat` is a program: its reader is part of no library.
 #[path = "../../crates/terminator/daemon/src/certificates.rs"]
 mod certificates;
+#[path = "../../crates/terminator/daemon/src/key_holder_status.rs"]
+mod key_holder_status;
 #[path = "../../crates/terminator/daemon/src/admin/acme_text.rs"]
 mod acme_text;
 #[path = "../../crates/terminator/daemon/src/admin/cluster_text.rs"]
