@@ -94,6 +94,9 @@ impl Channel {
         let until = self.send_time_max.map(|max| Instant::now() + max);
         // Both are far below 2^32.
         let header = [bytes.len() as u32, fds.len() as u32].map(u32::to_le_bytes);
+        if fds.is_empty() {
+            return self.send_both(header.as_flattened(), bytes, until);
+        }
         self.send_all(header.as_flattened(), until)?;
         for batch in fds.chunks(BATCH_MAX) {
             self.send_batch(batch, until)?;
@@ -129,6 +132,17 @@ impl Channel {
         let fds = self.receive_descriptors(count)?;
         let bytes = self.receive_bytes(length)?;
         Ok(Some((bytes, fds)))
+    }
+
+    /// Sends two pieces by one call, as far as the socket has room: a process that is stopped
+    /// between two calls would leave half a message, at which its peer waits.
+    fn send_both(&self, head: &[u8], bytes: &[u8], until: Option<Instant>) -> io::Result<()> {
+        let pieces = [head, bytes].map(IoSlice::new);
+        let sent = self.when_writable(until, || {
+            sendmsg(&self.fd, &pieces, &mut SendAncillaryBuffer::default(), SEND_FLAGS)
+        })?;
+        self.send_all(head.get(sent..).unwrap_or_default(), until)?;
+        self.send_all(bytes.get(sent.saturating_sub(head.len())..).unwrap_or_default(), until)
     }
 
     fn send_all(&self, mut bytes: &[u8], until: Option<Instant>) -> io::Result<()> {
