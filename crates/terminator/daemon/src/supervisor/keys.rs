@@ -169,7 +169,8 @@ impl KeyHolding {
     fn opened(&mut self, unopened: &[UnopenedKey], now: Instant) {
         self.stage = Stage::Open(now + LOOK_INTERVAL);
         let name = &self.name;
-        if self.away.take().is_some() && self.backoff.deaths > 0 {
+        let signs = unopened.len() < self.keys;
+        if self.away.take().is_some() && self.backoff.deaths > 0 && signs {
             note(format_args!("the process that holds the keys is there again ({name})"));
         }
         let reasons: Vec<_> = unopened.iter().map(|one| shown(&one.why)).collect();
