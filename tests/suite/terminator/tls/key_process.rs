@@ -271,3 +271,17 @@ fn keys_behind_a_passphrase_and_in_folders_are_held_as_well() {
         assert_eq!(signatures(&lariat, "signed"), 1.0);
     }
 }
+
+#[test]
+fn no_stopped_process_outlasts_an_upgrade_with_keys_of_a_plan_that_was_replaced() {
+    let (site, server) = (Site::new(), Server::start(http()));
+    let service = Service::new(&site, &server);
+    let lariat = service.start_with(TABLES);
+    let stopped = lariat.process("lariat: keys");
+    kill_process(stopped, Signal::STOP).unwrap();
+    lariat.reload().success();
+    lariat.ask("upgrade").success();
+    until_true("the process before to end", || has_ended(stopped));
+    let connects = || Client::new(&site).try_connect(service.address).is_ok();
+    until_true("signatures", connects);
+}

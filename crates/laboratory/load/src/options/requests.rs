@@ -1,6 +1,6 @@
 //! Files of requests, each with its weight: a list of paths and URLs, or TOML.
 //!
-//! What is wrong is told with the file and the line. Opens nothing by itself.
+//! A fault names the file and the line. It opens nothing by itself.
 
 use std::path::Path;
 use std::str::FromStr;

@@ -42,7 +42,7 @@ const EARLIER_MAX: usize = 20;
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A process that has not answered within this time is stopped, or gets no time: it signs nothing.
-/// Its thread that answers does nothing else.
+/// The thread that answers does nothing else.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// One that is late is ended after so much more: another may be better off.
@@ -448,6 +448,16 @@ impl KeyProcesses {
         self.earlier.extend(processes.map(|process| (process, until)));
         let surplus = self.earlier.len().saturating_sub(EARLIER_MAX);
         self.earlier.drain(..surplus);
+    }
+
+    /// Ends the processes that the next program does not know, or that do not answer: a living one
+    /// would end by its closed channel, but one that is stopped would stay, with its keys.
+    pub(super) fn end_unknown(&mut self) {
+        self.earlier.clear();
+        let is_late = |one: &&mut KeyHolding| matches!(one.stage, Stage::Late(_));
+        let now = Instant::now();
+        self.served.iter_mut().filter(is_late).for_each(|one| one.is_gone("does not answer", now));
+        self.served.iter_mut().for_each(|one| drop(one.attempt.take()));
     }
 
     /// The means of a program that comes back to go on, for each group.

@@ -222,6 +222,7 @@ impl Supervisor<'_> {
         self.watched.process = None;
         self.names.pause();
         self.acme.pause();
+        self.keys.end_unknown();
         self.keep_descriptors();
         self.feed_watchdog();
         self.key_log.flush();
