@@ -1,7 +1,7 @@
 //! Any chain of certificates of a few authorities with two keys each: it is accepted only if a path
 //! of right signatures leads to the trusted one, and then always, unless there are too many.
 //!
-//! What it costs is bounded by the runner's time for an input: unbounded, such chains take seconds.
+//! The cost is bounded by the runner's time for an input: unbounded, such chains take seconds.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
 //! A container image from nothing: the programs, the libraries that they need, and a user.
 //!
-//! Its form is the layout of OCI (image-spec 1.1), with the list that `docker load` of old wants.
+//! The form is the layout of OCI (image-spec 1.1), with the list that `docker load` of old wants.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -23,7 +23,7 @@ pub fn parse<'f>(
 
 /// A value typed without TOML's quotes, as its key takes it.
 ///
-/// What does not fit stays text, so that the reader complains about it in its own words.
+/// Text that does not fit stays text, because the reader has better words for it.
 pub fn value(key: &Key, text: &str, spot: &Spot) -> Value {
     if key.commas {
         let parts = text.split(',').map(str::trim);

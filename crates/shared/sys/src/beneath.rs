@@ -254,7 +254,7 @@ impl File {
     /// As [`Self::read`], of what is in the page cache. `WouldBlock` = its first byte is not;
     /// `Unsupported` = this file system cannot say.
     ///
-    /// What it waits for at most is that the kernel begins to read ahead.
+    /// The call waits at most until the kernel begins to read ahead.
     #[inline]
     pub fn read_cached(&self, pieces: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         match self.storage {

@@ -112,7 +112,7 @@ pub struct SystemCalls {
     /// The calls of [`crate::beneath`]; Landlock decides which files are opened.
     pub open_files: bool,
     /// Connecting by TCP Fast Open (`MSG_FASTOPEN`), which Landlock's rules for ports do not see.
-    /// Nothing here does it, but without it the kernel runs the filters for each sendto(2) and
+    /// No code here does it, but without it the kernel runs the filters for each sendto(2) and
     /// sendmsg(2), since it has to look at their flags.
     pub fast_open: bool,
     /// Choosing the address that a connection comes from: bind(2).
@@ -124,8 +124,8 @@ pub struct SystemCalls {
 /// Makes only the system calls that a process of threads, sockets and memory needs, and those that
 /// `calls` names. Of stream sockets it makes those of Unix and TCP.
 ///
-/// What no honest code here does (starting programs, looking into other processes, loading code
-/// into the kernel) ends the process; what libraries try and can do without fails; memory that
+/// A call that no honest code here makes (starting programs, looking into other processes, loading code
+/// into the kernel) ends the process; one that libraries try and can do without fails; memory that
 /// can be executed cannot be made.
 pub fn restrict_system_calls(calls: SystemCalls) -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {

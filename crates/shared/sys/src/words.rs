@@ -19,7 +19,7 @@ const LARGE_BYTES: usize = 8 << 20;
 /// Makes `words` zero words, which no image of the process has. Their pages are taken as they are
 /// written, large ones where the host gives them.
 ///
-/// Where the kernel has no memory for them, they come from the allocator like anything else.
+/// If the kernel has no memory for them, they come from the allocator like anything else.
 pub fn zeros(words: usize) -> Arc<dyn AsRef<[AtomicU64]> + Send + Sync> {
     match Mapped::new(words) {
         Ok(mapped) => Arc::new(mapped),

@@ -78,7 +78,7 @@ impl Authority {
     }
 
     /// A certificate of an authority with a new key that says who it is and who has issued it: PEM.
-    /// Its signature is nobody's.
+    /// The signature is nobody's.
     pub fn forged(name: &str, issuer: &str, traits: &[Trait]) -> String {
         let key = || Key::EcdsaP256.generate_pem();
         Self::certificate(&key(), name, issuer, &key(), traits)

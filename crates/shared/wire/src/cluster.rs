@@ -246,7 +246,7 @@ impl<'a> Message<'a> {
     /// The session or notice that was sent in parts.
     ///
     /// # Errors
-    /// What was put together is neither, or more than one.
+    /// The bytes put together are neither, or more than one.
     pub fn read_whole(whole: &'a [u8]) -> Result<Self, DatagramFault> {
         let mut cursor = Cursor::new(whole);
         let message = Self::read(&mut cursor).filter(|_| cursor.is_empty());

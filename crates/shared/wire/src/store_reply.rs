@@ -55,7 +55,7 @@ impl Reply {
     /// Reads the reply at the front, and how many bytes it takes; `None` = more is to come.
     ///
     /// # Errors
-    /// What comes is no reply, whatever follows.
+    /// The bytes are no reply, whatever follows.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ReplyFault> {
         let Some((b'*', count, mut at)) = line(bytes)? else {
             return Self::scalar(bytes);

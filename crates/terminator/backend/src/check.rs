@@ -17,7 +17,7 @@ pub struct Check {
 impl Check {
     /// A server about which nothing is known, or, after a reload, what was known before.
     ///
-    /// Nothing known means that it is used, and that the first result alone decides: a server
+    /// An unknown server is used, and the first result alone decides, because a server
     /// that was never seen to answer gets no benefit of the doubt, and one that answers at once
     /// need not wait for its `rise`.
     pub fn new(options: &CheckOptions, before: Option<bool>) -> Self {

@@ -66,7 +66,7 @@ impl Pool {
     /// `worker` makes the workers begin their rounds at different servers: else the first few
     /// connections of all of them would meet at the first.
     ///
-    /// Of no servers, as where files stand in their place, none can be picked.
+    /// A pool without servers, as where files stand in their place, picks none.
     ///
     /// # Panics
     /// If there are more servers than [`SERVERS_MAX`], or a weight is not from 1 to

@@ -53,7 +53,8 @@ impl KernelTls {
     /// Whether every service that requires the kernel gets it.
     ///
     /// # Errors
-    /// What it does not encrypt with that such a service may agree on, where that was written.
+    /// Each suite that the service may agree on and the kernel does not encrypt, where it was
+    /// written.
     pub(crate) fn check(
         &self,
         source: &Source,

@@ -33,7 +33,7 @@ type Missing = (String, String, &'static str);
 /// Whether the users, groups and directories that a configuration names are there.
 ///
 /// # Errors
-/// Those that are not, each where it was written.
+/// Each that is not there, where it was written.
 pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
     let faults = diagnostics(source, &missing(settings));
     if faults.is_empty() { Ok(()) } else { Err(faults) }

@@ -1,6 +1,6 @@
 //! A worker's listening sockets: which are watched, and how many connections are taken at a time.
 //!
-//! What becomes of a connection is the worker's.
+//! The worker decides what becomes of a connection.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;

@@ -367,16 +367,7 @@ impl ServicePlan {
         let source = servers.map(|servers| servers.source.clone());
         let tunnel = servers.and_then(|servers| servers.tunnel.clone());
         let has_affinity = servers.is_some_and(|servers| servers.affinity);
-        let front = match &options.front.tls {
-            FrontTls::Terminate(tls) => {
-                let built =
-                    Server::build(tls, &options.name, resumption, &SuiteOrder::of_this_cpu())?;
-                warnings.extend(built.1);
-                Front::Terminate(Arc::new(built.0))
-            }
-            FrontTls::Passthrough => Front::Passthrough,
-            FrontTls::Plain => Front::Plain,
-        };
+        let front = front(&options, resumption, warnings)?;
         let back_tls = match options.back.servers() {
             Some(servers) => back_tls(&options.name, servers, warnings)?,
             None => None,
@@ -471,6 +462,22 @@ impl ServicePlan {
     pub fn server_names(&self) -> &[String] {
         &self.server_names
     }
+}
+
+fn front(
+    options: &ServiceOptions,
+    resumption: &Arc<Resumption>,
+    warnings: &mut Vec<Warning>,
+) -> Result<Front, BuildError> {
+    Ok(match &options.front.tls {
+        FrontTls::Terminate(tls) => {
+            let built = Server::build(tls, &options.name, resumption, &SuiteOrder::of_this_cpu())?;
+            warnings.extend(built.1);
+            Front::Terminate(Arc::new(built.0))
+        }
+        FrontTls::Passthrough => Front::Passthrough,
+        FrontTls::Plain => Front::Plain,
+    })
 }
 
 fn back_tls(

@@ -28,7 +28,7 @@ pub(crate) fn is_challenge(path: &[u8]) -> bool {
 /// The address of what was asked for, by https. The target is kept as it was written.
 ///
 /// # Errors
-/// What is wrong, if nobody can tell which host is meant. Such a client is sent nowhere.
+/// The reason why nobody can tell which host is meant. Such a client is sent nowhere.
 pub(crate) fn location(
     redirect: Redirect,
     host: Option<&[u8]>,

@@ -110,7 +110,7 @@ impl RequestTarget {
 /// further: a service has one folder, whatever it is called.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the target.
 pub(crate) fn split(text: &[u8]) -> Result<(Option<&[u8]>, &[u8]), &'static str> {
     if text.contains(&b'#') {
         return Err("the target has a fragment");
@@ -134,7 +134,7 @@ pub(crate) fn split(text: &[u8]) -> Result<(Option<&[u8]>, &[u8]), &'static str>
 }
 
 /// Whether this could be a host and a port (RFC 3986 sections 3.2.2 and 3.2.3), by its characters.
-/// Nothing depends on what it says; one that is malformed was not written by an honest client.
+/// No decision depends on it; one that is malformed was not written by an honest client.
 pub(crate) fn is_authority(text: &[u8]) -> bool {
     let may_stand =
         |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);

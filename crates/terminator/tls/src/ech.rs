@@ -64,7 +64,7 @@ impl ListedEchKey {
     /// ECHCONFIG. Of several configurations the first that is for the key counts.
     ///
     /// # Errors
-    /// What the file lacks.
+    /// The part that the file lacks.
     pub fn read(text: &[u8]) -> Result<Self, EchFileFault> {
         let text = std::str::from_utf8(text).map_err(|_| EchFileFault::NoKey)?;
         let private = pem_block(text, "PRIVATE KEY").ok_or(EchFileFault::NoKey)?;

@@ -1,7 +1,7 @@
 //! The receiver's half of HPKE (RFC 9180) in base mode: DHKEM(X25519, HKDF-SHA256) with
 //! HKDF-SHA256.
 //!
-//! Of our own, because the library's opener takes no key that was derived from a secret. The
+//! The code is our own, because the library's opener takes no key that was derived from a secret. The
 //! primitives are those of its cryptography.
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};

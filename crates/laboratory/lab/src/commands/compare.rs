@@ -1,6 +1,6 @@
 //! `lariat-lab compare`: two records, of two platforms, versions or settings.
 //!
-//! What is compared and how it looks is the crate `report`'s; here are the arguments.
+//! The crate `report` compares and draws; here are the arguments.
 
 use std::path::PathBuf;
 

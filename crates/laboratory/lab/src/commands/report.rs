@@ -1,6 +1,6 @@
 //! `lariat-lab report`: records from files, and where tables, figures and pages go.
 //!
-//! What they look like is the crate `report`'s; here are the arguments.
+//! The crate `report` draws them; here are the arguments.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

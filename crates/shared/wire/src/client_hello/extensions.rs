@@ -198,7 +198,7 @@ fn supported_versions(mut data: Cursor<'_>) -> Result<HelloSpan, HelloFault> {
 /// RFC 6066 section 3. Names of other types than host_name are skipped: each begins with its
 /// length.
 ///
-/// What is no host name is the client's matter: it gets what clients without a name get.
+/// A name that is no host name is the client's matter: it gets what clients without one get.
 fn server_name(data: Cursor<'_>) -> Result<(Option<HelloSpan>, Option<HelloSpan>), HelloFault> {
     const NAME: &str = "server_name";
     let mut host_name = None;

@@ -102,8 +102,8 @@ impl Family {
 
     /// The addresses and the fields behind them.
     ///
-    /// Where the addresses are to be ignored nobody knows where they end: what is there counts as
-    /// fields if it reads as such (haproxy sends fields so), and else as nothing.
+    /// Addresses that are to be ignored end nobody knows where: the bytes count as fields if they
+    /// read as such (haproxy sends fields so), and else as nothing.
     fn body<'a>(
         self,
         mut body: Cursor<'a>,

@@ -4,7 +4,7 @@
 //! greeting, the client's request, sequence numbers, and the passwords of plugins that send them in
 //! another way without TLS than under it. Nothing after the login differs, so that it is relayed.
 //!
-//! Where one side has TLS and the other has none:
+//! If one side has TLS and the other has none:
 //! - a request for TLS that only one side sees shifts the sequence numbers of all later packets;
 //! - `caching_sha2_password` and `sha256_password` send the password as it is under TLS, and
 //!   encrypted for the server's RSA key without (RSA-OAEP, after an exclusive or with the

@@ -1,6 +1,6 @@
 //! The way of lines to the standard error, on which nobody waits.
 //!
-//! Its reader may stop reading: a pipe fills, and a write to it never returns. So the
+//! The reader of a pipe may stop: the pipe fills, and a write to it never returns. So the
 //! supervisor leaves its lines in a queue of limited size, and a thread writes them. Owns the queue
 //! and what is said about lines that found no place in it, not what the lines say.
 

@@ -32,6 +32,7 @@ use super::upgrade::image::{OwnState, Return, SupervisorOrigin, WayBack};
 use super::upgrade::state::{Inherited, InheritedImage};
 use super::watched::Watched;
 use super::{Phase, Request, Supervisor};
+use crate::handover::Reloads;
 use crate::messages as forms;
 use crate::reader::Task;
 use crate::watcher::Stamps;
@@ -54,25 +55,18 @@ impl<'a> Supervisor<'a> {
         let readers = Readers::default();
         let store = DescriptorStore::knowing(descriptor_store::names_of(&inherited));
         let mut manager = ServiceManager::of_environment(store);
-        let beat = way_back.is_some().then_some(&mut manager);
-        let first = first(&request, &readers, &mut events, (origin.returned, beat))?;
-        let Some((own, read, looked)) = first else {
+        let before = (origin.returned, way_back.is_some().then_some(&mut manager));
+        let Some((own, read, looked)) = first(&request, &readers, &mut events, before)? else {
             return Ok(None);
         };
-        let (served, own) = (read.prepared, own.as_ref());
-        let others = read.others;
+        let (served, own, others) = (read.prepared, own.as_ref(), read.others);
         let summary = &served.summary;
         let calls_forbidden_by = forbid_system_calls(summary, &inherited)?;
         let (listeners, admin_sockets, cluster_socket) =
             open_sockets(summary, read.log, origin.handed_over, &mut inherited, own.is_some())?;
         let fences = summary.fences(read.become_user);
         let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
-        let (mut earlier, mut program_before) = (Vec::new(), None);
-        if let Some(InheritedImage { program, state, workers, .. }) = inherited.image.take() {
-            let workers = Earlier::all(&state.workers, workers);
-            earlier = workers.map_err(Failure::host("hear a process"))?;
-            (program_before, reloads.last_upgrade) = (Some(program), state.last_upgrade);
-        }
+        let (earlier, program_before) = earlier_image(&mut inherited, &mut reloads)?;
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
         keys.take_up(&served.keys, own.map(|own| &*own.key_processes), others);
         Ok(Some(Self {
@@ -156,6 +150,19 @@ fn forbid_system_calls(
     process::no_new_privileges().map_err(Failure::host("refuse new privileges"))?;
     sandbox::forbid_system_calls().map_err(Failure::host("forbid system calls"))?;
     Ok(Some(own.to_owned()))
+}
+
+/// The worker processes of the program before, and its version, if this one follows another.
+fn earlier_image(
+    inherited: &mut Inherited,
+    reloads: &mut Reloads,
+) -> Result<(Vec<Earlier>, Option<String>), Failure> {
+    let Some(InheritedImage { program, state, workers, .. }) = inherited.image.take() else {
+        return Ok((Vec::new(), None));
+    };
+    reloads.last_upgrade = state.last_upgrade;
+    let workers = Earlier::all(&state.workers, workers).map_err(Failure::host("hear a process"))?;
+    Ok((workers, Some(program)))
 }
 
 /// Reads the first configuration, unless a program goes on; `None` = a signal ended the wait. A

@@ -109,20 +109,7 @@ pub(super) fn build(
     if let Some(kernel_tls) = &serve.kernel_tls {
         plan.set_kernel_tls(&kernel_tls.sealed(), kernel_tls.rekeys);
     }
-    for resolved in &serve.resolved {
-        for (service, server, target) in servers.named(resolved) {
-            plan.set_target(service, server, &target);
-        }
-    }
-    for (service, server, name) in servers.all() {
-        if serve.disabled.contains(&name) {
-            plan.disable(service, server);
-        }
-        let mut ordered = serve.weights.iter();
-        if let Some((_, weight)) = ordered.find(|(ordered, _)| *ordered == name) {
-            plan.order_weight(service, server, *weight);
-        }
-    }
+    carry_over(&mut plan, serve, &servers);
     for (service, root) in std::mem::take(&mut descriptors.roots) {
         plan.set_root(service, root);
     }
@@ -140,6 +127,24 @@ pub(super) fn build(
         log_output,
         cluster,
     })
+}
+
+/// Gives a new plan the addresses that names resolved to, and what operators ordered of servers.
+fn carry_over(plan: &mut Plan, serve: &Serve, servers: &Servers) {
+    for resolved in &serve.resolved {
+        for (service, server, target) in servers.named(resolved) {
+            plan.set_target(service, server, &target);
+        }
+    }
+    for (service, server, name) in servers.all() {
+        if serve.disabled.contains(&name) {
+            plan.disable(service, server);
+        }
+        let mut ordered = serve.weights.iter();
+        if let Some((_, weight)) = ordered.find(|(ordered, _)| *ordered == name) {
+            plan.order_weight(service, server, *weight);
+        }
+    }
 }
 
 /// The reason why a plan cannot be built of a configuration whose services have these names.
