@@ -14,7 +14,7 @@ impl Table {
     pub fn page(&self) -> String {
         let entries = self.keys.iter().map(|key| {
             let level = if key.parent().is_empty() { "##" } else { "###" };
-            self.entry(key, level)
+            Self::entry(key, level)
         });
         entries.collect()
     }
@@ -27,7 +27,7 @@ impl Table {
                 group = key.group;
                 _ = writeln!(text, "\n## {group}");
             }
-            text.push_str(&self.entry(key, "###"));
+            text.push_str(&Self::entry(key, "###"));
         }
         text
     }
@@ -53,7 +53,7 @@ impl Table {
         format!("{}\n{}{facts}", key.path, indented(key.help)).replace('`', "")
     }
 
-    fn entry(&self, key: &Key, level: &str) -> String {
+    fn entry(key: &Key, level: &str) -> String {
         let Key { path, help, .. } = key;
         let facts = [
             Some(holds(key)),
@@ -61,11 +61,24 @@ impl Table {
                 Default::Required => Some("required".to_owned()),
                 _ => default(key).map(|default| format!("default: {default}")),
             },
-            key.flag.map(|flag| format!("flag: {}", self.flag_name(key, flag))),
+            key.flag.map(|flag| format!("`--{flag}`")),
         ];
         let facts: Vec<_> = facts.into_iter().flatten().collect();
         let facts = facts.join("; ");
-        format!("\n{level} `{path}`\n\n{help}\n\n*{facts}*\n\n    {}\n", key.example)
+        // The facts of a plain value, in the forms of the page's head, are an example of it.
+        let is_plain = matches!(
+            key.kind,
+            Kind::Boolean
+                | Kind::Switch
+                | Kind::Choice(_)
+                | Kind::Path
+                | Kind::Count(..)
+                | Kind::Duration(..)
+                | Kind::Size(..)
+        );
+        let shown = if is_plain && !key.many { "" } else { key.example };
+        let example = if shown.is_empty() { String::new() } else { format!("\n    {shown}\n") };
+        format!("\n{level} `{path}`\n\n{help}\n\n*{facts}*\n{example}")
     }
 
     fn facts(&self, key: &Key) -> Vec<String> {

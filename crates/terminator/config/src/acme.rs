@@ -86,10 +86,8 @@ section! {
         kind: bool = choice!["tls-alpn" => false, "http" => true]
             .default("tls-alpn").flag("acme-challenge").example(r#"kind = "http""#),
         /// A program that puts a TXT record into the DNS (dns-01), and takes it away. It is run as
-        /// `PROGRAM present|cleanup NAME VALUE`, by the user and in the environment of the
-        /// supervisor, with `LARIAT_ACTION`, `LARIAT_RECORD`, `LARIAT_VALUE`, `LARIAT_DOMAIN` and
-        /// certbot's `CERTBOT_DOMAIN` and `CERTBOT_VALIDATION`. `present` ends when the record can
-        /// be seen, with status 0.
+        /// `PROGRAM present|cleanup NAME VALUE` by the supervisor's user; the guide has its
+        /// environment.
         dns: Option<String> = path()
             .absent("`kind`").flag("acme-dns").example(r#"dns = "/etc/lariat/dns-hook""#),
         /// How long the program may take. Then it is killed, with all that it has started.

@@ -41,15 +41,12 @@ section! {
             "ipv4" => AddressFamily::Ipv4,
             "ipv6" => AddressFamily::Ipv6,
         ].default("any").flag("resolve-family").example(r#"resolve-family = "ipv4""#),
-        /// How long a server that came back up, by checks, by dials or by `lariat server enable`,
-        /// has less than its share: it begins with a tenth and grows to the whole. HAProxy calls it
-        /// `slowstart`.
+        /// How long a server that came back up, or was enabled, has less than its share: it begins
+        /// with a tenth and grows to the whole.
         slow_start: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
-        /// The fate of the sessions of a server that goes down, by checks of all its addresses
-        /// or by failed dials, or is disabled: with `close` they are reset at once on both sides,
-        /// and end for `server-down` or `server-disabled`. HAProxy calls it `on-marked-down
-        /// shutdown-sessions`.
+        /// The fate of the sessions of a server that goes down, or is disabled: with `close` they
+        /// are reset at once on both sides, and end for `server-down` or `server-disabled`.
         on_down: OnDown = choice![
             "keep" => OnDown::Keep,
             "close" => OnDown::Close,
@@ -64,11 +61,9 @@ section! {
         ].default("round-robin").flag("balance").example(r#"balance = "least-connections""#),
         /// The clients that go to the server that they were at before, whatever `balance` says; for
         /// services with `front.tls = "passthrough"`. With `session-id`, those that offer a session
-        /// of TLS 1.2, by its id (RFC 5246, 7.4.1.2) or a ticket (RFC 5077), go to the server whose
-        /// handshake made that session, or resumed it last, if it is up, not a backup while others
-        /// are up, and has room. Lariat learns both from the server's messages, and remembers them
-        /// in `resumption.session-cache`. With TLS 1.3 the id is random and the ticket encrypted,
-        /// so that `balance` decides: by a client's address it is `balance = "source"`.
+        /// of TLS 1.2, by its id (RFC 5246, 7.4.1.2) or a ticket (RFC 5077), go to the server that
+        /// made or last resumed it, if it is up and has room; `resumption.session-cache` remembers
+        /// it.
         affinity: Option<()> = choice!["session-id" => ()]
             .absent("none").flag("affinity").example(r#"affinity = "session-id""#),
         check: Option<WrittenCheck<'a>>,
@@ -127,9 +122,8 @@ section! {
         precompressed: bool = boolean()
             .default("true").flag("precompressed").example("precompressed = false"),
         /// Bytes per second that a client must acknowledge of what is on its way to it, on an
-        /// average over `min-rate-window`; a slower one is reset and logged as `client-too-slow`. A
-        /// client is not slow for bytes that fit into the kernel's buffer. A paused download is
-        /// slow.
+        /// average over `min-rate-window`; a slower one, such as a paused download, is reset and
+        /// logged as `client-too-slow`.
         min_rate: Option<u64> = size(1, 1 << 40)
             .absent("a client may take as long as `timeouts.idle` lets it").flag("min-rate")
             .example(r#"min-rate = "1KiB""#),

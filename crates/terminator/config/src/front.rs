@@ -79,15 +79,14 @@ section! {
         keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
             .default("2m").flag("keepalive").example(r#"keepalive = "30s""#),
         /// The only network interface by which clients come in to the IP addresses of `listen`
-        /// (SO_BINDTODEVICE), as HAProxy's `interface`.
+        /// (SO_BINDTODEVICE).
         interface: Option<String> = row(Kind::Text("NAME"), interface)
             .absent("any interface").flag("interface").example(r#"interface = "eth0""#),
         /// Whether clients may use several paths at once (Multipath TCP, RFC 8684). Others speak
         /// TCP as ever. The kernel does not encrypt for connections of several paths.
         mptcp: bool = boolean().default("false").flag("mptcp").example("mptcp = true"),
         /// Whether the kernel keeps a new connection of TCP until its first bytes are there, for a
-        /// second at most (TCP_DEFER_ACCEPT), as HAProxy's `defer-accept` and nginx' `deferred`.
-        /// Not for protocols in which the server speaks first.
+        /// second at most (TCP_DEFER_ACCEPT). Not for protocols in which the server speaks first.
         defer_accept: bool = boolean()
             .default("false").flag("defer-accept").example("defer-accept = true"),
         /// Whether lines of the log have the client's JA4 fingerprint, which names its TLS software

@@ -44,10 +44,8 @@ section! {
         ].default("terminate").flag("tls").example(r#"mode = "passthrough""#),
         certificates: Tables<'a, WrittenCertificate<'a>>,
         /// The effect of one certificate of many that cannot be read or served. With `refuse` the
-        /// start or the reload fails as a whole, and what was served before still is. With `skip`
-        /// the others are served without it as long as one is left: its clients get another one, a
-        /// warning is logged, and `lariat status` and the metric `lariat_certificates_skipped` show
-        /// it.
+        /// start or the reload fails as a whole. With `skip` the others are served as long as one
+        /// is left; a warning, `lariat status` and `lariat_certificates_skipped` show it.
         bad_certificate: BadCertificate = choice![
             "refuse" => BadCertificate::Refuse,
             "skip" => BadCertificate::Skip,
@@ -82,8 +80,8 @@ section! {
             .many().default("X25519MLKEM768,x25519,secp256r1,secp384r1").flag("groups")
             .synonyms(GROUP_SYNONYMS).example(r#"groups = ["x25519", "secp256r1"]"#),
         /// The answer to a client that sends no server name, or one that no certificate has: the
-        /// first certificate (`default`), or the alert `unrecognized_name` (`refuse`). With
-        /// `refuse-named` a client that sends no name gets the first certificate, as from hitch.
+        /// first certificate (`default`), or the alert `unrecognized_name` (`refuse`;
+        /// `refuse-named`: only for a name).
         unknown_name: UnknownName = choice![
             "default" => UnknownName::Default,
             "refuse" => UnknownName::Refuse,
@@ -129,7 +127,7 @@ section! {
     table("service.front.tls.client-certificates")
         .absent("none are asked for")
         .example(r#"client-certificates = { mode = "required", ca = ["clients.pem"] }"#);
-    /// Whether and how clients are authenticated by certificates.
+    /// Client certificates.
     pub(crate) struct WrittenClientCertificates<'a> {
         /// Whether clients are asked for a certificate. `optional` serves clients without one. A
         /// certificate that does not verify is refused in either mode.
@@ -195,7 +193,7 @@ section! {
         ou: Vec<AllowedIdentity> = row(Kind::Text("NAME"), identity)
             .repeated().absent("none").flag("client-allow-ou").example(r#"ou = ["Operations"]"#),
         /// SHA-256 fingerprints of whole certificates, as `openssl x509 -fingerprint -sha256`
-        /// prints them, with or without colons. A renewed certificate has another.
+        /// prints them.
         fingerprint: Vec<AllowedIdentity> = row(Kind::Text("SHA256"), identity)
             .repeated().absent("none").flag("client-allow-fingerprint")
             .example("fingerprint = \

@@ -100,7 +100,8 @@ const PREFACE: &str = "\
 # Configuration
 
 A configuration is a TOML file (`lariat serve FILE`), or the flags of `lariat serve`, which
-describe one service. Every flag means the key beside it. Unknown keys are errors.
+describe one service. Every flag means the key beside it; that of a list may be repeated. Unknown
+keys are errors.
 
 Times are written `250ms`, `10s`, `5m`, `12h` or `7d`; sizes `512B`, `64KiB`, `32MiB` or `1GiB`.
 Relative paths begin at the directory of the file, those in flags at the working directory.

@@ -39,7 +39,7 @@ section! {
         backup: bool = boolean().default("false").flag("backup").example("backup = true"),
         /// Connections that the server gets at once, over all workers of this process; dials in
         /// progress count, health checks do not. Further connections go to other servers, or wait
-        /// in `service.back.queue`. HAProxy calls it `maxconn`. The flag follows its `--backend`.
+        /// in `service.back.queue`. The flag follows its `--backend`.
         max_connections: Option<u32> = count(1, 10_000_000)
             .absent("no limit").flag("server-max-connections").example("max-connections = 100"),
     }
@@ -55,8 +55,7 @@ section! {
         /// `server-queue-full`. 0 = none waits.
         length: usize = count(0, 10_000)
             .default("1000").flag("queue-length").example("length = 100"),
-        /// Time that a connection waits; then it ends for `server-queue-timeout`. HAProxy calls it
-        /// `timeout queue`.
+        /// Time that a connection waits; then it ends for `server-queue-timeout`.
         timeout: Duration = duration(Duration::from_millis(10), HOUR)
             .default("5s").flag("queue-timeout").example(r#"timeout = "2s""#),
     }

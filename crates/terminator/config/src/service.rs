@@ -27,8 +27,8 @@ section! {
     /// A front, a back, and limits for the connections between them. A file may have many
     /// services.
     pub(crate) struct WrittenService<'a> {
-        /// The name in logs, metrics and the status: at most 64 letters, digits, `.`, `_` and `-`.
-        /// It must be unique, so with several services each needs one.
+        /// The name in logs, metrics and the status: at most 64 letters, digits, `.`, `_` and `-`,
+        /// and unique.
         name: String = text("NAME").default("main").flag("name").example(r#"name = "web""#),
         front: WrittenFront<'a>,
         back: WrittenBack<'a>,

@@ -10,61 +10,103 @@ use crate::predecessor::Predecessor;
 pub fn page(of: Predecessor) -> String {
     let mut page = format!(
         "`lariat import {}` does this, and reports it for each line. [Moving](../guide/moving.md) has \
-         examples.\n",
+         examples. Of options that begin with one word, a list has that word once.\n",
         of.word()
     );
-    let rows = |cells: &dyn Fn(&Sense) -> Option<String>| {
-        let row =
-            |one: &'static Meaning| Some(format!("| {} | {} |\n", names(one), cells(&one.sense)?));
-        crate::meanings(of).filter_map(row).collect::<String>()
-    };
-    let key = |sense: &Sense| match sense {
-        Sense::Key { key: keys, note, .. } | Sense::Joined { keys, note } => {
-            Some(format!("{} | {}", code_of_keys(keys), cell(note)))
-        }
-        _ => None,
-    };
-    let always = |sense: &Sense| match sense {
-        Sense::Always(words) => Some(cell(words)),
-        _ => None,
-    };
-    let lacks = |sense: &Sense| match sense {
-        Sense::Lacks { why, remedy, guards } => {
-            let mut why = cell(why);
-            if let [first, ..] = guards.as_slice() {
-                let which = if first.is_empty() { "" } else { " where it refuses somebody" };
-                let _ = write!(why, "; its service is left out{which}");
-            }
-            Some(format!("{why} | {}", cell(remedy)))
-        }
-        _ => None,
-    };
-    for (title, head, rows) in [
-        ("Mapped", "| Option | Key | Difference |\n|---|---|---|\n", rows(&key)),
-        ("Done in any case", "| Option | How |\n|---|---|\n", rows(&always)),
-        ("Not mapped", "| Option | Why | Instead |\n|---|---|---|\n", rows(&lacks)),
+    for (title, fate) in [
+        ("Mapped", mapped as fn(&Sense) -> Option<String>),
+        ("Done in any case", done),
+        ("Not mapped", lacking),
     ] {
-        let _ = write!(page, "\n## {title}\n\n{head}{rows}");
+        let _ = write!(page, "\n## {title}\n\n");
+        for (fate, options) in by_fate(of, fate) {
+            let _ = writeln!(page, "- {fate}: {}", names(&options));
+        }
     }
-    page.push_str(
-        "\n## Defaults that are written out\n\n| Option | Key | Because |\n|---|---|---|\n",
-    );
+    page.push_str("\n## Defaults that are written out\n\n");
     for OldDefault { option, key, value, note, .. } in defaults_of(of) {
         let value = value.to_string();
-        let _ = writeln!(page, "| `{option}` | `{key} = {value}` | {note} |");
+        let _ = writeln!(page, "- `{option}`: `{key} = {value}`, because {note}");
     }
     page
 }
 
-fn names(meaning: &Meaning) -> String {
-    let begins = meaning.begins.iter().map(|begin| format!("{begin}…"));
-    let names = meaning.names.iter().map(|name| (*name).to_owned()).chain(begins);
-    let mut names = names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    for value in &meaning.harmless {
-        let value = if value.is_empty() { "empty".to_owned() } else { format!("`{value}`") };
-        let _ = write!(names, "; {value} is as here");
+/// The options of one kind of fate; those with the same fate stand together.
+fn by_fate(
+    of: Predecessor,
+    fate: impl Fn(&Sense) -> Option<String>,
+) -> Vec<(String, Vec<&'static Meaning>)> {
+    let mut groups: Vec<(String, Vec<&'static Meaning>)> = Vec::new();
+    for option in crate::meanings(of) {
+        let Some(fate) = fate(&option.sense) else { continue };
+        match groups.iter_mut().find(|(other, _)| *other == fate) {
+            Some((_, options)) => options.push(option),
+            None => groups.push((fate, vec![option])),
+        }
     }
-    names
+    groups
+}
+
+fn mapped(sense: &Sense) -> Option<String> {
+    match sense {
+        Sense::Key { key: keys, note: "", .. } | Sense::Joined { keys, note: "" } => {
+            Some(code_of_keys(keys))
+        }
+        Sense::Key { key: keys, note, .. } | Sense::Joined { keys, note } => {
+            Some(format!("{} ({})", code_of_keys(keys), one_line(note)))
+        }
+        _ => None,
+    }
+}
+
+fn done(sense: &Sense) -> Option<String> {
+    match sense {
+        Sense::Always(words) => Some(one_line(words)),
+        _ => None,
+    }
+}
+
+fn lacking(sense: &Sense) -> Option<String> {
+    let Sense::Lacks { why, remedy, guards } = sense else { return None };
+    let mut why = one_line(why);
+    if let [first, ..] = guards.as_slice() {
+        let which = if first.is_empty() { "" } else { " where it refuses somebody" };
+        let _ = write!(why, "; its service is left out{which}");
+    }
+    Some(format!("{why} ({})", one_line(remedy)))
+}
+
+/// Names as code; of neighbours with the same first word, that word stands once.
+fn names(options: &[&Meaning]) -> String {
+    let mut text = String::new();
+    let mut section = String::new();
+    for option in options {
+        let begins = option.begins.iter().map(|begin| format!("{begin}…"));
+        for name in option.names.iter().map(|name| (*name).to_owned()).chain(begins) {
+            let (first, rest) = name.split_once(' ').unwrap_or(("", &name));
+            let separator = if first == section { ", " } else { "; " };
+            text.push_str(if text.is_empty() { "" } else { separator });
+            if first != section && !first.is_empty() {
+                let _ = write!(text, "`{first}` ");
+            }
+            first.clone_into(&mut section);
+            let _ = write!(text, "`{rest}`");
+        }
+        text.push_str(&harmless(option));
+    }
+    text
+}
+
+fn harmless(option: &Meaning) -> String {
+    let value = |value: &&str| match *value {
+        "" => "empty".to_owned(),
+        value => format!("`{value}`"),
+    };
+    let values: Vec<_> = option.harmless.iter().map(value).collect();
+    match values.as_slice() {
+        [] => String::new(),
+        values => format!(" ({}: as here)", values.join(", ")),
+    }
 }
 
 /// Words of which those that are keys are code.
@@ -78,6 +120,6 @@ fn code_of_keys(keys: &str) -> String {
     keys.split(' ').map(code).collect::<Vec<_>>().join(" ")
 }
 
-fn cell(words: &str) -> String {
-    words.replace('|', "\\|").replace('\n', " ")
+fn one_line(words: &str) -> String {
+    words.replace('\n', " ")
 }
