@@ -14,7 +14,7 @@
 //! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
 //! it, a thread hears it): the reader of files (`reading`), the resolver of names (`names`), the
 //! watcher of files (`watched`), the process that orders certificates (`acme`), the one that holds
-//! keys (`keys`), the check of a new program (`upgrade::check`).
+//! keys (`keys`, `earlier_keys`), the check of a new program (`upgrade::check`).
 //!
 //! **Its phases** ([`Phase`]) are those of the worker process: *starting*, *serving*, *draining*,
 //! and *restarting* after it died. Every answer is judged by the phase (`answers`).
@@ -47,6 +47,7 @@ mod certificates;
 mod challenges;
 mod child;
 mod cluster_socket;
+mod earlier_keys;
 mod events;
 mod failure;
 mod host_lease;

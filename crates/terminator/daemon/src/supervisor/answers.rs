@@ -172,6 +172,7 @@ impl Supervisor<'_> {
             }
         };
         self.due = None;
+        self.end_unasked_keys();
         self.upgrading.listening.retain(|one| *one != number);
         let ended =
             format!("the worker process (pid {pid}) has ended, and its connections with it: {how}");
@@ -287,6 +288,7 @@ impl Supervisor<'_> {
     }
 
     fn end_if_last(&mut self) {
+        self.end_unasked_keys();
         if self.phase == Phase::Draining && self.child.is_none() {
             self.end();
         }

@@ -1,10 +1,11 @@
 //! News of the processes that hold keys, and what a worker process gets to ask them by.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use super::Supervisor;
-use super::child::Heard;
+use super::child::{Child, Heard};
+use super::upgrade::state::KeyProcessState;
 use crate::handover::{Order, Role};
 use crate::held_keys::KeyReply;
 
@@ -41,6 +42,23 @@ impl Supervisor<'_> {
             self.keys.told.clone_from(&status);
             self.tell(&Order::Keys(status));
         }
+    }
+
+    /// The number of the worker process that asks the processes of the served plan.
+    pub(super) fn worker_number(&self) -> u64 {
+        self.child.as_ref().map_or(self.last_number, Child::number)
+    }
+
+    /// All processes that a worker process asks, as the next program gets them.
+    pub(super) fn handed_on_keys(&self) -> impl Iterator<Item = (KeyProcessState, BorrowedFd<'_>)> {
+        self.keys.handed_on(self.worker_number())
+    }
+
+    /// Ends the processes of earlier plans that no worker process asks any more.
+    pub(super) fn end_unasked_keys(&mut self) {
+        let earlier = self.earlier.iter().map(|one| &one.child);
+        let workers: Vec<_> = self.child.iter().chain(earlier).map(Child::number).collect();
+        self.keys.keep_for(&workers);
     }
 
     /// Says it to a worker process that knows nothing yet.

@@ -100,7 +100,7 @@ impl Supervisor<'_> {
         };
         let fixed = self.served.summary.fixed_parts();
         self.served = prepared;
-        self.keys.commit();
+        self.keys.commit(self.worker_number());
         self.tell_keys();
         self.served.summary.keep_fixed_parts(fixed);
         self.cluster_socket = cluster_socket;

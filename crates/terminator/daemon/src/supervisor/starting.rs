@@ -68,13 +68,17 @@ impl<'a> Supervisor<'a> {
         let fences = summary.fences(read.become_user);
         let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
         let (mut earlier, mut program_before) = (Vec::new(), None);
-        if let Some(InheritedImage { program, state, workers, .. }) = inherited.image.take() {
+        let mut key_processes = Vec::new();
+        if let Some(image) = inherited.image.take() {
+            let InheritedImage { program, state, workers, key_processes: channels, .. } = image;
+            key_processes = state.key_processes.into_iter().zip(channels).collect();
             let workers = Earlier::all(&state.workers, workers);
             earlier = workers.map_err(Failure::host("hear a process"))?;
             (program_before, reloads.last_upgrade) = (Some(program), state.last_upgrade);
         }
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
-        keys.take_up(&served.keys, own.map(|own| &*own.key_processes), others);
+        let lent = own.map(|own| &*own.key_processes);
+        keys.take_up(&served.keys, (lent, others), key_processes);
         Ok(Some(Self {
             request,
             listeners,
