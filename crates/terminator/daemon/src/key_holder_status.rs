@@ -23,6 +23,9 @@ pub(crate) struct KeyHolderStatus {
     /// `files`, or the token.
     pub(crate) keys: String,
     pub(crate) count: u64,
+    /// `None` = there is none.
+    #[serde(default)]
+    pub(crate) pid: Option<u32>,
     /// Processes started again for these keys, since the supervisor started.
     pub(crate) restarts: u64,
     /// The reason why it signs nothing; `None` = it is there.

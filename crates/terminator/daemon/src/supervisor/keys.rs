@@ -144,8 +144,12 @@ impl KeyHolding {
         self.stage = Stage::Open(now + LOOK_INTERVAL);
         let name = &self.name;
         let signs = unopened.len() < self.keys;
-        if self.away.take().is_some() && self.backoff.deaths > 0 && signs {
-            note(format_args!("the process that holds the keys is there again ({name})"));
+        if self.away.take().is_some() && signs {
+            let again = if self.backoff.deaths > 0 { " again" } else { "" };
+            let pid = self.process.as_ref().map_or(0, Child::pid);
+            note(format_args!(
+                "the process that holds the keys is there{again} ({name}, pid {pid})"
+            ));
         }
         let reasons: Vec<_> = unopened.iter().map(|one| shown(&one.why)).collect();
         let is_news = reasons != self.unopened;
@@ -232,6 +236,7 @@ impl KeyHolding {
         KeyHolderStatus {
             keys: self.name.clone(),
             count: self.keys as u64,
+            pid: self.process.as_ref().map(Child::pid),
             restarts: self.restarts,
             away: self.away.as_ref().map(|(why, _)| why.clone()),
             away_since_ms: since.map(|since| ms(since.unwrap_or_default())),
@@ -278,6 +283,22 @@ impl KeyProcesses {
 
     pub(super) fn status(&self) -> Vec<KeyHolderStatus> {
         self.served.iter().map(KeyHolding::status).collect()
+    }
+
+    /// Starts the processes of the pending plan, which open their keys while another is served.
+    pub(super) fn prepare(&mut self, groups: &[KeyGroup]) {
+        let mut holdings: Vec<_> = groups.iter().map(KeyHolding::of).collect();
+        for (holding, group) in holdings.iter_mut().zip(groups) {
+            self.serve(holding, group);
+        }
+        self.pending = Some(holdings);
+    }
+
+    /// Whether all processes of the pending plan, or else of the one served, have opened their
+    /// keys, or could not.
+    pub(super) fn next_are_open(&self) -> bool {
+        let mut next = self.pending.as_ref().unwrap_or(&self.served).iter();
+        !next.any(|one| matches!(one.stage, Stage::Opening(_)))
     }
 
     /// New channels for all threads of a worker process that is to serve a plan, the pending one
