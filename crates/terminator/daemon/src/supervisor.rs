@@ -23,7 +23,8 @@
 //!   looked up, a worker process is started. It gives up its rights, gets the plan with all
 //!   descriptors, and says that it serves.
 //! - **A reload** (`reload`) is a transaction. The reader reads the files anew; whatever the plan
-//!   needs is opened beside what is served, as the *pending* plan; the worker process builds it.
+//!   needs is opened beside what is served, as the *pending* plan; the worker process builds it
+//!   when its keys are open elsewhere, if some are.
 //!   If it says yes, the pending plan is the served one, and what that does not need is closed.
 //!   If anything fails, the pending plan is dropped. Some keys are fixed from the start
 //!   (`prepared::FixedParts`), and the reload names them.
@@ -219,6 +220,8 @@ impl Phase {
 enum Due {
     /// The next worker process is started.
     Restart,
+    /// The keys of the plan to come should be open.
+    Keys,
     /// The worker process should have answered.
     Answer,
     /// The worker process before should have paused, and ours accept.
@@ -388,6 +391,7 @@ impl<'a> Supervisor<'a> {
         }
         match self.due.take_if(|(due, _)| *due <= now) {
             Some((_, Due::Restart)) => self.start_again()?,
+            Some((_, Due::Keys)) => self.keys_have_had_their_time(),
             Some((_, Due::Answer)) => {
                 error("the worker process does not answer");
                 self.child_is_gone()?;

@@ -44,7 +44,12 @@ fn every_kind_of_key_and_version_is_signed_for_and_the_worker_process_has_no_key
     }
     assert_eq!(signatures(&lariat, "signed"), 5.0);
     assert!(lariat.sum("lariat_key_signature_waiting_seconds_total", &[]) > 0.0);
-    assert_has(lariat.ask("status").success(), "key process: 5 signatures");
+    let status = lariat.ask("status").success();
+    assert_has(&status, "key process: 5 signatures");
+    let pid = lariat.process("lariat: keys").as_raw_nonzero().get();
+    assert_has(&status, &format!("  files: pid {pid}, 2 keys\n"));
+    assert_eq!(lariat.status()["key_process"]["processes"][0]["pid"], pid);
+    assert_has(lariat.stderr(), &format!("holds the keys is there (files, pid {pid})"));
     assert_eq!(lariat.status()["key_process"]["signed"], 5);
     if geteuid().is_root() {
         let mut openssl = Command::new("openssl");
@@ -320,9 +325,8 @@ impl HeldHandshake {
 #[test]
 fn a_handshake_goes_on_over_a_reload_and_an_upgrade_and_no_process_outlasts_its_plan() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
-    let service = Service::new(&site, &server);
-    let tables = format!("{TABLES}\n[timeouts]\nhandshake = \"10m\"").replace("1s", "10m");
-    let lariat = service.start_with(&tables);
+    let service = Service::new(&site, &server).more("timeouts = { handshake = '10m' }");
+    let lariat = service.start_with(&TABLES.replace("1s", "10m"));
     let first = lariat.process("lariat: keys");
     let (begun, has_begun) = mpsc::channel();
     let held = HeldHandshake::to(service.address, begun);
