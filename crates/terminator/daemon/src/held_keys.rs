@@ -120,7 +120,7 @@ impl KeyGroup {
 const FILES: &str = "files";
 
 /// Each token has a process of its own, with a thread for each worker thread.
-const TOKENS_MAX: usize = 16;
+pub(crate) const TOKENS_MAX: usize = 16;
 
 /// The keys of each group. Those of files are all that are in no other: there may be thousands.
 pub(crate) fn listed_ids(groups: &[KeyGroup]) -> Vec<Option<Vec<KeyId>>> {

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// A process that holds keys, as a program hands it on that may come back.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct LentKeyProcess {
-    /// Number and pid; `None` = it is away.
-    pub(crate) process: Option<(u64, u32)>,
+    /// The number under which the state names it; `None` = it is away.
+    pub(crate) process: Option<u64>,
     /// The count of its channels.
     pub(crate) channels: u32,
     /// The reasons of the keys that it could not open.
@@ -23,6 +23,9 @@ pub(crate) struct KeyHolderStatus {
     /// `files`, or the token.
     pub(crate) keys: String,
     pub(crate) count: u64,
+    /// `None` = there is none.
+    #[serde(default)]
+    pub(crate) pid: Option<u32>,
     /// Processes started again for these keys, since the supervisor started.
     pub(crate) restarts: u64,
     /// The reason why it signs nothing; `None` = it is there.

@@ -14,7 +14,7 @@
 //! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
 //! it, a thread hears it): the reader of files (`reading`), the resolver of names (`names`), the
 //! watcher of files (`watched`), the process that orders certificates (`acme`), the one that holds
-//! keys (`keys`), the check of a new program (`upgrade::check`).
+//! keys (`keys`, `earlier_keys`), the check of a new program (`upgrade::check`).
 //!
 //! **Its phases** ([`Phase`]) are those of the worker process: *starting*, *serving*, *draining*,
 //! and *restarting* after it died. Every answer is judged by the phase (`answers`).
@@ -23,7 +23,8 @@
 //!   looked up, a worker process is started. It gives up its rights, gets the plan with all
 //!   descriptors, and says that it serves.
 //! - **A reload** (`reload`) is a transaction. The reader reads the files anew; whatever the plan
-//!   needs is opened beside what is served, as the *pending* plan; the worker process builds it.
+//!   needs is opened beside what is served, as the *pending* plan; the worker process builds it
+//!   when its keys are open elsewhere, if some are.
 //!   If it says yes, the pending plan is the served one, and what that does not need is closed.
 //!   If anything fails, the pending plan is dropped. Some keys are fixed from the start
 //!   (`prepared::FixedParts`), and the reload names them.
@@ -47,6 +48,7 @@ mod certificates;
 mod challenges;
 mod child;
 mod cluster_socket;
+mod earlier_keys;
 mod events;
 mod failure;
 mod host_lease;
@@ -218,6 +220,8 @@ impl Phase {
 enum Due {
     /// The next worker process is started.
     Restart,
+    /// The keys of the plan to come should be open.
+    Keys,
     /// The worker process should have answered.
     Answer,
     /// The worker process before should have paused, and ours accept.
@@ -387,6 +391,7 @@ impl<'a> Supervisor<'a> {
         }
         match self.due.take_if(|(due, _)| *due <= now) {
             Some((_, Due::Restart)) => self.start_again()?,
+            Some((_, Due::Keys)) => self.keys_have_had_their_time(),
             Some((_, Due::Answer)) => {
                 error("the worker process does not answer");
                 self.child_is_gone()?;

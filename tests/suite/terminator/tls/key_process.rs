@@ -3,6 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use std::io::copy;
+use std::sync::mpsc;
+
 use suite::prelude::*;
 use suite::process::{has_ended, memory_holds, open_files, status_line};
 
@@ -41,7 +44,12 @@ fn every_kind_of_key_and_version_is_signed_for_and_the_worker_process_has_no_key
     }
     assert_eq!(signatures(&lariat, "signed"), 5.0);
     assert!(lariat.sum("lariat_key_signature_waiting_seconds_total", &[]) > 0.0);
-    assert_has(lariat.ask("status").success(), "key process: 5 signatures");
+    let status = lariat.ask("status").success();
+    assert_has(&status, "key process: 5 signatures");
+    let pid = lariat.process("lariat: keys").as_raw_nonzero().get();
+    assert_has(&status, &format!("  files: pid {pid}, 2 keys\n"));
+    assert_eq!(lariat.status()["key_process"]["processes"][0]["pid"], pid);
+    assert_has(lariat.stderr(), &format!("holds the keys is there (files, pid {pid})"));
     assert_eq!(lariat.status()["key_process"]["signed"], 5);
     if geteuid().is_root() {
         let mut openssl = Command::new("openssl");
@@ -284,4 +292,64 @@ fn no_stopped_process_outlasts_an_upgrade_with_keys_of_a_plan_that_was_replaced(
     until_true("the process before to end", || has_ended(stopped));
     let connects = || Client::new(&site).try_connect(service.address).is_ok();
     until_true("signatures", connects);
+}
+
+/// A way to an address for one client: who connects comes through in part, and then, when it is
+/// told so, as a whole.
+struct HeldHandshake {
+    address: SocketAddr,
+    go_on: mpsc::Sender<()>,
+}
+
+impl HeldHandshake {
+    fn to(address: SocketAddr, begun: mpsc::Sender<()>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = listener.local_addr().unwrap();
+        let (go_on, may_go_on) = mpsc::channel();
+        thread::spawn(move || {
+            let (mut client, mut server) = (listener.accept().unwrap().0, tcp(address));
+            let mut hello = [0; 20];
+            client.read_exact(&mut hello).unwrap();
+            server.write_all(&hello).unwrap();
+            begun.send(()).unwrap();
+            may_go_on.recv().unwrap();
+            let (mut from_server, mut to_client) =
+                (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || copy(&mut from_server, &mut to_client));
+            let _ = copy(&mut client, &mut server);
+        });
+        Self { address: own, go_on }
+    }
+}
+
+#[test]
+fn a_handshake_goes_on_over_a_reload_and_an_upgrade_and_no_process_outlasts_its_plan() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server).more("timeouts = { handshake = '10m' }");
+    let lariat = service.start_with(&TABLES.replace("1s", "10m"));
+    let first = lariat.process("lariat: keys");
+    let (begun, has_begun) = mpsc::channel();
+    let held = HeldHandshake::to(service.address, begun);
+    let client = Client::new(&site);
+    thread::scope(|scope| {
+        let made = scope.spawn(|| client.try_connect(held.address).unwrap());
+        has_begun.recv().unwrap();
+        lariat.wait_for_metric("lariat_connections_open", &[], 1.0);
+        // Another key, so that only the first process can sign for that client.
+        site.write("site.pem", site.leaf(&["localhost"]).pem());
+        lariat.reload().success();
+        let second = lariat.process("lariat: keys");
+        // Nobody but the next program can notice it.
+        kill_process(second, Signal::STOP).unwrap();
+        let before = lariat.upgrade();
+        until_true("the one that is stopped to end", || has_ended(second));
+        assert!(!has_ended(first));
+        held.go_on.send(()).unwrap();
+        let mut open = made.join().unwrap();
+        open.echo();
+        before.assert_running();
+        kill_process(before.0, Signal::KILL).unwrap();
+        until_true("its key process to end", || has_ended(first));
+        Client::new(&site).echo(service.address);
+    });
 }

@@ -226,6 +226,9 @@ fn key_process(now: &StatusDocument) -> String {
     );
     for one in processes {
         let KeyHolderStatus { keys, count, unopened, .. } = one;
+        if let Some(pid) = one.pid {
+            push(&mut text, format_args!("  {keys}: pid {pid}, {count} keys\n"));
+        }
         if let Some(why) = &one.away {
             let since = Time(one.away_since_ms.unwrap_or(0) / 1000);
             push(&mut text, format_args!("  {keys}: AWAY since {since}: it {why}\n"));

@@ -87,7 +87,7 @@ impl Supervisor<'_> {
     fn ready(&mut self, generation: u64, warnings: &[String]) {
         match self.phase {
             Phase::Draining => return,
-            Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
+            Phase::Serving if self.is_asked_to_build(generation) => {
                 say_warnings(warnings);
                 self.warnings.extend(labelled(warnings));
                 return self.commit();
@@ -100,7 +100,7 @@ impl Supervisor<'_> {
                 self.reloads.started([first, labelled(warnings)].concat());
                 self.tell(&Order::Reloads(self.reloads.clone()));
                 if self.waits {
-                    return self.pause_before();
+                    return self.await_keys();
                 }
                 self.has_taken_over();
                 return self.serves();
@@ -114,6 +114,12 @@ impl Supervisor<'_> {
         }
         self.tell_manager_ready();
         self.reload_if_asked();
+    }
+
+    /// Whether the worker process has been told that plan, and has not answered.
+    fn is_asked_to_build(&self, generation: u64) -> bool {
+        let is_told = matches!(self.due, Some((_, Due::Answer)));
+        is_told && self.pending.is_some() && generation == self.generation + 1
     }
 
     fn serves(&mut self) {
@@ -144,7 +150,7 @@ impl Supervisor<'_> {
     fn refused(&mut self, generation: u64, message: String) -> Result<(), Failure> {
         match self.phase {
             Phase::Starting => Err(Failure::Plan(message)),
-            Phase::Serving if self.pending.is_some() && generation == self.generation + 1 => {
+            Phase::Serving if self.is_asked_to_build(generation) => {
                 self.roll_back(message);
                 Ok(())
             }
@@ -172,6 +178,7 @@ impl Supervisor<'_> {
             }
         };
         self.due = None;
+        self.end_unasked_keys();
         self.upgrading.listening.retain(|one| *one != number);
         let ended =
             format!("the worker process (pid {pid}) has ended, and its connections with it: {how}");
@@ -287,6 +294,7 @@ impl Supervisor<'_> {
     }
 
     fn end_if_last(&mut self) {
+        self.end_unasked_keys();
         if self.phase == Phase::Draining && self.child.is_none() {
             self.end();
         }

@@ -3,8 +3,8 @@
 //!
 //! Owns their lives. One of the served plan is started again if it dies, hangs or could not open
 //! all its keys, with the same channels, of which this process keeps the ends: worker threads
-//! notice it by the time alone that a signature takes. Those of a plan that was replaced go on for
-//! the handshakes that began by it. What each holds is the reader's to say (`crate::held_keys`).
+//! notice it by the time alone that a signature takes. Those of a plan that was replaced are
+//! `earlier_keys`'. What each holds is the reader's to say (`crate::held_keys`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,43 +13,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use sys::packet;
 use telemetry::printable;
 
-use super::child::{Backoff, Child, Heard, Program};
-use super::events::{Event, EventSender};
-use crate::handover::{Fences, ProcessMessageForm};
-use crate::held_keys::{KeyAsk, KeyGroup, KeyReply, REPLY_BYTES_MAX, UnopenedKey};
-use crate::key_holder_status::{KeyHolderStatus, LentKeyProcess};
-use crate::key_process::{KEYS_ARGUMENT, KEYS_NAME};
-use crate::messages::{error, note, warn};
-
-const KEYS: Program = Program {
-    argument: KEYS_ARGUMENT,
-    name: KEYS_NAME,
-    form: ProcessMessageForm::Postcard,
-    answer_bytes_max: REPLY_BYTES_MAX,
-    // Libraries of tokens find their configuration by it.
-    has_environment: true,
+use super::child::{Backoff, Child, Heard};
+use super::earlier_keys::{
+    ANSWER_TIME_MAX, EarlierKeyProcesses, KEYS, LATE_TIME_MAX, LOOK_INTERVAL, OPEN_TIME_MAX,
+    state_of,
 };
-
-/// The process of a plan that was replaced goes on for so long: longer than any handshake that
-/// began by it may take (`timeouts.handshake` is shorter by default).
-const LINGER_TIME: Duration = Duration::from_secs(60);
-
-/// Processes of plans that were replaced; the oldest goes when there are more. Each holds keys of a
-/// plan in memory.
-const EARLIER_MAX: usize = 20;
-
-/// From one question whether a process goes on to the next.
-const LOOK_INTERVAL: Duration = Duration::from_secs(2);
-
-/// A process that has not answered within this time is stopped, or gets no time: it signs nothing.
-/// The thread that answers does nothing else.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// One that is late is ended after so much more: another may be better off.
-const LATE_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// A token's library that hangs ends its process before (8 s).
-const OPEN_TIME_MAX: Duration = Duration::from_secs(12);
+use super::events::{Event, EventSender};
+use super::upgrade::state::KeyProcessState;
+use crate::handover::Fences;
+use crate::held_keys::{KeyAsk, KeyGroup, KeyReply, UnopenedKey};
+use crate::key_holder_status::{KeyHolderStatus, LentKeyProcess};
+use crate::messages::{error, note, warn};
 
 /// Keys that did not open are tried again after so long, each time after twice as long.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -170,8 +144,12 @@ impl KeyHolding {
         self.stage = Stage::Open(now + LOOK_INTERVAL);
         let name = &self.name;
         let signs = unopened.len() < self.keys;
-        if self.away.take().is_some() && self.backoff.deaths > 0 && signs {
-            note(format_args!("the process that holds the keys is there again ({name})"));
+        if self.away.take().is_some() && signs {
+            let again = if self.backoff.deaths > 0 { " again" } else { "" };
+            let pid = self.process.as_ref().map_or(0, Child::pid);
+            note(format_args!(
+                "the process that holds the keys is there{again} ({name}, pid {pid})"
+            ));
         }
         let reasons: Vec<_> = unopened.iter().map(|one| shown(&one.why)).collect();
         let is_news = reasons != self.unopened;
@@ -258,6 +236,7 @@ impl KeyHolding {
         KeyHolderStatus {
             keys: self.name.clone(),
             count: self.keys as u64,
+            pid: self.process.as_ref().map(Child::pid),
             restarts: self.restarts,
             away: self.away.as_ref().map(|(why, _)| why.clone()),
             away_since_ms: since.map(|since| ms(since.unwrap_or_default())),
@@ -270,7 +249,7 @@ impl KeyHolding {
 pub(super) struct KeyProcesses {
     served: Vec<KeyHolding>,
     pending: Option<Vec<KeyHolding>>,
-    earlier: Vec<(Child, Instant)>,
+    earlier: EarlierKeyProcesses,
     fences: Fences,
     sender: EventSender,
     /// The number of the last process.
@@ -281,7 +260,8 @@ pub(super) struct KeyProcesses {
 
 impl KeyProcesses {
     pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
-        let (served, earlier, told) = (Vec::new(), Vec::new(), Vec::new());
+        let earlier = EarlierKeyProcesses::new(sender.clone());
+        let (served, told) = (Vec::new(), Vec::new());
         Self { served, pending: None, earlier, fences, sender, processes: 0, told }
     }
 
@@ -291,18 +271,34 @@ impl KeyProcesses {
 
     pub(super) fn due(&self) -> Option<Instant> {
         let holdings = self.all().filter_map(KeyHolding::due);
-        holdings.chain(self.earlier.iter().map(|(_, until)| *until)).min()
+        holdings.chain(self.earlier.due()).min()
     }
 
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
         let processes = self.all().flat_map(|one| {
             one.process.iter().chain(one.attempt.iter().map(|(process, _)| process))
         });
-        processes.chain(self.earlier.iter().map(|(one, _)| one)).map(Child::pid)
+        processes.map(Child::pid).chain(self.earlier.pids())
     }
 
     pub(super) fn status(&self) -> Vec<KeyHolderStatus> {
         self.served.iter().map(KeyHolding::status).collect()
+    }
+
+    /// Starts the processes of the pending plan, which open their keys while another is served.
+    pub(super) fn prepare(&mut self, groups: &[KeyGroup]) {
+        let mut holdings: Vec<_> = groups.iter().map(KeyHolding::of).collect();
+        for (holding, group) in holdings.iter_mut().zip(groups) {
+            self.serve(holding, group);
+        }
+        self.pending = Some(holdings);
+    }
+
+    /// Whether all processes of the pending plan, or else of the one served, have opened their
+    /// keys, or could not.
+    pub(super) fn next_are_open(&self) -> bool {
+        let mut next = self.pending.as_ref().unwrap_or(&self.served).iter();
+        !next.any(|one| matches!(one.stage, Stage::Opening(_)))
     }
 
     /// New channels for all threads of a worker process that is to serve a plan, the pending one
@@ -371,9 +367,7 @@ impl KeyProcesses {
 
     /// Hears the process of that number, if it is of a plan that is served or is to be.
     pub(super) fn heard(&mut self, number: u64, heard: &Heard<KeyReply>) {
-        self.earlier.retain(|(process, _)| {
-            process.number() != number || matches!(heard, Heard::Answer(KeyReply::Well))
-        });
+        self.earlier.heard(number, heard);
         let now = Instant::now();
         let mut all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
         if let Some(holding) = all.find(|one| one.is_attempt(number)) {
@@ -403,7 +397,7 @@ impl KeyProcesses {
     /// Looks at the processes, and starts those whose time has come, of the plan that is served and
     /// of the pending one.
     pub(super) fn tend(&mut self, now: Instant, served: &[KeyGroup], pending: Option<&[KeyGroup]>) {
-        self.earlier.retain(|(_, until)| *until > now);
+        self.earlier.tend(now);
         let mut holdings = std::mem::take(&mut self.served);
         self.tend_all(now, &mut holdings, served);
         self.served = holdings;
@@ -439,67 +433,80 @@ impl KeyProcesses {
         self.pending = None;
     }
 
-    /// The pending plan is served.
-    pub(super) fn commit(&mut self) {
+    /// The pending plan is served by that worker process.
+    pub(super) fn commit(&mut self, worker: u64) {
         let served = self.pending.take().unwrap_or_default();
         let before = std::mem::replace(&mut self.served, served);
-        let until = Instant::now() + LINGER_TIME;
-        let processes = before.into_iter().filter_map(|one| one.process);
-        self.earlier.extend(processes.map(|process| (process, until)));
-        let surplus = self.earlier.len().saturating_sub(EARLIER_MAX);
-        self.earlier.drain(..surplus);
+        self.earlier.extend(before.into_iter().filter_map(|one| one.process), worker);
     }
 
-    /// Ends the processes that the next program does not know, or that do not answer: a living one
-    /// would end by its closed channel, but one that is stopped would stay, with its keys.
-    pub(super) fn end_unknown(&mut self) {
-        self.earlier.clear();
-        let is_late = |one: &&mut KeyHolding| matches!(one.stage, Stage::Late(_));
-        let now = Instant::now();
-        self.served.iter_mut().filter(is_late).for_each(|one| one.is_gone("does not answer", now));
-        self.served.iter_mut().for_each(|one| drop(one.attempt.take()));
+    /// Of earlier plans' processes, those of these worker processes go on.
+    pub(super) fn keep_for(&mut self, workers: &[u64]) {
+        self.earlier.keep_for(workers);
+    }
+
+    /// This program serves in the place of the one before: its processes are ours.
+    pub(super) fn keep_lent(&mut self) {
+        self.earlier.keep_lent();
+    }
+
+    /// Ends attempts, which sign nothing yet; this program makes others if it goes on.
+    pub(super) fn end_attempts(&mut self) {
+        let starts = Instant::now() + RETRY_FIRST;
+        for holding in self.served.iter_mut().filter(|one| one.attempt.is_some()) {
+            (holding.attempt, holding.starts) = (None, Some(starts));
+        }
+    }
+
+    /// All processes that a worker process asks, as the next program gets them, with the ways to
+    /// them; the one that asks those of the served plan has this number.
+    pub(super) fn handed_on(
+        &self,
+        worker: u64,
+    ) -> impl Iterator<Item = (KeyProcessState, BorrowedFd<'_>)> {
+        let processes = self.served.iter().filter_map(|one| one.process.as_ref());
+        let served = processes.map(move |one| (state_of(one, worker, None), one.channel()));
+        self.earlier.state().chain(served)
     }
 
     /// The means of a program that comes back to go on, for each group.
     pub(super) fn state(&self) -> Vec<LentKeyProcess> {
-        let state = |one: &KeyHolding| {
-            let process = one.process.as_ref().map(|process| (process.number(), process.pid()));
-            LentKeyProcess {
-                process,
-                channels: one.ends.len() as u32,
-                unopened: one.unopened.clone(),
-                is_pin_refused: one.is_pin_refused,
-                is_retried: one.starts.is_some() || one.attempt.is_some(),
-            }
+        let state = |one: &KeyHolding| LentKeyProcess {
+            process: one.process.as_ref().map(Child::number),
+            channels: one.ends.len() as u32,
+            unopened: one.unopened.clone(),
+            is_pin_refused: one.is_pin_refused,
+            is_retried: one.starts.is_some(),
         };
         self.served.iter().map(state).collect()
     }
 
-    /// The way to the process of each group, if there is one, and then the ends of the channels.
-    pub(super) fn handed_on(&self) -> Vec<BorrowedFd<'_>> {
-        let each = self.served.iter().flat_map(|one| {
-            let process = one.process.iter().map(Child::channel);
-            process.chain(one.ends.iter().map(AsFd::as_fd))
-        });
-        each.collect()
+    /// The ends of the channels, which are this program's own.
+    pub(super) fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.served.iter().flat_map(|one| one.ends.iter().map(AsFd::as_fd))
     }
 
-    /// Takes up the processes that this program has handed on.
+    /// Takes up the processes that a program has handed on: those of the served plan if it was this
+    /// program, which has these ends of their channels.
     pub(super) fn take_up(
         &mut self,
         groups: &[KeyGroup],
-        lent: Option<&[LentKeyProcess]>,
-        fds: Vec<OwnedFd>,
+        (lent, ends): (Option<&[LentKeyProcess]>, Vec<OwnedFd>),
+        mut handed_on: Vec<(KeyProcessState, OwnedFd)>,
     ) {
-        let (mut fds, now) = (fds.into_iter(), Instant::now());
+        let numbers = handed_on.iter().map(|(state, _)| state.number);
+        self.processes = numbers.max().unwrap_or(0);
+        let (mut fds, now) = (ends.into_iter(), Instant::now());
         for (group, one) in groups.iter().zip(lent.unwrap_or_default()) {
             let mut holding = KeyHolding::of(group);
-            holding.process = one.process.and_then(|state| {
-                let mut process = Child::lent(state, &KEYS, fds.next()?).ok()?;
+            let is_its = |state: &KeyProcessState| Some(state.number) == one.process;
+            let place = handed_on.iter().position(|(state, _)| is_its(state));
+            holding.process = place.and_then(|place| {
+                let (state, channel) = handed_on.remove(place);
+                let mut process = Child::lent((state.number, state.pid), &KEYS, channel).ok()?;
                 process.keep();
-                let (number, sender) = (state.0, self.sender.clone());
+                let (number, sender) = (state.number, self.sender.clone());
                 process.listen(move |heard| sender.send(Event::Keys(number, heard))).ok()?;
-                self.processes = self.processes.max(number);
                 Some(process)
             });
             holding.ends = fds.by_ref().take(one.channels as usize).collect();
@@ -513,6 +520,10 @@ impl KeyProcesses {
                 holding.starts = (!one.is_pin_refused).then_some(now);
             }
             self.served.push(holding);
+        }
+        self.earlier.lend(handed_on);
+        if lent.is_some() {
+            self.earlier.keep_lent();
         }
     }
 }

@@ -14,7 +14,7 @@ use super::events::Event;
 use super::failure::Failure;
 use super::reading::{Done, Read};
 use super::upgrade::check::Upgrade;
-use super::{ANSWER_TIME_MAX, Due, Pending, Phase, Supervisor};
+use super::{Pending, Phase, Supervisor};
 use crate::handover::Order;
 use crate::messages::{self, Form, error, note, stderr, warn};
 use crate::reader::Task;
@@ -61,10 +61,7 @@ impl Supervisor<'_> {
             Err(failure) => Err(failure),
         };
         match prepared {
-            Ok(()) => {
-                self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
-                self.tell_plan(self.generation + 1, Order::Replace);
-            }
+            Ok(()) => self.await_keys(),
             Err(failure) => self.roll_back(failure.to_string()),
         }
     }
@@ -90,6 +87,7 @@ impl Supervisor<'_> {
         let mut both = self.names.lookups.wanted.clone();
         both.extend(new.summary.names.clone());
         let memory = self.sessions.memory_for(new.summary.session_limits)?;
+        self.keys.prepare(&new.keys);
         self.pending = Some(Pending { prepared: new, log, cluster_socket, memory });
         self.resolve(both)
     }
@@ -100,7 +98,7 @@ impl Supervisor<'_> {
         };
         let fixed = self.served.summary.fixed_parts();
         self.served = prepared;
-        self.keys.commit();
+        self.keys.commit(self.worker_number());
         self.tell_keys();
         self.served.summary.keep_fixed_parts(fixed);
         self.cluster_socket = cluster_socket;

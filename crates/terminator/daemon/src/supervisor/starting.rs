@@ -29,7 +29,7 @@ use super::sessions::Sessions;
 use super::upgrade::check::Upgrading;
 use super::upgrade::earlier::Earlier;
 use super::upgrade::image::{OwnState, Return, SupervisorOrigin, WayBack};
-use super::upgrade::state::{Inherited, InheritedImage};
+use super::upgrade::state::{Inherited, InheritedImage, KeyProcessState};
 use super::watched::Watched;
 use super::{Phase, Request, Supervisor};
 use crate::handover::Reloads;
@@ -42,6 +42,9 @@ const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The configuration to begin with, and what a program has left to itself that goes on.
 type First = (Option<OwnState>, Read, Option<Stamps>);
+
+/// A program before leaves worker processes, processes with keys, its version.
+type EarlierImage = (Vec<Earlier>, Vec<(KeyProcessState, OwnedFd)>, Option<String>);
 
 impl<'a> Supervisor<'a> {
     /// `None` = it was told to stop.
@@ -66,9 +69,10 @@ impl<'a> Supervisor<'a> {
             open_sockets(summary, read.log, origin.handed_over, &mut inherited, own.is_some())?;
         let fences = summary.fences(read.become_user);
         let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
-        let (earlier, program_before) = earlier_image(&mut inherited, &mut reloads)?;
+        let (earlier, key_processes, program_before) = earlier_image(&mut inherited, &mut reloads)?;
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
-        keys.take_up(&served.keys, own.map(|own| &*own.key_processes), others);
+        let lent = own.map(|own| &*own.key_processes);
+        keys.take_up(&served.keys, (lent, others), key_processes);
         Ok(Some(Self {
             request,
             listeners,
@@ -152,17 +156,19 @@ fn forbid_system_calls(
     Ok(Some(own.to_owned()))
 }
 
-/// The worker processes of the program before, and its version, if this one follows another.
+/// The worker processes, the processes with keys and the version of the program before, if this one
+/// follows another.
 fn earlier_image(
     inherited: &mut Inherited,
     reloads: &mut Reloads,
-) -> Result<(Vec<Earlier>, Option<String>), Failure> {
-    let Some(InheritedImage { program, state, workers, .. }) = inherited.image.take() else {
-        return Ok((Vec::new(), None));
+) -> Result<EarlierImage, Failure> {
+    let Some(image) = inherited.image.take() else {
+        return Ok(EarlierImage::default());
     };
+    let InheritedImage { program, state, workers, key_processes, .. } = image;
     reloads.last_upgrade = state.last_upgrade;
     let workers = Earlier::all(&state.workers, workers).map_err(Failure::host("hear a process"))?;
-    Ok((workers, Some(program)))
+    Ok((workers, state.key_processes.into_iter().zip(key_processes).collect(), Some(program)))
 }
 
 /// Reads the first configuration, unless a program goes on; `None` = a signal ended the wait. A

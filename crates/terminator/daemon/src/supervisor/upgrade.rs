@@ -222,7 +222,7 @@ impl Supervisor<'_> {
         self.watched.process = None;
         self.names.pause();
         self.acme.pause();
-        self.keys.end_unknown();
+        self.keys.end_attempts();
         self.keep_descriptors();
         self.feed_watchdog();
         self.key_log.flush();
@@ -294,6 +294,7 @@ impl Supervisor<'_> {
             workers: workers.chain(earlier).map(|(child, until)| state_of(child, until)).collect(),
             calls_forbidden_by: self.calls_forbidden_by.clone(),
             last_upgrade: self.reloads.last_upgrade.clone(),
+            key_processes: self.handed_on_keys().map(|(state, _)| state).collect(),
         }
     }
 
@@ -306,9 +307,10 @@ impl Supervisor<'_> {
         fds.extend(self.cluster_socket.as_ref().map(|socket| socket.handed_on().1));
         fds.push(self.admin_sockets.status());
         fds.extend(self.workers_before().map(Child::channel));
+        fds.extend(self.handed_on_keys().map(|(_, fd)| fd));
         fds.extend(self.roots.all());
         fds.push(self.admin_sockets.log());
-        fds.extend(self.keys.handed_on());
+        fds.extend(self.keys.ends());
         fds
     }
 
@@ -377,6 +379,8 @@ impl Supervisor<'_> {
         }
         let drain = summary.process.drain;
         self.earlier.iter_mut().for_each(|one| one.drain(drain));
+        self.keys.keep_lent();
+        self.end_unasked_keys();
         let before = self.upgrading.program_before.take().unwrap_or_default();
         let (before, own) = (line(&before), Release::own().program);
         note(format_args!("lariat {own} has taken over from lariat {before}"));

@@ -12,7 +12,8 @@ const SOFT_HSM: &str = "/usr/lib/softhsm/libsofthsm2.so";
 const PIN: &str = "a-pin-of-tests";
 
 /// A library that hands all calls on to SoftHSM's, but C_Sign if one of two files is there, and
-/// C_Login if there is another: that refuses the PIN, and grows by a byte each time.
+/// C_Login if there is another: `refuse` refuses the PIN, `slow` has all but the first wait until it
+/// is gone. Both grow by a byte each time.
 const FAULTY: &str = r#"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -25,7 +26,14 @@ enum { C_LOGIN = 18, C_SIGN = 43, PIN_INCORRECT = 0xa0 };
 static struct list own;
 static call sign, login;
 static unsigned long refusing(void *a, void *b, void *c, void *d) {
-    int file = open(FOLDER "/refuse", O_WRONLY | O_APPEND);
+    int file = open(FOLDER "/slow", O_WRONLY | O_APPEND);
+    if (file >= 0) {
+        write(file, "x", 1);
+        long tries = lseek(file, 0, SEEK_END);
+        close(file);
+        while (tries > 1 && !access(FOLDER "/slow", F_OK)) usleep(1000);
+    }
+    file = open(FOLDER "/refuse", O_WRONLY | O_APPEND);
     if (file < 0) return login(a, b, c, d);
     write(file, "x", 1);
     close(file);
@@ -253,6 +261,34 @@ fn a_library_that_crashes_takes_nobody_along() {
     assert_eq!(lariat.worker_process(), worker);
     open.ask("");
     assert_eq!(open.response().1, b"hello");
+}
+
+#[test]
+fn a_reload_waits_for_its_keys_for_a_while_and_those_before_sign() {
+    let (token, server) = (Token::with(&[Key::EcdsaP256]), Server::start(http()));
+    let (service, _) = faulty(&token, &server);
+    let lariat = token.start(&service);
+    let connects = || Client::new(&token.site).try_connect(service.address).is_ok();
+    until_true("a signature", connects);
+    let slow = token.folder.write("slow", "");
+    token.give_away();
+    thread::scope(|scope| {
+        let reload = scope.spawn(|| lariat.reload().success());
+        // The first is the trial.
+        until_true("the next process", || fs::read(&slow).unwrap() == b"xx");
+        assert!(connects());
+        fs::remove_file(&slow).unwrap();
+        reload.join().unwrap();
+    });
+    assert!(connects());
+    assert_eq!(signatures(&lariat, "failed") + signatures(&lariat, "late"), 0.0);
+    // One that hangs holds nothing up for longer than the time that it has.
+    token.folder.write("slow", "");
+    token.give_away();
+    lariat.reload().success();
+    assert_has(lariat.stderr(), "not all keys have been opened in 5 s");
+    fs::remove_file(&slow).unwrap();
+    until_true("signatures again", connects);
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub(crate) struct OwnState {
 pub(crate) struct Return {
     pub(crate) why: String,
     pub(crate) own: OwnState,
-    /// The folders, the log, and the channels of the key processes.
+    /// The folders, the log, and the ends of key processes' channels.
     pub(crate) fds: Vec<OwnedFd>,
 }
 

@@ -94,7 +94,7 @@ pub(crate) struct SupervisorState {
 }
 
 /// The part that stays with the process. With it come the descriptors of the status socket and of
-/// the way to each worker process.
+/// the way to each worker process and to each process with keys.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct ImageState {
     pub(crate) status_socket: PathBuf,
@@ -108,6 +108,20 @@ pub(crate) struct ImageState {
     pub(crate) calls_forbidden_by: Option<String>,
     #[serde(default)]
     pub(crate) last_upgrade: Option<EndedUpgrade>,
+    #[serde(default)]
+    pub(crate) key_processes: Vec<KeyProcessState>,
+}
+
+/// A process with keys that a worker process of the program before asks.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct KeyProcessState {
+    pub(crate) number: u64,
+    pub(crate) pid: u32,
+    /// The number of that worker process.
+    pub(crate) worker: u64,
+    /// When it ends, by the clock that stands in no sleep; `None` = with the worker process.
+    #[serde(default)]
+    pub(crate) ends_ms: Option<u64>,
 }
 
 /// A worker process that the process has started.
@@ -218,9 +232,9 @@ impl SupervisorState {
             image.is_some(),
         ];
         let others = others.into_iter().filter(|is_there| *is_there).count();
-        let workers = image.map_or(0, |image| image.workers.len());
+        let processes = image.map_or(0, |image| image.workers.len() + image.key_processes.len());
         let counts = self.listeners.iter().map(|one| one.sockets);
-        counts.fold(others + workers, usize::saturating_add)
+        counts.fold(others + processes, usize::saturating_add)
     }
 
     /// The same as [`Self::check`]; the number of descriptors must match too.
@@ -259,6 +273,8 @@ pub(crate) struct InheritedImage {
     pub(crate) status: Option<OwnedFd>,
     /// The way to each worker process, in the state's order.
     pub(crate) workers: Vec<OwnedFd>,
+    /// The same of processes with keys.
+    pub(crate) key_processes: Vec<OwnedFd>,
 }
 
 impl Inherited {
@@ -288,12 +304,10 @@ impl Inherited {
             admin: state.admin.and_then(|name| Some((name, fds.next()?))),
             cluster: state.cluster.and_then(|name| Some((name, fds.next()?))),
             image: state.image.and_then(|state| {
-                Some(InheritedImage {
-                    program,
-                    state,
-                    status: Some(fds.next()?),
-                    workers: fds.collect(),
-                })
+                let status = Some(fds.next()?);
+                let workers = fds.by_ref().take(state.workers.len()).collect();
+                let key_processes = fds.collect();
+                Some(InheritedImage { program, state, status, workers, key_processes })
             }),
             kept: BTreeSet::new(),
         }
@@ -371,10 +385,11 @@ mod tests {
     #[test]
     fn descriptors_are_as_many_as_are_named() {
         let named = r#","admin":"127.0.0.1:1","listeners":[{"address":"*:443","sockets":2}],
-            "image":{"status_socket":"/s","workers":[{"number":1,"pid":2}]}"#;
+            "image":{"status_socket":"/s","workers":[{"number":1,"pid":2}],
+            "key_processes":[{"number":1,"pid":3,"worker":1}]}"#;
         let named = state(named).unwrap();
-        assert_eq!(named.check_with(5), Ok(()));
-        for wrong in [0, 4, 6] {
+        assert_eq!(named.check_with(6), Ok(()));
+        for wrong in [0, 5, 7] {
             let error = named.check_with(wrong).unwrap_err();
             assert!(error.contains("other descriptors"));
         }
