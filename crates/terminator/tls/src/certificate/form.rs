@@ -39,8 +39,10 @@ const LABELS: &[(&str, ForeignForm)] = &[
     ("CERTIFICATE", ForeignForm::OtherCertificate),
 ];
 
-/// The first bytes of files.
+/// The first bytes of files. In BER an archive may be of indefinite length.
 const OPENINGS: &[(&[u8], ForeignForm)] = &[
+    (b"\x30\x80\x02\x01\x03", ForeignForm::Pkcs12),
+    (b"\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02", ForeignForm::Pkcs7Der),
     (b"\xfe\xed\xfe\xed", ForeignForm::JavaKeyStore),
     (b"\xce\xce\xce\xce", ForeignForm::JavaKeyStore),
     (b"PuTTY-User-Key-File", ForeignForm::PuttyKey),

@@ -20,6 +20,9 @@ pub(super) const REFERENCE_LABEL: &str = "LARIAT KEY REFERENCE";
 const BEGIN: &[u8] = b"-----BEGIN ";
 const DASHES: &[u8] = b"-----";
 
+/// The tag with which every certificate, key and list in DER begins.
+const DER_SEQUENCE: u8 = 0x30;
+
 /// The longest label that is looked for; the longest in use has 25 characters.
 const LABEL_BYTES_MAX: usize = 64;
 
@@ -94,6 +97,13 @@ pub enum PemDefect {
 /// # Errors
 /// The first block that cannot be read, or another form of which a certificate might come.
 pub fn read(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
+    if bytes.first() == Some(&DER_SEQUENCE) {
+        // Before it is searched as text, which names in it may look like.
+        let whole = without_blocks(bytes)?;
+        if !whole.is_empty() {
+            return Ok(whole);
+        }
+    }
     let text = text_of(bytes);
     let mut blocks = Vec::new();
     let (mut rest, mut line) = (text.as_slice(), 1);
@@ -113,8 +123,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
     }
     check_between(rest, line)?;
     if blocks.is_empty() {
-        return without_blocks(&text)
-            .map_err(|form| PemFault { line: None, defect: PemDefect::Form(form) });
+        return without_blocks(&text);
     }
     Ok(blocks)
 }
@@ -150,7 +159,8 @@ pub(crate) fn form_without(blocks: &[PemBlock], kind: BlockKind) -> Option<PemFa
     })
 }
 
-/// UTF-8 without byte order marks, which editors of Windows write, also where files were joined.
+/// UTF-8 without byte order marks, which editors of Windows write, also where files were joined,
+/// and with line feeds where older systems end lines by a carriage return alone.
 pub(super) fn text_of(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let wide: Option<fn([u8; 2]) -> u16> = match bytes {
@@ -174,6 +184,11 @@ pub(super) fn text_of(bytes: &[u8]) -> Zeroizing<Vec<u8>> {
         rest = &rest[at + MARK.len()..];
     }
     plain.extend_from_slice(rest);
+    for at in 0..plain.len() {
+        if plain[at] == b'\r' && plain.get(at + 1) != Some(&b'\n') {
+            plain[at] = b'\n';
+        }
+    }
     plain
 }
 
@@ -259,16 +274,19 @@ fn decode_packed(packed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
 /// with others that a word processor made of them.
 fn check_between(text: &[u8], first_line: usize) -> Result<(), PemFault> {
     let lines = (first_line..).zip(text.split(|byte| *byte == b'\n'));
-    for (line, text) in lines.filter(|(_, text)| !is_comment(text)) {
-        let upper = text.to_ascii_uppercase();
-        let is_mark = |mark: &&[u8]| find(&upper, mark).is_some();
-        let marks: [&[u8]; 4] = [b"-BEGIN", b"-END", b"BEGIN CERTIFICATE", b"BEGIN X509"];
-        if marks.iter().any(is_mark) {
-            let (line, defect) = (Some(line), PemDefect::BadLine);
-            return Err(PemFault { line, defect });
-        }
-    }
-    Ok(())
+    let mut lines = lines.filter(|(_, text)| !is_comment(text));
+    let half = lines.find(|(_, text)| is_half_a_mark(text));
+    half.map_or(Ok(()), |(line, _)| Err(PemFault { line: Some(line), defect: PemDefect::BadLine }))
+}
+
+/// A name like `back-end.example`, which `openssl x509 -text` writes before a block, is none: one
+/// dash alone counts where a line opens with it.
+fn is_half_a_mark(line: &[u8]) -> bool {
+    let upper = line.to_ascii_uppercase();
+    let opens = [b"-BEGIN ".as_slice(), b"-END "];
+    let within: [&[u8]; 4] = [b"--BEGIN", b"--END", b"BEGIN CERTIFICATE", b"BEGIN X509"];
+    opens.iter().any(|mark| upper.trim_ascii_start().starts_with(mark))
+        || within.iter().any(|mark| find(&upper, mark).is_some())
 }
 
 /// Whether the last line of a text is commented out.
@@ -278,20 +296,21 @@ fn is_comment(text: &[u8]) -> bool {
 }
 
 /// A file without BEGIN: DER, Base64 of DER, or neither.
-fn without_blocks(bytes: &[u8]) -> Result<Vec<PemBlock>, ForeignForm> {
+fn without_blocks(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
+    let fault = |form| PemFault { line: None, defect: PemDefect::Form(form) };
     if let Some(form) = ForeignForm::of_bytes(bytes) {
-        return Err(form);
+        return Err(fault(form));
     }
     let packed: Vec<u8> = bytes.to_vec();
     let mut packed = Zeroizing::new(packed);
     packed.retain(|byte| !byte.is_ascii_whitespace());
     let der = match decode_packed(&packed) {
-        Some(text) if find(&text, BEGIN).is_some() => return Err(ForeignForm::EncodedTwice),
+        Some(text) if find(&text, BEGIN).is_some() => return Err(fault(ForeignForm::EncodedTwice)),
         Some(der) if !der.is_empty() => der,
         _ => Zeroizing::new(bytes.to_vec()),
     };
     if let Some(form) = ForeignForm::of_bytes(&der) {
-        return Err(form);
+        return Err(fault(form));
     }
     let is_whole = first_element(&der) == Some(der.len());
     let kind = match () {

@@ -144,6 +144,8 @@ fn a_certificate_is_read_in_every_form_that_has_one_meaning() {
         ("indented", pem.replace('\n', "\n  ").into_bytes()),
         ("commented", format!("# -----BEGIN CERTIFICATE-----\n# x\n{pem}").into_bytes()),
         ("text around", format!("Bag Attributes\n{pem}\n# end\n").into_bytes()),
+        ("a name that is no mark", format!("subject=CN = back-end.example\n{pem}").into_bytes()),
+        ("CR alone, commented", format!("# a\n{pem}# end").replace('\n', "\r").into_bytes()),
     ] {
         let source = CertificateSource::whole("x.pem", text);
         let loaded = Certificate::load(&source);
@@ -161,7 +163,9 @@ fn der_and_bare_base64_are_one_certificate_or_key() {
         let lines = pem.lines().filter(|line| !line.starts_with('-'));
         lines.collect()
     };
+    let dashes = self::leaf(&["a--end.example"]);
     for (chain, key) in [
+        (dashes.certificate_der().to_vec(), dashes.key_pem().into()),
         (leaf.certificate_der().to_vec(), leaf.key_pem().into()),
         (bare(leaf.certificate_pem()).into(), bare(leaf.key_pem()).into_bytes()),
     ] {
@@ -195,6 +199,7 @@ fn files_of_other_forms_are_named_with_what_makes_pem_of_them() {
         (b"\n \n", "x.pem: is empty", "CA"),
         (b"\0\0\0", "x.pem: holds no certificate", "BEGIN"),
         (b"\x30\x03\x02\x01\x03", "is PKCS #12", "openssl pkcs12 -in x.pem"),
+        (b"\x30\x80\x02\x01\x03", "is PKCS #12", "openssl pkcs12 -in x.pem"),
         (pkcs7, "is PKCS #7", "openssl pkcs7 -inform der -in x.pem"),
         (b"\xfe\xed\xfe\xed\0", "is a Java key store", "keytool"),
         (b"PuTTY-User-Key-File-3: x", "is a key of PuTTY", "puttygen x.pem"),
