@@ -14,7 +14,7 @@ impl Table {
     pub fn page(&self) -> String {
         let entries = self.keys.iter().map(|key| {
             let level = if key.parent().is_empty() { "##" } else { "###" };
-            Self::entry(key, level)
+            self.entry(key, level)
         });
         entries.collect()
     }
@@ -27,7 +27,7 @@ impl Table {
                 group = key.group;
                 _ = writeln!(text, "\n## {group}");
             }
-            text.push_str(&Self::entry(key, "###"));
+            text.push_str(&self.entry(key, "###"));
         }
         text
     }
@@ -53,7 +53,7 @@ impl Table {
         format!("{}\n{}{facts}", key.path, indented(key.help)).replace('`', "")
     }
 
-    fn entry(key: &Key, level: &str) -> String {
+    fn entry(&self, key: &Key, level: &str) -> String {
         let Key { path, help, .. } = key;
         let facts = [
             Some(holds(key)),
@@ -61,7 +61,7 @@ impl Table {
                 Default::Required => Some("required".to_owned()),
                 _ => default(key).map(|default| format!("default: {default}")),
             },
-            key.flag.map(|flag| format!("`--{flag}`")),
+            key.flag.map(|flag| format!("`{}`", self.short_usage(key, flag))),
         ];
         let facts: Vec<_> = facts.into_iter().flatten().collect();
         let facts = facts.join("; ");
@@ -93,6 +93,16 @@ impl Table {
     fn flag_name(&self, key: &Key, flag: &str) -> String {
         let again = if key.many { ", repeatable" } else { "" };
         format!("`{}`{again}", self.usage(key, flag))
+    }
+
+    /// A flag, with what its value is called where that says more than the facts beside it.
+    fn short_usage(&self, key: &Key, flag: &str) -> String {
+        let name = self.value_name(key);
+        let says_nothing = name.bytes().all(|byte| byte.is_ascii_uppercase());
+        match key.alone {
+            None if says_nothing => format!("--{flag}"),
+            _ => self.usage(key, flag),
+        }
     }
 
     /// A flag with what its value is called, in brackets if it may be left out.
