@@ -20,8 +20,8 @@ cargo xtask generate [--check]  write the generated pages, or compare them with 
 cargo xtask release-notes TAG   the changelog's section of it, if tag, version and tree fit
 cargo xtask repository FOLDER --key KEY [--packages FOLDER]
                                 an apt and a dnf repository of the packages, signed by that key
-cargo xtask site [FOLDER]       the pages of docs as a site in target/site/book, by mdBook; in FOLDER
-                                beside those of other versions
+cargo xtask site [FOLDER]       the pages of docs as a site in target/site/book, by mdBook; and in
+                                FOLDER beside those of other versions
 cargo xtask supply              licences and sources of deny.toml, without network
 cargo xtask tidy                the rules that no compiler checks";
 

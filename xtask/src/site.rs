@@ -1,5 +1,5 @@
-//! `cargo xtask site`: the pages as a site with search, by mdBook; in a folder, beside those of other
-//! versions.
+//! `cargo xtask site`: the pages as a site with search, by mdBook; in a folder, beside the sites of
+//! other versions.
 //!
 //! Owns which files the site has; docs/SUMMARY.md owns the order of its pages, book.toml its looks.
 //! Files keep their places to each other, because then a link that works on the forge works here.

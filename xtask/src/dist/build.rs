@@ -44,7 +44,7 @@ impl Dist {
         })
     }
 
-    /// What would fail only after the build, which takes minutes.
+    /// Looks for faults that would show only after the build, which takes minutes.
     ///
     /// # Errors
     /// If nothing is packed for the platform, if packages cannot have the version, or if the tools
