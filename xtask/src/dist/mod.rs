@@ -19,6 +19,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use build::{Dist, git, need, path, run_all, said};
 
+/// Makes one kind of package, or what all of them hold.
+type Step = fn(&Dist) -> Result<()>;
+
 /// Makes all packages of this host's platform, or of another.
 ///
 /// # Errors
@@ -59,7 +62,7 @@ fn pack(dist: &Dist) -> Result<()> {
         fs::remove_dir_all(&dist.output)?;
     }
     fs::create_dir_all(&dist.output)?;
-    let parts: [(&str, fn(&Dist) -> Result<()>); 5] = [
+    let parts: [(&str, Step); 5] = [
         ("files", stage::run),
         ("archive", archive),
         ("Debian package", debian),
