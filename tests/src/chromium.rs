@@ -1,5 +1,8 @@
 //! The program `chromium`, without a screen.
 
+use std::env;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use testkit::directory::Directory;
@@ -11,8 +14,42 @@ use crate::program::{Running, run};
 /// Certificates are not checked: the browser has no list of trusted roots for one call.
 pub fn dump_page(url: &str, budget_ms: u32) -> String {
     let profile = Directory::new();
-    let mut command = command(url, budget_ms, &profile);
+    let mut command = dumping(url, budget_ms, &profile);
     run(command.arg("--ignore-certificate-errors")).success()
+}
+
+/// Whether [`draw`] keeps pictures: the folder below the repository's root that `PICTURES` names.
+pub fn keeps_pictures() -> bool {
+    env::var_os("PICTURES").is_some()
+}
+
+/// Draws a page in a light window of 1280 times 900 pixels, as a picture of that name for the docs;
+/// its bytes, in the form PNG.
+pub fn draw(url: &str, name: &str) -> Vec<u8> {
+    let profile = Directory::new();
+    let picture = profile.join("picture.png");
+    let mut command = command(url, 3000, &profile);
+    command
+        .args(["--hide-scrollbars", "--window-size=1280,900"])
+        .arg("--blink-settings=preferredColorScheme=1")
+        .arg(format!("--screenshot={}", picture.display()));
+    run(&mut command).success();
+    let bytes = fs::read(&picture).expect("a picture");
+    if let Some(folder) = env::var_os("PICTURES") {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let to = root.join(folder).join(format!("{name}.png"));
+        fs::write(&to, &bytes).unwrap_or_else(|error| panic!("{}: {error}", to.display()));
+    }
+    bytes
+}
+
+/// Whether a picture has the size of its window, and more on it than an empty page: of that, the
+/// form takes 6 kB.
+pub fn assert_drawn(png: &[u8]) {
+    assert!(png.starts_with(b"\x89PNG\r\n\x1a\n"), "another form: {:?}", png.get(..8));
+    let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("four bytes"));
+    assert_eq!([number(16), number(20)], [1280, 900]);
+    assert!(png.len() > 30_000, "an empty page: {} bytes", png.len());
 }
 
 /// The number that the element of this id has for programs (`data-value`).
@@ -36,7 +73,7 @@ impl Browser {
     /// Starts it; the certificate whose public key has this SHA-256 (in base64) is a good one.
     pub fn start(url: &str, budget_ms: u32, key_hash: &str) -> Self {
         let profile = Directory::new();
-        let mut command = command(url, budget_ms, &profile);
+        let mut command = dumping(url, budget_ms, &profile);
         command.arg(format!("--ignore-certificate-errors-spki-list={key_hash}"));
         Self { running: Running::start(&mut command), _profile: profile }
     }
@@ -51,6 +88,13 @@ impl Browser {
     }
 }
 
+/// The same, and it prints the document.
+fn dumping(url: &str, budget_ms: u32, profile: &Directory) -> Command {
+    let mut command = command(url, budget_ms, profile);
+    command.arg("--dump-dom");
+    command
+}
+
 /// Without what a browser does on its own. The URL is not the last word: flags may follow.
 fn command(url: &str, budget_ms: u32, profile: &Directory) -> Command {
     let mut command = Command::new("chromium");
@@ -60,6 +104,6 @@ fn command(url: &str, budget_ms: u32, profile: &Directory) -> Command {
         .args(["--disable-component-update", "--disable-sync"])
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .arg(format!("--virtual-time-budget={budget_ms}"))
-        .args(["--dump-dom", url]);
+        .arg(url);
     command
 }

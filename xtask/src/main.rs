@@ -20,7 +20,8 @@ cargo xtask generate [--check]  write the generated pages, or compare them with 
 cargo xtask release-notes TAG   the changelog's section of it, if tag, version and tree fit
 cargo xtask repository FOLDER --key KEY [--packages FOLDER]
                                 an apt and a dnf repository of the packages, signed by that key
-cargo xtask site                the pages of docs as a site in target/site/book, by mdBook
+cargo xtask site [FOLDER]       the pages of docs as a site in target/site/book, by mdBook; and in
+                                FOLDER beside those of other versions
 cargo xtask supply              licences and sources of deny.toml, without network
 cargo xtask tidy                the rules that no compiler checks";
 
@@ -36,7 +37,7 @@ fn main() -> Result<()> {
         ("generate", Some("--check")) => generate::check(root),
         ("release-notes", Some(tag)) => release_notes::run(root, tag),
         ("repository", _) => dist::repository::run(root, options),
-        ("site", None) => site::run(root),
+        ("site", folder) => site::run(root, folder),
         ("supply", None) => supply::run(root),
         ("tidy", None) => tidy::run(root),
         ("help" | "--help", None) => {

@@ -1,4 +1,5 @@
-//! `cargo xtask site`: the pages as a site with search, by mdBook.
+//! `cargo xtask site`: the pages as a site with search, by mdBook; in a folder, beside the sites of
+//! other versions.
 //!
 //! Owns which files the site has; docs/SUMMARY.md owns the order of its pages, book.toml its looks.
 //! Files keep their places to each other, because then a link that works on the forge works here.
@@ -29,11 +30,15 @@ const SHOWN: &[&str] = &[
 /// The order of the pages, with links from its folder on.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// Builds the site in target/site/book.
+/// The list of all versions' folders in a site, which docs/versions.js reads.
+const VERSIONS: &str = "versions.json";
+
+/// Builds the site in target/site/book; with a folder, also as the folder of this version in it,
+/// which replaces an earlier one of the same name.
 ///
 /// # Errors
 /// If mdBook cannot be had, or a file cannot be copied.
-pub(crate) fn run(root: &Path) -> Result<()> {
+pub(crate) fn run(root: &Path, folder: Option<&str>) -> Result<()> {
     let site = root.join("target/site");
     let source = site.join("src");
     if source.exists() {
@@ -48,6 +53,42 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let status = Command::new(mdbook(&site)?).arg("build").arg(root).status()?;
     ensure!(status.success(), "mdbook ends with {status}");
     println!("site: {}", site.join("book/index.html").display());
+    if let Some(folder) = folder {
+        publish(&site.join("book"), Path::new(folder))?;
+    }
+    Ok(())
+}
+
+fn publish(book: &Path, folder: &Path) -> Result<()> {
+    let place = folder.join(env!("CARGO_PKG_VERSION"));
+    fs::create_dir_all(folder)?;
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    copy_as_is(book, &place)?;
+    let mut versions = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        versions.extend(order(&name).map(|order| (order, name)));
+    }
+    versions.sort();
+    let names: Vec<_> = versions.into_iter().rev().map(|(_, name)| name).collect();
+    let newest = names.first().context("there is the version that was made")?;
+    let page = format!("<!doctype html><meta http-equiv=refresh content='0; url={newest}/'>\n");
+    fs::write(folder.join("index.html"), page)?;
+    fs::write(folder.join(VERSIONS), serde_json::to_string(&names)?)?;
+    println!("site: {}, with {}", folder.join("index.html").display(), names.join(", "));
+    Ok(())
+}
+
+/// The numbers of a version, if it is one.
+fn order(version: &str) -> Option<Vec<u64>> {
+    version.split('.').map(|number| number.parse().ok()).collect()
+}
+
+fn copy_as_is(from: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("cp").arg("-r").args([from, to]).status()?;
+    ensure!(status.success(), "{} cannot be copied to {}", from.display(), to.display());
     Ok(())
 }
 
@@ -107,6 +148,25 @@ fn answers(program: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_stands_beside_older_ones_and_the_newest_is_led_to() {
+        let folder = std::env::temp_dir().join(format!("lariat-site-{}", std::process::id()));
+        let (book, site) = (folder.join("book"), folder.join("site"));
+        for path in [&book, &site.join("0.0.9"), &site.join("0.0.10"), &site.join("pictures")] {
+            fs::create_dir_all(path).unwrap();
+        }
+        fs::write(book.join("index.html"), "first").unwrap();
+        publish(&book, &site).unwrap();
+        fs::write(book.join("index.html"), "second").unwrap();
+        publish(&book, &site).unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        let read = |name: &str| fs::read_to_string(site.join(name)).unwrap();
+        assert_eq!(read(&format!("{version}/index.html")), "second");
+        assert_eq!(read(VERSIONS), format!(r#"["{version}","0.0.10","0.0.9"]"#));
+        assert!(read("index.html").contains(&format!("url={version}/")));
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn links_of_a_summary_begin_at_the_root() {

@@ -44,6 +44,26 @@ impl Dist {
         })
     }
 
+    /// Looks for faults that would show only after the build, which takes minutes.
+    ///
+    /// # Errors
+    /// If nothing is packed for the platform, if packages cannot have the version, or if the tools
+    /// for another processor than this host's are missing.
+    pub(super) fn check(&self) -> Result<()> {
+        self.architectures()?;
+        let begins = self.version.starts_with(|one: char| one.is_ascii_digit());
+        // A hyphen would begin the package's own revision.
+        let is_fit = |one: char| one.is_ascii_alphanumeric() || ".+~".contains(one);
+        ensure!(
+            begins && self.version.chars().all(is_fit),
+            "--version {}: packages have a version as 1.2.3 or 1.2.3~rc1",
+            self.version
+        );
+        let settings = [self.setting("LINKER", linker), self.setting("RUNNER", emulator)];
+        let words = settings.iter().flatten().filter_map(|(_, value)| value.split(' ').next());
+        need(&words.collect::<Vec<_>>())
+    }
+
     /// Debian's and Docker's word for the processor, and RPM's.
     pub(super) fn architectures(&self) -> Result<(&'static str, &'static str)> {
         match self.triple.split_once('-') {
@@ -67,7 +87,7 @@ impl Dist {
         cargo
             .args(["build", "--locked", "--profile=dist", "--bins"])
             .args(["--package=daemon", "--package=lab", "--target", &self.triple])
-            .envs(self.setting("LINKER", |machine| format!("{machine}-linux-gnu-gcc")))
+            .envs(self.setting("LINKER", linker))
             .env("RUSTFLAGS", maps("--remap-path-prefix"))
             .env("CFLAGS", maps("-ffile-prefix-map"));
         run_all(&mut cargo)
@@ -137,6 +157,16 @@ impl Dist {
     }
 }
 
+/// By what Debian links for another processor.
+fn linker(machine: &str) -> String {
+    format!("{machine}-linux-gnu-gcc")
+}
+
+/// By what Debian runs a program of another processor.
+pub(super) fn emulator(machine: &str) -> String {
+    format!("qemu-{machine}-static -L /usr/{machine}-linux-gnu")
+}
+
 pub(super) fn git(root: &Path) -> Command {
     let mut git = Command::new("git");
     git.arg("-C").arg(root);
@@ -169,6 +199,11 @@ fn missing(program: &str) -> String {
         "createrepo_c" => "apt install createrepo-c".to_owned(),
         "apt-ftparchive" => "apt install apt-utils".to_owned(),
         "gpg" => "apt install gnupg".to_owned(),
+        "readelf" => "apt install binutils".to_owned(),
+        "aarch64-linux-gnu-gcc" => {
+            "apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross".to_owned()
+        }
+        _ if program.starts_with("qemu-") => "apt install qemu-user-static".to_owned(),
         _ => format!("{program} cannot be started"),
     }
 }

@@ -13,10 +13,14 @@ mod stage;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use build::{Dist, git, need, path, run_all, said};
+
+/// Makes one kind of package, or what all of them hold.
+type Step = fn(&Dist) -> Result<()>;
 
 /// Makes all packages of this host's platform, or of another.
 ///
@@ -26,16 +30,19 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let (mut triple, mut does_verify, mut version, mut is_built) = (None, false, None, false);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
+        let mut value =
+            || words.next().cloned().with_context(|| format!("`{word}` stands without its value"));
         match word.as_str() {
             "--verify" => does_verify = true,
             "--no-build" => is_built = true,
-            "--target" => triple = words.next().cloned(),
-            "--version" => version = words.next().cloned(),
+            "--target" => triple = Some(value()?),
+            "--version" => version = Some(value()?),
             other => bail!("cargo xtask dist takes no `{other}`"),
         }
     }
-    need(&["cargo-deb", "cargo-generate-rpm", "git", "gzip", "sha256sum", "tar"])?;
+    need(&["cargo-deb", "cargo-generate-rpm", "git", "gzip", "readelf", "sha256sum", "tar"])?;
     let dist = Dist::new(root, triple, version)?;
+    dist.check()?;
     if !is_built {
         dist.build()?;
     }
@@ -55,11 +62,18 @@ fn pack(dist: &Dist) -> Result<()> {
         fs::remove_dir_all(&dist.output)?;
     }
     fs::create_dir_all(&dist.output)?;
-    stage::run(dist)?;
-    archive(dist)?;
-    debian(dist)?;
-    rpm(dist)?;
-    image::run(dist)?;
+    let parts: [(&str, Step); 5] = [
+        ("files", stage::run),
+        ("archive", archive),
+        ("Debian package", debian),
+        ("RPM", rpm),
+        ("image", image::run),
+    ];
+    for (name, make) in parts {
+        let begin = Instant::now();
+        make(dist).with_context(|| format!("{name} of {}", dist.triple))?;
+        println!("{name}: {:.1} s", begin.elapsed().as_secs_f64());
+    }
     sums(dist)
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::build::{Dist, said};
+use super::build::{Dist, emulator, said};
 use super::parts;
 
 const DOC: &str = "usr/share/doc/lariat";
@@ -107,8 +107,7 @@ fn put_compressed(dist: &Dist, to: &str, bytes: &[u8]) -> Result<()> {
 
 /// A program of another processor is run as cargo runs it: by `CARGO_TARGET_…_RUNNER`, or QEMU.
 fn print(dist: &Dist, program: &Path, arguments: &[&str], to: &str) -> Result<()> {
-    let qemu = |machine: &str| format!("qemu-{machine}-static -L /usr/{machine}-linux-gnu");
-    let runner = dist.setting("RUNNER", qemu).map_or_else(String::new, |(_, value)| value);
+    let runner = dist.setting("RUNNER", emulator).map_or_else(String::new, |(_, value)| value);
     let mut words = runner.split_whitespace().map(str::to_owned);
     let mut command = match words.next() {
         Some(runner) => {

@@ -1,7 +1,7 @@
 //! Reports and comparisons of experiments, from a stored record: as text, as a page in a browser,
 //! as files; and what is refused.
 
-use suite::chromium::{dump_page, value};
+use suite::chromium::{assert_drawn, draw, dump_page, value};
 use suite::lab::Folder;
 use suite::prelude::*;
 
@@ -56,6 +56,8 @@ fn chromium_shows_the_numbers_of_the_record() {
     let product: f64 = theirs.iter().zip(&ours).map(|(above, below)| above / below).product();
     let ratio = value(&page, "e1-implementations-stunnel-server-cpu-ratio");
     assert!((ratio / product.cbrt() - 1.0).abs() < 1e-9, "{ratio}");
+    // The docs show it: `PICTURES=docs/pictures` draws it anew.
+    assert_drawn(&draw(&format!("file://{}", desk.path("page.html").display()), "report"));
     // The finding comes first, then the command, and the bars that the browser drew.
     let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text}"));
     let finding = place("26 comparisons with lariat, the reference: 1 better");

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use suite::chromium::dump_page;
+use suite::chromium::{assert_drawn, draw, dump_page, keeps_pictures};
+use suite::load::Load;
 use suite::prelude::*;
 
 #[test]
@@ -88,4 +89,18 @@ fn it_opens_with_the_past_and_fits_any_width() {
             path.split('L').filter_map(|point| point.split(' ').nth(1)).collect();
         assert!(heights.len() > 1, "the line of connections is flat: {path}");
     }
+}
+
+/// The docs show it: `PICTURES=docs/pictures` draws it anew, after a longer load.
+#[test]
+fn its_picture_is_that_of_a_service_under_load() {
+    let (site, server) = (Site::new(), Server::start(http()));
+    let shop = Service::new(&site, &server).named("shop");
+    let mail = Service::new(&site, &server).named("mail");
+    let lariat = Lariat::start(&[shop.toml(), mail.toml()].join("\n"));
+    let _plain = curl().url(&format!("http://{}/", mail.address)).run();
+    let duration = if keeps_pictures() { "20s" } else { "1s" };
+    let flags = "--rate 60 --handshake psk --requests-per-session 4 --clients 20";
+    Load::alone(shop.address).args(&format!("{flags} --duration {duration}")).run();
+    assert_drawn(&draw(&format!("http://{}/", lariat.admin()), "status"));
 }
