@@ -50,6 +50,7 @@ use crate::validity::{Clock, Ends, Moment, seconds};
 use authorities::{RevocationList, RevocationLists};
 use fault::{fault_in, read_revocation_lists};
 use list_signatures::ListSignatures;
+pub use server::server_verifier;
 
 /// The most bytes of authorities' names in a request for a certificate. Their list has a length of
 /// 16 bits (RFC 8446 section 4.2.4), and clients take no message much longer.
@@ -414,6 +415,14 @@ fn why_of(error: &webpki::Error) -> String {
         Error::CertNotValidYet { .. } => "the chain is not valid yet",
         Error::CaUsedAsEndEntity => {
             "it is the certificate of an authority, and does not stand in `ca` itself"
+        }
+        Error::EndEntityUsedAsCa => {
+            "what issued a certificate of the chain may not sign certificates (no CA:TRUE, or a key \
+             usage without keyCertSign)"
+        }
+        Error::NameConstraintViolation => {
+            "an authority of the chain may not certify one of its names (name constraints; no name \
+             is within those on e-mail addresses or URIs)"
         }
         Error::PathLenConstraintViolated => {
             "there are more authorities in the chain than one of them allows (pathLenConstraint)"
