@@ -340,7 +340,7 @@ impl RevocationLists {
     }
 
     /// The file of the list on which this certificate stands.
-    pub(super) fn place_of(&self, certificate: &webpki::Cert<'_>) -> Option<&str> {
+    pub(super) fn place_of(&self, certificate: &Cert<'_>) -> Option<&str> {
         let is_on = |list: &&RevocationList| {
             let found = list.list.find_serial(certificate.serial());
             found.is_ok_and(|entry| entry.is_some())
