@@ -17,7 +17,7 @@ use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls_pki_types::ServerName;
 use tls::options::PemSource;
-use tls::verify::server_verifier;
+use tls::verify::server::server_verifier;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;

@@ -14,7 +14,7 @@
 mod authorities;
 mod fault;
 mod list_signatures;
-pub(crate) mod server;
+pub mod server;
 
 use std::sync::Arc;
 
@@ -50,7 +50,6 @@ use crate::validity::{Clock, Ends, Moment, seconds};
 use authorities::{RevocationList, RevocationLists};
 use fault::{fault_in, read_revocation_lists};
 use list_signatures::ListSignatures;
-pub use server::server_verifier;
 
 /// The most bytes of authorities' names in a request for a certificate. Their list has a length of
 /// 16 bits (RFC 8446 section 4.2.4), and clients take no message much longer.
