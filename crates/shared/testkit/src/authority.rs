@@ -115,8 +115,15 @@ impl Authority {
 
     /// An intermediate signed by this one; its leaves carry it in their chains.
     pub fn intermediate(&self, name: &str) -> Self {
+        self.intermediate_with(name, &[])
+    }
+
+    pub fn intermediate_with(&self, name: &str, traits: &[Trait]) -> Self {
         let key = Key::EcdsaP256.generate();
-        let (params, serial) = authority_params(name, &[]);
+        let (mut params, serial) = authority_params(name, &[]);
+        for one in traits {
+            one.put_into(&mut params);
+        }
         let certificate = params.signed_by(&key, &self.issuer).expect("we are an authority");
         Self {
             serial,

@@ -13,16 +13,14 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls_pki_types::ServerName;
+use tls::options::PemSource;
+use tls::verify::server::server_verifier;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use wire::certificate_chain;
 
 /// Bytes of an answer. A chain has ten thousand, a directory two.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
@@ -60,21 +58,18 @@ impl AuthorityClient {
             return Err(format!("{directory} does not begin with https://"));
         }
         let authority = uri.authority().ok_or_else(|| format!("{directory} names no host"))?;
-        let mut store = RootCertStore::empty();
-        for pem in roots {
-            let certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
-            store.add_parsable_certificates(certificates.filter_map(Result::ok));
-        }
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let verifier =
-            WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(&provider))
-                .build()
-                .map_err(|error| format!("the roots for {directory}: {error}"))?;
-        let config = ClientConfig::builder_with_provider(provider)
+        let of_roots = |pem: &String| {
+            let place = "roots".to_owned();
+            PemSource { place, pem: pem.clone().into_bytes() }
+        };
+        let roots: Vec<_> = roots.iter().map(of_roots).collect();
+        let verifier = server_verifier(&roots)
+            .map_err(|error| format!("the roots for {directory}: {error}"))?;
+        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(BoundedVerifier(verifier)))
+            .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
         Ok(Self(Arc::new(Shared {
             host: authority.host().trim_matches(['[', ']']).to_owned(),
@@ -188,49 +183,6 @@ impl HttpClient for AuthorityClient {
                 Err(fault(io::Error::other(format!("it does not answer within {seconds} s"))))
             })
         })
-    }
-}
-
-/// The library's verifier, of a chain that is no work without end.
-#[derive(Debug)]
-struct BoundedVerifier(Arc<WebPkiServerVerifier>);
-
-impl ServerCertVerifier for BoundedVerifier {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        others: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let others: Vec<&[u8]> = others.iter().map(AsRef::as_ref).collect();
-        let found = certificate_chain::intermediates(leaf, &others)
-            .map_err(|fault| rustls::Error::General(fault.to_string()))?;
-        let found: Vec<_> = found.into_iter().map(CertificateDer::from).collect();
-        self.0.verify_server_cert(leaf, &found, name, ocsp, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, leaf, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, leaf, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
     }
 }
 

@@ -8,7 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use acme::engine;
 use acme::messages::{AcmeAnswer, AcmeOrder, ChallengeKind, EntryStatus, WantedCertificate};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedKey, IsCa, Issuer, KeyPair,
+    generate_simple_self_signed,
+};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls_pki_types::PrivateKeyDer;
@@ -36,10 +39,14 @@ struct FaultyAuthority {
 
 impl FaultyAuthority {
     async fn start(fault: Fault) -> Self {
+        Self::with(generate_simple_self_signed(names()).unwrap(), fault).await
+    }
+
+    /// One that shows this certificate, and that it is its own root.
+    async fn with(own: CertifiedKey<KeyPair>, fault: Fault) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("https://{}", listener.local_addr().unwrap());
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(["127.0.0.1".to_owned(), "a.example".to_owned()]).unwrap();
+        let CertifiedKey { cert, signing_key } = own;
         let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
         let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
@@ -224,12 +231,39 @@ async fn run_until(
     end
 }
 
+fn names() -> Vec<String> {
+    vec!["127.0.0.1".to_owned(), "a.example".to_owned()]
+}
+
 fn has_failed(status: &EntryStatus) -> bool {
     status.stage == "waiting" && status.last_failure.is_some()
 }
 
 fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+#[tokio::test]
+async fn a_root_is_trusted_for_what_its_certificate_says() {
+    let mut params = CertificateParams::new(names()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let signing_key = KeyPair::generate().unwrap();
+    let cert = params.self_signed(&signing_key).unwrap();
+    // As `openssl req -x509` makes it: an authority that shows itself.
+    let authority = FaultyAuthority::with(CertifiedKey { cert, signing_key }, |_, _| None).await;
+    run_until(vec![wanted(&authority, None)], &[], has_failed).await;
+    assert!(authority.requests("/certificate") > 0);
+
+    let no_authority = CertificateParams::new(Vec::new()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let root_pem = no_authority.self_signed(&key).unwrap().pem();
+    let signing_key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(names()).unwrap();
+    let cert = params.signed_by(&signing_key, &Issuer::new(no_authority, key)).unwrap();
+    let mut below = FaultyAuthority::with(CertifiedKey { cert, signing_key }, |_, _| None).await;
+    below.root_pem = root_pem;
+    run_until(vec![wanted(&below, None)], &[], has_failed).await;
+    assert_eq!(below.requests("/directory"), 0, "a CA:FALSE certificate has issued it");
 }
 
 /// Words of the failure, and seconds from now until the engine asks again: at least.

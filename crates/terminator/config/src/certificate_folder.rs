@@ -12,9 +12,9 @@ use tls::certificate::PemContents;
 
 use crate::files::Files;
 
-/// Endings of names that certificates and keys are found under. HAProxy keeps two certificates of a
-/// site in `.rsa` and `.ecdsa`.
-const ENDINGS: [&str; 7] = ["pem", "crt", "cer", "cert", "rsa", "ecdsa", "key"];
+/// Endings of names that certificates and keys are found under, in small letters or capitals as
+/// Windows writes them. HAProxy keeps two certificates of a site in `.rsa` and `.ecdsa`.
+const ENDINGS: [&str; 8] = ["pem", "crt", "cer", "cert", "der", "rsa", "ecdsa", "key"];
 
 /// The files of one certificate.
 #[derive(Debug, Eq, PartialEq)]
@@ -118,10 +118,8 @@ fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
 
 fn look_at_all(files: &mut dyn Files, listed: &[PathBuf]) -> Vec<LookedAt> {
     let mut looked = Vec::new();
-    let is_worth_it = |path: &&PathBuf| {
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        !is_hidden(path) && ending.is_some_and(|ending| ENDINGS.contains(&ending))
-    };
+    let is_worth_it =
+        |path: &&PathBuf| !is_hidden(path) && ENDINGS.iter().any(|ending| ends_with(path, ending));
     for path in listed.iter().filter(is_worth_it) {
         match files.read(path) {
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}
@@ -161,7 +159,7 @@ fn pair_of(
 ) -> Option<(PairRank, CertificateFiles)> {
     let by_name = || key_names(path).into_iter().find(|key| names.contains(key.as_path()));
     let (rank, key) = match contents {
-        None if path.extension().is_some_and(|ending| ending == "key") => return None,
+        None if ends_with(path, "key") => return None,
         None => ((0, false), by_name()),
         Some(contents) if contents.certificates == 0 => return None,
         Some(contents) if contents.has_key => ((contents.certificates, false), None),
@@ -201,6 +199,10 @@ fn only_chain(names: &BTreeSet<&Path>) -> Option<PathBuf> {
     let folder = names.first()?.parent()?;
     let [chain, key] = ["fullchain.pem", "privkey.pem"].map(|name| folder.join(name));
     (names.contains(chain.as_path()) && names.contains(key.as_path())).then_some(chain)
+}
+
+fn ends_with(path: &Path, ending: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(ending))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -260,7 +262,7 @@ mod tests {
     }
 
     /// Whose folder, what is in it, the pairs, and what is passed over.
-    const FOLDERS: [[&str; 4]; 12] = [
+    const FOLDERS: [[&str; 4]; 13] = [
         [
             "lego",
             "x.crt=chain x.issuer.crt=ca x.json=text x.key=key",
@@ -308,6 +310,7 @@ mod tests {
             "b.crt + d.key, c.crt + a.key",
             "",
         ],
+        ["capitals", "X.CER=chain X.KEY=key X.P7B=text", "X.CER + X.KEY", "X.P7B"],
         ["folders beside files", "old/y.pem=whole2 x.pem=whole", "x.pem", "old"],
         ["a fuller copy", "a.crt=leaf b.pem=whole2 c.pem=whole", "b.pem, c.pem", "a.crt"],
         // What is wrong is said when they are read again.

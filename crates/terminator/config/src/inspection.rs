@@ -100,7 +100,7 @@ impl Inspector {
     /// Reports what is wrong with files of authorities or revocation lists.
     pub(crate) fn pem_files(&self, key: &KeyPlace<'_>, sources: &[PemSource]) {
         let faults = match key.key.name() {
-            "ca" => verify::examine(sources, &[]),
+            "ca" | "roots" => verify::examine(sources, &[]),
             "crl" => verify::examine(&[], sources),
             _ => Vec::new(),
         };

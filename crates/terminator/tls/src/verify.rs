@@ -14,7 +14,7 @@
 mod authorities;
 mod fault;
 mod list_signatures;
-pub(crate) mod server;
+pub mod server;
 
 use std::sync::Arc;
 
@@ -414,6 +414,14 @@ fn why_of(error: &webpki::Error) -> String {
         Error::CertNotValidYet { .. } => "the chain is not valid yet",
         Error::CaUsedAsEndEntity => {
             "it is the certificate of an authority, and does not stand in `ca` itself"
+        }
+        Error::EndEntityUsedAsCa => {
+            "what issued a certificate of the chain may not sign certificates (no CA:TRUE, or a key \
+             usage without keyCertSign)"
+        }
+        Error::NameConstraintViolation => {
+            "an authority of the chain may not certify one of its names (name constraints; no name \
+             is within those on e-mail addresses or URIs)"
         }
         Error::PathLenConstraintViolated => {
             "there are more authorities in the chain than one of them allows (pathLenConstraint)"

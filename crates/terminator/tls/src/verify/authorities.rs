@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::DistinguishedName;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, UnixTime};
-use webpki::{CertRevocationList, Error, OwnedCertRevocationList, VerifiedPath};
+use webpki::{Cert, CertRevocationList, Error, OwnedCertRevocationList, VerifiedPath};
 use wire::certificate_chain::CertificateNames;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Version};
 
@@ -154,6 +154,15 @@ impl Authorities {
         let entry = self.entry_of(path.anchor());
         let entry = entry.ok_or(Error::UnknownIssuer)?;
         entry.holds(now)?;
+        // The library leaves the key usage out (RFC 5280 section 6.1.4 (n)).
+        let may_sign = |one: &Cert<'_>| {
+            let der = one.der();
+            let read = X509Certificate::from_der(&der).ok();
+            read.and_then(|(_, read)| authority_of(&read)).is_some_and(|(may_sign, _)| may_sign)
+        };
+        if !path.intermediate_certificates().all(may_sign) {
+            return Err(Error::EndEntityUsedAsCa);
+        }
         // Those that a CA has issued to itself do not count (RFC 5280 section 4.2.1.9).
         let between = path.intermediate_certificates();
         let between = between.filter(|one| one.issuer() != one.subject()).count();
@@ -331,7 +340,7 @@ impl RevocationLists {
     }
 
     /// The file of the list on which this certificate stands.
-    pub(super) fn place_of(&self, certificate: &webpki::Cert<'_>) -> Option<&str> {
+    pub(super) fn place_of(&self, certificate: &Cert<'_>) -> Option<&str> {
         let is_on = |list: &&RevocationList| {
             let found = list.list.find_serial(certificate.serial());
             found.is_ok_and(|entry| entry.is_some())

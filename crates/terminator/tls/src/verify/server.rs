@@ -1,5 +1,7 @@
 //! Certificates of servers that we connect to: verified, pinned, or neither.
 
+use std::sync::Arc;
+
 use ::aws_lc_rs::digest::{SHA256, digest};
 use base64ct::{Base64, Encoding};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -12,10 +14,27 @@ use webpki::EndEntityCert;
 
 use super::{Authorities, ChainVerifier, PeerRole, VerifyFault, library_error, names_of};
 use crate::context;
-use crate::options::ServerVerification;
+use crate::options::{ExpiredLists, PemSource, ServerVerification};
 
 /// Names of a certificate that a log line shows: the server writes them.
 const NAMES_SHOWN_MAX: usize = 5;
+
+/// A verifier for handshakes that others drive, by authorities among which there may be some that
+/// cannot be used. Its judgement is that of `ca` everywhere.
+///
+/// # Errors
+/// There is no authority that can be used, or a file is no PEM.
+pub fn server_verifier(
+    authorities: &[PemSource],
+) -> Result<Arc<dyn ServerCertVerifier>, VerifyFault> {
+    let verification = ServerVerification {
+        authorities: authorities.to_vec(),
+        are_of_host: true,
+        crls: Vec::new(),
+        expired_lists: ExpiredLists::Refuse,
+    };
+    Ok(Arc::new(ServerVerifier::new(Some(&verification), &[])?))
+}
 
 /// Judges servers as one service wants it.
 #[derive(Debug)]

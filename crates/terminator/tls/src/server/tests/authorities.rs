@@ -125,6 +125,31 @@ fn a_path_is_no_longer_than_its_authority_allows() {
 }
 
 #[test]
+fn an_authority_between_may_only_do_what_its_certificate_says() {
+    let authority = Authority::root("root");
+    let server = Hands::at(NOW).build(&trusting(&[&authority])).0;
+    for (one, expected) in [
+        (Trait::PathLength(0), None),
+        (Trait::EndEntity, Some("may not sign certificates")),
+        (Trait::WithoutCertSign, Some("may not sign certificates")),
+        (Trait::ForServers, Some("extended key usage")),
+        (Trait::Valid(NOW - 9 * DAY, NOW - DAY), Some("expired")),
+    ] {
+        let between = authority.intermediate_with("between", &[one]);
+        let words = outcome(&server, &between.client("alice")).map(|(_, words)| words);
+        let is_right = match (&words, expected) {
+            (Some(words), Some(expected)) => words.contains(expected),
+            (words, expected) => words.is_none() && expected.is_none(),
+        };
+        assert!(is_right, "{one:?}: {words:?}, not {expected:?}");
+    }
+    let between = authority.intermediate_with("between", &[Trait::PathLength(0)]);
+    let below = between.intermediate("below");
+    let (_, words) = outcome(&server, &below.client("alice")).expect("refused");
+    assert!(words.contains("pathLenConstraint"), "{words}");
+}
+
+#[test]
 fn a_certificate_in_ca_lets_in_its_holder_alone() {
     let authority = Authority::root("root");
     let alice = authority.client("alice");
