@@ -207,7 +207,8 @@ pub(crate) fn fences_of_trial(settings: &Settings, become_user: Option<WorkerUse
 const TRIAL_TIME_MAX: Duration = Duration::from_secs(9);
 
 /// Opens the keys of each token in a process of its own, which ends then: its library may crash or
-/// hang. All have the same time, so that many which hang take no longer than one. Keys of files need no trial. Those that do not open, the keys that must before others.
+/// hang. All have the same time, so that many which hang take no longer than one. Keys of files
+/// need no trial. The result is the keys that do not open, those that must before others.
 pub(crate) fn try_out(
     groups: &[KeyGroup],
     fences: &Fences,

@@ -90,7 +90,7 @@ impl EarlierKeyProcess {
 /// All of them, the oldest first.
 pub(super) struct EarlierKeyProcesses {
     all: Vec<EarlierKeyProcess>,
-    /// Those of the program before, which has them until this one serves.
+    /// The program before has these until this one serves.
     lent: Vec<EarlierKeyProcess>,
     sender: EventSender,
 }

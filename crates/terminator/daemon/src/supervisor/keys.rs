@@ -440,7 +440,7 @@ impl KeyProcesses {
         self.earlier.extend(before.into_iter().filter_map(|one| one.process), worker);
     }
 
-    /// Of earlier plans' processes, those of these worker processes go on.
+    /// The processes of earlier plans go on that these worker processes ask.
     pub(super) fn keep_for(&mut self, workers: &[u64]) {
         self.earlier.keep_for(workers);
     }

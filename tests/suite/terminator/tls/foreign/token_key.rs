@@ -12,8 +12,8 @@ const SOFT_HSM: &str = "/usr/lib/softhsm/libsofthsm2.so";
 const PIN: &str = "a-pin-of-tests";
 
 /// A library that hands all calls on to SoftHSM's, but C_Sign if one of two files is there, and
-/// C_Login if there is another: `refuse` refuses the PIN, `slow` has all but the first wait until it
-/// is gone. Both grow by a byte each time.
+/// C_Login if there is another: `refuse` refuses the PIN, `slow` has all but the first wait until
+/// it is gone. Both grow by a byte each time.
 const FAULTY: &str = r#"
 #include <dlfcn.h>
 #include <stdlib.h>
