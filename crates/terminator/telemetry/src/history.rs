@@ -176,7 +176,7 @@ impl Interval {
     }
 }
 
-/// What is kept of these counts.
+/// The part of these counts that is kept.
 fn kept(counts: &Counts<Service>) -> Counted {
     let values = counts.values.iter().zip(&*KEPT_SLOTS).zip(0u16..);
     let kept = values.filter(|((value, kind), _)| **value > 0 && kind.is_some());

@@ -143,7 +143,7 @@ impl Registry {
         cells.map(|cells| cells.gauge(gauge)).fold(0, u64::saturating_add)
     }
 
-    /// What has changed since the last look, which one reader may ask for. A service that rests
+    /// The changes since the last look, which one reader may ask for. A service that rests
     /// costs a look at a line of memory for each of its workers and servers.
     pub fn changes(&self) -> Changes {
         let mut names = self.lock();
