@@ -118,9 +118,7 @@ impl Plane {
 
     /// Handshakes in progress, of all services.
     pub fn handshakes(&self) -> u64 {
-        let (counted, gauge) = (self.registry.snapshot(), ServiceGauge::HandshakesInProgress);
-        let each = counted.services.iter();
-        each.map(|one| one.counts.get(gauge)).sum()
+        self.registry.sum(ServiceGauge::HandshakesInProgress)
     }
 
     /// The plan that is served.

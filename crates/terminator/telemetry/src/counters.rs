@@ -2,12 +2,14 @@
 //!
 //! Each cell has one writer, its worker's thread, so adding is a load and a store, never a locked
 //! instruction; readers see each cell whole, and cells a few events apart. Two writers of one cell
-//! would lose counts and nothing else. Cells of different workers share no cache line.
+//! would lose counts and nothing else. Cells of different workers share no cache line. Beside them
+//! stands whether any was written, because ten thousand services that rest must cost no look at
+//! each of their cells.
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,8 +36,10 @@ pub struct Handshake {
 
 /// All values of a scope on one worker, with one writer.
 #[derive(Debug)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub struct Cells<S, const N: usize> {
+    /// Whether a value was written since [`Self::take_changed`].
+    changed: AtomicBool,
     values: [AtomicU64; N],
     scope: PhantomData<S>,
 }
@@ -68,7 +72,8 @@ pub struct ServiceCounters {
 
 impl<S: Scope, const N: usize> Default for Cells<S, N> {
     fn default() -> Self {
-        Self { values: std::array::from_fn(|_| AtomicU64::new(0)), scope: PhantomData }
+        let values = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { changed: AtomicBool::new(false), values, scope: PhantomData }
     }
 }
 
@@ -95,9 +100,14 @@ impl<S: Scope, const N: usize> Cells<S, N> {
         self.add(row, u64::MAX);
     }
 
+    /// Sets a gauge; one that has this value already has not changed.
     #[inline]
     pub fn set(&self, row: impl Row<Scope = S>, value: u64) {
-        self.values[row.slot()].store(value, Ordering::Relaxed);
+        let cell = &self.values[row.slot()];
+        if cell.load(Ordering::Relaxed) != value {
+            cell.store(value, Ordering::Relaxed);
+            self.mark_changed();
+        }
     }
 
     pub fn get(&self, row: impl Row<Scope = S>) -> u64 {
@@ -108,6 +118,18 @@ impl<S: Scope, const N: usize> Cells<S, N> {
     fn add_at(&self, slot: usize, amount: u64) {
         let now = self.values[slot].load(Ordering::Relaxed);
         self.values[slot].store(now.wrapping_add(amount), Ordering::Relaxed);
+        self.mark_changed();
+    }
+
+    /// Behind the value that it is about: who takes the mark then sees that value.
+    #[inline]
+    fn mark_changed(&self) {
+        self.changed.store(true, Ordering::Release);
+    }
+
+    /// Whether a value was written since the last call.
+    pub(crate) fn take_changed(&self) -> bool {
+        self.changed.load(Ordering::Relaxed) && self.changed.swap(false, Ordering::Acquire)
     }
 
     pub(crate) fn add_to(&self, sums: &mut Counts<S>) {
@@ -126,6 +148,14 @@ impl Deref for ServiceCounters {
 }
 
 impl ServiceCells {
+    pub(crate) fn take_changed(&self) -> bool {
+        self.counts.take_changed()
+    }
+
+    pub(crate) fn gauge(&self, gauge: ServiceGauge) -> u64 {
+        self.counts.get(gauge)
+    }
+
     pub(crate) fn add_to(&self, sums: &mut Counts<Service>) {
         self.counts.add_to(sums);
     }
@@ -220,10 +250,15 @@ impl Deref for ServerCounters {
 }
 
 impl ServerCounters {
+    pub(crate) fn take_changed(&self) -> bool {
+        self.cells.take_changed()
+    }
+
     /// Says which of the server's addresses this worker dials only if no other is left.
     pub fn set_addresses_down(&self, addresses: impl Iterator<Item = String>) {
         let down = self.addresses_down.lock();
         *down.unwrap_or_else(PoisonError::into_inner) = addresses.collect();
+        self.cells.mark_changed();
     }
 
     pub(crate) fn addresses_down(&self) -> Vec<String> {

@@ -4,11 +4,12 @@
 //! business. Only what a chart shows is kept, and of that only what is not 0.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::catalogue::{Family, Kind, Scope, Service};
-use crate::counters::{Counts, Snapshot};
+use crate::counters::Counts;
+use crate::registry::Changes;
 
 /// From one snapshot to the next.
 pub const INTERVAL: Duration = Duration::from_secs(1);
@@ -37,8 +38,8 @@ const FAMILIES: [&str; 8] = [
 pub struct History {
     intervals: VecDeque<Interval>,
     bytes: usize,
-    /// The counts of services at the last interval's end; `None` = there was none.
-    last: Option<HashMap<Arc<str>, Counts<Service>>>,
+    /// The counts of services when they last changed; `None` = there was no interval.
+    last: Option<HashMap<Arc<str>, Counted>>,
 }
 
 #[derive(Debug)]
@@ -68,26 +69,28 @@ pub struct Recorded {
 }
 
 impl History {
-    /// An interval has ended at this time (milliseconds since the epoch) after this long, with
-    /// these counts, and the peaks of gauges in it.
+    /// An interval has ended at this time (milliseconds since the epoch) after this long, in which
+    /// this has changed.
     ///
     /// With the first call counting begins, and so it does for a service that was not there at the
     /// end of the interval before.
-    pub fn add(&mut self, end_ms: u64, duration: Duration, now: &Snapshot) {
+    pub fn add(&mut self, end_ms: u64, duration: Duration, changes: &Changes) {
         let is_first = self.last.is_none();
-        let mut before_all = self.last.take().unwrap_or_default();
+        let last = self.last.get_or_insert_default();
+        for name in &changes.gone {
+            last.remove(&**name);
+        }
         let mut services = Vec::new();
-        let mut last = HashMap::with_capacity(now.services.len());
-        for service in &now.services {
-            let before = before_all.remove_entry(&*service.name);
+        for service in &changes.services {
+            let now = kept(&service.counts);
+            let before = last.remove_entry(&*service.name);
             let (name, before) = before.unzip();
             let name = name.unwrap_or_else(|| service.name.as_str().into());
-            let counted = before.map(|before| counted(&before, &service.counts));
-            let counted = counted.filter(|counted| !counted.is_empty());
-            services.extend(counted.map(|counted| (Arc::clone(&name), counted)));
-            last.insert(name, service.counts.clone());
+            let risen = before.map(|before| risen(&before, &now));
+            let risen = risen.filter(|risen| !risen.is_empty());
+            services.extend(risen.map(|risen| (Arc::clone(&name), risen)));
+            last.insert(name, now);
         }
-        self.last = Some(last);
         if is_first {
             return;
         }
@@ -121,10 +124,9 @@ impl History {
     pub fn replace(&mut self, intervals: impl IntoIterator<Item = Recorded>) {
         self.intervals.clear();
         self.bytes = 0;
-        let nothing = Counts::default();
         for recorded in intervals {
             let services = recorded.services.into_iter();
-            let services = services.map(|(name, counts)| (name, counted(&nothing, &counts)));
+            let services = services.map(|(name, counts)| (name, kept(&counts)));
             self.push(Interval {
                 end_ms: recorded.end_ms,
                 duration_ms: recorded.duration_ms,
@@ -174,27 +176,35 @@ impl Interval {
     }
 }
 
-fn counted(before: &Counts<Service>, now: &Counts<Service>) -> Counted {
-    let pairs = before.values.iter().zip(&now.values).zip(0u16..);
-    let kept = kept_slots().zip(pairs);
-    let differences = kept.filter_map(|(kind, ((before, now), slot))| {
-        let value = match kind? {
-            Kind::Gauge => *now,
-            Kind::Counter | Kind::Histogram => now.saturating_sub(*before),
-        };
-        (value > 0).then_some((slot, value))
+/// The part of these counts that is kept.
+fn kept(counts: &Counts<Service>) -> Counted {
+    let values = counts.values.iter().zip(&*KEPT_SLOTS).zip(0u16..);
+    let kept = values.filter(|((value, kind), _)| **value > 0 && kind.is_some());
+    kept.map(|((value, _), slot)| (slot, *value)).collect()
+}
+
+/// How much counters and durations have risen, and gauges as they are.
+fn risen(before: &Counted, now: &Counted) -> Counted {
+    let rises = now.iter().map(|(slot, value)| match KEPT_SLOTS[usize::from(*slot)] {
+        Some(Kind::Counter | Kind::Histogram) => {
+            let at = before.binary_search_by_key(slot, |(slot, _)| *slot);
+            let before = at.map_or(0, |at| before[at].1);
+            (*slot, value.saturating_sub(before))
+        }
+        Some(Kind::Gauge) | None => (*slot, *value),
     });
-    differences.collect()
+    rises.filter(|(_, value)| *value > 0).collect()
 }
 
 /// For each slot of a service the kind of its family, or `None` if it is not kept.
-fn kept_slots() -> impl Iterator<Item = Option<Kind>> {
+static KEPT_SLOTS: LazyLock<Vec<Option<Kind>>> = LazyLock::new(|| {
     let families = Service::FAMILIES.iter().copied().flatten();
-    families.flat_map(|family: &Family| {
+    let slots = families.flat_map(|family: &Family| {
         let kind = FAMILIES.contains(&family.name).then_some(family.kind);
         std::iter::repeat_n(kind, family.rows.len() * family.row_slots())
-    })
-}
+    });
+    slots.collect()
+});
 
 #[cfg(test)]
 mod tests {
@@ -209,7 +219,7 @@ mod tests {
     fn all_families_kept_are_in_the_catalogue() {
         let known = |name: &&str| families().any(|(_, family)| family.name == *name);
         assert!(FAMILIES.iter().all(known));
-        assert_eq!(kept_slots().count(), Service::SLOTS);
+        assert_eq!(KEPT_SLOTS.len(), Service::SLOTS);
     }
 
     #[test]
@@ -219,15 +229,15 @@ mod tests {
             [(0, "web"), (1, "mail")].map(|(worker, name)| registry.service(worker, name, &[]));
         web.add(ServiceCounter::ConnectionsAccepted, 5);
         let mut history = History::default();
-        history.add(1000, SECOND, &registry.peaks());
+        history.add(1000, SECOND, &registry.changes());
 
         web.add(ServiceCounter::ConnectionsAccepted, 2);
         web.ended(Reason::NotTls);
         web.observe(Histogram::HandshakeFull, Duration::from_micros(60));
         web.add(ServiceCounter::LogLinesSuppressed, 9);
         mail.raise(ServiceGauge::ConnectionsOpen);
-        history.add(2000, SECOND, &registry.peaks());
-        history.add(3500, SECOND * 3 / 2, &registry.peaks());
+        history.add(2000, SECOND, &registry.changes());
+        history.add(3500, SECOND * 3 / 2, &registry.changes());
 
         let one = |service, end_ms| {
             assert_eq!(history.intervals(0, service).count(), 2);
@@ -260,7 +270,7 @@ mod tests {
             for service in &services {
                 Reason::ALL.iter().for_each(|reason| service.ended(*reason));
             }
-            history.add(ends.next().unwrap(), SECOND, &registry.peaks());
+            history.add(ends.next().unwrap(), SECOND, &registry.changes());
         };
         while history.bytes < BYTES_MAX - 500_000 {
             step(&mut history);
@@ -273,7 +283,7 @@ mod tests {
         assert_eq!(sum, history.bytes);
 
         let mut idle = History::default();
-        (0..2 * INTERVALS_MAX as u64).for_each(|end| idle.add(end, SECOND, &Snapshot::default()));
+        (0..2 * INTERVALS_MAX as u64).for_each(|end| idle.add(end, SECOND, &Changes::default()));
         assert_eq!(idle.intervals.len(), INTERVALS_MAX);
         assert_eq!(idle.intervals[0].end_ms, INTERVALS_MAX as u64);
     }

@@ -3,7 +3,7 @@
 //! Services are known by name and servers by their text, so a reload goes on counting where the old
 //! plan stopped. What no plan and no connection holds any more is not shown.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::catalogue::{ServerGauge, ServiceGauge};
@@ -15,6 +15,10 @@ use crate::counters::{
 /// Names that nobody uses and that a sweep leaves, per list. A service that returns within as many
 /// changes goes on counting; memory stays bounded however often the servers change.
 const UNUSED_MAX: usize = 256;
+
+/// Looks for changes after which those are looked for that nobody uses any more: each costs lines
+/// of memory that nothing else needs.
+const LOOKS_PER_SWEEP: u32 = 10;
 
 /// All counters of the process.
 #[derive(Debug)]
@@ -28,6 +32,19 @@ pub struct Registry {
 struct Names {
     services: NamedList<ServiceCells>,
     servers: NamedList<ServerCounters>,
+    /// Looks for changes so far.
+    looks: u32,
+}
+
+/// The difference between two looks at the counters.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// The services of which something was counted, that are new, or that have gauges above 0. In
+    /// the place of their gauges' values are the peaks since the last look; those of several
+    /// workers are added, though they may not have been at the same time.
+    pub services: Vec<ServiceSnapshot>,
+    /// The services that no plan and no connection holds any more.
+    pub gone: Vec<String>,
 }
 
 /// Names in the order in which they came. They are found by an index and swept when they have
@@ -49,6 +66,10 @@ struct Named<T> {
     name: String,
     /// One per worker, and one for the control thread.
     cells: Box<[Arc<T>]>,
+    /// Whether the next look shows it though nothing was counted of it.
+    is_due: bool,
+    /// Whether a look has shown it, and none that it is gone.
+    is_known: bool,
 }
 
 impl Registry {
@@ -94,38 +115,81 @@ impl Registry {
 
     /// All counts now. Each is read whole; those of one event may be read before or after it.
     pub fn snapshot(&self) -> Snapshot {
-        let names = self.lock();
-        let services = names.services.list.iter().filter(|service| service.is_used());
-        let mut servers: HashMap<&str, Vec<&Named<ServerCounters>>> = HashMap::new();
-        for server in names.servers.list.iter().filter(|server| server.is_used()) {
-            servers.entry(&server.service).or_default().push(server);
-        }
         let worker = |cells: &Arc<WorkerCounters>| {
             let mut counts = Counts::default();
             cells.add_to(&mut counts);
             counts
         };
         Snapshot {
-            services: services.map(|one| self.service_snapshot(one, &servers)).collect(),
+            services: self.services(|_| true),
             workers: self.workers.iter().map(worker).collect(),
         }
     }
 
-    /// The same with the peaks of services' gauges since the last call in the place of their values
-    /// now. Peaks of several workers are added, though they may not have been at the same time.
-    pub fn peaks(&self) -> Snapshot {
-        let mut snapshot = self.snapshot();
+    /// The same of those services alone whose names are chosen.
+    pub fn services(&self, is_chosen: impl Fn(&str) -> bool) -> Vec<ServiceSnapshot> {
         let names = self.lock();
-        for service in &mut snapshot.services {
-            let Some(named) = names.services.find(&service.name) else {
-                continue;
-            };
+        let list = names.services.list.iter();
+        let chosen = list.filter(|service| service.is_used() && is_chosen(&service.service));
+        let chosen: Vec<_> = chosen.collect();
+        let servers = names.servers_of(&chosen);
+        chosen.into_iter().map(|one| self.service_snapshot(one, &servers)).collect()
+    }
+
+    /// A gauge's sum over all workers and services.
+    pub fn sum(&self, gauge: ServiceGauge) -> u64 {
+        let names = self.lock();
+        let cells = names.services.list.iter().flat_map(|service| &service.cells);
+        cells.map(|cells| cells.gauge(gauge)).fold(0, u64::saturating_add)
+    }
+
+    /// The changes since the last look, which one reader may ask for. A service that rests
+    /// costs a look at a line of memory for each of its workers and servers.
+    pub fn changes(&self) -> Changes {
+        let mut names = self.lock();
+        let sweeps = names.looks.is_multiple_of(LOOKS_PER_SWEEP);
+        names.looks = names.looks.wrapping_add(1);
+        let Names { services, servers, .. } = &mut *names;
+        let mut with_servers = HashSet::new();
+        for server in &mut servers.list {
+            if server.take_due(ServerCounters::take_changed) {
+                with_servers.insert(server.service.clone());
+            }
+        }
+        let (mut due, mut gone) = (Vec::new(), Vec::new());
+        for (at, service) in services.list.iter_mut().enumerate() {
+            let counted = service.take_due(ServiceCells::take_changed);
+            let is_due = counted || with_servers.contains(&service.service);
+            if (is_due || sweeps) && !service.is_used() {
+                // It is shown as soon as it is back.
+                service.is_due = true;
+                let was_known = std::mem::take(&mut service.is_known);
+                gone.extend(was_known.then(|| service.service.clone()));
+            } else if is_due {
+                service.is_known = true;
+                due.push(at);
+            }
+        }
+        let changed: Vec<_> = due.iter().map(|at| &names.services.list[*at]).collect();
+        let servers = names.servers_of(&changed);
+        let peaks = changed.into_iter().map(|named| {
+            let mut service = self.service_snapshot(named, &servers);
             for gauge in ServiceGauge::RAISED {
                 let peaks = named.cells.iter().map(|cells| cells.take_peak(gauge));
                 service.counts.set(gauge, peaks.sum());
             }
+            (service, named.has_gauges())
+        });
+        let (changed, has_gauges): (Vec<_>, Vec<_>) = peaks.unzip();
+        for (at, has_gauges) in due.into_iter().zip(has_gauges) {
+            names.services.list[at].is_due = has_gauges;
         }
-        snapshot
+        Changes { services: changed, gone }
+    }
+
+    /// The next look shows all services, whatever has changed.
+    pub fn look_anew(&self) {
+        self.lock().services.list.iter_mut().for_each(|service| service.is_due = true);
     }
 
     fn service_snapshot(
@@ -171,9 +235,44 @@ impl Registry {
     }
 }
 
+impl Names {
+    /// The servers in use of these services, by the service's name.
+    fn servers_of<'n>(
+        &'n self,
+        services: &[&'n Named<ServiceCells>],
+    ) -> HashMap<&'n str, Vec<&'n Named<ServerCounters>>> {
+        let names = services.iter().map(|service| (&*service.service, Vec::new()));
+        let mut servers: HashMap<&str, Vec<_>> = names.collect();
+        for server in self.servers.list.iter().filter(|_| !services.is_empty()) {
+            if let Some(list) = servers.get_mut(&*server.service)
+                && server.is_used()
+            {
+                list.push(server);
+            }
+        }
+        servers
+    }
+}
+
 impl<T> Named<T> {
     fn is_used(&self) -> bool {
         self.cells.iter().any(|one| Arc::strong_count(one) > 1)
+    }
+
+    /// Whether it is due, or `take_changed` finds a change on any worker.
+    fn take_due(&mut self, take_changed: impl Fn(&T) -> bool) -> bool {
+        let is_due = std::mem::take(&mut self.is_due);
+        self.cells.iter().fold(is_due, |is_due, cells| take_changed(cells) || is_due)
+    }
+}
+
+impl Named<ServiceCells> {
+    /// Whether anything is open, in progress or waiting now.
+    fn has_gauges(&self) -> bool {
+        let any = |cells: &Arc<ServiceCells>| {
+            ServiceGauge::RAISED.iter().any(|gauge| cells.gauge(*gauge) > 0)
+        };
+        self.cells.iter().any(any)
     }
 }
 
@@ -182,11 +281,6 @@ fn cells<T>(count: usize, make: impl Fn() -> T) -> Box<[Arc<T>]> {
 }
 
 impl<T> NamedList<T> {
-    fn find(&self, service: &str) -> Option<&Named<T>> {
-        let at = self.index.get(&(service.to_owned(), String::new()))?;
-        self.list.get(*at)
-    }
-
     fn find_or_make(
         &mut self,
         service: &str,
@@ -196,7 +290,13 @@ impl<T> NamedList<T> {
         let Self { list, index, .. } = self;
         let key = (service.to_owned(), name.to_owned());
         let at = *index.entry(key).or_insert_with(|| {
-            list.push(Named { service: service.to_owned(), name: name.to_owned(), cells: make() });
+            list.push(Named {
+                service: service.to_owned(),
+                name: name.to_owned(),
+                cells: make(),
+                is_due: true,
+                is_known: false,
+            });
             list.len() - 1
         });
         &list[at].cells
@@ -304,7 +404,10 @@ mod tests {
         let registry = Registry::new(2);
         let workers = [0, 1].map(|worker| registry.service(worker, "web", &[]));
         let gauge = ServiceGauge::ConnectionsOpen;
-        let peak = || registry.peaks().services[0].counts.get(gauge);
+        let peak = || {
+            let changes = registry.changes();
+            changes.services.first().map_or(0, |service| service.counts.get(gauge))
+        };
         (0..3).for_each(|_| workers[0].raise(gauge));
         workers[1].raise(gauge);
         (0..2).for_each(|_| workers[0].lower(gauge));
@@ -313,6 +416,69 @@ mod tests {
         workers[0].raise(gauge);
         workers[1].lower(gauge);
         assert_eq!((peak(), peak()), (3, 2));
+    }
+
+    #[test]
+    fn what_rests_is_looked_at_no_further() {
+        let registry = Registry::new(2);
+        let names = ["web", "mail", "idle"];
+        let all = names.map(|name| registry.service(1, name, &servers(&["a:1"])));
+        let looked = || {
+            let services = registry.changes().services.into_iter();
+            services.map(|one| (one.name, one.servers.len())).collect::<Vec<_>>()
+        };
+        let one = |name: &str| vec![(name.to_owned(), 1)];
+        assert_eq!(looked().len(), 3);
+        assert_eq!(looked(), []);
+        all[0].count(ServiceCounter::KeyUpdates);
+        assert_eq!((looked(), looked()), (one("web"), vec![]));
+        all[1].server(0).set_up(true);
+        assert_eq!(looked(), []);
+        all[1].server(0).set_up(false);
+        assert_eq!((looked(), looked()), (one("mail"), vec![]));
+        all[1].server(0).set_addresses_down(["a:1".to_owned()].into_iter());
+        assert_eq!((looked(), looked()), (one("mail"), vec![]));
+        // What is open says so in each interval.
+        all[0].raise(ServiceGauge::ConnectionsOpen);
+        assert_eq!((looked(), looked()), (one("web"), one("web")));
+        all[0].lower(ServiceGauge::ConnectionsOpen);
+        assert_eq!((looked(), looked()), (one("web"), vec![]));
+        registry.look_anew();
+        assert_eq!(looked().len(), 3);
+        assert_eq!(registry.sum(ServiceGauge::ConnectionsOpen), 0);
+        drop(all);
+        let gone: Vec<_> = (0..LOOKS_PER_SWEEP).flat_map(|_| registry.changes().gone).collect();
+        assert_eq!(gone, names);
+        let _back = registry.service(0, "web", &[]);
+        assert_eq!(looked(), [("web".to_owned(), 0)]);
+    }
+
+    /// Lines come in pairs (Intel's spatial prefetcher), so that 128 bytes are one here.
+    #[test]
+    fn no_line_of_memory_is_written_by_two_workers() {
+        const LINE_BYTES: usize = 128;
+        const WORKERS: usize = 4;
+        fn lines<T>(cells: &[Arc<T>]) -> impl Iterator<Item = (usize, usize)> {
+            cells.iter().enumerate().flat_map(|(writer, cells)| {
+                let begin = Arc::as_ptr(cells).addr();
+                let range = begin / LINE_BYTES..=(begin + size_of::<T>() - 1) / LINE_BYTES;
+                range.map(move |line| (line, writer))
+            })
+        }
+        let registry = Registry::new(WORKERS);
+        for name in 0..16 {
+            registry.service(0, &format!("service {name}"), &servers(&["a:1", "b:1"]));
+        }
+        let names = registry.lock();
+        let of_services = names.services.list.iter().flat_map(|one| lines(&one.cells));
+        let of_servers = names.servers.list.iter().flat_map(|one| lines(&one.cells));
+        let all = lines(&registry.workers).chain(of_services).chain(of_servers);
+        let mut writers: HashMap<usize, BTreeSet<usize>> = HashMap::new();
+        all.for_each(|(line, writer)| {
+            writers.entry(line).or_default().insert(writer);
+        });
+        assert!(writers.len() > 48 * WORKERS);
+        assert!(writers.values().all(|writers| writers.len() == 1));
     }
 
     #[test]
@@ -387,12 +553,5 @@ mod tests {
         let snapshot = registry.snapshot();
         let server = &snapshot.services[0].servers[0];
         assert_eq!(server.counts.get(ServerCounter::WentDown), 1);
-    }
-
-    #[test]
-    fn cells_of_two_workers_share_no_cache_line() {
-        assert!(align_of::<WorkerCounters>() >= 128);
-        assert!(align_of::<ServiceCells>() >= 128);
-        assert!(align_of::<ServerCounters>() >= 128);
     }
 }

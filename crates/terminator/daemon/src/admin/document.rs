@@ -5,8 +5,9 @@
 //! catalogue of metrics. Explained in full in `docs/reference/status.md`.
 
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use telemetry::catalogue::{
     Breakdown, Process, Scope, Server, ServerCounter, ServerGauge, Service, Worker,
@@ -297,8 +298,7 @@ pub(crate) struct ServiceStatus {
     /// The faults of those that are left out, at most [`CERTIFICATES_MAX`].
     #[serde(default)]
     pub(crate) certificates_skipped: Vec<String>,
-    #[serde(with = "metrics")]
-    pub(crate) metrics: Counts<Service>,
+    pub(crate) metrics: ShownCounts<Service>,
     pub(crate) servers: Vec<ServerStatus>,
 }
 
@@ -355,8 +355,7 @@ pub(crate) struct ServerStatus {
     /// worker process started, or the first of those that it has taken over from; at the latest a
     /// second after it changed.
     pub(crate) since_ms: Option<u64>,
-    #[serde(with = "metrics")]
-    pub(crate) metrics: Counts<Server>,
+    pub(crate) metrics: ShownCounts<Server>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -384,9 +383,53 @@ pub(super) fn metrics_counted<S: Scope>(counts: &Counts<S>) -> Value {
     metrics::object(counts, |sample| sample.values.iter().any(|value| *value > 0))
 }
 
-/// A service's counts, to be read from what [`metrics_counted`] has written.
-#[derive(Deserialize)]
-pub(super) struct CountsRead(#[serde(with = "metrics")] pub(super) Counts<Service>);
+/// Counts of one of many, which leaves zeros out when they are very many.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ShownCounts<S> {
+    pub(crate) counts: Counts<S>,
+    pub(crate) leaves_zeros_out: bool,
+}
+
+impl<S> From<Counts<S>> for ShownCounts<S> {
+    fn from(counts: Counts<S>) -> Self {
+        Self { counts, leaves_zeros_out: false }
+    }
+}
+
+impl<S: Scope> Default for ShownCounts<S> {
+    fn default() -> Self {
+        Counts::default().into()
+    }
+}
+
+impl<S> Deref for ShownCounts<S> {
+    type Target = Counts<S>;
+
+    fn deref(&self) -> &Counts<S> {
+        &self.counts
+    }
+}
+
+impl<S> DerefMut for ShownCounts<S> {
+    fn deref_mut(&mut self) -> &mut Counts<S> {
+        &mut self.counts
+    }
+}
+
+impl<S: Scope> Serialize for ShownCounts<S> {
+    fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
+        match self.leaves_zeros_out {
+            true => metrics_counted(&self.counts).serialize(serializer),
+            false => metrics::serialize(&self.counts, serializer),
+        }
+    }
+}
+
+impl<'de, S: Scope> Deserialize<'de> for ShownCounts<S> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        metrics::deserialize(deserializer).map(Self::from)
+    }
+}
 
 /// Counts as an object: each family's key has a number, or a histogram, or an object of them by the
 /// values of its labels. Rows with labels that counted nothing are left out.

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use telemetry::catalogue::Service;
 use telemetry::history::{History, INTERVAL, IntervalCounts, Recorded};
 
-use super::document::{CountsRead, metrics_counted};
+use super::document::{ShownCounts, metrics_counted};
 use crate::observations::HISTORY_BYTES_MAX;
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -76,7 +77,7 @@ pub(super) fn take_over(history: &mut History, handed_over: &str) {
         Some(Recorded {
             end_ms,
             duration_ms,
-            services: services.map(|(name, counts)| (name.into(), counts.0)).collect(),
+            services: services.map(|(name, counts)| (name.into(), counts.counts)).collect(),
         })
     });
     if let Some(intervals) = lines.collect::<Option<Vec<_>>>() {
@@ -84,7 +85,7 @@ pub(super) fn take_over(history: &mut History, handed_over: &str) {
     }
 }
 
-type Line = (u64, u64, BTreeMap<String, CountsRead>);
+type Line = (u64, u64, BTreeMap<String, ShownCounts<Service>>);
 
 fn interval(interval: &IntervalCounts) -> Value {
     json!({
@@ -110,12 +111,12 @@ mod tests {
         for number in 1..=20 {
             services[0].add(ServiceCounter::ConnectionsAccepted, number);
             services[1].observe(Histogram::HandshakeFull, INTERVAL);
-            history.add(number * second, INTERVAL, &registry.peaks());
+            history.add(number * second, INTERVAL, &registry.changes());
         }
         let handed = handed_over(&history);
         let mut next = History::default();
-        next.add(0, INTERVAL, &registry.peaks());
-        next.add(20_900, INTERVAL, &registry.peaks());
+        next.add(0, INTERVAL, &registry.changes());
+        next.add(20_900, INTERVAL, &registry.changes());
         for nonsense in ["[1]", &handed[1..]] {
             take_over(&mut next, nonsense);
             assert_eq!(next.intervals(0, None).count(), 1, "{nonsense}");
@@ -128,7 +129,7 @@ mod tests {
             };
             assert_eq!(all(&next), all(&history));
         }
-        next.add(22_000, INTERVAL, &registry.peaks());
+        next.add(22_000, INTERVAL, &registry.changes());
         assert_eq!(next.intervals(0, None).count(), 20);
     }
 

@@ -83,6 +83,21 @@ impl ServerWatch {
         }
     }
 
+    /// The services that are to be looked at even if they do not change: more is to be said of
+    /// them when time has passed.
+    pub(super) fn pending(&self) -> impl Iterator<Item = &str> {
+        let pending = self.services.iter().filter(|(_, service)| service.is_pending());
+        pending.map(|(name, _)| &**name)
+    }
+
+    /// These services are gone.
+    pub(super) fn forget<'a>(&mut self, services: impl IntoIterator<Item = &'a String>) {
+        for name in services {
+            self.services.remove(name);
+        }
+    }
+
+    /// These services have changed, or were pending.
     pub(super) fn look(
         &mut self,
         services: &[ServiceStatus],
@@ -90,10 +105,12 @@ impl ServerWatch {
         now: Instant,
     ) -> Vec<Said> {
         let mut said = Vec::new();
-        let mut before = std::mem::take(&mut self.services);
-        for service in services.iter().filter(|one| !one.servers.is_empty()) {
+        for service in services {
             let new = || WatchedService { change: Change::new(now), servers: BTreeMap::new() };
-            let mut watched = before.remove(&service.name).unwrap_or_else(new);
+            let mut watched = self.services.remove(&service.name).unwrap_or_else(new);
+            if service.servers.is_empty() {
+                continue;
+            }
             watched.look(service, workers, now, &mut said);
             self.services.insert(service.name.clone(), watched);
         }
@@ -102,6 +119,10 @@ impl ServerWatch {
 }
 
 impl WatchedService {
+    fn is_pending(&self) -> bool {
+        self.change.unsaid > 0 || self.servers.values().any(WatchedServer::is_pending)
+    }
+
     fn look(&mut self, service: &ServiceStatus, workers: u64, now: Instant, said: &mut Vec<Said>) {
         let name = &service.name;
         let mut before = std::mem::take(&mut self.servers);
@@ -154,6 +175,11 @@ impl WatchedServer {
             addresses: BTreeMap::new(),
             unconfirmed_until: None,
         }
+    }
+
+    fn is_pending(&self) -> bool {
+        let waits = self.is_doubtful || self.unconfirmed_until.is_some();
+        waits || self.change.unsaid > 0 || !self.addresses.is_empty()
     }
 
     fn look(&mut self, server: &ServerStatus, workers: u64, now: Instant) -> Option<Said> {

@@ -49,21 +49,20 @@ impl ServerStates {
         self.until_ms = now_ms.saturating_add(time_max);
     }
 
-    /// Looks at all servers; what has another state than before has it since now. Servers that
-    /// are gone are forgotten.
+    /// These services have changed: what has another state than before has it since now. Servers
+    /// that are gone from them are forgotten.
     pub(super) fn look(&mut self, services: &[ServiceSnapshot], workers: u64, now_ms: u64) {
-        let before = std::mem::take(&mut self.seen);
         if now_ms > self.until_ms {
             self.observed.clear();
         }
         for service in services {
-            let known = before.get(&service.name);
+            let known = self.seen.remove(&service.name);
             let servers = service.servers.iter().map(|server| {
                 let state = state(server, workers);
                 let name =
                     ServerName { service: service.name.clone(), server: server.name.clone() };
                 let observed = self.observed.remove(&name);
-                let known = known.and_then(|known| known.get(&server.name));
+                let known = known.as_ref().and_then(|known| known.get(&server.name));
                 let since_ms = known.filter(|(before, _)| *before == state);
                 let since_ms = since_ms.map_or(now_ms, |(_, since_ms)| *since_ms);
                 let since_ms = match observed {
@@ -80,6 +79,13 @@ impl ServerStates {
                 (server.name.clone(), (state, since_ms))
             });
             self.seen.insert(service.name.clone(), servers.collect());
+        }
+    }
+
+    /// These services are gone.
+    pub(super) fn forget<'a>(&mut self, services: impl IntoIterator<Item = &'a String>) {
+        for name in services {
+            self.seen.remove(name);
         }
     }
 
@@ -145,7 +151,7 @@ pub(super) fn server(
         since_ms,
         note: note.filter(|_| is_noted).or(slow_start).or_else(weighed),
         addresses_down: counted.addresses_down,
-        metrics: counted.counts,
+        metrics: counted.counts.into(),
     }
 }
 
@@ -258,7 +264,7 @@ mod tests {
         assert_eq!((since(7), since(8)), (Some(7), Some(7)));
         workers[1].server(0).set_up(false);
         assert_eq!(since(9), Some(9));
-        drop(workers);
-        assert_eq!(since(10), None);
+        states.forget(&["web".to_owned()]);
+        assert_eq!(states.since_ms("web", "a:1"), None);
     }
 }

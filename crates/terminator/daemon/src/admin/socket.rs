@@ -15,8 +15,9 @@ use super::state::AdminState;
 const CONNECTIONS_MAX: usize = 16;
 
 /// How long somebody may take to read the document: it fits into a socket's buffer but for very
-/// many services, so this is generous.
-const WRITE_TIME_MAX: Duration = Duration::from_secs(5);
+/// many services, so this is generous. It is longer than we may be kept from writing, because a
+/// plan of very many services is being built.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Accepting fails for want of descriptors or memory, and does so at once until there are some.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

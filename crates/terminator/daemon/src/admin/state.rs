@@ -134,6 +134,8 @@ struct Facts {
     keys: Vec<KeyHolderStatus>,
     states: ServerStates,
     watch: ServerWatch,
+    /// The services that have changed since the watch looked at them.
+    unwatched: BTreeSet<String>,
 }
 
 /// A handshake waits for a signature for as long (1 s), so that a process which is replaced within
@@ -181,9 +183,7 @@ impl AdminState {
 
     /// Connections of clients that are open now.
     pub(crate) fn connections_open(&self) -> u64 {
-        let services = self.registry.snapshot().services;
-        let counts = services.iter().map(|one| one.counts.get(ServiceGauge::ConnectionsOpen));
-        counts.fold(0, u64::saturating_add)
+        self.registry.sum(ServiceGauge::ConnectionsOpen)
     }
 
     /// A plan is served from now on.
@@ -252,6 +252,7 @@ impl AdminState {
     /// Notes the servers that an operator has disabled.
     pub(crate) fn servers_disabled(&self, names: BTreeSet<ServerName>) {
         self.facts().disabled = names;
+        self.registry.look_anew();
     }
 
     /// Notes the weights that an operator has ordered.
@@ -297,11 +298,15 @@ impl AdminState {
 
     /// An interval of the history, which was this long, ends now.
     fn end_interval(&self, duration: Duration) {
-        let peaks = self.registry.peaks();
+        let changes = self.registry.changes();
         let (now, workers) = (milliseconds(SystemTime::now()), self.registry.workers());
-        let states = &mut self.facts().states;
-        states.look(&peaks.services, workers as u64, now);
-        self.history().add(now, duration, &peaks);
+        let mut facts = self.facts();
+        facts.states.forget(&changes.gone);
+        facts.watch.forget(&changes.gone);
+        facts.states.look(&changes.services, workers as u64, now);
+        facts.unwatched.extend(changes.services.iter().map(|one| one.name.clone()));
+        drop(facts);
+        self.history().add(now, duration, &changes);
     }
 
     /// The observations with which the next worker process goes on.
@@ -319,6 +324,7 @@ impl AdminState {
         facts.states.take_over(&before.servers, now_ms);
         facts.watch.take_over(&before.servers, now, now_ms);
         drop(facts);
+        self.registry.look_anew();
         history::take_over(&mut self.history(), &before.history);
     }
 
@@ -334,9 +340,19 @@ impl AdminState {
 
     /// Messages about servers that changed since the last look.
     pub(crate) fn look_at_servers(&self, now: Instant) -> Vec<Said> {
-        let services = self.document().services;
         let workers = self.start.worker_cpus.len() as u64;
-        self.facts().watch.look(&services, workers, now)
+        let facts = &mut *self.facts();
+        let mut names = std::mem::take(&mut facts.unwatched);
+        names.extend(facts.watch.pending().map(str::to_owned));
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let services = self.services(facts, &names);
+        for service in &services {
+            names.remove(&service.name);
+        }
+        facts.watch.forget(&names);
+        facts.watch.look(&services, workers, now)
     }
 
     /// A panic elsewhere leaves facts as true as they were.

@@ -23,8 +23,12 @@ use crate::commands::exit::Exit;
 use crate::handover::SUPERVISOR_NAME;
 use crate::status_socket::{self, ForeignDirectory};
 
-/// For the whole document, which is a few KiB for each service and comes over a local socket.
+/// For the whole document of one that is only looked for.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The same where somebody waits for it, who hears why after [`SLOW_TIME`]: with a hundred thousand
+/// services the document takes seconds, and a plan is built for a minute.
+const PATIENT_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// After this time who waits wants to know for what.
 const SLOW_TIME: Duration = Duration::from_secs(3);
@@ -32,9 +36,9 @@ const SLOW_TIME: Duration = Duration::from_secs(3);
 /// The pause between tries to connect, and between looks at the status.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Longer than the document of five thousand services. Read into memory it takes up to 16 times
+/// Longer than the document of fifty thousand services. Read into memory it takes up to 16 times
 /// as much.
-const DOCUMENT_BYTES_MAX: usize = 32 << 20;
+const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -193,7 +197,7 @@ pub(super) struct RunningLariat {
 impl RunningLariat {
     pub(super) fn find(named: &StatusSocket, console: Console) -> Result<Self, ControlError> {
         let path = socket(named)?;
-        let answer = ask(&path)?;
+        let answer = ask_patiently(&path, console)?;
         answer.name_other_owner(console);
         Ok(Self { document: answer.document()?, supervisor: answer.supervisor()?, path })
     }
@@ -216,9 +220,14 @@ impl RunningLariat {
         outcome: impl Fn(Option<&StatusDocument>) -> Result<Option<T>, ControlError>,
     ) -> Result<Option<T>, ControlError> {
         let begin = Instant::now();
+        let mut pause = PAUSE;
         while begin.elapsed() < time_max {
-            let has_ended = self.supervisor.has_ended_within(PAUSE);
-            let now = ask(&self.path).and_then(|answer| answer.document()).ok();
+            let has_ended = self.supervisor.has_ended_within(pause);
+            let asked = Instant::now();
+            let now = ask_within(&self.path, PATIENT_TIME_MAX.min(time_max));
+            let now = now.and_then(|answer| answer.document()).ok();
+            // A long document must not keep the one who makes it from what is waited for.
+            pause = PAUSE.max(asked.elapsed());
             if let Some(found) = outcome(now.as_ref())? {
                 return Ok(Some(found));
             }
@@ -273,6 +282,17 @@ pub(super) struct Answer {
 pub(super) fn ask(path: &Path) -> Result<Answer, ControlError> {
     status_socket::check_directory(path)?;
     ask_within(path, READ_TIME_MAX)
+}
+
+/// The same, for somebody who waits.
+pub(super) fn ask_patiently(path: &Path, console: Console) -> Result<Answer, ControlError> {
+    status_socket::check_directory(path)?;
+    let _waits = say_if_slow(
+        console,
+        "waiting for the running lariat's answer: it has very many services, builds a new \
+         configuration, or is stopped",
+    );
+    ask_within(path, PATIENT_TIME_MAX)
 }
 
 fn ask_within(path: &Path, time: Duration) -> Result<Answer, ControlError> {

@@ -23,13 +23,13 @@ pub(super) fn run(socket: &StatusSocket, json: bool, console: Console) -> Exit {
 }
 
 fn text(path: &Path, json: bool, console: Console) -> Result<String, ControlError> {
-    let answer = control::ask(path)?;
+    let answer = control::ask_patiently(path, console)?;
     answer.name_other_owner(console);
     if json {
         return Ok(answer.text());
     }
     let earlier = answer.document()?;
     std::thread::sleep(RATE_TIME);
-    let now = control::ask(path)?.document()?;
+    let now = control::ask_patiently(path, console)?.document()?;
     Ok(render_status_text(&now, Some(&earlier)))
 }

@@ -1,6 +1,6 @@
 //! The status document and the metrics, made of what the admin side knows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use telemetry::catalogue::{
     BUCKETS_US, Breakdown, Labelled, Process, ProcessMetric, ServerGauge, ServiceGauge,
 };
 use telemetry::counters::{Counts, ServiceSnapshot, Snapshot};
-use telemetry::exposition::{LabelledValue, write_prometheus};
+use telemetry::exposition::{LabelledValue, ZEROS_SHOWN_MAX, write_prometheus};
 use tls::ech::{EchKeyState, EchKeys};
 use tls::key_log;
 use tls::resumption::{KeyPurpose, Resumption};
@@ -22,7 +22,7 @@ use tls::validity::Ends;
 use super::super::document::{
     CERTIFICATES_MAX, CertificateStatus, EchKeyStatus, EchStatus, ExpiryStatus, KernelTlsStatus,
     KeyLogStatus, KeyProcessStatus, KtlsStatus, LastReload, LastUpgrade, ProcessStatus, RunState,
-    ServiceStatus, StatusDocument, VERSION, WorkerStatus,
+    ServiceStatus, ShownCounts, StatusDocument, VERSION, WorkerStatus,
 };
 use super::super::servers::{milliseconds, server};
 use super::{AdminState, Facts, Limits, ServiceFacts};
@@ -49,12 +49,12 @@ impl AdminState {
         let workers_count = workers.len() as u64;
         let cpus = self.start.worker_cpus.iter().copied();
         let workers = workers.into_iter().zip(cpus.chain(std::iter::repeat(None)));
-        let plans = facts.served.services.iter().map(|plan| (plan.name.as_str(), plan));
-        let plans: HashMap<_, _> = plans.collect();
+        let plans = plans(&facts, |_| true);
+        let leaves_zeros_out = services.len() > ZEROS_SHOWN_MAX;
         let ech = facts.served.ech.as_ref().map(|keys| ech_status(keys, &services));
         let services = services.into_iter().map(|one| {
-            let plan = plans.get(one.name.as_str()).map(|plan| (*plan).clone());
-            service(one, plan.unwrap_or_default(), &facts, workers_count)
+            let plan = plans.get(one.name.as_str()).copied();
+            service(one, plan, &facts, (workers_count, leaves_zeros_out))
         });
         StatusDocument {
             version: VERSION,
@@ -78,6 +78,19 @@ impl AdminState {
         }
     }
 
+    /// These services as the document has them, in any order.
+    pub(super) fn services(&self, facts: &Facts, names: &BTreeSet<String>) -> Vec<ServiceStatus> {
+        let plans = plans(facts, |name| names.contains(name));
+        let workers = self.registry.workers() as u64;
+        let counted = self.registry.services(|name| names.contains(name));
+        let services = counted.into_iter().map(|mut one| {
+            let plan = plans.get(one.name.as_str()).copied();
+            complete(&mut one, plan, facts);
+            service(one, plan, facts, (workers, true))
+        });
+        services.collect()
+    }
+
     /// A copy of the counters. Services of the plan come first, in its order; then those that are
     /// gone from it and still have connections.
     fn snapshot(&self, facts: &Facts) -> Snapshot {
@@ -90,28 +103,12 @@ impl AdminState {
             let mut service =
                 at.map_or_else(ServiceSnapshot::default, |at| take(&mut counted.services[*at]));
             service.name.clone_from(&plan.name);
-            count_expiries(&mut service, &plan.expiries);
-            service.counts.set(ServiceGauge::QueueLimit, plan.queue_limit);
-            for server in &mut service.servers {
-                let limit = plan.server_limits.get(&server.name).copied();
-                let limit = limit.unwrap_or(0);
-                server.counts.set(ServerGauge::ConnectionsLimit, limit);
-            }
+            complete(&mut service, Some(plan), facts);
             services.push(service);
         }
         counted.services.retain(|one| !one.name.is_empty());
+        counted.services.iter_mut().for_each(|gone| complete(gone, None, facts));
         services.append(&mut counted.services);
-        for service in &mut services {
-            for server in &mut service.servers {
-                let name =
-                    ServerName { service: service.name.clone(), server: server.name.clone() };
-                let disabled = facts.disabled.contains(&name);
-                server.counts.set(ServerGauge::Disabled, u64::from(disabled));
-                let since_ms = facts.states.since_ms(&name.service, &name.server);
-                let since = since_ms.unwrap_or(0) / 1000;
-                server.counts.set(ServerGauge::Changed, since);
-            }
-        }
         Snapshot { services, ..counted }
     }
 
@@ -266,12 +263,39 @@ impl AdminState {
     }
 }
 
+/// The services of the plan that are chosen, by name.
+fn plans(facts: &Facts, is_chosen: impl Fn(&str) -> bool) -> HashMap<&str, &ServiceFacts> {
+    let plans = facts.served.services.iter().filter(|plan| is_chosen(&plan.name));
+    plans.map(|plan| (plan.name.as_str(), plan)).collect()
+}
+
+/// Sets what workers do not count.
+fn complete(service: &mut ServiceSnapshot, plan: Option<&ServiceFacts>, facts: &Facts) {
+    if let Some(plan) = plan {
+        count_expiries(service, &plan.expiries);
+        service.counts.set(ServiceGauge::QueueLimit, plan.queue_limit);
+    }
+    for server in &mut service.servers {
+        if let Some(plan) = plan {
+            let limit = plan.server_limits.get(&server.name).copied();
+            server.counts.set(ServerGauge::ConnectionsLimit, limit.unwrap_or(0));
+        }
+        let name = ServerName { service: service.name.clone(), server: server.name.clone() };
+        let disabled = facts.disabled.contains(&name);
+        server.counts.set(ServerGauge::Disabled, u64::from(disabled));
+        let since_ms = facts.states.since_ms(&name.service, &name.server);
+        server.counts.set(ServerGauge::Changed, since_ms.unwrap_or(0) / 1000);
+    }
+}
+
 fn service(
     counted: ServiceSnapshot,
-    plan: ServiceFacts,
+    plan: Option<&ServiceFacts>,
     facts: &Facts,
-    workers: u64,
+    (workers, leaves_zeros_out): (u64, bool),
 ) -> ServiceStatus {
+    let no_plan = ServiceFacts::default();
+    let plan = plan.unwrap_or(&no_plan);
     let ServiceSnapshot { name, counts, servers } = counted;
     let servers = servers.into_iter().map(|one| {
         let watched = facts.watch.of(&name, &one.name).map(str::to_owned);
@@ -280,13 +304,15 @@ fn service(
         let since_ms = facts.states.since_ms(&name, &one.name);
         let its_name = ServerName { service: name.clone(), server: one.name.clone() };
         let weight = facts.weights.get(&its_name).copied();
-        server(one, checked.or(watched), (workers, weight), since_ms)
+        let mut status = server(one, checked.or(watched), (workers, weight), since_ms);
+        status.metrics.leaves_zeros_out = leaves_zeros_out;
+        status
     });
     let first = |ends: &Ends| ends.first().map(since_epoch);
     let skipped = plan.expiries.skipped.iter().take(CERTIFICATES_MAX);
     ServiceStatus {
         servers: servers.collect(),
-        listeners: plan.listeners,
+        listeners: plan.listeners.clone(),
         serves_files: plan.serves_files,
         ktls: plan.ktls.map(ktls),
         server_tls: plan.server_tls.to_owned(),
@@ -298,7 +324,7 @@ fn service(
         },
         certificates: certificates(&plan.expiries.certificates),
         certificates_skipped: skipped.cloned().collect(),
-        metrics: counts,
+        metrics: ShownCounts { counts, leaves_zeros_out },
         name,
     }
 }
