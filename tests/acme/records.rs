@@ -35,7 +35,7 @@ impl Zone {
         Self { running, address, key }
     }
 
-    /// What the zone has for a name's challenges.
+    /// The zone's answer for a name's challenges.
     fn records(&self, name: &str) -> String {
         let port = self.address.port().to_string();
         let mut dig = Command::new("dig");
