@@ -374,6 +374,17 @@ impl Acme {
         }
     }
 
+    /// Whether one has come for each kind of key, and the disk takes none of them.
+    pub(super) fn is_held_up(&self, name: &str) -> bool {
+        let waits = |key: &String| {
+            let mut issued = self.waiting.iter().filter_map(|one| one.issued.as_ref());
+            issued.any(|(of, one)| of == name && one.key == *key)
+        };
+        let entry = self.options.entries.iter().find(|one| one.name == name);
+        self.statuses.get(name).is_some_and(|status| status.stage == NOT_STORED)
+            && entry.is_some_and(|entry| entry.keys.iter().all(waits))
+    }
+
     /// Whether one has come that is not on the disk yet.
     pub(super) fn waits(&self, name: &str) -> bool {
         let mut issued = self.waiting.iter().filter_map(|one| one.issued.as_ref());

@@ -204,7 +204,7 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn change_certificate(&mut self, name: String, change: CertificateChange) {
-        let is_waiting = self.acme.waits(&name);
+        let is_waiting = self.acme.is_held_up(&name);
         // There may be room again.
         self.acme.stores = None;
         self.acme.store();

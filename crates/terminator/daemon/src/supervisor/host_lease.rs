@@ -22,8 +22,9 @@ const LISTENING_TIME: Duration = Duration::from_secs(5);
 /// How much later than the host before it each further one takes a lease that is free.
 const TURN: Duration = Duration::from_secs(2);
 
-/// While a certificate is overdue, whoever holds the lease has so long to deliver: four attempts
-/// after failures fit in (`acme::schedule`), and a certificate of six days still lives for a day.
+/// While a certificate is overdue, the host that holds the lease has so long to deliver: four
+/// attempts after failures fit in (`acme::schedule`), and a certificate of six days still lives for
+/// most of a day.
 const DELIVERY_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 
 /// How much later than the host before it each further one ends such a lease, so that one does.
@@ -68,7 +69,7 @@ pub(super) enum LeaseChange {
     Taken,
     /// This host has given it up, because it did not deliver.
     GivenUp,
-    /// Another host's has ended, because that did not deliver.
+    /// This host has taken it from another one, because that did not deliver.
     PassedOver,
 }
 
@@ -161,7 +162,12 @@ impl HostLease {
             return None;
         }
         let was_ours = self.end_leases(now_ms.max(self.since_ms.unwrap_or_default()), now);
-        Some(if was_ours { LeaseChange::GivenUp } else { LeaseChange::PassedOver })
+        if was_ours {
+            return Some(LeaseChange::GivenUp);
+        }
+        // At once: one that is dated anew all the time is younger from now on.
+        self.since_ms = Some(self.ended_to_ms + 1);
+        Some(LeaseChange::PassedOver)
     }
 
     /// This host's place among those that are heard.
@@ -276,7 +282,8 @@ mod tests {
         const HOUR: u64 = 3600;
         const BEGIN: u64 = 1_000_000;
         let now = Instant::now();
-        let mut leases = [7, 3, 9].map(|own| HostLease::new(own, now));
+        let start = now + Duration::from_secs(BEGIN);
+        let mut leases = [7, 3, 9].map(|own| HostLease::new(own, start));
         for hour in 0..40 {
             let seconds = BEGIN + hour * HOUR..BEGIN + (hour + 1) * HOUR;
             let mut said = |second, leases: &[HostLease]| Some(said(second, leases));

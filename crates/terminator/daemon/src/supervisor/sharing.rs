@@ -196,12 +196,15 @@ impl Supervisor<'_> {
                 );
                 self.orders_no_more();
             }
-            Some(LeaseChange::PassedOver) => warn(
-                "the host that orders the cluster's certificates is passed over, because a \
-                 certificate is overdue\n\
-                 hint: its own log and `lariat certificate list` say why; if no host of the \
-                 cluster is it, somebody else has `cluster.secret`",
-            ),
+            Some(LeaseChange::PassedOver) => {
+                warn(
+                    "this host orders the cluster's certificates from now on, because one is \
+                     overdue that another host should have ordered\n\
+                     hint: that host's own log and `lariat certificate list` say why; if no host \
+                     of the cluster is it, somebody else has `cluster.secret`",
+                );
+                self.acme.send_all();
+            }
             None => {}
         }
     }

@@ -51,7 +51,7 @@ impl Supervisor<'_> {
         self.record(hook);
     }
 
-    /// Has the disk remember a record that may be in the DNS from now on.
+    /// Lets the disk remember a record that may be in the DNS from now on.
     fn record(&mut self, hook: Hook) {
         let recorded = &mut self.acme.challenges.recorded;
         if recorded.len() >= CHALLENGES_MAX {
