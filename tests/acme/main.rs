@@ -3,6 +3,8 @@
 //! `./run-tests acme` brings it, by `PEBBLE`.
 #![forbid(unsafe_code)]
 
+mod records;
+
 use std::net::{Ipv4Addr, UdpSocket};
 
 use suite::patience::within;
@@ -18,6 +20,10 @@ struct Pebble {
 
 impl Pebble {
     fn start(site: &Site) -> Self {
+        Self::start_with(site, &[])
+    }
+
+    fn start_with(site: &Site, arguments: &[&str]) -> Self {
         let asked = [free_address(), free_address()];
         let (directory, management) = (free_address(), free_address());
         let certificate = site.leaf(&["localhost", "127.0.0.1"]);
@@ -34,7 +40,7 @@ impl Pebble {
         let configuration = site.write("pebble.json", configuration.to_string());
         let program = std::env::var("PEBBLE").unwrap_or_else(|_| "pebble".to_owned());
         let mut command = Command::new(program);
-        command.arg("-config").arg(configuration).env("PEBBLE_VA_NOSLEEP", "1");
+        command.args(arguments).arg("-config").arg(configuration).env("PEBBLE_VA_NOSLEEP", "1");
         let mut running = Running::start(command.env("PEBBLE_WFE_NONCEREJECT", "5"));
         running.wait_for_listener(directory);
         Self { running, directory, asked }
@@ -138,26 +144,120 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     assert_eq!(pebble.orders(), orders);
 }
 
+/// The folder as a file system of its own of sixteen pages, of which so many are free.
+const SMALL_DISK: &str = "mount -t tmpfs -o size=65536,mode=700 lariat-test \"$FOLDER\" && \
+     head -c $((65536 - 4096 * FREE)) /dev/zero >\"$FOLDER/filler\" && exec \"$0\" \"$@\"";
+
 #[test]
-fn a_death_amid_an_order_costs_no_certificate_and_makes_no_loop() {
-    for process in ["lariat: acme", "lariat: worker", "supervisor"] {
-        let site = Site::new();
-        let pebble = Pebble::start(&site);
-        let address = pebble.asked[0];
-        let service = pebble.service(&site, "tls", address, "domains = [\"localhost\"]");
-        let configuration = folder(&site) + &service;
-        let mut lariat = Lariat::start(&configuration);
-        until_true("an order", || pebble.orders() > 0);
-        if process == "supervisor" {
-            lariat.signal(Signal::KILL);
-            lariat.wait();
-            lariat = Lariat::start(&configuration);
-        } else {
-            kill_process(lariat.process(process), Signal::KILL).unwrap();
+fn a_full_disk_costs_no_certificate_and_no_order() {
+    if !geteuid().is_root() {
+        return eprintln!("skipped: only root can make a small disk");
+    }
+    let site = Site::new();
+    let pebble = Pebble::start(&site);
+    let address = pebble.asked[0];
+    let keys = "domains = [\"localhost\"]\nkey = [\"rsa-3072\"]";
+    let configuration = folder(&site) + &pebble.service(&site, "tls", address, keys);
+    fs::create_dir(site.path("acme")).unwrap();
+    let mut disk = Command::new("unshare");
+    disk.args(["--mount", "--propagation", "private", "sh", "-c", SMALL_DISK]);
+    disk.arg(lariat::command().get_program()).env("FOLDER", site.path("acme")).env("FREE", "0");
+    let lariat = Lariat::start_by(disk, &configuration);
+    let root = format!("/proc/{}/root", lariat.supervisor().as_raw_nonzero());
+    let filler = PathBuf::from(format!("{root}{}", site.path("acme/filler").display()));
+    let leave = |pages: u64| {
+        let filler = fs::File::options().write(true).open(&filler).unwrap();
+        filler.set_len(65536 - 4096 * pages).unwrap();
+    };
+    let fails = |words: &str| {
+        until_true(words, || {
+            let status = lariat.status();
+            status["acme"][0]["last_failure"].as_str().is_some_and(|why| why.contains(words))
+        });
+    };
+    // An order that cannot be remembered is not placed.
+    fails("nothing is asked of the authority: cannot store");
+    assert_eq!(pebble.orders(), 0);
+
+    // There is room for the account and the state, and not for a certificate with a long key.
+    leave(3);
+    ordered(&lariat, ["renew", "localhost"]);
+    until_true("a certificate that waits", || {
+        lariat.status()["acme"][0]["stage"] == "issued, and cannot be stored"
+    });
+    for _ in 0..2 {
+        let mut renew = lariat::command();
+        renew.args(["certificate", "renew", "localhost", "--status-socket"]);
+        run(renew.arg(lariat.status_socket()))
+            .assert_fails(1, &["one has come already, and waits for the disk", "hint: make room"]);
+        // Neither a reload nor another process orders one in its place.
+        lariat.reload().success();
+        let process = lariat.process("lariat: acme");
+        kill_process(process, Signal::KILL).unwrap();
+        until_true("another", || lariat.process("lariat: acme") != process);
+    }
+    leave(16);
+    let issuer = issued(&site, &lariat, &[address]).remove(0);
+    assert_has(&issuer, "Pebble Intermediate CA");
+    assert_eq!(pebble.orders(), 1, "{}", pebble.running.stdout());
+}
+
+const PROCESSES: [&str; 3] = ["lariat: acme", "lariat: worker", "supervisor"];
+
+/// The requests of an order, counted by the authority: the last ones ask for what is there already.
+const STEPS: usize = 14;
+
+/// Kills a process once the authority has seen so many requests, and waits for the certificate.
+fn dies_at(process: &str, step: usize) {
+    let site = Site::new();
+    let pebble = Pebble::start(&site);
+    let address = pebble.asked[0];
+    let service = pebble.service(&site, "tls", address, "domains = [\"localhost\"]");
+    let configuration = folder(&site) + &service;
+    let mut lariat = Lariat::start(&configuration);
+    until_true("the step", || {
+        let requests = pebble.running.stdout().matches("-> calling handler()").count();
+        requests >= step || lariat.status()["acme"][0]["not_after_seconds"].is_u64()
+    });
+    if process == "supervisor" {
+        lariat.signal(Signal::KILL);
+        lariat.wait();
+        lariat = Lariat::start(&configuration);
+    } else {
+        kill_process(lariat.process(process), Signal::KILL).unwrap();
+    }
+    let issuer = issued(&site, &lariat, &[address]).remove(0);
+    assert_has(&issuer, "Pebble Intermediate CA");
+    let orders = pebble.orders();
+    assert!(orders <= 2, "{}", pebble.running.stdout());
+    // What is stored is enough for the next one.
+    lariat.stop();
+    lariat = Lariat::start(&configuration);
+    let issuer = issued(&site, &lariat, &[address]).remove(0);
+    assert_has(&issuer, "Pebble Intermediate CA");
+    assert_eq!(pebble.orders(), orders, "{}", pebble.running.stdout());
+}
+
+/// Each process at each step, once in 42 seeds that follow each other; `ACME_SEED` is the first one
+/// and `ACME_SEEDS` their number. Six at a time, since they wait for a minute.
+#[test]
+fn a_death_at_any_step_costs_no_certificate_and_makes_no_loop() {
+    let setting = |name, default| match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is a number")),
+        Err(_) => default,
+    };
+    let (first, count): (usize, usize) = (setting("ACME_SEED", 1), setting("ACME_SEEDS", 6));
+    let seeds: Vec<_> = (first..first + count).collect();
+    for some in seeds.chunks(6) {
+        let died = some.iter().map(|seed| {
+            let case = seed * 11 % (PROCESSES.len() * STEPS);
+            let (process, step) = (PROCESSES[case % 3], case / 3 + 1);
+            (seed, process, step, thread::spawn(move || dies_at(process, step)))
+        });
+        for (seed, process, step, died) in died.collect::<Vec<_>>() {
+            let repeat = format!("ACME_SEED={seed} ACME_SEEDS=1 ./run-tests acme");
+            assert!(died.join().is_ok(), "{process} killed at step {step}; repeat: {repeat}");
         }
-        let issuer = issued(&site, &lariat, &[address]).remove(0);
-        assert_has(&issuer, "Pebble Intermediate CA");
-        assert!(pebble.orders() <= 2, "{process}: {}", pebble.running.stdout());
     }
 }
 

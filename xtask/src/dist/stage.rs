@@ -16,7 +16,7 @@ const DOC: &str = "usr/share/doc/lariat";
 const SCHEMA: &str = "usr/share/lariat/schema/lariat.schema.json";
 
 /// A file of the sources, where it is installed, and its mode.
-const FILES: [(&str, &str, u32); 15] = [
+const FILES: [(&str, &str, u32); 16] = [
     ("pkg/lariat.toml", "etc/lariat/lariat.toml", 0o644),
     ("pkg/logrotate/lariat", "etc/logrotate.d/lariat", 0o644),
     ("pkg/systemd/lariat.service", "usr/lib/systemd/system/lariat.service", 0o644),
@@ -24,6 +24,7 @@ const FILES: [(&str, &str, u32); 15] = [
     ("docs/reference/lariat.schema.json", SCHEMA, 0o644),
     ("pkg/sysusers/lariat.conf", "usr/lib/sysusers.d/lariat.conf", 0o644),
     ("pkg/certbot/deploy-hook", "usr/share/lariat/certbot-deploy-hook", 0o755),
+    ("pkg/acme/nsupdate", "usr/share/lariat/acme-nsupdate", 0o755),
     ("pkg/upgrade", "usr/share/lariat/upgrade", 0o755),
     ("pkg/debian/copyright", "usr/share/doc/lariat/copyright", 0o644),
     ("LICENSE-APACHE", "usr/share/doc/lariat/LICENSE-APACHE", 0o644),

@@ -98,7 +98,9 @@ impl ShapeCheck<'_> {
         let siblings = || self.options.children(parent).map(Key::name);
         let mut elsewhere = self.options.keys.iter().filter(|key| key.name() == name);
         Problem::new(format!("unknown key `{shown}` {place}")).hint(
-            if let Some((foreign, key)) = self.options.foreign(name) {
+            if let Some((foreign, key)) =
+                self.options.foreign(full).or_else(|| self.options.foreign(name))
+            {
                 format!("`{shown}` of {} is `{}` here", foreign.of, key.path)
             } else if let Some(near) = nearest(name, siblings()) {
                 format!("did you mean `{near}`?")

@@ -104,10 +104,12 @@ impl Engine {
                 self.host_roots = Arc::new(host_roots);
                 self.follow(entries);
             }
-            AcmeOrder::Renew { name } => self.want(&name, false),
-            AcmeOrder::Revoke { name } => self.want(&name, true),
-            AcmeOrder::ChallengeReady { id } => self.challenges.ended(id, Ok(())),
-            AcmeOrder::ChallengeFailed { id, why } => self.challenges.ended(id, Err(why)),
+            AcmeOrder::Renew { name } => self.want(&name, &[], true),
+            AcmeOrder::Revoke { name, chains, is_replaced } => {
+                self.want(&name, &chains, !is_replaced);
+            }
+            AcmeOrder::Done { id } => self.challenges.ended(id, Ok(())),
+            AcmeOrder::Failed { id, why } => self.challenges.ended(id, Err(why)),
         }
     }
 
@@ -134,15 +136,14 @@ impl Engine {
         names.iter().for_each(|name| self.tell(name));
     }
 
-    fn want(&mut self, name: &str, is_revoked: bool) {
+    fn want(&mut self, name: &str, revoked: &[String], is_ordered: bool) {
         let Some(followed) = self.entries.get_mut(name) else {
             return;
         };
-        followed.schedule.want(&followed.entry.keys);
-        if is_revoked {
-            let served = followed.entry.certificates.iter();
-            followed.schedule.revoke(served.map(|one| one.chain_pem.clone()));
+        if is_ordered {
+            followed.schedule.want(&followed.entry.keys);
         }
+        followed.schedule.revoke(revoked.iter().cloned());
         self.remember(name);
         self.tell(name);
     }
@@ -215,15 +216,23 @@ impl Engine {
             }
             Step::Order(key, replaces) => {
                 followed.schedule.begins(now);
+                let state = followed.schedule.to_text();
+                let is_stored = self.challenges.store(owned.clone(), state);
                 let end = async move {
-                    let found = within(limit, dialog.order(&key, replaces.as_deref())).await;
+                    let order = async {
+                        is_stored.await?;
+                        dialog.order(&key, replaces.as_deref()).await
+                    };
+                    let found = within(limit, order).await;
                     DialogEnd::Ordered { key, found }
                 };
                 (self.dialogs.spawn(async { (owned, end.await) }), "ordering")
             }
         };
         followed.under_way = Some((task, stage));
-        self.remember(name);
+        if stage != "ordering" {
+            self.remember(name);
+        }
         self.tell(name);
     }
 
@@ -255,7 +264,10 @@ impl Engine {
             }
             DialogEnd::Ordered { found: Err(fault), .. }
             | DialogEnd::Revoked { found: Err(fault), .. } => {
-                let why = format!("{}: {}", followed.entry.directory, fault.why);
+                let why = match fault.is_ours {
+                    true => fault.why,
+                    false => format!("{}: {}", followed.entry.directory, fault.why),
+                };
                 followed.schedule.has_failed(&why, fault.wait_until);
             }
             DialogEnd::Revoked { chain, found: Ok(()) } => followed.schedule.is_revoked(&chain),
@@ -267,8 +279,8 @@ impl Engine {
     /// Lets the supervisor store an entry's schedule.
     fn remember(&self, name: &str) {
         if let Some(followed) = self.entries.get(name) {
-            let state = serde_json::to_string(&followed.schedule).expect("it has names as keys");
-            (self.say)(AcmeAnswer::State { name: name.to_owned(), state });
+            let (name, state) = (name.to_owned(), followed.schedule.to_text());
+            (self.say)(AcmeAnswer::State { name, state, asks: None });
         }
     }
 

@@ -121,7 +121,7 @@ impl AuthorityClient {
         let Shared { host, port, tls, .. } = &*self.0;
         let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(fault)?;
         let name = ServerName::try_from(host.clone()).map_err(fault)?;
-        let stream = tls.connect(name, stream).await.map_err(fault)?;
+        let stream = tls.connect(name, stream).await.map_err(of_handshake)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(fault)?;
         tokio::spawn(connection);
         Ok(sender)
@@ -164,6 +164,16 @@ fn retry_at(value: &str, now: u64) -> Option<u64> {
         }
     };
     Some(at.min(now + RETRY_AFTER_MAX))
+}
+
+fn of_handshake(error: io::Error) -> Error {
+    if error.to_string().contains("UnknownIssuer") {
+        return fault(
+            "its own certificate leads to no authority that is known here: `roots` beside \
+             `directory` names others",
+        );
+    }
+    fault(error)
 }
 
 fn fault(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {

@@ -79,12 +79,14 @@ pub enum AcmeOrder {
     },
     /// An operator wants another certificate now.
     Renew { name: String },
-    /// An operator wants it revoked, and another one.
-    Revoke { name: String },
-    /// The challenge of [`AcmeAnswer::Prepare`] is in place, in every worker or in the DNS.
-    ChallengeReady { id: u64 },
+    /// An operator wants the certificates of these chains revoked, and another one if there is none
+    /// yet in their place.
+    Revoke { name: String, chains: Vec<String>, is_replaced: bool },
+    /// The challenge of [`AcmeAnswer::Prepare`] is in place, in every worker or in the DNS; or
+    /// the [`AcmeAnswer::State`] is on the disk.
+    Done { id: u64 },
     /// It cannot be: why not.
-    ChallengeFailed { id: u64, why: String },
+    Failed { id: u64, why: String },
 }
 
 /// The engine says this.
@@ -95,7 +97,7 @@ pub enum AcmeAnswer {
         directory: String,
         account: Hidden,
     },
-    /// To be put in place, and answered by [`AcmeOrder::ChallengeReady`] or `ChallengeFailed`.
+    /// To be put in place, and answered by [`AcmeOrder::Done`] or `Failed`.
     Prepare {
         id: u64,
         name: String,
@@ -112,10 +114,11 @@ pub enum AcmeAnswer {
         chain_pem: String,
         key_pem: Hidden,
     },
-    /// To be stored.
+    /// To be stored; with `asks` answered by [`AcmeOrder::Done`] or `Failed`.
     State {
         name: String,
         state: String,
+        asks: Option<u64>,
     },
     Status(EntryStatus),
 }

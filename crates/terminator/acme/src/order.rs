@@ -43,6 +43,8 @@ pub(crate) struct OrderFault {
     pub(crate) wait_until: Option<u64>,
     /// The account is not known there any more.
     is_account_gone: bool,
+    /// Whether it is this host's: nothing has been asked of the authority.
+    pub(crate) is_ours: bool,
 }
 
 impl OrderFault {
@@ -51,7 +53,7 @@ impl OrderFault {
         let line: String =
             why.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
         let why = line.chars().take(WORDS_MAX).collect();
-        Self { why, wait_until: None, is_account_gone: false }
+        Self { why, wait_until: None, is_account_gone: false, is_ours: false }
     }
 }
 
@@ -80,11 +82,35 @@ impl Challenges {
     }
 
     fn prepare(self: &Arc<Self>, name: &str, challenge: Challenge) -> PreparedChallenge {
+        let (id, ended) = self.ask();
+        (self.say)(AcmeAnswer::Prepare { id, name: name.to_owned(), challenge });
+        PreparedChallenge { all: Arc::clone(self), id, ended: Some(ended) }
+    }
+
+    fn ask(&self) -> (u64, oneshot::Receiver<Result<(), String>>) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, ended) = oneshot::channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(id, sender);
-        (self.say)(AcmeAnswer::Prepare { id, name: name.to_owned(), challenge });
-        PreparedChallenge { all: Arc::clone(self), id, ended: Some(ended) }
+        (id, ended)
+    }
+
+    /// Lets a schedule be stored, and waits until it is on the disk: an order that is placed before
+    /// would be forgotten with the supervisor, and one more placed at each of its starts.
+    pub(crate) fn store(
+        &self,
+        name: String,
+        state: String,
+    ) -> impl Future<Output = Result<(), OrderFault>> + Send + use<> {
+        let (id, ended) = self.ask();
+        (self.say)(AcmeAnswer::State { name, state, asks: Some(id) });
+        async {
+            let end = ended.await.unwrap_or_else(|_| Err("this process ends".to_owned()));
+            let failed = |why| OrderFault {
+                is_ours: true,
+                ..OrderFault::new(format!("nothing is asked of the authority: {why}"))
+            };
+            end.map_err(failed)
+        }
     }
 }
 
@@ -125,6 +151,8 @@ struct StoredAccount {
 #[derive(Default)]
 pub(crate) struct AccountSlot {
     client: Option<AuthorityClient>,
+    /// The roots that the client trusts: a reload may have brought others.
+    roots: Vec<String>,
     account: Option<Account>,
     stored: Option<Hidden>,
 }
@@ -226,11 +254,12 @@ impl OrderDialog {
     }
 
     async fn account_in(&self, slot: &mut AccountSlot) -> Result<Account, OrderFault> {
-        if let Some(account) = &slot.account {
-            return Ok(account.clone());
-        }
         let WantedCertificate { directory, roots, contact, external_account, .. } = &self.entry;
         let roots = if roots.is_empty() { std::slice::from_ref(&*self.host_roots) } else { roots };
+        if let Some(account) = slot.account.as_ref().filter(|_| slot.roots == roots) {
+            return Ok(account.clone());
+        }
+        roots.clone_into(&mut slot.roots);
         let client = AuthorityClient::new(directory, roots).map_err(OrderFault::new)?;
         slot.client = Some(client.clone());
         let builder = Account::builder_with_http(Box::new(client));

@@ -99,6 +99,11 @@ pub enum Step {
 }
 
 impl RenewalSchedule {
+    /// As it is stored.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("it has names as keys")
+    }
+
     pub fn failures(&self) -> u32 {
         self.failures
     }

@@ -211,10 +211,15 @@ async fn run_until(
             match answers.recv().await.expect("the engine runs") {
                 AcmeAnswer::Prepare { id, .. } => {
                     in_place.insert(id);
-                    orders.send(AcmeOrder::ChallengeReady { id }).unwrap();
+                    orders.send(AcmeOrder::Done { id }).unwrap();
                 }
                 AcmeAnswer::Remove { id } => assert!(in_place.remove(&id)),
-                AcmeAnswer::State { state, .. } => states.push(state),
+                AcmeAnswer::State { state, asks, .. } => {
+                    states.push(state);
+                    if let Some(id) = asks {
+                        orders.send(AcmeOrder::Done { id }).unwrap();
+                    }
+                }
                 AcmeAnswer::Status(status) if is_end(&status) => {
                     assert!(in_place.is_empty(), "{status:?} leaves challenges");
                     let state = states.pop().unwrap_or_default();

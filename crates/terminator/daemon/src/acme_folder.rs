@@ -19,6 +19,7 @@ use tls::certificate::{Certificate, KeyKind};
 use tls::options::CertificateSource;
 use tls::subject::sha256;
 
+use crate::acme_hook::Hook;
 use crate::handover::Secret;
 
 const FOLDER_MODE: u32 = 0o700;
@@ -38,6 +39,9 @@ pub(crate) struct FoundAcme {
     pub(crate) certificates: Vec<(String, ServedCertificate)>,
     /// Not there yet: the program before could not store them.
     pub(crate) waiting: Vec<WaitingFile>,
+    /// Records that a program before may have left in the DNS.
+    #[serde(default)]
+    pub(crate) records: Vec<Hook>,
 }
 
 /// A file that is to be stored.
@@ -47,6 +51,9 @@ pub(crate) struct WaitingFile {
     pub(crate) text: Secret,
     /// The certificate that is served once it is on the disk.
     pub(crate) issued: Option<(String, ServedCertificate)>,
+    /// The questions of the process that speaks to authorities whether it is on the disk.
+    #[serde(skip)]
+    pub(crate) asked: Vec<u64>,
 }
 
 impl fmt::Debug for FoundAcme {
@@ -130,6 +137,11 @@ pub(crate) fn state_file(name: &str) -> PathBuf {
     Path::new("state").join(format!("{name}.json"))
 }
 
+/// The file of the records that may be in the DNS.
+pub(crate) fn records_file() -> PathBuf {
+    Path::new("state").join(".dns-records.json")
+}
+
 /// Makes the folder if it is not there, and reads what lies in it.
 ///
 /// # Errors
@@ -159,6 +171,8 @@ pub(crate) fn look(options: &AcmeOptions) -> Result<FoundAcme, String> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),
     };
+    let records = read(records_file())?;
+    found.records = records.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     for entry in &options.entries {
         let account = read(account_file(&entry.directory))?;
         found.accounts.extend(account.map(|text| (entry.directory.clone(), text)));

@@ -19,7 +19,7 @@ const OUTPUT_BYTES_MAX: u64 = 4 << 10;
 const OUTPUT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A record that is to be put into the DNS or taken away.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Hook {
     pub(crate) program: PathBuf,
     pub(crate) timeout: Duration,

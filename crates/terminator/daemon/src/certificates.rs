@@ -14,6 +14,9 @@ pub(crate) struct Validations {
     pub(crate) http: Vec<(String, String)>,
 }
 
+/// The stage of a certificate that has come, and is not on the disk yet.
+pub(crate) const NOT_STORED: &str = "issued, and cannot be stored";
+
 /// A certificate that is ordered and renewed; a part of the status document.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
@@ -37,6 +40,9 @@ pub(crate) struct AcmeStatus {
     pub(crate) last_failure: Option<String>,
     /// Failures since the last success.
     pub(crate) failures: u64,
+    /// Whether it should have been renewed long since: less than a fifth of its life is left, or
+    /// there has been none for an hour.
+    pub(crate) is_overdue: bool,
     /// Orders of operators about it since the supervisor started.
     pub(crate) orders: u64,
 }

@@ -449,6 +449,7 @@ breakdowns! {
         AcmeExpiry: Gauge Seconds "lariat_acme_expiry_timestamp_seconds" [certificate] &[], "When a certificate that came by ACME expires (notAfter), in seconds since the epoch; 0 while there is none.";
         AcmeNext: Gauge Seconds "lariat_acme_next_attempt_timestamp_seconds" [certificate] &[], "When the authority is asked next for a certificate, in seconds since the epoch; 0 while it is being asked.";
         AcmeFailures: Gauge Count "lariat_acme_failures" [certificate] &[], "Attempts to get a certificate by ACME that failed since the last one that did not.";
+        AcmeOverdue: Gauge Count "lariat_acme_overdue" [certificate] &[], "1 while a certificate by ACME should have been renewed long since: less than a fifth of its life is left, or there has been none for an hour.";
         AcmeLastFailure: Gauge Count "lariat_acme_last_failure" [certificate, reason] &[], "1 while the last attempt to get a certificate by ACME failed; the label says why.";
         KeyProcessUp: Gauge Count "lariat_key_process_up" [keys] &[], "1 if the process that holds these keys is there and signs, else 0; `files`, or the token that they are in.";
         KeyProcessRestarts: Counter Count "lariat_key_process_restarts_total" [keys] &[], "Processes started again for these keys: one had died, had hung or could not open all of them.";

@@ -25,6 +25,9 @@ fn entry(one: &AcmeStatus, now: u64) -> String {
         Some(end) if end <= now => field("validity", format!("EXPIRED {} ago", Age(now - end))),
         Some(end) => field("validity", format!("{} left", Age(end - now))),
     }
+    if one.is_overdue {
+        field("renewal", "OVERDUE".into());
+    }
     if let Some(next) = one.next_seconds {
         field("next attempt", format!("in {}", Age(next.saturating_sub(now))));
     }

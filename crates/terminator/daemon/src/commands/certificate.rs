@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::control::{ControlError, RunningLariat};
 use crate::admin::{AcmeStatus, StatusDocument, acme_text};
-use crate::certificates::CertificateChange;
+use crate::certificates::{CertificateChange, NOT_STORED};
 use crate::commands::args::StatusSocket;
 use crate::commands::console::{Console, print};
 use crate::commands::exit::Exit;
@@ -35,7 +35,19 @@ pub(super) fn change(
     console: Console,
 ) -> Exit {
     match ordered(socket, change, name, console) {
-        Ok(Some(name)) => {
+        Ok(Some(AcmeStatus { stage, name, last_failure, .. })) if stage == NOT_STORED => {
+            let why = last_failure.unwrap_or_default();
+            console.error(format_args!(
+                "no other certificate is ordered for {name}: one has come already, and waits for \
+                 the disk: {why}"
+            ));
+            console.hint(
+                "make room; it is stored within a minute then, and served; \
+                 `lariat certificate list` says when it is",
+            );
+            Exit::Failed
+        }
+        Ok(Some(AcmeStatus { name, .. })) => {
             print(format_args!(
                 "the order to {} {name} is given; `lariat certificate list` shows what comes of \
                  it\n",
@@ -52,13 +64,13 @@ pub(super) fn change(
     }
 }
 
-/// The whole name of the certificate once the order has come there; `None` if it does not.
+/// The state of the certificate once the order has come there; `None` if it does not.
 fn ordered(
     socket: &StatusSocket,
     change: CertificateChange,
     name: &str,
     console: Console,
-) -> Result<Option<String>, ControlError> {
+) -> Result<Option<AcmeStatus>, ControlError> {
     let running = RunningLariat::find_serving(socket, console)?;
     let before = find(&running.document, name)?.clone();
     if change == CertificateChange::Revoke && before.not_after_seconds.is_none() {
@@ -68,7 +80,7 @@ fn ordered(
     running.wait_for(ANSWER_TIME_MAX, |now| {
         let Some(now) = now else { return Ok(None) };
         let after = find(now, &before.name)?;
-        Ok((after.orders > before.orders).then(|| after.name.clone()))
+        Ok((after.orders > before.orders).then(|| after.clone()))
     })
 }
 

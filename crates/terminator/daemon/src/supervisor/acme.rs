@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use acme::messages::{AcmeOrder, ChallengeKind, ExternalAccount, Hidden};
 use acme::messages::{ServedCertificate, WantedCertificate};
@@ -28,7 +28,7 @@ use super::reading::Readers;
 use super::sharing_host::SharingHost;
 use crate::acme_folder::{FoundAcme, WaitingFile};
 use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
-use crate::certificates::AcmeStatus;
+use crate::certificates::{AcmeStatus, NOT_STORED};
 use crate::handover::{Fences, ProcessMessageForm, Secret};
 use crate::messages::{error, warn};
 use crate::reader::Task;
@@ -45,6 +45,16 @@ const ACME: Program = Program {
 /// for, to the next.
 pub(super) const STORE_PAUSE: Duration = Duration::from_secs(60);
 
+/// From one look for overdue certificates to the next.
+const OVERDUE_PAUSE: Duration = Duration::from_secs(60);
+
+/// The first certificate is overdue after so long: DNS and ports may take a while to be set up.
+const MISSING_TIME: Duration = Duration::from_secs(3600);
+
+/// A certificate is overdue once less than this part of its life is left: it is ordered when a
+/// third is, or when its authority suggests, which is about the same.
+const OVERDUE_PART: i64 = 5;
+
 /// Files that wait to be stored. The process may not fill our memory; more are left out, and said.
 const STORES_MAX: usize = 4096;
 
@@ -53,7 +63,7 @@ pub(super) struct Acme {
     pub(super) accounts: BTreeMap<String, String>,
     pub(super) states: BTreeMap<String, String>,
     /// The certificates on the disk, by the names of entries.
-    certificates: Vec<(String, ServedCertificate)>,
+    pub(super) certificates: Vec<(String, ServedCertificate)>,
     pub(super) statuses: BTreeMap<String, AcmeStatus>,
     pub(super) process: Option<Child>,
     processes: u64,
@@ -70,6 +80,10 @@ pub(super) struct Acme {
     pub(super) readers: Readers,
     /// When the configuration is read again, if what has come is not served by then.
     pub(super) reloads: Option<Instant>,
+    /// When certificates are looked at again, if there are any.
+    pub(super) looks: Option<Instant>,
+    /// Since when there is no certificate for an entry.
+    missing: BTreeMap<String, Instant>,
     fences: Fences,
     pub(super) sender: EventSender,
 }
@@ -94,13 +108,18 @@ impl Acme {
             sharing: SharingHost::new(),
             readers: Readers::default(),
             reloads: None,
+            looks: None,
+            missing: BTreeMap::new(),
             fences,
             sender,
         }
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        [self.starts, self.stores, self.reloads, self.sharing.due()].into_iter().flatten().min()
+        [self.starts, self.stores, self.reloads, self.looks, self.sharing.due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The contents of the folder, as far as known, for a program that comes back.
@@ -113,6 +132,7 @@ impl Acme {
             states: pairs(&self.states),
             certificates: self.certificates.clone(),
             waiting: self.waiting.iter().cloned().collect(),
+            records: self.challenges.recorded.clone(),
         }
     }
 
@@ -159,11 +179,48 @@ impl Acme {
             status.not_before_seconds = seconds(|one| one.not_before);
             status.not_after_seconds = seconds(|one| one.not_after);
         }
+        self.look_for_overdue(Instant::now());
         if options.entries.is_empty() {
             return self.pause();
         }
         self.store();
         self.send_all();
+    }
+
+    /// Notes which certificates are overdue, and says it of each once. `true` = something is new.
+    pub(super) fn look_for_overdue(&mut self, now: Instant) -> bool {
+        self.looks = (!self.options.entries.is_empty()).then(|| now + OVERDUE_PAUSE);
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        let mut missing = std::mem::take(&mut self.missing);
+        let mut is_new = false;
+        for entry in &self.options.entries {
+            let is_there = |key: &String| {
+                let mut all = self.certificates.iter();
+                all.any(|(name, one)| *name == entry.name && one.key == *key)
+            };
+            let mut served = self.certificates.iter().filter(|(name, _)| *name == entry.name);
+            let mut is_overdue = served.any(|(_, one)| is_overdue(one, seconds));
+            if !entry.keys.iter().all(is_there) {
+                let since = missing.remove(&entry.name).unwrap_or(now);
+                is_overdue |= now >= since + MISSING_TIME;
+                self.missing.insert(entry.name.clone(), since);
+            }
+            let Some(status) = self.statuses.get_mut(&entry.name) else {
+                continue;
+            };
+            is_new |= status.is_overdue != is_overdue;
+            if is_overdue && !status.is_overdue {
+                warn(format_args!(
+                    "the certificate for {} should have been renewed long since\n\
+                     hint: `lariat certificate list` says why it has not come, here or at the host \
+                     of the cluster that orders",
+                    status.domains.join(", ")
+                ));
+            }
+            status.is_overdue = is_overdue;
+        }
+        is_new
     }
 
     /// Tells the process all, and starts it if it is not there.
@@ -193,6 +250,8 @@ impl Acme {
 
     fn start(&mut self) -> io::Result<()> {
         self.processes += 1;
+        // The numbers of the one before are used again.
+        self.waiting.iter_mut().for_each(|one| one.asked.clear());
         let (number, sender) = (self.processes, self.sender.clone());
         let hear = move |heard| sender.send(Event::Acme(number, heard));
         let process = Child::start(number, &ACME, hear)?;
@@ -240,7 +299,14 @@ impl Acme {
 
     fn entry(&self, one: &AcmeEntry) -> WantedCertificate {
         let roots = one.roots.iter();
-        let served = self.certificates.iter().filter(|(name, _)| *name == one.name);
+        // One that the disk has not taken yet is not ordered again.
+        let waiting: Vec<_> = self.waiting.iter().filter_map(|one| one.issued.as_ref()).collect();
+        let is_newer = |(name, on_disk): &&(String, ServedCertificate)| {
+            waiting.iter().any(|(of, one)| of == name && one.key == on_disk.key)
+        };
+        let on_disk = self.certificates.iter().filter(|one| !is_newer(one));
+        let all = on_disk.chain(waiting.iter().copied());
+        let served = all.filter(|(name, _)| *name == one.name);
         WantedCertificate {
             name: one.name.clone(),
             domains: one.domains.clone(),
@@ -280,18 +346,49 @@ impl Acme {
         path: PathBuf,
         text: String,
         issued: Option<(String, ServedCertificate)>,
+        asks: Option<u64>,
     ) {
         // It takes the place of an older one that waits; the first may be under way.
+        let first = usize::from(self.is_storing);
         let of_path = |one: &WaitingFile| one.path == path;
-        let later = self.waiting.iter().skip(1).position(of_path);
-        if let Some(place) = later {
-            self.waiting.remove(place + 1);
-        }
+        let later = self.waiting.iter().skip(first).position(of_path);
+        let older = later.and_then(|place| self.waiting.remove(first + place));
+        let mut asked = older.map_or_else(Vec::new, |older| older.asked);
+        asked.extend(asks);
         if self.waiting.len() >= STORES_MAX {
-            return error(format_args!("{} is not stored: too much waits", path.display()));
+            error(format_args!("{} is not stored: too much waits", path.display()));
+            return self.answer(asked, Some("too many files wait for the disk"));
         }
-        self.waiting.push_back(WaitingFile { path, text: Secret::new(text.into_bytes()), issued });
+        let text = Secret::new(text.into_bytes());
+        self.waiting.push_back(WaitingFile { path, text, issued, asked });
         self.store();
+    }
+
+    /// Answers whether what was asked about is on the disk: it is, or why not.
+    pub(super) fn answer(&mut self, asked: Vec<u64>, failure: Option<&str>) {
+        for id in asked {
+            self.send(match failure {
+                None => AcmeOrder::Done { id },
+                Some(why) => AcmeOrder::Failed { id, why: why.to_owned() },
+            });
+        }
+    }
+
+    /// Whether one has come for each kind of key, and the disk takes none of them.
+    pub(super) fn is_held_up(&self, name: &str) -> bool {
+        let waits = |key: &String| {
+            let mut issued = self.waiting.iter().filter_map(|one| one.issued.as_ref());
+            issued.any(|(of, one)| of == name && one.key == *key)
+        };
+        let entry = self.options.entries.iter().find(|one| one.name == name);
+        self.statuses.get(name).is_some_and(|status| status.stage == NOT_STORED)
+            && entry.is_some_and(|entry| entry.keys.iter().all(waits))
+    }
+
+    /// Whether one has come that is not on the disk yet.
+    pub(super) fn waits(&self, name: &str) -> bool {
+        let mut issued = self.waiting.iter().filter_map(|one| one.issued.as_ref());
+        issued.any(|(of, _)| of == name)
     }
 
     /// Stores the first that waits.
@@ -317,21 +414,43 @@ impl Acme {
             "{failure}\nhint: what was there before stays, and is served; it is tried again in \
              {STORE_PAUSE:?}"
         ));
+        let why = failure.to_string();
+        let why = printable::line(why.lines().next().unwrap_or_default()).to_string();
+        let why: String = why.chars().take(600).collect();
         for (name, _) in self.waiting.iter().filter_map(|one| one.issued.as_ref()) {
             if let Some(status) = self.statuses.get_mut(name) {
-                "issued, and cannot be stored".clone_into(&mut status.stage);
-                let why = failure.to_string();
-                let why = printable::line(why.lines().next().unwrap_or_default()).to_string();
-                status.last_failure = Some(why.chars().take(600).collect());
+                NOT_STORED.clone_into(&mut status.stage);
+                status.last_failure = Some(why.clone());
                 status.failures += 1;
             }
         }
         // One file that cannot be stored does not keep the others waiting.
-        if let Some(first) = self.waiting.pop_front()
-            && !self.waiting.iter().any(|later| later.path == first.path)
-        {
-            self.waiting.push_back(first);
+        if let Some(mut first) = self.waiting.pop_front() {
+            let asked = std::mem::take(&mut first.asked);
+            if !self.waiting.iter().any(|later| later.path == first.path) {
+                self.waiting.push_back(first);
+            }
+            self.answer(asked, Some(&why));
         }
         self.stores = Some(Instant::now() + STORE_PAUSE);
+    }
+}
+
+fn is_overdue(one: &ServedCertificate, now_s: i64) -> bool {
+    one.not_after - now_s < (one.not_after - one.not_before) / OVERDUE_PART
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_overdue_when_a_fifth_of_its_life_is_left() {
+        let (key, chain_pem) = (String::new(), String::new());
+        let one = ServedCertificate { key, chain_pem, not_before: 1000, not_after: 2000 };
+        assert_eq!(
+            [1333, 1799, 1801, 2500].map(|now| is_overdue(&one, now)),
+            [false, false, true, true]
+        );
     }
 }

@@ -11,9 +11,9 @@ use super::acme::STORE_PAUSE;
 use super::child::{Child, Heard};
 use super::failure::Failure;
 use super::reading::Done;
-use crate::acme_folder;
+use crate::acme_folder::{self, WaitingFile};
 use crate::acme_process::AcmeReply;
-use crate::certificates::CertificateChange;
+use crate::certificates::{CertificateChange, NOT_STORED};
 use crate::handover::Order;
 use crate::messages::{note, warn};
 
@@ -24,7 +24,12 @@ impl Supervisor<'_> {
             self.forget_challenges();
         }
         self.share_certificates();
+        let is_first = self.acme.statuses.is_empty();
         self.acme.follow(&self.served.acme);
+        if is_first && self.acme.challenges.recorded.is_empty() {
+            let left = self.served.acme.found.records.clone();
+            self.clean_records(&left);
+        }
         self.tell_acme();
     }
 
@@ -59,13 +64,13 @@ impl Supervisor<'_> {
                 let mut entries = self.acme.options.entries.iter();
                 if entries.any(|entry| entry.directory == directory) {
                     self.acme.accounts.insert(directory.clone(), text.clone());
-                    self.acme.keep(acme_folder::account_file(&directory), text, None);
+                    self.acme.keep(acme_folder::account_file(&directory), text, None, None);
                 }
             }
-            AcmeAnswer::State { name, state } if is_named(&name) => {
+            AcmeAnswer::State { name, state, asks } if is_named(&name) => {
                 self.share_schedule(&name, &state);
                 self.acme.states.insert(name.clone(), state.clone());
-                self.acme.keep(acme_folder::state_file(&name), state, None);
+                self.acme.keep(acme_folder::state_file(&name), state, None, asks);
             }
             AcmeAnswer::Issued { name, key, chain_pem, key_pem } if is_named(&name) => {
                 self.issued(name, &key, &chain_pem, &key_pem);
@@ -88,7 +93,7 @@ impl Supervisor<'_> {
         match issued.unwrap_or(Err("it is not wanted any more")) {
             Ok(served) => {
                 let path = config::certificate_file(&name, key);
-                self.acme.keep(path, text, Some((name, served)));
+                self.acme.keep(path, text, Some((name, served)), None);
             }
             Err(why) => {
                 warn(format_args!("what was issued for {name} is left out, and not served: {why}"));
@@ -97,9 +102,14 @@ impl Supervisor<'_> {
     }
 
     fn acme_status(&mut self, news: EntryStatus) {
+        let is_waiting = self.acme.waits(&news.name);
         let Some(status) = self.acme.statuses.get_mut(&news.name) else {
             return;
         };
+        if is_waiting && status.stage == NOT_STORED {
+            // The disk's news are the ones that count until it has room.
+            return;
+        }
         let bounded = |text: &str| printable::line(text).to_string().chars().take(600).collect();
         let failure = news.last_failure.as_deref().map(bounded);
         if let Some(why) = failure.as_ref().filter(|_| news.failures > status.failures) {
@@ -118,9 +128,18 @@ impl Supervisor<'_> {
     /// The disk has what was to be stored, or not.
     pub(super) fn acme_stored(&mut self, done: Result<Done, Failure>) {
         self.acme.is_storing = false;
+        let of_records = |one: &&WaitingFile| one.path == acme_folder::records_file();
+        let records = self.acme.waiting.iter().filter(of_records).count();
+        let has_records = self.acme.waiting.front().is_some_and(|one| of_records(&one));
         match done {
             Ok(_) => {
-                let issued = self.acme.waiting.pop_front().and_then(|one| one.issued);
+                let stored = self.acme.waiting.pop_front();
+                // Another that waits has more of them.
+                if has_records && records == 1 {
+                    self.records_kept(None);
+                }
+                let (issued, asked) = stored.map(|one| (one.issued, one.asked)).unwrap_or_default();
+                self.acme.answer(asked, None);
                 if let Some((name, _)) = issued {
                     if let Some(status) = self.acme.statuses.get_mut(&name) {
                         "waiting".clone_into(&mut status.stage);
@@ -133,6 +152,9 @@ impl Supervisor<'_> {
             }
             Err(failure) => {
                 self.acme.cannot_store(&failure);
+                if has_records {
+                    self.records_kept(Some(&failure.to_string()));
+                }
                 self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
             }
         }
@@ -151,6 +173,9 @@ impl Supervisor<'_> {
         if self.acme.reloads.is_some_and(|at| at <= now) {
             self.acme.reloads = Some(now + STORE_PAUSE);
             self.reload();
+        }
+        if self.acme.looks.is_some_and(|at| at <= now) && self.acme.look_for_overdue(now) {
+            self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
         }
         self.tend_sharing(now);
     }
@@ -179,9 +204,25 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn change_certificate(&mut self, name: String, change: CertificateChange) {
-        self.acme.send(match change {
-            CertificateChange::Renew => AcmeOrder::Renew { name },
-            CertificateChange::Revoke => AcmeOrder::Revoke { name },
-        });
+        let is_waiting = self.acme.is_held_up(&name);
+        // There may be room again.
+        self.acme.stores = None;
+        self.acme.store();
+        if is_waiting {
+            note(format_args!(
+                "no other certificate is ordered for {name}: one has come already, and is served \
+                 as soon as the disk takes it"
+            ));
+        }
+        match change {
+            CertificateChange::Renew if is_waiting => {}
+            CertificateChange::Renew => self.acme.send(AcmeOrder::Renew { name }),
+            CertificateChange::Revoke => {
+                let served = self.acme.certificates.iter().filter(|(of, _)| *of == name);
+                let chains = served.map(|(_, one)| one.chain_pem.clone()).collect();
+                let order = AcmeOrder::Revoke { name, chains, is_replaced: is_waiting };
+                self.acme.send(order);
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Challenges of authorities: which are in place, and which are on their way there.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use acme::messages::Challenge;
@@ -78,7 +78,12 @@ pub(super) struct PendingChallenges {
     pub(super) hooks: VecDeque<(u64, Hook)>,
     /// The challenges whose programs run: one at a time for each, because a record must not be
     /// taken away before it is there.
-    pub(super) running: BTreeSet<u64>,
+    pub(super) running: BTreeMap<u64, Hook>,
+    /// All that may be in the DNS, as the disk is to have it: what is left when this process is
+    /// killed is taken away at the next start.
+    pub(super) recorded: Vec<Hook>,
+    /// Programs that put records there once the disk has [`Self::recorded`].
+    pub(super) unrecorded: Vec<(u64, Hook)>,
     pub(super) readers: Readers,
 }
 

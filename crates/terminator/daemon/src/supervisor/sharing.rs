@@ -19,7 +19,7 @@ use super::Supervisor;
 use super::challenges::{CHALLENGES_MAX, allowed};
 use super::events::Event;
 use super::failure::Failure;
-use super::host_lease::{HEARTBEAT, HostLease};
+use super::host_lease::{HEARTBEAT, HeardLease, HostLease, LeaseChange};
 use super::reading::Done;
 use crate::acme_folder;
 use crate::certificates::CertificateChange;
@@ -61,6 +61,8 @@ const LEFT_OUT_REPEAT: Duration = Duration::from_secs(3600);
 struct Notice {
     /// When the host took the lease, in milliseconds since the epoch.
     orders_since_ms: Option<u64>,
+    /// Leases that were taken until then have ended.
+    ended_to_ms: u64,
     news: News,
 }
 
@@ -132,7 +134,8 @@ impl Supervisor<'_> {
             News::Certificate { name, .. } => format!("the certificate {name}"),
             _ => "what this host does for certificates".to_owned(),
         };
-        let notice = Notice { orders_since_ms: lease.held_since(), news };
+        let (orders_since_ms, ended_to_ms) = (lease.held_since(), lease.ended_to());
+        let notice = Notice { orders_since_ms, ended_to_ms, news };
         let notice = serde_json::to_vec(&notice).map(Zeroizing::new);
         let sealed = notice.ok().and_then(|notice| sharing.cipher.seal(&notice, unix_ms()));
         let Some(text) = sealed else {
@@ -155,10 +158,9 @@ impl Supervisor<'_> {
         let Some(lease) = sharing.lease.as_mut().filter(|_| sharing.next <= now) else {
             return;
         };
-        if lease.tick(now, unix_ms()) {
-            note("this host orders the cluster's certificates from now on");
-            self.acme.send_all();
-        }
+        let is_overdue = self.acme.statuses.values().any(|one| one.is_overdue);
+        let change = lease.tick(now, unix_ms(), is_overdue);
+        self.lease_changed(change);
         let hosts: Vec<_> =
             self.acme.sharing.lease.iter().flat_map(|lease| lease.hosts(now)).collect();
         let sharing = &mut self.acme.sharing;
@@ -178,6 +180,39 @@ impl Supervisor<'_> {
         self.challenges_are_ready(now);
         let page = self.acme.page_of_certificates();
         self.notify(News::Holds(page));
+    }
+
+    fn lease_changed(&mut self, change: Option<LeaseChange>) {
+        match change {
+            Some(LeaseChange::Taken) => {
+                note("this host orders the cluster's certificates from now on");
+                self.acme.send_all();
+            }
+            Some(LeaseChange::GivenUp) => {
+                warn(
+                    "this host lets another one order the cluster's certificates, because a \
+                     certificate is overdue\n\
+                     hint: `lariat certificate list` says which, and why it has not come",
+                );
+                self.orders_no_more();
+            }
+            Some(LeaseChange::PassedOver) => {
+                warn(
+                    "this host orders the cluster's certificates from now on, because one is \
+                     overdue that another host should have ordered\n\
+                     hint: that host's own log and `lariat certificate list` say why; if no host \
+                     of the cluster is it, somebody else has `cluster.secret`",
+                );
+                self.acme.send_all();
+            }
+            None => {}
+        }
+    }
+
+    fn orders_no_more(&mut self) {
+        self.forget_challenges();
+        self.acme.send_all();
+        self.tell_acme();
     }
 
     /// Tells the other hosts what to answer.
@@ -204,17 +239,20 @@ impl Supervisor<'_> {
     /// A worker process has a notice. What it says may be anybody's who has the cluster's secret.
     pub(super) fn notified(&mut self, text: &str) {
         let now = Instant::now();
-        let Some((host, Notice { orders_since_ms, news })) = self.opened(text, now) else {
+        let Some((host, Notice { orders_since_ms, ended_to_ms, news })) = self.opened(text, now)
+        else {
             return;
         };
         let Some(lease) = &mut self.acme.sharing.lease else {
             return;
         };
-        if lease.heard(host, orders_since_ms, now) {
-            note("another host orders the cluster's certificates, and did before this one");
-            self.forget_challenges();
-            self.acme.send_all();
-            self.tell_acme();
+        let said = HeardLease { since_ms: orders_since_ms, ended_to_ms };
+        if lease.heard(host, said, now, unix_ms()) {
+            note(
+                "another host orders the cluster's certificates: it did before this one, or this \
+                 one has not delivered",
+            );
+            self.orders_no_more();
         }
         if self.acme.sharing.lease.as_ref().is_none_or(|lease| !lease.knows(host)) {
             // There are too many, or it is this one itself.
@@ -235,7 +273,7 @@ impl Supervisor<'_> {
                 if !self.acme.sharing.orders() && self.acme.statuses.contains_key(&name) =>
             {
                 self.acme.states.insert(name.clone(), state.clone());
-                self.acme.keep(acme_folder::state_file(&name), state, None);
+                self.acme.keep(acme_folder::state_file(&name), state, None, None);
             }
             News::Answers { number, answers } => self.answer_for(host, number, answers, now),
             News::Answering { host: to, number } if to == self.acme.sharing.own => {
@@ -343,7 +381,7 @@ impl Supervisor<'_> {
                 let ours = self.acme.begin_of(&name, key);
                 if ours.is_none_or(|ours| ours < served.not_before) {
                     let path = config::certificate_file(&name, key);
-                    self.acme.keep(path, pem, Some((name, served)));
+                    self.acme.keep(path, pem, Some((name, served)), None);
                 }
             }
             Err(why) => warn(format_args!(
@@ -418,7 +456,7 @@ impl Supervisor<'_> {
             });
         self.acme.challenges.asked = waiting;
         for (_, id, _) in ready {
-            self.acme.send(AcmeOrder::ChallengeReady { id });
+            self.acme.send(AcmeOrder::Done { id });
         }
     }
 }

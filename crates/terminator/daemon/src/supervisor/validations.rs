@@ -11,8 +11,9 @@ use super::events::Event;
 use super::failure::Failure;
 use super::reading::Done;
 use super::sharing::ANSWERS_TIME_MAX;
+use crate::acme_folder;
 use crate::acme_hook::Hook;
-use crate::messages::warn;
+use crate::messages::{note, warn};
 use crate::reader::Task;
 
 impl Supervisor<'_> {
@@ -31,7 +32,7 @@ impl Supervisor<'_> {
             Ok(allowed) => allowed,
             Err(why) => {
                 let why = format!("the challenge is not answered: {why}");
-                return self.acme.send(AcmeOrder::ChallengeFailed { id, why });
+                return self.acme.send(AcmeOrder::Failed { id, why });
             }
         };
         let (Challenge::Dns { domain, record, value }, AcmeChallenge::Dns { hook, timeout }) =
@@ -46,13 +47,81 @@ impl Supervisor<'_> {
         let hook = Hook { program: hook, timeout, presents: true, domain, record, value };
         let challenges = &mut self.acme.challenges;
         challenges.records.insert(id, hook.clone());
-        challenges.hooks.push_back((id, hook));
+        challenges.unrecorded.push((id, hook.clone()));
+        self.record(hook);
+    }
+
+    /// Lets the disk remember a record that may be in the DNS from now on.
+    fn record(&mut self, hook: Hook) {
+        let recorded = &mut self.acme.challenges.recorded;
+        if recorded.len() >= CHALLENGES_MAX {
+            let oldest = recorded.remove(0);
+            warn(format_args!(
+                "the record {} is forgotten, and may stay in the DNS",
+                oldest.record
+            ));
+        }
+        recorded.push(hook);
+        self.keep_records();
+    }
+
+    fn keep_records(&mut self) {
+        let text = serde_json::to_string(&self.acme.challenges.recorded);
+        let text = text.expect("it has names as keys");
+        self.acme.keep(acme_folder::records_file(), text, None, None);
+    }
+
+    /// The disk has the records, or why not: only what is remembered is put into the DNS.
+    pub(super) fn records_kept(&mut self, failure: Option<&str>) {
+        let challenges = &mut self.acme.challenges;
+        let unrecorded = std::mem::take(&mut challenges.unrecorded);
+        match failure {
+            None => challenges.hooks.extend(unrecorded),
+            Some(why) => {
+                for (id, hook) in unrecorded {
+                    let challenges = &mut self.acme.challenges;
+                    challenges.records.remove(&id);
+                    challenges.recorded.retain(|one| *one != hook);
+                    let why = format!("no record is put into the DNS: {why}");
+                    self.acme.send(AcmeOrder::Failed { id, why });
+                }
+            }
+        }
+        self.run_hooks();
+    }
+
+    /// Takes away what a program before has left in the DNS.
+    pub(super) fn clean_records(&mut self, left: &[Hook]) {
+        for (place, hook) in (0..).zip(left.iter().take(CHALLENGES_MAX)) {
+            let mut entries = self.acme.options.entries.iter();
+            let is_ours = entries.any(|entry| match &entry.challenge {
+                AcmeChallenge::Dns { hook: program, .. } => *program == hook.program,
+                AcmeChallenge::Http | AcmeChallenge::TlsAlpn => false,
+            });
+            let Hook { record, program, .. } = hook;
+            if !is_ours {
+                warn(format_args!(
+                    "the record {record} may stay in the DNS: the configuration does not have {} \
+                     any more, which put it there",
+                    program.display()
+                ));
+                continue;
+            }
+            note(format_args!("the record {record} of an order before is taken out of the DNS"));
+            let challenges = &mut self.acme.challenges;
+            challenges.recorded.push(hook.clone());
+            // The process that speaks to authorities counts from 1.
+            challenges
+                .hooks
+                .push_back((u64::MAX - place, Hook { presents: false, ..hook.clone() }));
+        }
         self.run_hooks();
     }
 
     pub(super) fn remove_challenge(&mut self, id: u64) {
         let challenges = &mut self.acme.challenges;
         challenges.asked.retain(|(_, asked, _)| *asked != id);
+        challenges.unrecorded.retain(|(waiting, _)| *waiting != id);
         if challenges.answered.remove(&id).is_some() {
             self.set_answers();
             self.share_answers();
@@ -66,6 +135,7 @@ impl Supervisor<'_> {
     pub(super) fn forget_challenges(&mut self) {
         let challenges = &mut self.acme.challenges;
         challenges.asked.clear();
+        challenges.unrecorded.clear();
         challenges.answered.clear();
         let records = std::mem::take(&mut challenges.records).into_iter();
         challenges.hooks.extend(records.map(|(id, hook)| (id, Hook { presents: false, ..hook })));
@@ -76,7 +146,7 @@ impl Supervisor<'_> {
     fn run_hooks(&mut self) {
         loop {
             let challenges = &mut self.acme.challenges;
-            let is_free = |(id, _): &(u64, Hook)| !challenges.running.contains(id);
+            let is_free = |(id, _): &(u64, Hook)| !challenges.running.contains_key(id);
             let Some(place) = challenges.hooks.iter().position(is_free) else {
                 return;
             };
@@ -86,7 +156,7 @@ impl Supervisor<'_> {
             let Some((id, hook)) = challenges.hooks.remove(place) else {
                 return;
             };
-            challenges.running.insert(id);
+            challenges.running.insert(id, hook.clone());
             let (sender, presents) = (self.acme.sender.clone(), hook.presents);
             let hear = move |done, _| sender.send(Event::HookEnded(id, presents, done));
             let started = self.acme.challenges.readers.start(&Task::Hook(hook), hear);
@@ -102,7 +172,7 @@ impl Supervisor<'_> {
     }
 
     fn tell_end_of_hook(&mut self, id: u64, presents: bool, done: Result<Done, Failure>) {
-        self.acme.challenges.running.remove(&id);
+        let hook = self.acme.challenges.running.remove(&id);
         let failure = match done {
             Ok(Done::Hook(true, _)) => None,
             Ok(Done::Hook(false, why)) => Some(why),
@@ -110,10 +180,18 @@ impl Supervisor<'_> {
             Err(failure) => Some(failure.to_string()),
         };
         match failure {
-            Some(why) if presents => self.acme.send(AcmeOrder::ChallengeFailed { id, why }),
+            Some(why) if presents => self.acme.send(AcmeOrder::Failed { id, why }),
             Some(why) => warn(format_args!("a record may stay in the DNS: {why}")),
-            None if presents => self.acme.send(AcmeOrder::ChallengeReady { id }),
-            None => {}
+            None if presents => self.acme.send(AcmeOrder::Done { id }),
+            None => {
+                let is_it = |one: &Hook| {
+                    hook.as_ref().is_some_and(|hook| {
+                        (&one.record, &one.value) == (&hook.record, &hook.value)
+                    })
+                };
+                self.acme.challenges.recorded.retain(|one| !is_it(one));
+                self.keep_records();
+            }
         }
     }
 }

@@ -215,6 +215,7 @@ impl AdminState {
                 (Labelled::AcmeExpiry, one.not_after_seconds),
                 (Labelled::AcmeNext, one.next_seconds),
                 (Labelled::AcmeFailures, Some(one.failures)),
+                (Labelled::AcmeOverdue, Some(one.is_overdue.into())),
             ] {
                 add(family, &labels, value.unwrap_or(0));
             }

@@ -1,0 +1,93 @@
+//! dns-01 by the program in `pkg/acme`, in a zone of a real name server on loopback.
+
+use super::*;
+
+/// A name server with the zone `zone.test`, which a key may change.
+struct Zone {
+    running: Running,
+    address: SocketAddr,
+    key: PathBuf,
+}
+
+impl Zone {
+    fn start(site: &Site) -> Self {
+        let (address, folder) = (free_address(), site.path(""));
+        let secret = "c2VjcmV0IG9mIGEgdGVzdCwgb2YgMzIgYnl0ZXMgbG9uZw==";
+        let key = format!("key lariat {{ algorithm hmac-sha256; secret \"{secret}\"; }};\n");
+        site.write(
+            "zone.test",
+            "$TTL 60\n@ SOA ns.zone.test. ops.zone.test. 1 60 60 60 60\n@ NS ns.zone.test.\n\
+             ns A 127.0.0.1\n",
+        );
+        let configuration = format!(
+            "{key}options {{ directory {folder:?}; listen-on port {port} {{ 127.0.0.1; }};\n\
+             listen-on-v6 {{ none; }}; recursion no; pid-file none; session-keyfile none; }};\n\
+             controls {{ }};\n\
+             zone \"zone.test\" {{ type primary; file \"zone.test\"; notify no;\n\
+             allow-update {{ key lariat; }}; }};\n",
+            port = address.port()
+        );
+        let configuration = site.write("named.conf", configuration);
+        let key = site.write("tsig.key", key);
+        let mut named = Command::new("named");
+        let mut running = Running::start(named.args(["-g", "-n", "1", "-c"]).arg(configuration));
+        running.wait_for_listener(address);
+        Self { running, address, key }
+    }
+
+    /// The zone's answer for a name's challenges.
+    fn records(&self, name: &str) -> String {
+        let port = self.address.port().to_string();
+        let mut dig = Command::new("dig");
+        dig.args(["@127.0.0.1", "-p", &port, "+short", "TXT"]);
+        run(dig.arg(format!("_acme-challenge.{name}"))).success()
+    }
+
+    fn command(&self) -> Command {
+        let server = format!("127.0.0.1 {}", self.address.port());
+        let mut command = lariat::command();
+        command.env("NSUPDATE_SERVER", server).env("NSUPDATE_KEY", &self.key);
+        command.env("NSUPDATE_WAIT", "0");
+        command
+    }
+}
+
+#[test]
+fn records_come_and_go_and_none_stays_after_a_kill() {
+    let site = Site::new();
+    let zone = Zone::start(&site);
+    let pebble = Pebble::start_with(&site, &["-dnsserver", &zone.address.to_string()]);
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pkg/acme/nsupdate");
+    // It waits at a record that is there as long as a file is.
+    let hook = format!(
+        "#!/bin/sh\n{program:?} \"$@\" || exit\n[ $1 = cleanup ] && exit\n\
+         while [ -e {:?} ]; do sleep 0.1; done\n",
+        site.path("hold")
+    );
+    let hook = site.write("hook", hook);
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    site.write("hold", "");
+    let keys =
+        format!("domains = [\"zone.test\", \"*.zone.test\"]\nchallenge = {{ dns = {hook:?} }}");
+    let configuration = folder(&site) + &pebble.service(&site, "tls", pebble.asked[0], &keys);
+    let mut lariat = Lariat::start_by(zone.command(), &configuration);
+    until_true("two records", || zone.records("zone.test").lines().count() == 2);
+    let before = zone.records("zone.test");
+    lariat.signal(Signal::KILL);
+    lariat.wait();
+    fs::remove_file(site.path("hold")).unwrap();
+    assert_eq!(zone.records("zone.test"), before, "nobody takes them away");
+
+    lariat = Lariat::start_by(zone.command(), &configuration);
+    lariat.wait_for_stderr("zone.test of an order before is taken out of the DNS");
+    until_true("no record", || zone.records("zone.test").is_empty());
+    issued(&site, &lariat, &[]);
+    until_true("no record", || zone.records("zone.test").is_empty());
+    assert_eq!(pebble.orders(), 2, "{}", pebble.running.stdout());
+    // Nothing is left to be taken away.
+    lariat.stop();
+    lariat = Lariat::start_by(zone.command(), &configuration);
+    issued(&site, &lariat, &[]);
+    assert!(!lariat.stderr().contains("taken out of the DNS"), "{}", lariat.stderr());
+    assert!(zone.running.stderr().contains("zone.test"));
+}
