@@ -8,6 +8,7 @@ mod laboratory {
     mod experiment {
         mod host;
         mod interrupt;
+        mod repeated;
         mod run;
         mod foreign {
             mod measurement;

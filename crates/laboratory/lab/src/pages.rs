@@ -95,7 +95,7 @@ fn unwritten(path: &Path, error: &io::Error) -> LabFault {
 }
 
 /// Larger files are no records: ten hours of load make some ten megabytes.
-const RECORD_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 /// The first bytes of a compressed file (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];

@@ -273,8 +273,9 @@ impl RunInProgress<'_, '_, '_> {
         let (name, reach) = (&scenario.name, rule.reach * 100.0);
         let time = journal::minutes(Duration::from_nanos(rule.time_max_ns));
         self.run.console.warn(format_args!(
-            "{name}: time is up ({time}) after {rounds} rounds, and not every interval is within \
-             ±{reach} %"
+            "{name}: time is up ({time}) after {rounds} round{}, and not every interval is \
+             within ±{reach} %",
+            if rounds == 1 { "" } else { "s" }
         ));
         self.run.console.hint("a longer --time-max, or a quieter host; intervals are valid as is");
     }

@@ -31,7 +31,7 @@ macro_rules! failures {
 
 failures! {
     ClientsExhausted, "client", "clients-exhausted", "Every client was busy at its planned instant: the server is too slow for the rate, or there are too few `--clients`.";
-    ScheduleOverrun, "client", "schedule-overrun", "The load had not the CPU to begin it before the end.";
+    ScheduleOverrun, "client", "schedule-overrun", "The load had not the CPU to begin it before the end, or was stopped.";
     NoLocalPort, "client", "no-local-port", "No local port was free. More `--source` addresses give more ports.";
     NoDescriptor, "client", "no-descriptor", "No file descriptor was free (`ulimit -n`).";
     ConnectRefused, "server", "connect-refused", "No program listens there, or the queue is full.";

@@ -46,6 +46,8 @@ pub struct Frame {
     /// When it began: RFC 3339, UTC.
     pub started: String,
     pub host: Host,
+    /// How long the program was stopped, by Ctrl-Z for one.
+    pub stood_still: Duration,
 }
 
 impl LoadOutcome {
@@ -113,7 +115,8 @@ impl LoadOutcome {
         capacity: Option<CapacitySearch>,
     ) -> LoadRecord {
         let cpu_ns = self.threads.iter().map(|thread| thread.cpu_ns).sum();
-        let warnings = warnings(plan, &self.tally, self.busiest, capacity.is_some());
+        let warnings =
+            warnings(plan, &self.tally, (self.busiest, frame.stood_still), capacity.is_some());
         LoadRecord {
             format: FORMAT,
             tool: Tool {
@@ -334,24 +337,42 @@ const TRANSACTIONS_MIN: u64 = 100;
 /// Warnings that make the figures doubtful, with the remedy.
 ///
 /// `busiest` is the share of the time that the busiest thread was busy. A search loads its server
-/// beyond what it can do, and means to.
+/// beyond what it can do, and means to. One that stood still was late for that reason, whatever the
+/// CPU and the server did.
 pub(crate) fn warnings(
     plan: &LoadPlan,
     tally: &LoadTally,
-    busiest: f64,
+    (busiest, stood_still): (f64, Duration),
     is_search: bool,
 ) -> Vec<RunWarning> {
+    let mut warnings: Vec<_> = stopped(stood_still).into_iter().collect();
     if let Some(warning) = fruitless(tally) {
         // All else would be about figures that there are none of.
-        return vec![warning];
+        warnings.push(warning);
+        return warnings;
     }
-    let mut warnings = Vec::new();
+    let may_be_late = !warnings.is_empty();
     warnings.extend(busy(plan, busiest));
-    warnings.extend(lag(tally));
-    warnings.extend(failures(tally, is_search));
+    warnings.extend(lag(tally).filter(|_| !may_be_late));
+    warnings.extend(failures(tally));
+    if !may_be_late {
+        warnings.extend(unbegun(tally, is_search));
+    }
     warnings.extend(too_many_clients(plan, tally));
     warnings.extend(few(tally));
     warnings
+}
+
+fn stopped(stood_still: Duration) -> Option<RunWarning> {
+    (!stood_still.is_zero()).then(|| RunWarning {
+        seen: format!(
+            "the load was stopped for {}, and did nothing meanwhile",
+            Nanoseconds(nanoseconds(stood_still) as f64)
+        ),
+        hint: "what was due then began late or not at all, which says nothing of the server: \
+               repeat the load without Ctrl-Z or SIGSTOP"
+            .to_owned(),
+    })
 }
 
 /// The warning that all failed, in the words of the table of reasons.
@@ -391,43 +412,50 @@ fn lag(tally: &LoadTally) -> Option<RunWarning> {
     })
 }
 
-fn failures(tally: &LoadTally, is_search: bool) -> Vec<RunWarning> {
-    let count = |failure| tally.failures.get(&failure).copied().unwrap_or(0);
-    let mut warnings = Vec::new();
-    let mut warn = |failure, seen: &str, hint: &str| {
-        let count = count(failure);
-        if count > 0 {
-            warnings.push(RunWarning {
-                seen: format!("{} {seen}", RoundedCount(count as f64)),
-                hint: hint.to_owned(),
-            });
-        }
-    };
-    warn(
+fn failures(tally: &LoadTally) -> impl Iterator<Item = RunWarning> {
+    let no_port = counted(
+        tally,
         TransactionFailure::NoLocalPort,
         "dials found no local port free",
         "add addresses of this host with `--source`, keep connections open with \
          `--requests-per-connection`, or see net.ipv4.ip_local_port_range and tcp_tw_reuse",
     );
-    warn(
+    let no_descriptor = counted(
+        tally,
         TransactionFailure::NoDescriptor,
         "dials found no file descriptor free",
         "raise the limit (`ulimit -n`), or use fewer clients",
     );
-    warn(
+    no_port.into_iter().chain(no_descriptor)
+}
+
+/// Transactions of an open load that could not begin.
+fn unbegun(tally: &LoadTally, is_search: bool) -> impl Iterator<Item = RunWarning> {
+    let overrun = counted(
+        tally,
         TransactionFailure::ScheduleOverrun,
         "transactions were left out: the load had not the CPU to begin them",
         "more `--threads`, other `--cpus`, or a lower rate",
     );
-    if !is_search {
-        warn(
-            TransactionFailure::ClientsExhausted,
-            "transactions could not begin: every client was busy",
-            "the server is slower than the rate; or, if it answers slowly by design, give more \
-             `--clients`",
-        );
-    }
-    warnings
+    let exhausted = counted(
+        tally,
+        TransactionFailure::ClientsExhausted,
+        "transactions could not begin: every client was busy",
+        "the server is slower than the rate; or, if it answers slowly by design, give more \
+         `--clients`",
+    );
+    overrun.into_iter().chain(exhausted.filter(|_| !is_search))
+}
+
+fn counted(
+    tally: &LoadTally,
+    failure: TransactionFailure,
+    seen: &str,
+    hint: &str,
+) -> Option<RunWarning> {
+    let count = tally.failures.get(&failure)?;
+    let seen = format!("{} {seen}", RoundedCount(*count as f64));
+    Some(RunWarning { seen, hint: hint.to_owned() })
 }
 
 /// The first handshake of each client is full: with many of them it is the only one.

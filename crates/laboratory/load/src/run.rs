@@ -34,11 +34,15 @@ pub struct Run {
     /// By thread, the first second that it has not reported; `None` = it has ended.
     reported: Vec<Option<u64>>,
     seconds: Vec<Second>,
+    /// Attempts of seconds that were over when they were counted, and nobody has heard of.
+    late: u64,
 }
 
 #[derive(Clone, Debug)]
 pub struct SecondProgress {
     pub second: Second,
+    /// Attempts that belong to earlier seconds, which did not have them yet.
+    pub late: u64,
     pub failures: BTreeMap<String, u64>,
     /// Handshakes by kind.
     pub handshakes: BTreeMap<Kind, u64>,
@@ -112,6 +116,7 @@ pub fn start(plan: LoadPlan) -> Result<Run, LoadStartFault> {
         stopper: Stopper { common },
         parts: BTreeMap::new(),
         seconds: Vec::new(),
+        late: 0,
     })
 }
 
@@ -217,7 +222,10 @@ impl Run {
         for (number, count) in report.late {
             let reported = usize::try_from(number).ok();
             match reported.and_then(|number| self.seconds.get_mut(number)) {
-                Some(second) => second.attempted += count,
+                Some(second) => {
+                    second.attempted += count;
+                    self.late += count;
+                }
                 None => self.parts.entry(number).or_default().attempted += count,
             }
         }
@@ -234,7 +242,8 @@ impl Run {
         self.seconds.push(second);
         let failures = tally.failures_by_name();
         let SecondTally { handshakes, total, .. } = tally;
-        Some(SecondProgress { second, failures, handshakes, total })
+        let late = std::mem::take(&mut self.late);
+        Some(SecondProgress { second, late, failures, handshakes, total })
     }
 
     /// Waits for the end.

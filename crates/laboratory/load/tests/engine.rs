@@ -11,7 +11,7 @@ use load::plan::{
     Verification, Versions,
 };
 use measure::choice::Kind;
-use measure::record::{Host, LoadRecord, RunEnding, Second};
+use measure::record::{LoadRecord, RunEnding, Second};
 use server::{Cache, Server};
 use testkit::server::Behaviour;
 
@@ -115,13 +115,7 @@ fn run(plan: &LoadPlan) -> LoadRecord {
 }
 
 fn record(plan: &LoadPlan, outcome: LoadOutcome) -> LoadRecord {
-    let frame = Frame {
-        version: String::new(),
-        command: Vec::new(),
-        started: String::new(),
-        host: Host::default(),
-    };
-    let record = outcome.record(plan, frame, None);
+    let record = outcome.record(plan, Frame::default(), None);
     let totals = record.totals;
     assert_eq!(totals.attempted, totals.succeeded + totals.failed);
     let sum = |pick: fn(&Second) -> u64| record.seconds.iter().map(pick).sum::<u64>();

@@ -268,31 +268,43 @@ impl Experiment {
     /// [`LoadRecordFault`].
     pub fn parse(text: &str) -> Result<Self, LoadRecordFault> {
         let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
-        let mut lines = whole.lines().enumerate();
-        let first = lines.next().map_or("", |(_, line)| line);
-        let head: FirstLine = serde_json::from_str(first).map_err(LoadRecordFault::Foreign)?;
+        let mut lines = whole.lines().map(str::as_bytes);
+        let mut experiment = Self::begun(lines.next().unwrap_or_default())?;
+        for (index, line) in lines.enumerate() {
+            experiment.add_line(index + 2, line)?;
+        }
+        Ok(experiment)
+    }
+
+    /// Reads the first line of a file.
+    ///
+    /// # Errors
+    /// [`LoadRecordFault`].
+    pub fn begun(line: &[u8]) -> Result<Self, LoadRecordFault> {
+        let head: FirstLine = serde_json::from_slice(line).map_err(LoadRecordFault::Foreign)?;
         let FirstEvent::Began = head.event;
         if head.format != FORMAT {
             return Err(LoadRecordFault::Format(head.format));
         }
-        let read = |(index, line): (usize, &str)| {
-            serde_json::from_str(line)
-                .map_err(|error| LoadRecordFault::DamagedLine(index + 1, error))
-        };
-        let RunEvent::Began(plan) = read((0, first))? else {
+        let RunEvent::Began(plan) = event(1, line)? else {
             unreachable!("the head says that it is the beginning");
         };
-        let mut experiment = Self {
+        Ok(Self {
             plan: *plan,
             measurements: Vec::new(),
             failures: Vec::new(),
             ended: None,
             duplicates: 0,
-        };
-        for line in lines {
-            experiment.add(read(line)?);
-        }
-        Ok(experiment)
+        })
+    }
+
+    /// Reads another line; its number counts from 1.
+    ///
+    /// # Errors
+    /// [`LoadRecordFault::DamagedLine`].
+    pub fn add_line(&mut self, number: usize, line: &[u8]) -> Result<(), LoadRecordFault> {
+        self.add(event(number, line)?);
+        Ok(())
     }
 
     /// Adds what happened next. A second beginning changes nothing; nor does a repeat that was
@@ -323,6 +335,10 @@ impl Experiment {
     fn is_measured(&self, key: RepeatKey<'_>) -> bool {
         self.measurements.iter().rev().any(|it| it.key() == key)
     }
+}
+
+fn event(number: usize, line: &[u8]) -> Result<RunEvent, LoadRecordFault> {
+    serde_json::from_slice(line).map_err(|error| LoadRecordFault::DamagedLine(number, error))
 }
 
 impl FailedRepeat {

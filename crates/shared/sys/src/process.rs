@@ -4,6 +4,7 @@
 
 use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -65,6 +66,11 @@ pub fn parent() -> u32 {
 pub fn new_session() -> io::Result<()> {
     rustix::process::setsid()?;
     Ok(())
+}
+
+/// Whether this terminal is ours to draw on: a shell has us in the foreground, or there is none.
+pub fn is_in_foreground(terminal: impl AsFd) -> bool {
+    rustix::termios::tcgetpgrp(terminal).map_or(true, |group| group == rustix::process::getpgrp())
 }
 
 pub fn host_name() -> String {

@@ -16,23 +16,29 @@ use crate::checked;
 pub enum Signal {
     /// SIGCHLD: a child has ended.
     Child,
+    /// SIGCONT: the process was stopped, or might have been, and runs.
+    Continue,
     Hangup,
     Interrupt,
     /// SIGRTMIN, with a number that says what is ordered; each one sent is read.
     Order,
     Pipe,
+    /// SIGTSTP: the terminal asks the process to stop.
+    Suspend,
     Terminate,
     User1,
     User2,
 }
 
 impl Signal {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Child,
+        Self::Continue,
         Self::Hangup,
         Self::Interrupt,
         Self::Order,
         Self::Pipe,
+        Self::Suspend,
         Self::Terminate,
         Self::User1,
         Self::User2,
@@ -127,6 +133,18 @@ pub fn kill_group(founder: u32) -> io::Result<()> {
     Ok(kill_process_group(number(founder)?, rustix::process::Signal::KILL)?)
 }
 
+/// Stops the process as SIGTSTP does of which nobody hears, and returns when it goes on. The kernel
+/// does not stop one that no shell could let go on (an orphaned process group).
+pub fn suspend() -> io::Result<()> {
+    let set = set_of(&[Signal::Suspend]);
+    // SAFETY: no memory is passed, and no handler of ours runs.
+    let raised = unsafe { libc::raise(Signal::Suspend.number()) };
+    change_mask(libc::SIG_UNBLOCK, &set)?;
+    // It has stopped, and goes on, here.
+    change_mask(libc::SIG_BLOCK, &set)?;
+    checked(raised).map(drop)
+}
+
 /// 0 would be all processes of our own group.
 fn number(pid: u32) -> io::Result<Pid> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -137,11 +155,13 @@ pub(crate) fn to_rustix(signal: Signal) -> rustix::process::Signal {
     use rustix::process::Signal as Kernel;
     match signal {
         Signal::Child => Kernel::CHILD,
+        Signal::Continue => Kernel::CONT,
         Signal::Hangup => Kernel::HUP,
         Signal::Interrupt => Kernel::INT,
         // SAFETY: the C library names it, so it is a signal, and none that it keeps for itself.
         Signal::Order => unsafe { Kernel::from_raw_unchecked(libc::SIGRTMIN()) },
         Signal::Pipe => Kernel::PIPE,
+        Signal::Suspend => Kernel::TSTP,
         Signal::Terminate => Kernel::TERM,
         Signal::User1 => Kernel::USR1,
         Signal::User2 => Kernel::USR2,

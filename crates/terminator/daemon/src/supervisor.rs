@@ -353,7 +353,7 @@ impl<'a> Supervisor<'a> {
             Signal::Interrupt => self.stop_for_good(),
             Signal::Terminate => self.stop(),
             Signal::Child => self.reap_strays(),
-            Signal::Order | Signal::Pipe => {}
+            Signal::Continue | Signal::Order | Signal::Pipe | Signal::Suspend => {}
         }
         Ok(())
     }

@@ -42,6 +42,27 @@ fn a_run_that_was_stopped_is_taken_up() {
 }
 
 #[test]
+fn what_is_no_record_is_not_taken_up_and_stays_as_it_is() {
+    let desk = Desk::new();
+    for (text, length, said) in [
+        ("{\"event\":\"began\",\"format\":3", None, "is no record"),
+        ("GIF89a\n", None, "is no record"),
+        ("{\"event\":\"began\",\"format\":0}\n", None, "with the build that began it"),
+        // A hole, so that it takes no room.
+        ("", Some(1 << 30), "r.jsonl is larger than 256 MiB"),
+    ] {
+        fs::write(desk.path("r.jsonl"), text).unwrap();
+        let file = fs::OpenOptions::new().append(true).open(desk.path("r.jsonl")).unwrap();
+        let length = length.unwrap_or(text.len() as u64);
+        file.set_len(length).unwrap();
+        let finished = desk.run("--resume r.jsonl");
+        assert_eq!(finished.code(), 2, "{finished:?}");
+        assert_said(&finished, &[said, "hint: "]);
+        assert_eq!(file.metadata().unwrap().len(), length);
+    }
+}
+
+#[test]
 fn a_run_that_was_killed_is_taken_up_and_left_nothing_running() {
     let desk = Desk::new();
     stopped(&desk, Signal::KILL);

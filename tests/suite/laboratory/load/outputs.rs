@@ -78,14 +78,22 @@ fn prometheus_sees_the_load_while_it_runs() {
 
 /// A load in a terminal of that size, begun by `script`, with these words of an environment.
 fn in_terminal(directory: &Directory, size: &str, environment: &str, url: &str) -> Running {
-    let load = format!(
-        "tty > {0}/tty; stty {size}; exec env {environment} {1} load {url} --connections 2 \
-         --duration 1h --record none --threads 1 --cpus none",
-        directory.path().display(),
+    let place = directory.path().display();
+    terminal(&format!("tty > {place}/tty; stty {size}; exec {}", in_environment(environment, url)))
+}
+
+fn in_environment(environment: &str, url: &str) -> String {
+    format!(
+        "env {environment} {} load {url} --connections 2 --duration 1h --record none --threads 1 \
+         --cpus none",
         command().get_program().display(),
-    );
+    )
+}
+
+/// A terminal in which `sh` does this.
+fn terminal(load: &str) -> Running {
     let mut script = Command::new("script");
-    script.args(["--quiet", "--flush", "--return", "--command", &load, "/dev/null"]);
+    script.args(["--quiet", "--flush", "--return", "--command", load, "/dev/null"]);
     Running::start_with(&mut script, Stdio::piped())
 }
 
@@ -129,6 +137,42 @@ fn a_view_fills_the_terminal_as_it_shrinks_and_leaves_it() {
     // Ctrl-C
     keyboard.write_all(&[3]).unwrap();
     assert_eq!(running.wait().code(), Some(0));
+    let said = running.stdout();
+    let (_, after) = said.rsplit_once("\u{1b}[?1049l").expect("the terminal is given back");
+    assert!(after.contains("/s succeeded of "), "{after}");
+}
+
+#[test]
+fn a_load_that_ctrl_z_stops_gives_the_terminal_to_the_shell_meanwhile() {
+    let origin = Origin::start();
+    let load = in_environment("NO_COLOR=1 TERM=xterm LC_ALL=C.UTF-8", &origin.url("/1k"));
+    // A shell that lets it go on as soon as it has stopped.
+    let mut running = terminal(&format!("exec bash -c 'set -m; {load}; echo it is stopped; fg'"));
+    let drawn = |running: &Running| frames(&running.stdout()).len();
+    until_true("a frame", || {
+        running.assert_running();
+        drawn(&running) > 0
+    });
+    let mut keyboard = running.take_input().unwrap();
+    // Ctrl-Z
+    keyboard.write_all(&[26]).unwrap();
+    until_true("the shell's words", || {
+        running.assert_running();
+        running.stdout().contains("it is stopped")
+    });
+    let said = running.stdout();
+    let (before, _) = said.split_once("it is stopped").unwrap();
+    let (_, left) = before.rsplit_once("\u{1b}[?1049h").expect("it took the terminal");
+    assert!(left.contains("\u{1b}[?25h\u{1b}[?1049l"), "it kept the terminal: {left:?}");
+    until_true("the view anew", || {
+        running.assert_running();
+        let said = running.stdout();
+        let (_, after) = said.split_once("it is stopped").unwrap();
+        after.split_once("\u{1b}[?1049h").is_some_and(|(_, after)| !frames(after).is_empty())
+    });
+    // Ctrl-C
+    keyboard.write_all(&[3]).unwrap();
+    assert_eq!(running.wait().code(), Some(0), "{}", running.stdout());
     let said = running.stdout();
     let (_, after) = said.rsplit_once("\u{1b}[?1049l").expect("the terminal is given back");
     assert!(after.contains("/s succeeded of "), "{after}");

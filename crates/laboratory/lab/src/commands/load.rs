@@ -220,7 +220,7 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, LabFault> {
     let interrupt = Interrupt::new(console, ENDING)?;
     // Without it, few clients fit; the others fail with a reason of their own.
     let _ = sys::limit::raise_open_files();
-    let frame = frame(&prepared);
+    let mut frame = frame(&prepared);
     let mut watch = Watch {
         line: LiveLine::to_stderr(console.colour()),
         quiet: prepared.quiet,
@@ -247,6 +247,7 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, LabFault> {
             (outcome, Some(capacity))
         }
     };
+    frame.stood_still = watch.interrupt.stood_still();
     drop(watch);
     let mut record = outcome.record(&prepared.plan, frame, capacity);
     if prepared.start_at.is_some() && !sys::clock::is_synchronized() {
@@ -280,6 +281,7 @@ fn frame(prepared: &Prepared) -> Frame {
         command: prepared.command.clone(),
         started: prepared.started.to_string(),
         host: host::facts(),
+        stood_still: Duration::ZERO,
     }
 }
 

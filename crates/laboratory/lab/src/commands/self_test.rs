@@ -4,7 +4,7 @@
 //! taken up again, and looked at by `report`. The load and the statistics are those of every run.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::fault::LabFault;
 use crate::interrupt::Interrupt;
+use crate::run::journal;
 use crate::run::measurement::failure::Cancel;
 use crate::run::scenario::SELF_TEST;
 
@@ -66,8 +67,9 @@ pub(super) fn run(arguments: SelfTestArguments, console: Console) -> Result<Exit
     let interrupt = Interrupt::new(console, "Ending; what was measured is in the records.")?;
     if !arguments.quiet {
         console.say(format_args!(
-            "{times} trials, each in {} min at most; the records are in {}",
-            time_max.as_secs().div_ceil(60),
+            "{times} trial{}, each in {} at most; the records are in {}",
+            if times == 1 { "" } else { "s" },
+            journal::minutes(time_max),
             folder.display()
         ));
     }
@@ -83,6 +85,9 @@ pub(super) fn run(arguments: SelfTestArguments, console: Console) -> Result<Exit
         }
     }
     print(table(&trials));
+    if trials.iter().flat_map(findings).all(|finding| finding.effect.interval.is_none()) {
+        console.hint("no trial had time for two rounds: a longer --time-max");
+    }
     Ok(if interrupt.is_requested() { Exit::Partial } else { Exit::Success })
 }
 
@@ -115,11 +120,11 @@ fn measure_trial(
 }
 
 fn read(path: &Path) -> Result<Experiment, LabFault> {
-    let text = fs::read_to_string(path).map_err(|error| unwritable(path, &error))?;
-    Experiment::parse(&text).map_err(|fault| {
-        let message = format!("{}: {fault}", path.display());
-        LabFault::new(message, "take that file away, or name another folder")
-    })
+    let file = File::open(path).map_err(|error| unwritable(path, &error))?;
+    let (experiment, _) = journal::read(path, &file).map_err(|fault| {
+        LabFault::new(fault.message, "take that file away, or name another folder")
+    })?;
+    Ok(experiment)
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> LabFault {

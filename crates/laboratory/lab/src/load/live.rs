@@ -23,6 +23,40 @@ pub(crate) struct LiveLine {
 /// Columns of the progress bar, its ends not counted.
 const BAR_CELLS: usize = 10;
 
+/// Heads of [`figures`].
+pub(crate) const FIGURES: [&str; 6] =
+    ["attempted", "succeeded", "failed", "mean", "p99", "resumed"];
+
+/// Columns of figures in a line per second.
+const WIDTHS: [usize; 6] = [9, 9, 9, 8, 8, 8];
+
+/// Transactions attempted, succeeded and failed, the mean and the 99th percentile of their response
+/// times in nanoseconds, and the share of handshakes that resumed a session, as they are shown.
+pub(crate) fn figures(counts: [f64; 3], times: [f64; 2], resumed: Percentage) -> [String; 6] {
+    let [attempted, succeeded, failed] = counts.map(|count| RoundedCount(count).to_string());
+    let [mean, p99] = times.map(|ns| match counts[1] {
+        0.0 => "-".to_owned(),
+        _ => Nanoseconds(ns).to_string(),
+    });
+    let resumed = match resumed.whole {
+        0 => "-".to_owned(),
+        _ => resumed.to_string(),
+    };
+    [attempted, succeeded, failed, mean, p99, resumed]
+}
+
+/// The same of a second.
+pub(crate) fn figures_of(second: &Second) -> [String; 6] {
+    let counts = [second.attempted, second.succeeded, second.failed].map(|count| count as f64);
+    let resumed = Percentage { part: second.resumed, whole: second.resumed + second.full };
+    figures(counts, [second.mean_ns as f64, second.p99_ns as f64], resumed)
+}
+
+fn spaced<T: std::fmt::Display>(cells: [T; 6]) -> [String; 6] {
+    let mut widths = WIDTHS.into_iter();
+    cells.map(|cell| format!(" {cell:>0$}", widths.next().unwrap_or_default()))
+}
+
 pub(crate) const DIM: &str = "2";
 pub(crate) const RED: &str = "1;31";
 
@@ -37,10 +71,7 @@ impl LiveLine {
 
     /// The plan in a line or more, and the heads of the columns of [`Self::text`].
     pub(crate) fn header(self, plan: &LoadPlan) -> String {
-        let columns = format!(
-            "{:>6}  {:<12} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8}",
-            "time", "", "attempted", "succeeded", "failed", "mean", "p99", "resumed"
-        );
+        let columns = format!("{:>6}  {:<12}{}", "time", "", spaced(FIGURES).concat());
         let about = wrap(&sentence(plan), self.width);
         format!("{}\n{}", self.encode(&about), self.paint(&columns, DIM))
     }
@@ -58,22 +89,11 @@ impl LiveLine {
             Some(planned) => self.paint(&self.bar(elapsed, planned), DIM),
             None => " ".repeat(BAR_CELLS + 2),
         };
-        let failed = format!("{:>9}", RoundedCount(second.failed as f64));
-        let failed = match second.failed {
-            0 => failed,
-            _ => self.paint(&failed, RED),
-        };
-        let [mean, p99] = [second.mean_ns, second.p99_ns].map(|ns| match second.succeeded {
-            0 => "-".to_owned(),
-            _ => Nanoseconds(ns as f64).to_string(),
-        });
-        let line = format!(
-            "{:>4} s  {bar} {:>9} {:>9} {failed} {mean:>8} {p99:>8} {:>8}",
-            elapsed.as_secs(),
-            RoundedCount(second.attempted as f64),
-            RoundedCount(second.succeeded as f64),
-            resumed(second),
-        );
+        let mut cells = spaced(figures_of(second));
+        if second.failed > 0 {
+            cells[2] = self.paint(&cells[2], RED);
+        }
+        let line = format!("{:>4} s  {bar}{}", elapsed.as_secs(), cells.concat());
         self.encode(&(line + &self.reasons(failures)))
     }
 
@@ -142,17 +162,6 @@ impl LiveLine {
 fn is_utf8(locale: &str) -> bool {
     let locale = locale.to_ascii_lowercase();
     locale.contains("utf-8") || locale.contains("utf8")
-}
-
-/// The share of handshakes that resumed a session.
-fn resumed(second: &Second) -> String {
-    match second.resumed + second.full {
-        0 => "-".to_owned(),
-        whole => {
-            let part = second.resumed;
-            Percentage { part, whole }.to_string()
-        }
-    }
 }
 
 pub(crate) fn sentence(plan: &LoadPlan) -> String {

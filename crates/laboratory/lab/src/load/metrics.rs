@@ -174,6 +174,7 @@ mod tests {
         [1, 3, 3, 700].into_iter().for_each(|ms| total.record(Duration::from_millis(ms)));
         let second = SecondProgress {
             second: Second { attempted: 5, succeeded: 4, failed: 1, ..Second::default() },
+            late: 2,
             failures: [("not-tls".to_owned(), 1)].into(),
             handshakes: [(Kind::Full, 1), (Kind::Psk, 3)].into(),
             total,
@@ -184,7 +185,7 @@ mod tests {
         let page = page(&progress, "https://a/\"\\");
         for line in [
             "lariat_load_info{url=\"https://a/\\\"\\\\\"} 1",
-            "lariat_load_attempted_total 10",
+            "lariat_load_attempted_total 14",
             "lariat_load_failed_total{reason=\"not-tls\"} 2",
             "lariat_load_handshakes_total{kind=\"psk\"} 6",
             "lariat_load_response_seconds_bucket{le=\"0.0005\"} 0",

@@ -28,6 +28,7 @@ impl LoadProgress {
     pub(crate) fn add(&mut self, more: &SecondProgress) {
         let Second { attempted, succeeded, failed, .. } = more.second;
         self.seconds += 1;
+        let attempted = attempted + more.late;
         self.counts += TransactionCounts { attempted, succeeded, failed };
         for (reason, count) in &more.failures {
             *self.failures.entry(reason.clone()).or_default() += count;

@@ -1,14 +1,16 @@
 //! The other screen of a terminal (ECMA-48, and xterm's private mode 1049), which a view fills
-//! anew, and which leaves what stood before as it was.
+//! anew, and which leaves what stood before as it was: at the end, and while a shell has us stopped
+//! or in the background.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
+use sys::process::is_in_foreground;
 use terminal_size::{Height, Width};
 
-/// Whether the terminal shows the other screen.
-static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+/// One for the program, since the threads that hear signals and panics give it back.
+static SHOWN: Mutex<ShownFrame> =
+    Mutex::new(ShownFrame { is_wanted: false, is_taken: false, frame: String::new() });
 
 /// To the other screen, without a cursor; and back.
 const TAKE: &str = "\x1b[?1049h\x1b[?25l";
@@ -19,6 +21,31 @@ const SIZE: (usize, usize) = (80, 24);
 
 #[derive(Debug)]
 pub(crate) struct Screen(());
+
+struct ShownFrame {
+    is_wanted: bool,
+    /// Whether the terminal shows the other screen.
+    is_taken: bool,
+    frame: String,
+}
+
+impl ShownFrame {
+    fn draw(&mut self) {
+        if !self.is_wanted || !is_in_foreground(io::stderr()) {
+            return;
+        }
+        if !std::mem::replace(&mut self.is_taken, true) {
+            put(TAKE);
+        }
+        put(&self.frame);
+    }
+
+    fn give_back(&mut self) {
+        if std::mem::take(&mut self.is_taken) {
+            put(GIVE);
+        }
+    }
+}
 
 impl Screen {
     /// Takes the terminal of the standard error; `None` = it is none, or one without a cursor.
@@ -35,8 +62,9 @@ impl Screen {
                 before(panic);
             }));
         });
-        IS_TAKEN.store(true, Relaxed);
-        put(TAKE);
+        let mut shown = shown();
+        *shown = ShownFrame { is_wanted: true, is_taken: false, frame: String::new() };
+        shown.draw();
         Some(Self(()))
     }
 
@@ -51,7 +79,9 @@ impl Screen {
     /// Shows lines that fit, and nothing else.
     pub(crate) fn show(&self, lines: &[String]) {
         let rows: Vec<_> = lines.iter().map(|line| format!("{line}\x1b[K\r\n")).collect();
-        put(&format!("\x1b[H{}\x1b[J", rows.concat()));
+        let mut shown = shown();
+        shown.frame = format!("\x1b[H{}\x1b[J", rows.concat());
+        shown.draw();
     }
 }
 
@@ -61,11 +91,23 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back, if it was taken: to be called before the program ends.
+/// Gives the terminal back for good, if it was taken: to be called before the program ends.
 pub(crate) fn give_back() {
-    if IS_TAKEN.swap(false, Relaxed) {
-        put(GIVE);
-    }
+    let mut shown = shown();
+    shown.is_wanted = false;
+    shown.give_back();
+}
+
+/// Gives the terminal back while this is done, and draws the last frame anew.
+pub(crate) fn give_back_during(act: impl FnOnce()) {
+    let mut shown = shown();
+    shown.give_back();
+    act();
+    shown.draw();
+}
+
+fn shown() -> MutexGuard<'static, ShownFrame> {
+    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// In one piece, so that no half of it is seen. A terminal that is gone is no failure.

@@ -8,7 +8,7 @@ use load::plan::LoadPlan;
 use measure::histogram::Histogram;
 use measure::quantity::{Nanoseconds, Percentage, RoundedCount};
 
-use super::live::{DIM, LiveLine, RED, clip, sentence};
+use super::live::{DIM, FIGURES, LiveLine, RED, clip, figures, figures_of, sentence};
 use super::progress::LoadProgress;
 
 /// Rows of the histogram: fewer show no shape, more show noise.
@@ -65,12 +65,11 @@ impl LoadView<'_> {
             of.unwrap_or_default(),
             self.note,
         );
-        let heads = ["", "attempted", "succeeded", "failed", "mean", "p99", "resumed"];
         vec![
             (sentence(self.plan), Some(DIM)),
             (time, None),
-            (columns(heads.map(str::to_owned)), Some(DIM)),
-            (last_second(progress), None),
+            (columns("", FIGURES.map(str::to_owned)), Some(DIM)),
+            (columns("now, /s", figures_of(&progress.last)), None),
             (all_seconds(progress), None),
             (self.course(&progress.succeeded, width), None),
         ]
@@ -112,29 +111,9 @@ impl LoadView<'_> {
     }
 }
 
-fn columns([first, rest @ ..]: [String; 7]) -> String {
-    let rest: Vec<_> = rest.iter().map(|text| format!("{text:>10}")).collect();
-    format!("{first:<LABEL_COLUMNS$}{}", rest.concat())
-}
-
-fn rates(name: &str, counts: [f64; 3], [mean, p99]: [f64; 2], resumed: Percentage) -> String {
-    let [attempted, succeeded, failed] = counts.map(|count| RoundedCount(count).to_string());
-    let time = |ns| match counts[1] {
-        0.0 => "-".to_owned(),
-        _ => Nanoseconds(ns).to_string(),
-    };
-    let resumed = match resumed.whole {
-        0 => "-".to_owned(),
-        _ => resumed.to_string(),
-    };
-    columns([name.to_owned(), attempted, succeeded, failed, time(mean), time(p99), resumed])
-}
-
-fn last_second(progress: &LoadProgress) -> String {
-    let last = &progress.last;
-    let counts = [last.attempted, last.succeeded, last.failed].map(|count| count as f64);
-    let resumed = Percentage { part: last.resumed, whole: last.resumed + last.full };
-    rates("now, /s", counts, [last.mean_ns as f64, last.p99_ns as f64], resumed)
+fn columns(name: &str, cells: [String; 6]) -> String {
+    let cells = cells.map(|text| format!("{text:>10}"));
+    format!("{name:<LABEL_COLUMNS$}{}", cells.concat())
 }
 
 fn all_seconds(progress: &LoadProgress) -> String {
@@ -148,7 +127,7 @@ fn all_seconds(progress: &LoadProgress) -> String {
     };
     let resumed = Percentage { part: of_kinds(true), whole: of_kinds(false) };
     let times = [total.mean_ns(), total.quantile_ns(0.99) as f64];
-    rates("so far, /s", counts.map(|count| count as f64 / seconds), times, resumed)
+    columns("so far, /s", figures(counts.map(|count| count as f64 / seconds), times, resumed))
 }
 
 /// Percentiles, kinds of handshake, and why something failed.

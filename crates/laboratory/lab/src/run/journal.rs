@@ -1,12 +1,13 @@
 //! Traces of a run: the record on disk, event by event, and its progress on the terminal.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use measure::experiment::{Experiment, Measurement, RunEvent};
 use measure::metric::{Metric, MetricUnit};
+use measure::quantity::ByteCount;
 use measure::record::LoadRecordFault;
 
 use super::measurement::failure::MeasurementFailure;
@@ -14,6 +15,7 @@ use super::scenario::settings::Planned;
 use crate::console::Console;
 use crate::fault::LabFault;
 use crate::load::destination::RecordDate;
+use crate::pages::{RECORD_BYTES_MAX, tame};
 
 /// An open record, which no other run writes meanwhile.
 #[derive(Debug)]
@@ -55,22 +57,7 @@ impl Journal {
         };
         let file = OpenOptions::new().read(true).append(true).open(path);
         let mut journal = locked(file.map_err(refused)?, path.to_owned())?;
-        let text = io::read_to_string(&journal.file).map_err(refused)?;
-        let experiment = Experiment::parse(&text).map_err(|fault| {
-            let hint = match fault {
-                LoadRecordFault::Foreign(_) => {
-                    "--resume names a record that `lariat-lab run` has begun"
-                }
-                LoadRecordFault::Format(_) => {
-                    "take it up with the build that began it, or begin anew"
-                }
-                LoadRecordFault::Damaged(_) | LoadRecordFault::DamagedLine(..) => {
-                    "take away the damaged line, or begin anew"
-                }
-            };
-            LabFault::new(format_args!("{shown}: {fault}"), hint)
-        })?;
-        let whole = text.rfind('\n').map_or(0, |end| end as u64 + 1);
+        let (experiment, whole) = read(path, &journal.file)?;
         journal.file.set_len(whole).map_err(refused)?;
         journal.file.seek(SeekFrom::End(0)).map_err(refused)?;
         Ok((experiment, journal))
@@ -97,6 +84,58 @@ impl Journal {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Reads what is whole of a record, line by line; and its length in bytes.
+///
+/// # Errors
+/// It is none, or larger than one can be.
+pub(crate) fn read(path: &Path, file: &File) -> Result<(Experiment, u64), LabFault> {
+    let too_large = || {
+        let message = format!("{} is larger than {}", path.display(), ByteCount(RECORD_BYTES_MAX));
+        LabFault::new(message, "name a record that `lariat-lab run` has begun")
+    };
+    if file.metadata().is_ok_and(|facts| facts.len() > RECORD_BYTES_MAX) {
+        return Err(too_large());
+    }
+    let mut source = BufReader::new(file.take(RECORD_BYTES_MAX));
+    let mut experiment = None::<Experiment>;
+    let (mut line, mut whole) = (Vec::new(), 0);
+    for number in 1.. {
+        line.clear();
+        source.read_until(b'\n', &mut line).map_err(|error| refused(path, &error))?;
+        if !line.ends_with(b"\n") {
+            break;
+        }
+        whole += line.len() as u64;
+        let added = match &mut experiment {
+            Some(begun) => begun.add_line(number, &line),
+            None => Experiment::begun(&line).map(|begun| experiment = Some(begun)),
+        };
+        added.map_err(|fault| unread(path, &fault))?;
+    }
+    // A device has no length.
+    if source.get_ref().limit() == 0 {
+        return Err(too_large());
+    }
+    match experiment {
+        Some(experiment) => Ok((experiment, whole)),
+        None => Experiment::begun(&line).map_err(|fault| unread(path, &fault)).and_then(|_| {
+            let message = format!("{}: its first line was cut off", path.display());
+            Err(LabFault::new(message, "begin anew: nothing was measured"))
+        }),
+    }
+}
+
+fn unread(path: &Path, fault: &LoadRecordFault) -> LabFault {
+    let hint = match fault {
+        LoadRecordFault::Foreign(_) => "name a record that `lariat-lab run` has begun",
+        LoadRecordFault::Format(_) => "take it up with the build that began it, or begin anew",
+        LoadRecordFault::Damaged(_) | LoadRecordFault::DamagedLine(..) => {
+            "take away the damaged line, or begin anew"
+        }
+    };
+    LabFault::new(format_args!("{}: {}", path.display(), tame(&fault.to_string())), hint)
 }
 
 fn locked(file: File, path: PathBuf) -> Result<Journal, LabFault> {

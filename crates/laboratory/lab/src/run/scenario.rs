@@ -25,7 +25,7 @@ macro_rules! embedded {
 }
 
 /// The scenarios of this build, in the order of reports.
-const SCENARIOS: [(&str, &str); 27] = embedded! {
+const SCENARIOS: [(&str, &str); 28] = embedded! {
     "implementations",
     "terminate",
     "part-load",
@@ -40,6 +40,7 @@ const SCENARIOS: [(&str, &str); 27] = embedded! {
     "object-sizes",
     "connections",
     "ramp",
+    "contexts",
     "overload",
     "mixed",
     "big-file",
