@@ -29,9 +29,10 @@ use super::sessions::Sessions;
 use super::upgrade::check::Upgrading;
 use super::upgrade::earlier::Earlier;
 use super::upgrade::image::{OwnState, Return, SupervisorOrigin, WayBack};
-use super::upgrade::state::{Inherited, InheritedImage};
+use super::upgrade::state::{Inherited, InheritedImage, KeyProcessState};
 use super::watched::Watched;
 use super::{Phase, Request, Supervisor};
+use crate::handover::Reloads;
 use crate::messages as forms;
 use crate::reader::Task;
 use crate::watcher::Stamps;
@@ -41,6 +42,8 @@ const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The configuration to begin with, and what a program has left to itself that goes on.
 type First = (Option<OwnState>, Read, Option<Stamps>);
+
+type ProcessesBefore = (Vec<Earlier>, Option<String>, Vec<(KeyProcessState, OwnedFd)>);
 
 impl<'a> Supervisor<'a> {
     /// `None` = it was told to stop.
@@ -67,15 +70,8 @@ impl<'a> Supervisor<'a> {
             open_sockets(summary, read.log, origin.handed_over, &mut inherited, own.is_some())?;
         let fences = summary.fences(read.become_user);
         let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
-        let (mut earlier, mut program_before) = (Vec::new(), None);
-        let mut key_processes = Vec::new();
-        if let Some(image) = inherited.image.take() {
-            let InheritedImage { program, state, workers, key_processes: channels, .. } = image;
-            key_processes = state.key_processes.into_iter().zip(channels).collect();
-            let workers = Earlier::all(&state.workers, workers);
-            earlier = workers.map_err(Failure::host("hear a process"))?;
-            (program_before, reloads.last_upgrade) = (Some(program), state.last_upgrade);
-        }
+        let image = inherited.image.take();
+        let (earlier, program_before, key_processes) = processes_before(image, &mut reloads)?;
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
         let lent = own.map(|own| &*own.key_processes);
         keys.take_up(&served.keys, (lent, others), key_processes);
@@ -142,6 +138,22 @@ impl<'a> Supervisor<'a> {
             Some(why) => self.has_returned(&why),
         }
     }
+}
+
+/// The worker processes of the program before, its version, and the processes with keys that they
+/// ask; all that it has said of its upgrade.
+fn processes_before(
+    image: Option<InheritedImage>,
+    reloads: &mut Reloads,
+) -> Result<ProcessesBefore, Failure> {
+    let Some(InheritedImage { program, state, workers, key_processes, .. }) = image else {
+        return Ok((Vec::new(), None, Vec::new()));
+    };
+    let earlier = Earlier::all(&state.workers, workers);
+    let earlier = earlier.map_err(Failure::host("hear a process"))?;
+    reloads.last_upgrade = state.last_upgrade;
+    let key_processes = state.key_processes.into_iter().zip(key_processes).collect();
+    Ok((earlier, Some(program), key_processes))
 }
 
 /// Forbids system calls that no supervisor needs, unless the configuration says otherwise; also for
