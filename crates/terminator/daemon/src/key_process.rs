@@ -215,7 +215,11 @@ pub(crate) fn try_out(
     mut announce: impl FnMut(&str),
 ) -> Vec<UnopenedKey> {
     let tokens = groups.iter().filter(|group| group.is_of_token());
-    let trials: Vec<_> = tokens.map(|group| (group, Trial::begin(group, fences))).collect();
+    // All begin before one is waited for.
+    let mut trials = Vec::new();
+    for group in tokens {
+        trials.push((group, Trial::begin(group, fences)));
+    }
     let until = Instant::now() + TRIAL_TIME_MAX;
     let all = trials.into_iter().flat_map(|(group, trial)| {
         announce(&group.name);
