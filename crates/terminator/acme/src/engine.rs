@@ -264,9 +264,10 @@ impl Engine {
             }
             DialogEnd::Ordered { found: Err(fault), .. }
             | DialogEnd::Revoked { found: Err(fault), .. } => {
-                let why = match fault.is_ours {
-                    true => fault.why,
-                    false => format!("{}: {}", followed.entry.directory, fault.why),
+                let why = if fault.is_ours {
+                    fault.why
+                } else {
+                    format!("{}: {}", followed.entry.directory, fault.why)
                 };
                 followed.schedule.has_failed(&why, fault.wait_until);
             }

@@ -141,7 +141,9 @@ impl Supervisor<'_> {
                 let (issued, asked) = stored.map(|one| (one.issued, one.asked)).unwrap_or_default();
                 self.acme.answer(asked, None);
                 if let Some((name, _)) = issued {
-                    if let Some(status) = self.acme.statuses.get_mut(&name) {
+                    // Unless the disk has had no room, its process says how far it is.
+                    let status = self.acme.statuses.get_mut(&name);
+                    if let Some(status) = status.filter(|one| one.stage == NOT_STORED) {
                         "waiting".clone_into(&mut status.stage);
                         (status.last_failure, status.failures) = (None, 0);
                     }
