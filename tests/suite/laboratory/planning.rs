@@ -72,6 +72,7 @@ fn what_cannot_be_is_refused_with_its_remedy() {
             "no record has a measurement of nobody",
         ),
         (format!("plan --rate 5 --clients 1e9 --resumed 90% {own}"), 2, "90 % resumed cannot be"),
+        (format!("plan --rate 5 --busy-max 0% {own}"), 2, "is not a share from 1% to 100%"),
         (format!("plan --rate 5 --key rsa-4096 {own}"), 2, "hint: `lariat-lab host --speeds full"),
         (format!("plan bad.toml {own}"), 2, "unknown field `rat`"),
         (format!("simulate --nodes 3 --rate 5 {own} --event 5m"), 2, "is not understood"),

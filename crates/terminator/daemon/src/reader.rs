@@ -10,6 +10,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use config::{
     Diagnostic, Disk, Files, Loaded, LogOutput, Place, Recorder, Settings, Severity, Source,
@@ -19,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use sys::beneath::Root;
 use sys::channel::Channel;
 use sys::signal::Signal;
+use sys::usage::Usage;
 use sys::{file, limit, process, signal};
 use telemetry::printable;
 use wire::address::{Address, UnixName};
@@ -151,6 +155,8 @@ pub(crate) enum Task {
 pub(crate) enum Reply {
     /// The step that begins, such as `reading /etc/lariat/site.pem`.
     Step(String),
+    /// The step goes on: it uses the CPU, so that no file system holds it.
+    Working,
     /// To `Read`: the bundle is the next message, and then come the keys that the worker process
     /// does not get ([`PackedKeys`]). With this come the descriptors of the folders,
     /// and then the log's if it is a file.
@@ -282,7 +288,37 @@ fn load(files: Announced<'_>, config: &ConfigSource) -> Result<(Bundle, Loaded),
     Ok((Bundle { source, recording }, loaded))
 }
 
+/// Between two looks at whether a step computes.
+const PULSE: Duration = Duration::from_secs(1);
+
+/// CPU time in that interval by which it does; less is what the looks themselves take.
+const PULSE_CPU_MIN: Duration = Duration::from_millis(5);
+
+/// Says that steps go on while they compute: what belongs to ten thousand services is checked for
+/// longer than a file system may hold us, on a host that has other work.
+fn pulse(channel: &Channel, ended: &Receiver<()>) {
+    let cpu_time = || Usage::default().cpu_time().unwrap_or_default();
+    let mut before = cpu_time();
+    while ended.recv_timeout(PULSE) == Err(RecvTimeoutError::Timeout) {
+        let now = cpu_time();
+        if now.saturating_sub(before) >= PULSE_CPU_MIN {
+            let _ = reply(channel, &Reply::Working, &[]);
+        }
+        before = now;
+    }
+}
+
 fn read(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
+    thread::scope(|scope| {
+        let (goes_on, ended) = mpsc::channel();
+        scope.spawn(move || pulse(channel, &ended));
+        let read = read_steps(channel, config);
+        drop(goes_on);
+        read
+    })
+}
+
+fn read_steps(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal> {
     let mut looked = Stamps::new();
     let files = Announced { channel, looked: &mut looked, disk: Disk };
     let loaded = load(files, config);

@@ -228,7 +228,7 @@ impl FarmQuestion {
             cores: whole("cores", cores)?,
             memory_bytes: bytes("memory", self.memory.as_ref(), host.memory_bytes, u64::MAX)?,
             files: number("files", self.files.as_ref(), OPEN_FILES, (16.0, 1e12))? as u64,
-            busy_max: share("busy-max", self.busy_max.as_ref(), 0.8)?,
+            busy_max: busy_max(self.busy_max.as_ref())?,
             round_trip_s: time("round-trip", &self.round_trip, 0.0, (0.0, 60.0))?,
             seed: seed as u64,
         };
@@ -346,6 +346,14 @@ pub(super) fn share(
     let value = value.map(|value| if percent.is_some() { value / 100.0 } else { value });
     let value = value.filter(|value| (0.0..=1.0).contains(value));
     value.ok_or_else(|| wrong(name, text, "a share, as 70% or 0.7"))
+}
+
+/// A worker that may do nothing meets no demand, whatever else is asked.
+fn busy_max(written: Option<&WrittenValue>) -> Result<f64, LabFault> {
+    let value = share("busy-max", written, 0.8)?;
+    let text = || written.map_or("", |WrittenValue(text)| text);
+    let too_little = || wrong("busy-max", text(), "a share from 1% to 100%");
+    Some(value).filter(|value| *value >= 0.01).ok_or_else(too_little)
 }
 
 fn named<T: Copy>(

@@ -12,8 +12,9 @@ use crate::commands::args::StatusSocket;
 use crate::commands::console::{Console, print};
 use crate::commands::exit::Exit;
 
-/// More than the supervisor gives the worker process to build a plan.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(150);
+/// More than the supervisor gives the reader to read the files, and then the worker process to
+/// build a plan.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(450);
 
 pub(super) fn run(socket: &StatusSocket, strict: bool, console: Console) -> Exit {
     match reloaded(socket, console) {
