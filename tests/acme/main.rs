@@ -224,7 +224,7 @@ fn dies_at(process: &str, step: usize) {
         lariat.wait();
         lariat = Lariat::start(&configuration);
     } else {
-        kill_process(lariat.process(process), Signal::KILL).unwrap();
+        kill_process(lariat.process(process), Signal::KILL).expect("it runs");
     }
     let issuer = issued(&site, &lariat, &[address]).remove(0);
     assert_has(&issuer, "Pebble Intermediate CA");
@@ -249,12 +249,14 @@ fn a_death_at_any_step_costs_no_certificate_and_makes_no_loop() {
     let (first, count): (usize, usize) = (setting("ACME_SEED", 1), setting("ACME_SEEDS", 6));
     let seeds: Vec<_> = (first..first + count).collect();
     for some in seeds.chunks(6) {
-        let died = some.iter().map(|seed| {
+        let mut running = Vec::new();
+        for seed in some {
             let case = seed * 11 % (PROCESSES.len() * STEPS);
             let (process, step) = (PROCESSES[case % 3], case / 3 + 1);
-            (seed, process, step, thread::spawn(move || dies_at(process, step)))
-        });
-        for (seed, process, step, died) in died.collect::<Vec<_>>() {
+            let died = thread::spawn(move || dies_at(process, step));
+            running.push((seed, process, step, died));
+        }
+        for (seed, process, step, died) in running {
             let repeat = format!("ACME_SEED={seed} ACME_SEEDS=1 ./run-tests acme");
             assert!(died.join().is_ok(), "{process} killed at step {step}; repeat: {repeat}");
         }
