@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child as Process, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -207,21 +207,14 @@ pub(crate) fn fences_of_trial(settings: &Settings, become_user: Option<WorkerUse
 const TRIAL_TIME_MAX: Duration = Duration::from_secs(9);
 
 /// Opens the keys of each token in a process of its own, which ends then: its library may crash or
-/// hang. All have the same time, so that many which hang take no longer than one. Keys of files
-/// need no trial. The result is the keys that do not open, those that must before others.
+/// hang. Keys of files need no trial. Those that do not open, the keys that must before others.
 pub(crate) fn try_out(
     groups: &[KeyGroup],
     fences: &Fences,
     mut announce: impl FnMut(&str),
 ) -> Vec<UnopenedKey> {
     let tokens = groups.iter().filter(|group| group.is_of_token());
-    // All begin before one is waited for.
-    let mut trials = Vec::new();
-    for group in tokens {
-        trials.push((group, Trial::begin(group, fences)));
-    }
-    let until = Instant::now() + TRIAL_TIME_MAX;
-    let all = trials.into_iter().flat_map(|(group, trial)| {
+    let all = tokens.flat_map(|group| {
         announce(&group.name);
         let failed = |why: &str| {
             let why = format!(
@@ -230,7 +223,7 @@ pub(crate) fn try_out(
             );
             group.none_opens(&why)
         };
-        match trial.and_then(|trial| trial.end(until)) {
+        match try_group(group, fences) {
             Ok(Some(KeyReply::Opened(unopened))) => unopened,
             Ok(Some(KeyReply::Stuck(why))) => group.none_opens(&why),
             Ok(Some(KeyReply::Well)) => failed("says what it was not asked"),
@@ -244,41 +237,21 @@ pub(crate) fn try_out(
     all
 }
 
-/// A process that opens the keys of a token; it is ended when this is dropped.
-struct Trial {
-    process: Process,
-    channel: Channel,
-}
-
-impl Trial {
-    fn begin(group: &KeyGroup, fences: &Fences) -> io::Result<Self> {
-        let (channel, theirs) = channel::pair()?;
-        let channel = channel.with_send_timeout(TRIAL_TIME_MAX);
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0(KEYS_NAME).arg(KEYS_ARGUMENT).envs([messages::form_variable()]);
-        let process = command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn()?;
-        let trial = Self { process, channel };
-        let ask = ProcessMessageForm::Postcard.encode(&KeyAsk::Enter(fences.clone()))?;
-        // The words of one that has died are still heard.
-        let sent = trial.channel.send(ask.bytes(), &[]);
-        let _ = sent.and_then(|()| trial.channel.send(group.packed.bytes(), &[]));
-        Ok(trial)
-    }
-
-    fn end(self, until: Instant) -> io::Result<Option<KeyReply>> {
-        // No time at all would be a wait without end.
-        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        self.channel.set_receive_timeout(left)?;
-        let said = self.channel.receive_up_to(REPLY_BYTES_MAX, 0);
-        said?.map(|(bytes, _)| ProcessMessageForm::Postcard.decode(&bytes)).transpose()
-    }
-}
-
-impl Drop for Trial {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+fn try_group(group: &KeyGroup, fences: &Fences) -> io::Result<Option<KeyReply>> {
+    let (channel, theirs) = channel::pair()?;
+    let channel = channel.with_send_timeout(TRIAL_TIME_MAX);
+    channel.set_receive_timeout(TRIAL_TIME_MAX)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(KEYS_NAME).arg(KEYS_ARGUMENT).envs([messages::form_variable()]);
+    let mut process = command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).spawn()?;
+    drop(command);
+    let ask = ProcessMessageForm::Postcard.encode(&KeyAsk::Enter(fences.clone()))?;
+    // The words of one that has died are still heard.
+    let _ = channel.send(ask.bytes(), &[]).and_then(|()| channel.send(group.packed.bytes(), &[]));
+    let said = channel.receive_up_to(REPLY_BYTES_MAX, 0);
+    let _ = process.kill();
+    let _ = process.wait();
+    said?.map(|(bytes, _)| ProcessMessageForm::Postcard.decode(&bytes)).transpose()
 }
 
 /// The keys, and those of them that cannot be opened.

@@ -94,7 +94,9 @@ impl Token {
     fn util(&self, arguments: &[&str]) {
         let mut command = Command::new("softhsm2-util");
         command.env("SOFTHSM2_CONF", self.configuration());
-        run(command.args(arguments).args(["--pin", PIN])).success();
+        command.args(arguments).args(["--pin", PIN]);
+        // It does not find a token to which another process logs in at this moment.
+        until_true("the token's tool", || run(&mut command).code() == 0);
     }
 
     /// To the user that the processes without rights have.
