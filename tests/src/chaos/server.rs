@@ -107,11 +107,12 @@ impl Shared {
 
 fn listen(first: TcpListener, address: SocketAddr, shared: &Arc<Shared>) {
     let mut listener = Some(first);
+    let mut kills = shared.journal.kills();
     loop {
         let open = listener.get_or_insert_with(|| {
             TcpListener::bind(address).expect("our own address is still ours")
         });
-        let accepted = open.accept();
+        let accepted = accept(open, || shared.journal.kills(), &mut kills);
         if !shared.mood().is_listening() {
             listener = None;
             if !shared.wait_until(Mood::is_listening) {
@@ -119,9 +120,27 @@ fn listen(first: TcpListener, address: SocketAddr, shared: &Arc<Shared>) {
             }
         } else if let Ok((socket, _)) = accepted {
             let shared = Arc::clone(shared);
-            thread::spawn(move || Visit::new(socket, shared).serve());
+            thread::spawn(move || Visit { socket, shared, kills }.serve());
         }
     }
+}
+
+/// Accepts a connection, and keeps how many kills there were when none waited: what is accepted
+/// later may have been made, and hurt, any time since.
+fn accept(
+    listener: &TcpListener,
+    now: impl Fn() -> u64,
+    kills: &mut u64,
+) -> io::Result<(TcpStream, SocketAddr)> {
+    let before = now();
+    listener.set_nonblocking(true)?;
+    let accepted = listener.accept();
+    listener.set_nonblocking(false)?;
+    if !matches!(&accepted, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+        return accepted;
+    }
+    *kills = before;
+    listener.accept()
 }
 
 struct Visit {
@@ -140,11 +159,6 @@ impl From<io::Error> for Broken {
 }
 
 impl Visit {
-    fn new(socket: TcpStream, shared: Arc<Shared>) -> Self {
-        let kills = shared.journal.kills();
-        Self { socket, shared, kills }
-    }
-
     fn serve(mut self) {
         if self.rounds().is_err() {
             reset_on_close(&self.socket);

@@ -124,9 +124,9 @@ pub struct SystemCalls {
 /// Makes only the system calls that a process of threads, sockets and memory needs, and those that
 /// `calls` names. Of stream sockets it makes those of Unix and TCP.
 ///
-/// A call that no honest code here makes (starting programs, looking into other processes, loading code
-/// into the kernel) ends the process; one that libraries try and can do without fails; memory that
-/// can be executed cannot be made.
+/// A call that no honest code here makes (starting programs, looking into other processes, loading
+/// code into the kernel) ends the process; one that libraries try and can do without fails; memory
+/// that can be executed cannot be made.
 pub fn restrict_system_calls(calls: SystemCalls) -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(Enforcement::NotSupported);

@@ -1,8 +1,8 @@
 //! The receiver's half of HPKE (RFC 9180) in base mode: DHKEM(X25519, HKDF-SHA256) with
 //! HKDF-SHA256.
 //!
-//! The code is our own, because the library's opener takes no key that was derived from a secret. The
-//! primitives are those of its cryptography.
+//! The code is our own, because the library's opener takes no key that was derived from a secret.
+//! The primitives are those of its cryptography.
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey, X25519};

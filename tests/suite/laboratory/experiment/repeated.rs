@@ -19,7 +19,7 @@ fn a_self_test_that_was_stopped_is_taken_up() {
     });
     running.signal(Signal::INT);
     assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
-    assert_has(&running.stdout(), "planted  trials  worse  equal  not known");
+    assert_has(running.stdout(), "planted  trials  worse  equal  not known");
     let record = directory.join("trials/trial-001.jsonl");
     let before = fs::read_to_string(&record).unwrap().matches("\"measured\"").count();
     let finished = run(&mut start());

@@ -418,9 +418,10 @@ impl<S> DerefMut for ShownCounts<S> {
 
 impl<S: Scope> Serialize for ShownCounts<S> {
     fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
-        match self.leaves_zeros_out {
-            true => metrics_counted(&self.counts).serialize(serializer),
-            false => metrics::serialize(&self.counts, serializer),
+        if self.leaves_zeros_out {
+            metrics_counted(&self.counts).serialize(serializer)
+        } else {
+            metrics::serialize(&self.counts, serializer)
         }
     }
 }
