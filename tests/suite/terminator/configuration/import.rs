@@ -283,8 +283,10 @@ fn site_of_lists() -> (Site, impl Fn(String) -> String) {
     fs::rename(key, site.path("other.key")).unwrap();
     site.write("crl.pem", site.authority.revocation_list(&[]));
     site.write("cluster.key", [7; 32]);
+    site.write("ticket.key", [7; 80]);
     let renamed = move |text: String| {
-        let names = ["site.pem", "other.pem", "other.key", "ca.pem", "crl.pem", "certs"];
+        let names =
+            ["site.pem", "other.pem", "other.key", "ca.pem", "crl.pem", "certs", "ticket.key"];
         let text = names.iter().fold(text, |text, name| {
             text.replace(&format!("/etc/{name}"), &format!("SITE/{name}"))
         });

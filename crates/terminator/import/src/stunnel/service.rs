@@ -320,8 +320,13 @@ fn write_certificate(
         let value = written.value();
         let lower = value.to_ascii_lowercase();
         if lower.starts_with("pkcs11:") || lower.ends_with(".p12") || lower.ends_with(".pfx") {
-            let why = "keys in hardware and PKCS #12 are not read";
-            import.lacks(written, why, "openssl pkcs12 -in FILE -nodes -out FILE.pem");
+            let (why, hint) = if lower.starts_with("pkcs11:") {
+                let hint = "`key = \"pkcs11:...?module-path=...\"`, docs/guide/keys.md";
+                ("keys in tokens are not imported", hint)
+            } else {
+                ("PKCS #12 is not read", "openssl pkcs12 -in FILE -nodes -out FILE.pem")
+            };
+            import.lacks(written, why, hint);
             return false;
         }
         import.look_for(files, &value, written);
