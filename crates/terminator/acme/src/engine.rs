@@ -264,12 +264,12 @@ impl Engine {
             }
             DialogEnd::Ordered { found: Err(fault), .. }
             | DialogEnd::Revoked { found: Err(fault), .. } => {
-                let why = if fault.is_ours {
-                    fault.why
+                if fault.is_ours {
+                    followed.schedule.was_not_placed(&fault.why, now);
                 } else {
-                    format!("{}: {}", followed.entry.directory, fault.why)
-                };
-                followed.schedule.has_failed(&why, fault.wait_until);
+                    let why = format!("{}: {}", followed.entry.directory, fault.why);
+                    followed.schedule.has_failed(&why, fault.wait_until);
+                }
             }
             DialogEnd::Revoked { chain, found: Ok(()) } => followed.schedule.is_revoked(&chain),
         }

@@ -17,6 +17,7 @@ use rustls::ClientConfig;
 use rustls::crypto::aws_lc_rs;
 use rustls_pki_types::ServerName;
 use tls::options::PemSource;
+use tls::verify::reason_of;
 use tls::verify::server::server_verifier;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -167,13 +168,17 @@ fn retry_at(value: &str, now: u64) -> Option<u64> {
 }
 
 fn of_handshake(error: io::Error) -> Error {
-    if error.to_string().contains("UnknownIssuer") {
+    let text = error.to_string();
+    if ["UnknownIssuer", "CaUsedAsEndEntity"].iter().any(|one| text.contains(one)) {
         return fault(
             "its own certificate leads to no authority that is known here: `roots` beside \
-             `directory` names others",
+             `directory` names others, or that certificate itself",
         );
     }
-    fault(error)
+    match error.get_ref().and_then(|inner| inner.downcast_ref()).and_then(reason_of) {
+        Some(why) => fault(format!("its own certificate is refused: {why}")),
+        None => fault(error),
+    }
 }
 
 fn fault(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {

@@ -259,6 +259,8 @@ impl OrderDialog {
         if let Some(account) = slot.account.as_ref().filter(|_| slot.roots == roots) {
             return Ok(account.clone());
         }
+        // Before anything that may be cut: the account before trusts other roots.
+        slot.account = None;
         roots.clone_into(&mut slot.roots);
         let client = AuthorityClient::new(directory, roots).map_err(OrderFault::new)?;
         slot.client = Some(client.clone());

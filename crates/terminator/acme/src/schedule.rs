@@ -25,6 +25,9 @@ pub const SAME_NAMES_MAX: usize = 5;
 /// See [`SAME_NAMES_MAX`].
 pub const SAME_NAMES_TIME: u64 = 7 * DAY;
 
+/// After an order that was not placed, since the disk took nothing: it is tried as often.
+const DISK_PAUSE: u64 = MINUTE;
+
 /// The back-off after the first failure, and after the last: with them there are four attempts in
 /// the first hour, fewer than the five of "Authorization Failures per Identifier per Account".
 const BACK_OFF_MIN: u64 = MINUTE;
@@ -218,6 +221,14 @@ impl RenewalSchedule {
         self.attempts(now);
     }
 
+    /// The order that [`Self::begins`] was told of was not placed, because the disk took nothing.
+    /// It costs no attempt, and waits for the disk's next try.
+    pub fn was_not_placed(&mut self, why: &str, now: u64) {
+        self.orders.pop();
+        self.failures = self.failures.saturating_sub(1);
+        self.has_failed(why, Some(now + DISK_PAUSE));
+    }
+
     /// Something else is about to be asked for, which counts as failed in the same way.
     pub fn attempts(&mut self, now: u64) {
         self.failures = self.failures.saturating_add(1);
@@ -334,6 +345,18 @@ mod tests {
         assert_eq!(order_at(&schedule, &[], now), now + 3 * DAY);
         // A clock that was a year ahead does not stop orders for a year.
         assert!(order_at(&schedule, &[], now - 365 * DAY) <= now - 365 * DAY + 7 * DAY);
+    }
+
+    #[test]
+    fn what_the_disk_did_not_let_be_ordered_costs_no_attempt() {
+        let (mut schedule, mut now) = (RenewalSchedule::default(), 1_000_000);
+        for _ in 0..ORDERS_MAX {
+            schedule.begins(now);
+            schedule.was_not_placed("the disk is full", now);
+            assert_eq!(order_at(&schedule, &[], now), now + DISK_PAUSE);
+            now += DISK_PAUSE;
+        }
+        assert_eq!(order_at(&schedule, &[], now), now);
     }
 
     #[test]

@@ -435,6 +435,16 @@ fn why_of(error: &webpki::Error) -> String {
     words.to_owned()
 }
 
+/// The reason why a verifier of ours refused a server, if the library has no word for it.
+pub fn reason_of(error: &rustls::Error) -> Option<String> {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(inner))) => {
+            inner.downcast_ref().map(why_of)
+        }
+        _ => None,
+    }
+}
+
 /// The library's error for one of its verifier: it decides the alert (RFC 8446 section 6.2).
 fn library_error(refusal: ChainRefusal) -> rustls::Error {
     use webpki::Error;
