@@ -68,9 +68,9 @@ pub(crate) fn key_beside(files: &mut dyn Files, chain: &Path) -> Option<PathBuf>
 /// A file that was read; `None` = it could not be, or holds nothing of PEM.
 type LookedAt = (PathBuf, Option<PemContents>);
 
-/// How much of its chain a file has, and whether its key is in a file of its own: of two files with
-/// one certificate the higher one is served.
-type PairRank = (usize, bool);
+/// How much of its chain a file has, whether its key is in a file of its own, and whether it is
+/// PEM: of two files with one certificate the higher one is served.
+type PairRank = (usize, bool, bool);
 
 fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
     let names: BTreeSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
@@ -150,7 +150,8 @@ fn keys_of(looked: &[LookedAt]) -> KeyPlaces<'_> {
 }
 
 /// The pair that a file's certificate is in. One that cannot be read is taken for a certificate
-/// unless its name says that it is a key: reading it again says what is wrong.
+/// unless its name says that it is a key, or is of no kind (`.der`: answers of OCSP and lists are
+/// named so too): reading it again says what is wrong.
 fn pair_of(
     path: &Path,
     contents: Option<&PemContents>,
@@ -158,11 +159,12 @@ fn pair_of(
     names: &BTreeSet<&Path>,
 ) -> Option<(PairRank, CertificateFiles)> {
     let by_name = || key_names(path).into_iter().find(|key| names.contains(key.as_path()));
+    let is_pem = !ends_with(path, "der");
     let (rank, key) = match contents {
-        None if ends_with(path, "key") => return None,
-        None => ((0, false), by_name()),
+        None if ends_with(path, "key") || !is_pem => return None,
+        None => ((0, false, is_pem), by_name()),
         Some(contents) if contents.certificates == 0 => return None,
-        Some(contents) if contents.has_key => ((contents.certificates, false), None),
+        Some(contents) if contents.has_key => ((contents.certificates, false, is_pem), None),
         Some(contents) => {
             let public_key = contents.leaf.as_ref().map(|(_, key)| key.as_slice());
             let fitting = public_key.and_then(|key| keys.get(key));
@@ -170,7 +172,7 @@ fn pair_of(
                 Some((key, is_apart)) => (key.to_path_buf(), *is_apart),
                 None => (by_name()?, true),
             };
-            ((contents.certificates, is_apart), Some(key))
+            ((contents.certificates, is_apart, is_pem), Some(key))
         }
     };
     let staples = [path.with_extension("ocsp"), with_suffix(path, ".ocsp")];
@@ -262,7 +264,7 @@ mod tests {
     }
 
     /// Whose folder, what is in it, the pairs, and what is passed over.
-    const FOLDERS: [[&str; 4]; 13] = [
+    const FOLDERS: [[&str; 4]; 14] = [
         [
             "lego",
             "x.crt=chain x.issuer.crt=ca x.json=text x.key=key",
@@ -311,6 +313,12 @@ mod tests {
             "",
         ],
         ["capitals", "X.CER=chain X.KEY=key X.P7B=text", "X.CER + X.KEY", "X.P7B"],
+        [
+            "an answer of OCSP, and a copy",
+            "w.der=text x.der=chain x.key=key x.pem=chain x.pem.ocsp=text",
+            "x.pem + x.key + x.pem.ocsp",
+            "w.der x.der",
+        ],
         ["folders beside files", "old/y.pem=whole2 x.pem=whole", "x.pem", "old"],
         ["a fuller copy", "a.crt=leaf b.pem=whole2 c.pem=whole", "b.pem, c.pem", "a.crt"],
         // What is wrong is said when they are read again.

@@ -279,12 +279,13 @@ fn check_between(text: &[u8], first_line: usize) -> Result<(), PemFault> {
     half.map_or(Ok(()), |(line, _)| Err(PemFault { line: Some(line), defect: PemDefect::BadLine }))
 }
 
-/// A name like `back-end.example`, which `openssl x509 -text` writes before a block, is none: one
-/// dash alone counts where a line opens with it.
+/// A name like `back-end.example` or `xn--endgltig-65a.example`, which `openssl x509 -text` writes
+/// before a block, is none: one dash alone counts where a line opens with it, and two if a blank
+/// follows the word.
 fn is_half_a_mark(line: &[u8]) -> bool {
     let upper = line.to_ascii_uppercase();
     let opens = [b"-BEGIN ".as_slice(), b"-END "];
-    let within: [&[u8]; 4] = [b"--BEGIN", b"--END", b"BEGIN CERTIFICATE", b"BEGIN X509"];
+    let within: [&[u8]; 4] = [b"--BEGIN ", b"--END ", b"BEGIN CERTIFICATE", b"BEGIN X509"];
     opens.iter().any(|mark| upper.trim_ascii_start().starts_with(mark))
         || within.iter().any(|mark| find(&upper, mark).is_some())
 }

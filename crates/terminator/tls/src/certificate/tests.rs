@@ -145,6 +145,7 @@ fn a_certificate_is_read_in_every_form_that_has_one_meaning() {
         ("commented", format!("# -----BEGIN CERTIFICATE-----\n# x\n{pem}").into_bytes()),
         ("text around", format!("Bag Attributes\n{pem}\n# end\n").into_bytes()),
         ("a name that is no mark", format!("subject=CN = back-end.example\n{pem}").into_bytes()),
+        ("punycode", format!("subject=CN = xn--endgltig-65a.example\n{pem}").into_bytes()),
         ("CR alone, commented", format!("# a\n{pem}# end").replace('\n', "\r").into_bytes()),
     ] {
         let source = CertificateSource::whole("x.pem", text);
