@@ -187,7 +187,7 @@ fn a_program_that_crashes_or_hangs_before_it_serves_becomes_the_one_before_again
         until_true("another worker process", || running.lariat.worker_process() != before);
         running.lariat.signal(crash);
         kill_process(before, Signal::CONT).unwrap();
-        running.lariat.wait_for_stderr("goes on: it crashed, or did not serve in 240 s");
+        running.lariat.wait_for_stderr("goes on: it crashed, or did not serve in 450 s");
         running.assert_goes_on("it crashed");
         until_true("the one before alone", || running.lariat.worker_process() == before);
         running.lariat.reload().success();

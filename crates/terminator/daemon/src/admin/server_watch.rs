@@ -171,7 +171,8 @@ impl WatchedServer {
             is_doubtful: false,
             disabled: server.disabled,
             cause: None,
-            failures: failures(server),
+            // Its dials may have failed before the first look.
+            failures: Default::default(),
             addresses: BTreeMap::new(),
             unconfirmed_until: None,
         }

@@ -27,8 +27,11 @@ use crate::status_socket::{self, ForeignDirectory};
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The same where somebody waits for it, who hears why after [`SLOW_TIME`]: with a hundred thousand
-/// services the document takes seconds, and a plan is built for a minute.
-const PATIENT_TIME_MAX: Duration = Duration::from_secs(120);
+/// services the document takes seconds. One that is stopped must not take longer to be found so.
+const PATIENT_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// The same where something was ordered: a plan is built for a minute.
+const ORDERED_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// After this time who waits wants to know for what.
 const SLOW_TIME: Duration = Duration::from_secs(3);
@@ -224,7 +227,7 @@ impl RunningLariat {
         while begin.elapsed() < time_max {
             let has_ended = self.supervisor.has_ended_within(pause);
             let asked = Instant::now();
-            let now = ask_within(&self.path, PATIENT_TIME_MAX.min(time_max));
+            let now = ask_within(&self.path, ORDERED_TIME_MAX.min(time_max));
             let now = now.and_then(|answer| answer.document()).ok();
             // A long document must not keep the one who makes it from what is waited for.
             pause = PAUSE.max(asked.elapsed());

@@ -42,7 +42,7 @@ const BACKGROUND: &str = "LARIAT_HITCH_BACKGROUND";
 const LOG_MODE: u32 = 0o640;
 
 /// Reading and building a configuration may take no longer (`docs/architecture.md`).
-const START_TIME_MAX: Duration = Duration::from_secs(240);
+const START_TIME_MAX: Duration = Duration::from_secs(450);
 
 /// The pause between looks at the status socket of the program in the background.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -25,8 +25,8 @@ pub(crate) const CHECK_ARGUMENT: &str = "--check-upgrade";
 /// Until the new program runs: a file system that does not answer holds that.
 pub(crate) const EXECUTE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// From there to its verdict: it reads its configuration meanwhile.
-pub(crate) const CHECK_TIME_MAX: Duration = Duration::from_secs(90);
+/// From there to its verdict: it reads its configuration meanwhile, for as long as a reader may.
+pub(crate) const CHECK_TIME_MAX: Duration = Duration::from_secs(330);
 
 /// How long the worker process before may take to pause, and the new one to accept. Nobody accepts
 /// meanwhile.

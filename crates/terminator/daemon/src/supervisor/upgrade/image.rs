@@ -47,7 +47,7 @@ const FIRST: usize = 3;
 
 /// From the start of a program to the moment at which it serves: its deadlines for files, names, a
 /// plan and the switch, and some seconds. One that takes longer hangs.
-const TAKE_OVER_TIME_MAX: Duration = Duration::from_secs(240);
+const TAKE_OVER_TIME_MAX: Duration = Duration::from_secs(450);
 
 /// The origin of a supervisor: what it inherits and is given.
 #[derive(Default)]
