@@ -50,6 +50,7 @@ pub(super) fn run(dist: &Dist) -> Result<()> {
                 "Healthcheck": {
                     "Test": ["CMD", "lariat", "status"],
                     "Interval": 10_000_000_000_u64,
+                    "Timeout": 5_000_000_000_u64,
                 },
                 "Volumes": { "/run/lariat": {} },
                 "Labels": labels(dist),
