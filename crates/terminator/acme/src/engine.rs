@@ -14,7 +14,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::certificate::known;
 use crate::messages::{
-    AcmeAnswer, AcmeOrder, ChallengeKind, EntryStatus, Hidden, ServedCertificate, WantedCertificate,
+    AcmeAnswer, AcmeOrder, ChallengeKind, EntryStatus, Hidden, ServedCertificate, WAITING,
+    WantedCertificate,
 };
 use crate::order::{Challenges, OrderDialog, OrderFault, Say, SharedAccount, now_s};
 use crate::schedule::{KnownCertificate, ORDERS_TIME, RenewalSchedule, Step};
@@ -293,7 +294,7 @@ impl Engine {
         let Some(followed) = self.entries.get_mut(name) else {
             return;
         };
-        let stage = followed.under_way.as_ref().map_or("waiting", |(_, stage)| stage);
+        let stage = followed.under_way.as_ref().map_or(WAITING, |(_, stage)| stage);
         let status = EntryStatus {
             name: name.to_owned(),
             stage: stage.to_owned(),

@@ -134,11 +134,14 @@ pub enum Challenge {
     Dns { domain: String, record: String, value: String },
 }
 
+/// The stage of an entry of which nothing is under way.
+pub const WAITING: &str = "waiting";
+
 /// How far an entry is, for operators.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct EntryStatus {
     pub name: String,
-    /// A few words, such as `waiting` or `ordering`.
+    /// A few words: [`WAITING`], or what is under way, such as `ordering`.
     pub stage: String,
     /// When something is done next, in seconds since the epoch.
     pub next: Option<u64>,

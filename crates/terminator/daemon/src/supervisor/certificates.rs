@@ -3,7 +3,7 @@
 
 use std::time::{Instant, SystemTime};
 
-use acme::messages::{AcmeAnswer, AcmeOrder, EntryStatus, Hidden};
+use acme::messages::{AcmeAnswer, AcmeOrder, EntryStatus, Hidden, WAITING};
 use telemetry::printable;
 
 use super::Supervisor;
@@ -112,7 +112,9 @@ impl Supervisor<'_> {
         }
         let bounded = |text: &str| printable::line(text).to_string().chars().take(600).collect();
         let failure = news.last_failure.as_deref().map(bounded);
-        if let Some(why) = failure.as_ref().filter(|_| news.failures > status.failures) {
+        // An attempt counts as failed while it is under way; then the failure is the one before.
+        let failures = if news.stage == WAITING { news.failures } else { status.failures };
+        if let Some(why) = failure.as_ref().filter(|_| failures > status.failures) {
             warn(format_args!(
                 "no certificate for {} by ACME: {why}\nhint: `lariat certificate list` says when \
                  it is tried again",
@@ -121,7 +123,7 @@ impl Supervisor<'_> {
         }
         status.stage = bounded(&news.stage);
         (status.next_seconds, status.last_failure) = (news.next, failure);
-        status.failures = news.failures;
+        status.failures = failures;
         self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
     }
 
@@ -144,7 +146,7 @@ impl Supervisor<'_> {
                     // Unless the disk has had no room, its process says how far it is.
                     let status = self.acme.statuses.get_mut(&name);
                     if let Some(status) = status.filter(|one| one.stage == NOT_STORED) {
-                        "waiting".clone_into(&mut status.stage);
+                        WAITING.clone_into(&mut status.stage);
                         (status.last_failure, status.failures) = (None, 0);
                     }
                     note(format_args!("a certificate has come for {name}, and is served next"));

@@ -62,7 +62,7 @@ impl<'a> Supervisor<'a> {
         let Some((own, read, looked)) = first(&request, &readers, &mut events, before)? else {
             return Ok(None);
         };
-        let (served, own, others) = (read.prepared, own.as_ref(), read.others);
+        let (served, own) = (read.prepared, own.as_ref());
         let summary = &served.summary;
         let calls_forbidden_by = forbid_system_calls(summary, &inherited)?;
         let (listeners, admin_sockets, cluster_socket) =
@@ -71,8 +71,8 @@ impl<'a> Supervisor<'a> {
         let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
         let (earlier, key_processes, program_before) = earlier_image(&mut inherited, &mut reloads)?;
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
-        let lent = own.map(|own| &*own.key_processes);
-        keys.take_up(&served.keys, (lent, others), key_processes);
+        let lent = (own.map(|own| &*own.key_processes), read.others);
+        keys.take_up(&served.keys, lent, key_processes);
         Ok(Some(Self {
             request,
             listeners,
