@@ -266,7 +266,7 @@ impl Engine {
             DialogEnd::Ordered { found: Err(fault), .. }
             | DialogEnd::Revoked { found: Err(fault), .. } => {
                 if fault.is_ours {
-                    followed.schedule.was_not_placed(&fault.why, now);
+                    followed.schedule.was_not_placed(&fault.why);
                 } else {
                     let why = format!("{}: {}", followed.entry.directory, fault.why);
                     followed.schedule.has_failed(&why, fault.wait_until);
