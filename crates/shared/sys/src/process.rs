@@ -68,7 +68,7 @@ pub fn new_session() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this terminal is ours to draw on: a shell has us in the foreground, or there is none.
+/// Whether this process may draw on the terminal: it is in the foreground, or no shell controls it.
 pub fn is_in_foreground(terminal: impl AsFd) -> bool {
     rustix::termios::tcgetpgrp(terminal).map_or(true, |group| group == rustix::process::getpgrp())
 }

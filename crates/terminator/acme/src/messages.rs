@@ -79,8 +79,8 @@ pub enum AcmeOrder {
     },
     /// An operator wants another certificate now.
     Renew { name: String },
-    /// An operator wants the certificates of these chains revoked, and another one if there is none
-    /// yet in their place.
+    /// An operator wants the certificates of these chains revoked, and another one ordered unless
+    /// they are replaced already.
     Revoke { name: String, chains: Vec<String>, is_replaced: bool },
     /// The challenge of [`AcmeAnswer::Prepare`] is in place, in every worker or in the DNS; or
     /// the [`AcmeAnswer::State`] is on the disk.

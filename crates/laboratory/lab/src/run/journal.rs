@@ -89,7 +89,7 @@ impl Journal {
 /// Reads what is whole of a record, line by line; and its length in bytes.
 ///
 /// # Errors
-/// It is none, or larger than one can be.
+/// The file is no record, or is larger than [`RECORD_BYTES_MAX`].
 pub(crate) fn read(path: &Path, file: &File) -> Result<(Experiment, u64), LabFault> {
     let too_large = || {
         let message = format!("{} is larger than {}", path.display(), ByteCount(RECORD_BYTES_MAX));

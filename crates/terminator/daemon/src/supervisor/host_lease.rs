@@ -180,7 +180,7 @@ impl HostLease {
         self.hosts.contains_key(&host)
     }
 
-    /// Takes the lease if it is free, and nobody else is to take it first; ends one that has not
+    /// Takes the lease if it is free and this host's turn has come; ends one that has not
     /// delivered. `is_overdue`: a certificate should have been renewed long since.
     pub(super) fn tick(
         &mut self,
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(hours_until_passed_over(|_, _| of(999_999_000)), 6);
         // One that is dated anew with each sign of life, behind and ahead of the clock.
         assert!((6..8).contains(&hours_until_passed_over(|second, _| of(second * 1000 + 50_000))));
-        // One from the beginning of time, or from its end, is none.
+        // A lease from the beginning of time, or from its end, does not count.
         assert_eq!(hours_until_passed_over(|_, _| of(0)), 0);
         assert_eq!(hours_until_passed_over(|_, _| of(u64::MAX)), 0);
         // One that ends all others' all the time.

@@ -280,7 +280,7 @@ fn check_between(text: &[u8], first_line: usize) -> Result<(), PemFault> {
 }
 
 /// A name like `back-end.example` or `xn--endgltig-65a.example`, which `openssl x509 -text` writes
-/// before a block, is none: one dash alone counts where a line opens with it, and two if a blank
+/// before a block, is no mark: one dash alone counts where a line opens with it, and two if a blank
 /// follows the word.
 fn is_half_a_mark(line: &[u8]) -> bool {
     let upper = line.to_ascii_uppercase();
