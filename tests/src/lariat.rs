@@ -236,6 +236,10 @@ impl Lariat {
         self.running.wait_for_stderr(words);
     }
 
+    pub fn wait_for_stderr_times(&self, words: &str, times: usize) -> String {
+        self.running.wait_for_stderr_times(words, times)
+    }
+
     pub fn supervisor(&self) -> Pid {
         process_id(self.running.id())
     }

@@ -190,8 +190,17 @@ impl Running {
         self.read("stderr")
     }
 
+    /// Waits for these words, because programs write their messages in the background.
     pub fn wait_for_stderr(&self, words: &str) {
         until_true(&format!("{words:?} of {}", self.name), || self.stderr().contains(words));
+    }
+
+    /// Waits until the standard error has these words so many times, and returns it.
+    pub fn wait_for_stderr_times(&self, words: &str, times: usize) -> String {
+        until(&format!("{words:?} of {}, {times} times", self.name), || {
+            let said = self.stderr();
+            (said.matches(words).count() == times).then_some(said)
+        })
     }
 
     fn read(&self, name: &str) -> String {

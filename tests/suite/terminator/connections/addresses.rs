@@ -119,7 +119,7 @@ fn a_listener_of_many_paths_serves_clients_of_one() {
     Client::new(&site).echo(service.address);
     let enabled = fs::read_to_string("/proc/sys/net/mptcp/enabled");
     let has_mptcp = enabled.is_ok_and(|text| text.trim() == "1");
-    assert_eq!(lariat.stderr().contains("has no MPTCP"), !has_mptcp);
+    lariat.wait_for_stderr_times("has no MPTCP", usize::from(!has_mptcp));
     if has_mptcp {
         let listening = run(Command::new("ss").args(["-HMltn"])).success();
         assert_has(&listening, &service.address.to_string());

@@ -51,8 +51,8 @@ fn a_reload_brings_no_other_folder() {
     let scene = Scene::new();
     scene.base.write("others/name", "second");
     let refused = scene.lariat.reload_refused(&scene.with(&scene.base.join("others"), ""));
-    let said = format!("{}{}", refused.stderr, scene.lariat.stderr());
-    assert!(said.contains("may not read") && said.contains("hint: restart"), "{said}");
+    refused.assert_stderr("may not read");
+    refused.assert_stderr("hint: restart");
     assert_eq!(scene.name(), "first");
     // Not by the old name either.
     scene.lariat.configure(&scene.service.toml());

@@ -37,8 +37,7 @@ fn how_the_worker_process_ended_is_known_wherever_it_was_started() {
     let lariat = Lariat::start_by(ignoring, &service.toml());
     lariat.kill_worker_process();
     lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
-    let said = lariat.stderr();
-    assert!(said.contains("connections with it: signal: 9"), "{said}");
+    lariat.wait_for_stderr("connections with it: signal: 9");
 }
 
 #[test]
@@ -52,10 +51,7 @@ fn a_worker_process_that_cannot_be_started_is_tried_again() {
     };
     limit("3");
     lariat.kill_worker_process();
-    until("word that there is no descriptor for it", || {
-        let words = "error: cannot start the worker process";
-        lariat.stderr().contains(words).then_some(())
-    });
+    lariat.wait_for_stderr("error: cannot start the worker process");
     limit("1024");
     Client::new(&site).visit(service.address);
 }

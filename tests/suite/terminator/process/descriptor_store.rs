@@ -234,9 +234,8 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
         let waiting = TcpStream::connect(service.address).unwrap();
         let lariat = started(&keeper, &service.toml());
         serves(&site, waiting);
-        let said = lariat.stderr();
-        assert_has(&said, "left to the service manager cannot be used");
-        assert_has(&said, words);
+        lariat.wait_for_stderr("left to the service manager cannot be used");
+        lariat.wait_for_stderr(words);
         stop(lariat);
         assert_ne!(text_of(&keeper.copy(STATE)), text);
     }
@@ -247,8 +246,7 @@ fn a_state_that_is_strange_is_named_and_the_start_goes_on() {
     keeper.replace("lariat/sessions", null());
     let lariat = started(&keeper, &service.toml());
     Client::new(&site).visit(service.address);
-    let said = lariat.stderr();
-    assert_has(&said, "lariat/colours, which an earlier lariat left");
+    lariat.wait_for_stderr("lariat/colours, which an earlier lariat left");
     until_true("the names to go", || {
         let names = keeper.names();
         let is_strange = |name: &String| name.contains("colours") || name.contains("127.0.0.9");

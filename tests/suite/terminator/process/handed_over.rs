@@ -77,7 +77,7 @@ fn one_that_nothing_listens_at_is_named() {
     let lariat = started(&[&listener], &Service::new(&site, &server).toml());
     let address = listener.local_addr().unwrap();
     let warning = format!("handed over the socket web, {address}, and nothing");
-    assert!(lariat.stderr().contains(&warning), "{}", lariat.stderr());
+    lariat.wait_for_stderr(&warning);
 }
 
 #[test]

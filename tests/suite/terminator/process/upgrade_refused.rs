@@ -51,9 +51,8 @@ fn a_bad_configuration_is_refused_before_anything_else_is_done() {
     running.assert_goes_on("threads");
     running.assert_refuses("threads");
     // It is said once for each of the two.
-    let said = running.lariat.stderr();
+    let said = running.lariat.wait_for_stderr_times("did you mean", 2);
     assert!(!said.contains("/lariat: error: "), "{said}");
-    assert_eq!(said.matches("did you mean").count(), 2, "{said}");
     assert!(!said.contains("this process becomes"), "{said}");
 }
 
@@ -172,8 +171,7 @@ fn the_program_before_has_the_rights_that_it_had() {
     running.lariat.configure(&second);
     running.lariat.reload().success();
     let stays = "`process.connect-ports` stays as it is until a restart";
-    let said = running.lariat.stderr();
-    assert_eq!(said.matches(stays).count(), 2, "{said}");
+    running.lariat.wait_for_stderr_times(stays, 2);
 }
 
 #[test]

@@ -131,8 +131,8 @@ fn affinity_is_for_tls_that_stays_closed() {
     let site = Site::new();
     let service = Service::new(&site, Server::start(Behaviour::Echo));
     let lariat = Lariat::start(&service.back("affinity = 'session-id'").toml());
-    assert_has(lariat.stderr(), "affinity");
-    assert_has(lariat.stderr(), "clients have no TLS session with the servers");
+    lariat.wait_for_stderr("affinity");
+    lariat.wait_for_stderr("clients have no TLS session with the servers");
 }
 
 /// Two balancers, and what a client does at the one is known at the other.

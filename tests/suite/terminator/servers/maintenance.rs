@@ -73,7 +73,7 @@ fn a_disabled_server_gets_no_new_connections_and_keeps_the_open_ones() {
     rig.change("enable", 0).assert_stdout(" is enabled");
     assert!(rig.gained(|rig| drop(rig.connect()))[0] > 0);
     rig.lariat.wait_for_metric("lariat_server_disabled", &address, 0.0);
-    assert_has(rig.lariat.stderr(), "is disabled: it gets no new connection");
+    rig.lariat.wait_for_stderr("is disabled: it gets no new connection");
 }
 
 #[test]

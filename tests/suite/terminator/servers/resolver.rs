@@ -50,7 +50,7 @@ fn one_that_died_is_replaced() {
     let after = service(&site, &second);
     lariat.reload_with(&after.toml());
     Client::new(&site).echo(after.address);
-    assert!(lariat.stderr().contains("the process that resolves names"));
+    lariat.wait_for_stderr("the process that resolves names");
 }
 
 #[test]

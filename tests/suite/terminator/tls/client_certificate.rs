@@ -125,8 +125,7 @@ fn a_list_past_its_next_update_refuses_unless_it_is_accepted() {
     let lenient = chained(&site, &server, &root, &list, "crl-expired = 'accept'");
     let other = lenient.start();
     assert!(is_served(&client, &lenient));
-    let said = other.stderr();
-    assert_has(&said, "past its nextUpdate");
+    other.wait_for_stderr("past its nextUpdate");
 }
 
 /// The words of `openssl s_client` that shows this certificate, until the service has ended.

@@ -49,7 +49,7 @@ fn every_kind_of_key_and_version_is_signed_for_and_the_worker_process_has_no_key
     let pid = lariat.process("lariat: keys").as_raw_nonzero().get();
     assert_has(&status, &format!("  files: pid {pid}, 2 keys\n"));
     assert_eq!(lariat.status()["key_process"]["processes"][0]["pid"], pid);
-    assert_has(lariat.stderr(), &format!("holds the keys is there (files, pid {pid})"));
+    lariat.wait_for_stderr(&format!("holds the keys is there (files, pid {pid})"));
     assert_eq!(lariat.status()["key_process"]["signed"], 5);
     if geteuid().is_root() {
         let mut openssl = Command::new("openssl");
@@ -176,7 +176,7 @@ fn one_that_is_stopped_costs_a_second_and_then_nothing_and_is_replaced() {
     let of_files = [("keys", "files")];
     lariat.wait_for_metric("lariat_key_process_up", &of_files, 1.0);
     assert_eq!(lariat.sum("lariat_key_process_restarts_total", &of_files), 1.0);
-    assert_eq!(lariat.stderr().matches("and is ended").count(), 1);
+    lariat.wait_for_stderr_times("and is ended", 1);
 }
 
 #[test]

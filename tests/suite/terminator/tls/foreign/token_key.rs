@@ -288,7 +288,7 @@ fn a_reload_waits_for_its_keys_for_a_while_and_those_before_sign() {
     token.folder.write("slow", "");
     token.give_away();
     lariat.reload().success();
-    assert_has(lariat.stderr(), "not all keys have been opened in 5 s");
+    lariat.wait_for_stderr("not all keys have been opened in 5 s");
     fs::remove_file(&slow).unwrap();
     until_true("signatures again", connects);
 }
@@ -435,7 +435,7 @@ fn a_token_that_is_away_keeps_its_own_key_away_alone_and_serves_when_it_comes_ba
     fs::rename(&away, &objects).unwrap();
     until_true("the third service", || connects(2));
     until_true("to be ready", || lariat.readiness() == "ready\n200");
-    assert_eq!(lariat.stderr().matches("1 of 1 keys cannot be opened").count(), 1);
+    lariat.wait_for_stderr_times("1 of 1 keys cannot be opened", 1);
     // One that must open keeps a reload and a start away, as any certificate that cannot be read.
     fs::rename(&objects, &away).unwrap();
     let text = configuration(&services).replace("bad-certificate = \"skip\"", "");
