@@ -14,6 +14,7 @@ pub mod configuration;
 pub mod curl;
 pub mod desk;
 pub mod ech;
+pub mod example;
 pub mod fixture;
 pub mod footprint;
 pub mod fuse;

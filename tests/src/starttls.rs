@@ -103,6 +103,20 @@ pub fn postgres(hba: &str, options: &[&str], site: &Site) -> Foreign {
     Foreign::start(address, directory, &mut command)
 }
 
+/// Runs a statement as `ann`, with these words of a connection string.
+pub fn psql(address: SocketAddr, words: &str, statement: &str) -> Command {
+    let mut command = Command::new("psql");
+    command.args(["--no-psqlrc", "--no-align", "--tuples-only", "--command"]).arg(statement).arg(
+        format!(
+            "host=localhost hostaddr={} port={} user=ann dbname=postgres connect_timeout=20 \
+             password=secret {words}",
+            address.ip(),
+            address.port()
+        ),
+    );
+    command
+}
+
 /// A program of the newest version that is installed; none of them runs as root.
 fn postgres_program(name: &str) -> Command {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();

@@ -78,6 +78,7 @@ mod terminator {
         mod reload;
         mod watch;
         mod foreign {
+            mod examples_served;
             mod import_pairs;
             mod pairs;
             mod schema;

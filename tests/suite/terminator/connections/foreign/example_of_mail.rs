@@ -1,5 +1,6 @@
 //! `examples/mail.toml`, served to the usual clients of its protocols before real servers.
 
+use suite::example::Example;
 use suite::prelude::*;
 use suite::starttls::{Foreign, aiosmtpd, dovecot, prosody, slapd};
 
@@ -16,23 +17,6 @@ const EXAMPLE_FRONTS: [&str; 8] = [
     "[::]:5223",
     "127.0.0.1:2525",
 ];
-
-/// The example with the site's certificate and authority and these servers, and its addresses.
-fn example(site: &Site, servers: &[(&str, String)]) -> (String, [SocketAddr; 8]) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mail.toml");
-    let mut text = fs::read_to_string(path).unwrap();
-    let ca = format!("tls = {{ ca = [\"{}\"]", site.ca().display());
-    text = text.replace("tls = { ca = [\"certs/site.pem\"]", &ca);
-    let pem = site.path("site.pem").display().to_string();
-    text = text.replace("certs/site.pem", &pem);
-    let fronts = EXAMPLE_FRONTS.map(|_| free_address());
-    let own = EXAMPLE_FRONTS.into_iter().zip(fronts.map(|one| one.to_string()));
-    for (place, address) in own.chain(servers.iter().cloned()) {
-        assert!(text.contains(place), "{place}");
-        text = text.replace(place, &address);
-    }
-    (text, fronts)
-}
 
 /// Sends a message there by `msmtp`, which has to come to this server.
 fn msmtp(site: &Site, address: SocketAddr, tls: &[&str], server: &Foreign) {
@@ -70,9 +54,15 @@ fn the_example_of_mail_serves_the_usual_clients() {
         ("smtp.example", "localhost".to_owned()),
         ("localhost:587", format!("localhost:{}", provider.address.port())),
     ];
-    let (text, fronts) = example(&site, &servers);
+    let ca = |path: PathBuf| format!("tls = {{ ca = [{path:?}]");
+    let example = Example::new(&site, "mail.toml");
+    let example = example.with(&ca(site.path("certs/site.pem")), ca(site.ca()));
+    let fronts = EXAMPLE_FRONTS.map(|_| free_address());
+    let own = EXAMPLE_FRONTS.into_iter().zip(fronts.map(|one| one.to_string()));
+    let places = own.chain(servers);
+    let example = places.fold(example, |example, (place, value)| example.with(place, value));
     let [submission, submissions, imap, imaps, ldap, ldaps, xmpps, smarthost] = fronts;
-    let _lariat = Lariat::start(&text);
+    let _lariat = example.start();
     msmtp(&site, submission, &["--tls=on", "--tls-starttls=on"], &mail);
     msmtp(&site, submissions, &["--tls=on", "--tls-starttls=off"], &mail);
     msmtp(&site, smarthost, &["--tls=off"], &provider);

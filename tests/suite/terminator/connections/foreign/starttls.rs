@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use suite::prelude::*;
 use suite::starttls::{
-    aiosmtpd, dovecot, inn, lariat, postgres, prosody, pyftpdlib, service, slapd,
+    aiosmtpd, dovecot, inn, lariat, postgres, prosody, psql, pyftpdlib, service, slapd,
 };
 
 /// Before this server: a service whose clients must ask for TLS, and one before that for clients
@@ -16,20 +16,6 @@ fn pair(site: &Site, protocol: &str, server: impl Display) -> [Service; 2] {
     let client = service(site, &format!("{protocol}-client"), front.address);
     let client = client.asking(protocol, &site.ca()).mode("off");
     [front, client]
-}
-
-/// Runs a statement as `ann`, with these words of a connection string.
-fn psql(address: SocketAddr, words: &str, statement: &str) -> Command {
-    let mut command = Command::new("psql");
-    command.args(["--no-psqlrc", "--no-align", "--tuples-only", "--command"]).arg(statement).arg(
-        format!(
-            "host=localhost hostaddr={} port={} user=ann dbname=postgres connect_timeout=20 \
-             password=secret {words}",
-            address.ip(),
-            address.port()
-        ),
-    );
-    command
 }
 
 /// Who is served, and whether the server sees TLS.
