@@ -44,7 +44,7 @@ struct Embedded {
 }
 
 /// The targets of this build: ours first, since others are compared with it.
-const TARGETS: [Embedded; 30] = embedded! {
+const TARGETS: [Embedded; 32] = embedded! {
     "lariat": "denied.txt", "lariat.toml";
     "hitch": "hitch.conf";
     "stunnel": "stunnel.conf";
@@ -54,6 +54,8 @@ const TARGETS: [Embedded; 30] = embedded! {
     "nginx-http": "nginx.conf";
     "lariat-files": "lariat.toml";
     "lariat-farm": "farm.sh", "lose-node.sh", "node.toml", "balancer.toml";
+    "lariat-key-process": "lariat.toml";
+    "lariat-softhsm": "lariat.toml", "server.sh";
     "nginx-files": "nginx.conf";
     "nginx-lua": "nginx.conf";
     "plain": ;

@@ -25,7 +25,7 @@ macro_rules! embedded {
 }
 
 /// The scenarios of this build, in the order of reports.
-const SCENARIOS: [(&str, &str); 28] = embedded! {
+const SCENARIOS: [(&str, &str); 29] = embedded! {
     "implementations",
     "terminate",
     "part-load",
@@ -34,6 +34,7 @@ const SCENARIOS: [(&str, &str); 28] = embedded! {
     "cores",
     "ciphers",
     "keys",
+    "key-places",
     "groups",
     "reuse",
     "resumption-kinds",
