@@ -76,6 +76,12 @@ fn is_own_issuer(certificate: &X509Certificate<'_>) -> bool {
     certificate.issuer().as_raw() == certificate.subject().as_raw()
 }
 
+/// RFC 5280, section 6.1.4 (n): a key usage without keyCertSign signs no certificate.
+fn may_sign(certificate: &X509Certificate<'_>) -> bool {
+    let usage = certificate.key_usage().ok().flatten();
+    usage.is_none_or(|usage| usage.value.key_cert_sign())
+}
+
 fn of_leaf(leaf: &X509Certificate<'_>, expected: &CertificateExpectation) -> CertificateReport {
     let names = names(leaf);
     let (key, rsa_bits) = key(leaf);
@@ -211,11 +217,18 @@ fn state(
     let Some(roots) = &expected.roots else {
         return ChainState::Unchecked;
     };
-    let mut path = roots.path(chain, expected.now_s);
-    if path == Path::NotInTime {
+    let path = |chain: &[Vec<u8>]| match roots.path(chain, expected.now_s) {
         // That it has expired is another fact.
-        path = roots.path(chain, leaf.not_after_s.saturating_sub(1));
-    }
+        Path::NotInTime => roots.path(chain, leaf.not_after_s.saturating_sub(1)),
+        found => found,
+    };
+    // The library does not look whether those above the first may sign.
+    let above = chain.iter().zip(parsed).skip(1).filter(|(_, one)| may_sign(one));
+    let signing = chain.iter().take(1).chain(above.map(|(der, _)| der)).cloned();
+    let path = match path(&signing.collect::<Vec<_>>()) {
+        Path::UnknownIssuer if path(chain) != Path::UnknownIssuer => Path::Broken,
+        found => found,
+    };
     match path {
         Path::Trusted => ChainState::Trusted,
         _ if matches!(parsed, [only] if is_own_issuer(only)) => ChainState::SelfSigned,
@@ -248,7 +261,13 @@ fn lifetime_days_max(issued_s: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use testkit::authority::{Authority, Trait};
+    use testkit::leaf::certificates;
+
     use super::*;
+
+    /// The testkit's certificates are valid from 2024 on.
+    const NOW_S: u64 = 1_790_000_000;
 
     #[test]
     fn names_are_matched_by_label() {
@@ -262,6 +281,20 @@ mod tests {
     fn the_limit_of_a_lifetime_is_that_of_the_day_of_issue() {
         let days = [1_700_000_000, 1_773_532_799, 1_773_532_800, 1_900_000_000, 0];
         assert_eq!(days.map(lifetime_days_max), [398, 398, 200, 47, 0]);
+    }
+
+    #[test]
+    fn an_intermediate_that_may_sign_nothing_breaks_the_chain() {
+        let root = Authority::root("root");
+        let roots = TrustedRoots::read(root.pem().as_bytes());
+        let expected = CertificateExpectation { roots, now_s: NOW_S, ..Default::default() };
+        for (traits, state) in
+            [(&[][..], ChainState::Trusted), (&[Trait::WithoutCertSign], ChainState::Broken)]
+        {
+            let between = root.intermediate_with("between", traits);
+            let chain = certificates(&between.leaf(&["localhost"]).issue().chain_pem());
+            assert_eq!(facts(&chain, &[], &expected).unwrap().chain_state, state);
+        }
     }
 
     #[test]
