@@ -98,14 +98,16 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     let pebble = Pebble::start(&site);
     let ([tls, http], other) = (pebble.asked, free_address());
     let both = "domains = [\"localhost\", \"127.0.0.1\"]\nkey = [\"ecdsa-p256\", \"rsa-2048\"]";
-    let by_http = "domains = [\"127.0.0.2\"]\nchallenge = \"http\"";
+    let by_http = "domains = [\"127.0.0.2\", \"127.0.0.3\"]\nchallenge = \"http\"";
     let configuration = folder(&site)
         + &pebble.service(&site, "tls", tls, both)
         + &pebble.service(&site, "http", other, by_http)
         + &format!(
             "[[service]]\nname = \"plain\"\n\
-             front = {{ listen = [\"127.0.0.2:{}\"], redirect = \"https\" }}\n",
-            http.port()
+             front = {{ listen = [\"127.0.0.2:{port}\"], redirect = \"https\" }}\n\
+             [[service]]\nname = \"relay\"\nfront.listen = [\"127.0.0.3:{port}\"]\n\
+             back.servers = [\"127.0.0.1:9\"]\n",
+            port = http.port()
         );
     let mut lariat = Lariat::start(&configuration);
     for issuer in issued(&site, &lariat, &[tls, other]) {
@@ -113,6 +115,9 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     }
     let reason = [("reason", "acme-validation")];
     lariat.wait_for_metric_from("lariat_connections_ended_total", &reason, 2.0);
+    // The server behind it cannot be reached, and need not be.
+    let relay = [("service", "relay"), ("reason", "acme-validation")];
+    lariat.wait_for_metric_from("lariat_connections_ended_total", &relay, 1.0);
     until_true("two kinds of keys", || {
         let files = fs::read_dir(site.path("acme/certificates")).unwrap();
         files.count() == 3
