@@ -113,7 +113,7 @@ impl Stage {
         let order = SuiteOrder::default();
         let built = Client::build(&self.client, "web", &[None], &order);
         let client = Arc::new(built.expect("a client").0);
-        settings(Front::Plain, Some(ServerTls { client, header_inside: false }))
+        settings(Front::Plain(Default::default()), Some(ServerTls { client, header_inside: false }))
     }
 }
 

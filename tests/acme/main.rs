@@ -3,6 +3,7 @@
 //! `./run-tests acme` brings it, by `PEBBLE`.
 #![forbid(unsafe_code)]
 
+mod foreign;
 mod records;
 
 use std::net::{Ipv4Addr, UdpSocket};
@@ -98,14 +99,16 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     let pebble = Pebble::start(&site);
     let ([tls, http], other) = (pebble.asked, free_address());
     let both = "domains = [\"localhost\", \"127.0.0.1\"]\nkey = [\"ecdsa-p256\", \"rsa-2048\"]";
-    let by_http = "domains = [\"127.0.0.2\"]\nchallenge = \"http\"";
+    let by_http = "domains = [\"127.0.0.2\", \"127.0.0.3\"]\nchallenge = \"http\"";
     let configuration = folder(&site)
         + &pebble.service(&site, "tls", tls, both)
         + &pebble.service(&site, "http", other, by_http)
         + &format!(
             "[[service]]\nname = \"plain\"\n\
-             front = {{ listen = [\"127.0.0.2:{}\"], redirect = \"https\" }}\n",
-            http.port()
+             front = {{ listen = [\"127.0.0.2:{port}\"], redirect = \"https\" }}\n\
+             [[service]]\nname = \"relay\"\nfront.listen = [\"127.0.0.3:{port}\"]\n\
+             back.servers = [\"127.0.0.1:9\"]\n",
+            port = http.port()
         );
     let mut lariat = Lariat::start(&configuration);
     for issuer in issued(&site, &lariat, &[tls, other]) {
@@ -113,6 +116,9 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     }
     let reason = [("reason", "acme-validation")];
     lariat.wait_for_metric_from("lariat_connections_ended_total", &reason, 2.0);
+    // The server behind it cannot be reached, and need not be.
+    let relay = [("service", "relay"), ("reason", "acme-validation")];
+    lariat.wait_for_metric_from("lariat_connections_ended_total", &relay, 1.0);
     until_true("two kinds of keys", || {
         let files = fs::read_dir(site.path("acme/certificates")).unwrap();
         files.count() == 3
@@ -271,6 +277,8 @@ struct AcmeFarm {
     places: Vec<SocketAddr>,
     /// More tables of each host's configuration, and keys of `acme`.
     more: [&'static str; 2],
+    /// All that the hosts share, in place of peers.
+    store: Option<SocketAddr>,
 }
 
 impl AcmeFarm {
@@ -285,7 +293,13 @@ impl AcmeFarm {
             socket.local_addr().expect("its address")
         };
         let pebble = Pebble::start(&site);
-        Self { places: (1..=Self::HOSTS as u8).map(place).collect(), site, pebble, more }
+        Self {
+            places: (1..=Self::HOSTS as u8).map(place).collect(),
+            site,
+            pebble,
+            more,
+            store: None,
+        }
     }
 
     fn address(&self, host: usize) -> SocketAddr {
@@ -295,11 +309,15 @@ impl AcmeFarm {
     fn start(&self, host: usize) -> Lariat {
         let others = self.places.iter().filter(|one| **one != self.places[host]);
         let others: Vec<_> = others.map(SocketAddr::to_string).collect();
+        let shared = match self.store {
+            Some(store) => format!("store = {{ url = \"redis://{store}\" }}"),
+            None => {
+                format!("peers = {{ listen = \"{}\", send-to = {others:?} }}", self.places[host])
+            }
+        };
         let cluster = format!(
-            "[cluster]\nsecret = {:?}\npeers = {{ listen = \"{}\", send-to = {others:?} }}\n\
-             [acme]\nfolder = {:?}\n{}\n",
+            "[cluster]\nsecret = {:?}\n{shared}\n[acme]\nfolder = {:?}\n{}\n",
             self.site.path("cluster.key"),
-            self.places[host],
             self.site.path(&format!("acme-{host}")),
             self.more[0],
         );
@@ -330,7 +348,11 @@ fn orderer(hosts: &[&Lariat]) -> Option<usize> {
 
 #[test]
 fn one_host_of_a_cluster_orders_for_all() {
-    let farm = AcmeFarm::new([""; 2]);
+    drop(one_host_orders(&AcmeFarm::new([""; 2])));
+}
+
+/// Returns the hosts.
+fn one_host_orders(farm: &AcmeFarm) -> [Lariat; AcmeFarm::HOSTS] {
     let [first, second] = [0, 1].map(|host| farm.start(host));
     let mut third = farm.start(2);
     let served = farm.served(0, &first);
@@ -357,11 +379,15 @@ fn one_host_of_a_cluster_orders_for_all() {
     let third = farm.start(2);
     assert_eq!(farm.served(2, &third), renewed);
     assert_eq!(farm.pebble.orders(), 2);
+    [first, second, third]
 }
 
 #[test]
 fn another_host_orders_when_the_first_dies_amid_an_order() {
-    let farm = AcmeFarm::new([""; 2]);
+    another_host_orders(&AcmeFarm::new([""; 2]));
+}
+
+fn another_host_orders(farm: &AcmeFarm) {
     let mut hosts: Vec<_> = (0..AcmeFarm::HOSTS).map(|host| farm.start(host)).collect();
     until_true("an order", || farm.pebble.orders() > 0);
     let holder = orderer(&hosts.iter().collect::<Vec<_>>()).expect("one host orders");

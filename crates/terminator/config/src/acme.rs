@@ -82,7 +82,7 @@ section! {
     pub(crate) struct WrittenChallenge<'a> {
         /// `tls-alpn`: the authority connects to port 443 of each name (RFC 8737), where any
         /// service with TLS of its own answers. `http`: it connects to port 80, where any service
-        /// with `redirect` or `files` and without TLS answers.
+        /// without TLS answers.
         kind: bool = choice!["tls-alpn" => false, "http" => true]
             .default("tls-alpn").flag("acme-challenge").example(r#"kind = "http""#),
         /// A program that puts a TXT record into the DNS (dns-01), and takes it away. It is run as

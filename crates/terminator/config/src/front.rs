@@ -8,6 +8,7 @@ use proxy::options::{
     FrontOptions, FrontTls, KtlsMode, KtlsOptions, Liveness, SourceRules, Transport,
 };
 use proxy::routes::NamePattern;
+use static_files::challenge::HttpChallenges;
 use static_files::options::Redirect;
 use sys::socket::Zoned;
 use wire::address::Address;
@@ -140,6 +141,7 @@ pub(crate) fn front_options(
         liveness: liveness(&front.keepalive, times)?,
         transport: transport(front)?,
         defer_accept: front.defer_accept.value?,
+        challenges: HttpChallenges::default(),
         ja4: front.ja4.value?,
         ktls,
         tls,
@@ -164,6 +166,7 @@ pub(crate) fn addresses(front: &WrittenFront<'_>) -> FrontOptions {
         liveness: Liveness::default(),
         transport,
         defer_accept: false,
+        challenges: HttpChallenges::default(),
         ja4: false,
         ktls: KtlsOptions { mode: KtlsMode::Off, from: 0 },
         tls: FrontTls::Plain,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use options::KeyPlace;
-use proxy::options::{BackOptions, FrontTls, ServiceOptions};
+use proxy::options::{FrontTls, ServiceOptions};
 use proxy::routes::{Overlap, RouteTable};
 use wire::address::{Address, Endpoint};
 
@@ -322,9 +322,8 @@ fn can_be_asked(place: &KeyPlace<'_>, entry: &AcmeEntry, services: &[ServiceOpti
             Address::Unix(_) | Address::Inherited(_) => true,
         })
     };
-    let is_plain = |one: &&ServiceOptions| {
-        one.front.tls == FrontTls::Plain && matches!(one.back, BackOptions::Files(_))
-    };
+    let is_plain =
+        |one: &&ServiceOptions| one.front.tls == FrontTls::Plain && one.starttls.is_none();
     let mut plain = services.iter().filter(is_plain);
     let mut terminated = services.iter().filter(|one| one.front.terminated().is_some());
     match entry.challenge {

@@ -56,7 +56,7 @@ impl Flow {
     /// A connection that has just been accepted.
     pub fn new(settings: Rc<Settings>, expects_proxy_header: bool, facts: Facts) -> Self {
         let last_byte = facts.accepted;
-        let is_plain = matches!(settings.front, Front::Plain);
+        let is_plain = matches!(settings.front, Front::Plain(_));
         let starttls = settings.starttls.as_ref();
         let has_back_tls = settings.back_tls.is_some();
         let conversation = starttls.map(|one| Box::new(StarttlsTalk::new(one, has_back_tls)));
@@ -140,7 +140,7 @@ impl Flow {
         };
         let others = self.handshake_deadline().into_iter();
         let others = others.chain(self.lifetime_end());
-        let others = others.chain(self.front.fetch_until);
+        let others = others.chain(self.front.fetch_until).chain(self.front.challenge_until);
         let others = others.chain(self.down.held_until);
         let others = others.chain(self.broadcast_deadline());
         of_stage.into_iter().chain(others).min()
@@ -210,6 +210,9 @@ impl Flow {
     fn time_out(&mut self, now: Instant, pool: &mut Pool) {
         self.down.held_until.take_if(|until| *until <= now);
         self.give_up_fetch(now, pool);
+        if self.front.challenge_until.is_some_and(|until| until <= now) {
+            self.is_no_challenge(pool);
+        }
         if self.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }

@@ -32,6 +32,8 @@ pub(crate) struct FrontEnd {
     pub(crate) is_ended: bool,
     /// Bytes that come first in plaintext must not be a PROXY header.
     pub(crate) may_be_header: bool,
+    /// Until then bytes that come first in plaintext may be an authority's request.
+    pub(crate) challenge_until: Option<Instant>,
     /// Bytes for the client wait where they are not ours to see: in a pipe, or in a file.
     pub(crate) is_answering: bool,
     /// When the client was greeted, if it had to wait for that.
@@ -52,6 +54,7 @@ impl FrontEnd {
             ktls: KtlsState::default(),
             is_ended: false,
             may_be_header: settings.accepts_proxy && !expects_proxy_header,
+            challenge_until: None,
             is_answering: false,
             greeted: None,
             fetch_until: None,
@@ -279,7 +282,7 @@ fn take_hello(
     let server = match &settings.front {
         Front::Terminate(server) => server,
         Front::Shared => return Ok(HelloOutcome::ToBeRouted),
-        Front::Passthrough | Front::Plain => {
+        Front::Passthrough | Front::Plain(_) => {
             let mut protocols = hello.alpn_protocols();
             facts.only_protocol = protocols.next().map(Into::into);
             facts.only_protocol.take_if(|_| protocols.next().is_some());

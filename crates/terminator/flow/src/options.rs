@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use static_files::challenge::HttpChallenges;
 use tls::client::Client;
 use tls::ech::EchKeys;
 use tls::options::{Cipher, Tls13Sessions, Version};
@@ -67,8 +68,9 @@ pub enum Front {
     Terminate(Arc<Server>),
     /// It stays closed: the server gets the client's records as they came.
     Passthrough,
-    /// No TLS: the client's bytes go to the server from the first one on.
-    Plain,
+    /// No TLS: the client's bytes go to the server from the first one on, unless an authority asks
+    /// for one of these answers.
+    Plain(HttpChallenges),
     /// The hello decides which of several services it is for. The limits are those of all of them.
     Shared,
 }
@@ -78,7 +80,7 @@ impl Settings {
     pub(crate) fn tls13_sessions(&self) -> Tls13Sessions {
         match &self.front {
             Front::Terminate(server) => server.tls13_sessions(),
-            Front::Passthrough | Front::Plain | Front::Shared => Tls13Sessions::Tickets,
+            Front::Passthrough | Front::Plain(_) | Front::Shared => Tls13Sessions::Tickets,
         }
     }
 }

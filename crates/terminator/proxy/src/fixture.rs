@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backend::options::{Balance, PassiveOptions, QueueOptions, ServerOptions as BackendServer};
+use static_files::challenge::HttpChallenges;
 use telemetry::registry::Registry;
 use testkit::authority::Authority;
 use testkit::client::ClientChoice;
@@ -122,6 +123,7 @@ fn service(authority: &Authority, server: &str, places: Option<u32>) -> ServiceO
             liveness: Liveness::default(),
             transport: Transport::default(),
             defer_accept: false,
+            challenges: HttpChallenges::default(),
             ja4: false,
             tls: FrontTls::Terminate(Box::new(tls)),
             ktls: KtlsOptions { mode: KtlsMode::Off, from: u64::MAX },

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use flow::buffer;
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Starttls, Timeouts};
+use static_files::challenge::HttpChallenges;
 pub use sys::socket::{Liveness, Transport};
 pub use telemetry::line::{Envelope, LineFormat};
 pub use telemetry::log_entry::Facility;
@@ -78,6 +79,8 @@ pub struct FrontOptions {
     /// most.
     pub defer_accept: bool,
     pub tls: FrontTls,
+    /// The answers to authorities that ask a front without TLS.
+    pub challenges: HttpChallenges,
     /// Whether the lines about connections have the JA4 fingerprints of the clients' hellos.
     pub ja4: bool,
     /// Whether the kernel encrypts what is long.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use backend::options::{Balance, PassiveOptions, QueueOptions};
 use backend::server::Target;
 use flow::options::{Front, Offload, SendProxy, ServerTls, Settings, Starttls, Timeouts};
+use static_files::challenge::HttpChallenges;
 use sys::beneath::Root;
 use tls::client::Client;
 use tls::ech::EchKeys;
@@ -444,7 +445,7 @@ impl ServicePlan {
     pub fn tls(&self) -> Option<&Server> {
         match &self.settings.front {
             Front::Terminate(server) => Some(server),
-            Front::Passthrough | Front::Plain | Front::Shared => None,
+            Front::Passthrough | Front::Plain(_) | Front::Shared => None,
         }
     }
 
@@ -476,7 +477,11 @@ fn front(
             Front::Terminate(Arc::new(built.0))
         }
         FrontTls::Passthrough => Front::Passthrough,
-        FrontTls::Plain => Front::Plain,
+        // Files are answered beside them by `static-files`.
+        FrontTls::Plain if options.back.files().is_some() => {
+            Front::Plain(HttpChallenges::default())
+        }
+        FrontTls::Plain => Front::Plain(options.front.challenges.clone()),
     })
 }
 

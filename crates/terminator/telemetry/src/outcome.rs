@@ -56,7 +56,7 @@ reasons! {
     BackendClosed, "none", "backend-closed", "The backend ended its stream, and the client finished after it.";
     ServerTruncated, "none", "server-truncated", "The server closed TCP without close_notify, so the client got none either; some servers do.";
     FilesFinished, "none", "files-finished", "The last response of a service of static files was sent, and the client finished after it.";
-    AcmeValidation, "none", "acme-validation", "An authority validated a name of ours by tls-alpn-01 (RFC 8737), and the connection was closed.";
+    AcmeValidation, "none", "acme-validation", "An authority validated a name of ours by tls-alpn-01 (RFC 8737), or by http-01 at a service that relays plain HTTP, and the connection was closed.";
     Drained, "none", "drained", "The drain deadline passed while the connection was open.";
     ChannelBinding, "client", "channel-binding", "The client binds its login to a certificate, and the server has another one (PostgreSQL); the client was told.";
     ClientAlert, "client", "client-alert", "The client sent a fatal alert; the log names it.";

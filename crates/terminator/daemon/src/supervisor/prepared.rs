@@ -76,6 +76,11 @@ pub(super) struct ConfigSummary {
 }
 
 impl ConfigSummary {
+    /// Whether supervisors of other hosts can be told something.
+    pub(super) fn has_other_hosts(&self) -> bool {
+        self.peers.is_some() || !self.store.is_empty()
+    }
+
     pub(super) fn of(settings: Settings, kernel_tls: Option<KernelTls>) -> Self {
         let workers = &settings.plane.workers;
         let services = || (0..).zip(&settings.plane.services);

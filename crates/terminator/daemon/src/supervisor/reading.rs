@@ -40,6 +40,10 @@ const REMOVE_TIME_MAX: Duration = Duration::from_secs(2);
 /// Readers at a time, those that are stuck included: each is a process.
 const READERS_MAX: usize = 4;
 
+/// How far the clocks of hosts may be apart that share a store and are no peers: as far as those of
+/// peers by default.
+const TIME_WINDOW: Duration = Duration::from_secs(30);
+
 /// A configuration that was read, and what was opened for it.
 pub(super) struct Read {
     pub(super) prepared: Prepared,
@@ -203,7 +207,7 @@ pub(super) fn read(
         options: settings.acme.clone(),
         found: found.acme,
         notice_roots: found.notice_roots,
-        time_window: peers.map(|peers| peers.mesh.time_window).unwrap_or_default(),
+        time_window: peers.map_or(TIME_WINDOW, |peers| peers.mesh.time_window),
     };
     let summary = ConfigSummary::of(loaded.settings, found.kernel_tls);
     drop((source, recording));

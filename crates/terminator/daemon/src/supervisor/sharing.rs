@@ -1,11 +1,11 @@
 //! Certificates of a cluster: one host orders, all answer the authority, and all get what comes.
 //!
 //! Owns what supervisors say to each other about that, by notices that worker processes carry among
-//! the cluster's datagrams, sealed by keys that only supervisors have. Every host says again and
-//! again which certificates it has, and asks for those of which another has a newer one, so that a
-//! late host, or one that has lost them, gets them. A notice proves only that its sender knows the
-//! cluster's secret: what it brings is judged by this host's own configuration. Accounts stay where
-//! they were made.
+//! the cluster's datagrams or through its store, sealed by keys that only supervisors have. Every
+//! host says again and again which certificates it has, and asks for those of which another has a
+//! newer one, so that a late host, or one that has lost them, gets them. A notice proves only that
+//! its sender knows the cluster's secret: what it brings is judged by this host's own
+//! configuration. Accounts stay where they were made.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -114,7 +114,8 @@ impl Supervisor<'_> {
     /// There are other hosts, or there are none any more.
     pub(super) fn share_certificates(&mut self) {
         let prepared = &self.served.acme;
-        let is_shared = self.served.summary.peers.is_some() && !prepared.options.entries.is_empty();
+        let has_others = self.served.summary.has_other_hosts();
+        let is_shared = has_others && !prepared.options.entries.is_empty();
         let sharing = &mut self.acme.sharing;
         sharing.cipher.follow(prepared.notice_roots.iter().map(|root| &root.0));
         if is_shared && sharing.lease.is_none() {
@@ -304,8 +305,8 @@ impl Supervisor<'_> {
                     warn(format_args!(
                         "a notice about the cluster's certificates is left out: {fault}\n\
                          hint: all hosts need the same `cluster.secret`, one version of lariat and \
-                         clocks within `cluster.peers.time-window`; a worker process in an \
-                         attacker's hands may send such notices too"
+                         clocks within `cluster.peers.time-window` (30 s without peers); a worker \
+                         process or a store in an attacker's hands may send such notices too"
                     ));
                 }
                 None

@@ -32,6 +32,7 @@ impl AuthorityAnswers {
             if let FrontTls::Terminate(terminated) = &mut service.front.tls {
                 terminated.challenges = self.tls.clone();
             }
+            service.front.challenges = self.http.clone();
             if let BackOptions::Files(files) = &mut service.back {
                 files.serving.challenges = self.http.clone();
             }

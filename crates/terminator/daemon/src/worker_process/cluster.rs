@@ -27,7 +27,7 @@ use wire::cluster::{DatagramFault, Header};
 
 use watch::PeerWatch;
 
-use super::store::{Say, StoreContext, StoreNames, StoreSetup, StoreTier, UsedUp};
+use super::store::{PassOn, Say, StoreContext, StoreNames, StoreSetup, StoreTier, UsedUp};
 use crate::admin::{ClusterFacts, ClusterSnapshot};
 use crate::handover::Resolved;
 use crate::server_target::Port;
@@ -88,12 +88,9 @@ impl ClusterSetup {
     }
 }
 
-/// Passes a peer's text on to the supervisor.
-pub(super) type PassOn = Arc<dyn Fn(String) + Send + Sync>;
-
 enum ClusterOrder {
     Follow(Box<ClusterSetup>),
-    /// For the supervisors of the peers.
+    /// For the supervisors of the other hosts.
     Notify(String),
 }
 
@@ -103,7 +100,6 @@ pub(super) struct Cluster {
     sender: [u8; 8],
     tiers: Arc<Tiers>,
     context: StoreContext,
-    pass_on: PassOn,
     thread: Option<(Sender<ClusterOrder>, Arc<Waker>)>,
 }
 
@@ -121,9 +117,10 @@ impl Cluster {
                 facts: ClusterFacts::of(Arc::clone(&tiers)),
                 used_up: UsedUp::default(),
                 say,
+                pass_on,
+                host: sender,
             },
             tiers,
-            pass_on,
             thread: None,
         }
     }
@@ -150,7 +147,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Sends the supervisors of all peers a text.
+    /// Sends the supervisors of all other hosts a text: to peers, or else through the store.
     pub(super) fn notify(&self, text: String) {
         self.order(ClusterOrder::Notify(text));
     }
@@ -176,7 +173,6 @@ impl Cluster {
             epoll,
             tiers_below: TiersBelow { peers: None, store: None, facts: self.context.facts.clone() },
             context: self.context.clone(),
-            pass_on: Arc::clone(&self.pass_on),
         };
         std::thread::Builder::new().name("cluster".to_owned()).spawn(move || thread.run())?;
         Ok((orders, waker))
@@ -191,7 +187,6 @@ struct ClusterThread {
     epoll: Epoll,
     tiers_below: TiersBelow,
     context: StoreContext,
-    pass_on: PassOn,
 }
 
 /// The tiers where sessions lie beyond this host, in the order in which they are asked.
@@ -240,14 +235,16 @@ impl ClusterThread {
             let peers = self.tiers_below.peers.iter_mut();
             for notice in peers.flat_map(|node| std::iter::from_fn(|| node.mesh.poll_notice())) {
                 // Supervisors write text.
-                String::from_utf8(notice).into_iter().for_each(|text| (self.pass_on)(text));
+                String::from_utf8(notice).into_iter().for_each(|text| (self.context.pass_on)(text));
             }
         }
     }
 
     fn notify(&mut self, text: &str) {
-        if let Some(node) = &mut self.tiers_below.peers {
-            node.mesh.notify(text.as_bytes(), moment());
+        match (&mut self.tiers_below.peers, &self.tiers_below.store) {
+            (Some(node), _) => drop(node.mesh.notify(text.as_bytes(), moment())),
+            (None, Some(store)) => store.notify(text),
+            (None, None) => {}
         }
     }
 

@@ -27,13 +27,13 @@ use crate::admin::{self, AdminState, HealthReport, RightsStatus, StartFacts};
 use crate::handover::{Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start};
 use crate::maintenance::ServerName;
 
-use super::cluster::{Cluster, ClusterSetup, PassOn};
+use super::cluster::{Cluster, ClusterSetup};
 use super::expiry::{ExpiryWatch, unix_seconds};
 use super::health::Checks;
 use super::log::{Log, LogNews, Target};
 use super::plan::{Built, Servers};
 use super::sessions::{Inheritance, Sessions};
-use super::store::Say;
+use super::store::{PassOn, Say};
 use super::supervisor_link::{self, Received, say};
 
 /// How often expired sessions are looked for; they are refused anyway.

@@ -1,9 +1,11 @@
-//! The thread that keeps sessions in the store and brings them from there.
+//! The thread that keeps sessions in the store and brings them from there, and notices of
+//! supervisors where there are no peers to send them to.
 //!
 //! Owns how much is asked of the store at a time, for how long, and when it is given up for a
 //! while. The order of the tiers is `cluster`'s; the form of what is stored is `tls`'s. Nobody
 //! waits for this thread longer than a fetch may take.
 
+mod board;
 mod cluster;
 mod fault;
 mod link;
@@ -28,12 +30,13 @@ use tokio::time::{MissedTickBehavior, sleep_until, timeout, timeout_at};
 use zeroize::Zeroizing;
 
 use crate::admin::{ClusterFacts, StoreState, StoreStatus};
+use board::{LOOK_INTERVAL, NoticeBoard, PLACES};
 use fault::Fault;
 use link::{Connection, Connector};
 use request::{Shared, Write};
 
 pub(super) use node::StoreNames;
-pub(super) use request::{Say, StoreContext, UsedUp};
+pub(super) use request::{PassOn, Say, StoreContext, UsedUp};
 
 /// Sessions that wait to be stored or deleted: half a second's worth on a large host. Some 2 MB.
 const WRITES_WAITING_MAX: usize = 4096;
@@ -54,6 +57,10 @@ const FAILURES_MAX: u32 = 3;
 /// The same of a cluster: if one of three nodes is gone, the sessions of the others still come.
 const CLUSTER_FAILURES_MAX: u32 = 12;
 
+/// Notices of this host's supervisor that wait for the thread: more than fit a mailbox are said
+/// again later.
+const NOTICES_WAITING_MAX: usize = 64;
+
 /// How often the store is asked for nothing in particular: a connection that broke while nobody
 /// needed it is noticed before somebody does.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
@@ -71,6 +78,7 @@ pub(super) struct StoreSetup {
 pub(super) struct StoreTier {
     fetches: Sender<Fetch>,
     writes: Sender<Write>,
+    notices: Sender<String>,
     facts: ClusterFacts,
 }
 
@@ -101,11 +109,12 @@ impl StoreTier {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (fetches, fetched) = channel(FETCHES_MAX);
         let (writes, written) = channel(WRITES_WAITING_MAX);
+        let (notices, said) = channel(NOTICES_WAITING_MAX);
         let facts = context.facts.clone();
-        std::thread::Builder::new()
-            .name("store".to_owned())
-            .spawn(move || runtime.block_on(Store::new(setup, context).run(fetched, written)))?;
-        Ok(Self { fetches, writes, facts })
+        std::thread::Builder::new().name("store".to_owned()).spawn(move || {
+            runtime.block_on(Store::new(setup, context).run(fetched, written, said))
+        })?;
+        Ok(Self { fetches, writes, notices, facts })
     }
 
     pub(super) fn publish(&self, session: Offered, value: Zeroizing<Vec<u8>>, lifetime: Duration) {
@@ -116,6 +125,11 @@ impl StoreTier {
     pub(super) fn delete(&self, key: Key) {
         let session = Offered { key, once: true };
         self.write(Write::Delete { session });
+    }
+
+    /// Leaves a notice for the supervisors of other hosts. One that does not fit is said again.
+    pub(super) fn notify(&self, text: &str) {
+        let _ = self.notices.try_send(text.to_owned());
     }
 
     fn write(&self, write: Write) {
@@ -150,6 +164,9 @@ struct Store {
     /// When it was last said that a node may not be dialled.
     redirect_said: Option<Instant>,
     rate: Bucket,
+    board: NoticeBoard,
+    /// Mailboxes are being read.
+    is_looking: bool,
     tasks: JoinSet<Done>,
     writes: usize,
     fetches: usize,
@@ -159,6 +176,7 @@ enum Done {
     Connected(Result<Connection, Fault>),
     Written(u64, StoreUpdate, Result<(), Fault>),
     Fetched(u64, Result<(), Fault>),
+    Looked(u64, Result<[Option<Vec<u8>>; PLACES], Fault>),
 }
 
 impl Store {
@@ -171,6 +189,8 @@ impl Store {
         Self {
             connector: Connector::new(options.clone(), context.names.clone()),
             rate: Bucket::new(options.fetch_rate, Instant::now()),
+            board: NoticeBoard::new(context.host),
+            is_looking: false,
             shared: Arc::new(Shared { options, cipher, sessions, context }),
             connection: None,
             is_connecting: false,
@@ -186,10 +206,16 @@ impl Store {
     }
 
     /// Until nobody can ask any more.
-    async fn run(mut self, mut fetches: Receiver<Fetch>, mut writes: Receiver<Write>) {
+    async fn run(
+        mut self,
+        mut fetches: Receiver<Fetch>,
+        mut writes: Receiver<Write>,
+        mut notices: Receiver<String>,
+    ) {
         self.note();
-        let mut probe = tokio::time::interval(PROBE_INTERVAL);
+        let [mut probe, mut look] = [PROBE_INTERVAL, LOOK_INTERVAL].map(tokio::time::interval);
         probe.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let due = self.connects_at();
             let connect = async {
@@ -207,6 +233,8 @@ impl Store {
                 },
                 Some(write) = writes.recv(), if self.writes < WRITES_MAX => self.write(write),
                 () = connect => self.connect(),
+                Some(notice) = notices.recv() => self.board.add(notice, Instant::now()),
+                _ = look.tick(), if self.board.is_used(Instant::now()) => self.look(),
                 _ = probe.tick() => self.probe(),
             }
         }
@@ -244,6 +272,26 @@ impl Store {
             let answered = timeout(WRITE_TIME_MAX, connection.probe(&shared.options.prefix)).await;
             Done::Fetched(era, Fault::unless(answered, WRITE_TIME_MAX))
         });
+    }
+
+    /// Looks into the mailboxes, and brings this host's up to date.
+    fn look(&mut self) {
+        let Some(connection) = self.connection.clone().filter(|_| !self.is_looking) else {
+            return;
+        };
+        self.is_looking = true;
+        let (shared, era) = (Arc::clone(&self.shared), self.era);
+        let post = self.board.post(Instant::now());
+        self.tasks.spawn(async move {
+            let looked = timeout(WRITE_TIME_MAX, shared.exchange(connection, post)).await;
+            Done::Looked(era, Fault::unless(looked, WRITE_TIME_MAX))
+        });
+    }
+
+    fn looked(&mut self, contents: [Option<Vec<u8>>; PLACES]) {
+        for notice in self.board.look(contents) {
+            (self.shared.context.pass_on)(notice);
+        }
     }
 
     fn fetch(&mut self, fetch: Fetch) {
@@ -315,6 +363,16 @@ impl Store {
                 self.fetches -= 1;
                 match result {
                     Ok(()) => self.succeeded(era),
+                    Err(fault) => {
+                        self.shared.context.facts.count(fault.why);
+                        self.failed(era, &fault);
+                    }
+                }
+            }
+            Done::Looked(era, result) => {
+                self.is_looking = false;
+                match result {
+                    Ok(contents) => self.looked(contents),
                     Err(fault) => {
                         self.shared.context.facts.count(fault.why);
                         self.failed(era, &fault);

@@ -121,6 +121,11 @@ impl Flow {
         if !matches!(self.stage, ConnectionStage::Dialling { .. } | ConnectionStage::Relaying) {
             return;
         }
+        if self.front.challenge_until.is_some() {
+            // An authority needs no server.
+            self.postponed = Some(Postponed::BackFailure(ending));
+            return;
+        }
         if self.is_broadcast() {
             return self.end_broadcast(ending, now, pool);
         }

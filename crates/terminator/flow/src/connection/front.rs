@@ -9,6 +9,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use static_files::challenge::FirstBytes;
 use telemetry::outcome::{EarlyData, Reason, SessionTier};
 use tls::handshake::Established;
 use tls::options::Version;
@@ -33,6 +34,10 @@ const CLOSING_BYTES_MAX: usize = 256 << 10;
 /// How long the search for a session may take at the most: more than peers and the store may be
 /// given, so that a thread which is late by so much hangs.
 const FETCH_TIME_MAX: Duration = Duration::from_millis(1200);
+
+/// How long the first bytes of a client may look like an authority's request and be none, and how
+/// long that is waited for where no server can be reached: authorities send it at once.
+const CHALLENGE_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Flow {
     /// The client's hello, from the time that [`Action::Route`] asks
@@ -69,7 +74,7 @@ impl Flow {
 
     /// Goes on with a client that was admitted.
     pub(super) fn admitted(&mut self, now: Instant, pool: &mut Pool) {
-        if matches!(self.settings.front, Front::Plain) {
+        if matches!(self.settings.front, Front::Plain(_)) {
             self.relay_as_is(now, pool);
         } else {
             self.begin_conversation(now);
@@ -101,6 +106,12 @@ impl Flow {
         self.front.state = EndState::Plain;
         let session = self.facts.passing_session.as_ref();
         self.session_watch = session.map(|_| Box::default());
+        if let Front::Plain(challenges) = &self.settings.front
+            && challenges.are_there()
+            && self.conversation.is_none()
+        {
+            self.front.challenge_until = Some(now + CHALLENGE_TIME_MAX);
+        }
         self.begin_dial(now);
     }
 
@@ -139,12 +150,49 @@ impl Flow {
         self.front.may_be_header
     }
 
+    /// Whether the first bytes in plaintext go nowhere: they may become an authority's request, or
+    /// they are one, and are answered. A server is dialled meanwhile as for any other client.
+    fn is_held_for_challenge(&mut self, pool: &mut Pool) -> bool {
+        let (Front::Plain(challenges), Some(_)) =
+            (&self.settings.front, self.front.challenge_until)
+        else {
+            return false;
+        };
+        match challenges.judge(self.up.inbox.data()) {
+            // Who is greeted by the server speaks no HTTP.
+            FirstBytes::Perhaps if self.facts.bytes_down == 0 => return true,
+            FirstBytes::Answered(response) if self.facts.bytes_down == 0 => {
+                self.front.challenge_until = None;
+                self.postponed = None;
+                self.facts.bytes_down = response.len() as u64;
+                self.down.append(&response, pool);
+                // It is whole, and no reset follows it.
+                self.down.is_ended = true;
+                self.close_gracefully(Ending::new(Reason::AcmeValidation), self.last_byte, pool);
+            }
+            _ => self.is_no_challenge(pool),
+        }
+        true
+    }
+
+    /// Goes on as if no authority were expected.
+    pub(super) fn is_no_challenge(&mut self, pool: &mut Pool) {
+        self.front.challenge_until = None;
+        match self.postponed.take() {
+            Some(Postponed::BackFailure(ending)) => self.dial_failed(ending, self.last_byte, pool),
+            other => {
+                self.postponed = other;
+                self.pass_as_is(pool);
+            }
+        }
+    }
+
     /// Passes on what has come.
     pub(super) fn pass_as_is(&mut self, pool: &mut Pool) {
         if self.conversation.is_some() {
             return self.client_spoke(self.last_byte, pool);
         }
-        if self.is_held_for_header(pool) {
+        if self.is_held_for_header(pool) || self.is_held_for_challenge(pool) {
             return;
         }
         if self.is_hidden() {
@@ -218,9 +266,11 @@ impl Flow {
         }
         match self.stage {
             ConnectionStage::Dialling { .. } | ConnectionStage::Relaying => {
-                if self.front.state.is_plain() && std::mem::take(&mut self.front.may_be_header) {
-                    // What waits is less than a signature.
-                    self.pass_as_is(pool);
+                let is_held = self.front.may_be_header || self.front.challenge_until.is_some();
+                if self.front.state.is_plain() && is_held {
+                    self.front.may_be_header = false;
+                    // What waits is less than a signature or a request.
+                    self.is_no_challenge(pool);
                 }
                 let end = self.stream_end();
                 self.up.end.get_or_insert(end);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use flow::events::{Action, Event, Received};
 use flow::facts::Ending;
 use flow::options::{Front, ProxyTlvs, SendProxy};
+use static_files::challenge::HttpChallenges;
 use telemetry::outcome::Reason;
 use tls::options::{Group, UnknownName};
 use tls::resumption::{Resumption, ResumptionOptions};
@@ -24,7 +25,7 @@ fn with_front(stage: &Stage, front: Front) -> Stage {
 }
 
 fn plain() -> Stage {
-    with_front(&Stage::new(SendProxy::Off), Front::Plain)
+    with_front(&Stage::new(SendProxy::Off), Front::Plain(HttpChallenges::default()))
 }
 
 /// A connection whose client has sent nothing yet.
@@ -120,6 +121,73 @@ fn what_is_cut_ends_by_a_reset_and_by_nothing_else() {
         assert!(!run.front_shut && run.from_flow.is_empty());
         run.assert_over();
     }
+}
+
+fn challenged() -> Stage {
+    let challenges = HttpChallenges::default();
+    challenges.set([("t0".to_owned(), "t0.thumb".to_owned())]);
+    with_front(&Stage::new(SendProxy::Off), Front::Plain(challenges))
+}
+
+/// One whose server cannot be reached: it waits for what the client says.
+fn refused(stage: &Stage) -> Run {
+    let mut run = Run::new(stage, &stage.choice(true, &[]), 1, Vec::new());
+    assert_eq!(run.flow.poll_action(), Some(Action::Dial), "no client waits for that");
+    run.handle(Event::DialFailed(Ending::new(Reason::BackendRefused)));
+    run.act();
+    assert!(!run.flow.is_over());
+    run
+}
+
+const CHALLENGE: &[u8] = b"GET /.well-known/acme-challenge/t0 HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+#[test]
+fn an_authority_is_answered_whether_a_server_can_be_reached_or_not() {
+    let stage = challenged();
+    for seed in 0..24 {
+        let mut run = if seed % 2 == 0 { refused(&stage) } else { start(&stage, seed, Vec::new()) };
+        run.to_flow.extend(CHALLENGE);
+        steps_until(&mut run, "the answer", |run| run.front_shut);
+        let answer: Vec<_> = run.from_flow.iter().copied().collect();
+        assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", answer.escape_ascii());
+        assert!(answer.ends_with(b"\r\n\r\nt0.thumb"), "{}", answer.escape_ascii());
+        run.client_fin = true;
+        steps_until(&mut run, "the end", |run| run.flow.is_over());
+        run.assert_over();
+        assert_eq!(run.reason(), Some(Reason::AcmeValidation));
+        assert!(!run.actions.contains(&Action::ResetFront), "seed {seed}");
+        assert!(run.backend.as_ref().is_none_or(|server| server.got.is_empty()), "seed {seed}");
+    }
+}
+
+#[test]
+fn all_others_reach_the_server_while_an_authority_is_expected() {
+    let stage = challenged();
+    let split = CHALLENGE.len() - 30;
+    let others = [b"GET / HTTP/1.1\r\n\r\n", &CHALLENGE[..split], b"GET /.w", b"\x16\x03\x01"];
+    for (seed, other) in (0..).zip(others.into_iter().cycle().take(24)) {
+        let mut run = start(&stage, seed, Vec::new());
+        run.to_flow.extend(other);
+        // Some end their stream, and some are slow.
+        run.client_fin = seed % 8 < 4;
+        steps_until(&mut run, "all is read", |run| {
+            run.to_flow.is_empty() && run.flow.facts().connected.is_some()
+        });
+        if !run.client_fin {
+            run.now += Duration::from_secs(2);
+            run.handle(Event::Timeout);
+            run.act();
+        }
+        steps_until(&mut run, "all", |run| run.backend_got().len() == other.len());
+        assert!(run.backend_got() == other, "seed {seed}");
+    }
+    // Nobody is told less of a server that cannot be reached.
+    let mut run = refused(&stage);
+    run.now += Duration::from_secs(2);
+    run.handle(Event::Timeout);
+    run.act();
+    assert_eq!(run.reason(), Some(Reason::BackendRefused));
+    assert!(reset_before_close(&run), "{:?}", run.actions);
 }
 
 #[test]

@@ -10,8 +10,10 @@ use session::{Key, Offered};
 use telemetry::outcome::{SessionTier, StoreRejection};
 use tls::resumption::cluster::SharedSessions;
 use tls::resumption::store::{StoreCipher, StoreName};
+use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
+use super::board::{MAILBOX_SECONDS, NoticeBoard, PLACES};
 use super::fault::Fault;
 use super::link::Connection;
 use super::node::StoreNames;
@@ -19,6 +21,9 @@ use crate::admin::ClusterFacts;
 
 /// Says something to the operator; `true` = it is a warning.
 pub(crate) type Say = Arc<dyn Fn(bool, String) + Send + Sync>;
+
+/// Passes a text of another host's supervisor on to this one's.
+pub(crate) type PassOn = Arc<dyn Fn(String) + Send + Sync>;
 
 /// Sessions that resume once and did: they do not come back.
 pub(crate) type UsedUp = Arc<Mutex<Deleted>>;
@@ -30,6 +35,9 @@ pub(crate) struct StoreContext {
     pub(crate) facts: ClusterFacts,
     pub(crate) used_up: UsedUp,
     pub(crate) say: Say,
+    pub(crate) pass_on: PassOn,
+    /// The number of this host, for the life of its supervisor.
+    pub(crate) host: [u8; 8],
 }
 
 /// A request for which no client waits.
@@ -120,6 +128,29 @@ impl Shared {
                 Ok(())
             }
         }
+    }
+
+    /// Writes a mailbox, if there is news, and reads all.
+    pub(super) async fn exchange(
+        &self,
+        mut connection: Connection,
+        post: Option<(usize, String)>,
+    ) -> Result<[Option<Vec<u8>>; PLACES], Fault> {
+        let prefix = &self.options.prefix;
+        if let Some((place, contents)) = post {
+            let name = NoticeBoard::name(prefix, place);
+            connection.set(&name, contents.as_bytes(), MAILBOX_SECONDS).await?;
+        }
+        let mut asked = JoinSet::new();
+        for place in 0..PLACES {
+            let (name, mut connection) = (NoticeBoard::name(prefix, place), connection.clone());
+            asked.spawn(async move { (place, connection.get(&name, false).await) });
+        }
+        let mut contents = [const { None }; PLACES];
+        while let Some(Ok((place, found))) = asked.join_next().await {
+            contents[place] = found?;
+        }
+        Ok(contents)
     }
 
     pub(super) fn use_up(&self, key: &Key, left: Duration) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use backend::options::{Balance, PassiveOptions, QueueOptions, ServerOptions as BackendServer};
 use backend::server::Target;
 use flow::options::{ProxyTlvs, SendProxy, Starttls, Timeouts};
+use static_files::challenge::HttpChallenges;
 use sys::beneath::Root;
 use sys::socket::{ListenOptions, Liveness, PeerAddress, Transport, listen, local_address};
 use telemetry::counters::ServiceCounters;
@@ -420,6 +421,7 @@ fn front_of(kind: &ServiceKind, front: &Address, leaf: &str) -> FrontOptions {
         liveness: Liveness::default(),
         transport: Transport::default(),
         defer_accept: false,
+        challenges: HttpChallenges::default(),
         ja4: false,
         tls: match kind.front {
             FrontKind::Plain => FrontTls::Plain,
