@@ -345,7 +345,7 @@ pub(crate) fn warnings(
     (busiest, stood_still): (f64, Duration),
     is_search: bool,
 ) -> Vec<RunWarning> {
-    let mut warnings: Vec<_> = stopped(stood_still).into_iter().collect();
+    let mut warnings: Vec<_> = interrupted_by_stop(stood_still).into_iter().collect();
     if let Some(warning) = fruitless(tally) {
         // All else would be about figures that there are none of.
         warnings.push(warning);
@@ -363,7 +363,8 @@ pub(crate) fn warnings(
     warnings
 }
 
-fn stopped(stood_still: Duration) -> Option<RunWarning> {
+/// The warning about a load whose program was stopped for so long; `None` = it was not.
+pub fn interrupted_by_stop(stood_still: Duration) -> Option<RunWarning> {
     (!stood_still.is_zero()).then(|| RunWarning {
         seen: format!(
             "the load was stopped for {}, and did nothing meanwhile",
