@@ -20,7 +20,7 @@ use super::study::{Combination, Study, base, do_same_work};
 use crate::document::{ListItem, ReportBlock, ReportSection, SectionKind};
 use crate::words::{joined, listed};
 
-/// A page about one question may ask it in two scenarios; of more, the first ones are the headline.
+/// A page about one question may ask it in two scenarios; of more, the first one is the headline.
 const HEADLINE_SCENARIOS_MAX: usize = 2;
 
 #[derive(Clone, Debug, Default)]
@@ -210,7 +210,8 @@ impl Ranking {
         }
         let sentences = anchors.iter().map(|anchor| (*anchor, self.sentences(anchor)));
         let found = sentences.filter(|(_, sentences)| !sentences.is_empty());
-        let found = found.take(HEADLINE_SCENARIOS_MAX).map(|(anchor, sentences)| {
+        let count = if anchors.len() > HEADLINE_SCENARIOS_MAX { 1 } else { anchors.len() };
+        let found = found.take(count).map(|(anchor, sentences)| {
             let line = self.lines.iter().find(|line| line.anchor == anchor);
             let scenario = line.map_or("", |line| line.scenario.as_str());
             let sentences = sentences.join(" ");
