@@ -465,8 +465,10 @@ fn too_many_clients(plan: &LoadPlan, tally: &LoadTally) -> Option<RunWarning> {
     let tls = plan.tls.as_ref()?;
     let transactions = tally.warm_up.attempted + tally.totals.attempted;
     let clients = u64::from(plan.clients.count);
-    // With session arrivals every client is new.
+    // With session arrivals every client is new. Where sessions end, clients that have one take
+    // turns with one that has none: further ones take no part until they are needed.
     let all_take_part = plan.clients.selection == ClientSelection::RoundRobin
+        && plan.clients.requests_per_session.is_none()
         && plan.requests_per_arrival().is_none();
     let is_too_many =
         all_take_part && tls.handshakes.iter().any(resumes) && transactions < 2 * clients;

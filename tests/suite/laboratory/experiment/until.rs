@@ -1,5 +1,5 @@
-//! `lariat-lab run --until`: it ends by its rule or at its time, is taken up, and says what it found;
-//! and what is said of a difference that is known.
+//! `lariat-lab run --until`: it ends at its time, is taken up, and says what it found; and what is
+//! said of a difference that is known.
 
 use std::time::Instant;
 

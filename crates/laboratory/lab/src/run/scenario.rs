@@ -154,7 +154,7 @@ pub(crate) fn choose(
     Ok(chosen)
 }
 
-/// Those with this first word and others behind it, unless one has this name.
+/// The scenarios with this first word and others behind it, unless one has this name.
 fn of_group(name: &str, known: &[ListedScenario]) -> Vec<ListedScenario> {
     let is_it = |one: &&ListedScenario| {
         one.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'))

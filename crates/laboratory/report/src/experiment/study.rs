@@ -157,8 +157,8 @@ fn combinations(factors: &[Factor]) -> Vec<Vec<&RecordedValue>> {
     all
 }
 
-/// Those of a rising load, the main one of the founding method first. Records of earlier builds
-/// lack that one.
+/// The read-offs of a rising load, the main one of the founding method first. Records of earlier
+/// builds lack that one.
 const READ_OFFS: [Metric; 5] = [
     Metric::Under100MsFewLost,
     Metric::Under100Ms,
