@@ -10,6 +10,7 @@ mod laboratory {
         mod interrupt;
         mod repeated;
         mod run;
+        mod until;
         mod foreign {
             mod measurement;
             mod page;

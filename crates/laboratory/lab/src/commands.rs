@@ -213,6 +213,7 @@ mod tests {
             ("load --rate", "for example: --rate 500"),
             ("load --plan a --plan b", "cannot be used multiple times"),
             ("load -x", "unexpected argument '-x'"),
+            ("plan --rate -5/s", "a value below 0 is read as a flag"),
             ("load -k", "-k of curl is --verify off here"),
             ("load --insecure", "--insecure of curl is --verify off here"),
             ("load -c 10", "is --connections here"),

@@ -44,11 +44,6 @@ impl Interrupt {
         listener.spawn(move || listen(&signals, &epoll, &heard, &|| console.say(message)))?;
         Ok(Self { state })
     }
-
-    /// How long the program was stopped, by Ctrl-Z or SIGSTOP, to a [`BEAT`].
-    pub(crate) fn stood_still(&self) -> Duration {
-        locked(&self.state).stood_still
-    }
 }
 
 const HEARD: [Signal; 5] =
@@ -65,6 +60,11 @@ impl Cancel for Interrupt {
             stopper.stop();
         }
         state.stopper = Some(stopper);
+    }
+
+    /// To a [`BEAT`].
+    fn stood_still(&self) -> Duration {
+        locked(&self.state).stood_still
     }
 }
 

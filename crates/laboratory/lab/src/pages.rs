@@ -122,6 +122,16 @@ pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
         match read(path).and_then(|text| parse(&text)) {
             Ok(OpenedRecord::Load(record)) => loads.push((free_name(path, &mut names), *record)),
             Ok(OpenedRecord::Experiment(record)) => {
+                if let Some(line) = record.cut_line {
+                    let path = shown(path);
+                    console.warn(format_args!(
+                        "`{path}` ends in the middle of line {line}, which is left out"
+                    ));
+                    console.hint(
+                        "the run was killed as it wrote, or the file was cut: `lariat-lab run \
+                         --resume` measures what is missing",
+                    );
+                }
                 experiments.push((free_name(path, &mut names), *record));
             }
             Err(fault) => console.error(unread(path, &fault)),

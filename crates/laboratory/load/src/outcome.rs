@@ -345,7 +345,7 @@ pub(crate) fn warnings(
     (busiest, stood_still): (f64, Duration),
     is_search: bool,
 ) -> Vec<RunWarning> {
-    let mut warnings: Vec<_> = stopped(stood_still).into_iter().collect();
+    let mut warnings: Vec<_> = interrupted_by_stop(stood_still).into_iter().collect();
     if let Some(warning) = fruitless(tally) {
         // All else would be about figures that there are none of.
         warnings.push(warning);
@@ -363,7 +363,8 @@ pub(crate) fn warnings(
     warnings
 }
 
-fn stopped(stood_still: Duration) -> Option<RunWarning> {
+/// The warning about a load whose program was stopped for so long; `None` = it was not.
+pub fn interrupted_by_stop(stood_still: Duration) -> Option<RunWarning> {
     (!stood_still.is_zero()).then(|| RunWarning {
         seen: format!(
             "the load was stopped for {}, and did nothing meanwhile",
@@ -464,8 +465,10 @@ fn too_many_clients(plan: &LoadPlan, tally: &LoadTally) -> Option<RunWarning> {
     let tls = plan.tls.as_ref()?;
     let transactions = tally.warm_up.attempted + tally.totals.attempted;
     let clients = u64::from(plan.clients.count);
-    // With session arrivals every client is new.
+    // With session arrivals every client is new. Where sessions end, clients that have one take
+    // turns with one that has none: further ones take no part until they are needed.
     let all_take_part = plan.clients.selection == ClientSelection::RoundRobin
+        && plan.clients.requests_per_session.is_none()
         && plan.requests_per_arrival().is_none();
     let is_too_many =
         all_take_part && tls.handshakes.iter().any(resumes) && transactions < 2 * clients;

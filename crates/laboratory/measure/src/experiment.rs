@@ -129,6 +129,10 @@ pub struct Scenario {
     /// The operation by which the server's CPU time is divided, in plural: `handshakes`,
     /// `requests`.
     pub operation: String,
+    /// Whether the client belongs to what is measured: rates and response times are compared
+    /// however busy the server is, and each target with the first, whatever work it does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub end_to_end: bool,
     /// The metrics of the source, as it printed them.
     pub published: Vec<Published>,
     /// How often each configuration is to be measured; at least, if there is a rule.
@@ -238,6 +242,8 @@ pub struct Experiment {
     /// Measurements that occur again, of the same repeat of the same configuration, as in a file
     /// that was joined to itself: they do not count.
     pub duplicates: usize,
+    /// The number of a last line that was cut off, and is not counted.
+    pub cut_line: Option<usize>,
 }
 
 /// The fields that can be read of a first line of any format.
@@ -261,18 +267,21 @@ impl RunEvent {
 }
 
 impl Experiment {
-    /// Reads a file. A last line without an end was being written when the run was killed, and is
-    /// ignored.
+    /// Reads a file. A last line without an end was being written when the run was killed, or the
+    /// file was cut: it is left out, and [`Self::cut_line`] names it.
     ///
     /// # Errors
     /// [`LoadRecordFault`].
     pub fn parse(text: &str) -> Result<Self, LoadRecordFault> {
-        let whole = text.rfind('\n').map_or(text, |end| &text[..end]);
+        let (whole, rest) = text.rsplit_once('\n').unwrap_or((text, ""));
         let mut lines = whole.lines().map(str::as_bytes);
         let mut experiment = Self::begun(lines.next().unwrap_or_default())?;
-        for (index, line) in lines.enumerate() {
-            experiment.add_line(index + 2, line)?;
+        let mut number = 2;
+        for line in lines {
+            experiment.add_line(number, line)?;
+            number += 1;
         }
+        experiment.cut_line = (!rest.is_empty()).then_some(number);
         Ok(experiment)
     }
 
@@ -295,6 +304,7 @@ impl Experiment {
             failures: Vec::new(),
             ended: None,
             duplicates: 0,
+            cut_line: None,
         })
     }
 
@@ -396,12 +406,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_line_is_ignored() {
+    fn an_unfinished_line_is_left_out_and_named() {
         let mut torn = text(&[plan(), failure(), failure()]);
         torn.truncate(torn.len() - 5);
         let read = Experiment::parse(&torn).unwrap();
-        assert_eq!(read.failures.len(), 1);
+        assert_eq!((read.failures.len(), read.cut_line), (1, Some(3)));
         assert_eq!(read.ended, None);
+        assert_eq!(Experiment::parse(&text(&[plan(), failure()])).unwrap().cut_line, None);
     }
 
     #[test]

@@ -156,7 +156,8 @@ fn bar(counts: [usize; 4]) -> MarkupElement {
     let parts = parts.map(|(count, name)| {
         let part = element("span").with("class", name);
         let part = part.with("style", format!("flex-grow:{}", count as f64 / all as f64));
-        identified(part, &format!("ranking-{name}"), count as f64).text(count)
+        let part = identified(part, &format!("ranking-{name}"), count as f64);
+        part.text(format_args!("{count} {}", name.replace('-', " ")))
     });
     element("div").with("class", "counts").with("aria-hidden", "true").children(parts)
 }

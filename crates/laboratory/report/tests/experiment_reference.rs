@@ -36,7 +36,8 @@ fn every_field_is_described() {
 fn every_event_kind_and_metric_is_described() {
     let events = "began resumed measured failed ended unsupported void";
     let metrics = "server-cpu server-switches rate bandwidth server-cpu-per-gib mean-response p99-response \
-                   error-rate goodput connection-memory under-100-ms under-500-ms few-errors peak";
+                   error-rate goodput connection-memory under-100-ms-few-lost under-100-ms \
+                   under-500-ms few-errors peak";
     for word in events.split(' ').chain(metrics.split(' ')) {
         assert!(is_described(word), "{word}");
     }

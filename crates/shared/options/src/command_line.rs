@@ -186,7 +186,7 @@ pub fn outcome(error: &clap::Error, table: Option<&Table>) -> Result<String, Str
     let tips: Vec<_> = tips.collect();
     let is_alone = !tips.iter().any(|tip| tip.contains("similar"));
     let of_table = table.and_then(|table| remedy(error, table, is_alone));
-    let remedy = of_table.unwrap_or_else(|| match tips.as_slice() {
+    let remedy = below_zero(error).or(of_table).unwrap_or_else(|| match tips.as_slice() {
         [] => "for more information, try '--help'".to_owned(),
         tips => tips.join("\nhint: "),
     });
@@ -202,6 +202,16 @@ pub fn help(command: &mut Command, name: Option<&str>) -> Option<String> {
     };
     let help = explained.render_long_help().to_string();
     Some(format!("{}\n", help.trim_end()))
+}
+
+/// The hint about a value like `-5/s`, of which only the first digit was read, as a flag.
+fn below_zero(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let is_it = argument.strip_prefix('-')?.starts_with(|first: char| first.is_ascii_digit());
+    let hint = "a value below 0 is read as a flag, and no flag here takes one";
+    (is_it && error.kind() == ErrorKind::UnknownArgument).then(|| hint.to_owned())
 }
 
 /// The hint of a table about one of its flags, or one that it does not have. The nearest of all

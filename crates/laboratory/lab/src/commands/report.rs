@@ -259,6 +259,7 @@ mod tests {
             failures: Vec::new(),
             ended: None,
             duplicates: 0,
+            cut_line: None,
         };
         let records = Records::Experiments(vec![(String::new(), experiment)]);
         check_reference(&records, Some("hitch")).unwrap();

@@ -20,6 +20,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use load::outcome::interrupted_by_stop;
 use load::plan::{ArrivalModel, LoadPlan, Verification};
 use measure::choice::Kind;
 use measure::experiment::{DurationSummary, Measurement, Noise, Placement, Reload};
@@ -108,9 +109,14 @@ impl<'a> Bench<'a> {
         // Our own work must not use the server's CPUs.
         let ours = sys::cpu::allowed_cpus();
         sys::cpu::confine_current_thread(&cpus.client)?;
+        let stopped_before = cancel.stood_still();
         let measured = self.measure_on(subject, &cpus, cancel);
         sys::cpu::confine_current_thread(&ours)?;
-        measured
+        let stood_still = cancel.stood_still().saturating_sub(stopped_before);
+        measured.map(|mut measurement| {
+            measurement.warnings.extend(interrupted_by_stop(stood_still));
+            measurement
+        })
     }
 
     fn measure_on(

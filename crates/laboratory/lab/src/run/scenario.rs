@@ -51,7 +51,8 @@ const SCENARIOS: [(&str, &str); 29] = embedded! {
     "limits",
     "session-cache",
     "scale-out",
-    "mysql",
+    "mysql-connections",
+    "mysql-pool",
     "load-generators",
     "load-memory",
     "origin",
@@ -121,8 +122,8 @@ fn of_file(path: &Path) -> Result<ListedScenario, LabFault> {
     Ok(ListedScenario { name: name.to_string_lossy().into_owned(), path: shown, text })
 }
 
-/// The scenarios that were asked for, by name, by path (what has a `/` or ends in `.toml`), or
-/// `all`.
+/// The scenarios that were asked for, by name, by the first word of several names, by path (what
+/// has a `/` or ends in `.toml`), or `all`.
 pub(crate) fn choose(
     asked: &[String],
     folder: Option<&Path>,
@@ -136,7 +137,10 @@ pub(crate) fn choose(
                 vec![of_file(Path::new(path))?]
             }
             SELF_TEST => vec![ours(&(SELF_TEST, include_str!("scenario/self-test.toml")))],
-            name => vec![named(name, &known)?],
+            name => match of_group(name, &known) {
+                group if group.is_empty() => vec![named(name, &known)?],
+                group => group,
+            },
         };
         for one in more {
             if chosen.iter().any(|other| other.name == one.name) {
@@ -149,6 +153,15 @@ pub(crate) fn choose(
         }
     }
     Ok(chosen)
+}
+
+/// The scenarios with this first word and others behind it, unless one has this name.
+fn of_group(name: &str, known: &[ListedScenario]) -> Vec<ListedScenario> {
+    let is_it = |one: &&ListedScenario| {
+        one.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'))
+    };
+    let is_exact = known.iter().any(|one| one.name == name);
+    known.iter().filter(|one| !is_exact && is_it(one)).cloned().collect()
 }
 
 fn named(name: &str, known: &[ListedScenario]) -> Result<ListedScenario, LabFault> {

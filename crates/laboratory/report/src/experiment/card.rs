@@ -112,7 +112,7 @@ impl Claim {
             return Err(refusal("the scenario has no metric", "choose another scenario"));
         };
         let others = study.targets.iter().skip(1);
-        let others = others.filter(|target| do_same_work(target, first));
+        let others = others.filter(|target| do_same_work(study.scenario, target, first));
         let mut found: Vec<(&str, Comparison)> = Vec::new();
         let mut faults = Vec::new();
         for target in others {

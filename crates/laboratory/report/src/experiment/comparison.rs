@@ -51,7 +51,8 @@ const EQUAL_WITHIN_POINTS: f64 = 0.01;
 fn is_load_limited(entry: &MeasuredConfiguration<'_>, metric: Metric) -> bool {
     let mut closed = entry.measurements.values().filter(|it| is_closed(it));
     let is_shared = closed.any(|it| it.noise.is_shared);
-    metric.depends_on_load() && (is_shared || busy(entry).is_some_and(|busy| busy < BUSY_MIN))
+    let is_idle = !entry.scenario.end_to_end && busy(entry).is_some_and(|busy| busy < BUSY_MIN);
+    metric.depends_on_load() && (is_shared || is_idle)
 }
 
 /// The share of time that the server's CPUs were busy, the median of what is known; open load

@@ -215,8 +215,14 @@ fn lines(study: &Study<'_>, main: Metric, palette: Palette<'_>) -> Option<Chart>
         }
         several => several.iter().map(|one| (*one, main)).collect(),
     };
-    let panels = drawn.iter().enumerate().map(|(index, (combinations, metric))| {
-        let mut panel = line_panel(study, combinations, *metric, palette);
+    // Records of earlier builds lack some metrics.
+    let is_measured = |(combinations, metric): &(&[Combination<'_>], Metric)| {
+        let mut entries = combinations.iter().flat_map(|combination| &combination.entries);
+        entries.any(|entry| entry.spread(*metric).is_some())
+    };
+    let drawn = drawn.into_iter().filter(is_measured).enumerate();
+    let panels = drawn.map(|(index, (combinations, metric))| {
+        let mut panel = line_panel(study, combinations, metric, palette);
         // The legend stands in the first panel alone.
         if index > 0 {
             panel.series.iter_mut().for_each(|line| line.name.clear());

@@ -20,6 +20,9 @@ use super::study::{Combination, Study, base, do_same_work};
 use crate::document::{ListItem, ReportBlock, ReportSection, SectionKind};
 use crate::words::{joined, listed};
 
+/// A page about one question may ask it in two scenarios; of more, the first one is the headline.
+const HEADLINE_SCENARIOS_MAX: usize = 2;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranking {
     /// The target that others are compared with.
@@ -76,10 +79,10 @@ impl Ranking {
         }
         self.add_lacks(study);
         for (index, target) in study.targets.iter().enumerate() {
-            let Some(base) = base(&study.targets, index) else {
+            let Some(base) = base(study.scenario, &study.targets, index) else {
                 continue;
             };
-            if do_same_work(target, study.targets[base]) {
+            if do_same_work(study.scenario, target, study.targets[base]) {
                 self.add_target(study, index, established);
                 continue;
             }
@@ -206,19 +209,21 @@ impl Ranking {
             }
         }
         let sentences = anchors.iter().map(|anchor| (*anchor, self.sentences(anchor)));
-        let found = sentences.into_iter().find(|(_, sentences)| !sentences.is_empty());
-        match found {
-            Some((_, sentences)) if anchors.len() == 1 => sentences.join(" "),
-            Some((anchor, sentences)) => {
-                let line = self.lines.iter().find(|line| line.anchor == anchor);
-                let scenario = line.map_or("", |line| line.scenario.as_str());
-                format!("In {scenario}: {}", sentences.join(" "))
-            }
-            None => format!("No difference from {} is established.", self.first),
+        let found = sentences.filter(|(_, sentences)| !sentences.is_empty());
+        let count = if anchors.len() > HEADLINE_SCENARIOS_MAX { 1 } else { anchors.len() };
+        let found = found.take(count).map(|(anchor, sentences)| {
+            let line = self.lines.iter().find(|line| line.anchor == anchor);
+            let scenario = line.map_or("", |line| line.scenario.as_str());
+            let sentences = sentences.join(" ");
+            if anchors.len() == 1 { sentences } else { format!("In {scenario}: {sentences}") }
+        });
+        match joined(found, " ") {
+            none if none.is_empty() => format!("No difference from {} is established.", self.first),
+            headline => headline,
         }
     }
 
-    /// The established differences of a scenario's main metric, a sentence per target.
+    /// The established differences of a scenario's main metric, targets that say the same together.
     pub(crate) fn sentences(&self, anchor: &str) -> Vec<String> {
         let lines = self.lines.iter();
         let lines = lines.filter(|it| it.anchor == anchor && it.weight == Weight::Main);
@@ -230,7 +235,9 @@ impl Ranking {
                 None => by_target.push(vec![line]),
             }
         }
-        by_target.iter().map(|lines| sentence(lines)).collect()
+        let all: Vec<_> = by_target.iter().map(|lines| WorkSentence::of(lines)).collect();
+        let alike = all.chunk_by(|a, b| (a.verb, &a.object) == (b.verb, &b.object));
+        alike.map(WorkSentence::together).collect()
     }
 
     /// How the comparisons are counted, and with what.
@@ -412,46 +419,64 @@ impl RankingLine {
     }
 }
 
-/// A target's work in a scenario: `hitch needs 2.1 to 2.4 times the server CPU per request of
-/// lariat in 6 configurations.`
-fn sentence(lines: &[&RankingLine]) -> String {
-    let RankingLine { target, metric, reference, found, .. } = lines[0];
-    let is_rate = found.iter().any(|(_, it)| it.metric == Metric::Rate);
-    let metric = if is_rate { "rate" } else { metric };
-    let ranges = || lines.iter().filter_map(|line| line.range());
-    let all: usize = lines.iter().map(|line| line.found.len()).sum();
-    let times = match (found.as_slice(), all) {
-        ([(title, it)], 1) => {
-            let with = if title.is_empty() { String::new() } else { format!(" ({title})") };
-            let (words, interval) = match it.effect.scale {
-                EffectScale::Ratio => {
-                    let shown = |(from, to)| format!(" ({} to {})", digits(from), digits(to));
-                    (digits(it.effect.value), it.effect.interval.map(shown).unwrap_or_default())
-                }
-                EffectScale::Difference => {
-                    let differing = in_cell(&it.effect, it.metric);
-                    return format!(
-                        "{target} differs from {reference} in {metric}{with} by {differing}."
-                    );
-                }
-            };
-            return format!(
-                "{target} {} {words} times{interval} the {metric} of {reference}{with}.",
-                verb(it.metric)
-            );
+/// A target's work in a scenario.
+struct WorkSentence {
+    target: String,
+    /// `needs`, with a metric.
+    verb: &'static str,
+    /// `2.1 to 2.4 times`.
+    times: String,
+    /// ` the server CPU per request of lariat in 6 configurations`.
+    object: String,
+}
+
+impl WorkSentence {
+    fn of(lines: &[&RankingLine]) -> Self {
+        let RankingLine { target, metric, reference, found, .. } = lines[0];
+        let is_rate = found.iter().any(|(_, it)| it.metric == Metric::Rate);
+        let metric = if is_rate { "rate" } else { metric };
+        let ranges = || lines.iter().filter_map(|line| line.range());
+        let all: usize = lines.iter().map(|line| line.found.len()).sum();
+        let verb = found.first().map_or("has", |(_, it)| verb(it.metric));
+        let sentence = |verb, times, object| Self { target: target.clone(), verb, times, object };
+        let differs = |object| sentence("differs", String::new(), object);
+        let least = ranges().map(|it| it.0).fold(f64::INFINITY, f64::min);
+        let most = ranges().map(|it| it.1).fold(0.0, f64::max);
+        let with = match (found.as_slice(), all) {
+            ([(title, _)], 1) if title.is_empty() => String::new(),
+            ([(title, _)], 1) => format!(" ({title})"),
+            _ => format!(" in {all} configurations"),
+        };
+        let object = format!(" the {metric} of {reference}{with}");
+        match found.as_slice() {
+            [(_, it)] if all == 1 && it.effect.scale == EffectScale::Difference => {
+                differs(format!(
+                    " from {reference} in {metric}{with} by {}",
+                    in_cell(&it.effect, it.metric)
+                ))
+            }
+            [(_, it)] if all == 1 => {
+                let shown = |(from, to)| format!(" ({} to {})", digits(from), digits(to));
+                let interval = it.effect.interval.map(shown).unwrap_or_default();
+                sentence(verb, format!("{} times{interval}", digits(it.effect.value)), object)
+            }
+            _ if ranges().count() < lines.len() => {
+                differs(format!(" from {reference} in {metric}{with}"))
+            }
+            _ => sentence(verb, format!("{} to {} times", digits(least), digits(most)), object),
         }
-        _ if ranges().count() < lines.len() => {
-            return format!(
-                "{target} differs from {reference} in {metric} in {all} configurations."
-            );
-        }
-        _ => {
-            let least = ranges().map(|it| it.0).fold(f64::INFINITY, f64::min);
-            format!("{} to {}", digits(least), digits(ranges().map(|it| it.1).fold(0.0, f64::max)))
-        }
-    };
-    let verb = found.first().map_or("has", |(_, it)| verb(it.metric));
-    format!("{target} {verb} {times} times the {metric} of {reference} in {all} configurations.")
+    }
+
+    /// `hitch needs 2.1 to 2.4 times and stunnel 3.0 to 3.1 times the server CPU per request of
+    /// lariat in 6 configurations.`
+    fn together(sentences: &[Self]) -> String {
+        let Self { verb, object, .. } = &sentences[0];
+        let named = sentences.iter().enumerate().map(|(place, it)| {
+            let verb = if place == 0 { verb } else { "" };
+            joined([it.target.as_str(), verb, &it.times], " ")
+        });
+        format!("{}{object}.", listed(&named.collect::<Vec<_>>()))
+    }
 }
 
 /// The verb for so much of a metric.
@@ -480,8 +505,10 @@ fn judged(combination: &Combination<'_>, index: usize, metric: Metric) -> Option
 /// How likely equals differ so much by chance, of each comparison that is counted.
 fn chances<'s>(study: &'s Study<'_>) -> impl Iterator<Item = f64> + 's {
     let is_ranked = |index: &usize| {
-        let base = base(&study.targets, *index);
-        base.is_some_and(|base| do_same_work(study.targets[*index], study.targets[base]))
+        let base = base(study.scenario, &study.targets, *index);
+        base.is_some_and(|base| {
+            do_same_work(study.scenario, study.targets[*index], study.targets[base])
+        })
     };
     let ranked = (0..study.targets.len()).filter(is_ranked);
     let comparisons = ranked.flat_map(|index| {

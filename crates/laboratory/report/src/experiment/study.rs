@@ -32,6 +32,7 @@ pub(crate) struct Combination<'e> {
 
 #[derive(Debug)]
 pub(crate) struct MeasuredConfiguration<'e> {
+    pub(crate) scenario: &'e Scenario,
     pub(crate) target: &'e TargetDescription,
     /// `None` where it was not planned.
     pub(crate) configuration: Option<&'e Configuration>,
@@ -98,17 +99,13 @@ impl<'e> StudyResults<'e> {
         let combinations = combinations.map(|values| self.combination(scenario, &targets, values));
         let combinations: Vec<Combination<'_>> =
             combinations.filter(Combination::is_planned).collect();
-        let mut entries = combinations.iter().flat_map(|combination| &combination.entries);
-        let is_ramp = entries.any(|entry| {
-            let mut measurements = entry.measurements.values();
-            measurements.any(|measurement| {
-                measurement.read_offs.is_some_and(|read| read.peak_per_s.is_some())
-            })
-        });
+        let entries = combinations.iter().flat_map(|combination| &combination.entries);
+        let measured: Vec<&Measurement> =
+            entries.flat_map(|entry| entry.measurements.values().copied()).collect();
         Study {
             number: self.number,
             scenario,
-            metrics: metrics(scenario, is_ramp),
+            metrics: metrics(scenario, &measured),
             targets,
             combinations,
         }
@@ -130,6 +127,7 @@ impl<'e> StudyResults<'e> {
                 configuration.map_or("", |configuration| configuration.key.as_str()),
             );
             MeasuredConfiguration {
+                scenario,
                 target,
                 configuration,
                 measurements: self.measurements.get(&key).cloned().unwrap_or_default(),
@@ -159,19 +157,26 @@ fn combinations(factors: &[Factor]) -> Vec<Vec<&RecordedValue>> {
     all
 }
 
-/// The four of a rising load, the main one of the founding method first.
-const READ_OFFS: [Metric; 4] =
-    [Metric::Under100Ms, Metric::Under500Ms, Metric::FewErrors, Metric::Peak];
+/// The read-offs of a rising load, the main one of the founding method first. Records of earlier
+/// builds lack that one.
+const READ_OFFS: [Metric; 5] = [
+    Metric::Under100MsFewLost,
+    Metric::Under100Ms,
+    Metric::Under500Ms,
+    Metric::FewErrors,
+    Metric::Peak,
+];
 
 /// Metrics that a scenario reports of each configuration, the main one first.
-fn metrics(scenario: &Scenario, is_ramp: bool) -> Vec<Metric> {
+fn metrics(scenario: &Scenario, measured: &[&Measurement]) -> Vec<Metric> {
     let metrics = scenario.metrics.iter().copied();
-    if !is_ramp {
+    let is_read_off = |metric: &Metric| measured.iter().any(|it| metric.of(*it).is_some());
+    if !is_read_off(&Metric::Peak) {
         return metrics.collect();
     }
     // A rate over all of a rising load says what was offered, not what could be served.
     let others = metrics.filter(|metric| *metric != Metric::Rate);
-    READ_OFFS.into_iter().chain(others).collect()
+    READ_OFFS.into_iter().filter(is_read_off).chain(others).collect()
 }
 
 impl<'e> Study<'e> {
@@ -289,7 +294,7 @@ impl<'e> Combination<'e> {
         let targets: Vec<&TargetDescription> =
             self.entries.iter().map(|entry| entry.target).collect();
         let named = |target: &&TargetDescription| target.name == entry.target.name;
-        let base = base(&targets, targets.iter().position(named)?)?;
+        let base = base(entry.scenario, &targets, targets.iter().position(named)?)?;
         self.entries.get(base)
     }
 
@@ -301,7 +306,7 @@ impl<'e> Combination<'e> {
 impl MeasuredConfiguration<'_> {
     /// Whether it does the same work as the other: TLS or none, with an origin behind it or not.
     pub(crate) fn does_same_work(&self, other: &MeasuredConfiguration<'_>) -> bool {
-        do_same_work(self.target, other.target)
+        do_same_work(self.scenario, self.target, other.target)
     }
 
     /// A metric of this one and of the other in each round in which both have one that is used.
@@ -350,16 +355,24 @@ impl MeasuredConfiguration<'_> {
     }
 }
 
-pub(crate) fn do_same_work(target: &TargetDescription, other: &TargetDescription) -> bool {
-    (&target.serves, &target.scheme) == (&other.serves, &other.scheme)
+pub(crate) fn do_same_work(
+    scenario: &Scenario,
+    target: &TargetDescription,
+    other: &TargetDescription,
+) -> bool {
+    scenario.end_to_end || (&target.serves, &target.scheme) == (&other.serves, &other.scheme)
 }
 
 /// The target that a target is compared with: the first program, in the place where it does the
 /// same work, else the first target. `None` = it is that one itself.
-pub(crate) fn base(targets: &[&TargetDescription], index: usize) -> Option<usize> {
+pub(crate) fn base(
+    scenario: &Scenario,
+    targets: &[&TargetDescription],
+    index: usize,
+) -> Option<usize> {
     let first = targets.first()?;
     let is_base = |target: &&TargetDescription| {
-        target.program == first.program && do_same_work(target, targets[index])
+        target.program == first.program && do_same_work(scenario, target, targets[index])
     };
     let base = targets.iter().position(is_base).unwrap_or(0);
     (base != index).then_some(base)
@@ -408,9 +421,12 @@ mod tests {
             target("nginx-files", "nginx", "itself"),
         ];
         let targets: Vec<&TargetDescription> = targets.iter().collect();
-        let bases = |targets: &[&TargetDescription]| -> Vec<Option<usize>> {
-            (0..targets.len()).map(|index| base(targets, index)).collect()
+        let of = |scenario: &Scenario, targets: &[&TargetDescription]| -> Vec<Option<usize>> {
+            (0..targets.len()).map(|index| base(scenario, targets, index)).collect()
         };
+        let end_to_end = Scenario { end_to_end: true, ..Scenario::default() };
+        assert_eq!(of(&end_to_end, &targets), [None, Some(0), Some(0), Some(0)]);
+        let bases = |targets: &[&TargetDescription]| of(&Scenario::default(), targets);
         assert_eq!(bases(&targets), [None, Some(0), None, Some(2)]);
         // A target with other work than the first program is shown beside the first.
         let without = [targets[0], targets[3]];

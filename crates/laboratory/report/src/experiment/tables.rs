@@ -61,7 +61,7 @@ fn head(metric: Metric) -> String {
 /// The targets that others are compared with.
 fn bases<'s>(study: &'s Study<'_>) -> Vec<&'s str> {
     let targets = &study.targets;
-    let all = (0..targets.len()).filter_map(|index| base(targets, index));
+    let all = (0..targets.len()).filter_map(|index| base(study.scenario, targets, index));
     let all: BTreeSet<_> = all.collect();
     all.iter().map(|index| targets[*index].name.as_str()).collect()
 }

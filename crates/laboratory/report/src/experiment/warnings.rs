@@ -71,7 +71,7 @@ fn share(
 
 /// If a closed load did not fill the server, its rate is that of the client.
 fn idle_servers(study: &Study<'_>) -> Option<String> {
-    if !study.metrics.iter().any(|it| it.depends_on_load()) {
+    if study.scenario.end_to_end || !study.metrics.iter().any(|it| it.depends_on_load()) {
         return None;
     }
     let mut configurations: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -230,6 +230,11 @@ impl AxisScale {
         (-1e-9..=1.0 + 1e-9).contains(&share).then(|| share.clamp(0.0, 1.0))
     }
 
+    /// Whether a part of this interval lies in its range.
+    pub(crate) fn meets(&self, lower: f64, upper: f64) -> bool {
+        upper >= self.from && lower <= self.to
+    }
+
     /// Round values in its range, about `about` of them.
     pub(crate) fn ticks(&self, about: usize) -> Vec<f64> {
         match self.spacing {
@@ -361,6 +366,7 @@ mod tests {
         assert!((scale.place(1.0).unwrap() - 0.5).abs() < 1e-12);
         assert_eq!(scale.place(0.0), None);
         assert_eq!(scale.place(-1.0), None);
+        assert!(!scale.meets(0.0, 0.0) && scale.meets(0.0, 0.02) && !scale.meets(101.0, 102.0));
         assert_eq!(scale.ticks(5), [0.01, 0.1, 1.0, 10.0, 100.0]);
         let short = AxisScale::rounded(Spacing::Log, 3e6, 4e7, 6);
         assert_eq!(short.ticks(6), [2e6, 5e6, 1e7, 2e7, 5e7]);

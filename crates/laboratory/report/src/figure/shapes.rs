@@ -190,11 +190,13 @@ impl Draw<'_> {
         shapes
     }
 
-    /// Intervals with ends; one that reaches out of the axis has none there.
+    /// Intervals with ends; one that reaches out of the axis has none there, and one of zeros has
+    /// no place among logarithms.
     fn whiskers(&self, series: &Series) -> Vec<MarkupElement> {
         const END: f64 = 3.0;
         let pairs = series.points.chunks_exact(2);
-        let drawn = pairs.filter_map(|pair| {
+        let there = pairs.filter(|pair| self.y.meets(pair[0].1, pair[1].1));
+        let drawn = there.filter_map(|pair| {
             let (x, lower, upper) = (self.x(pair[0].0)?, pair[0].1, pair[1].1);
             let end = |y: f64| format!("M{} {}H{}", pixels(x - END), pixels(y), pixels(x + END));
             let (from, to) = (self.y(lower), self.y(upper));

@@ -1,5 +1,7 @@
 //! Reasons why a configuration was not measured, and the trait that ends a measurement early.
 
+use std::time::Duration;
+
 use load::run::Stopper;
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,4 +34,9 @@ pub(crate) trait Cancel: Sync {
 
     /// A cancellation stops this load, at once if it was requested already.
     fn watch(&self, stopper: Stopper);
+
+    /// How long this program was stopped until now, by Ctrl-Z or SIGSTOP.
+    fn stood_still(&self) -> Duration {
+        Duration::ZERO
+    }
 }

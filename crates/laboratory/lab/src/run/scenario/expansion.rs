@@ -371,6 +371,7 @@ impl<'f> Expansion<'f> {
             factors: factors.collect(),
             metrics: file.metrics.clone(),
             operation: file.operation.clone(),
+            end_to_end: file.end_to_end,
             published: file.published.clone(),
             repeats: self.repeats(),
             until: self.asked.until,

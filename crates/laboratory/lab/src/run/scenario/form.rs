@@ -28,6 +28,9 @@ pub(crate) struct ScenarioForm<S = toml::Table> {
     /// The operation by which the server's CPU time is divided, in plural.
     pub(crate) operation: String,
     pub(crate) metrics: Vec<Metric>,
+    /// Whether rates and response times are those of client and server together, by intent.
+    #[serde(default)]
+    pub(crate) end_to_end: bool,
     /// The one that others are compared with first.
     pub(crate) targets: Vec<String>,
     /// Publications whose tables it repeats.
