@@ -130,7 +130,11 @@ impl FromStr for Endpoint {
         }
         let Some((host, port)) = text.rsplit_once(':') else {
             let is_port = text.parse::<u16>().is_ok();
-            return Err(if is_port { AddressError::HostMissing } else { AddressError::PortMissing });
+            return Err(if is_port {
+                AddressError::HostMissing
+            } else {
+                AddressError::PortMissing
+            });
         };
         if !host.starts_with('[') && host.contains(':') {
             return Err(AddressError::PortMissing);
