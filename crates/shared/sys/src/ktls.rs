@@ -187,21 +187,19 @@ struct TypeMessage {
 pub fn send_record(connection: impl AsFd, kind: u8, content: &[u8]) -> io::Result<()> {
     let mut part =
         libc::iovec { iov_base: content.as_ptr().cast_mut().cast(), iov_len: content.len() };
-    let mut control = TypeMessage {
-        header: libc::cmsghdr {
-            cmsg_len: size_of::<libc::cmsghdr>() + 1,
-            cmsg_level: libc::SOL_TLS,
-            cmsg_type: libc::TLS_SET_RECORD_TYPE,
-        },
-        kind,
-        padding: [0; size_of::<usize>() - 1],
-    };
+    // SAFETY: all zeros is a control message without contents. The C library musl pads it.
+    let mut control: TypeMessage = unsafe { std::mem::zeroed() };
+    // The type of lengths is the C library's own.
+    control.header.cmsg_len = (size_of::<libc::cmsghdr>() + 1) as _;
+    control.header.cmsg_level = libc::SOL_TLS;
+    control.header.cmsg_type = libc::TLS_SET_RECORD_TYPE;
+    control.kind = kind;
     // SAFETY: all zeros is a message without address, parts and control.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = size_of::<TypeMessage>();
+    message.msg_controllen = size_of::<TypeMessage>() as _;
     // SAFETY: `message` points to `part` and `control`, and `part` to `content`, whose lengths it
     // gives and which all outlive the call; the kernel only reads them.
     let sent = unsafe {

@@ -198,7 +198,7 @@ fn terminal_ioctls() -> io::Result<Vec<SeccompRule>> {
     // Requests to terminals are those of the type `T` (ioctl_list(2)).
     let mut of_terminals = vec![argument(1, SeccompCmpOp::MaskedEq(0xff00), 0x5400)?];
     for harmless in [libc::FIOCLEX, libc::FIONBIO, libc::FIONCLEX, libc::FIONREAD, libc::TCGETS] {
-        of_terminals.push(argument(1, SeccompCmpOp::Ne, harmless)?);
+        of_terminals.push(argument(1, SeccompCmpOp::Ne, harmless as libc::c_ulong)?);
     }
     let mut rules = when([of_terminals])?;
     rules.extend(when_one_of(1, &[FIOSETOWN, SIOCSPGRP])?);
@@ -409,14 +409,15 @@ fn conditional() -> io::Result<Rules> {
         let protocol = argument(2, SeccompCmpOp::Eq, protocol as u64)?;
         Ok(vec![family, stream()?, protocol])
     };
+    // Their type is the C library's own.
     let ioctls = [
-        libc::FIONBIO,
-        libc::FIOCLEX,
-        libc::FIONREAD,
-        libc::TIOCOUTQ,
-        libc::TCGETS,
+        libc::FIONBIO as libc::c_ulong,
+        libc::FIOCLEX as libc::c_ulong,
+        libc::FIONREAD as libc::c_ulong,
+        libc::TIOCOUTQ as libc::c_ulong,
+        libc::TCGETS as libc::c_ulong,
         // The number of an interface, for the zone of an address.
-        libc::SIOCGIFINDEX,
+        libc::SIOCGIFINDEX as libc::c_ulong,
     ];
     let prctls = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
     Ok(Rules::from([

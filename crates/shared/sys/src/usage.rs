@@ -112,6 +112,8 @@ pub fn return_freed() {
 /// it when they are freed. Among smaller ones that stay they would leave holes: memory that is
 /// freed and occupied all the same.
 pub fn return_when_freed(from_bytes: u32) {
+    #[cfg(not(target_env = "gnu"))]
+    let _ = from_bytes;
     #[cfg(target_env = "gnu")]
     // SAFETY: mallopt(3) sets a number of the allocator's own.
     unsafe {

@@ -57,6 +57,9 @@ pub enum AddressError {
     /// No `:port` at the end, and not `unix:`.
     #[error("has no port (write HOST:PORT, [V6]:PORT or unix:PATH)")]
     PortMissing,
+    /// Digits, and nothing before them.
+    #[error("is a port alone (write HOST:PORT, or *:PORT for all addresses of this host)")]
+    HostMissing,
     /// It begins as a URL does.
     #[error("is a URL (write HOST:PORT, [V6]:PORT or unix:PATH, without a scheme)")]
     SchemeGiven,
@@ -125,7 +128,14 @@ impl FromStr for Endpoint {
                 _ => Ok(Self::Address(Address::Ip(address.into()))),
             };
         }
-        let (host, port) = text.rsplit_once(':').ok_or(AddressError::PortMissing)?;
+        let Some((host, port)) = text.rsplit_once(':') else {
+            let is_port = text.parse::<u16>().is_ok();
+            return Err(if is_port {
+                AddressError::HostMissing
+            } else {
+                AddressError::PortMissing
+            });
+        };
         if !host.starts_with('[') && host.contains(':') {
             return Err(AddressError::PortMissing);
         }
@@ -263,6 +273,7 @@ mod tests {
     fn each_fault_has_its_name() {
         let fault = |text: &str| text.parse::<Endpoint>().unwrap_err();
         assert_eq!(fault("localhost"), AddressError::PortMissing);
+        assert_eq!(fault("8443"), AddressError::HostMissing);
         assert_eq!(fault("2001:db8::1"), AddressError::PortMissing);
         assert_eq!(fault("http://127.0.0.1:80"), AddressError::SchemeGiven);
         assert_eq!(fault("a:70000"), AddressError::PortInvalid);
