@@ -25,7 +25,7 @@ macro_rules! embedded {
 }
 
 /// The scenarios of this build, in the order of reports.
-const SCENARIOS: [(&str, &str); 29] = embedded! {
+const SCENARIOS: [(&str, &str); 30] = embedded! {
     "implementations",
     "terminate",
     "part-load",

@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -16,7 +17,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use super::access::Denied;
 use super::history::Question;
@@ -24,8 +25,9 @@ use super::page;
 use super::readiness::Verdict;
 use super::state::AdminState;
 
-/// Connections at the same time; more wait in the kernel's queue. A browser opens up to six, a
-/// scraper one.
+/// Connections at the same time. A browser opens up to six, a scraper one. When all places are
+/// taken, the oldest connection that has had no answer for which one needs the right gives up its
+/// place, because a stranger who says nothing must not keep a scraper away.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Connections beyond these, for health checks alone: those who read the metrics slowly, or hold on
@@ -60,36 +62,61 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until its task is dropped.
 pub(crate) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
-    let [places, health_places] =
-        [CONNECTIONS_MAX, HEALTH_CONNECTIONS_MAX].map(|count| Arc::new(Semaphore::new(count)));
+    let (mut places, mut health_places) = (Vec::new(), Vec::new());
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        // Only now: a place that became free while nobody came is better than one for checks.
-        let (place, paths) = tokio::select! {
-            biased;
-            place = Arc::clone(&places).acquire_owned() => (place, Paths::All),
-            place = Arc::clone(&health_places).acquire_owned() => (place, Paths::Health),
+        let (taken, paths) = if has_room(&mut places, CONNECTIONS_MAX) {
+            (&mut places, Paths::All)
+        } else {
+            if !has_room(&mut health_places, HEALTH_CONNECTIONS_MAX) {
+                // Each of them has had its answer, or should have asked by now.
+                health_places.remove(0);
+            }
+            (&mut health_places, Paths::Health)
         };
-        let Ok(place) = place else {
-            return;
-        };
-        let state = Arc::clone(&state);
-        tokio::spawn(async move {
-            serve_connection(stream, state, paths).await;
-            drop(place);
-        });
+        let (state, has_right) = (Arc::clone(&state), Arc::<AtomicBool>::default());
+        let task = tokio::spawn(serve_connection(stream, state, paths, Arc::clone(&has_right)));
+        taken.push(AdminConnection { task, has_right });
     }
+}
+
+/// A connection that is served until this is dropped.
+struct AdminConnection {
+    task: JoinHandle<()>,
+    /// Whether it was answered what not everyone may ask.
+    has_right: Arc<AtomicBool>,
+}
+
+impl Drop for AdminConnection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Whether one more has a place, for which one without the right may have to go; the oldest first.
+fn has_room(taken: &mut Vec<AdminConnection>, max: usize) -> bool {
+    taken.retain(|one| !one.task.is_finished());
+    if taken.len() < max {
+        return true;
+    }
+    let stranger = taken.iter().position(|one| !one.has_right.load(Ordering::Relaxed));
+    stranger.map(|place| taken.remove(place)).is_some()
 }
 
 /// Errors are the asker's: it left, was too slow or spoke no HTTP; hyper has answered what can be
 /// answered.
-async fn serve_connection(stream: TcpStream, state: Arc<AdminState>, paths: Paths) {
+async fn serve_connection(
+    stream: TcpStream,
+    state: Arc<AdminState>,
+    paths: Paths,
+    has_right: Arc<AtomicBool>,
+) {
     let service = service_fn(move |request| {
-        let state = Arc::clone(&state);
-        async move { Ok::<_, Infallible>(answer(&request, &state, paths).await) }
+        let (state, has_right) = (Arc::clone(&state), Arc::clone(&has_right));
+        async move { Ok::<_, Infallible>(answer(&request, &state, paths, &has_right).await) }
     });
     let (header_time_max, time_max) = match paths {
         Paths::All => (HEADER_TIME_MAX, CONNECTION_TIME_MAX),
@@ -120,7 +147,12 @@ enum Paths {
     Health,
 }
 
-async fn answer(request: &Request<Incoming>, state: &AdminState, paths: Paths) -> Answer {
+async fn answer(
+    request: &Request<Incoming>,
+    state: &AdminState,
+    paths: Paths,
+    has_right: &AtomicBool,
+) -> Answer {
     let verdict = match request.uri().path() {
         "/healthz" => Some(state.workers().health().await),
         "/ready" => Some({
@@ -142,6 +174,7 @@ async fn answer(request: &Request<Incoming>, state: &AdminState, paths: Paths) -
     if let Err(denied) = state.check_access(request.uri(), request.headers()) {
         return denial(denied);
     }
+    has_right.store(true, Ordering::Relaxed);
     let (kind, body) = match request.uri().path() {
         "/" => ("text/html; charset=utf-8", Bytes::from_static(page::HTML.as_bytes())),
         "/metrics" => (telemetry::exposition::CONTENT_TYPE, state.prometheus().into()),
@@ -176,7 +209,13 @@ fn of_verdict(verdict: Verdict) -> Answer {
         Ok(line) => (StatusCode::OK, line.to_owned()),
         Err(line) => (StatusCode::SERVICE_UNAVAILABLE, line),
     };
-    response(status, PLAIN_TEXT, format!("{line}\n").into())
+    last(response(status, PLAIN_TEXT, format!("{line}\n").into()))
+}
+
+/// Ends its connection: one on which nothing was asked that needs the right keeps no place.
+fn last(mut response: Answer) -> Answer {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 fn is_read(request: &Request<Incoming>) -> bool {
@@ -212,7 +251,7 @@ fn denial(denied: Denied) -> Answer {
 }
 
 fn refusal(status: StatusCode, text: &'static str) -> Answer {
-    response(status, PLAIN_TEXT, Bytes::from_static(text.as_bytes()))
+    last(response(status, PLAIN_TEXT, Bytes::from_static(text.as_bytes())))
 }
 
 fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
@@ -245,11 +284,12 @@ mod tests {
 
     /// Sends this and gives back all that comes until the end of the stream.
     fn exchange(request: &[u8]) -> String {
-        exchange_beside(0, request)
+        exchange_beside(0, false, request)
     }
 
-    /// The same beside `others` connections that are served before, and never end.
-    fn exchange_beside(others: usize, request: &[u8]) -> String {
+    /// The same beside `others` connections that came before and never end, and have asked for the
+    /// status, or nothing.
+    fn exchange_beside(others: usize, have_asked: bool, request: &[u8]) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -269,9 +309,12 @@ mod tests {
             let mut kept = Vec::new();
             for _ in 0..others {
                 let mut other = TcpStream::connect(address).await.unwrap();
-                other.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-                // It has a place when it is answered.
-                other.read_exact(&mut [0; 12]).await.unwrap();
+                if have_asked {
+                    let request = b"GET /reasons HTTP/1.1\r\nHost: localhost\r\n\r\n";
+                    other.write_all(request).await.unwrap();
+                    // It has a place when it is answered.
+                    other.read_exact(&mut [0; 12]).await.unwrap();
+                }
                 kept.push(other);
             }
             let mut stream = TcpStream::connect(address).await.unwrap();
@@ -313,7 +356,7 @@ mod tests {
     fn health_checks_are_answered_when_all_other_places_are_taken() {
         let get = |others, path: &str| {
             let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-            exchange_beside(others, request.as_bytes())
+            exchange_beside(others, true, request.as_bytes())
         };
         let health = get(CONNECTIONS_MAX, "/healthz");
         assert!(health.contains("\r\nconnection: close\r\n"), "{health}");
@@ -321,6 +364,20 @@ mod tests {
         let metrics = get(CONNECTIONS_MAX, "/metrics");
         assert!(metrics.starts_with("HTTP/1.1 503 "), "{metrics}");
         assert!(metrics.contains("too many connections"), "{metrics}");
+    }
+
+    #[test]
+    fn those_who_say_nothing_or_have_no_right_keep_nobody_away() {
+        let request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let others = CONNECTIONS_MAX + HEALTH_CONNECTIONS_MAX + 1;
+        let metrics = exchange_beside(others, false, request);
+        assert!(metrics.starts_with("HTTP/1.1 200 "), "{metrics}");
+        // The end of the stream comes by itself.
+        for refused in ["/healthz", "/nowhere"] {
+            let request = format!("GET {refused} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            let answer = exchange(request.as_bytes());
+            assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+        }
     }
 
     #[test]
