@@ -265,6 +265,8 @@ struct Supervisor<'a> {
     reload_asked: bool,
     /// The log was renamed while a reload was under way, which may have opened it before.
     is_log_renamed: bool,
+    /// The reason why the log that is served could not be opened anew, and when that is tried again.
+    log_unopened: Option<(String, Instant)>,
     stop_asked: bool,
     is_ended: bool,
     readers: Readers,
@@ -307,6 +309,7 @@ impl<'a> Supervisor<'a> {
                 self.upgrading.stage.due(),
                 self.acme.due(),
                 self.keys.due(),
+                self.log_unopened.as_ref().map(|(_, again)| *again),
                 earlier,
             ];
             let until = dues.into_iter().flatten().min();
@@ -382,6 +385,7 @@ impl<'a> Supervisor<'a> {
         self.tend_manager(now);
         self.tend_acme(now);
         self.tend_keys(now);
+        self.tend_log(now);
         if self.upgrading.stage.due().is_some_and(|due| due <= now) {
             self.upgrade_is_late();
         }

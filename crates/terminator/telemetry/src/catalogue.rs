@@ -310,7 +310,7 @@ catalogue! {
         Gauge Seconds "lariat_config_last_reload_success_timestamp_seconds" "When the configuration that is served was read: at the last reload that was not refused, or at the start; in seconds since the epoch." { LastReloadOkTime }
         Counter Count "lariat_reloads_total" [result] "Reloads attempted, by result." { ReloadsOk = "ok", ReloadsRefused = "refused" }
         Counter Bytes "lariat_log_lost_bytes_total" "Bytes of lines about connections that the log did not take: its disk was full, its reader had left, or its log daemon was away." { LogBytesUnwritten }
-        Gauge Count "lariat_log_write_failing" "1 if the last lines about connections could not be written, else 0." { LogFails }
+        Gauge Count "lariat_log_write_failing" "1 if the last lines about connections could not be written, or if their file could not be opened anew, else 0." { LogFails }
         Gauge Count "lariat_connections_limit" "As many client connections may be open at the same time: `limits.connections`." { ConnectionsLimit }
         Gauge Count "lariat_handshakes_in_progress_limit" "As many handshakes may be in progress at the same time: `limits.handshakes`." { HandshakesLimit }
         Gauge Count "lariat_sources" "Client addresses that `limits.per-source` counts, of IPv6 networks: all that have a connection open, and some that had one." { Sources }

@@ -36,6 +36,10 @@ pub(crate) struct StatusDocument {
     /// The reason why the last lines about connections could not be written; `None` if they could.
     #[serde(default)]
     pub(crate) log_failure: Option<String>,
+    /// The reason why the log's file could not be opened anew, so that lines go to the one before;
+    /// `None` if it could.
+    #[serde(default)]
+    pub(crate) log_unopened: Option<String>,
     /// The file of secrets; `None` if none are written.
     #[serde(default)]
     pub(crate) key_log: Option<KeyLogStatus>,

@@ -121,6 +121,8 @@ struct Facts {
     log_lost_bytes: u64,
     /// The reason why the last ones could not; `None` = they could.
     log_failure: Option<String>,
+    /// The reason why the log's file could not be opened anew.
+    log_unopened: Option<String>,
     cluster: ClusterFacts,
     /// The reasons why checks took servers out, by service and server.
     notes: BTreeMap<(String, String), (bool, String)>,
@@ -270,6 +272,11 @@ impl AdminState {
         let mut facts = self.facts();
         facts.log_lost_bytes += bytes;
         facts.log_failure = Some(why);
+    }
+
+    /// The log's file could not be opened anew, for this reason, or it was.
+    pub(crate) fn log_unopened(&self, why: Option<String>) {
+        self.facts().log_unopened = why;
     }
 
     /// The log is written again.

@@ -174,6 +174,10 @@ fn log(now: &StatusDocument) -> String {
     let lost = now.process.metrics.get(ProcessMetric::LogBytesUnwritten);
     match &now.log_failure {
         Some(why) => format!("log: cannot be written: {why}; {lost} bytes are lost\n"),
+        None if now.log_unopened.is_some() => {
+            let why = now.log_unopened.as_deref().unwrap_or_default();
+            format!("log: goes to the file before, whose name may be another or gone: {why}\n")
+        }
         None if lost > 0 => format!("log: written; {lost} bytes were lost before\n"),
         None => String::new(),
     }

@@ -4,7 +4,7 @@
 //! (`reading`), building the plan the worker process's.
 
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use config::{Diagnostic, LogOutput};
 
@@ -19,6 +19,9 @@ use crate::handover::Order;
 use crate::messages::{self, Form, error, note, stderr, warn};
 use crate::reader::Task;
 use crate::watcher::Stamps;
+
+/// From one attempt to open a log anew to the next.
+const LOG_PAUSE: Duration = Duration::from_secs(5);
 
 impl Supervisor<'_> {
     pub(super) fn reload(&mut self) {
@@ -166,13 +169,21 @@ impl Supervisor<'_> {
         self.reopen_log();
     }
 
-    fn reopen_log(&self) {
+    /// Opens a log again that could not be opened: what was in its way may be gone.
+    pub(super) fn tend_log(&mut self, now: Instant) {
+        if let Some((_, again)) = self.log_unopened.as_mut().filter(|(_, again)| *again <= now) {
+            *again = now + LOG_PAUSE;
+            self.reopen_log();
+        }
+    }
+
+    fn reopen_log(&mut self) {
         if let LogOutput::File(path) = &self.served.summary.control.log {
             let sender = self.events.sender();
             let (path, task) = (path.clone(), Task::OpenLog(path.clone()));
             let hear = move |done, _| sender.send(Event::Reopened(path, done));
             let started = self.readers.start(&task, hear);
-            started.unwrap_or_else(|failure| say_kept_log(&failure));
+            started.unwrap_or_else(|failure| self.log_is_kept(&failure));
         }
     }
 
@@ -207,10 +218,26 @@ impl Supervisor<'_> {
             Ok(Done::Log(log)) if is_current => {
                 self.admin_sockets.log = log;
                 self.send_log();
+                if self.log_unopened.take().is_some() {
+                    note("the log is opened anew");
+                }
             }
-            Ok(_) => {}
-            Err(failure) => say_kept_log(&failure),
+            Ok(_) => self.log_unopened = self.log_unopened.take().filter(|_| is_current),
+            Err(failure) if is_current => self.log_is_kept(&failure),
+            Err(_) => self.log_unopened = None,
         }
+    }
+
+    /// Lines go where they went: to a file of another name by now, or of none.
+    fn log_is_kept(&mut self, failure: &Failure) {
+        let why = failure.to_string();
+        if self.log_unopened.as_ref().is_none_or(|(before, _)| *before != why) {
+            error(format_args!("{why}; the log goes where it went"));
+        }
+        // The sentence has a hint behind it, and stands in a line of the status.
+        let first = why.lines().next().unwrap_or_default().to_owned();
+        self.tell(&Order::LogUnopened(first));
+        self.log_unopened = Some((why, Instant::now() + LOG_PAUSE));
     }
 }
 
@@ -222,8 +249,4 @@ pub(super) fn say_each(diagnostics: &[Diagnostic], colour: bool) {
             messages::say_labelled(&diagnostic.to_string());
         }
     }
-}
-
-fn say_kept_log(failure: &Failure) {
-    error(format_args!("{failure}; the log goes where it went"));
 }

@@ -93,6 +93,7 @@ impl<'a> Supervisor<'a> {
             pending: None,
             reload_asked: false,
             is_log_renamed: false,
+            log_unopened: None,
             stop_asked: false,
             is_ended: false,
             events,

@@ -210,7 +210,9 @@ impl Control {
                 let targets = received.fds.into_iter();
                 let targets = targets.map(|fd| Target::of(&self.log_output, fd));
                 targets.for_each(|target| self.log.aim().set(target));
+                self.admin.log_unopened(None);
             }
+            (Order::LogUnopened(why), _) => self.admin.log_unopened(Some(why)),
             (Order::Pause, _) => self.pause().await?,
             (Order::Accept(observed), _) => self.accept(&observed)?,
             (Order::Drain { .. } | Order::Enter(..) | Order::Start(..) | Order::Replace(_), _) => {

@@ -50,3 +50,24 @@ fn logrotate_renames_the_log_and_no_line_is_lost() {
     });
     assert!(lariat.metrics().sum("lariat_log_lost_bytes_total", &[]) < f64::EPSILON);
 }
+
+#[test]
+fn a_log_that_cannot_be_opened_anew_is_said_and_tried_again() {
+    let (site, _server, service) = set_up(http());
+    let log = site.path("lines.log");
+    let lariat = Lariat::start(&format!("output = {log:?}\n{}", service.toml()));
+    let failing = |value| lariat.wait_for_metric("lariat_log_write_failing", &[], value);
+    failing(0.0);
+    fs::rename(&log, site.path("lines.log.1")).unwrap();
+    fs::create_dir(&log).unwrap();
+    lariat.signal(Signal::USR1);
+    lariat.wait_for_stderr("; the log goes where it went");
+    failing(1.0);
+    lariat.ask("status").assert_stdout("log: goes to the file before");
+    fs::remove_dir(&log).unwrap();
+    lariat.wait_for_stderr("the log is opened anew");
+    failing(0.0);
+    curl_tls(&site, service.address).run().success();
+    until_true("the line", || lines(&[&log]).len() == 1);
+    lariat.wait_for_stderr_times("; the log goes where it went", 1);
+}

@@ -63,6 +63,7 @@ impl AdminState {
             last_reload: facts.reload.last.as_ref().map(last_reload),
             last_upgrade: facts.reload.last_upgrade.as_ref().map(last_upgrade),
             log_failure: facts.log_failure.clone(),
+            log_unopened: facts.log_unopened.clone(),
             key_log: facts.served.key_log.as_ref().map(key_log_status),
             ech,
             key_process: facts.served.key_counts.as_deref().map(|counts| KeyProcessStatus {
@@ -117,6 +118,7 @@ impl AdminState {
         let mut counts = facts.cluster.counts();
         let reload = &facts.reload;
         let is_refused = |last: &EndedReload| last.refused.is_some();
+        let log_fails = facts.log_failure.is_some() || facts.log_unopened.is_some();
         let last_ok = reload.last_ok.unwrap_or(self.start.supervisor_start);
         let Limits { connections, handshakes, session_entries, session_bytes } =
             facts.served.limits;
@@ -135,7 +137,7 @@ impl AdminState {
             (Metric::SessionsLimit, session_entries),
             (Metric::SessionBytesLimit, session_bytes),
             (Metric::LogBytesUnwritten, facts.log_lost_bytes),
-            (Metric::LogFails, u64::from(facts.log_failure.is_some())),
+            (Metric::LogFails, u64::from(log_fails)),
         ] {
             counts.set(metric, value);
         }
