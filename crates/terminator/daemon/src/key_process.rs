@@ -222,8 +222,10 @@ pub(crate) fn try_out(
         announce(&names.join(", "));
     }
     let tried: Vec<_> = thread::scope(|scope| {
-        let begin = |group| (group, scope.spawn(move || trial(group, fences)));
-        let trials: Vec<_> = tokens.iter().copied().map(begin).collect();
+        let mut trials = Vec::with_capacity(tokens.len());
+        for group in tokens {
+            trials.push((group, scope.spawn(move || trial(group, fences))));
+        }
         let ends = trials.into_iter();
         ends.map(|(group, end)| (group, end.join().expect("a trial does not panic"))).collect()
     });
