@@ -375,7 +375,7 @@ fn one_host_orders(farm: &AcmeFarm) -> [Lariat; AcmeFarm::HOSTS] {
     // A host that has lost everything gets the certificate of the others.
     third.stop();
     drop(third);
-    fs::remove_dir_all(farm.site.path("acme-2")).expect("the test's own folder");
+    fs::remove_dir_all(farm.site.path("acme-2")).expect("a folder");
     let third = farm.start(2);
     assert_eq!(farm.served(2, &third), renewed);
     assert_eq!(farm.pebble.orders(), 2);

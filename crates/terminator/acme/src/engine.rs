@@ -300,6 +300,7 @@ impl Engine {
             stage: stage.to_owned(),
             next: next.map(|(at, _)| at.max(now)),
             last_failure: followed.schedule.last_failure.clone(),
+            failed_at: followed.schedule.failed_at(),
             failures: followed
                 .schedule
                 .last_failure

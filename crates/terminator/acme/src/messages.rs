@@ -147,6 +147,8 @@ pub struct EntryStatus {
     pub next: Option<u64>,
     /// The reason why the last attempt failed; `None` = it has not.
     pub last_failure: Option<String>,
+    /// When that attempt began, in seconds since the epoch.
+    pub failed_at: Option<u64>,
     /// Failures since the last success.
     pub failures: u64,
 }

@@ -108,6 +108,11 @@ impl RenewalSchedule {
         self.failures
     }
 
+    /// When the last attempt began, if it failed, in seconds since the epoch.
+    pub fn failed_at(&self) -> Option<u64> {
+        self.last_failure.as_ref().map(|_| self.last_attempt)
+    }
+
     /// The next step, and when it is due. `account_orders` are the orders of all entries of the
     /// account. `name` makes chance: that of an entry does not change.
     pub fn next(
@@ -342,6 +347,36 @@ mod tests {
         assert_eq!(order_at(&schedule, &[], now), now + 3 * DAY);
         // A clock that was a year ahead does not stop orders for a year.
         assert!(order_at(&schedule, &[], now - 365 * DAY) <= now - 365 * DAY + 7 * DAY);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_makes_no_loop_of_orders_and_no_standstill() {
+        let (now, year) = (1_800_000_000, 365 * DAY);
+        let mut schedule = RenewalSchedule::default();
+        schedule.begins(now);
+        schedule.has_succeeded(KEYS[0], now);
+        let served = [certificate(now, 90)];
+        // It is ten years ahead for hours: what is served has expired, and so has what comes.
+        let mut then = now + 10 * year;
+        let mut orders = 0;
+        for _ in 0..1000 {
+            if order_at(&schedule, &served, then) <= then {
+                schedule.begins(then);
+                schedule.has_succeeded(KEYS[0], then);
+                orders += 1;
+            }
+            then += MINUTE;
+        }
+        assert!((1..=SAME_NAMES_MAX).contains(&orders), "{orders} orders");
+        // Back again: what is valid is renewed in time, and what is missing comes within a week.
+        let back = now + DAY;
+        let renewal = order_at(&schedule, &served, back);
+        assert!((now + 50 * DAY..now + 70 * DAY).contains(&renewal), "{renewal}");
+        assert!(order_at(&schedule, &[], back) <= back + 7 * DAY);
+        // It is ten years behind: nothing is due, and what was ordered later counts for nothing.
+        let behind = now - 10 * year;
+        assert!(order_at(&schedule, &served, behind) > behind + year);
+        assert!(order_at(&schedule, &[], behind) <= behind + 7 * DAY);
     }
 
     #[test]

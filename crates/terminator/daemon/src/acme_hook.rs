@@ -116,6 +116,26 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_floods_or_leaves_others_behind_costs_little() {
+        let long = Duration::from_secs(60);
+        let (is_well, said) = run("head -c 100000000 /dev/zero; exit 4", long);
+        assert!(!is_well && said.contains("exit status: 4"), "{}", said.len());
+        assert!(said.len() as u64 <= 2 * OUTPUT_BYTES_MAX, "{}", said.len());
+        // One that holds its output open, beyond the reach of the end of its group.
+        let directory = Directory::new();
+        let pid = directory.join("pid");
+        let script = format!(
+            "setsid sh -c 'echo $$ > {0}; exec sleep 1000' &\n\
+             while [ ! -s {0} ]; do :; done; exit 5",
+            pid.display()
+        );
+        let (is_well, said) = run(&script, long);
+        let pid: i32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+        signal::kill_group(pid.unsigned_abs()).expect("it leads a group of its own");
+        assert!(!is_well && said.contains("exit status: 5"), "{said}");
+    }
+
+    #[test]
     fn a_program_that_hangs_is_killed_with_what_it_started() {
         let directory = Directory::new();
         let pid = directory.join("pid");

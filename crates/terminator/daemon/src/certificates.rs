@@ -14,6 +14,9 @@ pub(crate) struct Validations {
     pub(crate) http: Vec<(String, String)>,
 }
 
+/// The stage of all certificates where another host of the cluster orders them.
+pub(crate) const ANOTHER_ORDERS: &str = "another host orders";
+
 /// The stage of a certificate that has come, and is not on the disk yet.
 pub(crate) const NOT_STORED: &str = "issued, and cannot be stored";
 

@@ -207,34 +207,59 @@ pub(crate) fn fences_of_trial(settings: &Settings, become_user: Option<WorkerUse
 const TRIAL_TIME_MAX: Duration = Duration::from_secs(9);
 
 /// Opens the keys of each token in a process of its own, which ends then: its library may crash or
-/// hang. Keys of files need no trial. Those that do not open, the keys that must before others.
+/// hang. All do so at once, so that many that hang take no longer than one. Some libraries fail
+/// where another process uses the same tokens, so who says that keys do not open is asked again
+/// alone, unless a PIN was refused. Keys of files need no trial. Those that do not open, the keys
+/// that must before others.
 pub(crate) fn try_out(
     groups: &[KeyGroup],
     fences: &Fences,
     mut announce: impl FnMut(&str),
 ) -> Vec<UnopenedKey> {
-    let tokens = groups.iter().filter(|group| group.is_of_token());
-    let all = tokens.flat_map(|group| {
-        announce(&group.name);
-        let failed = |why: &str| {
-            let why = format!(
-                "the process that opens keys in tokens {why}\n\
-                 hint: try the library with `pkcs11-tool --module MODULE --list-slots`"
-            );
-            group.none_opens(&why)
-        };
-        match try_group(group, fences) {
-            Ok(Some(KeyReply::Opened(unopened))) => unopened,
-            Ok(Some(KeyReply::Stuck(why))) => group.none_opens(&why),
-            Ok(Some(KeyReply::Well)) => failed("says what it was not asked"),
-            Ok(None) => failed("died, or its token's library has not answered"),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => failed("does not answer"),
-            Err(error) => failed(&format!("cannot be heard: {error}")),
+    let tokens: Vec<_> = groups.iter().filter(|group| group.is_of_token()).collect();
+    if !tokens.is_empty() {
+        let names: Vec<_> = tokens.iter().map(|group| &group.name[..]).collect();
+        announce(&names.join(", "));
+    }
+    let tried: Vec<_> = thread::scope(|scope| {
+        let mut trials = Vec::with_capacity(tokens.len());
+        for group in tokens {
+            trials.push((group, scope.spawn(move || trial(group, fences))));
         }
+        let ends = trials.into_iter();
+        ends.map(|(group, end)| (group, end.join().expect("a trial does not panic"))).collect()
+    });
+    let is_alone = tried.len() < 2;
+    let all = tried.into_iter().flat_map(|(group, (unopened, has_answered))| {
+        let is_refused = unopened.iter().any(|one| one.is_pin_refused);
+        if unopened.is_empty() || !has_answered || is_refused || is_alone {
+            return unopened;
+        }
+        announce(&group.name);
+        trial(group, fences).0
     });
     let mut all: Vec<_> = all.collect();
     all.sort_by_key(|one| one.is_optional);
     all
+}
+
+/// The keys of the token that do not open, and whether its process has said so itself.
+fn trial(group: &KeyGroup, fences: &Fences) -> (Vec<UnopenedKey>, bool) {
+    let failed = |why: &str| {
+        let why = format!(
+            "the process that opens keys in tokens {why}\n\
+             hint: try the library with `pkcs11-tool --module MODULE --list-slots`"
+        );
+        (group.none_opens(&why), false)
+    };
+    match try_group(group, fences) {
+        Ok(Some(KeyReply::Opened(unopened))) => (unopened, true),
+        Ok(Some(KeyReply::Stuck(why))) => (group.none_opens(&why), false),
+        Ok(Some(KeyReply::Well)) => failed("says what it was not asked"),
+        Ok(None) => failed("died, or its token's library has not answered"),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => failed("does not answer"),
+        Err(error) => failed(&format!("cannot be heard: {error}")),
+    }
 }
 
 fn try_group(group: &KeyGroup, fences: &Fences) -> io::Result<Option<KeyReply>> {

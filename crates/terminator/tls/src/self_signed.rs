@@ -3,8 +3,9 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use rcgen::{CertificateParams, CustomExtension, DnType, KeyPair};
+use rcgen::{CertificateParams, CustomExtension, DnType, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -101,6 +102,8 @@ pub(crate) fn placeholder(names: &[String]) -> Result<CertificateSource, rcgen::
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name.remove(DnType::CommonName);
     params.distinguished_name.push(DnType::CommonName, "no certificate yet (lariat)");
+    // RFC 5280 section 4.1.2.5: it has no well-defined end.
+    params.not_after = date_time_ymd(9999, 12, 31) + Duration::from_secs(86_399);
     let pem = params.self_signed(&key)?.pem() + &key.serialize_pem();
     Ok(CertificateSource {
         place: "self-signed placeholder".to_owned(),

@@ -129,6 +129,10 @@ pub struct Expiry {
     pub time: i64,
 }
 
+/// The notAfter of certificates without a well-defined end (RFC 5280 section 4.1.2.5): the end of
+/// the year 9999, in Unix seconds. Our own stand-ins have it.
+const NO_END: i64 = 253_402_300_799;
+
 /// The ends of several validities, at one time.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ends {
@@ -143,7 +147,7 @@ impl Ends {
     pub(crate) fn of(all: impl Iterator<Item = Expiry>, now: i64) -> Self {
         let mut all: Vec<_> = all.collect();
         let (loaded, expired) = (all.len(), all.iter().filter(|one| one.time < now).count());
-        all.retain(|one| one.time < Validity::ENDLESS);
+        all.retain(|one| one.time < NO_END);
         all.sort_by_key(|one| one.time);
         let mut seen = HashSet::new();
         all.retain(|one| seen.insert((one.file.clone(), one.name.clone(), one.key.clone())));
@@ -258,16 +262,16 @@ mod tests {
             key: "RSA 2048".into(),
             time,
         };
-        let endless = until(Validity::ENDLESS);
-        let four = [endless.clone(), until(20), until(10), until(20)];
-        let ends = Ends::of(four.into_iter(), 15);
-        assert_eq!((ends.loaded, ends.expired, ends.first()), (4, 1, Some(10)));
+        let endless = [Validity::ENDLESS, NO_END].map(until);
+        let all = endless.clone().into_iter().chain([until(20), until(10), until(20)]);
+        let ends = Ends::of(all, 15);
+        assert_eq!((ends.loaded, ends.expired, ends.first()), (5, 1, Some(10)));
         assert_eq!(ends.listed, [until(10), until(20)]);
         let both = ends.and(Ends::of([until(15)].into_iter(), 15));
-        assert_eq!((both.loaded, both.expired), (5, 1));
+        assert_eq!((both.loaded, both.expired), (6, 1));
         assert_eq!(both.listed, [until(10), until(15), until(20)]);
-        let alone = Ends::of([endless].into_iter(), 15);
-        assert_eq!((alone.loaded, alone.first()), (1, None));
+        let alone = Ends::of(endless.into_iter(), 15);
+        assert_eq!((alone.loaded, alone.first()), (2, None));
         let many = Ends::of((0..1000).map(until), 15);
         assert_eq!((many.loaded, many.listed.len()), (1000, EXPIRIES_MAX));
     }

@@ -47,6 +47,8 @@ fn services_start_without_their_certificates_and_get_them_later() {
     let skipped = |number: usize| status["services"][number]["certificates_skipped"][0].to_string();
     assert_has(skipped(0), "there is no certificate yet for a.example by ACME");
     assert_has(skipped(1), "later.pem: a self-signed one is served");
+    let expiry = &status["services"][0]["expiry"]["certificates_seconds"];
+    assert!(expiry.is_null(), "a stand-in does not end: {expiry}");
     let folder = site.path("acme");
     let mode = fs::metadata(&folder).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);

@@ -28,7 +28,7 @@ use super::reading::Readers;
 use super::sharing_host::SharingHost;
 use crate::acme_folder::{FoundAcme, WaitingFile};
 use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
-use crate::certificates::{AcmeStatus, NOT_STORED};
+use crate::certificates::{ANOTHER_ORDERS, AcmeStatus, NOT_STORED};
 use crate::handover::{Fences, ProcessMessageForm, Secret};
 use crate::messages::{error, warn};
 use crate::reader::Task;
@@ -237,7 +237,7 @@ impl Acme {
         let orders = self.sharing.orders();
         if !orders {
             for status in self.statuses.values_mut() {
-                "another host orders".clone_into(&mut status.stage);
+                ANOTHER_ORDERS.clone_into(&mut status.stage);
                 (status.next_seconds, status.last_failure) = (None, None);
                 status.failures = 0;
             }

@@ -5,6 +5,7 @@ use std::time::{Instant, SystemTime};
 
 use acme::messages::{AcmeAnswer, AcmeOrder, EntryStatus, Hidden, WAITING};
 use telemetry::printable;
+use wire::date::put_time;
 
 use super::Supervisor;
 use super::acme::STORE_PAUSE;
@@ -13,7 +14,7 @@ use super::failure::Failure;
 use super::reading::Done;
 use crate::acme_folder::{self, WaitingFile};
 use crate::acme_process::AcmeReply;
-use crate::certificates::{CertificateChange, NOT_STORED};
+use crate::certificates::{ANOTHER_ORDERS, CertificateChange, NOT_STORED};
 use crate::handover::Order;
 use crate::messages::{note, warn};
 
@@ -114,12 +115,24 @@ impl Supervisor<'_> {
         let failure = news.last_failure.as_deref().map(bounded);
         // An attempt counts as failed while it is under way; then the failure is the one before.
         let failures = if news.stage == WAITING { news.failures } else { status.failures };
-        if let Some(why) = failure.as_ref().filter(|_| failures > status.failures) {
-            warn(format_args!(
-                "no certificate for {} by ACME: {why}\nhint: `lariat certificate list` says when \
-                 it is tried again",
-                status.domains.join(", ")
-            ));
+        // Nobody has been heard about it since this program began, or it was another host's.
+        let is_from_before = status.stage.is_empty() || status.stage == ANOTHER_ORDERS;
+        let domains = status.domains.join(", ");
+        match (&failure, news.failed_at) {
+            (Some(why), Some(at)) if is_from_before && failures > 0 => {
+                let mut time = Vec::new();
+                put_time(&mut time, at.saturating_mul(1_000_000));
+                note(format_args!(
+                    "the last attempt to get a certificate for {domains} by ACME, at {}, failed: \
+                     {why}",
+                    String::from_utf8_lossy(&time)
+                ));
+            }
+            (Some(why), _) if failures > status.failures => warn(format_args!(
+                "no certificate for {domains} by ACME: {why}\nhint: `lariat certificate list` says \
+                 when it is tried again"
+            )),
+            _ => {}
         }
         status.stage = bounded(&news.stage);
         (status.next_seconds, status.last_failure) = (news.next, failure);

@@ -26,8 +26,8 @@ pub(super) const KEYS: Program = Program {
     has_environment: true,
 };
 
-/// The process of a plan that was replaced goes on for so long: longer than any handshake that
-/// began by it may take (`timeouts.handshake` is shorter by default).
+/// The process of a plan that was replaced goes on for so long at least, and for as long as any
+/// handshake that began by it may take (`timeouts.handshake`, which is shorter by default).
 const LINGER_TIME: Duration = Duration::from_secs(60);
 
 /// Processes of plans that were replaced: four times as many as a plan may have. The oldest goes
@@ -110,12 +110,17 @@ impl EarlierKeyProcesses {
 
     /// The plan is replaced that the processes sign for; a worker process goes on to ask them. One
     /// that opens its keys still, and says nothing meanwhile, gets its time.
-    pub(super) fn extend(&mut self, processes: impl Iterator<Item = Child>, worker: u64) {
+    pub(super) fn extend(
+        &mut self,
+        processes: impl Iterator<Item = Child>,
+        worker: u64,
+        handshake_time: Duration,
+    ) {
         let now = Instant::now();
         self.all.extend(processes.map(|process| EarlierKeyProcess {
             process,
             worker,
-            until: Some(now + LINGER_TIME),
+            until: Some(now + LINGER_TIME.max(handshake_time + LOOK_INTERVAL)),
             look: now + OPEN_TIME_MAX,
             is_asked: false,
         }));

@@ -433,11 +433,13 @@ impl KeyProcesses {
         self.pending = None;
     }
 
-    /// The pending plan is served by that worker process.
-    pub(super) fn commit(&mut self, worker: u64) {
+    /// The pending plan is served by that worker process. Handshakes by the plan before may take so
+    /// long.
+    pub(super) fn commit(&mut self, worker: u64, handshake_time: Duration) {
         let served = self.pending.take().unwrap_or_default();
         let before = std::mem::replace(&mut self.served, served);
-        self.earlier.extend(before.into_iter().filter_map(|one| one.process), worker);
+        let processes = before.into_iter().filter_map(|one| one.process);
+        self.earlier.extend(processes, worker, handshake_time);
     }
 
     /// The processes of earlier plans go on that these worker processes ask.

@@ -63,6 +63,8 @@ pub(super) struct ConfigSummary {
     sources: BTreeMap<String, Sources>,
     /// The names that servers have, each with the time after which it is looked up again.
     pub(super) names: BTreeMap<Name, Duration>,
+    /// How long a handshake may take at any service.
+    pub(super) handshake_time: Duration,
     pub(super) process: ProcessOptions,
     pub(super) reload: ReloadOptions,
     pub(super) control: ControlOptions,
@@ -116,6 +118,7 @@ impl ConfigSummary {
             Some((service.name.clone(), sources))
         });
         let sources = sources.collect();
+        let handshake_time = services().map(|(_, one)| one.timeouts.handshake).max();
         let cluster = settings.cluster.map(|cluster| (cluster.peers, cluster.store));
         let (peers, store) = cluster.unwrap_or_default();
         let store = store.map_or_else(Vec::new, |store| store.nodes);
@@ -133,6 +136,7 @@ impl ConfigSummary {
             names: names(&settings.plane.services, &store),
             servers,
             sources,
+            handshake_time: handshake_time.unwrap_or_default(),
             process: settings.process,
             reload: settings.reload,
             control: settings.control,

@@ -100,8 +100,9 @@ impl Supervisor<'_> {
             return;
         };
         let fixed = self.served.summary.fixed_parts();
+        let handshake_time = self.served.summary.handshake_time;
         self.served = prepared;
-        self.keys.commit(self.worker_number());
+        self.keys.commit(self.worker_number(), handshake_time);
         self.tell_keys();
         self.served.summary.keep_fixed_parts(fixed);
         self.cluster_socket = cluster_socket;

@@ -176,7 +176,7 @@ enum Done {
     Connected(Result<Connection, Fault>),
     Written(u64, StoreUpdate, Result<(), Fault>),
     Fetched(u64, Result<(), Fault>),
-    Looked(u64, Result<[Option<Vec<u8>>; PLACES], Fault>),
+    Looked(u64, Result<Box<[Option<Vec<u8>>; PLACES]>, Fault>),
 }
 
 impl Store {
@@ -372,7 +372,7 @@ impl Store {
             Done::Looked(era, result) => {
                 self.is_looking = false;
                 match result {
-                    Ok(contents) => self.looked(contents),
+                    Ok(contents) => self.looked(*contents),
                     Err(fault) => {
                         self.shared.context.facts.count(fault.why);
                         self.failed(era, &fault);

@@ -228,17 +228,48 @@ fn what_is_wrong_is_said_where_it_is_written_and_no_pin_is_shown() {
 /// A service by a library that can be told to crash or to hang, and the files that tell it.
 fn faulty(token: &Token, server: &Server) -> (Service, PathBuf) {
     let folder = token.folder.path();
+    let certificates = faulty_in(token, folder, 0);
+    token.give_away();
+    let service = Service::new(&token.site, server).certificates(&certificates);
+    (service, folder.to_owned())
+}
+
+/// The certificate of that number by such a library in that folder.
+fn faulty_in(token: &Token, folder: &Path, number: usize) -> String {
     let source = token.folder.write("faulty.c", FAULTY);
     let library = folder.join("faulty.so");
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-w", "-o"]).arg(&library).arg(source);
     compiler.arg(format!("-DFOLDER={:?}", folder.display().to_string()));
     run(compiler.arg(format!("-DLIBRARY={SOFT_HSM:?}"))).success();
+    let uri = format!("pkcs11:token=lariat;object={number}?module-path={}", library.display());
+    format!("[{}]", token.entry(number, &uri))
+}
+
+#[test]
+fn tokens_that_are_slow_are_all_waited_for_at_once() {
+    let (token, server) = (Token::with(&[Key::EcdsaP256; 3]), Server::start(http()));
+    let folders = ["first", "second", "third"].map(|name| token.folder.path().join(name));
+    let service = |(number, folder): (usize, &PathBuf)| {
+        fs::create_dir(folder).unwrap();
+        // The first login waits already.
+        fs::write(folder.join("slow"), "x").unwrap();
+        let service = Service::new(&token.site, &server).named(&number.to_string());
+        service.certificates(&faulty_in(&token, folder, number)).toml()
+    };
+    let services: String = folders.iter().enumerate().map(service).collect();
     token.give_away();
-    let uri = format!("pkcs11:token=lariat;object=0?module-path={}", library.display());
-    let certificates = format!("[{}]", token.entry(0, &uri));
-    let service = Service::new(&token.site, server).certificates(&certificates);
-    (service, folder.to_owned())
+    let file = token.site.write("lariat.toml", services);
+    thread::scope(|scope| {
+        let check = scope.spawn(|| run(token.command().arg("check").arg(file)));
+        until_true("a login in each", || {
+            let waits = |folder: &PathBuf| fs::read(folder.join("slow")).unwrap() == b"xx";
+            check.is_finished() || folders.iter().all(waits)
+        });
+        // Those before would have been given up by now.
+        folders.iter().for_each(|folder| fs::remove_file(folder.join("slow")).unwrap());
+        check.join().unwrap().success();
+    });
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Shared {
         &self,
         mut connection: Connection,
         post: Option<(usize, String)>,
-    ) -> Result<[Option<Vec<u8>>; PLACES], Fault> {
+    ) -> Result<Box<[Option<Vec<u8>>; PLACES]>, Fault> {
         let prefix = &self.options.prefix;
         if let Some((place, contents)) = post {
             let name = NoticeBoard::name(prefix, place);
@@ -146,7 +146,7 @@ impl Shared {
             let (name, mut connection) = (NoticeBoard::name(prefix, place), connection.clone());
             asked.spawn(async move { (place, connection.get(&name, false).await) });
         }
-        let mut contents = [const { None }; PLACES];
+        let mut contents = Box::new([const { None }; PLACES]);
         while let Some(Ok((place, found))) = asked.join_next().await {
             contents[place] = found?;
         }
