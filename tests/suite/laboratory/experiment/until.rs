@@ -142,5 +142,5 @@ fn a_round_in_which_the_run_was_stopped_is_marked() {
     let warnings = read.iter().flat_map(|event| event["warnings"].as_array().unwrap());
     let disturbed = warnings.filter(|it| it["seen"].as_str().unwrap().contains("was stopped for"));
     assert_eq!(disturbed.count(), 1, "{read:?}");
-    assert_has(&report(&desk), "1 of 3 measurements: the load was stopped for ");
+    assert_has(report(&desk), "1 of 3 measurements: the load was stopped for ");
 }
