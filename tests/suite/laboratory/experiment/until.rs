@@ -1,10 +1,12 @@
 //! `lariat-lab run --until`: it ends at its time, is taken up, and says what it found; and what is
 //! said of a difference that is known.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use suite::desk::{Desk, assert_said};
 use suite::prelude::*;
+use suite::process::children;
 
 /// Far narrower than any interval of loads as short as these.
 const NARROW: &str = "--until ±0.1% --time-max";
@@ -129,9 +131,17 @@ fn a_round_in_which_the_run_was_stopped_is_marked() {
     let words = "./small.toml --speeds none --record r.jsonl --targets plain --only size=none \
                  --repeats 3 --duration 3s";
     let mut running = Running::start(&mut desk.command(words));
-    until_true("the second round", || {
+    let own: BTreeSet<u32> = [running.id()].into();
+    let mut first = BTreeSet::new();
+    until_true("the first round", || {
         running.assert_running();
+        first.extend(children(&own));
         desk.of_kind("measured").len() == 1
+    });
+    // A round begins before its server is started.
+    until_true("a server of another round", || {
+        running.assert_running();
+        !children(&own).is_subset(&first)
     });
     let stopped = Instant::now();
     running.signal(Signal::STOP);

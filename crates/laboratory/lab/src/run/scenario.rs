@@ -183,6 +183,18 @@ mod catalogue_tests {
     use super::*;
 
     #[test]
+    fn a_first_word_chooses_all_that_begin_with_it() {
+        let names = |asked: &str| {
+            let chosen = choose(&[asked.to_owned()], None);
+            chosen.map(|all| all.into_iter().map(|one| one.name).collect::<Vec<_>>())
+        };
+        assert_eq!(names("mysql").unwrap(), ["mysql-connections", "mysql-pool"]);
+        assert_eq!(names("mysql-pool").unwrap(), ["mysql-pool"]);
+        assert_eq!(names("origin").unwrap(), ["origin"]);
+        assert!(names("mysq").unwrap_err().to_string().contains("there is no scenario `mysq`"));
+    }
+
+    #[test]
     fn every_file_of_the_repository_is_carried() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../scenarios");
         let mut found: Vec<_> = list(Some(&folder)).unwrap();
