@@ -39,6 +39,9 @@ const SLOW_TIME: Duration = Duration::from_secs(3);
 /// The pause between tries to connect, and between looks at the status.
 const PAUSE: Duration = Duration::from_millis(25);
 
+/// A pause is so many times as long as the look before it took.
+const RESTS: u32 = 4;
+
 /// Longer than the document of fifty thousand services. Read into memory it takes up to 16 times
 /// as much.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
@@ -230,7 +233,7 @@ impl RunningLariat {
             let now = ask_within(&self.path, ORDERED_TIME_MAX.min(time_max));
             let now = now.and_then(|answer| answer.document()).ok();
             // A long document must not keep the one who makes it from what is waited for.
-            pause = PAUSE.max(asked.elapsed());
+            pause = PAUSE.max(asked.elapsed() * RESTS);
             if let Some(found) = outcome(now.as_ref())? {
                 return Ok(Some(found));
             }
