@@ -591,7 +591,10 @@ mod tests {
         let result = runtime.block_on(async {
             // It ends only when it has seen three of them.
             let work = spawn_blocking(move || (0..3).map(|_| seen.recv().unwrap()).count());
-            let sign = || Ok(drop(signs.send(())));
+            let sign = || {
+                let _ = signs.send(());
+                Ok(())
+            };
             with_signs(work, Duration::from_millis(1), sign).await
         });
         assert_eq!(result.unwrap(), 3);
