@@ -42,7 +42,7 @@ pub(crate) struct TargetServer {
 
 /// Longer than any usual start: thousands of keys are checked then, on a CPU that may be slow.
 const START_MAX: Duration = Duration::from_secs(60);
-/// So much longer for each certificate or service beyond the usual ones.
+/// Longer by this for each certificate or service beyond the usual ones.
 const START_MORE: Duration = Duration::from_millis(10);
 /// Between two checks whether it listens.
 const PAUSE: Duration = Duration::from_millis(2);

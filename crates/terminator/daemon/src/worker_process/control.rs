@@ -585,7 +585,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_builds_gives_signs_until_it_is_done() {
+    fn a_plan_that_is_built_gives_signs_until_it_is_done() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (signs, seen) = mpsc::channel();
         let result = runtime.block_on(async {
