@@ -158,7 +158,7 @@ fn a_simulation_that_is_stopped_keeps_what_it_has() {
     });
     running.signal(Signal::INT);
     assert_eq!(running.wait().code(), Some(6), "{}", running.stderr());
-    assert_has(desk.read("page.html"), "SIMULATED.");
+    assert_has(desk.read("page.html"), "SIMULATED, and stopped before its end.");
 }
 
 #[test]

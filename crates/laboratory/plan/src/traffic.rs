@@ -24,6 +24,18 @@ impl PlannedKey {
         ("rsa-4096", Self::Rsa4096),
     ];
 
+    /// Bytes to the client in a full handshake of TLS 1.3 that shows a leaf and an intermediate of
+    /// such keys: as measured with P-256 and RSA 2048 (`docs/benchmarks.md`). Of longer RSA two
+    /// keys and three signatures grow.
+    fn handshake_bytes(self) -> f64 {
+        match self {
+            Self::P256 | Self::P384 | Self::Ed25519 => 1793.0,
+            Self::Rsa2048 => 2773.0,
+            Self::Rsa3072 => 2773.0 + 5.0 * 128.0,
+            Self::Rsa4096 => 2773.0 + 5.0 * 256.0,
+        }
+    }
+
     /// The name in tables of speeds and in the words of scenarios.
     pub fn title(self) -> &'static str {
         match self {
@@ -121,9 +133,28 @@ pub struct TrafficForecast {
     pub seed: u64,
 }
 
+/// Bytes to the client in a resumption, and by how much a full handshake of TLS 1.2 has fewer:
+/// `lariat-lab load --no-request --handshake psk` (`ticket`, `full`) counted them.
+const RESUMED_TLS13_BYTES: f64 = 453.0;
+const RESUMED_TLS12_BYTES: f64 = 363.0;
+const TLS12_LESS_BYTES: f64 = 236.0;
+
 impl TrafficForecast {
     pub fn connections_per_s(&self) -> f64 {
         self.requests_per_s / self.requests_per_connection
+    }
+
+    /// Bytes that all hosts send to clients: bodies and handshakes; replies' own headers are not
+    /// known, and packets' not counted.
+    pub fn sent_bytes_per_s(&self) -> f64 {
+        let full = self.key.handshake_bytes();
+        let (full, resumed) = if self.is_tls13 {
+            (full, RESUMED_TLS13_BYTES)
+        } else {
+            (full - TLS12_LESS_BYTES, RESUMED_TLS12_BYTES)
+        };
+        let handshake = full * (1.0 - self.resumed_share) + resumed * self.resumed_share;
+        self.requests_per_s * self.body_bytes as f64 + self.connections_per_s() * handshake
     }
 
     /// The kind of a resumption.

@@ -1,6 +1,7 @@
 //! The page of `lariat-lab simulate`: that of a load, marked, with the farm above it.
 
 use measure::quantity::RoundedCount;
+use measure::record::RunEnding;
 use measure::simulated::{CollapseVerdict, SimulatedMoment, SimulatedNode, SimulatedRun};
 
 use crate::document::{
@@ -22,7 +23,9 @@ pub fn document(run: &SimulatedRun) -> ReportDocument {
         "Simulated by {} {}: nothing was measured.",
         run.load.tool.name, run.load.tool.version
     );
-    let headline = format!("SIMULATED. {}", verdict(&run.verdict));
+    let is_whole = run.load.ending != RunEnding::Interrupted;
+    let how = if is_whole { "SIMULATED" } else { "SIMULATED, and stopped before its end" };
+    let headline = format!("{how}. {}", verdict(&run.verdict));
     let script = run.script.iter().map(Cell::from);
     let mut happened = ReportTable::new("", ["<script"]);
     script.for_each(|line| happened.row([line]));

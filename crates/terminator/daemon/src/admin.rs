@@ -10,6 +10,7 @@
 
 mod access;
 mod acme_text;
+mod bounded;
 mod cluster;
 mod cluster_text;
 mod document;

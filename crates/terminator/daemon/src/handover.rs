@@ -99,6 +99,8 @@ pub(crate) enum Answer {
         generation: u64,
         message: String,
     },
+    /// To `Start` and `Replace`, from time to time: that plan is still being built.
+    Building,
     /// Without an order: that something is well again.
     Note(String),
     /// Without an order: the log daemon is not at the socket that came with the plan.

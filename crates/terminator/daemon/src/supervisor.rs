@@ -135,8 +135,8 @@ pub(crate) struct Started {
     pub(crate) rights: String,
 }
 
-/// A plan of 10,000 certificates is built in ten seconds. A worker process that answers nothing for
-/// this long is stuck.
+/// A worker process that builds a plan says so more often. One that says nothing for this long is
+/// stuck.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// Serves until it is told to stop and the last connection has ended.
@@ -205,6 +205,7 @@ impl Phase {
             | Answer::Answering(_)
             | Answer::Ready { .. }
             | Answer::Refused { .. }
+            | Answer::Building
             | Answer::Note(_)
             | Answer::LogAway
             | Answer::Alive { .. }

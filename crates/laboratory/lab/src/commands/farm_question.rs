@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, ValueHint};
+use measure::planned::PlannedResource;
 use options::quantity;
 use plan::traffic::{GROUPS, PlannedKey, Sharing, TrafficForecast};
 use serde::Deserialize;
@@ -108,6 +109,12 @@ pub(super) struct FarmQuestion {
     /// Another host that is planned for: what `lariat-lab host --json` printed there
     #[arg(long, value_name = "HOST.json", value_hint = ValueHint::AnyPath)]
     pub(super) host: Option<PathBuf>,
+    /// Price of a host: 0.40/h, 290/month; the answer then has the money of a month (730 h)
+    #[arg(long, value_name = "PRICE/T")]
+    pub(super) price_host: Option<WrittenValue>,
+    /// Price of what is sent to clients: 0.05/GB
+    #[arg(long, value_name = "PRICE/GB")]
+    pub(super) price_traffic: Option<WrittenValue>,
     /// Programs of the records, the first of which is the one that is asked for [default: lariat]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     #[serde(default)]
@@ -180,6 +187,8 @@ impl FarmQuestion {
             record: list(self.record, file.record),
             speeds: self.speeds.or(file.speeds),
             host: self.host.or(file.host),
+            price_host: self.price_host.or(file.price_host),
+            price_traffic: self.price_traffic.or(file.price_traffic),
             target: if self.target.is_empty() { file.target } else { self.target },
         }
     }
@@ -237,9 +246,58 @@ impl FarmQuestion {
         Ok(forecast)
     }
 
+    /// The money of a month, if there is a price.
+    pub(super) fn money(
+        &self,
+        forecast: &TrafficForecast,
+        hosts: Option<f64>,
+    ) -> Result<Vec<PlannedResource>, LabFault> {
+        let price = |name, written: Option<&WrittenValue>, units: &[(&str, f64)]| {
+            written.map(|written| price(name, written, units)).transpose()
+        };
+        let per_hour = [("h", 1.0), ("month", 1.0 / MONTH_H)];
+        let host = price("price-host", self.price_host.as_ref(), &per_hour)?;
+        let traffic = price("price-traffic", self.price_traffic.as_ref(), &TRAFFIC_UNITS)?;
+        let sent_gb = forecast.sent_bytes_per_s() * MONTH_H * 3600.0 / 1e9;
+        let host = hosts.zip(host).map(|(hosts, price)| (hosts * price * MONTH_H, "hosts"));
+        let traffic = traffic.map(|price| (sent_gb * price, "traffic, at this rate all the time"));
+        let of_traffic = format!("{sent_gb:.0} GB");
+        let of_hosts = format!("{} × {MONTH_H:.0} h", hosts.unwrap_or_default());
+        let rows = [host.map(|it| (it, of_hosts)), traffic.map(|it| (it, of_traffic))];
+        let row = |((money, name), limit): ((f64, &str), String)| PlannedResource {
+            name: format!("money of a month: {name}"),
+            used: format!("{money:.2}"),
+            limit,
+            used_share: 0.0,
+        };
+        Ok(rows.into_iter().flatten().map(row).collect())
+    }
+
     pub(super) fn targets(&self) -> Vec<String> {
         if self.target.is_empty() { vec!["lariat".to_owned()] } else { self.target.clone() }
     }
+}
+
+/// Hours of a month, as those count them who sell hosts.
+const MONTH_H: f64 = 730.0;
+
+/// Units of what is sent, in GB.
+const TRAFFIC_UNITS: [(&str, f64); 2] = [("GB", 1.0), ("TB", 1e-3)];
+
+/// `0.40/h`: an amount for a unit, in whatever currency.
+fn price(
+    name: &str,
+    WrittenValue(text): &WrittenValue,
+    units: &[(&str, f64)],
+) -> Result<f64, LabFault> {
+    let parts = text.split_once('/');
+    let found = parts.and_then(|(amount, unit)| {
+        let (_, scale) = units.iter().find(|(known, _)| *known == unit.trim())?;
+        let amount = amount.trim().parse::<f64>().ok()?;
+        (0.0..=1e9).contains(&amount).then_some(amount * scale)
+    });
+    let names: Vec<_> = units.iter().map(|(known, _)| format!("0.40/{known}")).collect();
+    found.ok_or_else(|| wrong(name, text, format_args!("a price, as {}", names.join(" or "))))
 }
 
 /// The keys with their values, for the head of an answer.
@@ -404,6 +462,28 @@ mod tests {
         ] {
             let fault = meant(line).unwrap_err();
             assert!(fault.contains(said) && fault.contains("hint: "), "{line}: {fault}");
+        }
+    }
+
+    #[test]
+    fn money_is_hosts_and_bytes_by_the_prices_of_the_reader() {
+        let money = |line: &str, hosts| {
+            let question: FarmQuestion = parsed(line);
+            let rows = question.money(&question.meant(HOST).unwrap(), hosts);
+            rows.map(|rows| rows.into_iter().map(|row| row.used).collect::<Vec<_>>())
+        };
+        assert!(money("--rate 9", Some(3.0)).unwrap().is_empty());
+        // 1,000 replies of 1 MiB and as many handshakes for 730 hours, in GB.
+        let line = "--rate 1000 --size 1MiB --resumed 0% --price-host 0.40/h --price-traffic 5/TB";
+        let gb = 1000.0 * (1_048_576.0 + 1793.0) * 730.0 * 3600.0 / 1e9;
+        let both = [format!("{:.2}", 3.0 * 0.4 * 730.0), format!("{:.2}", gb * 0.005)];
+        assert_eq!(money(line, Some(3.0)).unwrap(), both);
+        assert_eq!(money("--rate 9 --price-host 292/month", Some(2.0)).unwrap(), ["584.00"]);
+        assert!(money("--rate 9 --price-host 292/month", None).unwrap().is_empty());
+        for absurd in ["--price-host 0.4", "--price-host 1/GB", "--price-traffic -1/GB"] {
+            let fault = money(&format!("--rate 9 {}", absurd.replace(' ', "=")), Some(1.0));
+            let fault = fault.unwrap_err().to_string();
+            assert!(fault.contains("is not a price, as 0.40/"), "{fault}");
         }
     }
 

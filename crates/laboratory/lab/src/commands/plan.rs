@@ -131,7 +131,11 @@ fn answer(question: &FarmQuestion, evidence: RecordEvidence) -> Result<FarmPlan,
     let mut targets = Vec::new();
     for (place, target) in question.targets().iter().enumerate() {
         match hosts::plan(target, &evidence.observations, &evidence.speeds, &forecast) {
-            Ok(plan) => targets.push(plan),
+            Ok(mut plan) => {
+                let hosts = plan.hosts.map(|hosts| hosts.value);
+                plan.resources.extend(question.money(&forecast, hosts)?);
+                targets.push(plan);
+            }
             Err(fault) if place == 0 => return Err(refused(&fault)),
             Err(fault) => targets.push(TargetPlan {
                 target: target.clone(),

@@ -49,6 +49,9 @@ const FILL_MAX: Duration = Duration::from_secs(3600);
 /// Between two readings of the memory of a server that reloads.
 const RELOAD_PAUSE: Duration = Duration::from_millis(1);
 
+/// A pause is so many times as long as the reading before it took.
+const RELOAD_RESTS: u32 = 9;
+
 /// How long its memory is read after a reload.
 const RELOAD_AFTER: Duration = Duration::from_millis(500);
 
@@ -520,12 +523,15 @@ impl Session<'_, '_> {
             if self.cancel.is_requested() {
                 return Err(MeasurementFailure::Cancelled);
             }
+            let read = Instant::now();
             reload.resident_bytes_max = reload.resident_bytes_max.max(self.resident_bytes()?);
+            // The kernel reads it page by page, and the server gets no memory meanwhile.
+            let rest = RELOAD_PAUSE.max(read.elapsed() * RELOAD_RESTS);
             if over.is_none() && child.ended().is_some() {
                 over = Some(Instant::now());
                 reload.took_ns = nanoseconds(begun.elapsed());
             }
-            thread::sleep(RELOAD_PAUSE);
+            thread::sleep(rest);
         }
         command.judge(&mut child)?;
         self.watched.usage_at_rest()?;

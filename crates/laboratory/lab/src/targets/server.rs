@@ -40,8 +40,10 @@ pub(crate) struct TargetServer {
     near: Option<GuardedChild>,
 }
 
-/// Longer than any start: thousands of keys are checked then, on a CPU that may be slow.
+/// Longer than any usual start: thousands of keys are checked then, on a CPU that may be slow.
 const START_MAX: Duration = Duration::from_secs(60);
+/// Longer by this for each certificate or service beyond the usual ones.
+const START_MORE: Duration = Duration::from_millis(10);
 /// Between two checks whether it listens.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Another program may take a free port first, but not more often than this.
@@ -208,6 +210,7 @@ impl ServerLaunch<'_> {
 
     fn wait_until_listening(&self, server: &mut TargetServer) -> io::Result<()> {
         let begun = Instant::now();
+        let start_max = START_MAX + START_MORE * (self.spec.sites + self.spec.services);
         loop {
             let name = &self.target.name;
             if let Some((how, said)) = server.end() {
@@ -219,7 +222,7 @@ impl ServerLaunch<'_> {
             if is_ready && TcpStream::connect(server.address).is_ok() {
                 return Ok(());
             }
-            if begun.elapsed() > START_MAX || (self.place.is_cancelled)() {
+            if begun.elapsed() > start_max || (self.place.is_cancelled)() {
                 let seconds = begun.elapsed().as_secs();
                 let said = quoted(&fault_lines(&server.child.output()));
                 let why = format!("{name} took no connection within {seconds} s{said}");

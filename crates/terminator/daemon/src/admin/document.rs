@@ -51,6 +51,9 @@ pub(crate) struct StatusDocument {
     pub(crate) key_process: Option<KeyProcessStatus>,
     pub(crate) workers: Vec<WorkerStatus>,
     pub(crate) services: Vec<ServiceStatus>,
+    /// How many more there are than the document has room for.
+    #[serde(default)]
+    pub(crate) services_left_out: u64,
     /// The kernel's part of TLS; `None` if no service wants it.
     #[serde(default)]
     pub(crate) kernel_tls: Option<KernelTlsStatus>,

@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::access::Denied;
+use super::bounded::{JSON_BYTES_MAX, json_within};
 use super::history::Question;
 use super::page;
 use super::readiness::Verdict;
@@ -192,7 +193,7 @@ async fn answer(
             telemetry::outcome::write_reference(&mut reasons);
             (PLAIN_TEXT, reasons.into())
         }
-        "/status" => ("application/json", state.document().to_json().into()),
+        "/status" => ("application/json", json_within(JSON_BYTES_MAX, state.document()).into()),
         _ => {
             return refusal(
                 StatusCode::NOT_FOUND,

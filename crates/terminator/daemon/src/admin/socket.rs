@@ -9,6 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
+use super::bounded::{JSON_BYTES_MAX, json_within};
 use super::state::AdminState;
 
 /// Clients that are connected at the same time; more wait in the kernel's queue.
@@ -41,7 +42,7 @@ pub(crate) async fn serve_status(listener: UnixListener, state: Arc<AdminState>)
 
 /// A client that leaves before the end loses the rest; that is no fault of ours.
 async fn tell(mut stream: UnixStream, state: &AdminState) {
-    let document = state.document().to_json();
+    let document = json_within(JSON_BYTES_MAX, state.document());
     let told = async {
         stream.write_all(&document).await?;
         stream.shutdown().await

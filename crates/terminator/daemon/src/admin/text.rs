@@ -45,6 +45,10 @@ pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDo
         let before = past.as_ref().and_then(|past| past.service(&service.name));
         out.push_str(&service_text(now, service, before));
     }
+    if now.services_left_out > 0 {
+        let more = now.services_left_out;
+        writeln!(out, "\n{more} services more are not shown: there is no room for them").ok();
+    }
     out.push_str(&acme_text(now));
     out.push_str(&cluster_text(now));
     out.push_str(&workers_text(now, past.as_ref()));

@@ -39,8 +39,11 @@ const SLOW_TIME: Duration = Duration::from_secs(3);
 /// The pause between tries to connect, and between looks at the status.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Longer than the document of fifty thousand services. Read into memory it takes up to 16 times
-/// as much.
+/// A pause is so many times as long as the look before it took.
+const RESTS: u32 = 4;
+
+/// Longer than any document, which leaves services out before. Read into memory it takes up to 16
+/// times as much.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
 /// Bytes that are read at once.
@@ -130,6 +133,13 @@ pub(super) enum ControlError {
         near.as_ref().map(|near| format!("; did you mean {near}?")).unwrap_or_default()
     )]
     NoServer { name: String, near: Option<String> },
+    /// It may be there all the same.
+    #[error(
+        "the running lariat has {services} services more than its status shows, and the server \
+         {name} is of none that is shown\n\
+         hint: take it out of the configuration, and `lariat reload`"
+    )]
+    LeftOut { name: String, services: u64 },
     #[error(
         "the running lariat has no certificate {name} by ACME{}\n\
          hint: `lariat certificate list` lists them by name",
@@ -182,6 +192,7 @@ impl ControlError {
             | Self::Older { .. }
             | Self::Ended { .. } => Exit::Failed,
             Self::NoServer { .. }
+            | Self::LeftOut { .. }
             | Self::NoCertificate { .. }
             | Self::NoneToRevoke { .. }
             | Self::Configuration(_) => Exit::Usage,
@@ -230,7 +241,7 @@ impl RunningLariat {
             let now = ask_within(&self.path, ORDERED_TIME_MAX.min(time_max));
             let now = now.and_then(|answer| answer.document()).ok();
             // A long document must not keep the one who makes it from what is waited for.
-            pause = PAUSE.max(asked.elapsed());
+            pause = PAUSE.max(asked.elapsed() * RESTS);
             if let Some(found) = outcome(now.as_ref())? {
                 return Ok(Some(found));
             }

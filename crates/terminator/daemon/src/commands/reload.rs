@@ -14,7 +14,7 @@ use crate::commands::exit::Exit;
 
 /// More than the supervisor gives the reader to read the files, and then the worker process to
 /// build a plan.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(450);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2400);
 
 pub(super) fn run(socket: &StatusSocket, strict: bool, console: Console) -> Exit {
     match reloaded(socket, console) {

@@ -94,6 +94,12 @@ fn find<'d>(
     if let Some(server) = servers.find(|one| one.name == name.server) {
         return Ok(server);
     }
+    if document.services_left_out > 0 && is_of_no_service(document, name) {
+        return Err(ControlError::LeftOut {
+            name: name.to_string(),
+            services: document.services_left_out,
+        });
+    }
     let names = services.flat_map(|service| {
         let named = |server: &ServerStatus| format!("{}/{}", service.name, server.name);
         service.servers.iter().map(named)
@@ -101,6 +107,10 @@ fn find<'d>(
     let names: Vec<String> = names.collect();
     let near = config::nearest(&name.to_string(), names.iter().map(String::as_str));
     Err(ControlError::NoServer { name: name.to_string(), near: near.map(str::to_owned) })
+}
+
+fn is_of_no_service(document: &StatusDocument, name: &ServerName) -> bool {
+    document.services.iter().all(|one| one.name != name.service)
 }
 
 #[cfg(test)]
@@ -133,6 +143,9 @@ mod tests {
         assert_eq!(found("web/10.0.0.4:80").unwrap(), "10.0.0.4:80");
         let near = found("wep/10.0.0.3:80").unwrap_err();
         assert!(near.contains("did you mean web/10.0.0.3:80?"), "{near}");
+        let short = StatusDocument { services_left_out: 5, ..document.clone() };
+        let left_out = find(&short, &ServerName::parse("wep/10.0.0.3:80").unwrap()).unwrap_err();
+        assert!(left_out.to_string().contains("5 services more than"), "{left_out}");
         let near = found("app/unix:/run/ap.sock").unwrap_err();
         assert!(near.contains("app/unix:/run/app.sock"), "{near}");
         let far = found("other/203.0.113.9:7").unwrap_err();

@@ -12,7 +12,7 @@ use crate::commands::console::{Console, print};
 use crate::commands::exit::Exit;
 
 /// More than the steps of an upgrade may take, and a reload before them.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(480);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2430);
 
 /// The time from the end of the status socket to the end of a process that has to stop.
 const END_TIME_MAX: Duration = Duration::from_secs(3);

@@ -8,7 +8,7 @@ use tls::key_log::KeyLines;
 use super::child::{Child, Heard};
 use super::failure::Failure;
 use super::upgrade::earlier::Earlier;
-use super::{Due, Phase, Started, Supervisor};
+use super::{ANSWER_TIME_MAX, Due, Phase, Started, Supervisor};
 use crate::handover::{Answer, Fence, Order, Rights};
 use crate::messages::{self, error, note, printable, say_labelled, warn};
 use crate::observations::Observations;
@@ -35,6 +35,7 @@ impl Supervisor<'_> {
             Heard::Answer(Answer::Refused { generation, message }) => {
                 self.refused(generation, printable(&message))?;
             }
+            Heard::Answer(Answer::Building) => self.builds_still(),
             Heard::Answer(Answer::Accepting) if self.waits => {
                 self.has_taken_over();
                 self.serves();
@@ -114,6 +115,14 @@ impl Supervisor<'_> {
         }
         self.tell_manager_ready();
         self.reload_if_asked();
+    }
+
+    /// A large plan on a busy host takes minutes. The worker process must not be ended for that,
+    /// because its connections would end as well.
+    fn builds_still(&mut self) {
+        if let Some((due, Due::Answer)) = &mut self.due {
+            *due = Instant::now() + ANSWER_TIME_MAX;
+        }
     }
 
     /// Whether the worker process has been told that plan, and has not answered.

@@ -20,7 +20,7 @@ use telemetry::Registry;
 use tls::key_log::{self, KeyLines};
 use tls::resumption::Resumption;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
 use tokio::time::MissedTickBehavior;
 
 use crate::admin::{self, AdminState, HealthReport, RightsStatus, StartFacts};
@@ -44,6 +44,13 @@ const LOG_LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// From one look at which servers are up to the next.
 const SERVER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// From one sign that a plan is being built to the next: many within the time after which the
+/// supervisor takes this process for stuck.
+const SIGN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Signs for one plan, half an hour: one that is not built by then never will be.
+const SIGNS_MAX: u32 = 180;
 
 /// How long a drain waits for the log to take the last lines, when all connections have ended.
 const LOG_FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
@@ -137,7 +144,7 @@ impl Control {
             is_in_use: serve.waits,
         };
         let serve = Arc::new(serve);
-        let mut built = match build(bundle, &serve, received.fds, sessions).await? {
+        let mut built = match build(&channel, bundle, &serve, received.fds, sessions).await? {
             Ok(built) => built,
             Err(message) => {
                 say(&channel, &Answer::refused(serve.generation, message))?;
@@ -230,7 +237,7 @@ impl Control {
             before: Some((Arc::clone(&self.resumption), self.session_key.clone())),
             is_in_use: false,
         };
-        let mut built = match build(bundle, &serve, fds, sessions).await? {
+        let mut built = match build(&self.channel, bundle, &serve, fds, sessions).await? {
             Ok(built) => built,
             Err(message) => return say(&self.channel, &Answer::refused(serve.generation, message)),
         };
@@ -388,7 +395,7 @@ impl Control {
             let ended = plane.join();
             (ended, log.finish(LOG_FLUSH_TIME_MAX))
         };
-        let mut finished = tokio::task::spawn_blocking(finish);
+        let mut finished = spawn_blocking(finish);
         loop {
             tokio::select! {
                 ended = &mut finished => {
@@ -436,7 +443,9 @@ fn say_keys(channel: &Channel, lines: KeyLines) -> io::Result<()> {
 }
 
 /// Builds a plan beside the control thread, which has operators to answer meanwhile.
+/// Builds a plan, and gives the supervisor signs meanwhile.
 async fn build(
+    channel: &Channel,
     bundle: Bundle,
     serve: &Arc<Serve>,
     fds: Vec<OwnedFd>,
@@ -444,7 +453,21 @@ async fn build(
 ) -> io::Result<Result<Built, String>> {
     let serve = Arc::clone(serve);
     let work = move || super::plan::build(bundle, &serve, fds, &sessions);
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
+    with_signs(spawn_blocking(work), SIGN_INTERVAL, || say(channel, &Answer::Building)).await
+}
+
+async fn with_signs<T>(
+    mut work: JoinHandle<T>,
+    interval: Duration,
+    mut sign: impl FnMut() -> io::Result<()>,
+) -> io::Result<T> {
+    for _ in 0..SIGNS_MAX {
+        match tokio::time::timeout(interval, &mut work).await {
+            Ok(done) => return done.map_err(io::Error::other),
+            Err(_) => sign()?,
+        }
+    }
+    work.await.map_err(io::Error::other)
 }
 
 fn admin_state(
@@ -554,5 +577,28 @@ impl Doors {
     /// Accepts nobody there any more; those who are served go on.
     fn close(&self) {
         self.served.iter().for_each(AbortHandle::abort);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_plan_that_is_built_gives_signs_until_it_is_done() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (signs, seen) = mpsc::channel();
+        let result = runtime.block_on(async {
+            // It ends only when it has seen three of them.
+            let work = spawn_blocking(move || (0..3).map(|_| seen.recv().unwrap()).count());
+            let sign = || {
+                let _ = signs.send(());
+                Ok(())
+            };
+            with_signs(work, Duration::from_millis(1), sign).await
+        });
+        assert_eq!(result.unwrap(), 3);
     }
 }

@@ -72,6 +72,7 @@ impl AdminState {
             }),
             workers: workers.map(|(metrics, cpu)| WorkerStatus { cpu, metrics }).collect(),
             services: services.collect(),
+            services_left_out: 0,
             kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
             cluster: facts.cluster.status(),
             acme: facts.acme.clone(),
