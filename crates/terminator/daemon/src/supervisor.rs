@@ -266,7 +266,7 @@ struct Supervisor<'a> {
     reload_asked: bool,
     /// The log was renamed while a reload was under way, which may have opened it before.
     is_log_renamed: bool,
-    /// The reason why the log that is served could not be opened anew, and when that is tried again.
+    /// The reason why the log could not be opened anew, and when that is tried again.
     log_unopened: Option<(String, Instant)>,
     stop_asked: bool,
     is_ended: bool,

@@ -36,8 +36,7 @@ pub(crate) struct StatusDocument {
     /// The reason why the last lines about connections could not be written; `None` if they could.
     #[serde(default)]
     pub(crate) log_failure: Option<String>,
-    /// The reason why the log's file could not be opened anew, so that lines go to the one before;
-    /// `None` if it could.
+    /// The reason why its file could not be opened anew, so that lines go to the one before.
     #[serde(default)]
     pub(crate) log_unopened: Option<String>,
     /// The file of secrets; `None` if none are written.
@@ -191,8 +190,7 @@ pub(crate) struct KernelTlsStatus {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ClusterStatus {
-    /// The place where datagrams of peers arrive: an address, or a multicast group. Empty if there
-    /// are no peers.
+    /// The address or multicast group where datagrams of peers arrive; empty without peers.
     pub(crate) address: String,
     pub(crate) peers: Vec<PeerStatus>,
     /// Addresses of the configuration at which no peer was ever heard.
@@ -257,8 +255,7 @@ pub(crate) enum ResyncState {
 pub(crate) struct PeerStatus {
     /// The host's number, random for the life of its supervisor.
     pub(crate) sender: String,
-    /// The source of the last datagram; once that is a place of the configuration, no other
-    /// counts.
+    /// The source of the last datagram; no other counts once it is a place of the configuration.
     pub(crate) address: String,
     /// Whether it is one, and so is answered.
     pub(crate) listed: bool,
