@@ -157,14 +157,14 @@ fn one_that_is_stopped_costs_a_second_and_then_nothing_and_is_replaced() {
     client.connect(service.address).finish();
     let keys = lariat.process("lariat: keys");
     kill_process(keys, Signal::STOP).unwrap();
-    for _ in 0..5 {
-        Client::new(&site).try_connect(service.address).unwrap_err();
-    }
     // The client expects encrypted records by then.
     let told = s_client(&site, service.address, &["-tls1_3"]);
     assert_has(&told.stderr, "tlsv1 alert internal error");
-    lariat.wait_for_reason("key-unavailable", 6);
-    assert_eq!(signatures(&lariat, "late"), 6.0);
+    // On a busy host another process may be there before all of them have come.
+    let fails = |_: &u32| Client::new(&site).try_connect(service.address).is_err();
+    let failed = 1 + u32::try_from((0..5).take_while(fails).count()).unwrap();
+    lariat.wait_for_reason("key-unavailable", failed);
+    assert_eq!(signatures(&lariat, "late"), f64::from(failed));
     let waited = lariat.sum("lariat_key_signature_waiting_seconds_total", &[]);
     assert!(waited >= 1.0, "{waited}");
     let line = lariat.wait_for_line(&["key-unavailable"]);
