@@ -9,6 +9,7 @@
 //! behind its request, or a server behind its answer, is refused (CVE-2011-0411).
 
 mod capabilities;
+mod held;
 mod ldap;
 mod lines;
 mod mysql;

@@ -169,3 +169,17 @@ fn a_client_that_asks_for_more_answers_than_it_reads_is_refused() {
         assert!(is_refused && out.to_client.len() < 70_000, "{dialect:?}");
     }
 }
+
+#[test]
+fn a_server_whose_notices_have_no_end_is_watched_for_its_offer_no_more() {
+    let mut dialog = Dialog::new(Dialect::Postgres, sides(None, true), NAMES);
+    dialog.server_connected();
+    dialog.server_sent(b"S");
+    dialog.server_tls_up();
+    dialog.client_sent(b"\x00\x00\x00\x08\x00\x03\x00\x00");
+    let notices = b"N\x00\x00\x00\x04".repeat(13_000);
+    let out = dialog.server_sent(&notices);
+    assert_eq!((out.next, out.to_client == notices), (Next::More, true));
+    let out = dialog.server_sent(&notices);
+    assert_eq!((out.next, out.to_client == notices), (Next::Relay, true));
+}
