@@ -177,6 +177,11 @@ impl Dialog {
         self.step(|steps, out| steps.server_connected(out))
     }
 
+    /// The server says no more. The bytes that the client still gets, which waited here for more.
+    pub fn server_ended(&mut self) -> Vec<u8> {
+        self.steps.server_ended()
+    }
+
     /// Takes the result of [`Next::Password`]; `None` = it failed.
     pub fn password_done(&mut self, result: Option<Vec<u8>>) -> Output {
         self.step(|steps, out| steps.password_done(result, out))

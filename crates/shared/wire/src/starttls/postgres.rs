@@ -257,6 +257,10 @@ impl Steps for Postgres {
         }
     }
 
+    fn server_ended(&mut self) -> Vec<u8> {
+        if self.server == Server::Open { self.login.server_ended() } else { Vec::new() }
+    }
+
     fn unavailable(&self) -> Vec<u8> {
         error("57P03", "no server is available")
     }

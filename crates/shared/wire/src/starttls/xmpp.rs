@@ -171,7 +171,9 @@ impl Xmpp {
     /// looked at.
     fn relay_features(&mut self, out: &mut Output) {
         let Some(place) = features(&self.server) else {
-            if self.server.len() > HEAD_BYTES_MAX {
+            let text = String::from_utf8_lossy(&self.server);
+            let is_over = ["<stream:error", "</stream:stream"].iter().any(|end| text.contains(end));
+            if is_over || self.server.len() > HEAD_BYTES_MAX {
                 out.next = Next::Relay;
             }
             if out.next == Next::Relay || !self.server.trim_ascii_start().starts_with(b"<") {
@@ -243,6 +245,10 @@ impl Steps for Xmpp {
             let to = format!("to='{}'", self.domain);
             out.to_server.extend(head("jabber:client", &to).into_bytes());
         }
+    }
+
+    fn server_ended(&mut self) -> Vec<u8> {
+        if self.back == XmppPhase::Open { std::mem::take(&mut self.server) } else { Vec::new() }
     }
 
     fn unavailable(&self) -> Vec<u8> {

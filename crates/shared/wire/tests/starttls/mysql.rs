@@ -547,3 +547,14 @@ fn a_login_has_as_many_packets_as_their_numbers_tell_apart() {
     });
     assert_eq!(last, Next::Fail(Fault::ClientMalformed(too_many)));
 }
+
+#[test]
+fn the_part_of_a_packet_of_a_server_that_ends_has_the_client_s_number() {
+    let mut dialog = Dialog::new(Dialect::Mysql, ORIGINATE, crate::NAMES);
+    dialog.server_sent(&greeting(CAPABILITIES | TLS));
+    dialog.client_sent(&packet(1, &login(CAPABILITIES, b"scrambled", NATIVE)));
+    assert_eq!(dialog.server_ended(), b"");
+    dialog.server_tls_up();
+    assert_eq!(dialog.server_sent(b"\x07\0\0\x03\xff\x15").to_client, b"");
+    assert_eq!(dialog.server_ended(), b"\x07\0\0\x02\xff\x15");
+}

@@ -1,6 +1,6 @@
 //! PostgreSQL, LDAP and XMPP: no lines.
 
-use wire::starttls::{Dialect, Dialog, Fault, HostNames, Next, Policy, Sides};
+use wire::starttls::{Dialect, Dialog, Fault, HostNames, Next, Output, Policy, Sides};
 
 use crate::script::{NAMES, play};
 
@@ -380,6 +380,23 @@ fn a_stream_of_xmpp_begins_anew_under_tls() {
     let out = dialog.server_sent(&offers.as_bytes()[80..]);
     let seen = "<stream:stream id='1'><stream:features><mechanisms/></stream:features>";
     assert_eq!((String::from_utf8(out.to_client).unwrap().as_str(), out.next), (seen, Next::Relay));
+}
+
+#[test]
+fn a_server_of_xmpp_that_has_no_features_is_heard() {
+    for words in [
+        "<stream:stream><stream:error><see-other-host>y</see-other-host></stream:error>",
+        "<stream:stream></stream:stream>",
+    ] {
+        let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
+        dialog.client_sent(format!("{STREAM}{ASK}").as_bytes());
+        dialog.client_tls_up();
+        dialog.client_sent(STREAM.as_bytes());
+        let (begin, end) = words.split_at(12);
+        assert_eq!(dialog.server_sent(begin.as_bytes()), Output::default());
+        let out = dialog.server_sent(end.as_bytes());
+        assert_eq!((out.to_client, out.next), (words.as_bytes().to_vec(), Next::Relay));
+    }
 }
 
 #[test]

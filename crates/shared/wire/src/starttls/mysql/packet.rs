@@ -112,6 +112,14 @@ impl PacketPeer {
         out.extend_from_slice(payload);
     }
 
+    /// A part of a packet of the other peer with the number that it has for this one.
+    pub(super) fn renumbered(&self, mut part: Vec<u8>) -> Vec<u8> {
+        if let Some(number) = part.get_mut(HEADER_BYTES - 1) {
+            *number = self.sequence;
+        }
+        part
+    }
+
     /// Takes the bytes beyond the packets that were taken.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         self.received.take_all()

@@ -67,6 +67,14 @@ impl Login {
         }
     }
 
+    /// The part of a message that was held for the rest of it.
+    pub(super) fn server_ended(&mut self) -> Vec<u8> {
+        match self {
+            Self::Offer(watch) => watch.held.take_all(),
+            Self::Passing | Self::Choice(..) => Vec::new(),
+        }
+    }
+
     /// Whether nothing is looked at any more.
     pub(super) fn is_passing(&self) -> bool {
         matches!(self, Self::Passing)
