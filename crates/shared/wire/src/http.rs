@@ -9,6 +9,8 @@ pub use content::{Content, ContentEnd, ContentFault};
 
 use std::mem::MaybeUninit;
 
+use httparse::Header as Field;
+
 /// The largest number of fields of a head, as in Apache.
 pub const FIELDS_MAX: usize = 100;
 
@@ -71,8 +73,16 @@ impl<'a> RequestHead<'a> {
         mut other: impl FnMut(&'a str, &'a [u8]),
     ) -> Result<Option<Self>, HeadFault> {
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+        let mut room;
         let mut head = httparse::Request::new(&mut []);
-        let parsed = head.parse_with_uninit_headers(bytes, &mut fields);
+        let mut parsed = head.parse_with_uninit_headers(bytes, &mut fields);
+        let mut fields: &[Field<'_>] = head.headers;
+        if parsed == Err(httparse::Error::Version)
+            && let Some(line) = line_of_later_minor(bytes)
+        {
+            room = [httparse::EMPTY_HEADER; FIELDS_MAX];
+            (parsed, fields) = fields_behind(line, bytes, &mut room);
+        }
         let Some(length) = length(parsed, bytes, bytes_max)? else {
             return Ok(None);
         };
@@ -81,7 +91,7 @@ impl<'a> RequestHead<'a> {
         };
         let is_http10 = head.version == Some(0);
         let mut framing = Framing::default();
-        for field in head.headers.iter() {
+        for field in fields {
             if !framing.take(field.name, field.value)? {
                 other(field.name, field.value.trim_ascii());
             }
@@ -181,6 +191,41 @@ fn length(
         Ok(httparse::Status::Partial) if bytes.len() < bytes_max => Ok(None),
         Ok(_) => Err(HeadFault::TooLarge),
         Err(error) => Err(fault(error, bytes)),
+    }
+}
+
+/// Where a request line ends, as far as it is here, of a minor version of HTTP/1 that is later than
+/// those known. It counts as 1.1 (RFC 9110 section 2.5).
+fn line_of_later_minor(bytes: &[u8]) -> Option<httparse::Status<usize>> {
+    let begin = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let line = bytes[begin..].split_inclusive(|byte| *byte == b'\n').next()?;
+    let whole = line.strip_suffix(b"\n");
+    let text = whole.unwrap_or(line);
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    let (last, text) = text.split_last()?;
+    let is_later = text.ends_with(b" HTTP/1.") && (b'2'..=b'9').contains(last);
+    let end = match whole {
+        Some(_) => httparse::Status::Complete(begin + line.len()),
+        None => httparse::Status::Partial,
+    };
+    is_later.then_some(end)
+}
+
+/// Reads the fields behind a request line, and how long the head is with them.
+fn fields_behind<'a, 'h>(
+    line: httparse::Status<usize>,
+    bytes: &'a [u8],
+    room: &'h mut [Field<'a>],
+) -> (httparse::Result<usize>, &'h [Field<'a>]) {
+    let httparse::Status::Complete(begin) = line else {
+        return (Ok(httparse::Status::Partial), &[]);
+    };
+    match httparse::parse_headers(&bytes[begin..], room) {
+        Ok(httparse::Status::Complete((length, fields))) => {
+            (Ok(httparse::Status::Complete(begin + length)), fields)
+        }
+        Ok(httparse::Status::Partial) => (Ok(httparse::Status::Partial), &[]),
+        Err(error) => (Err(error), &[]),
     }
 }
 
@@ -470,7 +515,7 @@ mod tests {
     fn bytes_that_are_no_request_are_refused() {
         let version = Err(HeadFault::Version);
         assert_eq!(request("PRI * HTTP/2.0", "", |_| ()), version);
-        assert_eq!(request("GET / HTTP/1.2", "Host: a", |_| ()), version);
+        assert_eq!(request("GET / HTTP/0.9", "Host: a", |_| ()), version);
         let lines = [
             "hello",
             "GET / HTTP/1.1",
@@ -488,6 +533,31 @@ mod tests {
             assert!(matches!(fault, Err(HeadFault::Malformed(_))), "{line:?}: {fault:?}");
         }
         assert_eq!(request("GET / HTTP/1.0", "", |_| ()), Ok(()));
+    }
+
+    #[test]
+    fn a_later_minor_version_counts_as_the_one_that_is_known() {
+        let text = "\r\nPOST /x HTTP/1.2\r\nHost: a\r\nA: b\r\nContent-Length: 7\r\n\r\n";
+        let mut others = Vec::new();
+        let mut parse = |bytes: &'static str| {
+            let keep = |name, value: &[u8]| others.push((name, value.to_vec()));
+            RequestHead::parse(bytes.as_bytes(), BYTES_MAX, keep)
+        };
+        let cut = (10..text.len()).find(|end| parse(&text[..*end]) != Ok(None));
+        assert_eq!(cut, None);
+        let head = parse(text).unwrap().unwrap();
+        assert_eq!((head.bytes, head.method, head.target), (text.len(), "POST", "/x"));
+        assert_eq!((head.is_http10, head.keeps_alive), (false, true));
+        assert_eq!(head.content, ContentEnd::Length(7));
+        assert_eq!(others, [("A", b"b".to_vec())]);
+        let fields = |count: usize| format!("Host: a{}", "\nA: b".repeat(count - 1));
+        let with = |count| request("GET / HTTP/1.9", &fields(count), |_| ());
+        assert_eq!(with(FIELDS_MAX), Ok(()));
+        assert_eq!(with(FIELDS_MAX + 1), Err(HeadFault::TooLarge));
+        for line in ["GET / HTTP/1.2x", "GET / HTTP/1.x", "GET / HTTP/1.22"] {
+            let fault = request(line, "Host: a", |_| ());
+            assert!(matches!(fault, Err(HeadFault::Malformed(_))), "{line}: {fault:?}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! behind its request, or a server behind its answer, is refused (CVE-2011-0411).
 
 mod capabilities;
+mod held;
 mod ldap;
 mod lines;
 mod mysql;
@@ -174,6 +175,11 @@ impl Dialog {
     /// said before it was given up does not count.
     pub fn server_connected(&mut self) -> Output {
         self.step(|steps, out| steps.server_connected(out))
+    }
+
+    /// The server says no more. The bytes that the client still gets, which waited here for more.
+    pub fn server_ended(&mut self) -> Vec<u8> {
+        self.steps.server_ended()
     }
 
     /// Takes the result of [`Next::Password`]; `None` = it failed.

@@ -4,10 +4,15 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use wire::http;
+
 use crate::options::Options;
 use crate::questions::{Found, Output, Question};
 use crate::request;
-use crate::request::{Extent, HEAD_BYTES_MAX, Refusal, Request, Status};
+use crate::request::{
+    CONTENT_BYTES_MAX, CONTENT_TOO_LARGE, Extent, HEAD_BYTES_MAX, Method, NO_CHUNKS, Refusal,
+    Request, Status,
+};
 use crate::response::Response;
 use crate::search::FileSearch;
 
@@ -44,7 +49,7 @@ pub struct Conversation {
 #[derive(Debug)]
 enum ConversationStage {
     Head,
-    Content(Box<Content>),
+    Content(Box<DroppedContent>),
     Asking(Box<FileSearch>),
     Answering(Box<Response>),
     Ended,
@@ -52,12 +57,37 @@ enum ConversationStage {
 }
 
 #[derive(Debug)]
-struct Content {
+struct DroppedContent {
     request: Request,
-    /// The number of bytes that are still to come.
-    left: u64,
+    content: http::Content,
+    /// How much of it has come, with what frames chunks.
+    bytes: u64,
+    /// The reason why no more of it is read.
+    fault: Option<Refusal>,
     /// The rest of [`CONTINUE`] that is to be sent.
     interim: &'static [u8],
+}
+
+impl DroppedContent {
+    fn is_awaited(&self) -> bool {
+        !self.content.is_done() && self.fault.is_none()
+    }
+
+    /// Reads on, and returns how many of these bytes belong to it.
+    fn read(&mut self, bytes: &[u8]) -> usize {
+        // One more than is allowed, so that the pace of the bytes decides nothing.
+        let left = usize::try_from(CONTENT_BYTES_MAX + 1 - self.bytes).unwrap_or(usize::MAX);
+        let bytes = &bytes[..bytes.len().min(left)];
+        let read = self.content.read(bytes);
+        let count = read.unwrap_or(bytes.len());
+        self.bytes += count as u64;
+        self.fault = match read {
+            Err(_) => Some(NO_CHUNKS),
+            Ok(_) if self.bytes > CONTENT_BYTES_MAX => Some(CONTENT_TOO_LARGE),
+            Ok(_) => None,
+        };
+        count
+    }
 }
 
 impl Conversation {
@@ -99,7 +129,7 @@ impl Conversation {
         self.ended = true;
         let unfinished = match &self.stage {
             ConversationStage::Head => true,
-            ConversationStage::Content(content) => content.left > 0,
+            ConversationStage::Content(content) => content.is_awaited(),
             _ => false,
         };
         if unfinished {
@@ -166,7 +196,7 @@ impl Conversation {
         match &self.stage {
             ConversationStage::Head if has_more || !self.input.is_empty() => Some(self.heads),
             // Its head was counted already.
-            ConversationStage::Content(content) if content.left > 0 => {
+            ConversationStage::Content(content) if content.is_awaited() => {
                 Some(self.heads.wrapping_sub(1))
             }
             _ => None,
@@ -178,7 +208,7 @@ impl Conversation {
     pub fn time_out_request(&mut self, now: SystemTime) {
         match &self.stage {
             ConversationStage::Head => {}
-            ConversationStage::Content(content) if content.left == 0 => return,
+            ConversationStage::Content(content) if !content.is_awaited() => return,
             ConversationStage::Content(content)
                 if matches!(content.interim.len(), 0 | CONTINUE_BYTES) => {}
             // Half of an interim response has gone out, and nothing can follow it.
@@ -186,7 +216,7 @@ impl Conversation {
             _ => return,
         }
         let what = "the rest of the request did not come in time";
-        self.refuse((Status::RequestTimeout, what), now);
+        self.refuse((Status::RequestTimeout, what), self.names_head(), now);
     }
 
     /// The status of the response that began since the last call. At most one begins with each
@@ -198,12 +228,9 @@ impl Conversation {
     /// Takes some of the bytes, as the stage has it.
     fn take(&mut self, bytes: &[u8]) -> usize {
         if let ConversationStage::Content(content) = &mut self.stage
-            && content.left > 0
+            && content.is_awaited()
         {
-            let taken =
-                usize::try_from(content.left).map_or(bytes.len(), |left| left.min(bytes.len()));
-            content.left -= taken as u64;
-            return taken;
+            return content.read(bytes);
         }
         if self.last {
             return bytes.len();
@@ -223,9 +250,9 @@ impl Conversation {
                     }
                 }
                 ConversationStage::Content(content)
-                    if content.left == 0 && content.interim.is_empty() =>
+                    if !content.is_awaited() && content.interim.is_empty() =>
                 {
-                    self.ask(now);
+                    self.end_content(now);
                 }
                 ConversationStage::Answering(response) if response.output() == Output::Nothing => {
                     self.turn();
@@ -240,12 +267,13 @@ impl Conversation {
         match request::extent(&self.input, self.known) {
             Extent::Whole(bytes) => {
                 let request = Request::read(&self.input[..bytes], self.options.redirect);
+                let names_head = self.names_head();
                 self.drop_input(bytes);
                 self.blank = false;
                 self.heads = self.heads.wrapping_add(1);
                 match request {
                     Ok(request) => self.read_content(request),
-                    Err(refusal) => self.refuse(refusal, now),
+                    Err(refusal) => self.refuse(refusal, names_head, now),
                 }
             }
             // RFC 9112 section 2.2: clients of old send an empty line after content.
@@ -254,14 +282,15 @@ impl Conversation {
                 self.blank = true;
             }
             Extent::Blank(_) => {
-                self.refuse(request::malformed("no request line"), now);
+                self.refuse(request::malformed("no request line"), false, now);
             }
             Extent::BareLineFeed => {
                 let what = "a line does not end with CR and LF";
-                self.refuse(request::malformed(what), now);
+                self.refuse(request::malformed(what), self.names_head(), now);
             }
             Extent::Open(bytes) if bytes >= HEAD_BYTES_MAX => {
-                self.refuse(request::refuse_endless(&self.input), now);
+                let refusal = request::refuse_endless(&self.input);
+                self.refuse(refusal, self.names_head(), now);
             }
             Extent::Open(bytes) => {
                 self.known = bytes;
@@ -277,21 +306,30 @@ impl Conversation {
     /// A request was read: its content comes next, some of which may be there.
     fn read_content(&mut self, request: Request) {
         self.last = !request.persistent;
-        let waiting = u64::try_from(self.input.len()).unwrap_or(u64::MAX);
-        let there = request.content_bytes.min(waiting);
-        let left = request.content_bytes - there;
-        self.drop_input(usize::try_from(there).unwrap_or(usize::MAX));
+        let mut content = DroppedContent {
+            content: http::Content::new(request.content),
+            bytes: 0,
+            fault: None,
+            interim: if request.expects_continue { CONTINUE } else { &[] },
+            request,
+        };
+        let there = content.read(&self.input);
+        self.drop_input(there);
         if self.last {
             self.input = Vec::new();
         }
-        if self.ended && left > 0 {
+        if self.ended && content.is_awaited() {
             return self.finish(ConversationStage::Ended);
         }
-        self.stage = ConversationStage::Content(Box::new(Content {
-            left,
-            interim: if request.expects_continue { CONTINUE } else { &[] },
-            request,
-        }));
+        self.stage = ConversationStage::Content(Box::new(content));
+    }
+
+    /// Whether the request that comes or is answered names HEAD, if it is one.
+    fn names_head(&self) -> bool {
+        match &self.stage {
+            ConversationStage::Content(content) => content.request.method == Method::Head,
+            _ => self.input.starts_with(b"HEAD "),
+        }
     }
 
     fn drop_input(&mut self, bytes: usize) {
@@ -303,13 +341,24 @@ impl Conversation {
         }
     }
 
-    /// The content was read: what is asked for?
-    fn ask(&mut self, now: SystemTime) {
-        let ConversationStage::Content(content) =
+    /// The content was read, or no more of it is: what is asked for?
+    fn end_content(&mut self, now: SystemTime) {
+        let names_head = self.names_head();
+        let ConversationStage::Content(mut content) =
             std::mem::replace(&mut self.stage, ConversationStage::Head)
         else {
             return;
         };
+        match content.fault {
+            None => {}
+            // It is told where to send that.
+            Some(CONTENT_TOO_LARGE) if content.request.location.is_some() => {
+                content.request.persistent = false;
+                self.last = true;
+                self.input = Vec::new();
+            }
+            Some(refusal) => return self.refuse(refusal, names_head, now),
+        }
         match FileSearch::known_at_once(&content.request, &self.options) {
             Some(outcome) => self.start(Response::to(&content.request, outcome, now)),
             None => {
@@ -319,10 +368,10 @@ impl Conversation {
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal, now: SystemTime) {
+    fn refuse(&mut self, refusal: Refusal, names_head: bool, now: SystemTime) {
         self.last = true;
         self.input = Vec::new();
-        self.start(Response::to_fault(refusal, now));
+        self.start(Response::to_fault(refusal, names_head, now));
     }
 
     fn start(&mut self, response: Response) {

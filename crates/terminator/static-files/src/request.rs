@@ -14,7 +14,8 @@ pub const HEAD_BYTES_MAX: usize = 8192;
 /// The longest request target, as it is written.
 pub const TARGET_BYTES_MAX: usize = 4096;
 
-/// The largest content of a request, which is read and dropped: nothing we serve takes any.
+/// The largest content of a request, with what frames its chunks. It is read and dropped: nothing
+/// we serve takes any.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 65_536;
 
 /// How much of a head is there.
@@ -68,8 +69,8 @@ pub(crate) struct Request {
     pub(crate) is_http10: bool,
     /// Whether another request may follow on the connection.
     pub(crate) persistent: bool,
-    /// How much content follows the head; of content that is not read, nothing.
-    pub(crate) content_bytes: u64,
+    /// The content that follows the head; of content that is not read, nothing.
+    pub(crate) content: ContentEnd,
     /// Whether the client waits for a 100 before it sends the content.
     pub(crate) expects_continue: bool,
     pub(crate) fields: Fields,
@@ -99,7 +100,10 @@ pub(crate) const fn malformed(what: &'static str) -> Refusal {
 const TARGET_TOO_LONG: Refusal = (Status::UriTooLong, "the target is longer than 4096 bytes");
 const HEAD_TOO_LARGE: Refusal =
     (Status::HeaderFieldsTooLarge, "the head has more than 8192 bytes or 100 fields");
-const TRANSFER_ENCODING: Refusal = malformed("a request with Transfer-Encoding");
+const TRANSFER_ENCODING: Refusal = malformed("a Transfer-Encoding other than chunked");
+pub(crate) const CONTENT_TOO_LARGE: Refusal =
+    (Status::ContentTooLarge, "the content has more than 65536 bytes");
+pub(crate) const NO_CHUNKS: Refusal = malformed("the content is not in chunks, as it should be");
 
 /// Refuses a head that has no end within [`HEAD_BYTES_MAX`].
 pub(crate) fn refuse_endless(bytes: &[u8]) -> Refusal {
@@ -142,17 +146,17 @@ impl Request {
             }
             None => None,
         };
-        let content_bytes = match head.content {
-            ContentEnd::Length(0) => Some(0),
+        const NONE: ContentEnd = ContentEnd::Length(0);
+        let content = match head.content {
+            NONE => Some(NONE),
+            ContentEnd::Close => return Err(TRANSFER_ENCODING),
             // Nobody need send here what is to be sent elsewhere.
             _ if location.is_some() && head.expects_continue => None,
-            ContentEnd::Length(bytes) if bytes <= CONTENT_BYTES_MAX => Some(bytes),
-            _ if location.is_some() => None,
-            ContentEnd::Length(_) => {
-                let what = "the content has more than 65536 bytes";
-                return Err((Status::ContentTooLarge, what));
+            ContentEnd::Length(bytes) if bytes > CONTENT_BYTES_MAX && location.is_some() => None,
+            ContentEnd::Length(bytes) if bytes > CONTENT_BYTES_MAX => {
+                return Err(CONTENT_TOO_LARGE);
             }
-            ContentEnd::Chunked | ContentEnd::Close => return Err(TRANSFER_ENCODING),
+            content => Some(content),
         };
         let method = Method::named(head.method);
         Ok(Self {
@@ -161,9 +165,9 @@ impl Request {
             location,
             is_http10: head.is_http10,
             // The bytes behind CONNECT may be of any protocol.
-            persistent: head.keeps_alive && head.method != "CONNECT" && content_bytes.is_some(),
-            content_bytes: content_bytes.unwrap_or(0),
-            expects_continue: head.expects_continue && content_bytes.is_some_and(|bytes| bytes > 0),
+            persistent: head.keeps_alive && head.method != "CONNECT" && content.is_some(),
+            content: content.unwrap_or(NONE),
+            expects_continue: head.expects_continue && content.is_some_and(|one| one != NONE),
             fields,
         })
     }
@@ -353,7 +357,7 @@ mod tests {
             (&target(TARGET_BYTES_MAX), HOST, None),
             (&target(TARGET_BYTES_MAX + 1), HOST, Some(414)),
             (get, &many, Some(431)),
-            (get, "Host: a\r\nTransfer-Encoding: chunked\r\n", Some(400)),
+            (get, "Host: a\r\nTransfer-Encoding: chunked\r\n", None),
             (get, "Host: a\r\nTransfer-Encoding: x\r\n", Some(400)),
             (get, "Host: a\r\nContent-Length: 65536\r\n", None),
             (get, "Host: a\r\nContent-Length: 65537\r\n", Some(413)),

@@ -78,9 +78,10 @@ impl Response {
         }
     }
 
-    /// The answer to what is no request; the last one of its connection.
-    pub(crate) fn to_fault((status, what): Refusal, now: SystemTime) -> Self {
-        let facts = RequestFacts { now, head: false, is_http10: false, persistent: false };
+    /// The answer to what is no request; the last one of its connection. `head` = it names HEAD all
+    /// the same, to which no content is sent (RFC 9110 section 9.3.2).
+    pub(crate) fn to_fault((status, what): Refusal, head: bool, now: SystemTime) -> Self {
+        let facts = RequestFacts { now, head, is_http10: false, persistent: false };
         refusal(facts, status, what)
     }
 

@@ -181,6 +181,11 @@ impl Steps for Ldap {
         }
     }
 
+    fn server_ended(&mut self) -> Vec<u8> {
+        // Only the answer to our own request waits to be whole.
+        Vec::new()
+    }
+
     fn unavailable(&self) -> Vec<u8> {
         notice(UNAVAILABLE, "no server is available")
     }

@@ -457,6 +457,15 @@ impl Steps for Lines {
         }
     }
 
+    fn server_ended(&mut self) -> Vec<u8> {
+        if self.phase != LinesPhase::Open {
+            return Vec::new();
+        }
+        let mut held = std::mem::take(&mut self.reply);
+        held.extend(std::mem::take(&mut self.server));
+        held
+    }
+
     fn unavailable(&self) -> Vec<u8> {
         format!("{}\r\n", self.words.unavailable).into_bytes()
     }

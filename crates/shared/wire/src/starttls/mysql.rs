@@ -457,6 +457,12 @@ impl Steps for Mysql {
         self.advance(goes_on, out);
     }
 
+    fn server_ended(&mut self) -> Vec<u8> {
+        let is_of_client = !self.sides.back || matches!(self.stage, LoginStage::Exchange(_));
+        let held = if is_of_client { self.server.rest() } else { Vec::new() };
+        self.client.renumbered(held)
+    }
+
     fn unavailable(&self) -> Vec<u8> {
         let mut words = Vec::new();
         if self.refusal.is_empty() {

@@ -5,7 +5,7 @@
 mod binding;
 
 use super::step::{Fault, HANDSHAKE, Next, Output, Policy, Sides, Steps, refusal};
-use binding::Login;
+use binding::{Login, OfferWatch};
 
 const SSL_REQUEST: u32 = 1234 << 16 | 5679;
 const GSSENC_REQUEST: u32 = 1234 << 16 | 5680;
@@ -157,7 +157,7 @@ impl Postgres {
         self.has_begun = true;
         self.login = match (self.is_server_secured, self.has_client_tls) {
             (true, true) => Login::Choice(length, Vec::new()),
-            (true, false) => Login::Offer(0, Vec::new()),
+            (true, false) => Login::Offer(OfferWatch::default()),
             (false, _) => Login::Passing,
         };
         let bytes = std::mem::take(&mut self.client);
@@ -255,6 +255,10 @@ impl Steps for Postgres {
             out.to_server.extend_from_slice(&8_u32.to_be_bytes());
             out.to_server.extend_from_slice(&SSL_REQUEST.to_be_bytes());
         }
+    }
+
+    fn server_ended(&mut self) -> Vec<u8> {
+        if self.server == Server::Open { self.login.server_ended() } else { Vec::new() }
     }
 
     fn unavailable(&self) -> Vec<u8> {

@@ -197,6 +197,9 @@ pub(super) trait Steps {
     fn client_tls_up(&mut self, out: &mut Output);
     fn server_tls_up(&mut self, out: &mut Output);
     fn server_connected(&mut self, out: &mut Output);
+    /// Gives up what is held of a server that says no more: the client's part of it. What came
+    /// before TLS that was asked for is nobody's.
+    fn server_ended(&mut self) -> Vec<u8>;
     /// Servers get TLS, whether or not they are asked for it.
     fn server_is_secured(&mut self) {}
     /// The server's TLS is about to be up, and its certificate is not the one that the client got.

@@ -11,8 +11,9 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:xmpp-tls";
 
-/// Errors of a stream that are due to the domain it is for (RFC 6120 section 4.9.3).
-const OF_DOMAIN: &[&str] = &["bad-format", "host-gone", "host-unknown", "improper-addressing"];
+/// The only error of a stream that no domain leads to (RFC 6120 section 4.9.3.22): the server goes
+/// away.
+const SHUTDOWN: &str = "<system-shutdown";
 
 /// The longest domain, in bytes (RFC 7622 section 3.2).
 const DOMAIN_BYTES_MAX: usize = 1023;
@@ -31,8 +32,9 @@ enum XmppPhase {
 pub(super) struct Xmpp {
     front: XmppPhase,
     back: XmppPhase,
-    /// The domain that the server is asked for where no client has named one.
-    domain: String,
+    /// The domain that the server is asked for: the client's, or that of the options.
+    domain: Option<String>,
+    /// The client has named it, or has left it out where the options have none.
     is_domain_of_client: bool,
     client: Vec<u8>,
     /// The bytes of it that are whole, and before what is awaited.
@@ -49,7 +51,7 @@ impl Xmpp {
         Self {
             front: phase(sides.front.is_some()),
             back: phase(sides.back),
-            domain: domain.unwrap_or("localhost").to_owned(),
+            domain: domain.map(str::to_owned),
             is_domain_of_client: false,
             client: Vec::new(),
             passed: 0,
@@ -63,11 +65,9 @@ impl Xmpp {
             let Some((end, tag)) = element(&self.client, &mut self.passed, "stream:stream") else {
                 return self.judge_client(out);
             };
-            let to = attribute(&tag, "to");
-            if let Some(to) = to {
-                to.clone_into(&mut self.domain);
-                self.is_domain_of_client = true;
-            }
+            let to = attribute(&tag, "to").filter(|to| is_domain(to)).map(str::to_owned);
+            self.is_domain_of_client = to.is_some() || self.domain.is_none();
+            self.domain = to.or(self.domain.take());
             let namespace = attribute(&tag, "xmlns").unwrap_or("jabber:client").to_owned();
             self.client.drain(..end);
             self.passed = 0;
@@ -77,7 +77,7 @@ impl Xmpp {
                 format!(
                     "{}<stream:features><starttls xmlns='{NAMESPACE}'><required/></starttls>\
                  </stream:features>",
-                    head(&namespace, &format!("id='before-tls' from='{}'", self.domain)),
+                    head(&namespace, &format!("id='before-tls' from='{}'", self.domain())),
                 )
                 .into_bytes(),
             );
@@ -100,6 +100,10 @@ impl Xmpp {
         if self.front == XmppPhase::Open {
             out.to_server.append(&mut self.client);
         }
+    }
+
+    fn domain(&self) -> &str {
+        self.domain.as_deref().unwrap_or("localhost")
     }
 
     /// Refuses bytes that are no beginning of a stream.
@@ -145,10 +149,12 @@ impl Xmpp {
 
     fn judge_server(&self, out: &mut Output) {
         let text = String::from_utf8_lossy(&self.server);
-        let is_failure = text.contains("<stream:error") || text.contains("<failure");
+        let is_error = text.contains("<stream:error");
+        let is_failure = is_error || text.contains("<failure");
         let is_whole = is_failure && text.trim_end().ends_with('>');
-        let mut conditions = OF_DOMAIN.iter().map(|one| format!("<{one}"));
-        if is_whole && self.is_domain_of_client && conditions.any(|one| text.contains(&one)) {
+        // Anybody names a domain, also one that no server can like, and none is down for that.
+        let is_of_client = is_error && self.is_domain_of_client && !text.contains(SHUTDOWN);
+        if is_whole && is_of_client {
             let what = "a domain that the server refuses";
             let head = head("jabber:client", "id='refused'").into_bytes();
             let words = [head, stream_error("host-unknown")].concat();
@@ -171,7 +177,9 @@ impl Xmpp {
     /// looked at.
     fn relay_features(&mut self, out: &mut Output) {
         let Some(place) = features(&self.server) else {
-            if self.server.len() > HEAD_BYTES_MAX {
+            let text = String::from_utf8_lossy(&self.server);
+            let is_over = ["<stream:error", "</stream:stream"].iter().any(|end| text.contains(end));
+            if is_over || self.server.len() > HEAD_BYTES_MAX {
                 out.next = Next::Relay;
             }
             if out.next == Next::Relay || !self.server.trim_ascii_start().starts_with(b"<") {
@@ -240,9 +248,13 @@ impl Steps for Xmpp {
         if self.back != XmppPhase::Open {
             self.back = XmppPhase::Head;
             self.server.clear();
-            let to = format!("to='{}'", self.domain);
+            let to = format!("to='{}'", self.domain());
             out.to_server.extend(head("jabber:client", &to).into_bytes());
         }
+    }
+
+    fn server_ended(&mut self) -> Vec<u8> {
+        if self.back == XmppPhase::Open { std::mem::take(&mut self.server) } else { Vec::new() }
     }
 
     fn unavailable(&self) -> Vec<u8> {
@@ -300,9 +312,17 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
         let quote = value.chars().next().filter(|quote| ['\'', '"'].contains(quote))?;
         let (value, _) = value[1..].split_once(quote)?;
         let ends = |c: char| c.is_control() || ['\'', '"', '<', '&'].contains(&c);
-        let is_safe = value.len() <= DOMAIN_BYTES_MAX && !value.contains(ends);
-        (before.is_whitespace() && is_safe).then_some(value)
+        (before.is_whitespace() && !value.contains(ends)).then_some(value)
     })
+}
+
+/// Whether it is made of what domains and addresses are made of (RFC 7622 section 3.2, RFC 5952):
+/// no server takes other characters, and XML itself does not have all of them.
+fn is_domain(text: &str) -> bool {
+    // Marks, which some scripts need, are no letters; they stand before the signs from U+2000 on.
+    let is_of_script = |c: char| ('\u{300}'..'\u{2000}').contains(&c) && !c.is_whitespace();
+    let may_stand = |c: char| c.is_alphanumeric() || "-._:[]".contains(c) || is_of_script(c);
+    (1..=DOMAIN_BYTES_MAX).contains(&text.len()) && text.chars().all(may_stand)
 }
 
 /// The range of the first whole features of a stream.

@@ -169,3 +169,59 @@ fn a_client_that_asks_for_more_answers_than_it_reads_is_refused() {
         assert!(is_refused && out.to_client.len() < 70_000, "{dialect:?}");
     }
 }
+
+#[test]
+fn a_server_whose_notices_have_no_end_is_watched_for_its_offer_no_more() {
+    let mut dialog = Dialog::new(Dialect::Postgres, sides(None, true), NAMES);
+    dialog.server_connected();
+    dialog.server_sent(b"S");
+    dialog.server_tls_up();
+    dialog.client_sent(b"\x00\x00\x00\x08\x00\x03\x00\x00");
+    let notices = b"N\x00\x00\x00\x04".repeat(13_000);
+    let out = dialog.server_sent(&notices);
+    assert_eq!((out.next, out.to_client == notices), (Next::More, true));
+    let out = dialog.server_sent(&notices);
+    assert_eq!((out.next, out.to_client == notices), (Next::Relay, true));
+}
+
+/// What servers said last before they ended amid it, and what the client gets of that then.
+const ENDS: &str = r"
+xmpp required; C> <stream:stream>\; C> <starttls/>\; = client; S> <stream:stream><stream:fea\
+xmpp back; = server; S> <?xml version='1.0'?><stream:stream>\
+postgres back; = server; C> \x00\x00\x00\x08\x00\x03\x00\x00\; S> R\x00\x00\x00\x08\x00\
+smtp required; S> 220 x; C> EHLO x; S> 250-x\
+smtp required; S> 220 x; = client; C> EHLO x; S> 250-x
+lmtp required; S> 220 x; C> LHLO x; S> 250-x
+imap required; S> * OK [CAPABILITY IM\
+pop3 required; S> +OK x; C> CAPA; S> +OK
+ftp required; S> 220 x; C> FEAT; S> 211-x
+sieve required; S> 'SIEVE' 'x'
+nntp required; S> 200 x; C> CAPABILITIES; S> 101 x
+nntp required; S> 200 x; C> CAPABILITIES; S> 500 x\
+";
+
+#[test]
+fn what_is_held_of_a_server_that_ends_goes_to_the_client() {
+    for row in ENDS.trim().lines() {
+        let fields: Vec<_> = row.split("; ").collect();
+        let [words, before @ .., last] = &fields[..] else {
+            panic!("{row}");
+        };
+        let mut dialog = started(words, before);
+        let last = unescaped(last.strip_prefix("S> ").unwrap());
+        let mut got = dialog.server_sent(&last).to_client;
+        got.extend(dialog.server_ended());
+        assert_eq!(got.escape_ascii().to_string(), last.escape_ascii().to_string(), "{row}");
+        assert_eq!(dialog.server_ended(), b"", "{row}");
+    }
+}
+
+#[test]
+fn what_a_server_said_before_its_tls_goes_to_no_client() {
+    for (name, dialect) in Dialect::ALL {
+        let mut dialog = Dialog::new(*dialect, BOTH, NAMES);
+        dialog.server_connected();
+        dialog.server_sent(if *dialect == Dialect::Ldap { b"0" } else { b"<2" });
+        assert_eq!(dialog.server_ended(), b"", "{name}");
+    }
+}

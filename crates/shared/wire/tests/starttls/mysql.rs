@@ -519,3 +519,42 @@ fn a_check_knows_which_errors_are_of_the_server() {
         assert_eq!(check.from_server(&packet(3, reply)), step);
     }
 }
+
+#[test]
+fn a_login_has_as_many_packets_as_their_numbers_tell_apart() {
+    let mut dialog = Dialog::new(Dialect::Mysql, ORIGINATE, crate::NAMES);
+    dialog.server_sent(&greeting(CAPABILITIES | TLS));
+    dialog.client_sent(&packet(1, &login(CAPABILITIES, b"scrambled", NATIVE)));
+    dialog.server_tls_up();
+    let numbers = (0..256_usize).map(|number| (number + 3) as u8);
+    let flood: Vec<_> = numbers.flat_map(|number| packet(number, b"")).collect();
+    let (most, last) = flood.split_at(flood.len() - 4);
+    let out = dialog.server_sent(most);
+    assert_eq!((out.next, out.to_client.len()), (Next::More, most.len()));
+    let too_many = "a login of more than 256 packets";
+    assert_eq!(dialog.server_sent(last).next, Next::Fail(Fault::ServerMalformed(too_many)));
+
+    let mut dialog = Dialog::new(Dialect::Mysql, TERMINATE, crate::NAMES);
+    dialog.server_sent(&greeting(CAPABILITIES));
+    dialog.client_sent(&packet(1, &request(CAPABILITIES | TLS)));
+    dialog.client_tls_up();
+    dialog.client_sent(&packet(2, &login(CAPABILITIES | TLS, b"scrambled", NATIVE)));
+    let turns = (0..255_usize).map(|turn| (turn * 2) as u8);
+    let last = turns.fold(Next::More, |before, turn| {
+        assert_eq!(before, Next::More, "{turn}");
+        assert_eq!(dialog.server_sent(&packet(turn.wrapping_add(2), b"")).next, Next::More);
+        dialog.client_sent(&packet(turn.wrapping_add(4), b"")).next
+    });
+    assert_eq!(last, Next::Fail(Fault::ClientMalformed(too_many)));
+}
+
+#[test]
+fn the_part_of_a_packet_of_a_server_that_ends_has_the_client_s_number() {
+    let mut dialog = Dialog::new(Dialect::Mysql, ORIGINATE, crate::NAMES);
+    dialog.server_sent(&greeting(CAPABILITIES | TLS));
+    dialog.client_sent(&packet(1, &login(CAPABILITIES, b"scrambled", NATIVE)));
+    assert_eq!(dialog.server_ended(), b"");
+    dialog.server_tls_up();
+    assert_eq!(dialog.server_sent(b"\x07\0\0\x03\xff\x15").to_client, b"");
+    assert_eq!(dialog.server_ended(), b"\x07\0\0\x02\xff\x15");
+}

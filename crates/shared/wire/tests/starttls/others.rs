@@ -1,6 +1,6 @@
 //! PostgreSQL, LDAP and XMPP: no lines.
 
-use wire::starttls::{Dialect, Dialog, Fault, HostNames, Next, Policy, Sides};
+use wire::starttls::{Dialect, Dialog, Fault, HostNames, Next, Output, Policy, Sides};
 
 use crate::script::{NAMES, play};
 
@@ -383,6 +383,23 @@ fn a_stream_of_xmpp_begins_anew_under_tls() {
 }
 
 #[test]
+fn a_server_of_xmpp_that_has_no_features_is_heard() {
+    for words in [
+        "<stream:stream><stream:error><see-other-host>y</see-other-host></stream:error>",
+        "<stream:stream></stream:stream>",
+    ] {
+        let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
+        dialog.client_sent(format!("{STREAM}{ASK}").as_bytes());
+        dialog.client_tls_up();
+        dialog.client_sent(STREAM.as_bytes());
+        let (begin, end) = words.split_at(12);
+        assert_eq!(dialog.server_sent(begin.as_bytes()), Output::default());
+        let out = dialog.server_sent(end.as_bytes());
+        assert_eq!((out.to_client, out.next), (words.as_bytes().to_vec(), Next::Relay));
+    }
+}
+
+#[test]
 fn an_xmpp_client_that_does_not_ask_gets_a_stream_error() {
     let fault = |more: &str| {
         let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
@@ -422,20 +439,51 @@ fn a_server_of_xmpp_is_asked_by_a_stream_of_our_own() {
     }
     for (to, answer) in [
         ("x.example", "<stream:error><host-unknown/></stream:error>"),
-        ("a b", "<stream:error><improper-addressing/></stream:error>"),
+        ("a..b", "<stream:error><improper-addressing/></stream:error>"),
+        ("[::1", "<stream:error><undefined-condition/></stream:error>"),
+        ("\u{e4}.\u{915}\u{94d}\u{937}", "<stream:error><not-well-formed/></stream:error>"),
     ] {
         let mut dialog = Dialog::new(Dialect::Xmpp, BOTH, CHAT);
         dialog.client_sent(format!("<stream:stream to='{to}'>{ASK}").as_bytes());
         dialog.client_tls_up();
         assert!(dialog.expects_server());
-        dialog.server_connected();
+        let stream = String::from_utf8(dialog.server_connected().to_server).unwrap();
+        assert!(stream.contains(&format!("to='{to}'")), "{stream}");
         let out = dialog.server_sent(format!("<stream:stream>{answer}").as_bytes());
         let is_of_client = matches!(out.next, Next::Fail(Fault::ClientMalformed(_)));
         assert!(is_of_client && !out.to_client.is_empty(), "{out:?}");
     }
-    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, CHAT);
-    let out = dialog.client_sent(b"<stream:stream to='\x1b[31m'>");
-    assert!(String::from_utf8(out.to_client).unwrap().contains("from='chat.example'"));
+}
+
+#[test]
+fn what_is_no_domain_reaches_no_server_of_xmpp() {
+    let (shutdown, unknown) = ("system-shutdown", "host-unknown");
+    for (names, to, condition, asked, is_of_server) in [
+        (CHAT, " to='\x1b[31m'", unknown, "chat.example", true),
+        (CHAT, " to='a\u{fffe}'", unknown, "chat.example", true),
+        (CHAT, " to='\u{ffff}'", unknown, "chat.example", true),
+        (CHAT, " to='a>b'", unknown, "chat.example", true),
+        (CHAT, " to='a b'", unknown, "chat.example", true),
+        (CHAT, " to='a\u{2028}b'", unknown, "chat.example", true),
+        (CHAT, " to='a@b/c'", unknown, "chat.example", true),
+        (CHAT, " to=''", unknown, "chat.example", true),
+        (CHAT, "", unknown, "chat.example", true),
+        (CHAT, " to='x'", shutdown, "x", true),
+        // Nobody but the client can know one.
+        (NAMES, "", unknown, "localhost", false),
+        (NAMES, " to='\u{ffff}'", unknown, "localhost", false),
+    ] {
+        let mut dialog = Dialog::new(Dialect::Xmpp, BOTH, names);
+        dialog.client_sent(format!("<stream:stream{to}>{ASK}").as_bytes());
+        dialog.client_tls_up();
+        let stream = String::from_utf8(dialog.server_connected().to_server).unwrap();
+        assert!(stream.contains(&format!("to='{asked}'")), "{to}: {stream}");
+        let error = format!("<stream:stream><stream:error><{condition}/></stream:error>");
+        let Next::Fail(fault) = dialog.server_sent(error.as_bytes()).next else {
+            panic!("{to}");
+        };
+        assert_eq!(fault.is_of_server(), is_of_server, "{to}: {fault}");
+    }
 }
 
 #[test]

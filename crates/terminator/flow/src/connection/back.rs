@@ -184,6 +184,9 @@ impl Flow {
         if self.is_broadcast() {
             return self.pass_on(self.last_byte, pool);
         }
+        if !self.front.state.is_handshaking() && self.give_held_bytes(pool).is_err() {
+            return self.stop_exhausted(self.last_byte, pool);
+        }
         if self.front.state.is_in_dialog() {
             let ending = Ending::new(Reason::BackendClosed);
             return self.close_gracefully(ending, self.last_byte, pool);
@@ -229,6 +232,9 @@ impl Flow {
             // A handshake that breaks makes the client try again what the server may have done.
             self.postponed = Some(Postponed::BackFailure(ending));
             return self.back_refused(pool);
+        }
+        if self.give_held_bytes(pool).is_err() {
+            return self.stop_exhausted(now, pool);
         }
         self.close_gracefully(ending, now, pool);
     }

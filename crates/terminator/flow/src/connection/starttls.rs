@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use telemetry::outcome::Reason;
 use tls::password;
+use tls::record::KeyExhausted;
 use wire::starttls::{Fault, Next, Output};
 
 use super::Flow;
@@ -292,11 +293,7 @@ impl Flow {
         }
     }
 
-    fn send_down(
-        &mut self,
-        bytes: &[u8],
-        pool: &mut Pool,
-    ) -> Result<(), tls::record::KeyExhausted> {
+    fn send_down(&mut self, bytes: &[u8], pool: &mut Pool) -> Result<(), KeyExhausted> {
         match self.front.state.traffic_mut() {
             Some(_) if bytes.is_empty() => Ok(()),
             Some(traffic) => {
@@ -311,6 +308,13 @@ impl Flow {
                 Ok(())
             }
         }
+    }
+
+    /// Gives the client what the dialog holds of a server that says no more.
+    pub(super) fn give_held_bytes(&mut self, pool: &mut Pool) -> Result<(), KeyExhausted> {
+        let conversation = self.conversation.as_mut();
+        let held = conversation.map_or(Vec::new(), |one| one.dialog.server_ended());
+        self.send_down(&held, pool)
     }
 
     /// Whether the client's bytes go to every server: [`Action::Dial`] too is for the next of them.

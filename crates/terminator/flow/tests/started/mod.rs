@@ -388,6 +388,33 @@ fn a_client_that_is_at_fault_is_not_held_against_the_server() {
     run.assert_over();
 }
 
+#[test]
+fn a_client_gets_the_last_words_of_a_server_that_are_no_whole_reply() {
+    let head = b"<stream:stream xmlns='jabber:client'>";
+    let last_words = b"<?xml version='1.0'?><stream:stream id='1'>";
+    for seed in 0..8 {
+        let stage = stage_of(Dialect::Xmpp, Policy::Required);
+        let mut run = Run::new(&stage, &stage.choice(true, &[]), seed, Vec::new());
+        run.to_flow.extend(head);
+        until_without_tls(&mut run, |run| {
+            run.from_flow.make_contiguous().ends_with(b"</stream:features>")
+        });
+        run.from_flow.clear();
+        run.to_flow.extend(b"<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>");
+        until_without_tls(&mut run, |run| run.from_flow.make_contiguous().ends_with(b"/>"));
+        run.from_flow.clear();
+        run.client.send(head);
+        until_server_got(&mut run, head);
+        server_says(&mut run, last_words);
+        run.backend.as_mut().unwrap().is_ended = true;
+        run.until("the last words", |run| run.client.is_closed_by_server());
+        assert_eq!(run.client_got, last_words);
+        assert_eq!(run.flow.facts().bytes_down, last_words.len() as u64);
+        run.client.close();
+        run.finish();
+    }
+}
+
 fn mysql_greeting() -> Vec<u8> {
     let payload = b"\x0a8.0\0\x01\0\0\0abcdefgh\0\xff\xff\xff\x02\0\xff\xdf\x15\
         \0\0\0\0\0\0\0\0\0\0abcdefghijkl\0caching_sha2_password\0";

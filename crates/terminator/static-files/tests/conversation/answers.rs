@@ -63,7 +63,11 @@ fn redirected(requests: &str) -> Vec<(u16, Option<String>, bool)> {
 #[test]
 fn requests_are_redirected_but_for_challenges() {
     let to = |target: &str| Some(format!("https://a:8443{target}"));
-    let chunked = "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0";
+    let chunks = |size: usize| {
+        let content = "x".repeat(size);
+        format!("Transfer-Encoding: chunked\r\n\r\n{size:x}\r\n{content}\r\n0\r\n")
+    };
+    let (few, many) = (chunks(1), chunks(70_000));
     for (line, fields, expected) in [
         ("GET /a.txt", "", (301, to("/a.txt"), true)),
         ("HEAD /?b=%2F", "", (301, to("/?b=%2F"), true)),
@@ -71,7 +75,10 @@ fn requests_are_redirected_but_for_challenges() {
         ("POST /a", "Content-Length: 4\r\n\r\nab", (308, to("/a"), true)),
         ("POST /a", "Content-Length: 99999999\r\n", (308, to("/a"), false)),
         ("PUT /a", "Expect: 100-continue\r\nContent-Length: 3\r\n", (308, to("/a"), false)),
-        ("PUT /a", chunked, (308, to("/a"), false)),
+        ("PUT /a", &few, (308, to("/a"), true)),
+        ("PUT /a", &many, (308, to("/a"), false)),
+        ("PUT /a", "Transfer-Encoding: chunked\r\n\r\nx\r\n", (400, None, false)),
+        ("HEAD /..", "", (400, None, false)),
         ("BREW /a", "", (308, to("/a"), true)),
         ("GET /.well-known/acme-challenge/t0", "", (200, None, true)),
         ("GET /%2ewell-known//acme-challenge/t0", "", (200, None, true)),
@@ -212,7 +219,8 @@ fn what_is_no_request_ends_the_connection() {
         ("GET / HTTP/1.1\nHost: a\n\n", 400),
         ("GET /../a HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("GET /a%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
-        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", 400),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1, 1\r\n\r\nx", 400),
         ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 65537\r\n\r\n", 413),
         ("POST / HTTP/1.1\r\nHost: a\r\nExpect: more\r\n\r\n", 417),
@@ -230,6 +238,64 @@ fn what_is_no_request_ends_the_connection() {
         assert_eq!(replies[0].field("Content-Type"), Some("text/plain; charset=utf-8"));
         assert_eq!((heard.end, heard.started), (End::Proper, vec![status]), "{request}");
     }
+}
+
+#[test]
+fn a_refusal_of_head_has_no_content() {
+    let long = format!("HEAD /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(4096));
+    let endless = format!("HEAD / HTTP/1.1\r\nHost: a\r\nA: {}", "a".repeat(9000));
+    for (request, status) in [
+        ("HEAD /../x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("HEAD /%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("HEAD / HTTP/1.1\r\n\r\n", 400),
+        ("HEAD / HTTP/1.1\nHost: a\r\n\r\n", 400),
+        ("HEAD / HTTP/1.1\r\nHost: a\r\nExpect: foo\r\n\r\n", 417),
+        ("HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\n", 413),
+        ("HEAD / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", 400),
+        ("HEAD / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
+        (&long, 414),
+        (&endless, 431),
+    ] {
+        let heard = hear(request);
+        let text = String::from_utf8(heard.bytes).unwrap();
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {text}");
+        assert!(text.ends_with("\r\n\r\n"), "{request}: {text}");
+        assert_eq!(heard.end, End::Proper, "{request}");
+    }
+}
+
+#[test]
+fn chunks_are_read_and_dropped() {
+    let head = "Host: a\r\nTransfer-Encoding: chunked\r\n";
+    // With their framing 65536 bytes, and one more.
+    let most = format!("fff3\r\n{}\r\n0\r\n\r\n", "x".repeat(0xfff3));
+    let more = format!("fff4\r\n{}\r\n0\r\n\r\n", "x".repeat(0xfff4));
+    for (chunks, expected) in [
+        ("0\r\n\r\n", Some("alpha")),
+        ("3;a=b\r\nabc\r\n1\r\nd\r\n0\r\nT: x\r\n\r\n", Some("alpha")),
+        (&most, Some("alpha")),
+        (&more, None),
+    ] {
+        for fields in ["", "Expect: 100-continue\r\n"] {
+            let first = format!("GET /b.txt HTTP/1.1\r\n{head}{fields}\r\n{chunks}");
+            let heard = hear(&[&first, &get("/a.txt")].map(String::as_str).concat());
+            let replies = replies(&heard.bytes, ["GET", "GET"]);
+            let replies: Vec<_> = replies.iter().filter(|reply| reply.status >= 200).collect();
+            let told: Vec<_> = replies.iter().map(|reply| (reply.status, reply.text())).collect();
+            match expected {
+                Some(next) => assert_eq!(told, [(200, "beta!!"), (200, next)], "{chunks:.9}"),
+                None => assert_eq!((told.len(), told[0].0), (1, 413), "{chunks:.9}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_later_minor_version_is_taken_for_the_one_that_is_known() {
+    let later = get("/a.txt").replace("HTTP/1.1", "HTTP/1.2");
+    let heard = hear(&(later + &get("/b.txt")));
+    let replies = replies(&heard.bytes, ["GET", "GET"]);
+    assert_eq!((replies[0].text(), replies[1].text()), ("alpha", "beta!!"));
 }
 
 #[test]

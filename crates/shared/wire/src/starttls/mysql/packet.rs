@@ -10,6 +10,7 @@
 //! Base, "0 - Packet", "Connection".
 
 use crate::cursor::Cursor;
+use crate::starttls::held::HeldBytes;
 use crate::starttls::step;
 use crate::starttls::step::Fault;
 
@@ -30,10 +31,16 @@ pub(super) const ERROR: u8 = 0xff;
 /// connection attributes; servers themselves allow `net_buffer_length`, 16 KiB by default.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 10;
 
+/// The most packets of a peer before the login is over. The numbers of more would repeat; a login
+/// of several factors needs about ten.
+const PACKETS_MAX: usize = 256;
+
 /// A peer's bytes are no packet that may come now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PacketFault {
     TooLarge,
+    /// More than [`PACKETS_MAX`].
+    TooMany,
     /// The number does not follow that of the packet before.
     OutOfOrder,
 }
@@ -45,23 +52,25 @@ pub(super) enum PacketFault {
 /// send to the other shifts all later numbers.
 #[derive(Default)]
 pub(super) struct PacketPeer {
-    received: Vec<u8>,
+    received: HeldBytes,
     sequence: u8,
+    /// How many packets were taken.
+    packets: usize,
 }
 
 impl PacketPeer {
     /// Keeps what it sent; a fault once that is more than any packet may have.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<(), PacketFault> {
-        if self.received.len() + bytes.len() > 2 * (HEADER_BYTES + PAYLOAD_BYTES_MAX) {
+        if self.received.rest().len() + bytes.len() > 2 * (HEADER_BYTES + PAYLOAD_BYTES_MAX) {
             return Err(PacketFault::TooLarge);
         }
-        self.received.extend_from_slice(bytes);
+        self.received.push(bytes);
         Ok(())
     }
 
     /// The payload of its next packet; `None` = not all of it is here.
     pub(super) fn take(&mut self) -> Result<Option<Vec<u8>>, PacketFault> {
-        let Some((length, sequence)) = header(&self.received) else {
+        let Some((length, sequence)) = header(self.received.rest()) else {
             return Ok(None);
         };
         if length > PAYLOAD_BYTES_MAX {
@@ -70,20 +79,22 @@ impl PacketPeer {
         if sequence != self.sequence {
             return Err(PacketFault::OutOfOrder);
         }
+        if self.packets == PACKETS_MAX {
+            return Err(PacketFault::TooMany);
+        }
         let end = HEADER_BYTES + length;
-        let Some(payload) = self.received.get(HEADER_BYTES..end) else {
+        if self.received.rest().len() < end {
             return Ok(None);
-        };
-        let payload = payload.to_vec();
-        self.received.drain(..end);
+        }
+        self.packets += 1;
         self.sequence = self.sequence.wrapping_add(1);
-        Ok(Some(payload))
+        Ok(Some(self.received.take(end)[HEADER_BYTES..].to_vec()))
     }
 
     /// Whether a whole packet is here.
     pub(super) fn has_packet(&self) -> bool {
-        let length = header(&self.received).map(|(length, _)| length);
-        length.is_some_and(|length| self.received.len() - HEADER_BYTES >= length)
+        let length = header(self.received.rest()).map(|(length, _)| length);
+        length.is_some_and(|length| self.received.rest().len() - HEADER_BYTES >= length)
     }
 
     /// Appends a packet to it with the next number. The payload is no longer than one of
@@ -101,9 +112,17 @@ impl PacketPeer {
         out.extend_from_slice(payload);
     }
 
+    /// A part of a packet of the other peer with the number that it has for this one.
+    pub(super) fn renumbered(&self, mut part: Vec<u8>) -> Vec<u8> {
+        if let Some(number) = part.get_mut(HEADER_BYTES - 1) {
+            *number = self.sequence;
+        }
+        part
+    }
+
     /// Takes the bytes beyond the packets that were taken.
     pub(super) fn rest(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.received)
+        self.received.take_all()
     }
 }
 
@@ -304,11 +323,13 @@ pub(super) enum LoginRefusal {
     ClientPacket,
     ClientOrder,
     ClientTooLarge,
+    ClientTooMany,
     /// The server greeted with this error.
     ServerRefused(Vec<u8>),
     ServerProtocol,
     /// It does not parse, or is too large, or out of order, or came before TLS.
     ServerPacket,
+    ServerTooMany,
     ServerWithoutTls,
     /// It was given up after the client had got its greeting.
     ServerLost,
@@ -323,12 +344,14 @@ impl LoginRefusal {
             Self::ClientPacket => Fault::ClientMalformed("a login that does not parse"),
             Self::ClientOrder => Fault::ClientMalformed("a packet out of order"),
             Self::ClientTooLarge => Fault::ClientMalformed("a login of more than 64 KiB"),
+            Self::ClientTooMany => Fault::ClientMalformed("a login of more than 256 packets"),
             Self::ServerRefused(payload) => {
                 let words = error(payload).map(|(_, words)| words);
                 step::refusal(words.unwrap_or_default().as_bytes())
             }
             Self::ServerProtocol => Fault::ServerMalformed("a greeting of another version than 10"),
             Self::ServerPacket => Fault::ServerMalformed("a packet that does not parse"),
+            Self::ServerTooMany => Fault::ServerMalformed("a login of more than 256 packets"),
             Self::ServerWithoutTls => Fault::ServerWithoutTls("TLS (CLIENT_SSL)"),
             Self::ServerLost => Fault::ServerMalformed("a greeting and then no more"),
             Self::Password => Fault::ServerMalformed("no RSA key that the password fits"),
@@ -339,11 +362,15 @@ impl LoginRefusal {
         match fault {
             PacketFault::OutOfOrder => Self::ClientOrder,
             PacketFault::TooLarge => Self::ClientTooLarge,
+            PacketFault::TooMany => Self::ClientTooMany,
         }
     }
 
-    pub(super) fn of_server(_: PacketFault) -> Self {
-        Self::ServerPacket
+    pub(super) fn of_server(fault: PacketFault) -> Self {
+        match fault {
+            PacketFault::TooMany => Self::ServerTooMany,
+            PacketFault::OutOfOrder | PacketFault::TooLarge => Self::ServerPacket,
+        }
     }
 
     fn words(&self) -> Words {
@@ -353,7 +380,7 @@ impl LoginRefusal {
                 "HY000",
                 "Connections using insecure transport are prohibited: this address requires TLS.",
             ),
-            Self::ClientPacket => (1043, "08S01", "Bad handshake"),
+            Self::ClientPacket | Self::ClientTooMany => (1043, "08S01", "Bad handshake"),
             Self::ClientOrder => (1156, "08S01", "Got packets out of order"),
             Self::ClientTooLarge => {
                 (1153, "08S01", "Got a packet bigger than 'max_allowed_packet' bytes")
@@ -364,7 +391,7 @@ impl LoginRefusal {
                 "Bad handshake: the server does not speak version 10 of the protocol",
             ),
             Self::ServerLost => (1158, "08S01", "Got an error reading communication packets"),
-            Self::ServerRefused(_) | Self::ServerPacket => {
+            Self::ServerRefused(_) | Self::ServerPacket | Self::ServerTooMany => {
                 (1835, "HY000", "Malformed communication packet")
             }
             Self::ServerWithoutTls => (

@@ -5,11 +5,17 @@
 //! neither can be rewritten later. Only a client without TLS may be offered less: it says that it
 //! has no binding, and a server under TLS takes that.
 
+use crate::starttls::held::HeldBytes;
+
 /// The mechanism that binds a login to the certificate that the server shows.
 const BOUND: &[u8] = b"SCRAM-SHA-256-PLUS\0";
 
 /// The longest offer that is rewritten, in bytes; servers send fewer than 50.
 const OFFER_BYTES_MAX: usize = 1 << 10;
+
+/// The limit for what comes before the offer, in bytes: a few notices at most. A server that goes
+/// on for longer has its offer passed as it is.
+const NOTICES_BYTES_MAX: usize = 64 << 10;
 
 /// A message's type and its length, which counts itself.
 const HEAD_BYTES: usize = 5;
@@ -20,8 +26,17 @@ pub(super) enum Login {
     Passing,
     /// The client's first message, and how much of its startup packet comes before that.
     Choice(usize, Vec<u8>),
-    /// The server's messages up to its offer: how much of one passes, and what waits to be whole.
-    Offer(usize, Vec<u8>),
+    Offer(OfferWatch),
+}
+
+/// The server's messages up to its offer.
+#[derive(Debug, Default)]
+pub(super) struct OfferWatch {
+    /// How much of a message passes that has begun.
+    passing: usize,
+    /// How much has passed.
+    passed: usize,
+    held: HeldBytes,
 }
 
 impl Login {
@@ -44,37 +59,55 @@ impl Login {
 
     /// Takes what the server sent, and appends what the client gets of it.
     pub(super) fn server_sent(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        let Self::Offer(passing, held) = self else {
+        let Self::Offer(watch) = self else {
             return out.extend_from_slice(bytes);
         };
-        held.extend_from_slice(bytes);
-        loop {
-            let passed = (*passing).min(held.len());
-            out.extend(held.drain(..passed));
-            *passing -= passed;
-            match (held.first(), length(held)) {
-                (None, _) | (Some(b'R' | b'N' | b'v'), None) => return,
-                // A notice, or NegotiateProtocolVersion.
-                (Some(b'N' | b'v'), Some(length @ 4..)) => *passing = 1 + length,
-                (Some(b'R'), Some(length @ 4..OFFER_BYTES_MAX)) if held.len() <= length => return,
-                (Some(b'R'), Some(length @ 4..OFFER_BYTES_MAX)) => {
-                    let rest = held.split_off(1 + length);
-                    out.extend_from_slice(&without_binding(held));
-                    out.extend_from_slice(&rest);
-                    break;
-                }
-                _ => {
-                    out.append(held);
-                    break;
-                }
-            }
+        if watch.take(bytes, out) {
+            *self = Self::Passing;
         }
-        *self = Self::Passing;
+    }
+
+    /// The part of a message that was held for the rest of it.
+    pub(super) fn server_ended(&mut self) -> Vec<u8> {
+        match self {
+            Self::Offer(watch) => watch.held.take_all(),
+            Self::Passing | Self::Choice(..) => Vec::new(),
+        }
     }
 
     /// Whether nothing is looked at any more.
     pub(super) fn is_passing(&self) -> bool {
         matches!(self, Self::Passing)
+    }
+}
+
+impl OfferWatch {
+    /// Appends what the client gets now, and returns whether that is all there is to watch.
+    fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        self.held.push(bytes);
+        loop {
+            let passed = self.held.take(self.passing);
+            out.extend_from_slice(passed);
+            self.passing -= passed.len();
+            self.passed += passed.len();
+            let rest = self.held.rest();
+            match (rest.first(), length(rest)) {
+                _ if self.passed > NOTICES_BYTES_MAX => break,
+                (None, _) | (Some(b'R' | b'N' | b'v'), None) => return false,
+                // A notice, or NegotiateProtocolVersion.
+                (Some(b'N' | b'v'), Some(length @ 4..)) => self.passing = 1 + length,
+                (Some(b'R'), Some(length @ 4..OFFER_BYTES_MAX)) if rest.len() <= length => {
+                    return false;
+                }
+                (Some(b'R'), Some(length @ 4..OFFER_BYTES_MAX)) => {
+                    out.extend_from_slice(&without_binding(self.held.take(1 + length)));
+                    break;
+                }
+                _ => break,
+            }
+        }
+        out.append(&mut self.held.take_all());
+        true
     }
 }
 
