@@ -6,10 +6,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use rcgen::KeyUsagePurpose;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension, DnType,
-    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
-    NameConstraints, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, NameConstraints,
+    RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 
 use crate::directory::Directory;
@@ -156,6 +157,7 @@ impl Authority {
             unit: None,
             key: Key::EcdsaP256,
             usage: ExtendedKeyUsagePurpose::ServerAuth,
+            key_usage: vec![KeyUsagePurpose::DigitalSignature],
             must_staple: false,
             validity: None,
             second_common_name: None,
@@ -359,6 +361,7 @@ pub struct LeafRequest<'a> {
     unit: Option<String>,
     key: Key,
     usage: ExtendedKeyUsagePurpose,
+    key_usage: Vec<KeyUsagePurpose>,
     must_staple: bool,
     validity: Option<(u64, u64)>,
     second_common_name: Option<String>,
@@ -374,6 +377,12 @@ impl LeafRequest<'_> {
 
     pub fn for_client(mut self) -> Self {
         self.usage = ExtendedKeyUsagePurpose::ClientAuth;
+        self
+    }
+
+    /// With this key usage instead of digitalSignature; without one, if it is empty.
+    pub fn key_usage(mut self, usage: &[KeyUsagePurpose]) -> Self {
+        self.key_usage = usage.to_vec();
         self
     }
 
@@ -435,7 +444,7 @@ impl LeafRequest<'_> {
             params.distinguished_name.push(common_name, second);
         }
         params.use_authority_key_identifier_extension = true;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.key_usages = self.key_usage;
         params.extended_key_usages = vec![self.usage];
         if self.must_staple {
             // A SEQUENCE of one INTEGER, 5.

@@ -242,6 +242,9 @@ impl ChainVerifier {
         let others = certificate_chain::intermediates(leaf, &others)?;
         let others: Vec<_> = others.into_iter().map(CertificateDer::from).collect();
         let read = EndEntityCert::try_from(leaf)?;
+        if !may_sign_handshakes(leaf)? {
+            return Err(ChainRefusal::KeyUsage);
+        }
         if let Some(is_good) = self.authorities.own(leaf, now) {
             let is_listed = self.lists.place_of(&read).is_some();
             is_good?;
@@ -303,7 +306,9 @@ impl ChainVerifier {
     ) -> String {
         let error = match refusal {
             ChainRefusal::Library(error) => error,
-            ChainRefusal::Chain(fault) => return format!("{fault}: {}", names_of(leaf)),
+            ChainRefusal::Chain(_) | ChainRefusal::KeyUsage => {
+                return format!("{refusal}: {}", names_of(leaf));
+            }
         };
         let chain = || std::iter::once(leaf).chain(others);
         let about = |place_of: &dyn Fn(&webpki::Cert<'_>) -> Option<String>| {
@@ -334,6 +339,15 @@ impl ChainVerifier {
         let (der, why) = found.unwrap_or_else(|| (leaf, why_of(error)));
         format!("{why}: {}", names_of(der))
     }
+}
+
+/// Whether a peer may prove by this certificate that it has the key. In every handshake that we
+/// make it signs, and a key usage must allow that (RFC 8446 section 4.4.2.2; RFC 5246 sections
+/// 7.4.2 and 7.4.6). The library leaves the key usage out.
+fn may_sign_handshakes(leaf: &CertificateDer<'_>) -> Result<bool, webpki::Error> {
+    let (_, leaf) = X509Certificate::from_der(leaf).map_err(|_| webpki::Error::BadDer)?;
+    let usage = leaf.key_usage().map_err(|_| webpki::Error::BadDer)?;
+    Ok(usage.is_none_or(|usage| usage.value.digital_signature()))
 }
 
 /// Subject and issuer of a certificate, for the log.
@@ -441,6 +455,9 @@ pub fn reason_of(error: &rustls::Error) -> Option<String> {
         rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(inner))) => {
             inner.downcast_ref().map(why_of)
         }
+        rustls::Error::InvalidCertificate(CertificateError::InvalidPurpose) => {
+            Some("its key usage or extended key usage is for something else".to_owned())
+        }
         _ => None,
     }
 }
@@ -451,6 +468,8 @@ fn library_error(refusal: ChainRefusal) -> rustls::Error {
 
     let error = match refusal {
         ChainRefusal::Library(error) => error,
+        // Answered with unsupported_certificate (RFC 8446 section 6.2).
+        ChainRefusal::KeyUsage => return CertificateError::InvalidPurpose.into(),
         // Answered with decode_error: the message is not of its form.
         ChainRefusal::Chain(ChainFault::Empty(_)) => {
             return EMPTY_CERTIFICATE.into();

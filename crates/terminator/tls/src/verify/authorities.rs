@@ -4,7 +4,8 @@
 //! One that may sign certificates is an authority: those that it issued are trusted, as far as its
 //! own validity and path length reach (RFC 5280 section 6.1; section 6.2 leaves both to us). Every
 //! one, an authority or not, is trusted as the peer's own certificate too: it lets its holder in.
-//! One whose extended key usage is for something else is trusted for nothing.
+//! One whose extended key usage is for something else is trusted for nothing. The key usage of the
+//! peer's own certificate is judged before, wherever it stands.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -134,6 +134,8 @@ pub(crate) enum ChainRefusal {
     /// It was not looked at.
     #[error(transparent)]
     Chain(#[from] ChainFault),
+    #[error("its key usage has no digitalSignature, so that its key may sign no handshake")]
+    KeyUsage,
 }
 
 /// In the library's error for a chain with a certificate that has no bytes.

@@ -1,7 +1,7 @@
 //! Certificates in `ca`, and chains that would cost too much.
 
 use rustls::CertificateError;
-use testkit::authority::Trait;
+use testkit::authority::{KeyUsagePurpose, Trait};
 
 use super::clients::{certificate_error, refusal, showing};
 use super::*;
@@ -164,6 +164,34 @@ fn a_certificate_in_ca_lets_in_its_holder_alone() {
     options.client.crls = vec![pem("list.pem", &authority.revocation_list(&[&alice]))];
     let (error, _) = outcome(&build(&options), &alice).expect("refused");
     assert_eq!(error, CertificateError::Revoked);
+}
+
+/// RFC 8446 section 4.4.2.2, RFC 5246 section 7.4.6.
+#[test]
+fn a_clients_own_certificate_has_to_be_for_signatures() {
+    use KeyUsagePurpose::{CrlSign, DigitalSignature, KeyAgreement, KeyCertSign, KeyEncipherment};
+    let authority = Authority::root("root");
+    let server = build(&trusting(&[&authority]));
+    for (usage, is_let_in) in [
+        (&[][..], true),
+        (&[DigitalSignature], true),
+        (&[KeyEncipherment, DigitalSignature], true),
+        (&[KeyEncipherment], false),
+        (&[CrlSign], false),
+        (&[KeyAgreement], false),
+        (&[KeyCertSign, CrlSign], false),
+    ] {
+        let leaf = authority.leaf(&["alice"]).for_client().key_usage(usage).issue();
+        let mut options = verifying(ClientMode::Required);
+        options.client.authorities = vec![pem("alice.pem", leaf.certificate_pem())];
+        for server in [&server, &build(&options)] {
+            let found = outcome(server, &leaf);
+            assert_eq!(found.is_none(), is_let_in, "{usage:?}: {found:?}");
+            let Some((error, words)) = found else { continue };
+            assert_eq!(error, CertificateError::InvalidPurpose);
+            assert!(words.starts_with("its key usage has no digitalSignature"), "{words}");
+        }
+    }
 }
 
 #[test]
