@@ -49,6 +49,9 @@ pub enum Trait {
     Valid(u64, u64),
     /// This number of domains, each that of the names below it (RFC 5280 section 4.2.1.10).
     NameConstraints(u16),
+    /// Names below this domain are permitted, or excluded, and others the contrary.
+    Permitted(&'static str),
+    Excluded(&'static str),
     Extensions(u16),
     /// This number of parts of its name that nobody knows.
     NameParts(u16),
@@ -298,6 +301,18 @@ impl Trait {
                 params.name_constraints = Some(NameConstraints {
                     permitted_subtrees: (0..count).map(domain).collect(),
                     excluded_subtrees: Vec::new(),
+                });
+            }
+            Self::Permitted(domain) => {
+                params.name_constraints = Some(NameConstraints {
+                    permitted_subtrees: vec![GeneralSubtree::DnsName(domain.to_owned())],
+                    excluded_subtrees: Vec::new(),
+                });
+            }
+            Self::Excluded(domain) => {
+                params.name_constraints = Some(NameConstraints {
+                    permitted_subtrees: Vec::new(),
+                    excluded_subtrees: vec![GeneralSubtree::DnsName(domain.to_owned())],
                 });
             }
             Self::Extensions(count) => {

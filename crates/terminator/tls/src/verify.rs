@@ -12,6 +12,7 @@
 //! little: the library would try for seconds what a hostile peer makes up.
 
 mod authorities;
+mod constraints;
 mod fault;
 mod list_signatures;
 pub mod server;
@@ -291,7 +292,7 @@ impl ChainVerifier {
         };
         let algorithms = self.list_signatures.algorithms();
         let anchors = self.authorities.anchors();
-        let permit = |path: &VerifiedPath<'_>| self.authorities.permit(path, now);
+        let permit = |path: &VerifiedPath<'_>| self.authorities.permit(path, now, self.peer);
         leaf.verify_for_usage(&algorithms, anchors, others, now, usage, options, Some(&permit))
             .map(drop)
     }
@@ -434,8 +435,9 @@ fn why_of(error: &webpki::Error) -> String {
              usage without keyCertSign)"
         }
         Error::NameConstraintViolation => {
-            "an authority of the chain may not certify one of its names (name constraints; no name \
-             is within those on e-mail addresses or URIs)"
+            "an authority of the chain may not certify one of its names (name constraints, against \
+             which the common name of a client is held too if it looks like a host; no name is \
+             within those on e-mail addresses or URIs)"
         }
         Error::PathLenConstraintViolated => {
             "there are more authorities in the chain than one of them allows (pathLenConstraint)"

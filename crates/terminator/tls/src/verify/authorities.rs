@@ -16,6 +16,7 @@ use webpki::{Cert, CertRevocationList, Error, OwnedCertRevocationList, VerifiedP
 use wire::certificate_chain::CertificateNames;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Version};
 
+use super::constraints::{self, NameConstraints};
 use super::fault::{
     FileFault, TrustConcern, VerifyConcern, VerifyFault, fault_in, read_certificates,
 };
@@ -54,6 +55,7 @@ struct AuthorityEntry {
     /// Certificates that may stand between it and the peer's own.
     path_length: Option<u32>,
     is_authority: bool,
+    constraints: NameConstraints,
     /// The extended key usage, if it has any, is for such peers.
     is_for_peer: bool,
 }
@@ -112,6 +114,7 @@ impl Authorities {
             },
             path_length,
             is_authority,
+            constraints: NameConstraints::of(&read),
             is_for_peer: is_for(&read, peer)?,
         };
         let number = self.entries.len();
@@ -150,8 +153,13 @@ impl Authorities {
         entry.is_for_peer.then(|| entry.holds(now))
     }
 
-    /// Whether the authority of a path is good now, and lets it have that length.
-    pub(super) fn permit(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<(), Error> {
+    /// Whether the authority of a path is good now, and lets it have that length and such names.
+    pub(super) fn permit(
+        &self,
+        path: &VerifiedPath<'_>,
+        now: UnixTime,
+        peer: PeerRole,
+    ) -> Result<(), Error> {
         let entry = self.entry_of(path.anchor());
         let entry = entry.ok_or(Error::UnknownIssuer)?;
         entry.holds(now)?;
@@ -171,7 +179,11 @@ impl Authorities {
         if entry.path_length.is_some_and(is_too_long) {
             return Err(Error::PathLenConstraintViolated);
         }
-        Ok(())
+        match peer {
+            PeerRole::Client => entry.permit_common_names(path),
+            // Nobody takes a server's common name for its name (RFC 9525 section 2).
+            PeerRole::Server => Ok(()),
+        }
     }
 
     fn entry_of(&self, anchor: &TrustAnchor<'_>) -> Option<&AuthorityEntry> {
@@ -236,6 +248,20 @@ impl Authorities {
 }
 
 impl AuthorityEntry {
+    /// Whether this anchor of a path and the authorities below it may certify the common names.
+    fn permit_common_names(&self, path: &VerifiedPath<'_>) -> Result<(), Error> {
+        let mut below = Vec::new();
+        for one in path.intermediate_certificates() {
+            let der = one.der();
+            let (_, read) = X509Certificate::from_der(&der).map_err(|_| Error::BadDer)?;
+            below.push(NameConstraints::of(&read));
+        }
+        let leaf = path.end_entity().der();
+        let (_, leaf) = X509Certificate::from_der(&leaf).map_err(|_| Error::BadDer)?;
+        let all: Vec<_> = below.iter().chain([&self.constraints]).collect();
+        constraints::hold(&leaf, &all)
+    }
+
     fn holds(&self, now: UnixTime) -> Result<(), Error> {
         let at = |seconds: i64| {
             let seconds = std::time::Duration::from_secs(seconds.try_into().unwrap_or(0));

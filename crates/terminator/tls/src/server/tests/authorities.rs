@@ -194,6 +194,41 @@ fn a_clients_own_certificate_has_to_be_for_signatures() {
     }
 }
 
+/// OpenSSL holds common names against constraints as well.
+#[test]
+fn an_authority_for_some_hosts_certifies_no_other_as_common_name() {
+    let within = |confined: &Authority, names: &[&str], common_name: &str| {
+        confined.leaf(names).common_name(common_name).for_client().issue()
+    };
+    for constraint in [Trait::Permitted("batch.internal"), Trait::Excluded("core.internal")] {
+        let root = Authority::root("root");
+        let below = root.intermediate_with("below", &[constraint]);
+        let anchor = Authority::root_with("confined", &[], &[constraint]);
+        for (ca, confined) in
+            [(&root, &below), (&root, &below.intermediate("last")), (&anchor, &anchor)]
+        {
+            let server = build(&trusting(&[ca]));
+            for (names, common_name, is_let_in) in [
+                (&[][..], "alice", true),
+                (&[], "1.batch.internal", true),
+                (&["1.batch.internal"], "1.batch.internal", true),
+                (&[], "admin.core.internal", false),
+                (&[], "*.Core.internal.", false),
+                (&["spiffe://td/1"], "admin.core.internal", false),
+                (&["1.batch.internal"], "admin.core.internal", false),
+            ] {
+                let found = outcome(&server, &within(confined, names, common_name));
+                assert_eq!(found.is_none(), is_let_in, "{constraint:?} {common_name}: {found:?}");
+                let is_said = |(_, words): &(_, String)| words.contains("name constraints");
+                assert!(found.as_ref().is_none_or(is_said), "{found:?}");
+            }
+            let second = confined.leaf(&[]).common_name("alice").for_client();
+            let second = second.second_common_name("admin.core.internal").issue();
+            assert!(outcome(&server, &second).is_some());
+        }
+    }
+}
+
 #[test]
 fn chains_that_would_cost_seconds_are_not_looked_at() {
     let server = build(&verifying(ClientMode::Optional));
