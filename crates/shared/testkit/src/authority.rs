@@ -52,6 +52,8 @@ pub enum Trait {
     /// Names below this domain are permitted, or excluded, and others the contrary.
     Permitted(&'static str),
     Excluded(&'static str),
+    /// Names of this organization are permitted.
+    PermittedOrganization(&'static str),
     Extensions(u16),
     /// This number of parts of its name that nobody knows.
     NameParts(u16),
@@ -313,6 +315,14 @@ impl Trait {
                 params.name_constraints = Some(NameConstraints {
                     permitted_subtrees: Vec::new(),
                     excluded_subtrees: vec![GeneralSubtree::DnsName(domain.to_owned())],
+                });
+            }
+            Self::PermittedOrganization(name) => {
+                let mut directory = rcgen::DistinguishedName::new();
+                directory.push(DnType::OrganizationName, name);
+                params.name_constraints = Some(NameConstraints {
+                    permitted_subtrees: vec![GeneralSubtree::DirectoryName(directory)],
+                    excluded_subtrees: Vec::new(),
                 });
             }
             Self::Extensions(count) => {

@@ -49,6 +49,7 @@ use crate::identity::{AllowedIdentity, with_identities};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use authorities::{RevocationList, RevocationLists};
+use constraints::NameConstraints;
 use fault::{fault_in, read_revocation_lists};
 use list_signatures::ListSignatures;
 
@@ -297,6 +298,20 @@ impl ChainVerifier {
             .map(drop)
     }
 
+    /// The words for a certificate of a chain that has name constraints on directory names, or whose
+    /// issuer in `ca` has.
+    fn confined_by_directory(&self, one: &webpki::Cert<'_>) -> Option<String> {
+        const WHY: &str = "has name constraints on directory names, which are not supported: nothing below it is \
+             trusted";
+        if let Some(place) = self.authorities.confined_by_directory(one.issuer()) {
+            return Some(format!("its issuer, in {place}, {WHY}"));
+        }
+        let der = one.der();
+        let (_, read) = X509Certificate::from_der(&der).ok()?;
+        let is_confined = read.is_ca() && NameConstraints::of(&read).are_on_directory_names;
+        is_confined.then(|| format!("it {WHY}"))
+    }
+
     /// Says which certificate of the chain an error is about.
     fn describe(
         &self,
@@ -335,6 +350,7 @@ impl ChainVerifier {
             | webpki::Error::CertNotValidYet { .. } => {
                 about(&|one| self.authorities.distrust_of(one.issuer(), now))
             }
+            webpki::Error::NameConstraintViolation => about(&|one| self.confined_by_directory(one)),
             _ => None,
         };
         let (der, why) = found.unwrap_or_else(|| (leaf, why_of(error)));
@@ -437,7 +453,7 @@ fn why_of(error: &webpki::Error) -> String {
         Error::NameConstraintViolation => {
             "an authority of the chain may not certify one of its names (name constraints, against \
              which the common name of a client is held too if it looks like a host; no name is \
-             within those on e-mail addresses or URIs)"
+             within those on e-mail addresses or URIs, and nothing within those on directory names)"
         }
         Error::PathLenConstraintViolated => {
             "there are more authorities in the chain than one of them allows (pathLenConstraint)"

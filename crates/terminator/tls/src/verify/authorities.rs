@@ -208,6 +208,14 @@ impl Authorities {
         Some(format!("its issuer, in {}, {why}", entry.shown_place()))
     }
 
+    /// The place of the authority of this name (DER, without its tag) that has name constraints on
+    /// directory names.
+    pub(super) fn confined_by_directory(&self, issuer: &[u8]) -> Option<String> {
+        let mut entries = self.entries.iter();
+        let is_it = |one: &&AuthorityEntry| *one.subject_der == *issuer && one.refuses_all_below();
+        entries.find(is_it).map(AuthorityEntry::shown_place)
+    }
+
     /// When they end: their notAfter.
     pub(super) fn ends(&self, now: i64) -> Ends {
         let all = self.reported().map(|entry| Expiry {
@@ -227,6 +235,9 @@ impl Authorities {
                 Standing::Over(seconds) => TrustConcern::AuthorityOver(Span(seconds)),
                 Standing::EndsSoon(seconds) => TrustConcern::AuthorityEndsSoon(Span(seconds)),
                 Standing::NotYet(seconds) => TrustConcern::AuthorityNotYet(Span(seconds)),
+                Standing::Good if moment.since.is_none() && entry.refuses_all_below() => {
+                    TrustConcern::AuthorityDirectoryNames
+                }
                 Standing::Good => return None,
             };
             Some(VerifyConcern {
@@ -248,6 +259,12 @@ impl Authorities {
 }
 
 impl AuthorityEntry {
+    /// The library judges no directory names (its `check_presented_id_conforms_to_constraints`), as
+    /// RFC 5280 section 4.2.1.10 allows.
+    fn refuses_all_below(&self) -> bool {
+        self.is_authority && self.constraints.are_on_directory_names
+    }
+
     /// Whether this anchor of a path and the authorities below it may certify the common names.
     fn permit_common_names(&self, path: &VerifiedPath<'_>) -> Result<(), Error> {
         let mut below = Vec::new();

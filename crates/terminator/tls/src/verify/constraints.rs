@@ -17,6 +17,8 @@ const COMPARISONS_MAX: usize = 250_000;
 pub(super) struct NameConstraints {
     permitted_hosts: Vec<Box<str>>,
     excluded_hosts: Vec<Box<str>>,
+    /// There are some on directory names, for which the library refuses every certificate below.
+    pub(super) are_on_directory_names: bool,
 }
 
 impl NameConstraints {
@@ -30,10 +32,15 @@ impl NameConstraints {
         };
         let permitted = hosts_of(found.value.permitted_subtrees.as_deref());
         let excluded = hosts_of(found.value.excluded_subtrees.as_deref());
-        permitted
-            .zip(excluded)
-            .map(|(permitted_hosts, excluded_hosts)| Self { permitted_hosts, excluded_hosts })
-            .unwrap_or_else(Self::no_host)
+        let (permitted_hosts, excluded_hosts) =
+            permitted.zip(excluded).unwrap_or_else(|| (Vec::new(), vec!["".into()]));
+        let subtrees = [&found.value.permitted_subtrees, &found.value.excluded_subtrees];
+        let mut bases = subtrees.into_iter().flatten().flatten().map(|subtree| &subtree.base);
+        Self {
+            permitted_hosts,
+            excluded_hosts,
+            are_on_directory_names: bases.any(|one| matches!(one, GeneralName::DirectoryName(_))),
+        }
     }
 
     fn no_host() -> Self {

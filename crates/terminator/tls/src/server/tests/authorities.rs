@@ -229,6 +229,28 @@ fn an_authority_for_some_hosts_certifies_no_other_as_common_name() {
     }
 }
 
+/// The library does not judge them.
+#[test]
+fn constraints_on_directory_names_are_named_as_the_cause() {
+    let confined = [Trait::PermittedOrganization("Batch")];
+    let root = Authority::root("root");
+    let below = root.intermediate_with("below", &confined);
+    let anchor = Authority::root_with("confined", &[], &confined);
+    for (ca, leaf, cause, is_told) in [
+        (&root, below.client("alice"), "it has name constraints on directory names", false),
+        (&anchor, anchor.client("alice"), "its issuer, in ca.pem:1, has name constraints on", true),
+    ] {
+        let (server, warnings) = Hands::at(NOW).build(&trusting(&[ca]));
+        let (_, words) = outcome(&server, &leaf).expect("refused");
+        assert!(words.starts_with(cause), "{words}");
+        let is_it = |one: &Warning| {
+            let Concern::Verify(one) = &one.concern else { return false };
+            one.concern == TrustConcern::AuthorityDirectoryNames
+        };
+        assert_eq!(warnings.iter().any(is_it), is_told, "{warnings:?}");
+    }
+}
+
 #[test]
 fn chains_that_would_cost_seconds_are_not_looked_at() {
     let server = build(&verifying(ClientMode::Optional));
