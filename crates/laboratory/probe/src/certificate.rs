@@ -82,6 +82,12 @@ fn may_sign(certificate: &X509Certificate<'_>) -> bool {
     usage.is_none_or(|usage| usage.value.key_cert_sign())
 }
 
+/// RFC 8446, section 4.4.2.2. The library does not look at it, other clients do.
+fn may_sign_handshakes(leaf: &X509Certificate<'_>) -> bool {
+    let usage = leaf.key_usage();
+    usage.is_ok_and(|usage| usage.is_none_or(|usage| usage.value.digital_signature()))
+}
+
 fn of_leaf(leaf: &X509Certificate<'_>, expected: &CertificateExpectation) -> CertificateReport {
     let names = names(leaf);
     let (key, rsa_bits) = key(leaf);
@@ -230,6 +236,7 @@ fn state(
         found => found,
     };
     match path {
+        Path::Trusted if !parsed.first().is_some_and(may_sign_handshakes) => ChainState::Broken,
         Path::Trusted => ChainState::Trusted,
         _ if matches!(parsed, [only] if is_own_issuer(only)) => ChainState::SelfSigned,
         Path::UnknownIssuer => match parsed {
@@ -261,7 +268,7 @@ fn lifetime_days_max(issued_s: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use testkit::authority::{Authority, Trait};
+    use testkit::authority::{Authority, KeyUsagePurpose, Trait};
     use testkit::leaf::certificates;
 
     use super::*;
@@ -294,6 +301,23 @@ mod tests {
             let between = root.intermediate_with("between", traits);
             let chain = certificates(&between.leaf(&["localhost"]).issue().chain_pem());
             assert_eq!(facts(&chain, &[], &expected).unwrap().chain_state, state);
+        }
+    }
+
+    #[test]
+    fn a_leaf_that_may_not_sign_breaks_the_chain() {
+        use KeyUsagePurpose::{DigitalSignature, KeyEncipherment};
+        let root = Authority::root("root");
+        let roots = TrustedRoots::read(root.pem().as_bytes());
+        let expected = CertificateExpectation { roots, now_s: NOW_S, ..Default::default() };
+        for (usage, state) in [
+            (&[][..], ChainState::Trusted),
+            (&[KeyEncipherment, DigitalSignature], ChainState::Trusted),
+            (&[KeyEncipherment], ChainState::Broken),
+        ] {
+            let leaf = root.leaf(&["localhost"]).key_usage(usage).issue();
+            let found = facts(&certificates(&leaf.chain_pem()), &[], &expected).unwrap();
+            assert_eq!(found.chain_state, state, "{usage:?}");
         }
     }
 

@@ -6,10 +6,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+pub use rcgen::KeyUsagePurpose;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension, DnType,
-    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
-    NameConstraints, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, NameConstraints,
+    RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 
 use crate::directory::Directory;
@@ -48,6 +49,11 @@ pub enum Trait {
     Valid(u64, u64),
     /// This number of domains, each that of the names below it (RFC 5280 section 4.2.1.10).
     NameConstraints(u16),
+    /// Names below this domain are permitted, or excluded, and others the contrary.
+    Permitted(&'static str),
+    Excluded(&'static str),
+    /// Names of this organization are permitted.
+    PermittedOrganization(&'static str),
     Extensions(u16),
     /// This number of parts of its name that nobody knows.
     NameParts(u16),
@@ -156,6 +162,7 @@ impl Authority {
             unit: None,
             key: Key::EcdsaP256,
             usage: ExtendedKeyUsagePurpose::ServerAuth,
+            key_usage: vec![KeyUsagePurpose::DigitalSignature],
             must_staple: false,
             validity: None,
             second_common_name: None,
@@ -298,6 +305,26 @@ impl Trait {
                     excluded_subtrees: Vec::new(),
                 });
             }
+            Self::Permitted(domain) => {
+                params.name_constraints = Some(NameConstraints {
+                    permitted_subtrees: vec![GeneralSubtree::DnsName(domain.to_owned())],
+                    excluded_subtrees: Vec::new(),
+                });
+            }
+            Self::Excluded(domain) => {
+                params.name_constraints = Some(NameConstraints {
+                    permitted_subtrees: Vec::new(),
+                    excluded_subtrees: vec![GeneralSubtree::DnsName(domain.to_owned())],
+                });
+            }
+            Self::PermittedOrganization(name) => {
+                let mut directory = rcgen::DistinguishedName::new();
+                directory.push(DnType::OrganizationName, name);
+                params.name_constraints = Some(NameConstraints {
+                    permitted_subtrees: vec![GeneralSubtree::DirectoryName(directory)],
+                    excluded_subtrees: Vec::new(),
+                });
+            }
             Self::Extensions(count) => {
                 let extension =
                     |at| CustomExtension::from_oid_content(&[1, 2, 3, u64::from(at)], Vec::new());
@@ -359,6 +386,7 @@ pub struct LeafRequest<'a> {
     unit: Option<String>,
     key: Key,
     usage: ExtendedKeyUsagePurpose,
+    key_usage: Vec<KeyUsagePurpose>,
     must_staple: bool,
     validity: Option<(u64, u64)>,
     second_common_name: Option<String>,
@@ -374,6 +402,12 @@ impl LeafRequest<'_> {
 
     pub fn for_client(mut self) -> Self {
         self.usage = ExtendedKeyUsagePurpose::ClientAuth;
+        self
+    }
+
+    /// With this key usage instead of digitalSignature; without one, if it is empty.
+    pub fn key_usage(mut self, usage: &[KeyUsagePurpose]) -> Self {
+        self.key_usage = usage.to_vec();
         self
     }
 
@@ -435,7 +469,7 @@ impl LeafRequest<'_> {
             params.distinguished_name.push(common_name, second);
         }
         params.use_authority_key_identifier_extension = true;
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.key_usages = self.key_usage;
         params.extended_key_usages = vec![self.usage];
         if self.must_staple {
             // A SEQUENCE of one INTEGER, 5.

@@ -12,6 +12,7 @@
 //! little: the library would try for seconds what a hostile peer makes up.
 
 mod authorities;
+mod constraints;
 mod fault;
 mod list_signatures;
 pub mod server;
@@ -48,6 +49,7 @@ use crate::identity::{AllowedIdentity, with_identities};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use authorities::{RevocationList, RevocationLists};
+use constraints::NameConstraints;
 use fault::{fault_in, read_revocation_lists};
 use list_signatures::ListSignatures;
 
@@ -242,6 +244,9 @@ impl ChainVerifier {
         let others = certificate_chain::intermediates(leaf, &others)?;
         let others: Vec<_> = others.into_iter().map(CertificateDer::from).collect();
         let read = EndEntityCert::try_from(leaf)?;
+        if !may_sign_handshakes(leaf)? {
+            return Err(ChainRefusal::KeyUsage);
+        }
         if let Some(is_good) = self.authorities.own(leaf, now) {
             let is_listed = self.lists.place_of(&read).is_some();
             is_good?;
@@ -288,9 +293,23 @@ impl ChainVerifier {
         };
         let algorithms = self.list_signatures.algorithms();
         let anchors = self.authorities.anchors();
-        let permit = |path: &VerifiedPath<'_>| self.authorities.permit(path, now);
+        let permit = |path: &VerifiedPath<'_>| self.authorities.permit(path, now, self.peer);
         leaf.verify_for_usage(&algorithms, anchors, others, now, usage, options, Some(&permit))
             .map(drop)
+    }
+
+    /// The words for a certificate of a chain that has name constraints on directory names, or whose
+    /// issuer in `ca` has.
+    fn confined_by_directory(&self, one: &webpki::Cert<'_>) -> Option<String> {
+        const WHY: &str = "has name constraints on directory names, which are not supported: nothing below it is \
+             trusted";
+        if let Some(place) = self.authorities.confined_by_directory(one.issuer()) {
+            return Some(format!("its issuer, in {place}, {WHY}"));
+        }
+        let der = one.der();
+        let (_, read) = X509Certificate::from_der(&der).ok()?;
+        let is_confined = read.is_ca() && NameConstraints::of(&read).are_on_directory_names;
+        is_confined.then(|| format!("it {WHY}"))
     }
 
     /// Says which certificate of the chain an error is about.
@@ -303,7 +322,9 @@ impl ChainVerifier {
     ) -> String {
         let error = match refusal {
             ChainRefusal::Library(error) => error,
-            ChainRefusal::Chain(fault) => return format!("{fault}: {}", names_of(leaf)),
+            ChainRefusal::Chain(_) | ChainRefusal::KeyUsage => {
+                return format!("{refusal}: {}", names_of(leaf));
+            }
         };
         let chain = || std::iter::once(leaf).chain(others);
         let about = |place_of: &dyn Fn(&webpki::Cert<'_>) -> Option<String>| {
@@ -329,11 +350,21 @@ impl ChainVerifier {
             | webpki::Error::CertNotValidYet { .. } => {
                 about(&|one| self.authorities.distrust_of(one.issuer(), now))
             }
+            webpki::Error::NameConstraintViolation => about(&|one| self.confined_by_directory(one)),
             _ => None,
         };
         let (der, why) = found.unwrap_or_else(|| (leaf, why_of(error)));
         format!("{why}: {}", names_of(der))
     }
+}
+
+/// Whether a peer may prove by this certificate that it has the key. In every handshake that we
+/// make it signs, and a key usage must allow that (RFC 8446 section 4.4.2.2; RFC 5246 sections
+/// 7.4.2 and 7.4.6). The library leaves the key usage out.
+fn may_sign_handshakes(leaf: &CertificateDer<'_>) -> Result<bool, webpki::Error> {
+    let (_, leaf) = X509Certificate::from_der(leaf).map_err(|_| webpki::Error::BadDer)?;
+    let usage = leaf.key_usage().map_err(|_| webpki::Error::BadDer)?;
+    Ok(usage.is_none_or(|usage| usage.value.digital_signature()))
 }
 
 /// Subject and issuer of a certificate, for the log.
@@ -420,8 +451,9 @@ fn why_of(error: &webpki::Error) -> String {
              usage without keyCertSign)"
         }
         Error::NameConstraintViolation => {
-            "an authority of the chain may not certify one of its names (name constraints; no name \
-             is within those on e-mail addresses or URIs)"
+            "an authority of the chain may not certify one of its names (name constraints, against \
+             which the common name of a client is held too if it looks like a host; no name is \
+             within those on e-mail addresses or URIs, and nothing within those on directory names)"
         }
         Error::PathLenConstraintViolated => {
             "there are more authorities in the chain than one of them allows (pathLenConstraint)"
@@ -441,6 +473,9 @@ pub fn reason_of(error: &rustls::Error) -> Option<String> {
         rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(inner))) => {
             inner.downcast_ref().map(why_of)
         }
+        rustls::Error::InvalidCertificate(CertificateError::InvalidPurpose) => {
+            Some("its key usage or extended key usage is for something else".to_owned())
+        }
         _ => None,
     }
 }
@@ -451,6 +486,8 @@ fn library_error(refusal: ChainRefusal) -> rustls::Error {
 
     let error = match refusal {
         ChainRefusal::Library(error) => error,
+        // Answered with unsupported_certificate (RFC 8446 section 6.2).
+        ChainRefusal::KeyUsage => return CertificateError::InvalidPurpose.into(),
         // Answered with decode_error: the message is not of its form.
         ChainRefusal::Chain(ChainFault::Empty(_)) => {
             return EMPTY_CERTIFICATE.into();

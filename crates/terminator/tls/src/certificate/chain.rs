@@ -84,6 +84,12 @@ pub enum ChainConcern {
          4.2.1.12); get one that is"
     )]
     NotForServers,
+    /// The leaf's key may not sign handshakes.
+    #[error(
+        "the certificate's key usage has no digitalSignature, and clients may refuse it (RFC 8446 \
+         section 4.4.2.2); get one that has it"
+    )]
+    NotForSigning,
     /// A certificate has a signature by a hash that is broken.
     #[error("certificate {0} is signed by {1}, which clients refuse; have it issued again")]
     WeakSignature(usize, String),
@@ -152,6 +158,11 @@ fn of_leaf(at: usize, leaf: &X509Certificate<'_>) -> Vec<ChainFinding> {
         && !(usage.value.server_auth || usage.value.any)
     {
         found.push((at, ChainConcern::NotForServers));
+    }
+    if let Ok(Some(usage)) = leaf.key_usage()
+        && !usage.value.digital_signature()
+    {
+        found.push((at, ChainConcern::NotForSigning));
     }
     found
 }
@@ -285,7 +296,7 @@ fn of_strength(at: usize, leaf: usize, one: &X509Certificate<'_>) -> Vec<ChainCo
 
 #[cfg(test)]
 mod tests {
-    use testkit::authority::Authority;
+    use testkit::authority::{Authority, KeyUsagePurpose};
     use testkit::leaf::Leaf;
 
     use super::*;
@@ -364,6 +375,10 @@ mod tests {
         for (leaf, wanted) in [
             (root.leaf(&[]).issue(), ChainConcern::NoAlternativeName),
             (root.client("a.example"), ChainConcern::NotForServers),
+            (
+                root.leaf(&["a.example"]).key_usage(&[KeyUsagePurpose::KeyEncipherment]).issue(),
+                ChainConcern::NotForSigning,
+            ),
         ] {
             let found = found(leaf.certificate_pem(), &leaf, &root);
             assert_eq!(found, [("x.pem:1".to_owned(), wanted)]);

@@ -7,7 +7,7 @@ use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use telemetry::outcome::Reason;
-use testkit::authority::{Authority, Trait};
+use testkit::authority::{Authority, KeyUsagePurpose, Trait};
 use testkit::leaf::Leaf;
 
 use super::*;
@@ -353,6 +353,27 @@ fn refusal(leaf: &Leaf, authority: &Authority) -> Option<(Reason, String)> {
     });
     assert_eq!(older, newer);
     newer
+}
+
+/// RFC 8446 section 4.4.2.2, RFC 5246 section 7.4.2.
+#[test]
+fn a_servers_own_certificate_has_to_be_for_signatures() {
+    use KeyUsagePurpose::{CrlSign, DigitalSignature, KeyEncipherment};
+    let root = Authority::root("root");
+    for (usage, is_taken) in [
+        (&[][..], true),
+        (&[KeyEncipherment, DigitalSignature], true),
+        (&[KeyEncipherment], false),
+        (&[CrlSign], false),
+    ] {
+        let leaf = root.leaf(&["app.example"]).key_usage(usage).issue();
+        let refused = refusal(&leaf, &root);
+        assert_eq!(refused.is_none(), is_taken, "{usage:?}: {refused:?}");
+        if let Some((reason, detail)) = refused {
+            assert_eq!(reason, Reason::ServerCertificateUntrusted);
+            assert!(detail.contains("no digitalSignature"), "{detail}");
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! One that may sign certificates is an authority: those that it issued are trusted, as far as its
 //! own validity and path length reach (RFC 5280 section 6.1; section 6.2 leaves both to us). Every
 //! one, an authority or not, is trusted as the peer's own certificate too: it lets its holder in.
-//! One whose extended key usage is for something else is trusted for nothing.
+//! One whose extended key usage is for something else is trusted for nothing. The key usage of the
+//! peer's own certificate is judged before, wherever it stands.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,6 +16,7 @@ use webpki::{Cert, CertRevocationList, Error, OwnedCertRevocationList, VerifiedP
 use wire::certificate_chain::CertificateNames;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Version};
 
+use super::constraints::{self, NameConstraints};
 use super::fault::{
     FileFault, TrustConcern, VerifyConcern, VerifyFault, fault_in, read_certificates,
 };
@@ -53,6 +55,7 @@ struct AuthorityEntry {
     /// Certificates that may stand between it and the peer's own.
     path_length: Option<u32>,
     is_authority: bool,
+    constraints: NameConstraints,
     /// The extended key usage, if it has any, is for such peers.
     is_for_peer: bool,
 }
@@ -111,6 +114,7 @@ impl Authorities {
             },
             path_length,
             is_authority,
+            constraints: NameConstraints::of(&read),
             is_for_peer: is_for(&read, peer)?,
         };
         let number = self.entries.len();
@@ -149,8 +153,13 @@ impl Authorities {
         entry.is_for_peer.then(|| entry.holds(now))
     }
 
-    /// Whether the authority of a path is good now, and lets it have that length.
-    pub(super) fn permit(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<(), Error> {
+    /// Whether the authority of a path is good now, and lets it have that length and such names.
+    pub(super) fn permit(
+        &self,
+        path: &VerifiedPath<'_>,
+        now: UnixTime,
+        peer: PeerRole,
+    ) -> Result<(), Error> {
         let entry = self.entry_of(path.anchor());
         let entry = entry.ok_or(Error::UnknownIssuer)?;
         entry.holds(now)?;
@@ -170,7 +179,11 @@ impl Authorities {
         if entry.path_length.is_some_and(is_too_long) {
             return Err(Error::PathLenConstraintViolated);
         }
-        Ok(())
+        match peer {
+            PeerRole::Client => entry.permit_common_names(path),
+            // Nobody takes a server's common name for its name (RFC 9525 section 2).
+            PeerRole::Server => Ok(()),
+        }
     }
 
     fn entry_of(&self, anchor: &TrustAnchor<'_>) -> Option<&AuthorityEntry> {
@@ -195,6 +208,14 @@ impl Authorities {
         Some(format!("its issuer, in {}, {why}", entry.shown_place()))
     }
 
+    /// The place of the authority of this name (DER, without its tag) that has name constraints on
+    /// directory names.
+    pub(super) fn confined_by_directory(&self, issuer: &[u8]) -> Option<String> {
+        let mut entries = self.entries.iter();
+        let is_it = |one: &&AuthorityEntry| *one.subject_der == *issuer && one.refuses_all_below();
+        entries.find(is_it).map(AuthorityEntry::shown_place)
+    }
+
     /// When they end: their notAfter.
     pub(super) fn ends(&self, now: i64) -> Ends {
         let all = self.reported().map(|entry| Expiry {
@@ -214,6 +235,9 @@ impl Authorities {
                 Standing::Over(seconds) => TrustConcern::AuthorityOver(Span(seconds)),
                 Standing::EndsSoon(seconds) => TrustConcern::AuthorityEndsSoon(Span(seconds)),
                 Standing::NotYet(seconds) => TrustConcern::AuthorityNotYet(Span(seconds)),
+                Standing::Good if moment.since.is_none() && entry.refuses_all_below() => {
+                    TrustConcern::AuthorityDirectoryNames
+                }
                 Standing::Good => return None,
             };
             Some(VerifyConcern {
@@ -235,6 +259,26 @@ impl Authorities {
 }
 
 impl AuthorityEntry {
+    /// The library judges no directory names (its `check_presented_id_conforms_to_constraints`), as
+    /// RFC 5280 section 4.2.1.10 allows.
+    fn refuses_all_below(&self) -> bool {
+        self.is_authority && self.constraints.are_on_directory_names
+    }
+
+    /// Whether this anchor of a path and the authorities below it may certify the common names.
+    fn permit_common_names(&self, path: &VerifiedPath<'_>) -> Result<(), Error> {
+        let mut below = Vec::new();
+        for one in path.intermediate_certificates() {
+            let der = one.der();
+            let (_, read) = X509Certificate::from_der(&der).map_err(|_| Error::BadDer)?;
+            below.push(NameConstraints::of(&read));
+        }
+        let leaf = path.end_entity().der();
+        let (_, leaf) = X509Certificate::from_der(&leaf).map_err(|_| Error::BadDer)?;
+        let all: Vec<_> = below.iter().chain([&self.constraints]).collect();
+        constraints::hold(&leaf, &all)
+    }
+
     fn holds(&self, now: UnixTime) -> Result<(), Error> {
         let at = |seconds: i64| {
             let seconds = std::time::Duration::from_secs(seconds.try_into().unwrap_or(0));

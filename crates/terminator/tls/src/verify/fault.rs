@@ -113,6 +113,13 @@ pub enum TrustConcern {
          remove it"
     )]
     AuthorityOtherUse,
+    /// A certificate in `ca` has constraints that cannot be judged.
+    #[error(
+        "has name constraints on directory names, which are not supported: everyone with a \
+         certificate below it is refused; have it issued again with constraints on DNS names, or \
+         put the certificates of an authority below it in its place"
+    )]
+    AuthorityDirectoryNames,
 }
 
 impl TrustConcern {
@@ -122,7 +129,8 @@ impl TrustConcern {
             Self::AuthorityOver(_)
             | Self::AuthorityEndsSoon(_)
             | Self::AuthorityNotYet(_)
-            | Self::AuthorityOtherUse => "certificate",
+            | Self::AuthorityOtherUse
+            | Self::AuthorityDirectoryNames => "certificate",
         }
     }
 }
@@ -134,6 +142,8 @@ pub(crate) enum ChainRefusal {
     /// It was not looked at.
     #[error(transparent)]
     Chain(#[from] ChainFault),
+    #[error("its key usage has no digitalSignature, so that its key may sign no handshake")]
+    KeyUsage,
 }
 
 /// In the library's error for a chain with a certificate that has no bytes.

@@ -1,7 +1,7 @@
 //! Certificates in `ca`, and chains that would cost too much.
 
 use rustls::CertificateError;
-use testkit::authority::Trait;
+use testkit::authority::{KeyUsagePurpose, Trait};
 
 use super::clients::{certificate_error, refusal, showing};
 use super::*;
@@ -164,6 +164,91 @@ fn a_certificate_in_ca_lets_in_its_holder_alone() {
     options.client.crls = vec![pem("list.pem", &authority.revocation_list(&[&alice]))];
     let (error, _) = outcome(&build(&options), &alice).expect("refused");
     assert_eq!(error, CertificateError::Revoked);
+}
+
+/// RFC 8446 section 4.4.2.2, RFC 5246 section 7.4.6.
+#[test]
+fn a_clients_own_certificate_has_to_be_for_signatures() {
+    use KeyUsagePurpose::{CrlSign, DigitalSignature, KeyAgreement, KeyCertSign, KeyEncipherment};
+    let authority = Authority::root("root");
+    let server = build(&trusting(&[&authority]));
+    for (usage, is_let_in) in [
+        (&[][..], true),
+        (&[DigitalSignature], true),
+        (&[KeyEncipherment, DigitalSignature], true),
+        (&[KeyEncipherment], false),
+        (&[CrlSign], false),
+        (&[KeyAgreement], false),
+        (&[KeyCertSign, CrlSign], false),
+    ] {
+        let leaf = authority.leaf(&["alice"]).for_client().key_usage(usage).issue();
+        let mut options = verifying(ClientMode::Required);
+        options.client.authorities = vec![pem("alice.pem", leaf.certificate_pem())];
+        for server in [&server, &build(&options)] {
+            let found = outcome(server, &leaf);
+            assert_eq!(found.is_none(), is_let_in, "{usage:?}: {found:?}");
+            let Some((error, words)) = found else { continue };
+            assert_eq!(error, CertificateError::InvalidPurpose);
+            assert!(words.starts_with("its key usage has no digitalSignature"), "{words}");
+        }
+    }
+}
+
+/// OpenSSL holds common names against constraints as well.
+#[test]
+fn an_authority_for_some_hosts_certifies_no_other_as_common_name() {
+    let within = |confined: &Authority, names: &[&str], common_name: &str| {
+        confined.leaf(names).common_name(common_name).for_client().issue()
+    };
+    for constraint in [Trait::Permitted("batch.internal"), Trait::Excluded("core.internal")] {
+        let root = Authority::root("root");
+        let below = root.intermediate_with("below", &[constraint]);
+        let anchor = Authority::root_with("confined", &[], &[constraint]);
+        for (ca, confined) in
+            [(&root, &below), (&root, &below.intermediate("last")), (&anchor, &anchor)]
+        {
+            let server = build(&trusting(&[ca]));
+            for (names, common_name, is_let_in) in [
+                (&[][..], "alice", true),
+                (&[], "1.batch.internal", true),
+                (&["1.batch.internal"], "1.batch.internal", true),
+                (&[], "admin.core.internal", false),
+                (&[], "*.Core.internal.", false),
+                (&["spiffe://td/1"], "admin.core.internal", false),
+                (&["1.batch.internal"], "admin.core.internal", false),
+            ] {
+                let found = outcome(&server, &within(confined, names, common_name));
+                assert_eq!(found.is_none(), is_let_in, "{constraint:?} {common_name}: {found:?}");
+                let is_said = |(_, words): &(_, String)| words.contains("name constraints");
+                assert!(found.as_ref().is_none_or(is_said), "{found:?}");
+            }
+            let second = confined.leaf(&[]).common_name("alice").for_client();
+            let second = second.second_common_name("admin.core.internal").issue();
+            assert!(outcome(&server, &second).is_some());
+        }
+    }
+}
+
+/// The library does not judge them.
+#[test]
+fn constraints_on_directory_names_are_named_as_the_cause() {
+    let confined = [Trait::PermittedOrganization("Batch")];
+    let root = Authority::root("root");
+    let below = root.intermediate_with("below", &confined);
+    let anchor = Authority::root_with("confined", &[], &confined);
+    for (ca, leaf, cause, is_told) in [
+        (&root, below.client("alice"), "it has name constraints on directory names", false),
+        (&anchor, anchor.client("alice"), "its issuer, in ca.pem:1, has name constraints on", true),
+    ] {
+        let (server, warnings) = Hands::at(NOW).build(&trusting(&[ca]));
+        let (_, words) = outcome(&server, &leaf).expect("refused");
+        assert!(words.starts_with(cause), "{words}");
+        let is_it = |one: &Warning| {
+            let Concern::Verify(one) = &one.concern else { return false };
+            one.concern == TrustConcern::AuthorityDirectoryNames
+        };
+        assert_eq!(warnings.iter().any(is_it), is_told, "{warnings:?}");
+    }
 }
 
 #[test]
