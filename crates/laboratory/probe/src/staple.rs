@@ -47,8 +47,8 @@ fn status(
     issuers: &[X509Certificate<'_>],
     now_s: u64,
 ) -> &'static str {
-    // A hash of a kind that is not known tells nothing.
-    let is_of = |hash, bytes| single.hash.is_none_or(|kind| is_hash(kind, hash, bytes));
+    // With a hash of a kind that is not known it may be of any certificate.
+    let is_of = |hash, bytes| single.hash.is_some_and(|kind| is_hash(kind, hash, bytes));
     if !is_of(single.issuer_name_hash, leaf.issuer().as_raw()) {
         return "foreign";
     }

@@ -228,12 +228,17 @@ impl Authority {
 
     /// A DER-encoded OCSP response that says "good" of `leaf`, made by `openssl ocsp`.
     pub fn ocsp_response(&self, leaf: &Leaf) -> Vec<u8> {
-        self.ocsp(leaf, "V\t491231235959Z\t")
+        self.ocsp(leaf, "V\t491231235959Z\t", "sha1")
+    }
+
+    /// The same that names the certificate by this hash of OpenSSL's.
+    pub fn ocsp_response_by(&self, leaf: &Leaf, hash: &str) -> Vec<u8> {
+        self.ocsp(leaf, "V\t491231235959Z\t", hash)
     }
 
     /// The same that says "revoked".
     pub fn ocsp_response_revoked(&self, leaf: &Leaf) -> Vec<u8> {
-        self.ocsp(leaf, "R\t491231235959Z\t250101000000Z")
+        self.ocsp(leaf, "R\t491231235959Z\t250101000000Z", "sha1")
     }
 
     /// One that says "good" until a second of Unix time. Its signature does not verify: the time is
@@ -252,16 +257,18 @@ impl Authority {
         response
     }
 
-    fn ocsp(&self, leaf: &Leaf, status: &str) -> Vec<u8> {
+    fn ocsp(&self, leaf: &Leaf, status: &str, hash: &str) -> Vec<u8> {
         let place = Directory::new();
         place.write("ca.pem", &self.certificate_pem);
         place.write("ca.key", self.issuer.key().serialize_pem());
         place.write("leaf.pem", leaf.certificate_pem());
         let serial = format!("{:04X}", leaf.serial);
         place.write("index", format!("{status}\t{serial}\tunknown\t/CN=leaf\n"));
-        let arguments = "ocsp -index index -CA ca.pem -rsigner ca.pem -rkey ca.key \
-                         -issuer ca.pem -cert leaf.pem -ndays 30 -respout response";
-        openssl(&place, arguments);
+        let arguments = format!(
+            "ocsp -index index -CA ca.pem -rsigner ca.pem -rkey ca.key -{hash} -issuer ca.pem \
+             -cert leaf.pem -ndays 30 -respout response"
+        );
+        openssl(&place, &arguments);
         std::fs::read(place.join("response")).expect("openssl has written it")
     }
 }

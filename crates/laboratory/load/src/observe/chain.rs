@@ -112,6 +112,8 @@ pub fn is_hash(kind: OcspHash, hash: &[u8], bytes: &[u8]) -> bool {
     let known = match kind {
         OcspHash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
         OcspHash::Sha256 => &digest::SHA256,
+        OcspHash::Sha384 => &digest::SHA384,
+        OcspHash::Sha512 => &digest::SHA512,
     };
     digest::digest(known, bytes).as_ref() == hash
 }

@@ -20,7 +20,10 @@ pub enum OcspFault {
     #[error("is the responder's error {0}")]
     NotSuccessful(u8),
     /// It speaks of another certificate.
-    #[error("is of another certificate (its serial number or issuer differs)")]
+    #[error(
+        "is of another certificate (its serial number or issuer differs, or its hashes are not by \
+         SHA-1, SHA-256, SHA-384 or SHA-512)"
+    )]
     OfAnother,
     /// It says that the certificate is revoked.
     #[error("says that the certificate is revoked")]
@@ -62,13 +65,15 @@ pub(super) fn check(der: &[u8], certificate: &CertificateId<'_>) -> Result<Valid
 
 impl CertificateId<'_> {
     fn is_named_by(&self, single: &SingleOcspResponse<'_>) -> bool {
-        // Hashes of an algorithm that we do not know tell nothing.
+        // One that cannot be compared may be of any certificate with that serial number.
         let hashed = single.hash.map(|hash| match hash {
             OcspHash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
             OcspHash::Sha256 => &digest::SHA256,
+            OcspHash::Sha384 => &digest::SHA384,
+            OcspHash::Sha512 => &digest::SHA512,
         });
         let is_hash_of = |hash: &[u8], of: &[u8]| {
-            hashed.is_none_or(|hashed| digest::digest(hashed, of).as_ref() == hash)
+            hashed.is_some_and(|hashed| digest::digest(hashed, of).as_ref() == hash)
         };
         single.serial == self.serial
             && is_hash_of(single.issuer_name_hash, self.issuer)

@@ -384,6 +384,22 @@ fn an_ocsp_response_that_is_none_or_not_good_is_refused() {
     }
 }
 
+/// CertID, RFC 6960 section 4.1.1: the serial number alone is that of many certificates.
+#[test]
+fn an_ocsp_response_names_its_certificate_by_a_hash_that_can_be_compared() {
+    let between = Authority::root("root").intermediate("between");
+    let leaf = between.leaf(&["a.example"]).issue();
+    let other = Authority::root("other");
+    for (hash, is_known) in
+        [("sha256", true), ("sha384", true), ("sha512", true), ("sha224", false)]
+    {
+        let own = ocsp_fault(&leaf, between.ocsp_response_by(&leaf, hash));
+        assert_eq!(own, (!is_known).then_some(OcspFault::OfAnother), "{hash}");
+        let of_other = ocsp_fault(&leaf, other.ocsp_response_by(&leaf, hash));
+        assert_eq!(of_other, Some(OcspFault::OfAnother), "{hash}");
+    }
+}
+
 #[test]
 fn a_certificate_that_must_be_stapled_is_reported_when_it_is_not() {
     let root = Authority::root("root");
