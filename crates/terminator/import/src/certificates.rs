@@ -1,9 +1,85 @@
-//! Certificates in a file of PEM: whether they are authorities. Verifies nothing.
+//! Certificates in a file of PEM: their names, and whether they are authorities. Verifies nothing.
 
 /// Whether a file has authorities beside certificates that are none.
 pub(crate) fn are_mixed(pem: &str) -> bool {
     let all: Vec<_> = pem.split("-----BEGIN CERTIFICATE-----").skip(1).map(is_authority).collect();
     all.contains(&true) && all.contains(&false)
+}
+
+/// The host names of the first certificate of a file, by which HAProxy chooses it: those of
+/// `subjectAltName` and the common name, in small letters.
+pub(crate) fn host_names(pem: &str) -> Vec<String> {
+    let first = pem.split("-----BEGIN CERTIFICATE-----").nth(1);
+    let der = base64(first.and_then(|rest| rest.split("-----").next()).unwrap_or_default());
+    let mut names = names_of(&der).unwrap_or_default();
+    names.retain(|name| name.contains('.') && name.chars().all(is_of_host));
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn is_of_host(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "*.-_".contains(c)
+}
+
+/// The names in the subject and in the extensions of `TBSCertificate` (RFC 5280, section 4.1).
+fn names_of(der: &[u8]) -> Option<Vec<String>> {
+    const VERSION: u8 = 0xa0;
+    const EXTENSIONS: u8 = 0xa3;
+    const COMMON_NAME: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x03];
+    const ALTERNATIVE_NAMES: &[u8] = &[0x06, 0x03, 0x55, 0x1d, 0x11];
+    const DNS_NAME: u8 = 0x82;
+    let (_, certificate, _) = element(der)?;
+    let (_, fields, _) = element(certificate)?;
+    let fields = elements(fields).filter(|(tag, _)| *tag != VERSION);
+    let fields: Vec<_> = fields.collect();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_ascii_lowercase();
+    let mut names = Vec::new();
+    // Before it stand the number, the algorithm, the issuer and the times.
+    let (_, subject) = fields.get(4)?;
+    for (_, set) in elements(subject) {
+        for (_, attribute) in elements(set) {
+            let value = attribute.strip_prefix(COMMON_NAME).and_then(element);
+            names.extend(value.map(|(_, name, _)| text(name)));
+        }
+    }
+    let extensions = fields.iter().find(|(tag, _)| *tag == EXTENSIONS);
+    for (_, extension) in extensions.into_iter().flat_map(|(_, list)| elements(list)) {
+        for (_, one) in elements(extension) {
+            let value = one.strip_prefix(ALTERNATIVE_NAMES);
+            let octets = value.and_then(|value| elements(value).last());
+            let list = octets.and_then(|(_, octets)| element(octets));
+            let all = list.into_iter().flat_map(|(_, list, _)| elements(list));
+            names.extend(all.filter(|(tag, _)| *tag == DNS_NAME).map(|(_, name)| text(name)));
+        }
+    }
+    Some(names)
+}
+
+/// The tag and the content of the first element of DER, and the bytes behind it.
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let [tag, length, rest @ ..] = der else {
+        return None;
+    };
+    let (length, rest) = match length {
+        0..=0x7f => (usize::from(*length), rest),
+        _ => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(length & 0x7f))?;
+            let add = |sum: usize, byte: &u8| sum.checked_mul(256)?.checked_add((*byte).into());
+            (bytes.iter().try_fold(0, add)?, rest)
+        }
+    };
+    let (content, behind) = rest.split_at_checked(length)?;
+    Some((*tag, content, behind))
+}
+
+/// All elements, up to one that is broken.
+fn elements(mut der: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let (tag, content, behind) = element(der)?;
+        der = behind;
+        Some((tag, content))
+    })
 }
 
 /// Whether the extension `basicConstraints` says so (RFC 5280, section 4.2.1.9).

@@ -31,7 +31,8 @@ struct HitchReading {
 pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
     let words: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     let is_line = words.first().is_some_and(|word| word.starts_with('-'));
-    let place = if is_line { "command line".to_owned() } else { words.join(" ") };
+    let place =
+        if is_line || words.is_empty() { "command line".to_owned() } else { words.join(" ") };
     let place = SourceLine::outside(&place);
     let mut reading = HitchReading { global: Frontend::new(&place), frontends: Vec::new() };
     if is_line {
@@ -106,6 +107,11 @@ impl HitchReading {
         for frontend in self.frontends {
             let listen = frontend.listen(import);
             let (options, certificates) = frontend.with(import, files, &self.global);
+            if certificates.is_empty() && !options.is_on("client") {
+                let place = listen.1.as_ref().unwrap_or(place);
+                let why = format!("no certificate is specified for {}", listen.0);
+                import.fault(place, "pem-file", why, "name one: hitch serves none without");
+            }
             let mut made = service::table(&options, import, certificates);
             import.defaults(meanings::defaults_of(Predecessor::Hitch), place, &mut made);
             let said = format!("{:?}", made.keys);

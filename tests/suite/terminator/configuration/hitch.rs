@@ -128,3 +128,19 @@ fn what_hitch_refuses_ends_with_1() {
     assert_eq!(run(&mut hitch(&["--help"])).code(), 0);
     run(&mut hitch(&["-V"])).assert_stdout("lariat");
 }
+
+#[test]
+fn nothing_is_served_without_a_certificate() {
+    let site = Site::new();
+    let file = site.write("hitch.conf", "frontend = \"[*]:8443\"\nbackend = \"[::1]:80\"\n");
+    let named = format!("--config={}", file.display());
+    for arguments in [vec![], vec![named.as_str()], vec![named.as_str(), "--test"], vec!["--test"]] {
+        let answer = run(&mut hitch(&arguments));
+        assert_eq!(answer.code(), 1, "{answer:?}");
+        answer.assert_stderr("pem-file: error: no certificate is specified for [::]:8443");
+    }
+    for kind in ["hitch", "stud"] {
+        let answer = run(command().args(["import", kind]).arg(&file));
+        assert_eq!((answer.code(), answer.stdout.as_str()), (2, ""), "{answer:?}");
+    }
+}

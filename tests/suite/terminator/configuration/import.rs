@@ -233,6 +233,35 @@ fn every_fault_is_told_and_nothing_is_written() {
 }
 
 #[test]
+fn a_line_of_a_list_that_refuses_clients_is_never_dropped() {
+    let (site, filled) = site_of_many();
+    let verify = "[verify required ca-file SITE/ca.pem]";
+    let imported = |lines: &str| {
+        let list = site.write("list.txt", filled(&lines.replace("VERIFY", verify)));
+        let text = format!(
+            "defaults\n mode tcp\nfrontend a\n bind :8443 ssl crt-list {}\n \
+             use_backend b if {{ ssl_fc_sni other.example }}\n default_backend c\n\
+             backend b\n server b 127.0.0.1:1\nbackend c\n server c 127.0.0.1:2\n",
+            list.display()
+        );
+        import("haproxy", &site.write("old.conf", text))
+    };
+    for line in [
+        "SITE/other.pem VERIFY *.example !other.example",
+        "SITE/other.pem VERIFY !other.example",
+        "SITE/certs VERIFY",
+    ] {
+        let imported = imported(&format!("SITE/site.pem\n{line}\n"));
+        assert_eq!((imported.code(), imported.stdout.as_str()), (2, ""), "{line}");
+        imported.assert_stderr("frontend a: left out: without `verify required`");
+        assert!(!imported.stderr.contains("verify: mapped: without effect"), "{imported:?}");
+    }
+    // The first certificate is that of unknown names.
+    let imported = imported("SITE/other.pem VERIFY\nSITE/site.pem\n");
+    imported.assert_stderr("frontend a: left out: without `verify required`");
+}
+
+#[test]
 fn no_file_is_written_over() {
     let site = Site::new();
     let pem = site.path("site.pem");

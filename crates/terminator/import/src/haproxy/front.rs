@@ -4,6 +4,7 @@ use std::path::Path;
 
 use toml::Value;
 
+use crate::certificates::host_names;
 use crate::convert::Unfit;
 use crate::draft::DraftTable;
 use crate::haproxy::reading::HaproxyReading;
@@ -15,6 +16,9 @@ use crate::statements::Statements;
 
 const CERTIFICATES: &str = "service.front.tls.certificates";
 const CLIENTS: &str = "service.front.tls.client-certificates";
+
+const NO_NAMES: &str = "its line is for names that are not known here";
+const NAMED: &str = "write the names behind the brackets, none with `!`";
 
 /// The most addresses of a section; none has more.
 const LISTEN_MAX: usize = 1024;
@@ -31,15 +35,16 @@ pub(super) struct HaproxyFront {
     pub(super) alpn: Option<Statement>,
 }
 
-/// The listeners of a section.
+/// The listeners of a section, and what refuses clients there in a way that cannot be said.
 pub(super) fn read(
     reading: &HaproxyReading,
     options: &Statements,
     import: &mut Import,
     files: &mut dyn SourceFiles,
-) -> Vec<HaproxyFront> {
+) -> (Vec<HaproxyFront>, Option<Statement>) {
     let defaults = tls::defaults(reading, import, "bind");
     let mut fronts: Vec<HaproxyFront> = Vec::new();
+    let mut refusal = None;
     for written in options.all("bind") {
         let listened: usize = fronts.iter().map(|front| front.listen.len()).sum();
         if listened > LISTEN_MAX {
@@ -65,7 +70,10 @@ pub(super) fn read(
         };
         import.joined(written, "service.front.listen", "");
         let listen: Vec<_> = listen.into_iter().map(|one| (one, written.place.clone())).collect();
-        for mut front in of_bind(reading, &defaults.and(&own), (import, &mut *files), written) {
+        let arguments = defaults.and(&own);
+        let (own, lost) = of_bind(reading, &arguments, (import, &mut *files), written);
+        refusal = refusal.or(lost);
+        for mut front in own {
             let said = said(&front.table);
             let alike = |one: &&mut HaproxyFront| {
                 self::said(&one.table) == said && one.names == front.names
@@ -79,7 +87,7 @@ pub(super) fn read(
             }
         }
     }
-    fronts
+    (fronts, refusal)
 }
 
 /// The keys and values of a table, wherever they come from.
@@ -88,63 +96,90 @@ pub(super) fn said(table: &DraftTable) -> Vec<(&str, Vec<&Value>)> {
     keys.map(|key| (key.path.as_str(), key.values.iter().map(|one| &one.value).collect())).collect()
 }
 
-/// The listener of a line, and those of the lines of its `crt-list` that have arguments.
+/// The listener of a line, and those of the lines of its `crt-list` that have arguments; and one
+/// of those lines that refuses clients who would come to another listener.
 fn of_bind(
     reading: &HaproxyReading,
     arguments: &Statements,
     (import, files): (&mut Import, &mut dyn SourceFiles),
     written: &Statement,
-) -> Vec<HaproxyFront> {
+) -> (Vec<HaproxyFront>, Option<Statement>) {
     let mut table = DraftTable::default();
-    let mut others = Vec::new();
     let Some(ssl) = arguments.find("bind ssl") else {
         write_tcp(arguments, import, &mut table);
-        return vec![HaproxyFront::new(table, false, Vec::new(), None)];
+        return (vec![HaproxyFront::new(table, false, Vec::new(), None)], None);
     };
     import.joined(ssl, "service.front.tls", "");
     for crt in arguments.all("bind crt") {
         let value = certificate(reading, &crt.value(), import, files, crt);
         import.add(&mut table, CERTIFICATES, value, crt, "");
     }
+    let (mut others, mut refusal) = (Vec::new(), None);
+    // Clients with a name that no certificate has get the first one, and are verified as by it.
+    let mut first_refuses = None;
+    let is_strict = arguments.find("bind strict-sni").is_some();
     for list in arguments.all("bind crt-list") {
-        for (certificate, own, names) in crt_list(reading, list, import, files) {
-            if own.iter().next().is_none() {
-                table.push("front.tls.certificates", certificate, list.place.clone());
+        for line in crt_list(reading, list, import, files) {
+            if line.own.iter().next().is_none() {
+                table.push("front.tls.certificates", line.certificate, list.place.clone());
+                refusal = refusal.or_else(|| first_refuses.clone());
                 continue;
             }
+            let arguments = arguments.and(&line.own);
+            let refuses = line.refusal(&arguments);
+            if others.is_empty() && !table.has("front.tls.certificates") && !is_strict {
+                first_refuses = first_refuses.or_else(|| refuses.clone());
+            }
             let mut other = DraftTable::default();
-            other.push("front.tls.certificates", certificate, list.place.clone());
-            let arguments = arguments.and(&own);
-            if write(reading, &arguments, import, files, &mut other) {
-                others.push(HaproxyFront::new(
-                    other,
-                    true,
-                    names,
-                    arguments.find("bind alpn").cloned(),
-                ));
+            other.push("front.tls.certificates", line.certificate, list.place.clone());
+            if line.names.is_empty() {
+                line.own.iter().for_each(|(_, own)| import.lacks(own, NO_NAMES, NAMED));
+                refusal = refusal.or(refuses);
+            } else if write(reading, &arguments, import, files, &mut other) {
+                let alpn = arguments.find("bind alpn").cloned();
+                others.push(HaproxyFront::new(other, true, line.names, alpn));
+            } else {
+                refusal = refusal.or(refuses);
             }
         }
     }
-    if !table.has("front.tls.certificates") && others.is_empty() {
+    if !table.has("front.tls.certificates") && others.is_empty() && refusal.is_none() {
         let why = "a `bind` with `ssl` has no certificate";
         import.fault(&written.place, "bind", why, "name it by `crt`");
     }
     let mut fronts = Vec::new();
-    if table.has("front.tls.certificates") && write(reading, arguments, import, files, &mut table) {
-        fronts.push(HaproxyFront::new(
-            table,
-            true,
-            Vec::new(),
-            arguments.find("bind alpn").cloned(),
-        ));
+    // A service that is left out is shown all the same, by what there is of it.
+    if (table.has("front.tls.certificates") || others.is_empty() && refusal.is_some())
+        && write(reading, arguments, import, files, &mut table)
+    {
+        let alpn = arguments.find("bind alpn").cloned();
+        fronts.push(HaproxyFront::new(table, true, Vec::new(), alpn));
     }
     fronts.extend(others);
-    fronts
+    (fronts, refusal)
 }
 
 impl HaproxyFront {
     fn new(table: DraftTable, is_tls: bool, names: Vec<String>, alpn: Option<Statement>) -> Self {
         Self { table, listen: Vec::new(), is_tls, names, alpn }
+    }
+
+    /// Whether both listen at an address.
+    pub(super) fn shares(&self, other: &Self) -> bool {
+        self.listen.iter().any(|(one, _)| other.listen.iter().any(|(other, _)| one == other))
+    }
+
+    /// The names of a route that are served here; empty = all, or none.
+    pub(super) fn names_of(&self, route: &[String]) -> Vec<String> {
+        match (route, self.names.as_slice()) {
+            (names, []) | ([], names) => names.to_vec(),
+            (names, these) => {
+                let both = names
+                    .iter()
+                    .flat_map(|name| these.iter().filter_map(|one| common_name(name, one)));
+                both.map(str::to_owned).collect()
+            }
+        }
     }
 }
 
@@ -267,13 +302,31 @@ fn certificate(
     inline_table(kept.map(|((name, path), _)| (name, Value::from(path))))
 }
 
+/// A line of a `crt-list`.
+struct CertificateLine {
+    certificate: Value,
+    own: Statements,
+    /// Empty = they cannot be told.
+    names: Vec<String>,
+}
+
+impl CertificateLine {
+    /// The argument of the line by which clients without a certificate of theirs are refused.
+    fn refusal(&self, arguments: &Statements) -> Option<Statement> {
+        let verifies = arguments.value("bind verify").is_some_and(|mode| mode != "none");
+        let names = ["bind verify", "bind ca-file", "bind crl-file", "bind ca-verify-file"];
+        let own = names.iter().find_map(|name| self.own.find(name));
+        own.filter(|_| verifies).cloned()
+    }
+}
+
 /// The lines of a `crt-list`: a certificate, arguments in brackets, and names.
 fn crt_list(
     reading: &HaproxyReading,
     list: &Statement,
     import: &mut Import,
     files: &mut dyn SourceFiles,
-) -> Vec<(Value, Statements, Vec<String>)> {
+) -> Vec<CertificateLine> {
     let path = list.value();
     let Some(text) = import.read(files, Path::new(&path), Some(&list.place)) else {
         return Vec::new();
@@ -295,17 +348,48 @@ fn crt_list(
         let words: Vec<_> = within.split_whitespace().map(str::to_owned).collect();
         let written = Statement { place, option, words: Vec::new() };
         let own = arguments::read(import, "bind", &written, &words);
-        let names: Vec<_> = filters.split_whitespace().map(str::to_owned).collect();
-        let has_own = own.iter().next().is_some();
-        if has_own && (names.is_empty() || names.iter().any(|name| name.starts_with('!'))) {
-            let why = "its arguments are for names that are not listed";
-            import.unmapped(&written, Unfit::new(why, "a service with `front.names`"));
-            continue;
+        let names = names(reading, name, filters, files);
+        if own.iter().next().is_none() {
+            import.joined(&written, CERTIFICATES, "");
+        } else if names.is_empty() {
+            import.unmapped(&written, Unfit::new(NO_NAMES, NAMED));
+        } else {
+            import.joined(&written, "a service with `front.names`", "");
         }
-        let key = if has_own { "a service with `front.names`" } else { CERTIFICATES };
-        import.joined(&written, key, "");
-        let value = certificate(reading, name, import, files, &written);
-        all.push((value, own, names));
+        let certificate = certificate(reading, name, import, files, &written);
+        all.push(CertificateLine { certificate, own, names });
     }
     all
+}
+
+/// The names that a line of a `crt-list` is for: those that it lists, or those of its certificate.
+fn names(
+    reading: &HaproxyReading,
+    certificate: &str,
+    filters: &str,
+    files: &mut dyn SourceFiles,
+) -> Vec<String> {
+    let (but, names): (Vec<_>, Vec<_>) =
+        filters.split_whitespace().partition(|name| name.starts_with('!'));
+    let mut names: Vec<_> = names.into_iter().map(str::to_ascii_lowercase).collect();
+    if names.is_empty() {
+        let path = reading.path("global crt-base", certificate);
+        names = files.read(Path::new(&path)).map_or_else(|_| Vec::new(), |pem| host_names(&pem));
+    }
+    let but: Vec<_> = but.iter().map(|name| name[1..].to_ascii_lowercase()).collect();
+    names.retain(|name| !but.contains(name));
+    // A name beneath one with a star cannot be taken out of it.
+    let is_divided = |name: &String| but.iter().any(|but| common_name(name, but).is_some());
+    if names.iter().any(is_divided) || names.iter().any(|name| name == "*") {
+        names.clear();
+    }
+    names
+}
+
+/// The name that is meant by both of two, each of which may begin with a star.
+pub(super) fn common_name<'n>(one: &'n str, other: &'n str) -> Option<&'n str> {
+    let covers = |wide: &str, name: &str| {
+        wide.strip_prefix('*').is_some_and(|end| name.len() > end.len() && name.ends_with(end))
+    };
+    if one == other || covers(other, one) { Some(one) } else { covers(one, other).then_some(other) }
 }

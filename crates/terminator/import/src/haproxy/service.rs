@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::convert::{Unfit, array, is_among, split};
 use crate::draft::DraftTable;
 use crate::haproxy::back::{self, HaproxyBack};
-use crate::haproxy::front::{self, HaproxyFront};
+use crate::haproxy::front::{self, HaproxyFront, common_name};
 use crate::haproxy::reading::{HaproxyReading, HaproxySection, find};
 use crate::haproxy::route::{self, HaproxyRoute};
 use crate::haproxy::timeouts;
@@ -25,6 +25,8 @@ struct HaproxyFrontend<'s> {
     is_http: bool,
     is_passthrough: bool,
     redirect: Option<Statement>,
+    /// Refuses clients by their certificates, in a way that cannot be said.
+    refusal: Option<Statement>,
 }
 
 /// Writes all services.
@@ -55,14 +57,15 @@ pub(super) fn write(
             }
         }
         let is_http = options.value("mode").as_deref() == Some("http");
+        let (fronts, refusal) = front::read(reading, &options, import, files);
         let frontend = HaproxyFrontend {
             section,
+            refusal,
             is_http,
             is_passthrough: !is_http && (route::reads_hellos(&options) || reads_hellos),
             redirect: route::redirects(&options, import, files),
             options,
         };
-        let fronts = front::read(reading, &frontend.options, import, files);
         if fronts.is_empty() {
             let remedy = "see what is not mapped at its `bind`";
             import.lacks(&section.statement(), "it listens nowhere", remedy);
@@ -70,7 +73,9 @@ pub(super) fn write(
         route::report_contents(&frontend.options, import, files);
         for front in &fronts {
             let found = (routes.as_slice(), &backs);
-            frontend.write_front(reading, (import, &mut *files), front, found, place);
+            let is_other = |one: &&HaproxyFront| front.names.is_empty() && one.shares(front);
+            let others = fronts.iter().filter(is_other).flat_map(|one| one.names.clone()).collect();
+            frontend.write_front(reading, (import, &mut *files), front, found, (others, place));
         }
     }
     // What nobody uses is read all the same, so that the report is whole.
@@ -123,7 +128,7 @@ impl HaproxyFrontend<'_> {
         (import, files): (&mut Import, &mut dyn SourceFiles),
         front: &HaproxyFront,
         (routes, backs): (&[HaproxyRoute], &HashMap<String, Option<HaproxyBack>>),
-        place: &SourceLine,
+        (mut taken, place): (Vec<String>, &SourceLine),
     ) {
         if let Some(redirect) = self.redirect.as_ref().filter(|_| !front.is_tls && self.is_http) {
             let name = format!("{}-redirect", self.section.name);
@@ -142,17 +147,15 @@ impl HaproxyFrontend<'_> {
             if !import.has_room(import.draft.services.len(), &self.section.place) {
                 return;
             }
-            let names = match (route.names.as_slice(), front.names.as_slice()) {
-                (names, []) | ([], names) => names.to_vec(),
-                (names, these) => {
-                    let both = names.iter().filter(|name| these.contains(name));
-                    let both: Vec<_> = both.cloned().collect();
-                    if both.is_empty() {
-                        continue;
-                    }
-                    both
-                }
-            };
+            let mut names = front.names_of(&route.names);
+            let is_limited = !names.is_empty() || !route.names.is_empty();
+            names.retain(|name| !taken.iter().any(|one| common_name(one, name) == Some(name)));
+            if is_limited && names.is_empty() {
+                continue;
+            }
+            if route.protocols.is_empty() {
+                taken.extend(names.iter().cloned());
+            }
             let Some(section) = reading.backend(&route.backend) else {
                 let rule = route.rule.as_ref().or_else(|| self.options.find("default_backend"));
                 let place = rule.map_or(&self.section.place, |rule| &rule.place);
@@ -338,6 +341,7 @@ fn finish(
     let of = frontend.section.statement();
     let refused = [Some(&frontend.options), back].into_iter().flatten();
     let refused = refused.filter_map(|options| route::refusal(reading, options, files)).next();
+    let refused = frontend.refusal.clone().or(refused);
     let all = back.map_or_else(|| frontend.options.clone(), |back| frontend.options.and(back));
     match refused {
         Some(rule) => import.leave_out(service, &of, Unfit::refusal(&rule)),

@@ -268,6 +268,37 @@ fn names_versions_and_protocols_as_by_haproxy() {
 }
 
 #[test]
+fn a_certificate_of_a_list_demands_clients_of_its_names_as_by_haproxy() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    two_certificates(&site);
+    site.authority.client("member").write(&site.directory, "member.pem");
+    let path = |name: &str| site.path(name).display().to_string();
+    let (local, other, member) = (path("a.pem"), path("b.pem"), path("member.pem"));
+    let verify = format!("[verify required ca-file {}]", path("ca.pem"));
+    for names in ["", "other.example !x.other.example"] {
+        let list = site.write("list.txt", format!("{local}\n{other} {verify} {names}\n"));
+        let (list, server) = (list.display(), server.address());
+        let haproxy = Haproxy::configured(|address| {
+            format!(
+                "{HAPROXY}frontend a\n bind {address} ssl crt-list {list}\n \
+                 use_backend b if {{ ssl_fc_sni other.example }}\n default_backend c\n\
+                 backend b\n server b {server}\nbackend c\n server c {server}\n"
+            )
+        });
+        let (_lariat, own) = imported("haproxy", &haproxy.configuration, haproxy.address);
+        let (tls12, other) = ("-tls1_2", "other.example");
+        let stranger: &[&str] = &[tls12, "-servername", other];
+        let clients: [&[&str]; 3] = [
+            stranger,
+            &[tls12, "-servername", other, "-cert", &member, "-key", &member],
+            &[tls12, "-servername", "localhost"],
+        ];
+        assert_alike(&site, haproxy.address, own, &clients);
+        assert!(seen(&site, own, stranger).ends_with("refused"), "{names}");
+    }
+}
+
+#[test]
 fn closed_tls_goes_by_name_as_by_haproxy() {
     let (site, behind) = (Site::new(), Server::start(Behaviour::Echo));
     two_certificates(&site);
