@@ -67,7 +67,7 @@ impl Xmpp {
             };
             let to = attribute(&tag, "to").filter(|to| is_domain(to)).map(str::to_owned);
             self.is_domain_of_client = to.is_some() || self.domain.is_none();
-            self.domain = to.or(self.domain.take());
+            self.domain = to.or_else(|| self.domain.take());
             let namespace = attribute(&tag, "xmlns").unwrap_or("jabber:client").to_owned();
             self.client.drain(..end);
             self.passed = 0;
