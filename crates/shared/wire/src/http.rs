@@ -196,7 +196,7 @@ fn length(
     }
 }
 
-/// Where a request line ends, as far as it is here, of a minor version of HTTP/1 that is later than
+/// The end of a request line, as far as it is here, of a minor version of HTTP/1 that is later than
 /// those known. It counts as 1.1 (RFC 9110 section 2.5).
 fn line_of_later_minor(bytes: &[u8]) -> Option<httparse::Status<usize>> {
     let begin = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
