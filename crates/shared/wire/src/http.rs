@@ -7,6 +7,7 @@ mod content;
 
 pub use content::{Content, ContentEnd, ContentFault};
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use httparse::Header as Field;
@@ -129,6 +130,7 @@ impl ResponseHead {
         // A client must take a folded line for spaces (RFC 9112 section 5.2): they
         // are trimmed off the elements of what counts here.
         parser.allow_obsolete_multiline_headers_in_responses(true);
+        let bytes = &*with_known_minor(bytes);
         let parsed = parser.parse_response_with_uninit_headers(&mut head, bytes, &mut fields);
         let Some(length) = length(parsed, bytes, bytes_max)? else {
             return Ok(None);
@@ -159,7 +161,7 @@ impl ResponseHead {
 /// [`HeadFault`].
 pub fn status_code(beginning: &[u8]) -> Result<Option<u16>, HeadFault> {
     let mut head = httparse::Response::new(&mut []);
-    match head.parse(beginning) {
+    match head.parse(&with_known_minor(beginning)) {
         Ok(_) | Err(httparse::Error::TooManyHeaders) => {
             Ok(head.code.filter(|_| beginning.len() > CODE_END))
         }
@@ -194,7 +196,7 @@ fn length(
     }
 }
 
-/// Where a request line ends, as far as it is here, of a minor version of HTTP/1 that is later than
+/// The end of a request line, as far as it is here, of a minor version of HTTP/1 that is later than
 /// those known. It counts as 1.1 (RFC 9110 section 2.5).
 fn line_of_later_minor(bytes: &[u8]) -> Option<httparse::Status<usize>> {
     let begin = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -209,6 +211,14 @@ fn line_of_later_minor(bytes: &[u8]) -> Option<httparse::Status<usize>> {
         None => httparse::Status::Partial,
     };
     is_later.then_some(end)
+}
+
+/// A response of which the same is true, as one of HTTP/1.1.
+fn with_known_minor(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match bytes.strip_prefix(b"HTTP/1.") {
+        Some([b'2'..=b'9', rest @ ..]) => [b"HTTP/1.1", rest].concat().into(),
+        _ => bytes.into(),
+    }
 }
 
 /// Reads the fields behind a request line, and how long the head is with them.
@@ -416,6 +426,16 @@ mod tests {
     }
 
     #[test]
+    fn a_response_of_a_later_minor_version_counts_as_one_that_is_known() {
+        let text = "HTTP/1.2 200 OK\nContent-Length: 7";
+        assert_eq!(response(text, false), Ok((ContentEnd::Length(7), true)));
+        for major in ["2.1", "0.9", "1.x"] {
+            let text = format!("HTTP/{major} 200 OK\nContent-Length: 7");
+            assert!(response(&text, false).is_err(), "{major}");
+        }
+    }
+
+    #[test]
     fn a_folded_line_of_a_response_counts_as_spaces() {
         let folded = "HTTP/1.1 200 OK\nContent-Length:\n 7\nA: b\n\tc\nConnection: x,\n close";
         assert_eq!(response(folded, false), Ok((ContentEnd::Length(7), false)));
@@ -584,6 +604,7 @@ mod tests {
             assert_eq!(status_code(&whole[..length]), Ok(expected), "{length}");
         }
         assert_eq!(status_code(b"HTTP/1.0 503\r\nA: b\r\n"), Ok(Some(503)));
+        assert_eq!(status_code(b"HTTP/1.2 503\r\nA: b\r\n"), Ok(Some(503)));
         for other in ["S", "SSH-2.0", "HTTP/2", "HTTP/1.1 2x0 OK", "HTTP/1.1 2000 "] {
             assert!(status_code(other.as_bytes()).is_err(), "{other}");
         }

@@ -2,8 +2,8 @@
 
 use std::mem;
 
-/// What a peer sent and was not taken yet. To take a piece moves nothing, because a peer chooses
-/// how many there are: the rest is moved to the front once, when more comes.
+/// The bytes that a peer sent and that were not taken yet. To take a piece moves nothing, because a
+/// peer chooses how many there are: the rest is moved to the front once, when more comes.
 #[derive(Debug, Default)]
 pub(super) struct HeldBytes {
     bytes: Vec<u8>,

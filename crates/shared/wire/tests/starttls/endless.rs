@@ -184,7 +184,7 @@ fn a_server_whose_notices_have_no_end_is_watched_for_its_offer_no_more() {
     assert_eq!((out.next, out.to_client == notices), (Next::Relay, true));
 }
 
-/// What servers said last before they ended amid it, and what the client gets of that then.
+/// The last words of servers that ended amid them, which the client gets then.
 const ENDS: &str = r"
 xmpp required; C> <stream:stream>\; C> <starttls/>\; = client; S> <stream:stream><stream:fea\
 xmpp back; = server; S> <?xml version='1.0'?><stream:stream>\
