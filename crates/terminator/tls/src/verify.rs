@@ -298,11 +298,10 @@ impl ChainVerifier {
             .map(drop)
     }
 
-    /// The words for a certificate of a chain that has name constraints on directory names, or whose
-    /// issuer in `ca` has.
+    /// The words for a certificate of a chain that has name constraints on directory names, or
+    /// whose issuer in `ca` has.
     fn confined_by_directory(&self, one: &webpki::Cert<'_>) -> Option<String> {
-        const WHY: &str = "has name constraints on directory names, which are not supported: nothing below it is \
-             trusted";
+        const WHY: &str = "has name constraints on directory names, which are not supported";
         if let Some(place) = self.authorities.confined_by_directory(one.issuer()) {
             return Some(format!("its issuer, in {place}, {WHY}"));
         }
@@ -453,7 +452,7 @@ fn why_of(error: &webpki::Error) -> String {
         Error::NameConstraintViolation => {
             "an authority of the chain may not certify one of its names (name constraints, against \
              which the common name of a client is held too if it looks like a host; no name is \
-             within those on e-mail addresses or URIs, and nothing within those on directory names)"
+             within those on e-mail addresses or URIs, nothing within those on directory names)"
         }
         Error::PathLenConstraintViolated => {
             "there are more authorities in the chain than one of them allows (pathLenConstraint)"

@@ -1,5 +1,5 @@
-//! The name constraints of authorities (RFC 5280 section 4.2.1.10), as far as the library leaves them
-//! out: it holds alternative names against them, and no common name.
+//! The name constraints of authorities (RFC 5280 section 4.2.1.10), as far as the library leaves
+//! them out: it holds alternative names against them, and no common name.
 //!
 //! A common name that looks like a host's is held against those on host names, as OpenSSL does,
 //! also beside alternative names: `allow`, logs and PROXY headers take it for the client's name.
@@ -22,7 +22,7 @@ pub(super) struct NameConstraints {
 }
 
 impl NameConstraints {
-    /// Those that cannot be read permit no host.
+    /// Constraints that cannot be read permit no host.
     pub(super) fn of(certificate: &X509Certificate<'_>) -> Self {
         let Ok(found) = certificate.name_constraints() else {
             return Self::no_host();
