@@ -572,7 +572,7 @@ fn a_broken_file_of_nginx_is_refused() {
         ("stream {\n server { listen 443\n } }\n".to_owned(), ":2: syntax: error: `listen 443`"),
         ("stream { server { listen \"443; } }\n".to_owned(), "quotation mark is not closed"),
         ("include round.conf;\n".to_owned(), "includes itself"),
-        ("include away.conf;\n".to_owned(), "cannot be read"),
+        ("include away.conf;\n".to_owned(), "copy it here, or import on the old host"),
         ("x ".repeat(25 << 20), "more than 8 MiB"),
         ("a { ".repeat(100_000), "has more than any configuration"),
     ] {
