@@ -172,6 +172,10 @@ pub fn outcome(error: &clap::Error, table: Option<&Table>) -> Result<String, Str
     if !error.use_stderr() {
         return Ok(format!("{}\n", rendered.trim_end()));
     }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let usage = rendered.lines().find(|line| line.starts_with("Usage: ")).unwrap_or_default();
+        return Err(format!("a command is missing\nhint: {usage}\nhint: '--help' lists them"));
+    }
     let text = rendered.strip_prefix("error: ").unwrap_or(&rendered);
     let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let message = message.trim_end();
@@ -183,7 +187,9 @@ pub fn outcome(error: &clap::Error, table: Option<&Table>) -> Result<String, Str
         None if is_missing && line.starts_with("Usage: ") => Some(line),
         tip => tip,
     });
-    let tips: Vec<_> = tips.collect();
+    // A flag that is not there is hardly ever meant as a value.
+    let is_of_value = |tip: &&str| tip.starts_with("to pass '-") && tip.contains("' as a value");
+    let tips: Vec<_> = tips.filter(|tip| !is_of_value(tip)).collect();
     let is_alone = !tips.iter().any(|tip| tip.contains("similar"));
     let of_table = table.and_then(|table| remedy(error, table, is_alone));
     let remedy = below_zero(error).or(of_table).unwrap_or_else(|| match tips.as_slice() {
@@ -370,5 +376,38 @@ complete -F {function} {program}
             writeln!(lines, "{}", one.get_value().to_string_lossy())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(line: &str) -> String {
+        let one = Command::new("one").arg(Arg::new("name")).arg(Arg::new("time").long("time"));
+        let group = Command::new("group").subcommand(Command::new("list"));
+        let group = group.subcommand_required(true).arg_required_else_help(true);
+        let program = Command::new("program").subcommand(one).subcommand(group);
+        let error = program.try_get_matches_from(line.split_whitespace()).expect_err("a slip");
+        outcome(&error, None).expect_err("no help")
+    }
+
+    #[test]
+    fn an_unknown_flag_is_not_taken_for_a_value() {
+        let unknown = refused("program one --flag");
+        assert!(unknown.contains("'--flag'") && unknown.contains("try '--help'"), "{unknown}");
+        let near = refused("program one --tme 5s");
+        assert!(near.contains("'--time'"), "{near}");
+        for told in [unknown, near] {
+            assert!(!told.contains("as a value"), "{told}");
+        }
+        let below = refused("program one --time -1s");
+        assert!(below.contains("a value below 0"), "{below}");
+    }
+
+    #[test]
+    fn a_missing_command_is_said() {
+        let told = refused("program group");
+        assert!(told.starts_with("a command is missing\nhint: Usage: program group"), "{told}");
     }
 }

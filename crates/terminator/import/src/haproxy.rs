@@ -13,6 +13,7 @@ mod service;
 mod syntax;
 mod timeouts;
 mod tls;
+mod variables;
 
 use std::path::{Path, PathBuf};
 
@@ -50,11 +51,16 @@ impl HaproxyReading {
                 return;
             }
             let place = first.at(number);
-            let variables = &self.variables;
-            let mut lookup =
-                |name: &str| variables.get(name).cloned().or_else(|| files.variable(name));
-            match syntax::words(line, &mut lookup) {
-                Ok(words) => self.take_line(import, words, place),
+            let mut lookup = |name: &str| self.variables.value(name, files);
+            let words = syntax::words(line, &mut lookup);
+            let words = words.and_then(|words| syntax::expand_address(words, &mut lookup));
+            match words {
+                Ok(words) => {
+                    if matches!(self.within, HaproxyPlace::Global) {
+                        self.variables.take(&words, files);
+                    }
+                    self.take_line(import, words, place);
+                }
                 Err(why) => {
                     import.fault(&place, "syntax", why, "see section 2.2 of HAProxy's manual");
                 }
@@ -114,11 +120,6 @@ impl HaproxyReading {
 
     /// Keeps what services need, and reports the rest at once.
     fn keep(&mut self, import: &mut Import, meaning: &'static Meaning, written: Statement) {
-        if meaning.option == "global setenv" {
-            let name = written.words.first().cloned().unwrap_or_default();
-            let value = written.words.get(1).cloned().unwrap_or_default();
-            self.variables.insert(name, value);
-        }
         if !meaning.is_written() {
             if written.option.starts_with(OFF) {
                 return;

@@ -191,9 +191,12 @@ impl Import {
             Err(fault) => fault,
         };
         let name = path.display().to_string();
-        let option = if place.is_some() { &name } else { "the file" };
+        let (option, remedy) = match place {
+            Some(_) => (name.as_str(), "copy it here, or import on the old host"),
+            None => ("the file", "name a file of the program"),
+        };
         let place = place.cloned().unwrap_or_else(|| SourceLine::outside(&name));
-        self.fault(&place, option, format!("cannot be read: {text}"), "name a file of the program");
+        self.fault(&place, option, format!("cannot be read: {text}"), remedy);
         None
     }
 

@@ -134,7 +134,8 @@ fn nothing_is_served_without_a_certificate() {
     let site = Site::new();
     let file = site.write("hitch.conf", "frontend = \"[*]:8443\"\nbackend = \"[::1]:80\"\n");
     let named = format!("--config={}", file.display());
-    for arguments in [vec![], vec![named.as_str()], vec![named.as_str(), "--test"], vec!["--test"]] {
+    for arguments in [vec![], vec![named.as_str()], vec![named.as_str(), "--test"], vec!["--test"]]
+    {
         let answer = run(&mut hitch(&arguments));
         assert_eq!(answer.code(), 1, "{answer:?}");
         answer.assert_stderr("pem-file: error: no certificate is specified for [::]:8443");

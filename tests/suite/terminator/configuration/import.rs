@@ -262,6 +262,39 @@ fn a_line_of_a_list_that_refuses_clients_is_never_dropped() {
 }
 
 #[test]
+fn tls_of_servers_around_the_clients_own_is_left_out() {
+    let (site, filled) = site_of_many();
+    let text = filled(
+        "frontend a\n bind :8443\n use_backend b if { req_ssl_sni b.example }\n \
+         default_backend c\nbackend b\n server b 127.0.0.1:1 ssl verify required \
+         ca-file SITE/ca.pem\nbackend c\n server c 127.0.0.1:2\n",
+    );
+    let imported = assert_imported(&site, "haproxy", &text);
+    assert_eq!(imported.code(), 6);
+    imported.assert_stderr("old.conf:5: backend b: left out: ");
+    imported.assert_stderr("would put TLS around the clients' own");
+}
+
+#[test]
+fn variables_of_haproxy_are_those_of_its_global_section() {
+    let site = Site::new();
+    let text = "global\n uid 80\n gid 80\n setenv BE 127.0.0.1\n presetenv BE 127.0.0.9\n \
+                setenv PORT 81\nlisten a\n bind ${BE}:8443\n server b ${BE}:$PORT\n \
+                monitor-uri /up\n";
+    let imported = assert_imported(&site, "haproxy", text);
+    imported.assert_stderr("monitor-uri /up: not mapped");
+    imported.assert_stderr("instead: `/ready` at `admin.listen`");
+    for words in ["[\"127.0.0.1:8443\"]", "[\"127.0.0.1:81\"]", "user = \"80\"", "group = [\"80\"]"]
+    {
+        assert_has(&imported.stdout, words);
+    }
+    let text = text.replace("listen a", "unsetenv BE\nlisten a");
+    let refused = import("haproxy", &site.write("old.conf", text));
+    assert_eq!(refused.code(), 2);
+    refused.assert_stderr("the variable BE is not set");
+}
+
+#[test]
 fn no_file_is_written_over() {
     let site = Site::new();
     let pem = site.path("site.pem");
@@ -539,7 +572,7 @@ fn a_broken_file_of_nginx_is_refused() {
         ("stream {\n server { listen 443\n } }\n".to_owned(), ":2: syntax: error: `listen 443`"),
         ("stream { server { listen \"443; } }\n".to_owned(), "quotation mark is not closed"),
         ("include round.conf;\n".to_owned(), "includes itself"),
-        ("include away.conf;\n".to_owned(), "cannot be read"),
+        ("include away.conf;\n".to_owned(), "copy it here, or import on the old host"),
         ("x ".repeat(25 << 20), "more than 8 MiB"),
         ("a { ".repeat(100_000), "has more than any configuration"),
     ] {

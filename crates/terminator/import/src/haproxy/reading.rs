@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::haproxy::variables::HaproxyVariables;
 use crate::meaning::Meaning;
 use crate::meanings;
 use crate::predecessor::Predecessor;
@@ -15,8 +16,7 @@ pub(super) struct HaproxyReading {
     pub(super) sections: Vec<HaproxySection>,
     /// The place of the section whose lines are being read.
     pub(super) within: HaproxyPlace,
-    /// Variables that the file itself sets.
-    pub(super) variables: HashMap<String, String>,
+    pub(super) variables: HaproxyVariables,
     pub(super) is_full: bool,
     /// How many rules on clients there are, each of which may name others.
     pub(super) rules: usize,

@@ -17,6 +17,9 @@ use crate::source::{SourceFiles, SourceLine, Statement};
 use crate::statements::Statements;
 
 const KEEP: &str = "keep it in HAProxy, behind Lariat";
+const TWICE: &str = "`ssl` of its servers would put TLS around the clients' own, which the front \
+                     keeps closed";
+const ONCE: &str = "take it out, or give the `bind` its certificates by `ssl crt`";
 
 /// A section with listeners, and what its services have in common.
 struct HaproxyFrontend<'s> {
@@ -182,6 +185,10 @@ impl HaproxyFrontend<'_> {
             let options = reading.options(section);
             self.write_back(import, files, &options, front, back.clone(), &mut service);
             timeouts::write(&self.options, &options, self.is_passthrough, import, &mut service);
+            if self.is_passthrough && !front.is_tls && service.has("back.tls.mode") {
+                import.leave_out(service, &section.statement(), Unfit::new(TWICE, ONCE));
+                continue;
+            }
             finish(import, service, place, (reading, self, Some(&options), files));
         }
         if routes.is_empty() {

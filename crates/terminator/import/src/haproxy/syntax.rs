@@ -53,6 +53,31 @@ pub(super) fn words(
     Ok(words)
 }
 
+/// The words of a line whose address HAProxy expands again, without quotes too.
+pub(super) fn expand_address(
+    mut words: Vec<String>,
+    variable: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<Vec<String>, String> {
+    let place = match words.first().map(String::as_str) {
+        Some("bind" | "log" | "source") => 1,
+        Some("server") => 2,
+        Some("server-template") => 3,
+        _ => return Ok(words),
+    };
+    if let Some(address) = words.get_mut(place) {
+        let mut expanded = String::new();
+        let mut rest = address.as_str();
+        while let Some((before, name)) = rest.split_once('$') {
+            let (value, behind) = expand(name, variable)?;
+            expanded.push_str(before);
+            expanded.push_str(&value);
+            rest = behind;
+        }
+        *address = expanded + rest;
+    }
+    Ok(words)
+}
+
 /// The value of a variable, whose name stands behind the `$`, and the text behind it.
 fn expand<'t>(
     rest: &'t str,
@@ -101,6 +126,18 @@ mod tests {
         ] {
             assert_eq!(read(line).unwrap(), expected, "{line}");
         }
+        let set = |name: &str| (name == "BE").then(|| "127.0.0.1".to_owned());
+        let expanded =
+            |line: &str| expand_address(words(line, &mut { set }).unwrap(), &mut { set });
+        for (line, expected) in [
+            ("server a ${BE}:80 check", "server a 127.0.0.1:80 check"),
+            ("server a $BE:80", "server a 127.0.0.1:80"),
+            ("bind ${BE}:1,${BE}:2", "bind 127.0.0.1:1,127.0.0.1:2"),
+            ("acl a path ${BE}", "acl a path ${BE}"),
+        ] {
+            assert_eq!(expanded(line).unwrap().join(" "), expected);
+        }
+        assert!(expanded("server a ${NONE}:80").is_err());
         for line in ["a \"b", "a 'b", "a\\", "\"$NONE\"", "\"${HOME\""] {
             assert!(read(line).is_err(), "{line}");
         }
