@@ -22,6 +22,8 @@ pub enum ForeignForm {
     PublicKey,
     /// PEM that was encoded in Base64 once more, as in a Secret of Kubernetes.
     EncodedTwice,
+    /// A Secret of Kubernetes as YAML or JSON, with PEM in Base64 in it.
+    KubernetesSecret,
     /// A kind of certificate that TLS does not know.
     OtherCertificate,
 }
@@ -50,6 +52,9 @@ const OPENINGS: &[(&[u8], ForeignForm)] = &[
     (b"ecdsa-sha2-", ForeignForm::PublicKey),
 ];
 
+/// The words by which a manifest says that it is a Secret.
+const SECRETS: [&[u8]; 3] = [b"kind: Secret\n", b"\"kind\": \"Secret\"", b"\"kind\":\"Secret\""];
+
 /// The content types signedData and data (RFC 5652 section 5.1), as DER.
 const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
 
@@ -65,6 +70,9 @@ impl ForeignForm {
         }
         let opening = OPENINGS.iter().find(|(first, _)| bytes.starts_with(first));
         let element = || Any::from_der(bytes).ok().map(|(_, sequence)| sequence.data);
+        if SECRETS.iter().any(|words| bytes.windows(words.len()).any(|part| part == *words)) {
+            return Some(Self::KubernetesSecret);
+        }
         opening.map(|(_, form)| *form).or_else(|| match element()? {
             body if body.starts_with(SIGNED_DATA) => Some(Self::Pkcs7Der),
             // Version 3 (RFC 7292 section 4).
@@ -90,6 +98,7 @@ impl ForeignForm {
             Self::Request => "a certificate request",
             Self::PublicKey => "a public key",
             Self::EncodedTwice => "encoded in Base64 once more",
+            Self::KubernetesSecret => "a manifest of a Kubernetes Secret",
             Self::OtherCertificate => "a certificate of a kind that TLS does not know",
         }
     }
@@ -106,7 +115,8 @@ impl ForeignForm {
                  CHAIN.pem`"
             ),
             Self::Pkcs12 => format!(
-                "convert it with `openssl pkcs12 -in {place} -nodes -out PEM` and protect the \
+                "convert it with `openssl pkcs12 -in {place} -nodes -out PEM` (with `-legacy` if \
+                 OpenSSL 3 says `unsupported`, as of exports by older Windows) and protect the \
                  result by file mode"
             ),
             Self::JavaKeyStore => format!(
@@ -124,6 +134,11 @@ impl ForeignForm {
             ),
             Self::Request => "name the certificate that the CA made of it".to_owned(),
             Self::PublicKey => "name the private key that it belongs to".to_owned(),
+            Self::KubernetesSecret => {
+                "write `kubectl get secret NAME -o jsonpath='{.data.tls\\.crt}' | base64 -d` into a \
+                 file and `tls\\.key` so into another, or mount the Secret and name its folder"
+                    .to_owned()
+            }
             Self::EncodedTwice => format!("decode it with `base64 -d {place} > PEM`"),
             Self::Pgp | Self::OtherCertificate => {
                 "name an X.509 certificate (BEGIN CERTIFICATE) and its key".to_owned()

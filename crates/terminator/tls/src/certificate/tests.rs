@@ -194,17 +194,19 @@ fn assert_told(text: impl Into<Vec<u8>>, form: &str, remedy: &str) {
 #[test]
 fn files_of_other_forms_are_named_with_what_makes_pem_of_them() {
     let twice = base64ct::Base64::encode_string(leaf(&["a.example"]).pem().as_bytes());
+    let secret = format!("apiVersion: v1\nkind: Secret\ndata:\n  tls.crt: {twice}\n");
     let pkcs7 = b"\x30\x0b\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
     for (text, form, remedy) in [
         (&b""[..], "x.pem: is empty", "CA"),
         (b"\n \n", "x.pem: is empty", "CA"),
         (b"\0\0\0", "x.pem: holds no certificate", "BEGIN"),
-        (b"\x30\x03\x02\x01\x03", "is PKCS #12", "openssl pkcs12 -in x.pem"),
+        (b"\x30\x03\x02\x01\x03", "is PKCS #12", "`-legacy`"),
         (b"\x30\x80\x02\x01\x03", "is PKCS #12", "openssl pkcs12 -in x.pem"),
         (pkcs7, "is PKCS #7", "openssl pkcs7 -inform der -in x.pem"),
         (b"\xfe\xed\xfe\xed\0", "is a Java key store", "keytool"),
         (b"PuTTY-User-Key-File-3: x", "is a key of PuTTY", "puttygen x.pem"),
         (twice.as_bytes(), "is encoded in Base64 once more", "base64 -d x.pem"),
+        (secret.as_bytes(), "is a manifest of a Kubernetes Secret", "jsonpath='{.data.tls\\.crt}'"),
     ] {
         assert_told(text, form, remedy);
     }
