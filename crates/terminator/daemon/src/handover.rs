@@ -64,8 +64,9 @@ pub(crate) enum Order {
     AreYouWell,
     /// The lines about connections go to the descriptor that comes with this.
     Log,
-    /// The file of these lines could not be opened anew, for this reason: they go where they went.
-    LogUnopened(String),
+    /// The file of these lines could not be opened anew, for this reason, so that they go where they
+    /// went; or that is over.
+    LogUnopened(Option<String>),
     /// Answer that no further client should come; those who do are served.
     Unready,
     /// Take what waits at the listeners and leave them alone, and the stored sessions too: another

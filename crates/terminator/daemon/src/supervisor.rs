@@ -139,6 +139,9 @@ pub(crate) struct Started {
 /// stuck.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(120);
 
+/// A plan that is not built by then never will be, whatever the worker process says.
+const BUILD_TIME_MAX: Duration = Duration::from_secs(1800);
+
 /// Serves until it is told to stop and the last connection has ended.
 ///
 /// To be called by the process's first thread before it starts another: signals are blocked in
@@ -223,14 +226,23 @@ enum Due {
     Restart,
     /// The keys of the plan to come should be open.
     Keys,
-    /// The worker process should have answered.
-    Answer,
+    /// The worker process should have answered. While it says that it builds a plan it has longer,
+    /// but not beyond this.
+    Answer { at_latest: Instant },
     /// The worker process before should have paused, and ours accept.
     Switch,
     /// Load balancers have had their time to notice: the drain begins.
     DrainDelay,
     /// The worker process should have drained.
     Drained,
+}
+
+impl Due {
+    /// The answer to a plan that is told now.
+    fn answer() -> (Instant, Self) {
+        let now = Instant::now();
+        (now + ANSWER_TIME_MAX, Self::Answer { at_latest: now + BUILD_TIME_MAX })
+    }
 }
 
 /// A plan that is served once the worker process has accepted it.
@@ -267,7 +279,7 @@ struct Supervisor<'a> {
     /// The log was renamed while a reload was under way, which may have opened it before.
     is_log_renamed: bool,
     /// The reason why the log could not be opened anew, and when that is tried again.
-    log_unopened: Option<(String, Instant)>,
+    log_unopened: Option<(String, Option<Instant>)>,
     stop_asked: bool,
     is_ended: bool,
     readers: Readers,
@@ -310,7 +322,7 @@ impl<'a> Supervisor<'a> {
                 self.upgrading.stage.due(),
                 self.acme.due(),
                 self.keys.due(),
-                self.log_unopened.as_ref().map(|(_, again)| *again),
+                self.log_unopened.as_ref().and_then(|(_, again)| *again),
                 earlier,
             ];
             let until = dues.into_iter().flatten().min();
@@ -397,7 +409,7 @@ impl<'a> Supervisor<'a> {
         match self.due.take_if(|(due, _)| *due <= now) {
             Some((_, Due::Restart)) => self.start_again()?,
             Some((_, Due::Keys)) => self.keys_have_had_their_time(),
-            Some((_, Due::Answer)) => {
+            Some((_, Due::Answer { .. })) => {
                 error("the worker process does not answer");
                 self.child_is_gone()?;
             }
@@ -428,7 +440,7 @@ impl<'a> Supervisor<'a> {
             .map_err(Failure::host("start the worker process"))?;
         self.child = Some(child);
         self.manager.answered(Instant::now());
-        self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
+        self.due = Some(Due::answer());
         self.roots.keep(&self.served.summary.folders);
         let (enter, roots) =
             (Order::Enter(self.fences.clone(), self.reach.clone()), self.roots.all());

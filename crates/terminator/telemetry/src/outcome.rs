@@ -64,7 +64,7 @@ reasons! {
     ClientCertificateNotAllowed, "client", "client-certificate-not-allowed", "The client's certificate verifies, but has no identity that `client-certificates.allow` lists; the log says which it has.";
     ClientCertificateRefused, "client", "client-certificate-refused", "The client's certificate did not verify (issuer, expiry, usage, unknown revocation status); the log says why and names it.";
     ClientCertificateRevoked, "client", "client-certificate-revoked", "The client's certificate, or one above it, is on a revocation list; the log names it.";
-    ClientCertificateVersion, "client", "client-certificate-version", "The client's certificate is of X.509 version 1 or 2; have it issued again as version 3.";
+    ClientCertificateVersion, "client", "client-certificate-version", "The client's certificate is of X.509 version 1 or 2; it needs one of version 3.";
     ClientChainLimit, "client", "client-chain-limit", "The client sent so many certificates that looking for a path would cost too much; the log says how many.";
     ClientDisconnected, "client", "client-disconnected", "The client closed before the handshake had finished.";
     ClientReset, "client", "client-reset", "The client reset the connection.";

@@ -72,10 +72,8 @@ pub(crate) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
         let (taken, paths) = if has_room(&mut places, CONNECTIONS_MAX) {
             (&mut places, Paths::All)
         } else {
-            if !has_room(&mut health_places, HEALTH_CONNECTIONS_MAX) {
-                // Each of them has had its answer, or should have asked by now.
-                health_places.remove(0);
-            }
+            // None of these has the right, so that the oldest goes.
+            has_room(&mut health_places, HEALTH_CONNECTIONS_MAX);
             (&mut health_places, Paths::Health)
         };
         let (state, has_right) = (Arc::clone(&state), Arc::<AtomicBool>::default());

@@ -118,16 +118,17 @@ impl Supervisor<'_> {
     }
 
     /// A large plan on a busy host takes minutes. The worker process must not be ended for that,
-    /// because its connections would end as well.
+    /// because its connections would end as well. One in an attacker's hands may say so for ever, so
+    /// that this has an end.
     fn builds_still(&mut self) {
-        if let Some((due, Due::Answer)) = &mut self.due {
-            *due = Instant::now() + ANSWER_TIME_MAX;
+        if let Some((due, Due::Answer { at_latest })) = &mut self.due {
+            *due = (Instant::now() + ANSWER_TIME_MAX).min(*at_latest);
         }
     }
 
     /// Whether the worker process has been told that plan, and has not answered.
     fn is_asked_to_build(&self, generation: u64) -> bool {
-        let is_told = matches!(self.due, Some((_, Due::Answer)));
+        let is_told = matches!(self.due, Some((_, Due::Answer { .. })));
         is_told && self.pending.is_some() && generation == self.generation + 1
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::child::{Child, Heard};
 use super::upgrade::state::KeyProcessState;
-use super::{ANSWER_TIME_MAX, Due, Supervisor};
+use super::{Due, Supervisor};
 use crate::handover::{Order, Role};
 use crate::held_keys::KeyReply;
 use crate::messages::warn;
@@ -42,7 +42,7 @@ impl Supervisor<'_> {
         if self.pending.is_none() {
             return self.pause_before();
         }
-        self.due = Some((Instant::now() + ANSWER_TIME_MAX, Due::Answer));
+        self.due = Some(Due::answer());
         self.tell_plan(self.generation + 1, Order::Replace);
     }
 

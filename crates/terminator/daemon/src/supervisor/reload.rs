@@ -107,6 +107,7 @@ impl Supervisor<'_> {
         self.served.summary.keep_fixed_parts(fixed);
         self.cluster_socket = cluster_socket;
         self.admin_sockets.log = log;
+        self.log_is_well();
         memory.into_iter().for_each(|memory| self.sessions.memory = memory);
         messages::configure(&self.served.summary.control);
         self.follow_key_log();
@@ -172,8 +173,8 @@ impl Supervisor<'_> {
 
     /// Opens a log again that could not be opened: what was in its way may be gone.
     pub(super) fn tend_log(&mut self, now: Instant) {
-        if let Some((_, again)) = self.log_unopened.as_mut().filter(|(_, again)| *again <= now) {
-            *again = now + LOG_PAUSE;
+        let again = self.log_unopened.as_mut().map(|(_, again)| again);
+        if again.is_some_and(|again| again.take_if(|at| *at <= now).is_some()) {
             self.reopen_log();
         }
     }
@@ -219,14 +220,22 @@ impl Supervisor<'_> {
             Ok(Done::Log(log)) if is_current => {
                 self.admin_sockets.log = log;
                 self.send_log();
-                if self.log_unopened.take().is_some() {
+                if self.log_is_well() {
                     note("the log is opened anew");
                 }
             }
-            Ok(_) => self.log_unopened = self.log_unopened.take().filter(|_| is_current),
             Err(failure) if is_current => self.log_is_kept(&failure),
-            Err(_) => self.log_unopened = None,
+            Ok(_) | Err(_) => {}
         }
+    }
+
+    /// The log of the plan that is served is open. `true` = it was not.
+    fn log_is_well(&mut self) -> bool {
+        let was_kept = self.log_unopened.take().is_some();
+        if was_kept {
+            self.tell(&Order::LogUnopened(None));
+        }
+        was_kept
     }
 
     /// Lines go where they went: to a file of another name by now, or of none.
@@ -237,8 +246,11 @@ impl Supervisor<'_> {
         }
         // The sentence has a hint behind it, and stands in a line of the status.
         let first = why.lines().next().unwrap_or_default().to_owned();
-        self.tell(&Order::LogUnopened(first));
-        self.log_unopened = Some((why, Instant::now() + LOG_PAUSE));
+        self.tell(&Order::LogUnopened(Some(first)));
+        // A path that hangs is asked for no more by itself: each reader that is stuck takes the place
+        // of one that a reload needs.
+        let again = !matches!(failure, Failure::Slow { .. } | Failure::ReadersStuck(_));
+        self.log_unopened = Some((why, again.then(|| Instant::now() + LOG_PAUSE)));
     }
 }
 

@@ -49,9 +49,6 @@ const SERVER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// supervisor takes this process for stuck.
 const SIGN_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Signs for one plan, half an hour: one that is not built by then never will be.
-const SIGNS_MAX: u32 = 180;
-
 /// How long a drain waits for the log to take the last lines, when all connections have ended.
 const LOG_FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -217,9 +214,8 @@ impl Control {
                 let targets = received.fds.into_iter();
                 let targets = targets.map(|fd| Target::of(&self.log_output, fd));
                 targets.for_each(|target| self.log.aim().set(target));
-                self.admin.log_unopened(None);
             }
-            (Order::LogUnopened(why), _) => self.admin.log_unopened(Some(why)),
+            (Order::LogUnopened(why), _) => self.admin.log_unopened(why),
             (Order::Pause, _) => self.pause().await?,
             (Order::Accept(observed), _) => self.accept(&observed)?,
             (Order::Drain { .. } | Order::Enter(..) | Order::Start(..) | Order::Replace(_), _) => {
@@ -442,8 +438,8 @@ fn say_keys(channel: &Channel, lines: KeyLines) -> io::Result<()> {
     say(channel, &Answer::KeyLog { lines: text, dropped })
 }
 
-/// Builds a plan beside the control thread, which has operators to answer meanwhile.
-/// Builds a plan, and gives the supervisor signs meanwhile.
+/// Builds a plan beside the control thread, which has operators to answer and the supervisor to
+/// give signs meanwhile.
 async fn build(
     channel: &Channel,
     bundle: Bundle,
@@ -461,13 +457,12 @@ async fn with_signs<T>(
     interval: Duration,
     mut sign: impl FnMut() -> io::Result<()>,
 ) -> io::Result<T> {
-    for _ in 0..SIGNS_MAX {
+    loop {
         match tokio::time::timeout(interval, &mut work).await {
             Ok(done) => return done.map_err(io::Error::other),
             Err(_) => sign()?,
         }
     }
-    work.await.map_err(io::Error::other)
 }
 
 fn admin_state(

@@ -91,7 +91,7 @@ pub enum ChainConcern {
     )]
     NotForSigning,
     /// A certificate has a signature by a hash that is broken.
-    #[error("certificate {0} is signed by {1}, which clients refuse; have it issued again")]
+    #[error("certificate {0} is signed by {1}, which clients refuse; get a new one")]
     WeakSignature(usize, String),
     /// A block is neither certificate nor key.
     #[error("the block {0} is neither certificate nor key and is passed over; remove it")]

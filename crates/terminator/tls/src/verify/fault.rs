@@ -109,14 +109,14 @@ pub enum TrustConcern {
     AuthorityNotYet(Span),
     /// A certificate in `ca` may not vouch for such peers.
     #[error(
-        "is not trusted: its extended key usage is for something else; have it issued again, or \
+        "is not trusted: its extended key usage is for something else; name one for this use, or \
          remove it"
     )]
     AuthorityOtherUse,
     /// A certificate in `ca` has constraints that cannot be judged.
     #[error(
         "has name constraints on directory names, which are not supported: everyone with a \
-         certificate below it is refused; have it issued again with constraints on DNS names, or \
+         certificate below it is refused; name one with constraints on DNS names, or \
          put the certificates of an authority below it in its place"
     )]
     AuthorityDirectoryNames,

@@ -70,4 +70,12 @@ fn a_log_that_cannot_be_opened_anew_is_said_and_tried_again() {
     curl_tls(&site, service.address).run().success();
     until_true("the line", || lines(&[&log]).len() == 1);
     lariat.wait_for_stderr_times("; the log goes where it went", 1);
+    // A reload that names another log ends it as well.
+    fs::rename(&log, site.path("lines.log.2")).unwrap();
+    fs::create_dir(&log).unwrap();
+    lariat.signal(Signal::USR1);
+    failing(1.0);
+    let other = site.path("other.log");
+    lariat.reload_with(&format!("output = {other:?}\n{}", service.toml()));
+    failing(0.0);
 }
