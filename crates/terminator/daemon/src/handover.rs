@@ -64,8 +64,8 @@ pub(crate) enum Order {
     AreYouWell,
     /// The lines about connections go to the descriptor that comes with this.
     Log,
-    /// The file of these lines could not be opened anew, for this reason, so that they go where they
-    /// went; or that is over.
+    /// The file of these lines could not be opened anew, for this reason, so that they go where
+    /// they went; or that is over.
     LogUnopened(Option<String>),
     /// Answer that no further client should come; those who do are served.
     Unready,

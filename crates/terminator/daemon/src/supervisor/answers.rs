@@ -118,8 +118,8 @@ impl Supervisor<'_> {
     }
 
     /// A large plan on a busy host takes minutes. The worker process must not be ended for that,
-    /// because its connections would end as well. One in an attacker's hands may say so for ever, so
-    /// that this has an end.
+    /// because its connections would end as well. One in an attacker's hands may say so for ever,
+    /// so this has an end.
     fn builds_still(&mut self) {
         if let Some((due, Due::Answer { at_latest })) = &mut self.due {
             *due = (Instant::now() + ANSWER_TIME_MAX).min(*at_latest);

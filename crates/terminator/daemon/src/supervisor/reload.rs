@@ -247,8 +247,8 @@ impl Supervisor<'_> {
         // The sentence has a hint behind it, and stands in a line of the status.
         let first = why.lines().next().unwrap_or_default().to_owned();
         self.tell(&Order::LogUnopened(Some(first)));
-        // A path that hangs is asked for no more by itself: each reader that is stuck takes the place
-        // of one that a reload needs.
+        // A path that hangs is not tried by itself: each reader that is stuck takes the place of
+        // one that a reload needs.
         let again = !matches!(failure, Failure::Slow { .. } | Failure::ReadersStuck(_));
         self.log_unopened = Some((why, again.then(|| Instant::now() + LOG_PAUSE)));
     }
