@@ -4,6 +4,7 @@
 //! `dbg-listen`. What its options mean is the importer's.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -43,6 +44,9 @@ const LOG_MODE: u32 = 0o640;
 
 /// Reading and building a configuration may take no longer (`docs/architecture.md`).
 const START_TIME_MAX: Duration = Duration::from_secs(450);
+
+/// How long the list of `dbg-listen` may take after that.
+const HOSTS_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The pause between looks at the status socket of the program in the background.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -122,12 +126,21 @@ fn go_to_background(source: ConfigSource, import: &Import, words: &[String]) -> 
     }
     let socket = control::socket(&StatusSocket::Of(source)).map_err(|error| error.to_string())?;
     let log = import.setting("log-filename").filter(|_| !import.is_on("syslog"));
+    // A list that is written replaces the file of an earlier start.
+    let hosts = || Some(std::fs::metadata(import.setting("dbg-listen")?).ok()?.ino());
+    let earlier = hosts();
     let mut child =
         start_again(words, log).map_err(|error| format!("cannot start again: {error}"))?;
     let until = Instant::now() + START_TIME_MAX;
     loop {
         let serves = control::ask(&socket).and_then(|answer| answer.supervisor());
         if serves.is_ok_and(|supervisor| supervisor.pid() == child.id()) {
+            // The list follows at once, unless the log says why it cannot be written.
+            let until = Instant::now() + HOSTS_TIME_MAX;
+            let is_asked = import.setting("dbg-listen").is_some();
+            while is_asked && hosts() == earlier && Instant::now() < until {
+                std::thread::sleep(PAUSE);
+            }
             return Ok(());
         }
         let ended = child.try_wait().map_err(|error| error.to_string())?;
