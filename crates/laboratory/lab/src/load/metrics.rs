@@ -1,6 +1,6 @@
 //! The figures of a load for Prometheus, while it runs: its text format over HTTP/1.1.
 //!
-//! One thread answers one request after the other; who is slow is cut off.
+//! Each request has a thread of its own, so that a silent client holds up nobody; it is cut off.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,8 +12,14 @@ use std::time::{Duration, Instant};
 
 use super::progress::LoadProgress;
 
-/// A scraper has so long for its request, and for our answer; nobody else is served meanwhile.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// A scraper has so long for its request, and for our answer: Prometheus's own `scrape_timeout`.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Requests that are answered at once; another connection is closed, because a scraper asks again.
+const REQUESTS_MAX: usize = 16;
+
+/// The accept loop rests so long without a descriptor, because the next try would fail at once.
+const DESCRIPTOR_PAUSE: Duration = Duration::from_secs(1);
 
 /// The least that a socket can be told to wait.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
@@ -40,13 +46,17 @@ impl MetricsPage {
         let address = listener.local_addr()?;
         let shown = Arc::<Mutex<LoadProgress>>::default();
         let (seen, url) = (Arc::clone(&shown), url.to_owned());
-        thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+        named_thread().spawn(move || {
+            let running = Arc::new((seen, url));
             for stream in listener.incoming() {
-                match stream {
-                    // A scraper goes away without an answer, which is theirs to report.
-                    Ok(stream) => drop(answer(stream, &seen, &url)),
-                    // Without a descriptor the next try fails at once.
-                    Err(_) => thread::sleep(PATIENCE),
+                let Ok(stream) = stream else {
+                    thread::sleep(DESCRIPTOR_PAUSE);
+                    continue;
+                };
+                let page = Arc::clone(&running);
+                if Arc::strong_count(&running) <= REQUESTS_MAX + 1 {
+                    // A scraper that goes away without an answer, or without a thread, reports it.
+                    drop(named_thread().spawn(move || answer(stream, &page.0, &page.1)));
                 }
             }
         })?;
@@ -57,6 +67,10 @@ impl MetricsPage {
         let shown = progress.clone();
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown;
     }
+}
+
+fn named_thread() -> thread::Builder {
+    thread::Builder::new().name("metrics".to_owned())
 }
 
 fn answer(mut stream: TcpStream, shown: &Mutex<LoadProgress>, url: &str) -> io::Result<()> {
