@@ -155,7 +155,15 @@ impl Scene {
                 until_true(wanted, || (0..4).all(|_| is_wanted()));
                 wanted.to_owned()
             }
-            ("half", version) => half(tls(version).connect(first)),
+            ("half", version) => {
+                let half = || half(tls(version).connect(first));
+                // A program that drops the echo does so only where the end overtakes it.
+                if wanted == "cut" {
+                    until_true("a lost echo", || half() == "cut");
+                    return wanted.to_owned();
+                }
+                half()
+            }
             ("resumed", version) => {
                 let client = tls(version);
                 let visit = || {
