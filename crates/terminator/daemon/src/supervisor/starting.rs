@@ -54,8 +54,7 @@ impl<'a> Supervisor<'a> {
         origin: SupervisorOrigin,
         way_back: &'a mut Option<WayBack>,
     ) -> Result<Option<Self>, Failure> {
-        let mut inherited = origin.inherited;
-        let readers = Readers::default();
+        let (mut inherited, readers) = (origin.inherited, Readers::default());
         let store = DescriptorStore::knowing(descriptor_store::names_of(&inherited));
         let mut manager = ServiceManager::of_environment(store);
         let before = (origin.returned, way_back.is_some().then_some(&mut manager));
@@ -71,8 +70,8 @@ impl<'a> Supervisor<'a> {
         let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
         let (earlier, key_processes, program_before) = earlier_image(&mut inherited, &mut reloads)?;
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
-        let lent = (own.map(|own| &*own.key_processes), read.others);
-        keys.take_up(&served.keys, lent, key_processes);
+        let lent = own.map(|own| &*own.key_processes);
+        keys.take_up(&served.keys, (lent, read.others), key_processes);
         Ok(Some(Self {
             request,
             listeners,
