@@ -236,7 +236,7 @@ fn a_service_comes_and_goes_while_the_address_takes_every_client() {
 fn bad_hellos_reach_no_server_and_others_are_served_meanwhile() {
     let mut shared = Shared::new();
     for service in [&mut shared.shop, &mut shared.mail, &mut shared.blog] {
-        *service = service.clone().more("timeouts = { handshake = '400ms' }");
+        *service = service.clone().more("timeouts = { handshake = '2s' }");
     }
     let lariat = shared.start();
     let whole = hello(&names(&[b"blog.example"]), &[]);

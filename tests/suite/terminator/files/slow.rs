@@ -6,7 +6,7 @@ use suite::prelude::*;
 fn a_request_that_does_not_end_is_answered_408() {
     let (site, folder) = (Site::new(), Directory::new());
     folder.write("words.txt", "0123456789");
-    let service = Service::files(&site, folder.path()).more("timeouts = { request = '300ms' }");
+    let service = Service::files(&site, folder.path()).more("timeouts = { request = '2s' }");
     let lariat = service.start();
     let mut connection = Client::new(&site).connect(service.address);
     assert_eq!(connection.fetch("words.txt"), b"0123456789");

@@ -121,10 +121,10 @@ fn checks_judge_each_address_and_a_new_one_begins_clean() {
     let (site, server) = (Site::new(), Server::start(http()));
     let address = at_port_of(&server, "127.0.0.67");
     let _hole = BlackHole::open(&address);
-    let back = "check = { kind = 'http', interval = '100ms', timeout = '300ms', fall = 1 }";
+    let back = "check = { kind = 'http', interval = '100ms', timeout = '1s', fall = 1 }";
     let (service, lariat) = start(&site, &server, "127.0.0.67", back);
     lariat.wait_for_metric("lariat_server_addresses_down", &[], 1.0);
-    let down = format!("is not used at {address}: did not answer within 300ms");
+    let down = format!("is not used at {address}: did not answer within 1s");
     lariat.wait_for_stderr(&down);
     let failed = || lariat.sum("lariat_dial_failures_total", &[]);
     let before = failed();
@@ -169,7 +169,7 @@ fn a_server_without_room_for_a_race_is_dialled_at_its_other_address_later() {
     let service = Service::new(&site, &server)
         .servers(&format!("[{{ address = '{place}', max-connections = 1 }}]"))
         .back("passive = { failures = 0 }")
-        .more("timeouts = { dial = '400ms' }");
+        .more("timeouts = { dial = '1s' }");
     let (service, lariat) = start_service(&site, "127.0.0.66", service);
     hello(&site, &service, 4);
     assert!(lariat.sum("lariat_dial_failures_total", &[("kind", "timeout")]) > 0.0);

@@ -94,7 +94,7 @@ fn a_stream_that_the_client_cuts_is_no_fault_of_a_server_that_complains() {
 fn a_server_that_fails_in_the_handshake_is_given_up_for_the_next() {
     let site = Site::new();
     let good = SServer::start(&site, "site.pem", &["-www"]);
-    let mute = "timeouts = { dial = '500ms' }";
+    let mute = "timeouts = { dial = '2s' }";
     for (behaviour, reason) in [
         (Behaviour::Hang, "server-tls-timeout"),
         (Behaviour::Greet(b"220 plain text\r\n".to_vec()), "server-tls-failed"),

@@ -203,7 +203,7 @@ fn clients_that_say_nothing_after_the_greeting_have_as_long_as_a_handshake() {
     let address = server.address.to_string();
     let front = service(&site, "front", &address).starting_tls("mysql", "required");
     let optional = service(&site, "optional", &address).starting_tls("mysql", "optional");
-    let timeouts = "timeouts = { handshake = '300ms' }";
+    let timeouts = "timeouts = { handshake = '2s' }";
     let (front, optional) = (front.more(timeouts), optional.more(timeouts));
     let lariat = lariat([&front, &optional]);
     for service in [&front, &optional] {
@@ -213,7 +213,7 @@ fn clients_that_say_nothing_after_the_greeting_have_as_long_as_a_handshake() {
     }
     lariat.wait_for_reason("handshake-timeout", 2);
     // One that has logged in may be silent for longer.
-    let slept = "SELECT SLEEP(1)";
+    let slept = "SELECT SLEEP(3)";
     let mut client = mariadb_tls(&site, front.address, "native", slept);
     assert_eq!(values(&mut client), "0");
 }

@@ -50,7 +50,7 @@ fn tunnel(site: &Site, protocol: &str, to: &str, password: &str) -> String {
 }
 
 fn check(kind: &str) -> String {
-    format!("check = {{ kind = '{kind}', interval = '100ms', timeout = '1s', fall = 1, rise = 1 }}")
+    format!("check = {{ kind = '{kind}', interval = '100ms', timeout = '3s', fall = 1, rise = 1 }}")
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_proxy_that_does_not_connect_is_no_server_and_the_log_says_why() {
         let keys = tunnel(&site, protocol, to, password);
         let service = |name: &str| {
             let service = Service::new(&site, proxy).named(name).back(&keys);
-            service.more("timeouts = { dial = '1s' }\n")
+            service.more("timeouts = { dial = '3s' }\n")
         };
         let (web, checked) = (service("web"), service("checked").back(&check("tcp")));
         let lariat = Lariat::start(&format!("{}{}", web.toml(), checked.toml()));
@@ -122,7 +122,7 @@ fn a_proxy_that_does_not_connect_is_no_server_and_the_log_says_why() {
         lariat.wait_for_line(&["server-tunnel-failed", words]);
         let labels = [("kind", "tunnel"), ("service", "web")];
         lariat.wait_for_metric("lariat_dial_failures_total", &labels, 1.0);
-        let fault = if proxy == silent.address() { "did not answer within 1s" } else { words };
+        let fault = if proxy == silent.address() { "did not answer within 3s" } else { words };
         until_true(fault, || {
             let said = lariat.stderr();
             said.lines().any(|line| line.contains("is down: ") && line.contains(fault))
