@@ -92,6 +92,7 @@ pub(crate) fn stdout_colour() -> bool {
 }
 
 /// Writes data to the standard output. That it is closed is no failure, a full disk is one.
+#[must_use]
 pub(crate) fn print(text: impl Display) -> Exit {
     let mut output = io::stdout();
     match write!(output, "{text}").and_then(|()| output.flush()) {

@@ -160,8 +160,8 @@ fn listed_keys(listed: &Field<'_, Vec<String>>, shelf: &mut Shelf<'_>) -> Option
         (place, std::mem::take(&mut *bytes))
     };
     let keys = ListedKeys::read(files.into_iter().map(taken).collect());
-    let hint =
-        "make one with `openssl rand 80 > ticket.key`, or a line with `openssl rand -base64 48`";
+    let hint = "make one with `(umask 077; openssl rand 80 > ticket.key)`, or a line with \
+                `openssl rand -base64 48`";
     let fault = |fault: KeyFileFault| listed.refuse(fault.to_string(), hint);
     keys.map_err(fault).ok().map(KeySource::Listed)
 }

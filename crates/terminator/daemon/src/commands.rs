@@ -104,5 +104,5 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Keys => return Ok(crate::key_process::run()),
         Command::Resolver => return Ok(crate::resolve::run()),
     };
-    Ok(exit.into())
+    Ok(console::unless_cut(exit).into())
 }

@@ -22,10 +22,13 @@ pub(crate) fn path(control: &ControlOptions) -> PathBuf {
     }
 }
 
+/// The status socket of root's lariat.
+pub(crate) const OF_ROOT: &str = "/run/lariat/status.sock";
+
 /// The usual place, where `lariat status` looks.
 pub(crate) fn default_path() -> PathBuf {
     let directory = if sys::process::is_root() {
-        PathBuf::from("/run/lariat")
+        return PathBuf::from(OF_ROOT);
     } else if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
         PathBuf::from(runtime).join("lariat")
     } else {

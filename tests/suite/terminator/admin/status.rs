@@ -28,6 +28,18 @@ fn the_socket_never_reads() {
 }
 
 #[test]
+fn a_command_whose_data_cannot_be_written_has_failed() {
+    for words in [&["version"][..], &["manual"], &["help", "serve"], &["completion", "bash"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = lariat::command();
+        let output = command.args(words).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains("cannot write to the standard output"), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn without_a_running_lariat_the_command_fails_and_says_why() {
     let site = Site::new();
     let mut command = lariat::command();

@@ -80,7 +80,7 @@ fn a_forged_document_gets_no_process_signalled() {
     for command in ["drain", "reload", "server disable web/a:1"] {
         let words: Vec<_> = command.split(' ').collect();
         let answer = ask(&words, &path);
-        assert_eq!(answer.code(), 4, "{answer:?}");
+        assert_eq!(answer.code(), 1, "{answer:?}");
         let owner = format!("belongs to process {}", std::process::id());
         answer.assert_stderr(&owner);
         answer.assert_stderr("it was sent no signal");

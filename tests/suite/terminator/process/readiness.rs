@@ -87,7 +87,7 @@ fn a_worker_process_that_stands_still_gives_no_answer() {
     let asked = curl().args(&["--max-time", "1"]).url(&url).run();
     assert_eq!(asked.code(), 28, "curl's time was over: {asked:?}");
     let status = lariat.ask("status");
-    assert_eq!(status.code(), 4, "{status:?}");
+    assert_eq!(status.code(), 1, "{status:?}");
     let supervisor = lariat.supervisor().as_raw_nonzero();
     status.assert_stderr(&format!("its supervisor is process {supervisor}, "));
     let pid = lariat.worker_process().as_raw_nonzero();

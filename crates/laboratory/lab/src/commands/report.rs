@@ -227,7 +227,10 @@ pub(super) fn write_all(
         write_page(path, &report.html(), console)?;
     }
     if let (None, None, None) = (&sinks.output, &sinks.svg, &sinks.csv) {
-        print(report.text(WIDTH, stdout_colour()));
+        let printed = print(report.text(WIDTH, stdout_colour()));
+        if printed != Exit::Success {
+            return Err(LabFault::reported(printed));
+        }
     }
     Ok(())
 }

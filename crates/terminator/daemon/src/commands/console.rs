@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use config::{Diagnostic, Severity};
 use options::diagnostic::Paint;
 use telemetry::printable::lines;
 
+use crate::commands::exit::Exit;
 use crate::messages::stderr::write_line;
 
 /// Diagnostics that are alike and are written in full. A screen holds about as many; ten thousand
@@ -109,9 +111,27 @@ fn has_severity(text: &str) -> bool {
     ["error: ", "warning: "].iter().any(|severity| text.starts_with(severity))
 }
 
-/// Writes data to the standard output. If nobody reads it any more, that is their choice.
+/// Some of the data could not be written to the standard output.
+static IS_OUTPUT_CUT: AtomicBool = AtomicBool::new(false);
+
+/// Writes data to the standard output. A reader who has closed it wants no more, which is no
+/// failure; a full disk is one.
 pub(crate) fn print(text: impl Display) {
-    let _ = write!(io::stdout(), "{}", lines(&text.to_string()));
+    let mut output = io::stdout();
+    let written = write!(output, "{}", lines(&text.to_string())).and_then(|()| output.flush());
+    let Err(error) = written.as_ref().map_err(io::Error::kind) else {
+        return;
+    };
+    if error != io::ErrorKind::BrokenPipe && !IS_OUTPUT_CUT.swap(true, Ordering::Relaxed) {
+        let console = Console::to_stderr();
+        console.error(format_args!("cannot write to the standard output: {error}"));
+        console.hint("look where it goes: a full disk, or a closed descriptor");
+    }
+}
+
+/// The exit of a command, which has failed if its data is not whole.
+pub(super) fn unless_cut(exit: Exit) -> Exit {
+    if IS_OUTPUT_CUT.load(Ordering::Relaxed) { Exit::Failed } else { exit }
 }
 
 #[cfg(test)]

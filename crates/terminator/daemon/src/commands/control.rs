@@ -56,10 +56,7 @@ pub(super) enum ControlError {
     #[error("the configuration does not say where its lariat answers")]
     Configuration(Vec<Diagnostic>),
     #[error(
-        "no lariat answers at {}: {error}\n\
-         hint: is it running? its first lines say where its status socket is; give that path with \
-         --status-socket, or name its configuration file",
-        .path.display()
+        "no lariat answers at {}: {error}\nhint: {}", .path.display(), hint_of_silent(.path)
     )]
     Silent { path: PathBuf, error: io::Error },
     /// There is no running program to replace.
@@ -161,6 +158,23 @@ pub(super) enum ControlError {
     Draining { pid: u32 },
 }
 
+fn hint_of_silent(path: &Path) -> String {
+    let of_root = Path::new(status_socket::OF_ROOT);
+    let found = of_root.symlink_metadata().map_err(|error| error.kind());
+    let is_there =
+        found.is_ok() || found.is_err_and(|kind| kind == io::ErrorKind::PermissionDenied);
+    if is_there && path == status_socket::default_path() && path != of_root {
+        return format!(
+            "root's lariat has its status socket at {}: put `sudo` before this command, or name it \
+             with --status-socket",
+            of_root.display()
+        );
+    }
+    "is it running? its first lines say where its status socket is; give that path with \
+     --status-socket, or name its configuration file"
+        .to_owned()
+}
+
 fn hint_of_mute(pid: u32) -> String {
     if pid == 0 {
         return "is it stopped? its processes are those named `lariat` in `ps`".to_owned();
@@ -179,15 +193,15 @@ impl ControlError {
             other => console.error(other),
         }
         match self {
-            Self::Absent { .. }
-            | Self::Silent { .. }
-            | Self::Mute { .. }
+            Self::Absent { .. } | Self::Silent { .. } => Exit::NotRunning,
+            // Another code than that of one that does not run, which scripts take for no failure.
+            Self::Mute { .. }
             | Self::Closed { .. }
             | Self::Foreign(_)
             | Self::Strange { .. }
             | Self::TooLong { .. }
-            | Self::NoSupervisor { .. } => Exit::NotRunning,
-            Self::Unseen { .. }
+            | Self::NoSupervisor { .. }
+            | Self::Unseen { .. }
             | Self::Forbidden { .. }
             | Self::Older { .. }
             | Self::Ended { .. } => Exit::Failed,

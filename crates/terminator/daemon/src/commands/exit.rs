@@ -12,7 +12,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// An address cannot be listened at.
     Listen = 3,
-    /// No running lariat answers at the status socket.
+    /// Nobody listens at the status socket.
     NotRunning = 4,
     /// The running lariat refused: it goes on with what it had.
     Refused = 5,
@@ -38,7 +38,7 @@ impl Exit {
             Self::Failed => "Something failed at run time.",
             Self::Usage => "The arguments or the configuration are wrong; nothing was started.",
             Self::Listen => "An address cannot be listened at: taken, not ours, or not allowed.",
-            Self::NotRunning => "No running lariat answers at the status socket.",
+            Self::NotRunning => "No lariat runs: nobody listens at the status socket.",
             Self::Refused => {
                 "The running lariat refused: a new configuration, or an upgrade; or it drains."
             }

@@ -43,6 +43,8 @@ pub(super) fn run(
         }
         Err(error) => {
             console.error(format_args!("cannot write {name}: {error}"));
+            // A part of a configuration would be in the way of the next attempt.
+            let _ = fs::remove_file(output);
             Exit::Failed
         }
     }
