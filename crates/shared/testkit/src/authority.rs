@@ -59,6 +59,14 @@ pub enum Trait {
     NameParts(u16),
     /// This number of extended key usages that nobody knows, and clientAuth behind them.
     Usages(u16),
+    /// It says where its issuer's certificate is to be had.
+    NamesIssuer,
+}
+
+/// One AccessDescription: caIssuers (1.3.6.1.5.5.7.48.2) at the URI `http://a`.
+fn issuer_access() -> CustomExtension {
+    let access = *b"\x30\x16\x30\x14\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x08http://a";
+    CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 1], access.to_vec())
 }
 
 impl Authority {
@@ -295,6 +303,7 @@ fn read(place: &Directory, name: &str) -> String {
 impl Trait {
     fn put_into(self, params: &mut CertificateParams) {
         match self {
+            Self::NamesIssuer => params.custom_extensions.push(issuer_access()),
             Self::EndEntity => params.is_ca = IsCa::ExplicitNoCa,
             Self::WithoutCertSign => params.key_usages = vec![KeyUsagePurpose::DigitalSignature],
             Self::PathLength(most) => params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most)),
@@ -487,13 +496,7 @@ impl LeafRequest<'_> {
             params.custom_extensions.push(feature);
         }
         if self.names_issuer {
-            // One AccessDescription: caIssuers (1.3.6.1.5.5.7.48.2) at the URI `http://a`.
-            let access =
-                *b"\x30\x16\x30\x14\x06\x08\x2b\x06\x01\x05\x05\x07\x30\x02\x86\x08http://a";
-            params.custom_extensions.push(CustomExtension::from_oid_content(
-                &[1, 3, 6, 1, 5, 5, 7, 1, 1],
-                access.to_vec(),
-            ));
+            params.custom_extensions.push(issuer_access());
         }
         if let Some((not_before, not_after)) = self.validity {
             params.not_before = date_time!(not_before);

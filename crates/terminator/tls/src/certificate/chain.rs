@@ -201,7 +201,7 @@ fn of_order(
     let out_of_order = behind.filter(|(issued, issuer)| issuer < issued);
     found.extend(out_of_order.map(|(_, at)| (*at, ChainConcern::OutOfOrder(at + 1))));
     let needless = of_no_need(&way, chain, known);
-    let end = end_of(&chain[last], known).filter(|_| needless.is_none());
+    let end = end_of(&chain[last], way.len() == 1, known).filter(|_| needless.is_none());
     found.extend(end.map(|concern| (last, concern)).or(needless));
     found
 }
@@ -226,14 +226,19 @@ fn of_no_need(
     })
 }
 
-fn end_of(last: &X509Certificate<'_>, known: &KnownAuthorities) -> Option<ChainConcern> {
+fn end_of(
+    last: &X509Certificate<'_>,
+    is_leaf: bool,
+    known: &KnownAuthorities,
+) -> Option<ChainConcern> {
     // A host without a bundle knows nothing of authorities.
     let is_known = known.0.is_empty() || known.0.contains(last.issuer().as_raw());
     if is_known || is_self_issued(last) {
         return None;
     }
     let issuer = last.issuer().to_string();
-    Some(if names_its_issuer(last) {
+    // An intermediate may be of a private root, which clients have.
+    Some(if is_leaf && names_its_issuer(last) {
         ChainConcern::IssuerMissing(issuer)
     } else {
         ChainConcern::IssuerUnknown(issuer)
@@ -296,7 +301,7 @@ fn of_strength(at: usize, leaf: usize, one: &X509Certificate<'_>) -> Vec<ChainCo
 
 #[cfg(test)]
 mod tests {
-    use testkit::authority::{Authority, KeyUsagePurpose};
+    use testkit::authority::{Authority, KeyUsagePurpose, Trait};
     use testkit::leaf::Leaf;
 
     use super::*;
@@ -367,6 +372,15 @@ mod tests {
         let concerns = |known| found(leaf.certificate_pem(), &leaf, known);
         assert_eq!(concerns(&stranger), [("x.pem:1".to_owned(), missing)]);
         assert_eq!(concerns(&root), []);
+        // Behind an intermediate may come a private root, which clients have.
+        let below = root.intermediate_with("below", &[Trait::NamesIssuer]);
+        let leaf = below.leaf(&["a.example"]).names_issuer().issue();
+        let line = leaf.certificate_pem().lines().count() + 1;
+        let unknown = ChainConcern::IssuerUnknown("CN=root".to_owned());
+        assert_eq!(
+            found(&leaf.chain_pem(), &leaf, &stranger),
+            [(format!("x.pem:{line}"), unknown)]
+        );
     }
 
     #[test]
