@@ -6,7 +6,7 @@
 //! holds for all that is counted ([`holm`]); what is listed, and what tables show, each by its own
 //! interval.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use measure::effect::EffectScale;
 use measure::experiment::TargetDescription;
@@ -319,6 +319,25 @@ impl Ranking {
         blocks
     }
 
+    /// Configurations of which one record says better and another worse; `None` without any.
+    pub(crate) fn disagreements(&self) -> Option<String> {
+        let of = |verdict| {
+            let lines = self.lines(verdict, Weight::Main);
+            lines.flat_map(|line| {
+                let name = format!("{} in {}", line.target, line.scenario);
+                line.found.iter().map(move |(title, _)| joined([&name, title], ", "))
+            })
+        };
+        let worse: BTreeSet<String> = of(ComparisonVerdict::Worse).collect();
+        let both: BTreeSet<String> =
+            of(ComparisonVerdict::Better).filter(|name| worse.contains(name)).collect();
+        let both: Vec<String> = both.into_iter().collect();
+        (!both.is_empty()).then(|| {
+            let names = listed(&both);
+            format!("records disagree: one says better, another says worse of {names}")
+        })
+    }
+
     /// Every finding by scenario, for and against the reference.
     pub(crate) fn lists(&self) -> Vec<ReportBlock> {
         let lacks = self.lacks.iter().map(|(scenario, what)| ListItem {
@@ -447,7 +466,10 @@ impl WorkSentence {
             ([(title, _)], 1) => format!(" ({title})"),
             _ => format!(" in {all} configurations"),
         };
-        let object = format!(" the {metric} of {reference}{with}");
+        // `TPS, mean under 100 ms`
+        let (name, terms) = metric.split_once(", ").unwrap_or((metric, ""));
+        let terms = if terms.is_empty() { String::new() } else { format!(", {terms},") };
+        let object = format!(" the {name}{terms} of {reference}{with}");
         match found.as_slice() {
             [(_, it)] if all == 1 && it.effect.scale == EffectScale::Difference => {
                 differs(format!(

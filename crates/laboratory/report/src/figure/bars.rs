@@ -131,7 +131,9 @@ fn whisker(from: f64, to: f64, middle: f64) -> MarkupElement {
         bottom = pixels(middle + END),
         middle = pixels(middle),
     );
-    element("path").with("class", "whisker").with("d", data)
+    let path = |class| element("path").with("class", class).with("d", &data);
+    // It is seen on a dark bar too.
+    element("g").child(path("casing")).child(path("whisker"))
 }
 
 /// The reason why there is no bar: in short where there is no room for the whole.
