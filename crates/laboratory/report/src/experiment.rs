@@ -86,7 +86,11 @@ pub fn document(experiments: &[(&str, &Experiment)], reference: Option<&str>) ->
             _ => format!("{name}-{file}"),
         };
         for study in studies {
-            document.links.push((study.anchor(), study.scenario.name.clone()));
+            let scenario_name = &study.scenario.name;
+            let is_named = document.links.iter().any(|(_, other)| other == scenario_name);
+            let link =
+                if is_named { format!("{scenario_name} ({name})") } else { scenario_name.clone() };
+            document.links.push((study.anchor(), link));
             document.blocks.push(scenario(study, palette, &ranking));
             let files = plots::files(study, palette).into_iter();
             document.files.extend(files.map(|(file, plot)| (named(file), plot)));
@@ -315,12 +319,17 @@ fn how(experiment: &Experiment, number: usize) -> ReportBlock {
     ];
     let targets = plan.targets.iter();
     let targets = targets.map(|it| ReportFact::new(&it.name, tables::version(it))).collect();
-    let targets_table = ReportBlock::Table(tables::targets(&plan.targets));
+    let targets_table = vec![ReportBlock::Table(tables::targets(&plan.targets))];
+    // The first record's are read, the others' looked up.
+    let targets_table = match number {
+        1 => section(SectionKind::Page, "", targets_table),
+        _ => section(SectionKind::Details, "Targets", targets_table),
+    };
     let host = section(SectionKind::Beside("facts"), "", host::blocks(&plan.host));
     let host = section(SectionKind::Details, "Everything that is known of the host", host);
     let blocks = [
         section(SectionKind::Terminal, "", vec![ReportBlock::Facts(targets)]),
-        section(SectionKind::Page, "", vec![targets_table]),
+        targets_table,
         Some(ReportBlock::Facts(facts)),
         Some(ReportBlock::Command(plan.command.clone())),
         host,

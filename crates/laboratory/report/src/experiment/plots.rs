@@ -184,7 +184,7 @@ fn bar(
     };
     Bar {
         name: entry.target.name.clone(),
-        colour: palette.look(entry.target).colour,
+        look: palette.look(entry.target),
         value: spread.map(|it| {
             let (from, to) = ends(&it);
             (it.median, from, to)
@@ -202,7 +202,7 @@ fn ends(spread: &Spread) -> (f64, f64) {
 
 fn title(study: &Study<'_>, metric: Metric) -> String {
     let title = metric.title(&study.scenario.operation);
-    format!("{}: {title}, {}", study.scenario.name, metric.unit().name())
+    format!("{}: {}", study.scenario.name, joined([&*title, metric.unit().name()], ", "))
 }
 
 fn description(study: &Study<'_>, metric: Metric) -> String {
@@ -441,7 +441,7 @@ mod tests {
             // The last one lacks values: it has no scale.
             bars: vec![Bar {
                 name: String::new(),
-                colour: "blue",
+                look: SeriesLook::at(0),
                 value: (full != 1.0).then_some((full, full, full)),
                 text: String::new(),
                 beside: String::new(),

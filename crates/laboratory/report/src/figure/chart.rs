@@ -69,6 +69,11 @@ impl SeriesLook {
         }
     }
 
+    /// Whether its colour has another place too.
+    pub(crate) fn is_again(self) -> bool {
+        self.mark != MARKS[0]
+    }
+
     pub(crate) fn line(self) -> SeriesShape {
         SeriesShape::Line(self.dashes)
     }
