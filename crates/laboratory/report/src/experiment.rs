@@ -256,7 +256,7 @@ fn spreads(study: &Study<'_>) -> Option<ReportBlock> {
     section(SectionKind::Details, title, table)
 }
 
-/// What of the courses is not among the pictures.
+/// The courses that are not among the pictures.
 fn course(study: &Study<'_>) -> Option<ReportBlock> {
     let charts = plots::multiples(study).into_iter().enumerate();
     let charts = charts.skip(usize::from(study.is_rising()));
