@@ -119,7 +119,14 @@ pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
     let mut names = BTreeSet::new();
     let (mut loads, mut experiments) = (Vec::new(), Vec::new());
     for path in paths {
-        match read(path).and_then(|text| parse(&text)) {
+        let opened = read(path).and_then(|(text, end)| {
+            if let Some(error) = end {
+                console.warn(format_args!("`{}` ends too early: {error}", shown(path)));
+                console.hint("it was not copied whole; what can be unpacked of it is read");
+            }
+            parse(&text)
+        });
+        match opened {
             Ok(OpenedRecord::Load(record)) => loads.push((free_name(path, &mut names), *record)),
             Ok(OpenedRecord::Experiment(record)) => {
                 if let Some(line) = record.cut_line {
@@ -163,8 +170,9 @@ enum OpenedRecord {
 const FOREIGN: &str = "records are the files that `--record PATH` of `lariat-lab load` and of \
                        `lariat-lab run` write";
 
-fn read(path: &Path) -> Result<String, LabFault> {
-    let bytes = read_bytes(path).map_err(|error| {
+/// The text of a file, and the fault that ended it too early if it is a compressed one.
+fn read(path: &Path) -> Result<(String, Option<io::Error>), LabFault> {
+    let (bytes, end) = read_bytes(path).map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::IsADirectory => "name the records in it: lariat-lab report DIR/*.json",
             _ => FOREIGN,
@@ -175,21 +183,35 @@ fn read(path: &Path) -> Result<String, LabFault> {
         let message = format!("it is larger than {}", ByteCount(RECORD_BYTES_MAX));
         return Err(LabFault::new(message, FOREIGN));
     }
-    String::from_utf8(bytes).map_err(|_| LabFault::new("it is no text", FOREIGN))
+    if bytes.is_empty() {
+        let error = end.map_or_else(|| "it is empty".to_owned(), |error| error.to_string());
+        return Err(LabFault::new(error, FOREIGN));
+    }
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        // A cut may go through a character.
+        Err(error) if error.utf8_error().error_len().is_none() => {
+            let whole = error.utf8_error().valid_up_to();
+            String::from_utf8_lossy(&error.as_bytes()[..whole]).into_owned()
+        }
+        Err(_) => return Err(LabFault::new("it is no text", FOREIGN)),
+    };
+    Ok((text, end))
 }
 
-fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+fn read_bytes(path: &Path) -> io::Result<(Vec<u8>, Option<io::Error>)> {
     let source: Box<dyn Read> =
         if path.as_os_str() == "-" { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
     let mut source = BufReader::new(source);
-    let source: Box<dyn Read> = if source.fill_buf()?.starts_with(&GZIP) {
-        Box::new(MultiGzDecoder::new(source))
-    } else {
-        Box::new(source)
-    };
+    let is_compressed = source.fill_buf()?.starts_with(&GZIP);
+    let source: Box<dyn Read> =
+        if is_compressed { Box::new(MultiGzDecoder::new(source)) } else { Box::new(source) };
     let mut bytes = Vec::new();
-    source.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    // What was read before a fault is kept.
+    match source.take(RECORD_BYTES_MAX + 1).read_to_end(&mut bytes) {
+        Err(error) if is_compressed => Ok((bytes, Some(error))),
+        read => read.map(|_| (bytes, None)),
+    }
 }
 
 fn parse(text: &str) -> Result<OpenedRecord, LabFault> {
@@ -197,15 +219,20 @@ fn parse(text: &str) -> Result<OpenedRecord, LabFault> {
         Ok(experiment) => Ok(OpenedRecord::Experiment(Box::new(experiment))),
         Err(LoadRecordFault::Foreign(_)) => {
             let record = LoadRecord::parse(text);
-            let record = record.map_err(|fault| unparsed(&fault, record::FORMAT))?;
+            let record = record.map_err(|fault| unparsed(text, &fault, record::FORMAT))?;
             Ok(OpenedRecord::Load(Box::new(record)))
         }
-        Err(fault) => Err(unparsed(&fault, experiment::FORMAT)),
+        Err(fault) => Err(unparsed(text, &fault, experiment::FORMAT)),
     }
 }
 
-fn unparsed(fault: &LoadRecordFault, ours: u32) -> LabFault {
+fn unparsed(text: &str, fault: &LoadRecordFault, ours: u32) -> LabFault {
+    // Lines of experiments begin so, and records of loads.
+    let is_started = text.starts_with("{\"event\":") || text.starts_with("{\"format\":");
     let hint = match fault {
+        LoadRecordFault::Foreign(_) if is_started => {
+            "its first line, which has the plan, is cut off or missing: take the whole file"
+        }
         LoadRecordFault::Foreign(_) => FOREIGN,
         LoadRecordFault::Format(format) if *format > ours => {
             "a newer lariat-lab wrote it: use that one, or a later one"
@@ -280,6 +307,8 @@ mod records_tests {
         assert!(fault("GIF89a").contains("cannot read `x\u{fffd}.json`: this is no record"));
         assert!(fault("{\"format\":3}").contains("a damaged record"));
         assert!(fault("{\"format\":3}").contains("hint: it was cut off"));
+        assert!(fault("{\"event\":\"measured\"}").contains("hint: its first line"));
+        assert!(fault("{\"event\":\"began\",\"fo").contains("hint: its first line"));
         assert!(fault("{\"format\":900}").contains("a newer lariat-lab wrote it"));
         assert!(fault("{\"format\":0}").contains("an older lariat-lab wrote it"));
         assert!(!fault("{\"format\":3,\"a\u{7f}\\u001b\":1}").contains('\u{1b}'));

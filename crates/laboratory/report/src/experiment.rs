@@ -16,13 +16,15 @@ use measure::effect::Effect;
 use measure::experiment::{Configuration, Experiment, Published, Scenario};
 
 use crate::document::{
-    Figure, ReportBlock, ReportDocument, ReportFact, ReportSection, SectionKind, Sheet, section,
+    Figure, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportWarning, SectionKind,
+    Sheet, section,
 };
+use crate::figure::Plot;
 use crate::host;
 use crate::words::{joined, listed};
 
 use comparison::{SIGNS, compare};
-use plots::{Palette, courses, plot};
+use plots::{Palette, plot};
 use ranking::Ranking;
 use study::{Study, studies};
 
@@ -72,17 +74,23 @@ pub fn document(experiments: &[(&str, &Experiment)], reference: Option<&str>) ->
         blocks: ranking.finding(),
         ..ReportDocument::default()
     };
+    let doubts = doubts(experiments, &ranking);
+    document.blocks.extend((!doubts.is_empty()).then_some(ReportBlock::Warnings(doubts)));
     document.blocks.extend(ranking.lists());
     document.blocks.extend(made_how(experiments));
-    for ((name, experiment), studies) in experiments.iter().zip(&all) {
-        let palette = Palette(&experiment.plan.targets);
+    let palette = &Palette::of(experiments.iter().map(|(_, experiment)| &experiment.plan));
+    for ((name, _), studies) in experiments.iter().zip(&all) {
         // A name that stays the same lets a page of others refer to it.
         let named = |file: String| match experiments.len() {
             1 => file,
             _ => format!("{name}-{file}"),
         };
         for study in studies {
-            document.links.push((study.anchor(), study.scenario.name.clone()));
+            let scenario_name = &study.scenario.name;
+            let is_named = document.links.iter().any(|(_, other)| other == scenario_name);
+            let link =
+                if is_named { format!("{scenario_name} ({name})") } else { scenario_name.clone() };
+            document.links.push((study.anchor(), link));
             document.blocks.push(scenario(study, palette, &ranking));
             let files = plots::files(study, palette).into_iter();
             document.files.extend(files.map(|(file, plot)| (named(file), plot)));
@@ -104,6 +112,22 @@ pub fn document(experiments: &[(&str, &Experiment)], reference: Option<&str>) ->
     });
     document.links.extend(links);
     document
+}
+
+/// The reasons to doubt whole records: they are not complete, or one says the opposite of another.
+fn doubts(experiments: &[(&str, &Experiment)], ranking: &Ranking) -> Vec<ReportWarning> {
+    let incomplete = experiments.iter().filter(|(_, experiment)| !is_complete(experiment));
+    let incomplete = incomplete.map(|(name, experiment)| {
+        let about = if experiments.len() == 1 { "" } else { *name };
+        let text = format!("the record has {}", state(experiment));
+        ReportWarning { about: about.to_owned(), ..ReportWarning::new(text) }
+    });
+    let opposite = ranking.disagreements().map(ReportWarning::new);
+    incomplete.chain(opposite).collect()
+}
+
+fn is_complete(experiment: &Experiment) -> bool {
+    experiment.ended.as_ref().is_some_and(|ended| ended.is_complete)
 }
 
 /// The host of the measurements, and the command that repeats it: on the first screen of a page.
@@ -159,20 +183,13 @@ const GAINS: &str = "Each value of the last factor against the first one";
 const PANELS_MAX: usize = 3;
 
 /// A screen of a scenario, its finding, picture and warnings, and folded everything else.
-fn scenario(study: &Study<'_>, palette: Palette<'_>, ranking: &Ranking) -> ReportBlock {
+fn scenario(study: &Study<'_>, palette: &Palette<'_>, ranking: &Ranking) -> ReportBlock {
     let scenario = study.scenario;
     let page = |blocks| section(SectionKind::Page, "", blocks);
     let sentences = ranking.sentences(&study.anchor());
     let finding = (!sentences.is_empty()).then(|| ReportBlock::Paragraph(sentences.join(" ")));
     let warnings = warnings::warnings(study);
-    let id = format!("{}-plot", study.anchor());
-    let plot = plot(study, palette);
-    let folded = plot.as_ref().filter(|it| it.panel_count() > PANELS_MAX).map(|plot| {
-        let all = vec![Figure::block(&format!("{id}-all"), plot.clone())];
-        let title = format!("All {} panels", plot.panel_count());
-        ReportSection::new(SectionKind::Details, title, all).into()
-    });
-    let drawn = plot.map(|plot| Figure::block(&id, plot.shortened(PANELS_MAX)));
+    let [drawn, folded] = plot(study, palette).map_or([None, None], |plot| pictures(study, plot));
     let numbers = ReportBlock::Table(tables::full(study));
     let gains = tables::gains(study).map(ReportBlock::Table);
     let blocks = [
@@ -196,6 +213,23 @@ fn scenario(study: &Study<'_>, palette: Palette<'_>, ranking: &Ranking) -> Repor
     let blocks = blocks.into_iter().flatten().collect();
     let title = format!("{}: {}", scenario.name, scenario.question);
     ReportSection::new(SectionKind::Article, title, blocks).at(study.anchor()).into()
+}
+
+/// The pictures of a scenario: some open, all of them folded where those are not all. Beside the
+/// bars of a rising load stand the courses that they were read off.
+fn pictures(study: &Study<'_>, plot: Plot) -> [Option<ReportBlock>; 2] {
+    let id = |part: &str| format!("{}-{part}", study.anchor());
+    let rates = plots::multiples(study).into_iter().next().filter(|_| study.is_rising());
+    if let Some(rates) = rates {
+        let figures = [Figure::block(&id("plot"), plot), Figure::block(&id("courses"), rates)];
+        return [section(SectionKind::Beside("multiples"), "", figures), None];
+    }
+    let count = plot.panel_count();
+    let folded = (count > PANELS_MAX).then(|| {
+        let all = vec![Figure::block(&id("plot-all"), plot.clone())];
+        ReportSection::new(SectionKind::Details, format!("All {count} panels"), all).into()
+    });
+    [Some(Figure::block(&id("plot"), plot.shortened(PANELS_MAX))), folded]
 }
 
 /// The method, the source, its parts that were left out, and its own measurements.
@@ -222,17 +256,18 @@ fn spreads(study: &Study<'_>) -> Option<ReportBlock> {
     section(SectionKind::Details, title, table)
 }
 
+/// The courses that are not among the pictures.
 fn course(study: &Study<'_>) -> Option<ReportBlock> {
-    let courses = courses(study).into_iter().enumerate();
-    let drawn = courses
-        .map(|(index, (name, chart))| (format!("{}-course-{index}", study.anchor()), name, chart));
-    let drawn = Figure::row(drawn.collect());
-    let title = "The course of the load: the repeat in the middle, all on one scale";
-    section(SectionKind::Details, title, drawn)
+    let charts = plots::multiples(study).into_iter().enumerate();
+    let charts = charts.skip(usize::from(study.is_rising()));
+    let figures = charts
+        .map(|(part, chart)| Figure::block(&format!("{}-course-{part}", study.anchor()), chart));
+    let title = "Over time: the repeat in the middle of each, all on one scale";
+    section(SectionKind::Details, title, figures)
 }
 
 /// The service of all targets over time, as an animation that is a picture until it is started.
-fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<ReportBlock> {
+fn replay(study: &Study<'_>, palette: &Palette<'_>) -> Option<ReportBlock> {
     let chart = plots::replay(study, palette)?;
     let id = format!("{}-replay", study.anchor());
     let drawn = section(SectionKind::Replay, "", vec![Figure::block(&id, chart)]);
@@ -284,12 +319,17 @@ fn how(experiment: &Experiment, number: usize) -> ReportBlock {
     ];
     let targets = plan.targets.iter();
     let targets = targets.map(|it| ReportFact::new(&it.name, tables::version(it))).collect();
-    let targets_table = ReportBlock::Table(tables::targets(&plan.targets));
+    let targets_table = vec![ReportBlock::Table(tables::targets(&plan.targets))];
+    // The first record's are read, the others' looked up.
+    let targets_table = match number {
+        1 => section(SectionKind::Page, "", targets_table),
+        _ => section(SectionKind::Details, "Targets", targets_table),
+    };
     let host = section(SectionKind::Beside("facts"), "", host::blocks(&plan.host));
     let host = section(SectionKind::Details, "Everything that is known of the host", host);
     let blocks = [
         section(SectionKind::Terminal, "", vec![ReportBlock::Facts(targets)]),
-        section(SectionKind::Page, "", vec![targets_table]),
+        targets_table,
         Some(ReportBlock::Facts(facts)),
         Some(ReportBlock::Command(plan.command.clone())),
         host,
@@ -309,9 +349,9 @@ fn state(experiment: &Experiment) -> String {
         scenario.configurations.iter().filter(takes_part).count() * scenario.repeats as usize
     };
     let planned: usize = plan.scenarios.iter().map(planned).sum();
-    let end = match &experiment.ended {
-        Some(ended) if ended.is_complete => "complete",
-        _ => "not complete: it was stopped, and can be resumed with `--resume`",
+    let end = match is_complete(experiment) {
+        true => "complete",
+        false => "not complete: it was stopped, and can be resumed with `--resume`",
     };
     let duplicates = match experiment.duplicates {
         0 => String::new(),

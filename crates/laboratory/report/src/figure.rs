@@ -15,7 +15,9 @@ use chart::WIDTH;
 
 pub(crate) use axis::{Axis, AxisUnit};
 pub(crate) use bars::{Bar, BarPanel, Bars};
-pub(crate) use chart::{AxisStretch, Callout, Chart, LOOKS, Panel, Series, SeriesShape};
+pub(crate) use chart::{
+    AxisStretch, Callout, Chart, Panel, PointMark, Series, SeriesLook, SeriesShape,
+};
 pub(crate) use shapes::text as drawing_text;
 
 /// The names of the colours, and the looks of what is drawn with them.

@@ -113,10 +113,10 @@ fn over_time(moments: &[SimulatedMoment]) -> Chart {
     let greatest = waiting.iter().map(|point| point.1).fold(1.0, f64::max);
     let share = |title: &str| Axis::from_zero(title, AxisUnit::Count, 100.0, 4);
     let cpu = vec![
-        line("mean of nodes", "blue", "").of(mean(|it| it.busy_mean * 100.0)),
-        line("busiest node", "violet", "7 3").of(most(|it| it.busy_max * 100.0)),
+        line("mean of nodes", "ink", "").of(mean(|it| it.busy_mean * 100.0)),
+        line("busiest node", "grey", "7 3").of(most(|it| it.busy_max * 100.0)),
     ];
-    let sessions = vec![line("", "teal", "").of(mean(|it| it.with_session * 100.0))];
+    let sessions = vec![line("", "ink", "").of(mean(|it| it.with_session * 100.0))];
     let queue = Axis::from_zero("connections that wait", AxisUnit::Count, greatest, 4);
     Chart {
         title: "The farm over time (simulated)".to_owned(),

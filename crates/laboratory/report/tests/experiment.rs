@@ -63,7 +63,19 @@ fn a_run_that_was_stopped_at_once_is_shown() {
     let text = of(&experiments::unmeasured()).text(80, false);
     begins(&text, "Nothing can be compared");
     has(&text, "0 of 150 measurements");
-    has(&text, "not complete: it was stopped");
+    has(&text, "arning: the record has 0 of 150 measurements");
+}
+
+#[test]
+fn records_that_disagree_are_named() {
+    let one = only("implementations", |_| {});
+    let other = only("implementations", |it| {
+        let factor = if it.configuration == "target=stunnel" { 10 } else { 1 };
+        it.server_cpu_ns /= factor;
+    });
+    let text = |other: &Experiment| document(&[("a", &one), ("b", other)], None).text(200, false);
+    has(&text(&other), "records disagree: one says better, another says worse of stunnel in");
+    assert!(!text(&one).contains("disagree"));
 }
 
 #[test]
@@ -114,6 +126,8 @@ fn no_errors_against_some_are_shown_in_points() {
     has(&text, "7 comparisons with lariat, the reference: 0 better");
     has(&text, "0 not known, 7 worse.");
     has(&text, "AES-128-GCM: +40 points (+40 to +40)");
+    has(&text, "has 40 points more");
+    has(&text, "error rate than lariat");
     has(&text, "▽ +40 points (+40 to +40)");
 }
 

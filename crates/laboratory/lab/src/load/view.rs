@@ -62,15 +62,22 @@ impl LoadView<'_> {
             "{}{}{} s   {}Ctrl-C ends it",
             bar.unwrap_or_default(),
             elapsed.as_secs(),
-            of.unwrap_or_default(),
+            of.as_deref().unwrap_or_default(),
             self.note,
         );
+        let (now, all) = (figures_of(&progress.last), figures_of_all(progress));
+        if width < columns("", FIGURES.map(str::to_owned)).len() {
+            // A number that is cut would be another one: here each has a line.
+            let lines = FIGURES.iter().zip(now).map(|(name, now)| format!("{name:<9}{now:>10}"));
+            let time = format!("{} s{}", elapsed.as_secs(), of.unwrap_or_default());
+            return [time].into_iter().chain(lines).map(|line| (line, None)).collect();
+        }
         vec![
             (sentence(self.plan), Some(DIM)),
             (time, None),
             (columns("", FIGURES.map(str::to_owned)), Some(DIM)),
-            (columns("now, /s", figures_of(&progress.last)), None),
-            (all_seconds(progress), None),
+            (columns("now, /s", now), None),
+            (columns("so far, /s", all), None),
             (self.course(&progress.succeeded, width), None),
         ]
     }
@@ -116,7 +123,7 @@ fn columns(name: &str, cells: [String; 6]) -> String {
     format!("{name:<LABEL_COLUMNS$}{}", cells.concat())
 }
 
-fn all_seconds(progress: &LoadProgress) -> String {
+fn figures_of_all(progress: &LoadProgress) -> [String; 6] {
     let (counts, seconds) = (progress.counts, progress.seconds.max(1) as f64);
     let counts = [counts.attempted, counts.succeeded, counts.failed];
     let total = &progress.total;
@@ -127,7 +134,7 @@ fn all_seconds(progress: &LoadProgress) -> String {
     };
     let resumed = Percentage { part: of_kinds(true), whole: of_kinds(false) };
     let times = [total.mean_ns(), total.quantile_ns(0.99) as f64];
-    columns("so far, /s", figures(counts.map(|count| count as f64 / seconds), times, resumed))
+    figures(counts.map(|count| count as f64 / seconds), times, resumed)
 }
 
 /// Percentiles, kinds of handshake, and why something failed.

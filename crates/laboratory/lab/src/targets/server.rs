@@ -40,8 +40,9 @@ pub(crate) struct TargetServer {
     near: Option<GuardedChild>,
 }
 
-/// Longer than any usual start: thousands of keys are checked then, on a CPU that may be slow.
-const START_MAX: Duration = Duration::from_secs(60);
+/// Longer than any usual start: thousands of keys are checked then, or a database's tables are
+/// made, on a CPU that may be slow.
+const START_MAX: Duration = Duration::from_secs(180);
 /// Longer by this for each certificate or service beyond the usual ones.
 const START_MORE: Duration = Duration::from_millis(10);
 /// Between two checks whether it listens.

@@ -197,7 +197,7 @@ impl Claim {
             drawing_text("claim", (56.0, 128.0), &format!("{}: {words}", self.first)),
             drawing_text("claim", (56.0, 180.0), &self.metric),
             drawing_text("than", (56.0, 222.0), &than),
-            bars(study, combination, metric, Palette(&plan.targets)),
+            bars(study, combination, metric, &Palette::of([plan])),
             drawing_text("soft", (56.0, 522.0), &versions),
             drawing_text("soft", (56.0, 546.0), &foot),
         ];
@@ -233,7 +233,7 @@ fn bars(
     study: &Study<'_>,
     combination: &Combination<'_>,
     metric: Metric,
-    palette: Palette<'_>,
+    palette: &Palette<'_>,
 ) -> MarkupElement {
     const PLACE: (f64, f64) = (56.0, 244.0);
     const ROOM: (f64, f64) = (1088.0, 248.0);

@@ -18,7 +18,7 @@ use crate::document::{
     Cell, Figure, NONE, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable,
     ReportWarning, SectionKind, section,
 };
-use crate::figure::{Axis, AxisUnit, Chart, Panel, Series, SeriesShape};
+use crate::figure::{Axis, AxisUnit, Chart, Panel, Series};
 use crate::host;
 use crate::words::{id_part, listed};
 
@@ -62,7 +62,7 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
     for pair in &pairs {
         let id = format!("c-{}", pair.name());
         document.links.push((id.clone(), pair.name().to_owned()));
-        let chart = chart(pair, Palette(&a.1.plan.targets));
+        let chart = chart(pair, &Palette::of([&a.1.plan]));
         if let Some(chart) = &chart {
             let name = format!("compared-{}", id_part(pair.name()));
             document.files.push((name, chart.clone().into()));
@@ -213,7 +213,7 @@ fn loss_percent(change: &Comparison) -> Option<(f64, Option<(f64, f64)>)> {
 }
 
 /// The losses of the second against the first, in percent; `None` if there is nothing to compare.
-fn chart(pair: &ScenarioPair<'_>, palette: Palette<'_>) -> Option<Chart> {
+fn chart(pair: &ScenarioPair<'_>, palette: &Palette<'_>) -> Option<Chart> {
     let metric = *pair.metrics.first()?;
     let study = &pair.a;
     let numbers: Vec<Option<f64>> = study.combinations.iter().map(Combination::number).collect();
@@ -240,10 +240,9 @@ fn chart(pair: &ScenarioPair<'_>, palette: Palette<'_>) -> Option<Chart> {
             points.push((x, found.map_or(f64::NAN, |it| it.0)));
             intervals.extend(found.and_then(|it| it.1).map(|(from, to)| (x, from, to)));
         }
-        let (colour, dashes) = (palette.colour(target), palette.dashes(target));
-        series.push(Series::whiskers(colour, &intervals));
-        let shape = SeriesShape::Marked(dashes);
-        series.push(Series::new(&target.name, colour, shape).of(points));
+        let look = palette.look(target);
+        series.push(Series::whiskers(look.colour, &intervals));
+        series.push(Series::new(&target.name, look.colour, look.marked()).of(points));
     }
     let points = series.iter().flat_map(|line| &line.points);
     let values: Vec<f64> = points.map(|point| point.1).filter(|it| it.is_finite()).collect();

@@ -203,6 +203,9 @@ impl Comparison {
             }
         };
         match self.verdict {
+            ComparisonVerdict::Equal if possible == 0.0 => {
+                Some("the same in each round".to_owned())
+            }
             ComparisonVerdict::Equal => Some(format!("equal within {}", shown(possible))),
             ComparisonVerdict::NotKnown => {
                 let visible = shown(visible);

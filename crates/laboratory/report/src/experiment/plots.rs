@@ -1,6 +1,6 @@
 //! The figures of a scenario: bars for names, lines for numbers, courses of rising loads.
 
-use measure::experiment::{Measurement, RecordedValue, TargetDescription};
+use measure::experiment::{ExperimentPlan, Measurement, RecordedValue, TargetDescription};
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
@@ -9,34 +9,35 @@ use super::study::{Combination, MeasuredConfiguration, Study};
 use super::tables::heading;
 use crate::document::NONE;
 use crate::figure::{
-    Axis, AxisUnit, Bar, BarPanel, Bars, Chart, LOOKS, Panel, Plot, Series, SeriesShape,
+    Axis, AxisUnit, Bar, BarPanel, Bars, Chart, Panel, Plot, Series, SeriesLook, SeriesShape,
 };
 use crate::load::charts::{SAMPLES_MAX, along_time, handshakes_along_time};
 use crate::load::time_series::Timeline;
 use crate::words::{id_part, joined, titled};
 
-/// The looks of targets by their place in the record: each has the same everywhere.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Palette<'e>(pub(crate) &'e [TargetDescription]);
+/// The names of targets in the order of a page's records: each looks the same everywhere on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Palette<'e>(Vec<&'e str>);
 
-impl Palette<'_> {
-    fn place(self, target: &TargetDescription) -> usize {
-        let found = self.0.iter().position(|other| other.name == target.name);
-        found.unwrap_or(0)
+impl<'e> Palette<'e> {
+    pub(crate) fn of(plans: impl IntoIterator<Item = &'e ExperimentPlan>) -> Self {
+        let mut names: Vec<&str> = Vec::new();
+        for target in plans.into_iter().flat_map(|plan| &plan.targets) {
+            if !names.contains(&target.name.as_str()) {
+                names.push(&target.name);
+            }
+        }
+        Self(names)
     }
 
-    /// The name of a target's colour.
-    pub(crate) fn colour(self, target: &TargetDescription) -> &'static str {
-        LOOKS.0[self.place(target) % LOOKS.0.len()]
-    }
-
-    pub(crate) fn dashes(self, target: &TargetDescription) -> &'static str {
-        LOOKS.1[self.place(target) % LOOKS.1.len()]
+    pub(crate) fn look(&self, target: &TargetDescription) -> SeriesLook {
+        let found = self.0.iter().position(|name| *name == target.name);
+        SeriesLook::at(found.unwrap_or(0))
     }
 }
 
 /// The plot of a scenario; `None` if nothing was measured.
-pub(crate) fn plot(study: &Study<'_>, palette: Palette<'_>) -> Option<Plot> {
+pub(crate) fn plot(study: &Study<'_>, palette: &Palette<'_>) -> Option<Plot> {
     let main = study.main().filter(|_| study.is_measured())?;
     if study.is_numeric() {
         return lines(study, main, palette).map(Plot::Chart);
@@ -44,7 +45,9 @@ pub(crate) fn plot(study: &Study<'_>, palette: Palette<'_>) -> Option<Plot> {
     // One combination has a panel per metric.
     let panels = match study.combinations.as_slice() {
         [combination] => {
-            let metrics = study.metrics.iter().take(METRICS_MAX);
+            // Read-offs of a rising load say nearly the same; its courses stand below.
+            let count = if study.is_rising() { 1 } else { METRICS_MAX };
+            let metrics = study.metrics.iter().take(count);
             metrics.map(|metric| panel(study, combination, *metric, palette)).collect()
         }
         combinations => {
@@ -53,7 +56,10 @@ pub(crate) fn plot(study: &Study<'_>, palette: Palette<'_>) -> Option<Plot> {
             same_scale(panels.collect())
         }
     };
-    Some(Plot::Bars(bars(study, main, panels)))
+    let mut bars = bars(study, main, panels);
+    let courses = "lines: the repeat in the middle of each target, all on one scale";
+    bars.legend.extend(study.is_rising().then(|| courses.to_owned()));
+    Some(Plot::Bars(bars))
 }
 
 /// Metrics that are drawn of a scenario of one combination, or of one series.
@@ -61,7 +67,7 @@ const METRICS_MAX: usize = 2;
 
 /// The figures of a scenario as files of their own: the main one, each metric of a scenario without
 /// factors, its courses, and the replay as a still picture.
-pub(crate) fn files(study: &Study<'_>, palette: Palette<'_>) -> Vec<(String, Plot)> {
+pub(crate) fn files(study: &Study<'_>, palette: &Palette<'_>) -> Vec<(String, Plot)> {
     let name = |part: &str| format!("{}-{part}", id_part(&study.scenario.name));
     let Some(plot) = plot(study, palette) else {
         return Vec::new();
@@ -83,12 +89,14 @@ pub(crate) fn files(study: &Study<'_>, palette: Palette<'_>) -> Vec<(String, Plo
         courses
             .map(|(course, chart)| (name(&format!("course-{}", id_part(&course))), chart.into())),
     );
+    let rates = multiples(study).into_iter().take(usize::from(study.is_rising()));
+    files.extend(rates.map(|chart| (name("courses"), chart.into())));
     files.extend(replay(study, palette).map(|chart| (name("replay"), chart.into())));
     files
 }
 
 /// A metric in a figure of its own, with a legend.
-fn single(study: &Study<'_>, metric: Metric, palette: Palette<'_>) -> Bars {
+fn single(study: &Study<'_>, metric: Metric, palette: &Palette<'_>) -> Bars {
     let panels = study.combinations.iter().map(|it| panel(study, it, metric, palette));
     bars(study, metric, same_scale(panels.collect()))
 }
@@ -141,7 +149,7 @@ pub(crate) fn panel(
     study: &Study<'_>,
     combination: &Combination<'_>,
     metric: Metric,
-    palette: Palette<'_>,
+    palette: &Palette<'_>,
 ) -> BarPanel {
     let heading = match combination.title() {
         title if !title.is_empty() && study.combinations.len() > 1 => title,
@@ -159,7 +167,7 @@ fn bar(
     entry: &MeasuredConfiguration<'_>,
     combination: &Combination<'_>,
     metric: Metric,
-    palette: Palette<'_>,
+    palette: &Palette<'_>,
 ) -> Bar {
     let spread = entry.spread(metric);
     let (kind, why) = match entry.gap() {
@@ -176,7 +184,7 @@ fn bar(
     };
     Bar {
         name: entry.target.name.clone(),
-        colour: palette.colour(entry.target),
+        look: palette.look(entry.target),
         value: spread.map(|it| {
             let (from, to) = ends(&it);
             (it.median, from, to)
@@ -194,7 +202,7 @@ fn ends(spread: &Spread) -> (f64, f64) {
 
 fn title(study: &Study<'_>, metric: Metric) -> String {
     let title = metric.title(&study.scenario.operation);
-    format!("{}: {title}, {}", study.scenario.name, metric.unit().name())
+    format!("{}: {}", study.scenario.name, joined([&*title, metric.unit().name()], ", "))
 }
 
 fn description(study: &Study<'_>, metric: Metric) -> String {
@@ -205,7 +213,7 @@ fn description(study: &Study<'_>, metric: Metric) -> String {
     joined(medians, " ")
 }
 
-fn lines(study: &Study<'_>, main: Metric, palette: Palette<'_>) -> Option<Chart> {
+fn lines(study: &Study<'_>, main: Metric, palette: &Palette<'_>) -> Option<Chart> {
     let factor = study.scenario.factors.last()?;
     let series: Vec<&[Combination<'_>]> = study.series().collect();
     let drawn: Vec<(&[Combination<'_>], Metric)> = match series.as_slice() {
@@ -220,16 +228,10 @@ fn lines(study: &Study<'_>, main: Metric, palette: Palette<'_>) -> Option<Chart>
         let mut entries = combinations.iter().flat_map(|combination| &combination.entries);
         entries.any(|entry| entry.spread(*metric).is_some())
     };
-    let drawn = drawn.into_iter().filter(is_measured).enumerate();
-    let panels = drawn.map(|(index, (combinations, metric))| {
-        let mut panel = line_panel(study, combinations, metric, palette);
-        // The legend stands in the first panel alone.
-        if index > 0 {
-            panel.series.iter_mut().for_each(|line| line.name.clear());
-        }
-        panel
-    });
-    let mut panels: Vec<Panel> = panels.collect();
+    let drawn = drawn.into_iter().filter(is_measured);
+    let panels =
+        drawn.map(|(combinations, metric)| line_panel(study, combinations, metric, palette));
+    let mut panels = with_one_legend(panels);
     if series.len() > 1 {
         Axis::share(panels.iter_mut().map(|panel| &mut panel.y));
     }
@@ -244,11 +246,19 @@ fn lines(study: &Study<'_>, main: Metric, palette: Palette<'_>) -> Option<Chart>
     })
 }
 
+/// The legend stands in the first panel alone.
+fn with_one_legend(panels: impl Iterator<Item = Panel>) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = panels.collect();
+    let others = panels.iter_mut().skip(1).flat_map(|panel| &mut panel.series);
+    others.for_each(|line| line.name.clear());
+    panels
+}
+
 fn line_panel(
     study: &Study<'_>,
     combinations: &[Combination<'_>],
     metric: Metric,
-    palette: Palette<'_>,
+    palette: &Palette<'_>,
 ) -> Panel {
     let mut series = Vec::new();
     let values = study.last_values();
@@ -284,10 +294,10 @@ fn line(
     target: &TargetDescription,
     places: &[(&RecordedValue, Option<Spread>)],
     metric: Metric,
-    (aside, palette): (f64, Palette<'_>),
+    (aside, palette): (f64, &Palette<'_>),
 ) -> [Series; 2] {
     let scaled = |value: f64| metric.scaled(value);
-    let colour = palette.colour(target);
+    let look = palette.look(target);
     let x = |place: usize| place as f64 + aside;
     let intervals = places.iter().enumerate().filter_map(|(place, (_, spread))| {
         let (from, to) = ends(spread.as_ref().filter(|it| it.count > 1)?);
@@ -302,9 +312,8 @@ fn line(
         }
         points.push((x(place), spread.map_or(f64::NAN, |it| scaled(it.median))));
     }
-    let shape = SeriesShape::Marked(palette.dashes(target));
-    let medians = Series::new(&target.name, colour, shape).of(points);
-    [Series::whiskers(colour, &intervals.collect::<Vec<_>>()), medians]
+    let medians = Series::new(&target.name, look.colour, look.marked()).of(points);
+    [Series::whiskers(look.colour, &intervals.collect::<Vec<_>>()), medians]
 }
 
 /// The courses of a rising load, or of a server to which something happened, one per configuration
@@ -327,9 +336,26 @@ pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
     courses
 }
 
+/// The same as small multiples: for each part of a course a chart with a panel per configuration.
+pub(crate) fn multiples(study: &Study<'_>) -> Vec<Chart> {
+    let courses = courses(study);
+    let parts = courses.iter().map(|(_, chart)| chart.panels.len()).max().unwrap_or(0);
+    let multiple = |part: usize| {
+        let panels = courses.iter().filter_map(|(name, chart)| {
+            let mut panel = chart.panels.get(part)?.clone();
+            panel.y.title = format!("{name}: {}", panel.y.title);
+            Some(panel)
+        });
+        let panels = with_one_legend(panels);
+        let title = format!("{}: each target over time", study.scenario.name);
+        courses.first().map(|(_, chart)| Chart { title, panels, ..chart.clone() })
+    };
+    (0..parts).filter_map(multiple).collect()
+}
+
 /// The service of all targets of a scenario with a rising load over time: as shares of their own
 /// capacities, so that all of them are offered the same. `None` of fewer than two.
-pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
+pub(crate) fn replay(study: &Study<'_>, palette: &Palette<'_>) -> Option<Chart> {
     let mut served = Vec::new();
     let mut responses = Vec::new();
     let mut offered = Vec::new();
@@ -346,8 +372,8 @@ pub(crate) fn replay(study: &Study<'_>, palette: Palette<'_>) -> Option<Chart> {
             samples.map(move |sample| (sample.at_s, sample.value * scale))
         };
         let name = combination.named(entry);
-        let shape = SeriesShape::Line(palette.dashes(entry.target));
-        let line = |name: &str| Series::new(name, palette.colour(entry.target), shape);
+        let look = palette.look(entry.target);
+        let line = |name: &str| Series::new(name, look.colour, look.line());
         let share = 100.0 / capacity;
         if offered.is_empty() {
             offered.extend(points(Metric::AttemptedRate, share));
@@ -397,7 +423,7 @@ mod tests {
         let spread = |it: f64| Spread::of(&[it, it + 1.0, it + 2.0]);
         let places: Vec<_> = values.iter().map(|value| (value, spread(5.0))).collect();
         let target = TargetDescription::default();
-        let look = (0.0, Palette(&[]));
+        let look = (0.0, &Palette::of([]));
         let [whiskers, medians] = line(&target, &places, Metric::Rate, look);
         let shown: Vec<f64> = medians.points.iter().map(|point| point.1).collect();
         let gap = |at: usize| shown[at].is_nan();
@@ -415,7 +441,7 @@ mod tests {
             // The last one lacks values: it has no scale.
             bars: vec![Bar {
                 name: String::new(),
-                colour: "blue",
+                look: SeriesLook::at(0),
                 value: (full != 1.0).then_some((full, full, full)),
                 text: String::new(),
                 beside: String::new(),

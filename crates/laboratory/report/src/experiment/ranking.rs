@@ -6,7 +6,7 @@
 //! holds for all that is counted ([`holm`]); what is listed, and what tables show, each by its own
 //! interval.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use measure::effect::EffectScale;
 use measure::experiment::TargetDescription;
@@ -319,6 +319,25 @@ impl Ranking {
         blocks
     }
 
+    /// Configurations of which one record says better and another worse; `None` without any.
+    pub(crate) fn disagreements(&self) -> Option<String> {
+        let of = |verdict| {
+            let lines = self.lines(verdict, Weight::Main);
+            lines.flat_map(|line| {
+                let name = format!("{} in {}", line.target, line.scenario);
+                line.found.iter().map(move |(title, _)| joined([&name, title], ", "))
+            })
+        };
+        let worse: BTreeSet<String> = of(ComparisonVerdict::Worse).collect();
+        let both: BTreeSet<String> =
+            of(ComparisonVerdict::Better).filter(|name| worse.contains(name)).collect();
+        let both: Vec<String> = both.into_iter().collect();
+        (!both.is_empty()).then(|| {
+            let names = listed(&both);
+            format!("records disagree: one says better, another says worse of {names}")
+        })
+    }
+
     /// Every finding by scenario, for and against the reference.
     pub(crate) fn lists(&self) -> Vec<ReportBlock> {
         let lacks = self.lacks.iter().map(|(scenario, what)| ListItem {
@@ -439,7 +458,6 @@ impl WorkSentence {
         let all: usize = lines.iter().map(|line| line.found.len()).sum();
         let verb = found.first().map_or("has", |(_, it)| verb(it.metric));
         let sentence = |verb, times, object| Self { target: target.clone(), verb, times, object };
-        let differs = |object| sentence("differs", String::new(), object);
         let least = ranges().map(|it| it.0).fold(f64::INFINITY, f64::min);
         let most = ranges().map(|it| it.1).fold(0.0, f64::max);
         let with = match (found.as_slice(), all) {
@@ -447,21 +465,20 @@ impl WorkSentence {
             ([(title, _)], 1) => format!(" ({title})"),
             _ => format!(" in {all} configurations"),
         };
-        let object = format!(" the {metric} of {reference}{with}");
+        // `TPS, mean under 100 ms`
+        let (name, terms) = metric.split_once(", ").unwrap_or((metric, ""));
+        let terms = if terms.is_empty() { String::new() } else { format!(", {terms},") };
+        let object = format!(" the {name}{terms} of {reference}{with}");
+        if ranges().count() < lines.len() {
+            let amount = difference(lines);
+            let object = format!(" {metric} than {reference}{with}");
+            return sentence("has", amount, object);
+        }
         match found.as_slice() {
-            [(_, it)] if all == 1 && it.effect.scale == EffectScale::Difference => {
-                differs(format!(
-                    " from {reference} in {metric}{with} by {}",
-                    in_cell(&it.effect, it.metric)
-                ))
-            }
             [(_, it)] if all == 1 => {
                 let shown = |(from, to)| format!(" ({} to {})", digits(from), digits(to));
                 let interval = it.effect.interval.map(shown).unwrap_or_default();
                 sentence(verb, format!("{} times{interval}", digits(it.effect.value)), object)
-            }
-            _ if ranges().count() < lines.len() => {
-                differs(format!(" from {reference} in {metric}{with}"))
             }
             _ => sentence(verb, format!("{} to {} times", digits(least), digits(most)), object),
         }
@@ -477,6 +494,30 @@ impl WorkSentence {
         });
         format!("{}{object}.", listed(&named.collect::<Vec<_>>()))
     }
+}
+
+/// `93 to 97 points less`, or `another` where some comparisons are no differences or say otherwise.
+fn difference(lines: &[&RankingLine]) -> String {
+    let all = || lines.iter().flat_map(|line| &line.found).map(|(_, comparison)| comparison);
+    let is_less = |it: &Comparison| it.effect.is_less();
+    let first = all().next().filter(|first| {
+        let is_alike = |it: &Comparison| {
+            it.effect.scale == EffectScale::Difference && is_less(it) == is_less(first)
+        };
+        all().all(is_alike)
+    });
+    let Some(Comparison { metric, .. }) = first else {
+        return "another".to_owned();
+    };
+    let mut values: Vec<f64> = all().map(|it| metric.scaled(it.effect.value).abs()).collect();
+    values.sort_by(f64::total_cmp);
+    let shown: Vec<String> = values.into_iter().map(percentage).collect();
+    let amount = match shown.as_slice() {
+        [least, .., most] if least != most => format!("{least} to {most}"),
+        same => same.first().cloned().unwrap_or_default(),
+    };
+    let word = if first.is_some_and(is_less) { "less" } else { "more" };
+    format!("{amount} {} {word}", metric.unit().of_differences())
 }
 
 /// The verb for so much of a metric.

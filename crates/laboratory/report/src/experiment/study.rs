@@ -211,6 +211,11 @@ impl<'e> Study<'e> {
         self.entries().any(|(_, entry)| !entry.measurements.is_empty())
     }
 
+    /// Whether loads rose, so that capacities could be read off.
+    pub(crate) fn is_rising(&self) -> bool {
+        self.main().is_some_and(|main| READ_OFFS.contains(&main))
+    }
+
     /// Whether the values of the last factor are numbers, so that plots are lines over them.
     pub(crate) fn is_numeric(&self) -> bool {
         self.scenario.factors.last().is_some_and(|factor| {

@@ -55,7 +55,7 @@ pub(crate) fn summary(study: &Study<'_>, width: usize) -> ReportTable {
 }
 
 fn head(metric: Metric) -> String {
-    format!("{}, {}", metric.head(), metric.unit().name())
+    joined([metric.head(), metric.unit().name()], ", ")
 }
 
 /// The targets that others are compared with.
@@ -101,14 +101,15 @@ fn words(gap: &Gap) -> String {
 pub(crate) fn heading(study: &Study<'_>, metric: Metric) -> String {
     let better = if metric.is_less_better() { "less" } else { "more" };
     let title = study.titled(metric);
-    format!("{title}, {} ({better} is better)", metric.unit().name())
+    let title = joined([title.as_str(), metric.unit().name()], ", ");
+    format!("{title} ({better} is better)")
 }
 
 /// Everything of each configuration: a row per target under each combination of values, and a
 /// column per metric, so that however many targets there are, they stand below each other.
 pub(crate) fn full(study: &Study<'_>) -> ReportTable {
     let metrics = study.metrics.iter();
-    let heads = metrics.map(|it| format!("{}, {}", study.titled(*it), it.unit().name()));
+    let heads = metrics.map(|it| joined([&*study.titled(*it), it.unit().name()], ", "));
     let caption = format!(
         "Medians of repeats, least to greatest; ratio {} with its 95 % interval",
         to_bases(study)

@@ -111,6 +111,8 @@ impl Axis {
             AxisUnit::Clock if is_long => clock(tick),
             AxisUnit::Clock => format!("{tick:.0} s"),
             AxisUnit::Nines => percentile(tick),
+            // A power of ten that has no place among two decimals.
+            AxisUnit::Count if tick.abs() < 0.01 => clean(tick).to_string(),
             AxisUnit::Count => short(&RoundedCount(clean(tick)).to_string()),
             AxisUnit::Duration => duration(tick),
         };

@@ -1,5 +1,6 @@
 //! Bars beside their names, in panels beside each other: figures of things that are no numbers.
 
+use super::chart::SeriesLook;
 use super::shapes::{LINE, pixels, text, text_width};
 use crate::markup::{MarkupElement, element};
 use crate::words::joined;
@@ -26,7 +27,7 @@ pub(crate) struct BarPanel {
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
     pub(crate) name: String,
-    pub(crate) colour: &'static str,
+    pub(crate) look: SeriesLook,
     /// The end of the bar, and the least and the greatest sample; without them, the texts say why.
     pub(crate) value: Option<(f64, f64, f64)>,
     pub(crate) text: String,
@@ -98,7 +99,7 @@ impl Edges {
         };
         let share = |value: f64| (value / full).clamp(0.0, 1.0);
         let place = |value: f64| start + share(value) * self.room;
-        shapes.push(surface(bar.colour, (start, middle), place(value) - start));
+        shapes.push(surface(bar.look, (start, middle), place(value) - start));
         if greatest > least {
             shapes.push(whisker(place(least), place(greatest), middle));
         }
@@ -110,9 +111,10 @@ impl Edges {
     }
 }
 
-fn surface(colour: &str, (x, middle): (f64, f64), width: f64) -> MarkupElement {
+fn surface(look: SeriesLook, (x, middle): (f64, f64), width: f64) -> MarkupElement {
+    let hollow = if look.is_again() { " hollow" } else { "" };
     element("rect")
-        .with("class", format!("bar {colour}"))
+        .with("class", format!("bar {}{hollow}", look.colour))
         .with("x", pixels(x))
         .with("y", pixels(middle - THICK / 2.0))
         .with("width", pixels(width.max(1.0)))
@@ -131,7 +133,9 @@ fn whisker(from: f64, to: f64, middle: f64) -> MarkupElement {
         bottom = pixels(middle + END),
         middle = pixels(middle),
     );
-    element("path").with("class", "whisker").with("d", data)
+    let path = |class| element("path").with("class", class).with("d", &data);
+    // It is seen on a dark bar too.
+    element("g").child(path("casing")).child(path("whisker"))
 }
 
 /// The reason why there is no bar: in short where there is no room for the whole.
@@ -159,7 +163,7 @@ mod tests {
     fn bar(name: &str, value: Option<(f64, f64, f64)>) -> Bar {
         Bar {
             name: name.to_owned(),
-            colour: "blue",
+            look: SeriesLook::at(0),
             value,
             text: "12 µs".to_owned(),
             beside: "1.2×".to_owned(),
@@ -213,6 +217,13 @@ mod tests {
         let whole = "unsupported: one side alone has TLS";
         assert_eq!(reason(&gap, whole, 400.0), whole);
         assert_eq!(reason(&gap, whole, 200.0), "unsupported");
+    }
+
+    #[test]
+    fn bars_whose_colour_has_another_place_are_hollow() {
+        let class = |place| surface(SeriesLook::at(place), (0.0, 0.0), 1.0).to_string();
+        let (first, again) = (class(0), class(7));
+        assert!(first.contains("\"bar blue\"") && again.contains("\"bar blue hollow\""));
     }
 
     #[test]

@@ -44,12 +44,51 @@ pub(crate) struct AxisStretch {
     pub(crate) text: String,
 }
 
-/// The colours and dashes of targets and runs, in turn. Rose is what failed, and grey and ink are
-/// the load, so that a colour means one thing on a page.
-pub(crate) const LOOKS: ([&str; 8], [&str; 5]) = (
-    ["blue", "amber", "teal", "violet", "brown", "sky", "olive", "plum"],
-    ["", "8 3", "3 3", "9 3 2 3", "14 3"],
-);
+/// The look of a target or run: as many colours as readers of any colour vision tell apart, dashes
+/// in turn, and another mark where colours begin anew.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeriesLook {
+    pub(crate) colour: &'static str,
+    dashes: &'static str,
+    mark: PointMark,
+}
+
+/// Rose is what failed, and grey and ink are the load, so that a colour means one thing on a page.
+const COLOURS: [&str; 7] = ["blue", "amber", "teal", "plum", "olive", "sky", "brown"];
+/// Not as many as colours, so that the two do not begin anew together.
+const DASHES: [&str; 5] = ["", "8 3", "3 3", "9 3 2 3", "14 3"];
+const MARKS: [PointMark; 3] = [PointMark::Circle, PointMark::Square, PointMark::Triangle];
+
+impl SeriesLook {
+    /// The look of the target or run at that place of all.
+    pub(crate) fn at(place: usize) -> Self {
+        Self {
+            colour: COLOURS[place % COLOURS.len()],
+            dashes: DASHES[place % DASHES.len()],
+            mark: MARKS[place / COLOURS.len() % MARKS.len()],
+        }
+    }
+
+    /// Whether its colour has another place too.
+    pub(crate) fn is_again(self) -> bool {
+        self.mark != MARKS[0]
+    }
+
+    pub(crate) fn line(self) -> SeriesShape {
+        SeriesShape::Line(self.dashes)
+    }
+
+    pub(crate) fn marked(self) -> SeriesShape {
+        SeriesShape::Marked(self.dashes, self.mark)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum PointMark {
+    Circle,
+    Square,
+    Triangle,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SeriesShape {
@@ -58,7 +97,7 @@ pub(crate) enum SeriesShape {
     /// The samples behind a smoother line, dotted.
     Raw,
     /// A line with a mark at each point.
-    Marked(&'static str),
+    Marked(&'static str, PointMark),
     /// A surface: forth along the upper edge, back along the lower one.
     Band,
     /// An interval at each place: its lower end and its upper one, in turn.

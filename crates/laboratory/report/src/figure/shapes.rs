@@ -1,7 +1,7 @@
 //! Places of the parts of a panel, and their elements: grid, lines, marks and names.
 
 use super::axis::AxisScale;
-use super::chart::{AxisStretch, Callout, Chart, Panel, Series, SeriesShape, WIDTH};
+use super::chart::{AxisStretch, Callout, Chart, Panel, PointMark, Series, SeriesShape, WIDTH};
 use crate::markup::{MarkupElement, element};
 
 /// Places of the parts of a panel, in pixels.
@@ -170,7 +170,7 @@ impl Draw<'_> {
         let runs = self.runs(series);
         let mut shapes = Vec::new();
         let (class, dashes) = match series.shape {
-            SeriesShape::Line(dashes) | SeriesShape::Marked(dashes) => ("line", dashes),
+            SeriesShape::Line(dashes) | SeriesShape::Marked(dashes, _) => ("line", dashes),
             SeriesShape::Raw => ("line raw", "1 3"),
             SeriesShape::Band | SeriesShape::Whiskers => ("band", ""),
         };
@@ -178,9 +178,9 @@ impl Draw<'_> {
         // A lonely point would be a line of no length.
         let lonely = runs.iter().filter(|run| run.len() == 1);
         match series.shape {
-            SeriesShape::Marked(_) => {
+            SeriesShape::Marked(_, mark) => {
                 let points = runs.iter().flatten();
-                shapes.extend(points.map(|point| dot(series.colour, *point, 3.0)));
+                shapes.extend(points.map(|point| marker(mark, series.colour, *point)));
             }
             SeriesShape::Line(_) => {
                 shapes.extend(lonely.map(|run| dot(series.colour, run[0], 3.0)))
@@ -285,16 +285,18 @@ fn foot(figure: &Chart, layout: &PanelLayout) -> Vec<MarkupElement> {
 
 fn sample(series: &Series, x: f64, y: f64) -> MarkupElement {
     let end = x + SAMPLE - 7.0;
-    let mark = || dot(series.colour, (f64::midpoint(x, end), y), 3.0);
+    let middle = (f64::midpoint(x, end), y);
     let (x, end) = (pixels(x), pixels(end));
     let path = |class, dashes, data| path_of(class, dashes, series.colour, data);
     let line = |dashes| path("line", dashes, format!("M{x} {}H{end}", pixels(y)));
     match series.shape {
         SeriesShape::Line(dashes) => line(dashes),
-        SeriesShape::Marked(dashes) => element("g").child(line(dashes)).child(mark()),
+        SeriesShape::Marked(dashes, mark) => {
+            element("g").child(line(dashes)).child(marker(mark, series.colour, middle))
+        }
         SeriesShape::Whiskers => path("whisker", "", format!("M{x} {}H{end}", pixels(y))),
         SeriesShape::Band => path("band", "", format!("M{x} {}H{end}v8H{x}z", pixels(y - 4.0))),
-        SeriesShape::Raw => mark(),
+        SeriesShape::Raw => dot(series.colour, middle, 3.0),
     }
 }
 
@@ -323,6 +325,17 @@ fn path_of(class: &str, dashes: &str, colour: &str, data: String) -> MarkupEleme
         "" => path,
         dashes => path.with("stroke-dasharray", dashes),
     }
+}
+
+/// Marks have about the same surface.
+fn marker(mark: PointMark, colour: &str, (x, y): (f64, f64)) -> MarkupElement {
+    let from = |dx: f64, dy: f64| format!("M{} {}", pixels(x + dx), pixels(y + dy));
+    let data = match mark {
+        PointMark::Circle => return dot(colour, (x, y), 3.0),
+        PointMark::Square => from(-2.8, -2.8) + "h5.6v5.6h-5.6z",
+        PointMark::Triangle => from(-3.6, 2.6) + "h7.2l-3.6 -6.2z",
+    };
+    path_of("dot", "", colour, data)
 }
 
 fn dot(colour: &str, (x, y): (f64, f64), radius: f64) -> MarkupElement {

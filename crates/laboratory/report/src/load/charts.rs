@@ -13,7 +13,7 @@ use super::capacity::{Reached, points, read_offs};
 use super::reading::TransactionPart;
 use super::time_series::{SeriesSample, Timeline, smoothed};
 use crate::figure::{
-    Axis, AxisStretch, AxisUnit, Callout, Chart, LOOKS, Panel, Series, SeriesShape,
+    Axis, AxisStretch, AxisUnit, Callout, Chart, Panel, PointMark, Series, SeriesLook, SeriesShape,
 };
 use crate::words::joined;
 
@@ -173,7 +173,7 @@ pub(crate) fn percentiles(record: &LoadRecord, part: &TransactionPart) -> Option
     let curves = histograms.filter(|(_, histogram)| !histogram.is_empty());
     let curves = curves.map(|(kind, histogram)| {
         let (colour, dashes) = look(kind);
-        Curve::new(kind.name(), colour, dashes, histogram)
+        Curve::new(kind.name(), colour, SeriesShape::Line(dashes), histogram)
     });
     curve_figure(part.title, part.name, curves.collect())
 }
@@ -184,7 +184,7 @@ fn look(kind: Kind) -> (&'static str, &'static str) {
         Kind::Full => ("blue", ""),
         Kind::Psk => ("teal", "8 3"),
         Kind::Ticket => ("amber", "3 3"),
-        Kind::SessionId => ("violet", "9 3 2 3"),
+        Kind::SessionId => ("plum", "9 3 2 3"),
         Kind::Kept => ("grey", "14 3"),
         Kind::Plain => ("rose", "2 2"),
     }
@@ -192,9 +192,9 @@ fn look(kind: Kind) -> (&'static str, &'static str) {
 
 /// The response times of several records over each other.
 pub(crate) fn compared(records: &[(&str, &LoadRecord)]) -> Option<Chart> {
-    let looks = LOOKS.0.iter().cycle().zip(LOOKS.1.iter().cycle());
-    let curves = records.iter().zip(looks).map(|((name, record), (colour, dashes))| {
-        Curve::new(name, colour, dashes, &record.total_latency())
+    let curves = records.iter().enumerate().map(|(place, (name, record))| {
+        let look = SeriesLook::at(place);
+        Curve::new(name, look.colour, look.line(), &record.total_latency())
     });
     curve_figure("Response time", "response", curves.collect())
 }
@@ -208,7 +208,7 @@ struct Curve {
 }
 
 impl Curve {
-    fn new(name: &str, colour: &'static str, dashes: &'static str, histogram: &Histogram) -> Self {
+    fn new(name: &str, colour: &'static str, shape: SeriesShape, histogram: &Histogram) -> Self {
         const SAMPLES: f64 = 40.0;
         let nines = (histogram.count().max(1) as f64).log10();
         let count = (nines * SAMPLES).ceil() as usize;
@@ -225,12 +225,7 @@ impl Curve {
             Nanoseconds(histogram.quantile_ns(0.99) as f64),
             Nanoseconds(histogram.max_ns() as f64),
         );
-        Self {
-            series: Series::new(name, colour, SeriesShape::Line(dashes))
-                .of(without_repeats(points)),
-            nines,
-            text,
-        }
+        Self { series: Series::new(name, colour, shape).of(without_repeats(points)), nines, text }
     }
 }
 
@@ -308,6 +303,10 @@ fn add_callout(callouts: &mut Vec<Callout>, points: &[RatePoint], rate: Reached,
     }
 }
 
+fn marked(dashes: &'static str) -> SeriesShape {
+    SeriesShape::Marked(dashes, PointMark::Circle)
+}
+
 fn goodput(points: &[RatePoint], callouts: Vec<Callout>) -> Panel {
     let greatest = points.iter().map(|point| point.succeeded_per_s).fold(0.0, f64::max);
     let y = Axis::from_zero("transactions per second", AxisUnit::Count, greatest * 1.1, 4);
@@ -318,9 +317,8 @@ fn goodput(points: &[RatePoint], callouts: Vec<Callout>) -> Panel {
     let series = vec![
         Series::new("all that was offered", "grey", SeriesShape::Line("1 4"))
             .of([(0.0, 0.0), (end, end)]),
-        Series::new("succeeded", "ink", SeriesShape::Marked(""))
-            .of(of(|point| point.succeeded_per_s)),
-        Series::new("failed", "rose", SeriesShape::Marked("2 3"))
+        Series::new("succeeded", "ink", marked("")).of(of(|point| point.succeeded_per_s)),
+        Series::new("failed", "rose", marked("2 3"))
             .of(of(|point| point.offered_per_s * point.error_rate)),
     ];
     Panel { callouts, ..Panel::new(y, series) }
@@ -331,11 +329,10 @@ fn response(points: &[RatePoint], limit: CapacityLimit) -> Panel {
         let points = points.iter().filter(move |point| value(point) > 0.0);
         points.map(move |point| (point.offered_per_s, value(point)))
     };
-    let mut series =
-        vec![Series::new("mean", "blue", SeriesShape::Marked("")).of(of(|point| point.mean_ns))];
+    let mut series = vec![Series::new("mean", "ink", marked("")).of(of(|point| point.mean_ns))];
     if limit.quantile_below_ns.is_some() {
         let name = limit.quantile_name();
-        let line = Series::new(&name, "violet", SeriesShape::Marked("7 3"));
+        let line = Series::new(&name, "grey", marked("7 3"));
         series.push(line.of(of(|point| point.quantile_ns)));
     }
     let values = series.iter().flat_map(|series| &series.points).map(|point| point.1);

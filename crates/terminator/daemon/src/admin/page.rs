@@ -73,7 +73,7 @@ mod tests {
         let words = ["ink", "soft", "faint"];
         let plain = words.iter().flat_map(|&word| [(word, "page"), (word, "card")]);
         let washed = [("good", "good-wash"), ("warn", "warn-wash"), ("bad", "bad-wash")];
-        let lines = ["blue", "teal", "amber", "violet", "rose", "grey"];
+        let lines = ["blue", "teal", "amber", "plum", "rose", "grey"];
         let lines = lines.map(|line| (line, "card", 3.0));
         let words = plain.chain(washed).map(|(front, back)| (front, back, 4.5));
         for (front, back, ratio_min) in words.chain(lines) {
