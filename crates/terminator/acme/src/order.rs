@@ -45,6 +45,8 @@ pub(crate) struct OrderFault {
     is_account_gone: bool,
     /// Whether it is this host's: nothing has been asked of the authority.
     pub(crate) is_ours: bool,
+    /// A certificate was issued, which is not what was asked for.
+    pub(crate) was_issued: bool,
 }
 
 impl OrderFault {
@@ -53,7 +55,7 @@ impl OrderFault {
         let line: String =
             why.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
         let why = line.chars().take(WORDS_MAX).collect();
-        Self { why, wait_until: None, is_account_gone: false, is_ours: false }
+        Self { why, wait_until: None, is_account_gone: false, is_ours: false, was_issued: false }
     }
 }
 
@@ -358,7 +360,8 @@ impl OrderDialog {
         order.finalize_csr(&request).await.map_err(library)?;
         let chain = order.poll_certificate(&POLLS).await.map_err(library)?;
         let served = certificate::checked(&chain, kind, &key, &self.entry.domains, now_s());
-        Ok((served.map_err(OrderFault::new)?, Hidden(key.serialize_pem())))
+        let unfit = |why| OrderFault { was_issued: true, ..OrderFault::new(why) };
+        Ok((served.map_err(unfit)?, Hidden(key.serialize_pem())))
     }
 
     /// Asks the supervisor to put all challenges in place.
