@@ -40,7 +40,11 @@ impl Zone {
         let port = self.address.port().to_string();
         let mut dig = Command::new("dig");
         dig.args(["@127.0.0.1", "-p", &port, "+short", "TXT"]);
-        run(dig.arg(format!("_acme-challenge.{name}"))).success()
+        let told = run(dig.arg(format!("_acme-challenge.{name}"))).success();
+        // A name server turns them around.
+        let mut lines: Vec<_> = told.lines().collect();
+        lines.sort_unstable();
+        lines.join("\n")
     }
 
     fn command(&self) -> Command {

@@ -73,7 +73,7 @@ fn current() -> MutexGuard<'static, Option<Kin>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What tells whether a process descends from a program.
+/// The marks by which a process is known to descend from a program.
 #[derive(Clone)]
 struct Kin {
     founder: i32,
@@ -88,7 +88,7 @@ impl Kin {
         let ended = |pid: &i32| {
             Pid::from_raw(*pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
         };
-        // What one of them starts meanwhile is found by the next look.
+        // A child that one of them starts meanwhile is found by the next look.
         while self.living().iter().filter(|pid| ended(pid)).count() > 0
             && begun.elapsed() < END_TIME_MAX
         {
@@ -96,7 +96,7 @@ impl Kin {
         }
     }
 
-    /// Those that run; what has ended, and is this process's to reap, is reaped.
+    /// Processes that run; one that has ended, and is this process's to reap, is reaped.
     fn living(&self) -> Vec<i32> {
         let (own, group) = (own_pid(), getpgrp().as_raw_nonzero().get());
         let all = processes();
