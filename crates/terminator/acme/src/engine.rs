@@ -314,10 +314,10 @@ impl Engine {
 
 impl Followed {
     fn new(entry: WantedCertificate) -> Self {
-        let stored = entry.state.as_ref().map(|state| serde_json::from_str(state));
+        let stored = entry.state.as_ref().and_then(|state| RenewalSchedule::of_text(state));
         Self {
             known: entry.certificates.iter().map(known).collect(),
-            schedule: stored.and_then(Result::ok).unwrap_or_default(),
+            schedule: stored.unwrap_or_default(),
             entry,
             under_way: None,
             told: None,

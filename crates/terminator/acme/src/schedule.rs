@@ -104,6 +104,11 @@ pub enum Step {
 }
 
 impl RenewalSchedule {
+    /// As it was stored; `None` = the text is damaged.
+    pub fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
     /// As it is stored.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).expect("it has names as keys")

@@ -77,16 +77,17 @@ impl Hook {
         brood.end();
         let bytes = written.recv_timeout(OUTPUT_TIME_MAX).unwrap_or_default();
         let output = String::from_utf8_lossy(&bytes).trim().to_owned();
-        let program = self.program.display();
-        Ok(match status {
-            Ok(Ok(status)) if status.success() => (true, output),
-            Ok(Ok(status)) => (false, format!("{program} ended with {status}: {output}")),
-            Ok(Err(error)) => (false, format!("{program}: {error}")),
+        let end = match status {
+            Ok(Ok(status)) if status.success() => return Ok((true, output)),
+            Ok(Ok(status)) => format!("ended with {status}"),
+            Ok(Err(error)) => return Err(error),
             Err(_) => {
                 let time = options::quantity::show_duration(self.timeout);
-                (false, format!("{program} was killed after {time}: {output}"))
+                format!("was killed after {time}")
             }
-        })
+        };
+        let said = if output.is_empty() { "it wrote nothing" } else { &output };
+        Ok((false, format!("{} {end}: {said}", self.program.display())))
     }
 }
 

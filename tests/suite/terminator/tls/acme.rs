@@ -106,16 +106,17 @@ fn a_failure_before_the_start_is_a_note_and_no_news() {
     let mut lariat = Lariat::start(&configuration);
     let fails = "no certificate for a.example by ACME: https://127.0.0.1:9/directory: ";
     lariat.wait_for_stderr(fails);
-    until_true("its state on the disk", || {
-        let mut files = fs::read_dir(site.path("acme/state")).unwrap().flatten();
-        files.any(|file| {
-            let text = fs::read_to_string(file.path()).unwrap_or_default();
-            text.contains("\"last_failure\":\"https://127.0.0.1:9/directory: ")
-        })
+    let failed = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.contains("\"last_failure\":\"https://127.0.0.1:9/directory: ")
+    };
+    let state = until("its state on the disk", || {
+        let files = fs::read_dir(site.path("acme/state")).unwrap();
+        files.map(|file| file.unwrap().path()).find(failed)
     });
     lariat.stop();
     drop(lariat);
-    let lariat = Lariat::start(&configuration);
+    let mut lariat = Lariat::start(&configuration);
     let noted = "the last attempt to get a certificate for a.example by ACME, at ";
     lariat.wait_for_stderr(noted);
     let said = lariat.stderr();
@@ -127,4 +128,12 @@ fn a_failure_before_the_start_is_a_note_and_no_news() {
     // The next attempt fails too, later.
     assert!(said.find(fails).is_none_or(|news| news > place), "{said}");
     assert_has(certificate(&lariat, &["list"]).success(), "https://127.0.0.1:9/directory: ");
+
+    lariat.stop();
+    drop(lariat);
+    fs::write(state, "{\"orders\":").unwrap();
+    let lariat = Lariat::start(&configuration);
+    lariat.wait_for_stderr(".json in acme.folder is damaged: earlier orders for a.example-");
+    lariat.wait_for_stderr(fails);
+    assert!(!lariat.stderr().contains(noted), "{}", lariat.stderr());
 }
