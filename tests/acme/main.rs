@@ -38,6 +38,7 @@ impl Pebble {
             "privateKey": key,
             "tlsPort": asked[0].port(),
             "httpPort": asked[1].port(),
+            "certificateValidityPeriod": 90 * 86_400,
         }});
         let configuration = site.write("pebble.json", configuration.to_string());
         let program = std::env::var("PEBBLE").unwrap_or_else(|_| "pebble".to_owned());
