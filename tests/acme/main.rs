@@ -8,6 +8,7 @@ mod records;
 
 use std::net::{Ipv4Addr, UdpSocket};
 
+use suite::clock::Clock;
 use suite::patience::within;
 use suite::prelude::*;
 use suite::process::memory_holds;
@@ -37,6 +38,7 @@ impl Pebble {
             "privateKey": key,
             "tlsPort": asked[0].port(),
             "httpPort": asked[1].port(),
+            "certificateValidityPeriod": 90 * 86_400,
         }});
         let configuration = site.write("pebble.json", configuration.to_string());
         let program = std::env::var("PEBBLE").unwrap_or_else(|_| "pebble".to_owned());
@@ -93,6 +95,13 @@ fn ordered(lariat: &Lariat, words: [&str; 2]) {
     run(command.arg("--status-socket").arg(lariat.status_socket())).success();
 }
 
+/// Waits until nothing is asked of the authority, and the last attempts have not failed.
+fn rests(lariat: &Lariat) {
+    let waits = |one: &Value| one["stage"] == "waiting" && one["last_failure"].is_null();
+    let is_at_rest = || lariat.status()["acme"].as_array().unwrap().iter().all(waits);
+    until_true("no work", is_at_rest);
+}
+
 #[test]
 fn certificates_come_are_renewed_and_revoked_and_stay() {
     let site = Site::new();
@@ -123,11 +132,6 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
         let files = fs::read_dir(site.path("acme/certificates")).unwrap();
         files.count() == 3
     });
-    let waits = |one: &Value| one["stage"] == "waiting" && one["last_failure"].is_null();
-    let rests = |lariat: &Lariat| {
-        let is_at_rest = || lariat.status()["acme"].as_array().unwrap().iter().all(waits);
-        until_true("no work", is_at_rest);
-    };
     rests(&lariat);
     let before = pebble.orders();
     ordered(&lariat, ["renew", "127.0.0.1"]);
@@ -148,6 +152,53 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     issued(&site, &lariat, &[tls, other]);
     rests(&lariat);
     assert_eq!(pebble.orders(), orders);
+}
+
+#[test]
+fn a_clock_that_jumps_costs_no_certificate_and_makes_no_loop_of_orders() {
+    const DAY: i64 = 86_400;
+    let clock = match Clock::prepare() {
+        Ok(clock) => clock,
+        Err(why) => return eprintln!("skipped: the clock cannot jump here: {why}"),
+    };
+    let site = Site::new();
+    let pebble = Pebble::start(&site);
+    let address = pebble.asked[0];
+    let service = pebble.service(&site, "tls", address, "domains = [\"localhost\"]");
+    // What is issued has ended by a clock that is ahead, and is not tried again and again.
+    clock.set(400 * DAY);
+    let command = clock.command(&lariat::command());
+    let lariat = Lariat::start_by(command, &(folder(&site) + &service));
+    lariat.wait_for_stderr("is not valid now: is the clock right?");
+    lariat.reload().success();
+    assert_eq!(pebble.orders(), 1, "{}", pebble.running.stdout());
+    // Nobody waits until the clock is there again.
+    clock.set(0);
+    lariat.reload().success();
+    let is_served = || {
+        let issuer = issued(&site, &lariat, &[address]).remove(0);
+        assert_has(&issuer, "Pebble Intermediate CA");
+    };
+    is_served();
+    rests(&lariat);
+    assert_eq!(pebble.orders(), 2, "{}", pebble.running.stdout());
+    // Amid an order.
+    ordered(&lariat, ["renew", "localhost"]);
+    until_true("an order", || pebble.orders() > 2);
+    clock.set(10 * DAY);
+    rests(&lariat);
+    is_served();
+    // Two thirds of the life of 90 days are over; then the clock is a year behind, and right.
+    for (days, orders) in [(11, 3), (65, 4), (-365, 4), (0, 4)] {
+        clock.set(days * DAY);
+        for _ in 0..3 {
+            lariat.reload().success();
+            until_true("orders", || pebble.orders() >= orders);
+            rests(&lariat);
+        }
+        is_served();
+        assert_eq!(pebble.orders(), orders, "{days}: {}", pebble.running.stdout());
+    }
 }
 
 /// The folder as a file system of its own of sixteen pages, of which so many are free.

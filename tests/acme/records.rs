@@ -40,7 +40,11 @@ impl Zone {
         let port = self.address.port().to_string();
         let mut dig = Command::new("dig");
         dig.args(["@127.0.0.1", "-p", &port, "+short", "TXT"]);
-        run(dig.arg(format!("_acme-challenge.{name}"))).success()
+        let told = run(dig.arg(format!("_acme-challenge.{name}"))).success();
+        // A name server turns them around.
+        let mut lines: Vec<_> = told.lines().collect();
+        lines.sort_unstable();
+        lines.join("\n")
     }
 
     fn command(&self) -> Command {
@@ -61,7 +65,8 @@ fn records_come_and_go_and_none_stays_after_a_kill() {
     // It waits at a record that is there as long as a file is.
     let hook = format!(
         "#!/bin/sh\n{program:?} \"$@\" || exit\n[ $1 = cleanup ] && exit\n\
-         while [ -e {:?} ]; do sleep 0.1; done\n",
+         setsid sh -c 'echo $$ >>{:?}; while [ -e {:?} ]; do sleep 0.1; done' & wait\n",
+        site.path("waiting"),
         site.path("hold")
     );
     let hook = site.write("hook", hook);
@@ -73,8 +78,13 @@ fn records_come_and_go_and_none_stays_after_a_kill() {
     let mut lariat = Lariat::start_by(zone.command(), &configuration);
     until_true("two records", || zone.records("zone.test").lines().count() == 2);
     let before = zone.records("zone.test");
+    let waiting = || fs::read_to_string(site.path("waiting")).unwrap_or_default();
+    until_true("two that wait", || waiting().lines().count() == 2);
     lariat.signal(Signal::KILL);
     lariat.wait();
+    for pid in waiting().lines() {
+        until_true("its end, in a session of its own", || !Path::new("/proc").join(pid).exists());
+    }
     fs::remove_file(site.path("hold")).unwrap();
     assert_eq!(zone.records("zone.test"), before, "nobody takes them away");
 

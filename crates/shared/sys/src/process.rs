@@ -96,6 +96,11 @@ pub fn end_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(signal)?)
 }
 
+/// Takes [`end_with_parent`] back: this process has something to do then.
+pub fn outlive_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(None)?)
+}
+
 /// Lets a program, once it is started, be killed when the thread that starts it ends. What it
 /// starts itself is not; and a program that changes its user is let off.
 pub fn end_child_with_us(command: &mut Command) -> &mut Command {

@@ -263,15 +263,13 @@ impl Engine {
                 let name = name.to_owned();
                 (self.say)(AcmeAnswer::Issued { name, key, chain_pem, key_pem });
             }
-            DialogEnd::Ordered { found: Err(fault), .. }
-            | DialogEnd::Revoked { found: Err(fault), .. } => {
-                if fault.is_ours {
-                    followed.schedule.was_not_placed(&fault.why);
-                } else {
-                    let why = format!("{}: {}", followed.entry.directory, fault.why);
-                    followed.schedule.has_failed(&why, fault.wait_until);
+            DialogEnd::Ordered { key, found: Err(fault) } => {
+                if fault.was_issued {
+                    followed.schedule.was_issued(&key, now);
                 }
+                followed.has_failed(&fault);
             }
+            DialogEnd::Revoked { found: Err(fault), .. } => followed.has_failed(&fault),
             DialogEnd::Revoked { chain, found: Ok(()) } => followed.schedule.is_revoked(&chain),
         }
         self.remember(name);
@@ -316,13 +314,22 @@ impl Engine {
 
 impl Followed {
     fn new(entry: WantedCertificate) -> Self {
-        let stored = entry.state.as_ref().map(|state| serde_json::from_str(state));
+        let stored = entry.state.as_ref().and_then(|state| RenewalSchedule::of_text(state));
         Self {
             known: entry.certificates.iter().map(known).collect(),
-            schedule: stored.and_then(Result::ok).unwrap_or_default(),
+            schedule: stored.unwrap_or_default(),
             entry,
             under_way: None,
             told: None,
+        }
+    }
+
+    fn has_failed(&mut self, fault: &OrderFault) {
+        if fault.is_ours {
+            self.schedule.was_not_placed(&fault.why);
+        } else {
+            let why = format!("{}: {}", self.entry.directory, fault.why);
+            self.schedule.has_failed(&why, fault.wait_until);
         }
     }
 }

@@ -23,14 +23,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::schedule::WAIT_MAX;
+
 /// Bytes of an answer. A chain has ten thousand, a directory two.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// From the look-up of the name to the last byte of the answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
-
-/// Seconds that an authority may tell us to wait: a week.
-const RETRY_AFTER_MAX: u64 = 7 * 86_400;
 
 /// A client of one authority, whose copies share a connection.
 #[derive(Clone)]
@@ -164,7 +163,7 @@ fn retry_at(value: &str, now: u64) -> Option<u64> {
             date.duration_since(UNIX_EPOCH).ok()?.as_secs()
         }
     };
-    Some(at.min(now + RETRY_AFTER_MAX))
+    Some(at.min(now + WAIT_MAX))
 }
 
 fn of_handshake(error: io::Error) -> Error {
@@ -209,7 +208,7 @@ mod tests {
     fn how_long_to_wait_is_read_and_bounded() {
         assert_eq!(retry_at("120", 1000), Some(1120));
         assert_eq!(retry_at("Thu, 01 Jan 1970 00:30:00 GMT", 1000), Some(1800));
-        assert_eq!(retry_at("99999999999999999", 1000), Some(1000 + RETRY_AFTER_MAX));
+        assert_eq!(retry_at("99999999999999999", 1000), Some(1000 + WAIT_MAX));
         assert_eq!(retry_at("soon", 1000), None);
     }
 

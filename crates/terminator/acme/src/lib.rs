@@ -7,3 +7,4 @@ mod http;
 pub mod messages;
 mod order;
 pub mod schedule;
+pub mod stored;

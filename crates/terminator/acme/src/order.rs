@@ -13,7 +13,6 @@ use instant_acme::{
     ChallengeType, Error, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus,
     Problem, RetryPolicy, RevocationReason, RevocationRequest,
 };
-use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::certificate;
@@ -22,6 +21,7 @@ use crate::messages::{
     AcmeAnswer, Challenge, ChallengeKind, ExternalAccount, Hidden, ServedCertificate,
     WantedCertificate,
 };
+use crate::stored::StoredAccount;
 
 /// How long an authority may take to look at the answers to its challenges, and again to issue.
 const ORDER_TIME_MAX: Duration = Duration::from_secs(300);
@@ -45,6 +45,8 @@ pub(crate) struct OrderFault {
     is_account_gone: bool,
     /// Whether it is this host's: nothing has been asked of the authority.
     pub(crate) is_ours: bool,
+    /// A certificate was issued, which is not what was asked for.
+    pub(crate) was_issued: bool,
 }
 
 impl OrderFault {
@@ -53,7 +55,7 @@ impl OrderFault {
         let line: String =
             why.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
         let why = line.chars().take(WORDS_MAX).collect();
-        Self { why, wait_until: None, is_account_gone: false, is_ours: false }
+        Self { why, wait_until: None, is_account_gone: false, is_ours: false, was_issued: false }
     }
 }
 
@@ -138,13 +140,6 @@ impl Drop for PreparedChallenge {
         self.all.ended(self.id, Err(String::new()));
         (self.all.say)(AcmeAnswer::Remove { id: self.id });
     }
-}
-
-/// An account as it is stored.
-#[derive(Deserialize, Serialize)]
-struct StoredAccount {
-    credentials: AccountCredentials,
-    contact: Vec<String>,
 }
 
 /// The knowledge of an authority's account: once for all entries that share it.
@@ -266,7 +261,7 @@ impl OrderDialog {
         slot.client = Some(client.clone());
         let builder = Account::builder_with_http(Box::new(client));
         let stored = slot.stored.as_ref().or(self.entry.account.as_ref());
-        let stored = stored.and_then(|text| serde_json::from_str::<StoredAccount>(&text.0).ok());
+        let stored = stored.and_then(|text| StoredAccount::of(directory, &text.0));
         let contacts: Vec<&str> = contact.iter().map(String::as_str).collect();
         let library = |error: Error| of_library(&error);
         let account = match stored {
@@ -358,7 +353,8 @@ impl OrderDialog {
         order.finalize_csr(&request).await.map_err(library)?;
         let chain = order.poll_certificate(&POLLS).await.map_err(library)?;
         let served = certificate::checked(&chain, kind, &key, &self.entry.domains, now_s());
-        Ok((served.map_err(OrderFault::new)?, Hidden(key.serialize_pem())))
+        let unfit = |why| OrderFault { was_issued: true, ..OrderFault::new(why) };
+        Ok((served.map_err(unfit)?, Hidden(key.serialize_pem())))
     }
 
     /// Asks the supervisor to put all challenges in place.

@@ -40,7 +40,12 @@ const LOOK_MIN: u64 = HOUR;
 const LOOK_MAX: u64 = DAY;
 const LOOK_DEFAULT: u64 = 6 * HOUR;
 
-/// A time that is so far ahead was written by a clock that has been set back since.
+/// The longest time that an authority may ask us to wait.
+pub const WAIT_MAX: u64 = 7 * DAY;
+
+/// A time that is so far ahead was written by a clock that has been set back since. It counts for
+/// nothing: how long ago that was is not known, and a wait that is cut to some time from now would
+/// begin anew with each look, until the clock is there again.
 const CLOCK_MAX: u64 = HOUR;
 
 /// A certificate as far as its renewal goes.
@@ -99,6 +104,11 @@ pub enum Step {
 }
 
 impl RenewalSchedule {
+    /// As it was stored; `None` = the text is damaged.
+    pub fn of_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
     /// As it is stored.
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).expect("it has names as keys")
@@ -129,7 +139,7 @@ impl RenewalSchedule {
             [Some((at, order)), certificate.and_then(|one| self.look(one, now))]
         });
         let revoked = self.to_revoke.iter().map(|chain| {
-            let at = self.allowed(name, now).max(self.wait_until.min(now + 7 * DAY));
+            let at = self.allowed(name, now).max(self.waits_until(now));
             (at, Step::Revoke(chain.clone()))
         });
         steps.flatten().chain(revoked).min()
@@ -143,7 +153,7 @@ impl RenewalSchedule {
         let known = self.renewals.get(&certificate.key).filter(|one| one.id == certificate.id);
         let at = known.map_or(0, |one| one.look_again);
         let at = if at > now + LOOK_MAX + CLOCK_MAX { now } else { at };
-        Some((at.max(self.wait_until.min(now + LOOK_MAX)), step()))
+        Some((at.max(self.waits_until(now)), step()))
     }
 
     fn order(
@@ -163,9 +173,9 @@ impl RenewalSchedule {
         at = at.max(self.allowed(name, now));
         let issued = self.issued.get(key).map_or(&[][..], Vec::as_slice);
         if let (Some(last), false) = (issued.last(), is_wanted) {
-            at = at.max(last.saturating_add(AGAIN_AFTER).min(now + AGAIN_AFTER));
+            at = at.max(past(*last, now).map_or(0, |last| last + AGAIN_AFTER));
         }
-        at = at.max(self.wait_until.min(now + 7 * DAY));
+        at = at.max(self.waits_until(now));
         at = at.max(free_at(issued, SAME_NAMES_MAX, SAME_NAMES_TIME, now));
         at = at.max(free_at(account_orders, ORDERS_MAX, ORDERS_TIME, now));
         let replaced = certificate.filter(|one| !one.id.is_empty() && one.not_after > now);
@@ -185,7 +195,12 @@ impl RenewalSchedule {
         let back_off = BACK_OFF_MIN.saturating_mul(back_off).min(BACK_OFF_MAX);
         // What failed together is not tried again together.
         let spread = chance(name, self.failures.into()) % (back_off / 10 + 1);
-        self.last_attempt.min(now) + back_off + spread
+        past(self.last_attempt, now).map_or(0, |last| last + back_off + spread)
+    }
+
+    /// Until when the authority has asked us to wait; 0 if it has not.
+    fn waits_until(&self, now: u64) -> u64 {
+        past(self.wait_until, now + WAIT_MAX).unwrap_or_default()
     }
 
     /// A moment in the window that the authority suggests (RFC 9773 section 4.2); without one, when
@@ -241,11 +256,16 @@ impl RenewalSchedule {
 
     /// The certificate has come.
     pub fn has_succeeded(&mut self, key: &str, now: u64) {
+        self.was_issued(key, now);
+        (self.failures, self.last_failure) = (0, None);
+        self.wanted.retain(|one| one != key);
+    }
+
+    /// The authority counts one more for its limits, also one that is not what was ordered.
+    pub fn was_issued(&mut self, key: &str, now: u64) {
         let issued = self.issued.entry(key.to_owned()).or_default();
         issued.retain(|at| at.saturating_add(SAME_NAMES_TIME) > now);
         issued.push(now);
-        (self.failures, self.last_failure) = (0, None);
-        self.wanted.retain(|one| one != key);
     }
 
     /// It has not, and the authority may have asked to wait.
@@ -286,10 +306,15 @@ impl RenewalSchedule {
     }
 }
 
+/// A time that was noted, unless by a clock that has been set back since.
+fn past(at: u64, now: u64) -> Option<u64> {
+    Some(at).filter(|at| *at <= now + CLOCK_MAX)
+}
+
 /// When one more fits in: `max` in each `time`.
 fn free_at(done: &[u64], max: usize, time: u64, now: u64) -> u64 {
-    let counts = |at: &&u64| at.saturating_add(time) > now && **at <= now + CLOCK_MAX;
-    let mut counted: Vec<u64> = done.iter().filter(counts).copied().collect();
+    let noted = done.iter().filter_map(|at| past(*at, now));
+    let mut counted: Vec<u64> = noted.filter(|at| at + time > now).collect();
     counted.sort_unstable();
     let oldest = counted.len().checked_sub(max).and_then(|index| counted.get(index));
     oldest.map_or(0, |at| at + time)
@@ -345,8 +370,41 @@ mod tests {
         // The authority knows better.
         schedule.has_failed("slow down", Some(now + 3 * DAY));
         assert_eq!(order_at(&schedule, &[], now), now + 3 * DAY);
-        // A clock that was a year ahead does not stop orders for a year.
-        assert!(order_at(&schedule, &[], now - 365 * DAY) <= now - 365 * DAY + 7 * DAY);
+        // A clock that was a year ahead does not stop orders for a year: it is looked again and
+        // again, as time goes by.
+        let mut then = now - 365 * DAY;
+        let mut orders = Vec::new();
+        for _ in 0..7 * 24 * 60 {
+            if order_at(&schedule, &[], then) <= then {
+                orders.push(then);
+                schedule.begins(then);
+                schedule.has_failed("no", None);
+            }
+            then += MINUTE;
+        }
+        assert_eq!(orders.first(), Some(&(now - 365 * DAY)), "{orders:?}");
+        assert!((10..=16).contains(&orders.len()), "{orders:?}");
+    }
+
+    #[test]
+    fn what_came_by_a_clock_that_was_ahead_is_no_reason_to_wait_for_it() {
+        let (now, year) = (1_800_000_000, 365 * DAY);
+        let mut schedule = RenewalSchedule::default();
+        for ahead in [year, year + DAY] {
+            schedule.begins(now + ahead);
+            schedule.has_succeeded(KEYS[0], now + ahead);
+        }
+        let mut then = now;
+        let mut orders = 0;
+        while then < now + 7 * DAY {
+            if order_at(&schedule, &[], then) <= then {
+                schedule.begins(then);
+                schedule.has_succeeded(KEYS[0], then);
+                orders += 1;
+            }
+            then += MINUTE;
+        }
+        assert_eq!(orders, SAME_NAMES_MAX, "each by its hour, and no more in a week");
     }
 
     #[test]

@@ -1,21 +1,24 @@
 //! A program that writes a secret, within bounds of time and length.
 
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use sys::brood::Brood;
 use zeroize::Zeroizing;
 
 /// A reload waits for it, and the supervisor gives up a step of its reader after 10 s.
 const DEADLINE: Duration = Duration::from_secs(5);
 
+/// How long what a program has left behind may hold its output open.
+const LEFT_TIME_MAX: Duration = Duration::from_secs(1);
+
 const OUTPUT_BYTES_MAX: u64 = 64 << 10;
 
-/// The standard output of a program, which founds a group of processes: after the deadline all of
-/// them are ended.
+/// The standard output of a program. After the deadline it is ended with all that it has started;
+/// what it has left behind by then, such as an agent, goes on, unless it holds the output open.
 pub(crate) fn output_of(words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
     output_within(DEADLINE, words)
 }
@@ -23,29 +26,36 @@ pub(crate) fn output_of(words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
 fn output_within(deadline: Duration, words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
     let (program, arguments) = words.split_first().ok_or(ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
-    command.args(arguments).process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
-    let child = command.spawn()?;
-    let founder = child.id();
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || sender.send(end_of(child)));
-    receiver.recv_timeout(deadline).unwrap_or_else(|_| {
-        sys::signal::kill_group(founder)?;
-        Err(io::Error::other(format!("it took longer than {} s", deadline.as_secs())))
-    })
-}
-
-fn end_of(mut child: Child) -> io::Result<Zeroizing<Vec<u8>>> {
-    // All at once: a vector that grows leaves copies of the secret behind.
-    let mut output = Zeroizing::new(Vec::with_capacity(OUTPUT_BYTES_MAX as usize + 1));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+    let (brood, mut child) = Brood::start(&mut command)?;
     let stdout = child.stdout.take();
-    // Closed before the wait, or a program that writes on would never end.
-    stdout.map_or(Ok(0), |out| out.take(OUTPUT_BYTES_MAX + 1).read_to_end(&mut output))?;
-    let status = child.wait()?;
+    let (read, written) = mpsc::channel();
+    thread::spawn(move || read.send(stdout.map_or(Ok(Zeroizing::default()), all_of)));
+    let (ended, status) = mpsc::channel();
+    thread::spawn(move || ended.send(child.wait()));
+    let late = || {
+        brood.end();
+        io::Error::other(format!("it took longer than {} s", deadline.as_secs()))
+    };
+    let status = status.recv_timeout(deadline).map_err(|_| late())??;
+    let output = written.recv_timeout(LEFT_TIME_MAX).or_else(|_| {
+        brood.end();
+        written.recv_timeout(LEFT_TIME_MAX)
+    });
+    let output = output.map_err(|_| io::Error::other("its output is held open by another"))??;
     match output.len() as u64 {
         ..=OUTPUT_BYTES_MAX if status.success() => Ok(output),
         ..=OUTPUT_BYTES_MAX => Err(io::Error::other(format!("it ended with {status}"))),
         _ => Err(io::Error::other("it writes more than 64 KiB")),
     }
+}
+
+/// Up to more than is allowed. Closed then, or a program that writes on would never end.
+fn all_of(stdout: ChildStdout) -> io::Result<Zeroizing<Vec<u8>>> {
+    // All at once: a vector that grows leaves copies of the secret behind.
+    let mut output = Zeroizing::new(Vec::with_capacity(OUTPUT_BYTES_MAX as usize + 1));
+    stdout.take(OUTPUT_BYTES_MAX + 1).read_to_end(&mut output)?;
+    Ok(output)
 }
 
 #[cfg(test)]
@@ -72,21 +82,35 @@ mod tests {
         assert_eq!(missing.kind(), ErrorKind::NotFound);
     }
 
-    /// The child of a child too.
-    #[test]
-    fn a_program_that_hangs_is_ended_with_its_children() {
+    /// Runs a script for longer and longer until it has written a pid, which is that of nobody
+    /// then.
+    fn leaves_nobody(deadline: Duration, script: &str) -> Result<Vec<u8>, String> {
         let directory = testkit::directory::Directory::new();
         let pid = directory.path().join("pid");
-        let script = format!("sleep 1000 & echo $! > {}; wait", pid.display());
-        let ended = within(Duration::from_secs(2), &script);
-        assert_eq!(ended, Err("it took longer than 2 s".into()));
-        let pid = std::fs::read_to_string(&pid).expect("a child");
-        let is_over = || {
-            let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
-            state.map_or(true, |state| state.contains(") Z "))
-        };
-        while !is_over() {
-            thread::yield_now();
+        let ended = within(deadline, &script.replace("PID", &pid.display().to_string()));
+        let pid = std::fs::read_to_string(&pid).unwrap_or_default();
+        if pid.is_empty() {
+            assert!(deadline < Duration::from_secs(60), "{ended:?}");
+            return leaves_nobody(2 * deadline, script);
         }
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+        assert!(state.as_ref().map_or(true, |state| state.contains(") Z ")), "{state:?}");
+        ended
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_with_its_children() {
+        for child in ["sleep 1000 & echo $! > PID;", "setsid sh -c 'echo $$ > PID; sleep 1000' &"] {
+            let ended = leaves_nobody(Duration::from_secs(1), &format!("{child} wait"));
+            let said = ended.expect_err("it hangs");
+            assert!(said.starts_with("it took longer than "), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_behind_with_the_output_holds_nobody_up() {
+        let script = "setsid sh -c 'echo $$ > PID; exec sleep 1000' & printf secret; \
+                      while [ ! -s PID ]; do :; done";
+        assert_eq!(leaves_nobody(Duration::from_secs(60), script), Ok(b"secret".to_vec()));
     }
 }

@@ -80,7 +80,8 @@ section! {
             .requires(&["sentinel"])
             .example(r#"sentinel-password-file = "/etc/lariat/sentinel.password""#),
         /// The beginning of the names of all sessions in the store. The store's user may be limited
-        /// to them, and to the commands GET, GETDEL, SET and DEL.
+        /// to them, and to the commands GET, GETDEL, SET and DEL. Clusters with different secrets
+        /// that have a store in common need one each.
         prefix: String = text("TEXT")
             .default("lariat:").flag("cluster-store-prefix").requires(&["url"])
             .example(r#"prefix = "web:tls:""#),

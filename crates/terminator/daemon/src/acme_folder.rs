@@ -166,10 +166,15 @@ pub(crate) fn look(options: &AcmeOptions) -> Result<FoundAcme, String> {
     if let Some((message, hint)) = fault(folder) {
         return Err(format!("acme.folder: {message}\nhint: {hint}"));
     }
-    let read = |path: PathBuf| match fs::read_to_string(folder.join(path)) {
-        Ok(text) => Ok(Some(text)),
+    let read = |path: PathBuf| match fs::read(folder.join(&path)) {
+        // One that is damaged may hold any bytes.
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(format!(
+            "acme.folder: cannot read {}: {error}\n\
+             hint: the supervisor's user must be able to; without that file it begins anew",
+            folder.join(path).display()
+        )),
     };
     let records = read(records_file())?;
     found.records = records.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();

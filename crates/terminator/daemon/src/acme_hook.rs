@@ -2,7 +2,6 @@
 //! all that it has started.
 
 use std::io::{self, Read};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -10,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sys::signal;
+use sys::brood::Brood;
 
 /// As much is kept of what a program writes.
 const OUTPUT_BYTES_MAX: u64 = 4 << 10;
@@ -36,11 +35,11 @@ impl Hook {
     /// Runs it to its end. Says whether that was status 0, and what it has written, or what kept
     /// it from that.
     pub(crate) fn run(&self) -> (bool, String) {
-        let ended = self.start().and_then(|(child, output)| self.attend(child, output));
+        let ended = self.start().and_then(|started| self.attend(started));
         ended.unwrap_or_else(|error| (false, format!("{}: {error}", self.program.display())))
     }
 
-    fn start(&self) -> io::Result<(Child, io::PipeReader)> {
+    fn start(&self) -> io::Result<(Brood, Child, io::PipeReader)> {
         let (reader, writer) = io::pipe()?;
         let action = if self.presents { "present" } else { "cleanup" };
         // A bare name is one of the working directory, and no program of the search path.
@@ -55,11 +54,14 @@ impl Hook {
             ("CERTBOT_VALIDATION", &self.value),
         ]);
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-        Ok((command.process_group(0).spawn()?, reader))
+        let (brood, child) = Brood::start(&mut command)?;
+        Ok((brood, child, reader))
     }
 
-    fn attend(&self, mut child: Child, output: io::PipeReader) -> io::Result<(bool, String)> {
-        let pid = child.id();
+    fn attend(
+        &self,
+        (brood, mut child, output): (Brood, Child, io::PipeReader),
+    ) -> io::Result<(bool, String)> {
         let (told, written) = mpsc::channel();
         thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -72,19 +74,20 @@ impl Hook {
         thread::spawn(move || drop(ended.send(child.wait())));
         let status = status.recv_timeout(self.timeout);
         // Whatever it has started ends with it.
-        let _ = signal::kill_group(pid);
+        brood.end();
         let bytes = written.recv_timeout(OUTPUT_TIME_MAX).unwrap_or_default();
         let output = String::from_utf8_lossy(&bytes).trim().to_owned();
-        let program = self.program.display();
-        Ok(match status {
-            Ok(Ok(status)) if status.success() => (true, output),
-            Ok(Ok(status)) => (false, format!("{program} ended with {status}: {output}")),
-            Ok(Err(error)) => (false, format!("{program}: {error}")),
+        let end = match status {
+            Ok(Ok(status)) if status.success() => return Ok((true, output)),
+            Ok(Ok(status)) => format!("ended with {status}"),
+            Ok(Err(error)) => return Err(error),
             Err(_) => {
                 let time = options::quantity::show_duration(self.timeout);
-                (false, format!("{program} was killed after {time}: {output}"))
+                format!("was killed after {time}")
             }
-        })
+        };
+        let said = if output.is_empty() { "it wrote nothing" } else { &output };
+        Ok((false, format!("{} {end}: {said}", self.program.display())))
     }
 }
 
@@ -121,34 +124,40 @@ mod tests {
         let (is_well, said) = run("head -c 100000000 /dev/zero; exit 4", long);
         assert!(!is_well && said.contains("exit status: 4"), "{}", said.len());
         assert!(said.len() as u64 <= 2 * OUTPUT_BYTES_MAX, "{}", said.len());
-        // One that holds its output open, beyond the reach of the end of its group.
+        // One that holds its output open, in a session of its own.
         let directory = Directory::new();
         let pid = directory.join("pid");
         let script = format!(
             "setsid sh -c 'echo $$ > {0}; exec sleep 1000' &\n\
-             while [ ! -s {0} ]; do :; done; exit 5",
+             while [ ! -s {0} ]; do :; done; echo said; exit 5",
             pid.display()
         );
         let (is_well, said) = run(&script, long);
-        let pid: i32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
-        signal::kill_group(pid.unsigned_abs()).expect("it leads a group of its own");
-        assert!(!is_well && said.contains("exit status: 5"), "{said}");
+        assert!(!is_well && said.contains("exit status: 5: said"), "{said}");
+        is_gone(&pid);
+    }
+
+    /// The process whose number is in a file.
+    fn is_gone(pid: &Path) {
+        let pid: u32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        assert!(stat.as_ref().map_or(true, |stat| stat.contains(") Z ")), "{stat:?}");
     }
 
     #[test]
     fn a_program_that_hangs_is_killed_with_what_it_started() {
-        let directory = Directory::new();
-        let pid = directory.join("pid");
-        let script = format!("sleep 1000 & echo $! > {}; wait", pid.display());
-        let (is_well, said) = run(&script, Duration::from_millis(500));
-        assert!(!is_well && said.contains("was killed after"), "{said}");
-        let pid: u32 = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
-        let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // It is gone, or nobody has reaped it yet.
-        let begun = std::time::Instant::now();
-        while !state().is_empty() && !state().contains(") Z ") {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{}", state());
-            thread::yield_now();
+        for child in ["sleep 1000 &", "setsid sleep 1000 &"] {
+            let directory = Directory::new();
+            let pid = directory.join("pid");
+            let script = format!("{child} echo $! > {}; wait", pid.display());
+            // For longer and longer, until it has written that.
+            let mut timeout = Duration::from_millis(250);
+            while !pid.exists() {
+                timeout *= 2;
+                let (is_well, said) = run(&script, timeout);
+                assert!(!is_well && said.contains("was killed after"), "{said}");
+            }
+            is_gone(&pid);
         }
     }
 }

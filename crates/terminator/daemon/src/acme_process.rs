@@ -13,7 +13,6 @@ use std::thread;
 use acme::messages::{AcmeAnswer, AcmeOrder};
 use serde::{Deserialize, Serialize};
 use sys::channel::Channel;
-use sys::process;
 use sys::sandbox::{restrict_resolver_calls, restrict_to_reading};
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -53,8 +52,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    sandbox::ignore_signals()?;
-    process::set_name(ACME_NAME)?;
+    sandbox::begin(ACME_NAME)?;
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
     let fences = match next(&channel)? {
         Some(AcmeAsk::Enter(fences)) => fences,

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 
 use config::Settings;
 use sys::channel::{self, Channel};
+use sys::packet;
 use sys::sandbox::{
     Enforcement, SystemCalls, restrict_connecting, restrict_files, restrict_resolver_calls,
     restrict_system_calls,
 };
-use sys::{packet, process};
 use tls::key_holder::KeyId;
 use tls::signing::{self, HeldKey, SigningRoles};
 use wire::pkcs11_uri::Pkcs11Uri;
@@ -65,8 +65,7 @@ enum SigningHand {
 type OpenKeys = HashMap<KeyId, OpenKey>;
 
 fn serve() -> io::Result<()> {
-    sandbox::ignore_signals()?;
-    process::set_name(KEYS_NAME)?;
+    sandbox::begin(KEYS_NAME)?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
     let Some((KeyAsk::Enter(fences), _)) = next(&channel)? else {
         return Ok(());

@@ -23,7 +23,7 @@ use sys::beneath::Root;
 use sys::channel::Channel;
 use sys::signal::Signal;
 use sys::usage::Usage;
-use sys::{file, limit, process, signal};
+use sys::{brood, file, limit, process, signal};
 use telemetry::printable;
 use wire::address::{Address, UnixName};
 use zeroize::Zeroizing;
@@ -220,7 +220,11 @@ fn work() -> io::Result<()> {
     let Some((bytes, _)) = channel.receive()? else {
         return Ok(());
     };
-    match decode(&bytes).map_err(io::Error::other)? {
+    let task: Task = decode(&bytes).map_err(io::Error::other)?;
+    if matches!(task, Task::Read(_) | Task::Hook(_)) {
+        end_with_supervisor()?;
+    }
+    match task {
         Task::Read(config) => match read(&channel, &config) {
             Ok(read) => {
                 let mut fds: Vec<_> = read.roots.iter().map(AsFd::as_fd).collect();
@@ -257,6 +261,20 @@ fn work() -> io::Result<()> {
             reply(&channel, &Reply::HookEnded(is_well, output), &[])
         }
     }
+}
+
+/// Ends this process when the supervisor is gone, and with it the program of an operator that it
+/// runs, which the kernel's signal would leave behind.
+fn end_with_supervisor() -> io::Result<()> {
+    let heard = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let end = move || {
+        // It says nothing more.
+        let _ = heard.receive();
+        brood::end_current();
+        std::process::exit(0)
+    };
+    thread::Builder::new().name("supervisor".to_owned()).spawn(end)?;
+    process::outlive_parent()
 }
 
 fn reply(channel: &Channel, reply: &Reply, fds: &[BorrowedFd<'_>]) -> io::Result<()> {

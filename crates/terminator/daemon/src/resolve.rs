@@ -20,7 +20,6 @@ use backend::options::WEIGHT_MAX;
 use serde::{Deserialize, Serialize};
 use sys::channel::Channel;
 use sys::dns;
-use sys::process;
 use sys::sandbox::{restrict_connecting, restrict_resolver_calls, restrict_to_reading};
 use wire::dns::{ServiceRecord, service_records};
 
@@ -93,8 +92,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    sandbox::ignore_signals()?;
-    process::set_name(RESOLVER_NAME)?;
+    sandbox::begin(RESOLVER_NAME)?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
     let fences = match next(&channel)? {
         Some(Ask::Enter(fences)) => fences,

@@ -20,7 +20,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sys::channel::Channel;
 use sys::limit;
-use sys::process;
 use sys::watch::Watch;
 
 use crate::handover::{decode, encode};
@@ -101,11 +100,9 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    sandbox::ignore_signals()?;
+    sandbox::begin(WATCHER_NAME)?;
     // It has the supervisor's rights, and the worker process may have its user.
     limit::forbid_core_dumps()?;
-    process::end_with_parent()?;
-    process::set_name(WATCHER_NAME)?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
     let Some((bytes, _)) = channel.receive()? else {
         return Ok(());

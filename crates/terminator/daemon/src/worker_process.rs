@@ -29,8 +29,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use sys::channel::Channel;
-use sys::usage::Usage;
-use sys::{process, usage};
+use sys::usage::{self, Usage};
 
 use crate::handover::{Answer, Order, WORKER_NAME};
 use crate::messages;
@@ -50,9 +49,8 @@ pub(crate) fn run() -> ExitCode {
 const RETURNED_FROM_BYTES: u32 = 16 << 10;
 
 fn serve() -> io::Result<()> {
-    sandbox::ignore_signals()?;
+    sandbox::begin(WORKER_NAME)?;
     usage::return_when_freed(RETURNED_FROM_BYTES);
-    process::set_name(WORKER_NAME)?;
     let channel = Arc::new(Channel::from(io::stdin().as_fd().try_clone_to_owned()?));
     let Some(first) = next(&channel)? else {
         return Ok(());

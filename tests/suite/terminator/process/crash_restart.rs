@@ -1,12 +1,17 @@
 //! If the worker process dies, another takes over the same sockets and sessions: nobody is refused,
 //! and nobody makes a full handshake again.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::Instant;
 
-use rustix::process::test_kill_process;
+use rustix::process::{Pid, test_kill_process};
 use suite::prelude::*;
+use suite::process::status_line;
 
 #[test]
 fn nobody_is_refused_while_the_worker_process_is_replaced() {
@@ -134,4 +139,26 @@ fn without_its_supervisor_the_worker_process_ends() {
     let data = lariat.worker_process();
     lariat.signal(Signal::KILL);
     until("the worker process to end", || test_kill_process(data).err());
+}
+
+/// The kernel ends a process with the thread that has started it.
+#[test]
+fn a_process_that_is_stopped_before_it_hears_a_word_does_not_outlast_who_started_it() {
+    for argument in ["--worker-process", "--key-process", "--acme-process"] {
+        let (_supervisor, theirs) = UnixStream::pair().unwrap();
+        let ((started, pid), (end, ends)) = (mpsc::channel(), mpsc::channel::<()>());
+        let parent = thread::spawn(move || {
+            let mut command = lariat::command();
+            let child = command.arg(argument).stdin(OwnedFd::from(theirs)).spawn().unwrap();
+            started.send(Pid::from_child(&child)).unwrap();
+            let _ = ends.recv();
+            child
+        });
+        let pid = pid.recv().unwrap();
+        until_true("its name", || status_line(pid, "Name").starts_with("lariat: "));
+        kill_process(pid, Signal::STOP).unwrap();
+        drop(end);
+        let mut child = parent.join().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
 }

@@ -98,3 +98,42 @@ fn the_process_that_speaks_to_authorities_has_no_rights_and_may_die() {
     lariat.reload_with(&Service::new(&site, &server).toml());
     assert!(lariat.status()["acme"].as_array().unwrap().is_empty());
 }
+
+#[test]
+fn a_failure_before_the_start_is_a_note_and_no_news() {
+    let (site, address) = (Site::new(), free_address());
+    let configuration = service(&site, address);
+    let mut lariat = Lariat::start(&configuration);
+    let fails = "no certificate for a.example by ACME: https://127.0.0.1:9/directory: ";
+    lariat.wait_for_stderr(fails);
+    let failed = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.contains("\"last_failure\":\"https://127.0.0.1:9/directory: ")
+    };
+    let state = until("its state on the disk", || {
+        let files = fs::read_dir(site.path("acme/state")).unwrap();
+        files.map(|file| file.unwrap().path()).find(failed)
+    });
+    lariat.stop();
+    drop(lariat);
+    let mut lariat = Lariat::start(&configuration);
+    let noted = "the last attempt to get a certificate for a.example by ACME, at ";
+    lariat.wait_for_stderr(noted);
+    let said = lariat.stderr();
+    let place = said.find(noted).expect("it has come");
+    let rest = &said[place + noted.len()..];
+    let (time, rest) = rest.split_once(", failed: ").expect("a time");
+    assert!(time.starts_with("20") && time.ends_with('Z'), "{time}");
+    assert!(rest.starts_with("https://127.0.0.1:9/directory: "), "{rest}");
+    // The next attempt fails too, later.
+    assert!(said.find(fails).is_none_or(|news| news > place), "{said}");
+    assert_has(certificate(&lariat, &["list"]).success(), "https://127.0.0.1:9/directory: ");
+
+    lariat.stop();
+    drop(lariat);
+    fs::write(state, "{\"orders\":").unwrap();
+    let lariat = Lariat::start(&configuration);
+    lariat.wait_for_stderr(".json in acme.folder is damaged: earlier orders for a.example-");
+    lariat.wait_for_stderr(fails);
+    assert!(!lariat.stderr().contains(noted), "{}", lariat.stderr());
+}

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use acme::messages::{AcmeOrder, ChallengeKind, ExternalAccount, Hidden};
 use acme::messages::{ServedCertificate, WantedCertificate};
+use acme::schedule::RenewalSchedule;
+use acme::stored::account_fault;
 use config::{AcmeChallenge, AcmeEntry, AcmeOptions};
 use telemetry::printable;
 
@@ -26,7 +28,7 @@ use super::failure::Failure;
 use super::prepared::PreparedAcme;
 use super::reading::Readers;
 use super::sharing_host::SharingHost;
-use crate::acme_folder::{FoundAcme, WaitingFile};
+use crate::acme_folder::{self, FoundAcme, WaitingFile};
 use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
 use crate::certificates::{ANOTHER_ORDERS, AcmeStatus, NOT_STORED};
 use crate::handover::{Fences, ProcessMessageForm, Secret};
@@ -153,12 +155,7 @@ impl Acme {
         let PreparedAcme { options, found, .. } = prepared;
         let is_named = |name: &str| options.entries.iter().any(|entry| entry.name == name);
         self.states.retain(|name, _| is_named(name));
-        for (name, text) in &found.states {
-            self.states.entry(name.clone()).or_insert_with(|| text.clone());
-        }
-        for (directory, text) in &found.accounts {
-            self.accounts.entry(directory.clone()).or_insert_with(|| text.clone());
-        }
+        self.take_up(found);
         self.certificates.clone_from(&found.certificates);
         let mut before = std::mem::take(&mut self.statuses);
         for entry in &options.entries {
@@ -185,6 +182,37 @@ impl Acme {
         }
         self.store();
         self.send_all();
+    }
+
+    /// Takes the accounts and states on the disk that are not known better already; what is damaged
+    /// begins anew.
+    fn take_up(&mut self, found: &FoundAcme) {
+        for (name, text) in &found.states {
+            if self.states.contains_key(name) {
+                continue;
+            }
+            match RenewalSchedule::of_text(text) {
+                Some(_) => drop(self.states.insert(name.clone(), text.clone())),
+                None => warn(format_args!(
+                    "{} in acme.folder is damaged: earlier orders for {name} do not count for the \
+                     authority's limits",
+                    acme_folder::state_file(name).display()
+                )),
+            }
+        }
+        for (directory, text) in &found.accounts {
+            if self.accounts.contains_key(directory) {
+                continue;
+            }
+            match account_fault(directory, text) {
+                None => drop(self.accounts.insert(directory.clone(), text.clone())),
+                Some(why) => warn(format_args!(
+                    "{} in acme.folder is not used as the account at {directory}: {why}\n\
+                     hint: another account is made, and takes its place",
+                    acme_folder::account_file(directory).display()
+                )),
+            }
+        }
     }
 
     /// Notes which certificates are overdue, and says it of each once. `true` = something is new.

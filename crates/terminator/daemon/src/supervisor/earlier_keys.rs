@@ -193,3 +193,41 @@ pub(super) fn state_of(process: &Child, worker: u64, until: Option<Instant>) -> 
         ends_ms: at.map(|at| u64::try_from(at).unwrap_or(u64::MAX)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sys::channel;
+
+    use super::super::events::EventQueue;
+    use super::*;
+
+    #[test]
+    fn processes_stay_for_the_longest_handshake_of_their_plan_and_a_minute_at_least() {
+        // A queue blocks the signals of its thread.
+        let test = || {
+            let events = EventQueue::open().unwrap();
+            let mut earlier = EarlierKeyProcesses::new(events.sender());
+            let begun = Instant::now();
+            let mut ends = Vec::new();
+            for (number, seconds) in [(1, 10), (2, 100)] {
+                let (end, channel) = channel::pair().unwrap();
+                ends.push(end);
+                // It is nobody's to kill.
+                let process = Child::lent((number, 0), &KEYS, channel).unwrap();
+                earlier.extend(std::iter::once(process), 1, Duration::from_secs(seconds));
+            }
+            let mut left_after = |seconds| {
+                earlier.tend(begun + Duration::from_secs(seconds));
+                for number in [1, 2] {
+                    earlier.heard(number, &Heard::Answer(KeyReply::Well));
+                }
+                earlier.all.iter().map(|one| one.process.number()).collect::<Vec<_>>()
+            };
+            assert_eq!(left_after(59), [1, 2]);
+            assert_eq!(left_after(62), [2]);
+            assert_eq!(left_after(101), [2]);
+            assert!(left_after(104).is_empty());
+        };
+        std::thread::spawn(test).join().unwrap();
+    }
+}

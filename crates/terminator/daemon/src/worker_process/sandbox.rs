@@ -96,9 +96,16 @@ pub(crate) fn give_up_by(
     Ok((files, system_calls))
 }
 
-/// The terminal and service managers signal every process; the supervisor tells us what to do.
-pub(crate) fn ignore_signals() -> io::Result<()> {
+/// Begins a process whose rights are to be given up: the first that it does. It ends with the
+/// supervisor from here on, also one that is stopped before it has heard a word. One that is
+/// stopped before this line stays, and ends at once if it is let go on, because nobody speaks to
+/// it; for less, the supervisor would have to fork all its memory at each start (`pre_exec`).
+///
+/// The terminal and service managers signal every process; the supervisor says what to do.
+pub(crate) fn begin(name: &str) -> io::Result<()> {
     use signal::Signal::{Hangup, Interrupt, Pipe, Terminate, User1, User2};
+    process::end_with_parent()?;
+    process::set_name(name)?;
     signal::ignore(&[Hangup, Interrupt, Pipe, Terminate, User1, User2])?;
     signal::unblock_all()
 }

@@ -21,7 +21,7 @@ use config::{StoreKind, StoreOptions};
 use session::mesh::Bucket;
 use session::{Breaker, FetchAnswer, Key, Offered};
 use telemetry::catalogue::ProcessMetric;
-use telemetry::outcome::{SessionTier, StoreFailure, StoreUpdate};
+use telemetry::outcome::{SessionTier, StoreFailure, StoreRejection, StoreUpdate};
 use tls::resumption::cluster::SharedSessions;
 use tls::resumption::store::StoreCipher;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -64,6 +64,9 @@ const NOTICES_WAITING_MAX: usize = 64;
 /// How often the store is asked for nothing in particular: a connection that broke while nobody
 /// needed it is noticed before somebody does.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// From one message that hosts with another secret have the same prefix to the next.
+const OTHERS_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// From one message that a node may not be dialled to the next.
 const REDIRECT_INTERVAL: Duration = Duration::from_secs(600);
@@ -163,6 +166,8 @@ struct Store {
     why: Option<String>,
     /// When it was last said that a node may not be dialled.
     redirect_said: Option<Instant>,
+    /// When it was last said that other hosts have its prefix.
+    others_said: Option<Instant>,
     rate: Bucket,
     board: NoticeBoard,
     /// Mailboxes are being read.
@@ -176,6 +181,8 @@ enum Done {
     Connected(Result<Connection, Fault>),
     Written(u64, StoreUpdate, Result<(), Fault>),
     Fetched(u64, Result<(), Fault>),
+    /// Whether hosts with another secret have the same prefix.
+    Probed(u64, Result<bool, Fault>),
     Looked(u64, Result<Box<[Option<Vec<u8>>; PLACES]>, Fault>),
 }
 
@@ -199,6 +206,7 @@ impl Store {
             writing: Breaker::new(FAILURES_MAX),
             why: None,
             redirect_said: None,
+            others_said: None,
             tasks: JoinSet::new(),
             writes: 0,
             fetches: 0,
@@ -263,15 +271,33 @@ impl Store {
     }
 
     fn probe(&mut self) {
-        let Some(mut connection) = self.connection.clone() else {
+        let Some(connection) = self.connection.clone() else {
             return;
         };
         self.fetches += 1;
         let (shared, era) = (Arc::clone(&self.shared), self.era);
         self.tasks.spawn(async move {
-            let answered = timeout(WRITE_TIME_MAX, connection.probe(&shared.options.prefix)).await;
-            Done::Fetched(era, Fault::unless(answered, WRITE_TIME_MAX))
+            let answered = timeout(WRITE_TIME_MAX, shared.probe(connection)).await;
+            Done::Probed(era, Fault::unless(answered, WRITE_TIME_MAX))
         });
+    }
+
+    /// The prefix is that of others too, who do not find our sessions, nor we theirs.
+    fn has_others(&mut self) {
+        if self.others_said.is_some_and(|at| at.elapsed() < OTHERS_INTERVAL) {
+            return;
+        }
+        self.others_said = Some(Instant::now());
+        self.shared.context.facts.count(StoreRejection::UnknownSecret);
+        let text = format!(
+            "holds values under {:?} that hosts with another secret have sealed: neither finds the \
+             other's sessions\n\
+             hint: the hosts of a cluster need the same `cluster.secret`, or the other one in \
+             `other-secrets`; clusters that have a store in common need a `cluster.store.prefix` \
+             each",
+            self.shared.options.prefix
+        );
+        self.say(true, &text);
     }
 
     /// Looks into the mailboxes, and brings this host's up to date.
@@ -359,15 +385,12 @@ impl Store {
                 self.shared.context.facts.count(fault.why);
                 self.give_up(&fault);
             }
-            Done::Fetched(era, result) => {
-                self.fetches -= 1;
-                match result {
-                    Ok(()) => self.succeeded(era),
-                    Err(fault) => {
-                        self.shared.context.facts.count(fault.why);
-                        self.failed(era, &fault);
-                    }
+            Done::Fetched(era, result) => self.was_asked(era, result),
+            Done::Probed(era, result) => {
+                if matches!(result, Ok(true)) {
+                    self.has_others();
                 }
+                self.was_asked(era, result.map(drop));
             }
             Done::Looked(era, result) => {
                 self.is_looking = false;
@@ -382,6 +405,17 @@ impl Store {
             Done::Written(era, what, result) => {
                 self.writes -= 1;
                 self.written(era, what, result);
+            }
+        }
+    }
+
+    fn was_asked(&mut self, era: u64, result: Result<(), Fault>) {
+        self.fetches -= 1;
+        match result {
+            Ok(()) => self.succeeded(era),
+            Err(fault) => {
+                self.shared.context.facts.count(fault.why);
+                self.failed(era, &fault);
             }
         }
     }

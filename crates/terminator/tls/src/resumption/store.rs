@@ -30,6 +30,9 @@ impl StoreName {
     }
 }
 
+/// An HMAC is as good as never this.
+const MARK: StoreName = StoreName([0; 32]);
+
 /// AES-256-GCM for what lies in the store.
 pub struct StoreCipher {
     roots: Vec<StoreRoot>,
@@ -74,6 +77,16 @@ impl StoreCipher {
             .expect("a session is shorter than AES-GCM allows");
         value.extend_from_slice(tag.as_ref());
         value
+    }
+
+    /// A value that says whose the store is, sealed as a session's, under the name of none.
+    pub fn mark(&self) -> Vec<u8> {
+        self.seal(&MARK, &[], u64::MAX)
+    }
+
+    /// Whether a mark is of hosts with a secret that is not configured here.
+    pub fn is_of_others(&self, mark: Vec<u8>) -> bool {
+        matches!(self.open(&MARK, mark, 0), Err(StoreRejection::UnknownSecret))
     }
 
     /// The entry in a value that lay under this name, and for how long it is still good.
@@ -213,6 +226,8 @@ mod tests {
         let old = StoreCipher::new(&[secret(1)]);
         let both = StoreCipher::new(&[secret(2), secret(1)]);
         let new = StoreCipher::new(&[secret(2)]);
+        assert!(new.is_of_others(old.mark()) && !new.is_of_others(both.mark()));
+        assert!(!both.is_of_others(old.mark()) && !new.is_of_others(b"nonsense".to_vec()));
         let session = session(7, true);
         let names = both.names(&session);
         assert_eq!(names[1].text(), old.names(&session)[0].text());

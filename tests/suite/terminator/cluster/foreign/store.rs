@@ -105,7 +105,7 @@ fn a_session_id_of_one_host_resumes_on_another_that_starts_later() {
     second.wait_for_metric("lariat_cluster_fetches_total", &[("tier", "store")], 1.0);
     assert_has(second.ask("status").success(), "1 from the store");
     // It lasts as long as it may be resumed.
-    let name = String::from_utf8(redis.tell("KEYS lariat:*").concat()).unwrap();
+    let name = String::from_utf8(redis.tell("KEYS lariat:[0-9a-f]*").concat()).unwrap();
     let ttl = String::from_utf8(redis.tell(&format!("TTL {name}")).concat()).unwrap();
     assert!((1..=3600).contains(&ttl.parse::<i32>().unwrap()), "{ttl}");
 }
@@ -357,6 +357,27 @@ fn what_lies_in_the_store_is_no_secret_and_nothing_that_was_changed_is_taken() {
     refused("forged", &|value| *value.last_mut().unwrap() ^= 1);
     // One session's value under the name of another.
     refused("forged", &|value| value.clone_from(&all[0].1));
+}
+
+#[test]
+fn hosts_with_another_secret_at_the_same_prefix_are_named() {
+    let redis = Redis::start(&[]);
+    let mut farm = Farm::of(&redis);
+    let first = farm.start(0);
+    let is_marked = |prefix: &str| {
+        until_true("a mark", || redis.tell(&format!("EXISTS {prefix}probe")) == [b"1"]);
+    };
+    is_marked("lariat:");
+    fs::write(&farm.secret, "t".repeat(64)).unwrap();
+    let second = farm.start(1);
+    let words = "that hosts with another secret have sealed";
+    second.wait_for_stderr(words);
+    second.wait_for_stderr("need a `cluster.store.prefix` each");
+    assert_eq!(second.sum(REJECTED, &[("reason", "unknown-secret")]), 1.0);
+    farm.store += "\nprefix = \"other:\"";
+    let third = farm.start(2);
+    is_marked("other:");
+    assert!(!third.stderr().contains(words) && !first.stderr().contains(words));
 }
 
 /// Makes three servers one cluster; each has the port of its bus beside it.

@@ -19,6 +19,9 @@ use super::cluster::Cluster;
 use super::fault::Fault;
 use super::node::{CONNECT_TIME_MAX, Login, Node, StoreNames, Way};
 
+/// The end of the name that is asked for to see whether the store answers.
+pub(super) const PROBE: &str = "probe";
+
 /// How often one request may be sent on to another node: a slot moves once in a while.
 const REDIRECTS_MAX: usize = 3;
 
@@ -240,7 +243,7 @@ impl Connection {
 
     /// Proves that the user may read, and that the store is ready.
     pub(super) async fn probe(&mut self, prefix: &str) -> Result<(), Fault> {
-        self.get(&format!("{prefix}probe"), false).await.map(drop)
+        self.get(&format!("{prefix}{PROBE}"), false).await.map(drop)
     }
 
     /// Stores a value for a time in seconds.

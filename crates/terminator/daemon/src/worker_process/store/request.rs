@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::board::{MAILBOX_SECONDS, NoticeBoard, PLACES};
 use super::fault::Fault;
-use super::link::Connection;
+use super::link::{Connection, PROBE};
 use super::node::StoreNames;
 use crate::admin::ClusterFacts;
 
@@ -39,6 +39,9 @@ pub(crate) struct StoreContext {
     /// The number of this host, for the life of its supervisor.
     pub(crate) host: [u8; 8],
 }
+
+/// Seconds after which the store deletes a mark, so that another may leave his.
+const MARK_SECONDS: u64 = 60;
 
 /// A request for which no client waits.
 pub(super) enum Write {
@@ -128,6 +131,19 @@ impl Shared {
                 Ok(())
             }
         }
+    }
+
+    /// Asks for nothing in particular, and whether hosts with another secret have this prefix:
+    /// nothing else would show it, because names of sessions depend on the secret. The first who
+    /// comes leaves a mark.
+    pub(super) async fn probe(&self, mut connection: Connection) -> Result<bool, Fault> {
+        let name = format!("{}{PROBE}", self.options.prefix);
+        if let Some(mark) = connection.get(&name, false).await? {
+            return Ok(self.cipher.is_of_others(mark));
+        }
+        // A store that takes no values says so of sessions.
+        let _ = connection.set(&name, &self.cipher.mark(), MARK_SECONDS).await;
+        Ok(false)
     }
 
     /// Writes a mailbox, if there is news, and reads all.
