@@ -9,10 +9,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{
-    FileType as FileKind, FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat,
+    FileType as FileKind, FlockOperation, Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, flock,
+    fstat, open, openat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr, write};
 use rustix::process::geteuid;
 
 use crate::process;
@@ -52,9 +54,33 @@ fn refuse_irregular(kind: FileType) -> io::Result<()> {
 /// it wait as usual.
 ///
 /// # Errors
-/// Also if it is a named pipe that nobody reads (`ENXIO`).
+/// Also if it is a named pipe that nobody reads (`ENXIO`), or a symbolic link in a folder that
+/// another user owns or everybody may change: it would have any file of ours written to.
 pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
-    open_waiting(without_waiting().create(true).mode(mode), path)
+    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let folder = path.parent().filter(|one| !one.as_os_str().is_empty());
+    let folder = folder.unwrap_or_else(|| Path::new("."));
+    // What is judged is the folder that is opened in.
+    let folder = open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let is_anothers = is_anothers(&fstat(&folder)?);
+    let mut flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
+    flags.set(OFlags::NOFOLLOW, is_anothers);
+    let file = match openat(&folder, name, flags, mode.into()) {
+        Err(Errno::LOOP) if is_anothers => {
+            let message = "it is a symbolic link, in a folder that another user may change";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        opened => File::from(opened?),
+    };
+    waiting(file)
+}
+
+/// Whether another user owns a folder, or everybody may put links into it. The kernel sees to
+/// folders for temporary files, whose sticky bit is set (fs.protected_symlinks, proc(5)).
+fn is_anothers(folder: &Stat) -> bool {
+    let is_ours = [0, geteuid().as_raw()].contains(&folder.st_uid);
+    !is_ours || folder.st_mode & (libc::S_IWOTH | libc::S_ISVTX) == libc::S_IWOTH
 }
 
 /// The same for a file of secrets, which has the mode 0600.
@@ -101,7 +127,10 @@ fn refuse_shared(facts: &Metadata) -> io::Result<()> {
 
 /// Opens it at its end without waiting; writes to it wait.
 fn open_waiting(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options.append(true).open(path)?;
+    waiting(options.append(true).open(path)?)
+}
+
+fn waiting(file: File) -> io::Result<File> {
     fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
     Ok(file)
 }
@@ -170,6 +199,7 @@ pub fn lock(file: &impl AsFd) -> io::Result<bool> {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
     use testkit::directory::Directory;
 
@@ -226,6 +256,32 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "after");
         let names = std::fs::read_dir(directory.path()).unwrap();
         assert_eq!(names.count(), 3, "nothing is left beside them");
+    }
+
+    #[test]
+    fn no_link_is_followed_in_a_folder_that_others_may_change() {
+        let directory = Directory::new();
+        let victim = directory.write("victim", "");
+        let folder = directory.join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        let link = folder.join("log");
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        let set_mode = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&folder, mode).unwrap();
+        };
+        set_mode(0o755);
+        open_append(&link, 0o600).unwrap().write_all(b"ours\n").unwrap();
+        set_mode(0o777);
+        let refused = open_append(&link, 0o600).unwrap_err();
+        assert!(refused.to_string().contains("a symbolic link"), "{refused}");
+        open_append(&folder.join("file"), 0o600).unwrap();
+        if geteuid().is_root() {
+            set_mode(0o755);
+            std::os::unix::fs::chown(&folder, Some(1), None).unwrap();
+            open_append(&link, 0o600).unwrap_err();
+        }
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "ours\n");
     }
 
     #[test]
