@@ -135,14 +135,28 @@ fn waiting(file: File) -> io::Result<File> {
     Ok(file)
 }
 
+/// Writes what there is room for, and waits for that, also if somebody who shares the open file has
+/// told it not to (`O_NONBLOCK` is of the open file, not of the descriptor).
+pub fn write_waiting(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match write(&fd, bytes) {
+            Err(Errno::AGAIN) => {}
+            done => return Ok(done?),
+        }
+        retry_on_intr(|| poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None))?;
+    }
+}
+
 /// The same file, to be handed to somebody who is only to write at its end: what it holds cannot be
-/// written over, and a terminal that is open for both ways not be read. A socket stays as it is.
+/// written over, and a terminal that is open for both ways not be read. A pipe is opened anew where
+/// it may be, so that its flags are not shared. A socket stays as it is.
 pub fn to_write_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let (flags, kind) = (fcntl_getfl(fd)?, FileKind::from_raw_mode(fstat(fd)?.st_mode));
     if kind == FileKind::RegularFile {
         fcntl_setfl(fd, flags | OFlags::APPEND)?;
     }
-    if flags.intersection(OFlags::RWMODE) == OFlags::RDWR && kind != FileKind::Socket {
+    let is_both = flags.intersection(OFlags::RWMODE) == OFlags::RDWR;
+    if kind == FileKind::Fifo || is_both && kind != FileKind::Socket {
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         // One that belongs to another user, or has no path any more, is nothing to open anew.
         if let Ok(file) = open_waiting(&mut without_waiting(), Path::new(&path)) {
@@ -241,24 +255,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_whole_and_no_other_by_a_link() {
-        let directory = Directory::new();
-        let [path, other, link] = ["file", "other", "link"].map(|name| directory.join(name));
-        std::fs::write(&other, "other").unwrap();
-        std::os::unix::fs::symlink(&other, &link).unwrap();
-        let refused = replace(&link, b"1").unwrap_err();
-        assert!(refused.to_string().contains("a symbolic link"), "{refused}");
-        assert_eq!(std::fs::read_to_string(&other).unwrap(), "other");
-        replace(&path, b"before").unwrap();
-        let reader = File::open(&path).unwrap();
-        replace(&path, b"after").unwrap();
-        assert_eq!(io::read_to_string(reader).unwrap(), "before");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "after");
-        let names = std::fs::read_dir(directory.path()).unwrap();
-        assert_eq!(names.count(), 3, "nothing is left beside them");
-    }
-
-    #[test]
     fn no_link_is_followed_in_a_folder_that_others_may_change() {
         let directory = Directory::new();
         let victim = directory.write("victim", "");
@@ -285,6 +281,24 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_replaced_whole_and_no_other_by_a_link() {
+        let directory = Directory::new();
+        let [path, other, link] = ["file", "other", "link"].map(|name| directory.join(name));
+        std::fs::write(&other, "other").unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        let refused = replace(&link, b"1").unwrap_err();
+        assert!(refused.to_string().contains("a symbolic link"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "other");
+        replace(&path, b"before").unwrap();
+        let reader = File::open(&path).unwrap();
+        replace(&path, b"after").unwrap();
+        assert_eq!(io::read_to_string(reader).unwrap(), "before");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "after");
+        let names = std::fs::read_dir(directory.path()).unwrap();
+        assert_eq!(names.count(), 3, "nothing is left beside them");
+    }
+
+    #[test]
     fn what_is_handed_over_to_be_written_is_neither_read_nor_written_over() {
         let directory = Directory::new();
         let path = directory.write("log", "before\n");
@@ -302,6 +316,26 @@ mod tests {
         let mut handed = File::from(to_write_only(near.as_fd()).unwrap());
         handed.write_all(b"x").unwrap();
         far.read_exact(&mut [0]).unwrap();
+    }
+
+    #[test]
+    fn what_is_handed_over_of_a_pipe_shares_no_flags_and_a_wait_is_one_all_the_same() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let handed = to_write_only(writer.as_fd()).unwrap();
+        rustix::io::ioctl_fionbio(&handed, true).unwrap();
+        assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
+        while write(&handed, &[b'x'; 4096]).is_ok() {}
+        // Whoever shares the open file can still do this to it.
+        let copy = writer.try_clone().unwrap();
+        rustix::io::ioctl_fionbio(&copy, true).unwrap();
+        let full = (&writer).write(b"message").unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        let waits = std::thread::spawn(move || write_waiting(&writer, b"message").unwrap());
+        drop((handed, copy));
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(waits.join().unwrap(), 7);
+        assert!(text.ends_with("xmessage"));
     }
 
     #[test]

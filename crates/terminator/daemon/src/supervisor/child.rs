@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sys::channel::{self, Channel};
-use sys::file::to_write_only;
 use sys::wake::Waker;
 use sys::{process, signal};
 
@@ -130,7 +129,7 @@ impl Child {
             .stdin(Stdio::from(theirs))
             // It may be the log, which is handed to the worker process alone.
             .stdout(Stdio::null())
-            .stderr(Stdio::from(to_write_only(io::stderr().as_fd())?));
+            .stderr(Stdio::from(messages::standard_error_for_another()?));
         if !program.has_environment {
             command.env_clear();
         }
