@@ -325,7 +325,7 @@ mod tests {
         rustix::io::ioctl_fionbio(&handed, true).unwrap();
         assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
         while write(&handed, &[b'x'; 4096]).is_ok() {}
-        // Whoever shares the open file can still do this to it.
+        // Who shares the open file can still do this to it.
         let copy = writer.try_clone().unwrap();
         rustix::io::ioctl_fionbio(&copy, true).unwrap();
         let full = (&writer).write(b"message").unwrap_err();

@@ -56,8 +56,8 @@ pub fn receive_until(end: impl AsFd, room: &mut [u8], until: Instant) -> io::Res
     }
 }
 
-/// Ends both directions for everybody, copies of either end in other processes too: nobody sends any
-/// more, and nobody waits.
+/// Ends both directions for everybody, copies of either end in other processes too: nobody sends
+/// any more, and nobody waits.
 pub fn end(end: impl AsFd) {
     // It fails only where the other end is gone.
     let _ = shutdown(end, Shutdown::Both);

@@ -244,7 +244,7 @@ fn bound_path(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
 }
 
 /// Gives the socket that was just made at a path its permissions, which the umask may have cut.
-/// Whoever owns the folder can put something else there meanwhile: what is changed is held by a
+/// Who owns the folder can put something else there meanwhile: what is changed is held by a
 /// descriptor, and is a socket of ours that has no other name.
 fn set_socket_mode(path: &Path, mode: u32) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;

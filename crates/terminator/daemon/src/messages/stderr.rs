@@ -209,7 +209,7 @@ mod tests {
         struct Full(u32, io::PipeWriter);
         impl Write for Full {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                self.0 = self.0.checked_sub(1).ok_or(()).map_or(0, |left| left);
+                self.0 = self.0.saturating_sub(1);
                 if self.0 > 0 {
                     Err(io::ErrorKind::StorageFull.into())
                 } else {

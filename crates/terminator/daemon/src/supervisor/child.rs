@@ -235,8 +235,8 @@ impl Child {
         self.channel.send(bundle.bytes(), &[]).map_err(SendFault::Broken)
     }
 
-    /// Ends its channel if it has ended. Otherwise who has a copy of its end (`SCM_RIGHTS`, unix(7))
-    /// would hide its death, and be told and heard in its place.
+    /// Ends its channel if it has ended. Otherwise who has a copy of its end (`SCM_RIGHTS`,
+    /// unix(7)) would hide its death, and be told and heard in its place.
     pub(super) fn look_for_end(&self) {
         if process::has_ended(self.pid) {
             self.channel.end();

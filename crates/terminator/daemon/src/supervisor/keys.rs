@@ -444,7 +444,7 @@ impl KeyProcesses {
 
     /// The worker process is gone that asks by the channels. Their ends are shut down, not only
     /// closed: it may have passed on copies of its own (`SCM_RIGHTS`, unix(7)), and the processes
-    /// that hold keys go on and would answer whoever has one.
+    /// that hold keys go on and would answer who has one.
     pub(super) fn end_channels(&mut self) {
         let all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
         all.flat_map(|one| one.ends.drain(..)).for_each(packet::end);
