@@ -15,8 +15,8 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, send, sendmsg,
-    socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recv, recvmsg, send,
+    sendmsg, shutdown, socketpair,
 };
 
 /// The largest message: 10,000 certificates with keys and chains of 8 KiB, three times over.
@@ -102,6 +102,13 @@ impl Channel {
             self.send_batch(batch, until)?;
         }
         self.send_all(bytes, until)
+    }
+
+    /// Ends it for everybody, copies of either end in other processes too. What was sent before is
+    /// still received.
+    pub fn end(&self) {
+        // It fails only for a channel that has ended.
+        let _ = shutdown(&self.fd, Shutdown::Both);
     }
 
     /// Waits until a message is there, or the peer's end; `false` = `stop` became readable, and
@@ -395,7 +402,7 @@ mod tests {
         // The kernel cannot hand over so many single bytes in that time.
         let error = ours.send(&vec![0; 64 << 20], &[]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        rustix::net::shutdown(&ours.fd, rustix::net::Shutdown::Both).unwrap();
+        ours.end();
         drop(ours);
         reader.join().unwrap();
     }

@@ -9,10 +9,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{
-    FileType as FileKind, FlockOperation, OFlags, fcntl_getfl, fcntl_setfl, flock, fstat,
+    FileType as FileKind, FlockOperation, Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, flock,
+    fstat, open, openat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr, write};
 use rustix::process::geteuid;
 
 use crate::process;
@@ -52,9 +54,33 @@ fn refuse_irregular(kind: FileType) -> io::Result<()> {
 /// it wait as usual.
 ///
 /// # Errors
-/// Also if it is a named pipe that nobody reads (`ENXIO`).
+/// Also if it is a named pipe that nobody reads (`ENXIO`), or a symbolic link in a folder that
+/// another user owns or everybody may change: it would have any file of ours written to.
 pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
-    open_waiting(without_waiting().create(true).mode(mode), path)
+    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let folder = path.parent().filter(|one| !one.as_os_str().is_empty());
+    let folder = folder.unwrap_or_else(|| Path::new("."));
+    // What is judged is the folder that is opened in.
+    let folder = open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let is_anothers = is_anothers(&fstat(&folder)?);
+    let mut flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
+    flags.set(OFlags::NOFOLLOW, is_anothers);
+    let file = match openat(&folder, name, flags, mode.into()) {
+        Err(Errno::LOOP) if is_anothers => {
+            let message = "it is a symbolic link, in a folder that another user may change";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        opened => File::from(opened?),
+    };
+    waiting(file)
+}
+
+/// Whether another user owns a folder, or everybody may put links into it. The kernel sees to
+/// folders for temporary files, whose sticky bit is set (fs.protected_symlinks, proc(5)).
+fn is_anothers(folder: &Stat) -> bool {
+    let is_ours = [0, geteuid().as_raw()].contains(&folder.st_uid);
+    !is_ours || folder.st_mode & (libc::S_IWOTH | libc::S_ISVTX) == libc::S_IWOTH
 }
 
 /// The same for a file of secrets, which has the mode 0600.
@@ -101,19 +127,36 @@ fn refuse_shared(facts: &Metadata) -> io::Result<()> {
 
 /// Opens it at its end without waiting; writes to it wait.
 fn open_waiting(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let file = options.append(true).open(path)?;
+    waiting(options.append(true).open(path)?)
+}
+
+fn waiting(file: File) -> io::Result<File> {
     fcntl_setfl(&file, fcntl_getfl(&file)?.difference(OFlags::NONBLOCK))?;
     Ok(file)
 }
 
+/// Writes what there is room for, and waits for that, also if somebody who shares the open file has
+/// told it not to (`O_NONBLOCK` is of the open file, not of the descriptor).
+pub fn write_waiting(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match write(&fd, bytes) {
+            Err(Errno::AGAIN) => {}
+            done => return Ok(done?),
+        }
+        retry_on_intr(|| poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None))?;
+    }
+}
+
 /// The same file, to be handed to somebody who is only to write at its end: what it holds cannot be
-/// written over, and a terminal that is open for both ways not be read. A socket stays as it is.
+/// written over, and a terminal that is open for both ways not be read. A pipe is opened anew where
+/// it may be, so that its flags are not shared. A socket stays as it is.
 pub fn to_write_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let (flags, kind) = (fcntl_getfl(fd)?, FileKind::from_raw_mode(fstat(fd)?.st_mode));
     if kind == FileKind::RegularFile {
         fcntl_setfl(fd, flags | OFlags::APPEND)?;
     }
-    if flags.intersection(OFlags::RWMODE) == OFlags::RDWR && kind != FileKind::Socket {
+    let is_both = flags.intersection(OFlags::RWMODE) == OFlags::RDWR;
+    if kind == FileKind::Fifo || is_both && kind != FileKind::Socket {
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         // One that belongs to another user, or has no path any more, is nothing to open anew.
         if let Ok(file) = open_waiting(&mut without_waiting(), Path::new(&path)) {
@@ -170,6 +213,7 @@ pub fn lock(file: &impl AsFd) -> io::Result<bool> {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
     use testkit::directory::Directory;
 
@@ -211,6 +255,32 @@ mod tests {
     }
 
     #[test]
+    fn no_link_is_followed_in_a_folder_that_others_may_change() {
+        let directory = Directory::new();
+        let victim = directory.write("victim", "");
+        let folder = directory.join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        let link = folder.join("log");
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        let set_mode = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&folder, mode).unwrap();
+        };
+        set_mode(0o755);
+        open_append(&link, 0o600).unwrap().write_all(b"ours\n").unwrap();
+        set_mode(0o777);
+        let refused = open_append(&link, 0o600).unwrap_err();
+        assert!(refused.to_string().contains("a symbolic link"), "{refused}");
+        open_append(&folder.join("file"), 0o600).unwrap();
+        if geteuid().is_root() {
+            set_mode(0o755);
+            std::os::unix::fs::chown(&folder, Some(1), None).unwrap();
+            open_append(&link, 0o600).unwrap_err();
+        }
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "ours\n");
+    }
+
+    #[test]
     fn a_file_is_replaced_whole_and_no_other_by_a_link() {
         let directory = Directory::new();
         let [path, other, link] = ["file", "other", "link"].map(|name| directory.join(name));
@@ -246,6 +316,26 @@ mod tests {
         let mut handed = File::from(to_write_only(near.as_fd()).unwrap());
         handed.write_all(b"x").unwrap();
         far.read_exact(&mut [0]).unwrap();
+    }
+
+    #[test]
+    fn what_is_handed_over_of_a_pipe_shares_no_flags_and_a_wait_is_one_all_the_same() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let handed = to_write_only(writer.as_fd()).unwrap();
+        rustix::io::ioctl_fionbio(&handed, true).unwrap();
+        assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
+        while write(&handed, &[b'x'; 4096]).is_ok() {}
+        // Who shares the open file can still do this to it.
+        let copy = writer.try_clone().unwrap();
+        rustix::io::ioctl_fionbio(&copy, true).unwrap();
+        let full = (&writer).write(b"message").unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        let waits = std::thread::spawn(move || write_waiting(&writer, b"message").unwrap());
+        drop((handed, copy));
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(waits.join().unwrap(), 7);
+        assert!(text.ends_with("xmessage"));
     }
 
     #[test]

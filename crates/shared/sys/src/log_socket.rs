@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-    connect, send, sendmsg, socket_with, sockopt,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix,
+    SocketFlags, SocketType, connect, getpeername, send, sendmsg, shutdown, socket_with, sockopt,
 };
 use wire::address::Address;
 
@@ -45,6 +46,25 @@ pub fn open(address: &Address) -> io::Result<(OwnedFd, io::Result<()>)> {
         Address::Inherited(_) => Err(Errno::NOENT),
     };
     Ok((fd, connected.map_err(io::Error::from)))
+}
+
+/// Opens a further stream to the collector that one leads to, and begins it with a greeting. Who
+/// has it cannot end the other, as by shutdown(2), which holds for all copies of a socket.
+///
+/// # Errors
+/// `fd` leads to no path, or the collector takes no stream now: there is no wait for it.
+pub fn open_another(fd: impl AsFd, greeting: &[u8]) -> io::Result<OwnedFd> {
+    let collector = getpeername(fd)?.ok_or(io::ErrorKind::NotFound)?;
+    let collector = SocketAddrUnix::try_from(collector)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&stream, &collector)?;
+    shutdown(&stream, Shutdown::Read)?;
+    if send(&stream, greeting, FLAGS)? < greeting.len() {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    fcntl_setfl(&stream, fcntl_getfl(&stream)?.difference(OFlags::NONBLOCK))?;
+    Ok(stream)
 }
 
 /// Sends an entry and never waits. `WouldBlock` = the collector's queue is full; an error that
@@ -97,8 +117,9 @@ fn wait_for(fd: &impl AsFd, events: PollFlags, time_max: Duration) -> io::Result
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::io::{Read, Write};
     use std::os::unix::fs::FileExt;
-    use std::os::unix::net::UnixDatagram;
+    use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     use wire::address::UnixName;
@@ -130,6 +151,25 @@ mod tests {
         assert_eq!(connected.unwrap_err().kind(), io::ErrorKind::NotFound);
         let error = send_entry(&unconnected, b"three").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotConnected);
+    }
+
+    #[test]
+    fn what_is_done_to_a_further_stream_leaves_the_first() {
+        let directory = Directory::new();
+        let listener = UnixListener::bind(directory.join("socket")).unwrap();
+        let mut own = UnixStream::connect(directory.join("socket")).unwrap();
+        let (mut first, _) = listener.accept().unwrap();
+        let further = open_another(&own, b"greeting\n").unwrap();
+        let (second, _) = listener.accept().unwrap();
+        rustix::io::ioctl_fionbio(&further, true).unwrap();
+        shutdown(&further, Shutdown::Both).unwrap();
+        assert_eq!(io::read_to_string(second).unwrap(), "greeting\n");
+        assert!(!fcntl_getfl(&own).unwrap().contains(OFlags::NONBLOCK));
+        own.write_all(b"x").unwrap();
+        first.read_exact(&mut [0]).unwrap();
+        // A pair has no path.
+        let (near, _far) = UnixStream::pair().unwrap();
+        open_another(&near, b"greeting").unwrap_err();
     }
 
     #[test]

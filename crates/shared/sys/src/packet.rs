@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown,
+    socketpair,
 };
 
 /// Two ends, which are alike.
@@ -55,6 +56,13 @@ pub fn receive_until(end: impl AsFd, room: &mut [u8], until: Instant) -> io::Res
     }
 }
 
+/// Ends both directions for everybody, copies of either end in other processes too: nobody sends
+/// any more, and nobody waits.
+pub fn end(end: impl AsFd) {
+    // It fails only where the other end is gone.
+    let _ = shutdown(end, Shutdown::Both);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +80,18 @@ mod tests {
         drop(ours);
         assert_eq!(receive_until(&theirs, &mut room, Instant::now()).unwrap(), None);
         assert_eq!(send_now(&theirs, b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+    #[test]
+    fn an_end_holds_for_all_copies() {
+        let (ours, theirs) = pair().unwrap();
+        let copies = [ours.try_clone().unwrap(), theirs.try_clone().unwrap(), theirs];
+        let waits = ours.try_clone().unwrap();
+        let waiting = std::thread::spawn(move || receive(&waits, &mut [0; 4]).unwrap());
+        end(&ours);
+        assert_eq!(waiting.join().unwrap(), None);
+        for copy in &copies {
+            assert_eq!(receive(copy, &mut [0; 4]).unwrap(), None);
+            assert_eq!(send_now(copy, b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        }
     }
 }

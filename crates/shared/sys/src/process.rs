@@ -12,7 +12,9 @@ use std::{fs, io};
 
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::{Errno, retry_on_intr};
-use rustix::process::{Pid, Signal as KernelSignal, WaitOptions, waitpid};
+use rustix::process::{
+    Pid, Signal as KernelSignal, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid,
+};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities, set_keep_capabilities,
@@ -122,6 +124,13 @@ pub fn wait(pid: u32) -> io::Result<ExitStatus> {
     let waited = retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()))?;
     let (_, status) = waited.ok_or(io::ErrorKind::NotFound)?;
     Ok(ExitStatus::from_raw(status.as_raw()))
+}
+
+/// Whether a child has ended. How, is still to be asked ([`wait`]).
+pub fn has_ended(child: u32) -> bool {
+    let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    pid.is_some_and(|pid| waitid(WaitId::Pid(pid), options).is_ok_and(|ended| ended.is_some()))
 }
 
 /// Takes note of the end of children of the first thread that are none of these: what fell to this

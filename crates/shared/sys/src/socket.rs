@@ -6,17 +6,19 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny,
     SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, ipproto,
     netdevice, recv, send, sendmsg, shutdown, socket_with, sockopt,
 };
+use rustix::process::geteuid;
 use wire::address::{Address, AddressError, UnixName};
 
 use crate::checked;
@@ -236,9 +238,29 @@ fn bound_path(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
         bound => bound?,
     }
     if let Some(mode) = mode {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        set_socket_mode(path, mode)?;
     }
     Ok(fd)
+}
+
+/// Gives the socket that was just made at a path its permissions, which the umask may have cut.
+/// Who owns the folder can put something else there meanwhile: what is changed is held by a
+/// descriptor, and is a socket of ours that has no other name.
+fn set_socket_mode(path: &Path, mode: u32) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = open(path, flags, Mode::empty())?;
+    let found = fstat(&place)?;
+    let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
+    if !is_socket || found.st_uid != geteuid().as_raw() || found.st_nlink != 1 {
+        let message = "something else has taken the place of the socket that was just made";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    if found.st_mode & 0o7777 != mode {
+        // fchmod(2) takes no descriptor that was opened by O_PATH.
+        let by_descriptor = format!("/proc/self/fd/{}", place.as_raw_fd());
+        rustix::fs::chmod(by_descriptor, mode.into())?;
+    }
+    Ok(())
 }
 
 /// Whether that path is a socket which no process has open.
@@ -497,7 +519,9 @@ pub fn reset_on_close(fd: impl AsFd) -> io::Result<()> {
 mod tests {
     use super::*;
     use rustix::event::{PollFd, PollFlags, poll};
+    use std::fs::Permissions;
     use std::io::ErrorKind;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
     use testkit::directory::Directory;
 
@@ -748,6 +772,26 @@ mod tests {
         let _listener = listen(&address, &options).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o666);
+    }
+
+    #[test]
+    fn no_other_file_gets_the_permissions_of_a_socket() {
+        let directory = Directory::new();
+        let victim = directory.write("victim", "secret");
+        let mode_of = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        std::fs::set_permissions(&victim, Permissions::from_mode(0o600)).unwrap();
+        let [link, socket, other] = ["link", "socket", "other"].map(|name| directory.join(name));
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::fs::set_permissions(&socket, Permissions::from_mode(0o600)).unwrap();
+        std::fs::hard_link(&socket, &other).unwrap();
+        for place in [&link, &victim, &other] {
+            assert_fails(set_socket_mode(place, 0o666), ErrorKind::PermissionDenied);
+        }
+        assert_eq!((mode_of(&victim), mode_of(&socket)), (0o600, 0o600));
+        std::fs::remove_file(&other).unwrap();
+        set_socket_mode(&socket, 0o666).unwrap();
+        assert_eq!(mode_of(&socket), 0o666);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod stderr;
 use std::backtrace::Backtrace;
 use std::fmt::Display;
 use std::io::{self, IsTerminal};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::{ControlOptions, MessageForm};
+use sys::{file, log_socket};
 use telemetry::message::Level;
 
 use crate::messages::sender::{MessageSender, Said};
@@ -209,7 +211,7 @@ fn in_form(said: &Said) -> String {
 
 /// The message that lines found no place in the queue.
 pub(crate) fn lines_lost(count: u64) -> String {
-    let text = format!("{count} messages were lost: the standard error was not read");
+    let text = format!("{count} messages were lost: the standard error did not take them");
     written(Level::Warning, &text)
 }
 
@@ -222,6 +224,22 @@ pub(crate) fn never_wait_in_panics() {
         let text = format!("thread `{name}` {panic}\n{backtrace}");
         stderr::write_last_words(written(Level::Error, &text));
     }));
+}
+
+/// Begins a stream to the journal as sd_journal_stream_fd(3) does: our name, no unit, the priority
+/// of lines that name none, that lines may name theirs, and that none goes elsewhere.
+const JOURNAL_GREETING: &[u8] = b"lariat\n\n6\n1\n0\n0\n0\n";
+
+/// The standard error for a process that may fall into an attacker's hands: where it can be, an
+/// open file of its own, so that nothing done to it silences ours.
+pub(crate) fn standard_error_for_another() -> io::Result<OwnedFd> {
+    let own = io::stderr();
+    if is_journal()
+        && let Ok(stream) = log_socket::open_another(&own, JOURNAL_GREETING)
+    {
+        return Ok(stream);
+    }
+    file::to_write_only(own.as_fd())
 }
 
 /// Whether the standard error is the journal, by the device and inode that the service manager has

@@ -368,25 +368,24 @@ impl<'a> Supervisor<'a> {
             }
             Signal::Interrupt => self.stop_for_good(),
             Signal::Terminate => self.stop(),
-            Signal::Child => self.reap_strays(),
+            Signal::Child => self.child_ended(),
             Signal::Continue | Signal::Order | Signal::Pipe | Signal::Suspend => {}
         }
         Ok(())
     }
 
-    /// As the first process of a container, this one has children that it did not start.
-    fn reap_strays(&self) {
-        // How a new program ends is for its check alone to hear.
-        if matches!(self.upgrading.stage, Upgrade::Checking(_)) {
-            return;
-        }
+    /// One of our processes, or as the first of a container, one that we did not start.
+    fn child_ended(&self) {
         let earlier = self.earlier.iter().map(|one| &one.child);
-        let workers = self.child.iter().chain(earlier).map(Child::pid);
-        let helpers =
-            [&self.names.process, &self.watched.process, &self.acme.process].into_iter().flatten();
-        let helpers = helpers.map(Child::pid).chain(self.keys.pids());
-        let known: Vec<_> = workers.chain(helpers).collect();
-        process::reap_strays(&known);
+        let workers = self.child.iter().chain(earlier);
+        let helpers = [&self.names.process, &self.watched.process, &self.acme.process];
+        let helpers = helpers.into_iter().flatten().chain(self.keys.processes());
+        let known = workers.chain(helpers).inspect(|one| one.look_for_end());
+        let known: Vec<_> = known.map(Child::pid).collect();
+        // How a new program ends is for its check alone to hear.
+        if !matches!(self.upgrading.stage, Upgrade::Checking(_)) {
+            process::reap_strays(&known);
+        }
     }
 
     fn time_is_over(&mut self) -> Result<(), Failure> {

@@ -1,11 +1,15 @@
 //! Keys in a process of their own (`process.key-process`): who has them, what is signed, and what
 //! happens when that process is not there.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use std::io::copy;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use suite::prelude::*;
 use suite::process::{has_ended, memory_holds, open_files, status_line};
 
@@ -352,4 +356,41 @@ fn a_handshake_goes_on_over_a_reload_and_an_upgrade_and_no_process_outlasts_its_
         until_true("its key process to end", || has_ended(first));
         Client::new(&site).echo(service.address);
     });
+}
+
+/// Copies of a process's Unix sockets to other processes of ours, as it can send them to anybody
+/// (`SCM_RIGHTS`): its standard input, and those of whole messages.
+fn copies_of_channels(process: Pid) -> Vec<OwnedFd> {
+    let held = pidfd_open(process, PidfdFlags::empty()).unwrap();
+    let numbers = fs::read_dir(format!("/proc/{}/fd", process.as_raw_nonzero())).unwrap();
+    let numbers = numbers.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse());
+    let copies = numbers.filter_map(|number: Result<i32, _>| {
+        let number = number.unwrap();
+        let copy = pidfd_getfd(&held, number, PidfdGetfdFlags::empty()).ok()?;
+        let is_channel = number == 0 || socket_type(&copy) == Ok(SocketType::SEQPACKET);
+        is_channel.then_some(copy)
+    });
+    copies.collect()
+}
+
+#[test]
+fn copies_of_a_dead_worker_process_s_channels_are_of_no_use() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let (site, server) = (Site::new(), Server::start(http()));
+    let service = Service::new(&site, &server);
+    let lariat = service.start_with(TABLES);
+    let copies = copies_of_channels(lariat.worker_process());
+    assert!(copies.len() > 3, "the supervisor's, and one of each thread: {copies:?}");
+    let is_ended = |copy: &OwnedFd| {
+        let mut waits = [PollFd::new(copy, PollFlags::empty())];
+        poll(&mut waits, Some(&Timespec::default())).unwrap();
+        waits[0].revents().contains(PollFlags::HUP)
+    };
+    assert_eq!(copies.iter().filter(|copy| is_ended(copy)).count(), 0);
+    // Its end is noticed, though its end of the channel is open here.
+    lariat.replace_worker_process();
+    until_true("the end of all copies", || copies.iter().all(is_ended));
+    curl_tls(&site, service.address).run().success();
 }

@@ -12,6 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use sys::file;
+
 /// Bytes of lines that wait. A refused configuration has a few kilobytes of diagnostics; who reads
 /// nothing for longer than this lasts has lost interest.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
@@ -31,7 +33,7 @@ pub(crate) fn write_line(line: impl Display) {
 pub(crate) fn write(lines: String) {
     match QUEUE.get() {
         Some(queue) => queue.put(lines),
-        None => drop(io::stderr().write_all(lines.as_bytes())),
+        None => drop(StandardError.write_all(lines.as_bytes())),
     }
 }
 
@@ -41,7 +43,7 @@ pub(crate) fn write(lines: String) {
 /// # Errors
 /// No thread can be started.
 pub(crate) fn write_in_background(lost: fn(u64) -> String) -> io::Result<()> {
-    let queue = Queue::start(io::stderr(), lost)?;
+    let queue = Queue::start(StandardError, lost)?;
     // A second call leaves an idle thread behind, and nothing else.
     let _ = QUEUE.set(queue);
     Ok(())
@@ -56,7 +58,7 @@ pub(crate) fn flush() {
 
 /// Writes why this process is about to end; if nobody reads it, it ends all the same.
 pub(crate) fn write_last_words(text: String) {
-    write_within(io::stderr(), text, FLUSH_TIME_MAX);
+    write_within(StandardError, text, FLUSH_TIME_MAX);
 }
 
 /// Writes for so long at most; a write that does not return is left to a thread.
@@ -68,6 +70,20 @@ fn write_within(mut target: impl Write + Send + 'static, text: String, time_max:
     };
     if thread::Builder::new().spawn(write).is_ok() {
         let _ = is_done.recv_timeout(time_max);
+    }
+}
+
+/// Waits for its reader whatever another process that shares it has set, because a line that is
+/// refused for want of room would be lost unseen.
+struct StandardError;
+
+impl Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        file::write_waiting(io::stderr(), bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -89,10 +105,15 @@ impl Queue {
         let queue = Self(Arc::default());
         let of_thread = queue.clone();
         let write = move || {
+            // Lines that the target did not take. They are said before the next one, and not at
+            // once, because a reader may have left for good.
+            let mut refused = 0;
             loop {
                 let line = of_thread.next(lost);
-                // A reader that has left loses its lines.
-                let _ = target.write_all(line.as_bytes());
+                if refused > 0 && target.write_all(lost(refused).as_bytes()).is_ok() {
+                    refused = 0;
+                }
+                refused += u64::from(target.write_all(line.as_bytes()).is_err());
             }
         };
         thread::Builder::new().name("stderr".to_owned()).spawn(write)?;
@@ -180,6 +201,33 @@ mod tests {
         queue.put("the next\n".to_owned());
         assert_eq!(lines.next().unwrap(), "the next");
         assert_eq!(queue.lock().lost, 0);
+    }
+
+    #[test]
+    fn lines_that_are_refused_for_a_while_are_counted_and_said() {
+        /// A disk that is full for the first lines.
+        struct Full(u32, io::PipeWriter);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0 = self.0.saturating_sub(1);
+                if self.0 > 0 {
+                    Err(io::ErrorKind::StorageFull.into())
+                } else {
+                    self.1.write(bytes)
+                }
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (reader, writer) = io::pipe().unwrap();
+        // Three lines, and two attempts to say that some were lost.
+        let full = Full(6, writer);
+        let queue = Queue::start(full, |lost| format!("{lost} were lost\n")).unwrap();
+        (0..4).for_each(|number| queue.put(format!("{number}\n")));
+        let lines = BufReader::new(reader).lines().take(2);
+        let read: Vec<String> = lines.map(Result::unwrap).collect();
+        assert_eq!(read, ["3 were lost", "3"]);
     }
 
     #[test]

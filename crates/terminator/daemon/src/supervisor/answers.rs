@@ -188,6 +188,7 @@ impl Supervisor<'_> {
             }
         };
         self.due = None;
+        self.keys.end_channels();
         self.end_unasked_keys();
         self.upgrading.listening.retain(|one| *one != number);
         let ended =

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sys::channel::{self, Channel};
-use sys::file::to_write_only;
 use sys::wake::Waker;
 use sys::{process, signal};
 
@@ -130,7 +129,7 @@ impl Child {
             .stdin(Stdio::from(theirs))
             // It may be the log, which is handed to the worker process alone.
             .stdout(Stdio::null())
-            .stderr(Stdio::from(to_write_only(io::stderr().as_fd())?));
+            .stderr(Stdio::from(messages::standard_error_for_another()?));
         if !program.has_environment {
             command.env_clear();
         }
@@ -236,6 +235,14 @@ impl Child {
         self.channel.send(bundle.bytes(), &[]).map_err(SendFault::Broken)
     }
 
+    /// Ends its channel if it has ended. Otherwise who has a copy of its end (`SCM_RIGHTS`,
+    /// unix(7)) would hide its death, and be told and heard in its place.
+    pub(super) fn look_for_end(&self) {
+        if process::has_ended(self.pid) {
+            self.channel.end();
+        }
+    }
+
     /// Kills it; what it said before is still heard, and then its end.
     pub(super) fn kill(&self) {
         if !self.is_reaped {
@@ -253,6 +260,7 @@ impl Child {
 
     /// Waits in a thread of its own, which is left behind with a process that does not go.
     fn reap(&mut self) -> Option<ExitStatus> {
+        self.channel.end();
         if std::mem::replace(&mut self.is_reaped, true) {
             return None;
         }

@@ -104,8 +104,8 @@ impl EarlierKeyProcesses {
         self.all.iter().map(EarlierKeyProcess::due).min()
     }
 
-    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
-        self.all.iter().chain(&self.lent).map(|one| one.process.pid())
+    pub(super) fn processes(&self) -> impl Iterator<Item = &Child> {
+        self.all.iter().chain(&self.lent).map(|one| &one.process)
     }
 
     /// The plan is replaced that the processes sign for; a worker process goes on to ask them. One

@@ -71,8 +71,8 @@ impl EventSender {
 /// and costs no memory.
 const QUEUE_MAX: usize = 64;
 
-/// That a worker process has ended is heard on its channel, after its last words; SIGCHLD is of
-/// those that nobody listens to.
+/// That a worker process has ended is heard on its channel, after its last words, which SIGCHLD
+/// bounds.
 const SIGNALS: [Signal; 7] = [
     Signal::Child,
     Signal::Hangup,

@@ -274,11 +274,11 @@ impl KeyProcesses {
         holdings.chain(self.earlier.due()).min()
     }
 
-    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn processes(&self) -> impl Iterator<Item = &Child> {
         let processes = self.all().flat_map(|one| {
             one.process.iter().chain(one.attempt.iter().map(|(process, _)| process))
         });
-        processes.map(Child::pid).chain(self.earlier.pids())
+        processes.chain(self.earlier.processes())
     }
 
     pub(super) fn status(&self) -> Vec<KeyHolderStatus> {
@@ -440,6 +440,14 @@ impl KeyProcesses {
         let before = std::mem::replace(&mut self.served, served);
         let processes = before.into_iter().filter_map(|one| one.process);
         self.earlier.extend(processes, worker, handshake_time);
+    }
+
+    /// The worker process is gone that asks by the channels. Their ends are shut down, not only
+    /// closed: it may have passed on copies of its own (`SCM_RIGHTS`, unix(7)), and the processes
+    /// that hold keys go on and would answer who has one.
+    pub(super) fn end_channels(&mut self) {
+        let all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
+        all.flat_map(|one| one.ends.drain(..)).for_each(packet::end);
     }
 
     /// The processes of earlier plans go on that these worker processes ask.
