@@ -222,7 +222,7 @@ mod tests {
         let base = Directory::new();
         let [regular, pipe, socket] = ["regular", "pipe", "socket"].map(|name| base.join(name));
         std::fs::write(&regular, "text").unwrap();
-        let mode = rustix::fs::Mode::RWXU;
+        let mode = Mode::RWXU;
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let _listener = UnixListener::bind(&socket).unwrap();
         let mut text = String::new();
