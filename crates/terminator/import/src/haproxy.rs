@@ -23,7 +23,7 @@ use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, OFF,
 use crate::import::Import;
 use crate::meaning::Meaning;
 use crate::source::{SourceFiles, SourceLine, Statement};
-use crate::statements::Statements;
+use crate::statements::{Statements, UNKNOWN};
 
 /// Reads files into a draft.
 pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
@@ -119,7 +119,12 @@ impl HaproxyReading {
         }
         let Some(meaning) = found.or_else(|| find(&one)) else {
             let option = two.filter(|_| written.option == "option").unwrap_or(one);
-            return import.note_unknown(&Statement { option, ..written });
+            let written = Statement { option, ..written };
+            import.note_unknown(&written);
+            if let (HaproxyPlace::Proxy, Some(section)) = (self.within, self.sections.last_mut()) {
+                section.options.push(UNKNOWN, written);
+            }
+            return;
         };
         written.words = words;
         import.expect(&written);

@@ -423,6 +423,10 @@ impl Import {
             None => format!("look into {}'s manual for what it does", self.of),
         };
         let why = format!("{} has no such option that this program knows", self.of);
+        if [Predecessor::Hitch, Predecessor::Stud].contains(&self.of) {
+            // It starts with none, and one that is misspelt may refuse clients.
+            return self.fault(&written.place, &written.option, why, remedy);
+        }
         self.unmapped(written, Unfit::new(why, remedy));
         self.unknown.extend(self.findings.last().cloned());
     }

@@ -251,10 +251,12 @@ fn a_file_that_no_person_wrote_is_refused() {
 #[test]
 fn unknown_options_are_named_at_once() {
     let text = "frontend = \"[*]:1\"\nfronted = \"[*]:2\"\npem-file = \"/a\"\nworker = 3\n";
-    let report = imported(Predecessor::Hitch, text).report();
-    assert!(report.contains("/etc/old.conf:2: fronted [*]:2: not mapped"), "{report}");
+    let import = imported(Predecessor::Hitch, text);
+    let report = import.report();
+    assert!(import.is_faulty(), "{report}");
+    assert!(report.contains("/etc/old.conf:2: fronted: error"), "{report}");
     assert!(report.contains("there is `frontend`"), "{report}");
-    assert!(report.contains("/etc/old.conf:4: worker 3: not mapped"), "{report}");
+    assert!(report.contains("/etc/old.conf:4: worker: error"), "{report}");
 }
 
 #[test]
@@ -405,6 +407,7 @@ const REFUSALS: &[(Predecessor, &[&str])] = &[
             "http-request return status 403 if { path /a }",
             "http-request set-header X-Name %[ssl_c_s_dn]",
             "http-response deny if { status 500 }",
+            "newer-keyword a",
             "filter spoe engine a",
             "option external-check\nexternal-check command /a",
             "use_backend b if { src_conn_rate gt 9 }\nbackend b\nhttp-request deny",
