@@ -205,6 +205,11 @@ mod tests {
         assert!(of_pipe.to_string().contains("it is a named pipe"), "{of_pipe}");
         assert!(of_socket.to_string().contains("it is a socket"), "{of_socket}");
         assert_eq!(of_folder.kind(), io::ErrorKind::IsADirectory);
+        let link = base.join("link");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        let of_link = refused(&link);
+        assert_eq!(of_link.kind(), io::ErrorKind::NotFound);
+        assert!(of_link.to_string().contains("a link to nowhere, which"), "{of_link}");
         assert!(refused(Path::new("/dev/zero")).to_string().contains("it is a device"));
         let no_reader = Some(Errno::NXIO.raw_os_error());
         assert_eq!(unread.raw_os_error(), no_reader);

@@ -366,7 +366,7 @@ impl AdminState {
         facts.watch.look(&services, workers, now)
     }
 
-    /// What an operator should know of descriptors that were lacking since the last look.
+    /// A message about descriptors that were lacking since the last look.
     pub(crate) fn lacks_descriptors(&self, now: Instant) -> Option<String> {
         let refused = self.registry.ended(Reason::DescriptorLimit);
         let mut watch = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
