@@ -266,7 +266,9 @@ pub(super) fn say_each<'d>(diagnostics: impl IntoIterator<Item = &'d Diagnostic>
         if messages::form() == Form::Plain && !messages::has_daemon() {
             stderr::write_line(diagnostic.render(colour));
         } else {
-            messages::say_labelled(&diagnostic.to_string());
+            let text = diagnostic.to_string();
+            // The log has a word of its own for notes.
+            messages::say_labelled(text.strip_prefix("note: ").unwrap_or(&text));
         }
     }
 }
