@@ -255,7 +255,7 @@ impl Supervisor<'_> {
     }
 }
 
-/// Those that a reload says too, and a status has: the host's limits are noted at the start alone.
+/// The part that a reload says too, and a status has: the host's limits are noted at the start.
 pub(super) fn warnings_of(diagnostics: &[Diagnostic]) -> impl Iterator<Item = &Diagnostic> {
     let is_note = |one: &Diagnostic| one.severity == Severity::Note && is_of_limits(one);
     diagnostics.iter().filter(move |one| !is_note(one))
