@@ -23,13 +23,15 @@ use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, OFF,
 use crate::import::Import;
 use crate::meaning::Meaning;
 use crate::source::{SourceFiles, SourceLine, Statement};
-use crate::statements::Statements;
+use crate::statements::{Statements, UNKNOWN};
 
 /// Reads files into a draft.
 pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
     let mut reading = HaproxyReading::default();
     for path in paths {
-        reading.take_file(import, files, path);
+        for path in files_of(path, files) {
+            reading.take_file(import, files, &path);
+        }
     }
     let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     let place = SourceLine::outside(&names.join(" "));
@@ -37,6 +39,16 @@ pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn Sourc
     if !import.is_faulty() {
         service::write(&reading, import, files, &place);
     }
+}
+
+/// The files that `-f PATH` reads: of a folder each `*.cfg`, by name, but for hidden ones.
+fn files_of(path: &Path, files: &mut dyn SourceFiles) -> Vec<PathBuf> {
+    let mut listed = files.list(path).unwrap_or_default();
+    listed.retain(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".cfg") && !name.starts_with('.')
+    });
+    if listed.is_empty() { vec![path.to_owned()] } else { listed }
 }
 
 impl HaproxyReading {
@@ -107,7 +119,12 @@ impl HaproxyReading {
         }
         let Some(meaning) = found.or_else(|| find(&one)) else {
             let option = two.filter(|_| written.option == "option").unwrap_or(one);
-            return import.note_unknown(&Statement { option, ..written });
+            let written = Statement { option, ..written };
+            import.note_unknown(&written);
+            if let (HaproxyPlace::Proxy, Some(section)) = (self.within, self.sections.last_mut()) {
+                section.options.push(UNKNOWN, written);
+            }
+            return;
         };
         written.words = words;
         import.expect(&written);

@@ -70,6 +70,9 @@ listen = "{admin}"
 insecure = {insecure}
 status-socket = "status.sock"
 
+[limits]
+connections = 400
+
 [process]
 drain = "1s"
 "#

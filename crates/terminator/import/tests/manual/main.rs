@@ -1,48 +1,13 @@
 //! Every option of each program's manual is mapped or reported, and no input does harm.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+mod memory;
+mod refusals;
 
-use import::{Fate, Import, Predecessor, SourceFiles, import};
-use options::Table;
+use std::path::PathBuf;
 
-/// Files in memory. Those of certificates are there unless their name says otherwise.
-#[derive(Debug, Default)]
-struct Memory(BTreeMap<PathBuf, String>);
+use import::{Fate, Import, Predecessor, import};
 
-impl SourceFiles for Memory {
-    fn read(&mut self, path: &Path) -> Result<String, String> {
-        self.0.get(path).cloned().ok_or_else(|| "no such file".to_owned())
-    }
-
-    fn list(&mut self, directory: &Path) -> Result<Vec<PathBuf>, String> {
-        let within = self.0.keys().filter(|path| path.parent() == Some(directory));
-        Ok(within.cloned().collect())
-    }
-
-    fn exists(&mut self, path: &Path) -> bool {
-        !path.ends_with("missing.pem")
-    }
-
-    fn variable(&mut self, _: &str) -> Option<String> {
-        None
-    }
-}
-
-const FILE: &str = "/etc/old.conf";
-
-/// Without ranges, as the program's own table has them.
-static NO_KEYS: Table = Table { keys: &[], foreign: || &[], later: &[], help: "" };
-
-fn imported(of: Predecessor, text: &str) -> Import {
-    imported_with(of, text, &[])
-}
-
-fn imported_with(of: Predecessor, text: &str, more: &[(&str, &str)]) -> Import {
-    let files = more.iter().copied().chain([(FILE, text)]);
-    let mut memory = Memory(files.map(|(path, text)| (path.into(), text.to_owned())).collect());
-    import(of, &[FILE.into()], &mut memory, &NO_KEYS)
-}
+use memory::{FILE, Memory, NO_KEYS, imported, imported_with};
 
 fn options(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -251,10 +216,12 @@ fn a_file_that_no_person_wrote_is_refused() {
 #[test]
 fn unknown_options_are_named_at_once() {
     let text = "frontend = \"[*]:1\"\nfronted = \"[*]:2\"\npem-file = \"/a\"\nworker = 3\n";
-    let report = imported(Predecessor::Hitch, text).report();
-    assert!(report.contains("/etc/old.conf:2: fronted [*]:2: not mapped"), "{report}");
+    let import = imported(Predecessor::Hitch, text);
+    let report = import.report();
+    assert!(import.is_faulty(), "{report}");
+    assert!(report.contains("/etc/old.conf:2: fronted: error"), "{report}");
     assert!(report.contains("there is `frontend`"), "{report}");
-    assert!(report.contains("/etc/old.conf:4: worker 3: not mapped"), "{report}");
+    assert!(report.contains("/etc/old.conf:4: worker: error"), "{report}");
 }
 
 #[test]
@@ -357,83 +324,24 @@ fn the_default_server_of_nginx_has_all_other_names() {
     assert!(report.contains("~x: such patterns are not compared"), "{report}");
 }
 
-/// Options by which somebody is refused, or not trusted, in ways that cannot be said.
-const REFUSALS: &[(Predecessor, &[&str])] = &[
-    (
-        Predecessor::Nginx,
-        &[
-            "auth_basic a;",
-            "location /a { deny all; }",
-            "if ($x) { return 403; }",
-            "allow 10.0.0.1; deny 10.0.0.0/8; allow all;",
-            "deny all;",
-            "access_by_lua_file a;",
-            "auth_ldap a;",
-            "proxy_set_header X-Name $ssl_client_s_dn;",
-            "ssl_verify_client optional_no_ca;",
-            "ssl_verify_client on; ssl_client_certificate /b; ssl_ocsp on;",
-        ],
-    ),
-    (
-        Predecessor::Haproxy,
-        &[
-            "tcp-request content reject if { src_conn_rate gt 9 }",
-            "tcp-request content reject",
-            "tcp-request content lua.a",
-            "tcp-request connection reject if { src_is_local }",
-            "tcp-request connection reject",
-            "tcp-request connection reject if !{ src 10.0.0.1 }\n\
-             tcp-request connection reject if !{ src 10.0.0.2 }",
-            "tcp-request session reject if { src 10.0.0.1 }",
-            "tcp-response content reject if { res.len gt 9 }",
-            "http-request deny if { path /a }",
-            "http-request auth",
-            "http-request return status 403 if { path /a }",
-            "http-request set-header X-Name %[ssl_c_s_dn]",
-            "http-response deny if { status 500 }",
-            "filter spoe engine a",
-            "option external-check\nexternal-check command /a",
-            "use_backend b if { src_conn_rate gt 9 }\nbackend b\nhttp-request deny",
-        ],
-    ),
-    (
-        Predecessor::Stunnel,
-        &[
-            "libwrap = yes",
-            "ident = a",
-            "requireCert = yes",
-            "verifyChain = yes\nCApath = /a",
-            "verifyChain = yes\nCAfile = /a\nCRLpath = /a",
-            "verifyChain = yes\nCAfile = /a\nOCSP = http://a/",
-            "verifyChain = yes\nCAfile = /a\nOCSPaia = yes",
-            "verifyChain = yes\nCAfile = /a\ncheckIP = 10.0.0.1",
-            "client = yes\nverifyChain = yes\nCAfile = /a\ncheckEmail = a@b",
-            "config = VerifyMode:Require",
-            "sslVersionMax = TLSv1.2\nciphers = PSK\nPSKsecrets = /a",
-            "client = yes\nsslVersion = TLSv1.2\nciphers = PSK\nPSKsecrets = /a",
-        ],
-    ),
-];
-
 #[test]
-fn who_was_refused_is_not_let_in() {
-    let tls = "listen 443 ssl; ssl_certificate /a; ssl_certificate_key /a;";
-    for (of, all) in REFUSALS {
-        for refusing in *all {
-            let text = match of {
-                Predecessor::Nginx => format!(
-                    "http {{ server {{ {tls} {refusing} location / {{ proxy_pass http://a; }} }} }}"
-                ),
-                Predecessor::Haproxy => {
-                    format!("listen a\nbind :1 ssl crt /a\nserver a 10.0.0.1:2\n{refusing}\n")
-                }
-                _ => format!("[a]\naccept = 1\nconnect = 2\ncert = /a\n{refusing}\n"),
-            };
-            let report = imported(*of, &text).report();
-            assert!(report.contains("none is left to be served"), "{refusing}: {report}");
-            assert!(report.contains(": left out: "), "{refusing}: {report}");
-        }
-    }
+fn a_folder_of_haproxy_is_read_in_the_order_of_its_names() {
+    let files = [
+        ("/etc/h/2.cfg", "listen b\n bind :2\n server a 10.0.0.1:2\n"),
+        (
+            "/etc/h/1.cfg",
+            "defaults\n timeout client 9s\nlisten a\n bind :1\n server a 10.0.0.1:1\n",
+        ),
+        ("/etc/h/3.cfg.bak", "listen\n"),
+        ("/etc/h/.4.cfg", "listen\n"),
+    ];
+    let mut memory = Memory(files.map(|(path, text)| (path.into(), text.to_owned())).into());
+    let import = import(Predecessor::Haproxy, &["/etc/h".into()], &mut memory, &NO_KEYS);
+    let table: toml::Table = import.toml().parse().unwrap();
+    let services = table["service"].as_array().unwrap();
+    let names: Vec<_> = services.iter().map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, [Some("a"), Some("b")], "{}", import.report());
+    assert!(import.toml().contains("# /etc/h/2.cfg:2"), "{}", import.toml());
 }
 
 #[test]
@@ -496,20 +404,6 @@ fn proxies_of_stunnel_are_asked_for_a_host() {
     assert_eq!(back["servers"][0].as_str(), Some("proxy:8080"));
     assert_eq!(back["tunnel"]["to"].as_str(), Some("db.example:5433"));
     assert_eq!(back["tunnel"]["password"].as_str(), Some("x"));
-}
-
-#[test]
-fn a_peer_is_not_all_that_its_authority_issued() {
-    let pem = |extension: &str| {
-        format!("-----BEGIN CERTIFICATE-----\n{extension}\n-----END CERTIFICATE-----\n")
-    };
-    let [authority, peer] = [pem("BgNVHRMEBTADAQH/"), pem("BgNVHRMEAjAA")];
-    let both = authority.clone() + &peer;
-    let text = "[a]\naccept = 1\nconnect = 2\ncert = /a\nverifyPeer = yes\nCAfile = /peers\n";
-    for (peers, is_left_out) in [(authority, false), (peer, false), (both, true)] {
-        let import = imported_with(Predecessor::Stunnel, text, &[("/peers", &peers)]);
-        assert_eq!(import.report().contains(": left out: "), is_left_out, "{}", import.report());
-    }
 }
 
 #[test]
