@@ -27,10 +27,36 @@ pub fn recovered_from(start: usize, text: &str, report: &Report<'_>) -> (Node, b
     for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
         let spot = error.span().map_or(Spot::Nowhere, |span| shifted(span, start));
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
-        report.error_here(&spot, Problem::new(message));
+        let hint = error.span().and_then(|span| whole_table(text, span.start, &message));
+        report.error_here(&spot, Problem { message, hint });
     }
     let root = Node::new(entries_from(start, table.get_ref()), Spot::Nowhere);
     (root, errors.is_empty())
+}
+
+/// The hint for a header `[a.b.c]`, or keys with dots, behind `b = { ... }`: the table in braces is
+/// whole.
+fn whole_table(text: &str, at: usize, message: &str) -> Option<String> {
+    if !["inline table", "duplicate key"].iter().any(|words| message.contains(words)) {
+        return None;
+    }
+    let start = text.get(..at)?.rfind('\n').map_or(0, |newline| newline + 1);
+    let written = text.get(start..)?.lines().next()?.split('=').next()?.trim();
+    let path: Vec<_> = written.trim_matches(['[', ']']).split('.').map(str::trim).collect();
+    let before: Vec<_> = text.get(..start)?.lines().collect();
+    let is_of = |line: &str, name: &str| {
+        let (key, value) = line.split_once('=').unwrap_or_default();
+        key.trim().rsplit('.').next() == Some(name) && value.trim_start().starts_with('{')
+    };
+    let (line, depth) = before.iter().enumerate().rev().find_map(|(number, line)| {
+        let depth = path.iter().rposition(|name| is_of(line, name))?;
+        Some((number + 1, depth))
+    })?;
+    let (name, table) = (path[depth], path[..=depth].join("."));
+    Some(format!(
+        "line {line} has `{name} = {{...}}`, which is the whole table: write these keys between \
+         its braces, or that table as `[{table}]` with a line for each key"
+    ))
 }
 
 /// A table that was parsed, in the order of the text.

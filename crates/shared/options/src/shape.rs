@@ -96,15 +96,21 @@ impl ShapeCheck<'_> {
             parent => format!("in {parent}"),
         };
         let siblings = || self.options.children(parent).map(Key::name);
-        let mut elsewhere = self.options.keys.iter().filter(|key| key.name() == name);
+        let typed = format!("{parent}.{name}");
+        let plain = name.to_ascii_lowercase().replace('_', "-");
+        let elsewhere = self.options.keys.iter().filter(|key| key.name() == plain);
+        // Of several the nearest; of those as near the first.
+        let elsewhere = elsewhere.rev().max_by_key(|key| alike(key.path, parent));
         Problem::new(format!("unknown key `{shown}` {place}")).hint(
-            if let Some((foreign, key)) =
-                self.options.foreign(full).or_else(|| self.options.foreign(name))
+            if parent.rsplit('.').next() == Some(name) {
+                format!("leave `{shown}.` out: this table is `{parent}` already")
+            } else if let Some((foreign, key)) =
+                self.options.foreign(&typed).or_else(|| self.options.foreign(name))
             {
                 format!("`{shown}` of {} is `{}` here", foreign.of, key.path)
             } else if let Some(near) = nearest(name, siblings()) {
                 format!("did you mean `{near}`?")
-            } else if let Some(key) = elsewhere.next() {
+            } else if let Some(key) = elsewhere {
                 misplaced(key)
             } else {
                 format!("known here: {}", siblings().collect::<Vec<_>>().join(", "))
@@ -140,6 +146,12 @@ impl ShapeCheck<'_> {
         self.report.error(&node.spot, key.path, problem);
     }
 }
+/// How many words two paths have in common, from the start.
+fn alike(path: &str, other: &str) -> usize {
+    let pairs = path.split('.').zip(other.split('.'));
+    pairs.take_while(|(one, other)| one == other).count()
+}
+
 /// The remedy for a key that was written into another table than its own.
 fn misplaced(key: &Key) -> String {
     match (key.parent(), key.shorthand) {

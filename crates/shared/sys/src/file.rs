@@ -21,13 +21,26 @@ use crate::process;
 ///
 /// # Errors
 /// A directory is one of the kind `IsADirectory`; a pipe, a device or a socket, which might never
-/// end, one of the kind `InvalidInput` that says what it is.
+/// end, one of the kind `InvalidInput` that says what it is. A link to nothing says so, of the
+/// kind `NotFound`.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     // Looked at first: to open some devices does something.
-    refuse_irregular(std::fs::metadata(path)?.file_type())?;
+    let looked_at = std::fs::metadata(path).map_err(|error| of_link(path, error))?;
+    refuse_irregular(looked_at.file_type())?;
     let file = without_waiting().read(true).open(path)?;
     refuse_irregular(file.metadata()?.file_type())?;
     Ok(file)
+}
+
+/// The error for who sees a file in its folder that the system says is not there.
+fn of_link(path: &Path, error: io::Error) -> io::Error {
+    match std::fs::read_link(path) {
+        Ok(target) if error.kind() == io::ErrorKind::NotFound => {
+            let message = format!("it is a link to {}, which is not there", target.display());
+            io::Error::new(io::ErrorKind::NotFound, message)
+        }
+        _ => error,
+    }
 }
 
 fn refuse_irregular(kind: FileType) -> io::Result<()> {

@@ -89,13 +89,68 @@ fn foreign() -> &'static [Foreign] {
             }
         }
         all.retain(|one| one.now != "service");
-        // There it would say whom the authority's clients may be of.
-        let [typed, now] = ["service.front.tls.acme.ca", "service.front.tls.acme.roots"];
-        all.push(Foreign::new(typed, "other tables", now));
+        for (typed, now) in ELSEWHERE.lines().filter_map(|line| line.split_once(" = ")) {
+            all.extend(typed.split(", ").map(|typed| Foreign::new(typed, "other programs", now)));
+        }
         all
     });
     &ALL
 }
+
+/// Paths that somebody may write who knows other programs, and the key that is meant. Where a path
+/// ends in the name of one of ours, that one would be proposed, and is for something else. A dot
+/// begins what stands at the top.
+const ELSEWHERE: &str = "\
+service.front.tls.acme.ca = service.front.tls.acme.roots
+acme.email, acme.contact, service.front.tls.acme.email = service.front.tls.acme.contact
+acme.server, service.front.tls.acme.server = service.front.tls.acme.directory
+service.front.tls.acme.url = service.front.tls.acme.directory
+service.domains, service.hosts, service.names, service.sni = service.front.names
+service.front.sni, service.front.tls.sni, service.front.hosts = service.front.names
+service.backends, service.back.port, service.back.address = service.back.servers
+service.port, service.host, service.address, service.front.port = service.front.listen
+service.front.host, service.front.address = service.front.listen
+service.verify, service.verify-client, service.mtls = service.front.tls.client-certificates.mode
+service.front.tls.verify, service.front.tls.mtls = service.front.tls.client-certificates.mode
+service.client-ca, service.front.tls.client-ca = service.front.tls.client-certificates.ca
+service.certificate, .certificate = service.front.tls.certificates
+service.min-version, service.front.tls.min-version = service.front.tls.versions
+service.front.tls.min, service.front.tls.protocols, service.protocols = service.front.tls.versions
+service.back.tls.server-name, service.back.tls.hostname = service.back.tls.name
+service.back.tls.cert, service.back.tls.certificates = service.back.tls.certificate
+service.back.tls.insecure, service.back.tls.skip-verify = service.back.tls.verify
+service.back.tls.insecure-skip-verify = service.back.tls.verify
+ssl-default-server-verify = service.back.tls.verify
+service.back.maxconn = service.back.servers.max-connections
+service.timeouts.connect, service.connect-timeout, service.back.timeout = service.timeouts.dial
+service.timeouts.server, service.timeouts.read, service.timeouts.write = service.timeouts.idle
+service.timeouts.tunnel, service.timeouts.keepalive, service.timeouts.close = service.timeouts.idle
+service.client-timeout, service.server-timeout, service.front.timeout = service.timeouts.idle
+service.whitelist = service.front.allow
+service.blacklist = service.front.deny
+service.health-check = service.back.check
+service.back.check.type = service.back.check.kind
+service.back.check.uri, service.back.check.url = service.back.check.path
+service.back.check.status = service.back.check.expect-status
+service.back.check.threshold = service.back.check.fall
+service.rate, service.rate-limit, limits.rate-limit = limits.per-source.rate
+limits.per-ip, limits.connections-per-ip = limits.per-source
+limits.per-source.prefix = limits.per-source.ipv6-prefix
+limits.maxconn, limits.max-connections, workers.connections = limits.connections
+.global = process
+.user, admin.user = process.user
+log.level = log.messages
+log.file, log.path = log.output
+.metrics, .stats, .prometheus, admin.address, admin.port = admin.listen
+.status, admin.socket = admin.status-socket
+cluster.listen = cluster.peers.listen
+cluster.redis, resumption.redis = cluster.store.url
+cluster.key = cluster.secret
+cluster.nodes = cluster.peers.send-to
+resumption.cache = resumption.session-cache
+resumption.lifetime = resumption.session-cache.lifetime
+resumption.tickets.rotation = resumption.tickets.rotate
+reload.interval = reload.watch";
 
 const PREFACE: &str = "\
 <!-- Made by `cargo xtask generate` from the table of options. Do not edit. -->

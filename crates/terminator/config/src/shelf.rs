@@ -157,6 +157,9 @@ pub(crate) fn password(
 
 fn hint_of_unreadable(error: &io::Error) -> &'static str {
     match error.kind() {
+        io::ErrorKind::NotFound if error.get_ref().is_some() => {
+            "put the file there, or have the link lead to one"
+        }
         io::ErrorKind::NotFound => {
             "relative paths begin at the directory of the configuration file, or for flags at the \
              working directory"

@@ -101,6 +101,9 @@ fn text_of(path: &Path, place: &str, files: &mut dyn Files) -> Result<String, Pr
         let hint = match error.kind() {
             ErrorKind::FileTooLarge => "a configuration is a TOML file of at most 64 MiB",
             ErrorKind::PermissionDenied => "lariat's user must be able to read it",
+            ErrorKind::NotFound if error.get_ref().is_some() => {
+                "put the file there, or have the link lead to one"
+            }
             _ => "name the configuration file by its path",
         };
         Problem::new(format!("cannot read {place}: {error}")).hint(hint)

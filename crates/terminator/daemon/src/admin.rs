@@ -13,6 +13,7 @@ mod acme_text;
 mod bounded;
 mod cluster;
 mod cluster_text;
+mod descriptor_watch;
 mod document;
 mod history;
 mod http;

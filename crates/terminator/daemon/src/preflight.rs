@@ -295,11 +295,18 @@ const DESCRIPTORS_OF_ITSELF: u64 = 64;
 /// Memory that the process takes beside connections and the cache: plans, certificates, code.
 const MEMORY_OF_ITSELF: u64 = 64 << 20;
 
+const CONNECTIONS: &str = "limits.connections";
+
+/// Whether a diagnostic says that the host allows less than connections may take: who starts hears
+/// of it, even where nobody wrote their number.
+pub(crate) fn is_of_limits(one: &Diagnostic) -> bool {
+    one.subject.as_deref() == Some(CONNECTIONS)
+}
+
 /// Diagnostics where the host allows less memory or fewer descriptors than connections take at
 /// worst: warnings if their number is written, else notes, because the default may never be
 /// reached.
 fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
-    const KEY: &str = "limits.connections";
     let connections = settings.plane.limits.connections;
     let mib = |bytes: u64| format!("{} MiB of memory", bytes >> 20);
     let descriptors = |count: u64| format!("{count} file descriptors");
@@ -322,7 +329,8 @@ fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
              connections: beyond it the worker process is killed",
         ),
     ];
-    let severity = if config::is_written(source, KEY) { Severity::Warning } else { Severity::Note };
+    let severity =
+        if config::is_written(source, CONNECTIONS) { Severity::Warning } else { Severity::Note };
     let each = rows.into_iter().filter_map(|(needed, has, text, hint)| {
         let has = has.filter(|has| *has < needed)?;
         let problem = Problem::new(format!(
@@ -330,7 +338,7 @@ fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
             text(needed),
             text(has)
         ));
-        Some(config::diagnose(source, severity, KEY, problem.hint(hint)))
+        Some(config::diagnose(source, severity, CONNECTIONS, problem.hint(hint)))
     });
     each.flatten().collect()
 }

@@ -355,8 +355,8 @@ fn read_steps(channel: &Channel, config: &ConfigSource) -> Result<Read, Refusal>
     let become_user = user::choose(&settings.process).map_err(Refusal::Missing)?;
     let mut concerns =
         preflight::concerns(source, settings, Some(&user::of_worker(become_user.clone())));
-    // Notes are for who asks.
-    concerns.retain(|one| one.severity == Severity::Warning);
+    // Other notes are for who asks.
+    concerns.retain(|one| one.severity == Severity::Warning || preflight::is_of_limits(one));
     announce(channel, "trying the kernel's TLS".to_owned());
     let kernel_tls = KernelTls::try_for(settings);
     if let Some(kernel_tls) = &kernel_tls {

@@ -29,7 +29,9 @@ use crate::statements::Statements;
 pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
     let mut reading = HaproxyReading::default();
     for path in paths {
-        reading.take_file(import, files, path);
+        for path in files_of(path, files) {
+            reading.take_file(import, files, &path);
+        }
     }
     let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     let place = SourceLine::outside(&names.join(" "));
@@ -37,6 +39,16 @@ pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn Sourc
     if !import.is_faulty() {
         service::write(&reading, import, files, &place);
     }
+}
+
+/// The files that `-f PATH` reads: of a folder each `*.cfg`, by name, but for hidden ones.
+fn files_of(path: &Path, files: &mut dyn SourceFiles) -> Vec<PathBuf> {
+    let mut listed = files.list(path).unwrap_or_default();
+    listed.retain(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".cfg") && !name.starts_with('.')
+    });
+    if listed.is_empty() { vec![path.to_owned()] } else { listed }
 }
 
 impl HaproxyReading {

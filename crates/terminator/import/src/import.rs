@@ -15,7 +15,7 @@ use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
 use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::{BLOCKS_MAX, FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
-use crate::statements::Statements;
+use crate::statements::{Statements, UNKNOWN};
 use crate::toml_text;
 
 /// The finding of an option that another one stands in for.
@@ -344,7 +344,8 @@ impl Import {
     pub(crate) fn finish(&mut self, service: DraftTable, options: &Statements, of: &Statement) {
         let table = self.of;
         let is_guard = |(name, written): &(&str, &Statement)| {
-            meanings::find(table, name).is_some_and(|one| one.guards(&written.value()))
+            let meaning = meanings::find(table, name);
+            *name == UNKNOWN || meaning.is_some_and(|one| one.guards(&written.value()))
         };
         match options.iter().find(is_guard) {
             None => self.draft.services.push(service),

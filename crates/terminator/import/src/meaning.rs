@@ -92,7 +92,9 @@ impl Meaning {
         let Sense::Lacks { guards, .. } = &self.sense else {
             return false;
         };
-        !self.is_harmless(value) && guards.iter().any(|word| value.contains(word))
+        let value = value.to_ascii_lowercase();
+        let is_in = |word: &&str| value.contains(&word.to_ascii_lowercase());
+        !self.is_harmless(&value) && guards.iter().any(is_in)
     }
 
     /// Whether nothing is lost without that value.

@@ -1,5 +1,6 @@
 //! Files of nginx: the blocks `stream` and `http`, whose servers become services.
 
+mod hosts;
 mod listen;
 mod names;
 mod process;

@@ -3,6 +3,9 @@
 use crate::convert::switch;
 use crate::source::Statement;
 
+/// Stands for the name of an option that the table does not have: it may refuse somebody.
+pub(crate) const UNKNOWN: &str = "(unknown)";
+
 /// Options as they were written, each with its name in the table of meanings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Statements(Vec<(&'static str, Statement)>);

@@ -12,7 +12,7 @@ use crate::import::Import;
 use crate::meanings;
 use crate::predecessor::Predecessor;
 use crate::source::{SourceFiles, SourceLine, Statement};
-use crate::statements::Statements;
+use crate::statements::{Statements, UNKNOWN};
 use process::StunnelProcess;
 use section::StunnelSection;
 
@@ -93,19 +93,27 @@ impl StunnelReading {
         let (option, words) = (option.trim().to_owned(), vec![value.trim().to_owned()]);
         let written = Statement { place, option, words };
         let Some(meaning) = meanings::find(Predecessor::Stunnel, &written.option) else {
-            return import.note_unknown(&written);
+            import.note_unknown(&written);
+            return self.take_option(UNKNOWN, written);
         };
         import.expect(&written);
         if meaning.option == "include" {
             return self.include(import, files, &written);
         }
-        let section = self.sections.last_mut();
-        if section.is_none() && self.process.take(import, meaning, &written) {
-            return;
+        let is_global = self.sections.is_empty();
+        if is_global && self.process.take(import, meaning, &written) {
+            // What services say of paths depends on it.
+            if meaning.option != "chroot" {
+                return;
+            }
         }
-        match section {
-            Some(section) => section.options.push(meaning.option, written),
-            None => self.defaults.push(meaning.option, written),
+        self.take_option(meaning.option, written);
+    }
+
+    fn take_option(&mut self, name: &'static str, written: Statement) {
+        match self.sections.last_mut() {
+            Some(section) => section.options.push(name, written),
+            None => self.defaults.push(name, written),
         }
     }
 

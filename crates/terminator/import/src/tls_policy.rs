@@ -1,7 +1,7 @@
 //! Versions and suites together: every enabled version needs a suite.
 
 use crate::convert::{Unfit, array};
-use crate::draft::DraftTable;
+use crate::draft::{DraftKey, DraftTable};
 use crate::import::Import;
 use crate::source::{SourceLine, Statement};
 use crate::suites::{ChosenSuites, TLS13, of_tls12, of_tls13};
@@ -140,14 +140,47 @@ impl SpokenVersions {
         import.joined(written, &format!("service.{side}.versions"), difference);
     }
 
-    /// Writes them, if not all of ours are spoken.
+    /// Bounds them by a command of OpenSSL (SSL_CONF_cmd(3ssl)), whose words are the statement's.
+    /// Returns whether it is one of versions.
+    pub(crate) fn bound_by_command(
+        &mut self,
+        import: &mut Import,
+        written: &Statement,
+        command: &str,
+        side: &str,
+    ) -> bool {
+        let bound = match command.to_ascii_lowercase().as_str() {
+            "minprotocol" => VersionBound::Least,
+            "maxprotocol" => VersionBound::Most,
+            _ => return false,
+        };
+        match written.value() {
+            value if value.eq_ignore_ascii_case("none") => import.mapped(written, "no bound"),
+            value => self.bound(import, written, (bound, &value), side),
+        }
+        true
+    }
+
+    /// Writes them, if not all of ours are spoken; of those that are written already, the ones that
+    /// are left.
     pub(crate) fn write(self, service: &mut DraftTable, side: &str) {
         let ours = self.left.iter().filter_map(|place| OURS.get(place.checked_sub(FIRST_OURS)?));
-        let ours: Vec<_> = ours.copied().collect();
+        let written = service.find(&format!("{side}.versions"));
+        let text = |key: &DraftKey| key.values.iter().map(|one| one.value.to_string()).collect();
+        let written: Option<String> = written.map(text);
+        let is_written = |one: &&&str| written.as_ref().is_none_or(|list| list.contains(**one));
+        let ours: Vec<_> = ours.filter(is_written).copied().collect();
         if let Some(origin) = self.origin.filter(|_| ours.len() < OURS.len()) {
             service.set(&format!("{side}.versions"), array(ours), origin);
         }
     }
+}
+
+/// Whether a command of OpenSSL is about verifying the other side, or about the versions in a form
+/// that is not read.
+pub(crate) fn is_of_verification(command: &str) -> bool {
+    let lower = command.to_ascii_lowercase();
+    ["verify", "clientca", "requestca", "protocol"].iter().any(|begin| lower.starts_with(begin))
 }
 
 #[cfg(test)]

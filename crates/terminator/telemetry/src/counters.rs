@@ -156,6 +156,11 @@ impl ServiceCells {
         self.counts.get(gauge)
     }
 
+    pub(crate) fn ended_for(&self, reason: Reason) -> u64 {
+        let slot = const { Breakdown::Ended.slot() } + reason as usize;
+        self.counts.values[slot].load(Ordering::Relaxed)
+    }
+
     pub(crate) fn add_to(&self, sums: &mut Counts<Service>) {
         self.counts.add_to(sums);
     }

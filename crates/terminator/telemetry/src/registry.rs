@@ -11,6 +11,7 @@ use crate::counters::{
     Counts, ServerCounters, ServerSnapshot, ServiceCells, ServiceCounters, ServiceSnapshot,
     Snapshot, WorkerCounters,
 };
+use crate::outcome::Reason;
 
 /// Names that nobody uses and that a sweep leaves, per list. A service that returns within as many
 /// changes goes on counting; memory stays bounded however often the servers change.
@@ -141,6 +142,13 @@ impl Registry {
         let names = self.lock();
         let cells = names.services.list.iter().flat_map(|service| &service.cells);
         cells.map(|cells| cells.gauge(gauge)).fold(0, u64::saturating_add)
+    }
+
+    /// Connections that ended for this reason, of all workers and services.
+    pub fn ended(&self, reason: Reason) -> u64 {
+        let names = self.lock();
+        let cells = names.services.list.iter().flat_map(|service| &service.cells);
+        cells.map(|cells| cells.ended_for(reason)).fold(0, u64::saturating_add)
     }
 
     /// The changes since the last look, which one reader may ask for. A service that rests

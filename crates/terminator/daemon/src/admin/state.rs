@@ -17,6 +17,7 @@ use sys::usage::Usage;
 use telemetry::Registry;
 use telemetry::catalogue::{BUCKETS_US, ServerCounter, ServiceGauge};
 use telemetry::history::{History, INTERVAL};
+use telemetry::outcome::Reason;
 use tls::ech::EchKeys;
 use tls::resumption::Resumption;
 use tls::server::Expiries;
@@ -32,6 +33,7 @@ use crate::observations::Observations;
 
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
+use super::descriptor_watch::DescriptorWatch;
 use super::document::RightsStatus;
 use super::history::{self, Question};
 use super::readiness::{KeysReadiness, Workers};
@@ -47,6 +49,7 @@ pub(crate) struct AdminState {
     workers: Workers,
     facts: Mutex<Facts>,
     history: Mutex<History>,
+    descriptors: Mutex<DescriptorWatch>,
 }
 
 /// The limits of what is open, in progress or stored at the same time; the served plan's.
@@ -155,6 +158,7 @@ impl AdminState {
             workers: Workers::default(),
             facts: Mutex::default(),
             history: Mutex::default(),
+            descriptors: Mutex::default(),
         }
     }
 
@@ -360,6 +364,13 @@ impl AdminState {
         }
         facts.watch.forget(&names);
         facts.watch.look(&services, workers, now)
+    }
+
+    /// What an operator should know of descriptors that were lacking since the last look.
+    pub(crate) fn lacks_descriptors(&self, now: Instant) -> Option<String> {
+        let refused = self.registry.ended(Reason::DescriptorLimit);
+        let mut watch = self.descriptors.lock().unwrap_or_else(PoisonError::into_inner);
+        watch.look(refused, now)
     }
 
     /// A panic elsewhere leaves facts as true as they were.

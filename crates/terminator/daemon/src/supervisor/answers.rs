@@ -90,7 +90,7 @@ impl Supervisor<'_> {
             Phase::Draining => return,
             Phase::Serving if self.is_asked_to_build(generation) => {
                 say_warnings(warnings);
-                self.warnings.extend(labelled(warnings));
+                self.warnings.extend(answered(warnings));
                 return self.commit();
             }
             // An answer that nothing asked for.
@@ -98,7 +98,7 @@ impl Supervisor<'_> {
             Phase::Starting => {
                 say_warnings(warnings);
                 let first = std::mem::take(&mut self.warnings);
-                self.reloads.started([first, labelled(warnings)].concat());
+                self.reloads.started([first, answered(warnings)].concat());
                 self.tell(&Order::Reloads(self.reloads.clone()));
                 if self.waits {
                     return self.await_keys();
@@ -338,11 +338,17 @@ fn say_warnings(warnings: &[String]) {
     labelled(warnings).iter().for_each(|text| say_labelled(text));
 }
 
-/// The same as a status has them.
 fn labelled(warnings: &[String]) -> Vec<String> {
     let label = |text: &String| match Level::split(text) {
         Some(_) => text.clone(),
         None => format!("warning: {text}"),
     };
     warnings.iter().map(label).collect()
+}
+
+/// The same as who asked for the plan is answered, and a status has them: warnings, as a check says
+/// of a plan that can be served. In the log some are errors, because clients notice them.
+fn answered(warnings: &[String]) -> Vec<String> {
+    let plain = |text: &String| text.strip_prefix("error: ").unwrap_or(text).to_owned();
+    labelled(&warnings.iter().map(plain).collect::<Vec<_>>())
 }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{Diagnostic, LogOutput};
+use config::{Diagnostic, LogOutput, Severity};
 
 use super::admin_sockets::log_of;
 use super::cluster_socket::ClusterSocket;
@@ -17,6 +17,7 @@ use super::upgrade::check::Upgrade;
 use super::{Pending, Phase, Supervisor};
 use crate::handover::Order;
 use crate::messages::{self, Form, error, note, stderr, warn};
+use crate::preflight::is_of_limits;
 use crate::reader::Task;
 use crate::watcher::Stamps;
 
@@ -71,8 +72,8 @@ impl Supervisor<'_> {
 
     fn prepare_again(&mut self, read: Read) -> Result<(), Failure> {
         let new = read.prepared;
-        say_each(&read.warnings, self.request.colour);
-        self.warnings = read.warnings.iter().map(ToString::to_string).collect();
+        say_each(warnings_of(&read.warnings), self.request.colour);
+        self.warnings = warnings_of(&read.warnings).map(ToString::to_string).collect();
         for key in self.served.summary.fixed_parts().changed(&new.summary.fixed_parts()) {
             let warning = format!(
                 "`{key}` stays as it is until a restart\nhint: `lariat upgrade` restarts without a gap"
@@ -254,7 +255,13 @@ impl Supervisor<'_> {
     }
 }
 
-pub(super) fn say_each(diagnostics: &[Diagnostic], colour: bool) {
+/// What a reload says too, and a status has: the host's limits are noted at the start alone.
+pub(super) fn warnings_of(diagnostics: &[Diagnostic]) -> impl Iterator<Item = &Diagnostic> {
+    let is_note = |one: &Diagnostic| one.severity == Severity::Note && is_of_limits(one);
+    diagnostics.iter().filter(move |one| !is_note(one))
+}
+
+pub(super) fn say_each<'d>(diagnostics: impl IntoIterator<Item = &'d Diagnostic>, colour: bool) {
     for diagnostic in diagnostics {
         if messages::form() == Form::Plain && !messages::has_daemon() {
             stderr::write_line(diagnostic.render(colour));

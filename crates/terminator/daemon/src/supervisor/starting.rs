@@ -20,7 +20,7 @@ use super::listeners::Listeners;
 use super::names::Names;
 use super::prepared::ConfigSummary;
 use super::reading::{self, Done, Read, Readers};
-use super::reload::say_each;
+use super::reload::{say_each, warnings_of};
 use super::roots::Roots;
 use super::service_manager::ServiceManager;
 use super::service_manager::descriptor_store::{self, DescriptorStore};
@@ -100,7 +100,7 @@ impl<'a> Supervisor<'a> {
             readers,
             is_reading: false,
             reloads,
-            warnings: read.warnings.iter().map(ToString::to_string).collect(),
+            warnings: warnings_of(&read.warnings).map(ToString::to_string).collect(),
             child: None,
             last_number: inherited.last_number,
             children: 0,

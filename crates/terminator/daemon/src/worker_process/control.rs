@@ -285,13 +285,12 @@ impl Control {
         say(&self.channel, &Answer::warned(warnings))
     }
 
-    /// Says if nobody reads the log.
+    /// Says if nobody reads the log, or no descriptor is left.
     fn look_at_log(&self) -> io::Result<()> {
-        let note = |why| self.admin.log_lost(0, why);
-        match self.log.stalled(Instant::now(), note) {
-            Some(message) => say(&self.channel, &Answer::warned(vec![message])),
-            None => Ok(()),
-        }
+        let (now, note) = (Instant::now(), |why| self.admin.log_lost(0, why));
+        let said = self.log.stalled(now, note).into_iter();
+        let said: Vec<_> = said.chain(self.admin.lacks_descriptors(now)).collect();
+        if said.is_empty() { Ok(()) } else { say(&self.channel, &Answer::warned(said)) }
     }
 
     /// Says so when every worker has answered. One that is stuck holds the answer back, and the

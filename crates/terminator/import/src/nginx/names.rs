@@ -78,7 +78,7 @@ pub(super) fn routes(
     }
     let has_hostnames = map.lines.iter().any(|one| one.option == "hostnames");
     let mut routes: Vec<NginxRoute> = Vec::new();
-    let mut default = None;
+    let (mut default, mut others) = (None, None);
     for written in &map.lines {
         let target = written.value();
         let key = written.option.strip_prefix('\\').unwrap_or(&written.option);
@@ -103,8 +103,15 @@ pub(super) fn routes(
             (_, None) => {
                 let remedy = "each name, or `*.example`, in `front.names`";
                 import.lacks(written, "such patterns are not compared", remedy);
+                others = Some(written);
             }
         }
+    }
+    let refused = routes.iter().find(|one| one.target.is_empty());
+    let refused = refused.and_then(|one| one.names.first()).map(|(_, written)| written);
+    if let Some(other) = others.or(refused).filter(|_| default.is_some()) {
+        let why = format!("its default would have the clients of `{}` too", other.option);
+        return Err(Unfit::new(why, "a service for each name: `front.names`"));
     }
     routes.retain(|one| !one.target.is_empty());
     let default = default.map(|one| one.value()).filter(|target| !target.is_empty());

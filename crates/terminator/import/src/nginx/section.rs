@@ -21,7 +21,13 @@ const PATHS: &str = "\
     ssl_crl ssl_stapling_file ssl_trusted_certificate";
 
 /// Blocks whose lines are no directives.
-const DATA: &str = "charset_map geo keyval map match split_clients types";
+const DATA: &str = "charset_map geo geoip2 keyval map match split_clients types";
+
+/// Beginnings of variables that say who a client is that nginx has verified.
+const OF_CLIENT: [&str; 2] = ["$ssl_client", "$remote_user"];
+
+/// Fields of requests which nginx empties for its own sake, and not because servers trust them.
+const EMPTIED: &str = "accept-encoding connection expect proxy te upgrade";
 
 /// A server block, with the directives that it alone has.
 #[derive(Debug)]
@@ -33,6 +39,8 @@ pub(super) struct NginxServer {
     pub(super) redirect: Option<Statement>,
     /// The first directive by which some requests are refused.
     pub(super) restriction: Option<Statement>,
+    /// All `proxy_pass`, in blocks too.
+    pub(super) passes: Vec<Statement>,
 }
 
 /// An upstream block, or the lines of a map.
@@ -89,7 +97,15 @@ impl NginxSection {
                 ("upstream", Some(_)) => {
                     section.upstreams.push(NginxBlock::upstream(import, root, one));
                 }
-                ("map", Some(_)) => section.maps.push(NginxBlock::map(one)),
+                ("map", Some(_)) => {
+                    let map = NginxBlock::map(one);
+                    let source = map.written.value().to_ascii_lowercase();
+                    // The servers may be told who the client is by the variable that it makes.
+                    if is_http && OF_CLIENT.iter().any(|begin| source.contains(begin)) {
+                        section.restriction.get_or_insert_with(|| map.written.clone());
+                    }
+                    section.maps.push(map);
+                }
                 _ => take(import, root, one, &mut section.options, &mut section.restriction),
             }
         }
@@ -109,7 +125,10 @@ impl NginxServer {
             listens: Vec::new(),
             redirect: None,
             restriction: None,
+            passes: Vec::new(),
         };
+        one.block.iter().flatten().for_each(|inner| find_passes(inner, &mut server.passes));
+        let mut of_root = Statements::default();
         for inner in one.block.unwrap_or_default() {
             let is_root = inner.written.option == "location" && inner.written.value() == "/";
             match (inner.written.option.as_str(), inner.block) {
@@ -124,14 +143,16 @@ impl NginxServer {
                             import.expect(&deeper.written);
                             server.redirect = Some(deeper.written);
                         } else {
+                            server.restriction = server.restriction.or(restricting(&deeper, true));
                             leave_out(import, &deeper);
                         }
                     }
                 }
                 ("location", Some(block)) if is_root => {
                     import.mapped(&inner.written, "all requests, as here");
+                    let location = &mut of_root;
                     for deeper in block {
-                        take(import, root, deeper, &mut server.options, &mut server.restriction);
+                        take(import, root, deeper, location, &mut server.restriction);
                     }
                 }
                 (_, block) => {
@@ -140,6 +161,7 @@ impl NginxServer {
                 }
             }
         }
+        server.options = within(&server.options, &of_root);
         let has_port = |port| server.listens.iter().any(|one| one.port() == port);
         if server.listens.is_empty() && is_http && !has_port("80") {
             let words = vec!["80".to_owned()];
@@ -195,17 +217,34 @@ fn take(
     }
 }
 
-/// A directive by which requests are refused, here or in a block: there by address too.
+/// A directive by which requests are refused, here or in a block: there by address too. One that
+/// nobody knows here may be of a module that refuses.
 fn restricting(one: &NginxDirective, is_inner: bool) -> Option<Statement> {
-    let name = one.written.option.as_str();
-    let is_refusal = name == "return" && one.written.value().starts_with(['4', '5']);
+    let NginxDirective { written, block } = one;
+    let name = written.option.as_str();
+    let is_refusal = name == "return" && written.value().starts_with(['4', '5']);
     let of_block = ["allow", "deny"].contains(&name) || is_refusal;
     let guards = meanings::find(Predecessor::Nginx, name)
-        .is_some_and(|meaning| meaning.guards(&one.written.value()));
-    if guards || is_inner && of_block {
-        return Some(one.written.clone());
+        .is_none_or(|meaning| meaning.guards(&written.value()));
+    if guards || is_emptied(written) || is_inner && of_block {
+        return Some(written.clone());
     }
-    one.block.iter().flatten().find_map(|inner| restricting(inner, true))
+    let inner = block.iter().flatten().filter(|_| !is_among(DATA, name));
+    inner.into_iter().find_map(|inner| restricting(inner, true))
+}
+
+fn find_passes(one: &NginxDirective, passes: &mut Vec<Statement>) {
+    passes.extend(Some(&one.written).filter(|one| one.option == "proxy_pass").cloned());
+    one.block.iter().flatten().for_each(|inner| find_passes(inner, passes));
+}
+
+/// Whether a field is taken out of requests, which servers then trust when nginx itself writes it.
+fn is_emptied(written: &Statement) -> bool {
+    let sets = ["proxy_set_header", "grpc_set_header"].contains(&written.option.as_str());
+    let [field, value] = written.words.as_slice() else {
+        return false;
+    };
+    sets && value.is_empty() && !is_among(EMPTIED, &field.to_ascii_lowercase())
 }
 
 /// Reports a directive, and all in its block, that nothing is made of.

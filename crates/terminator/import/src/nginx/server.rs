@@ -9,6 +9,7 @@ use crate::finding::ImportFinding;
 use crate::import::Import;
 use crate::meaning::{Conversion, Sense};
 use crate::meanings;
+use crate::nginx::hosts::HostGuards;
 use crate::nginx::names::{NginxRoute, routes, server_names};
 use crate::nginx::process::take_log;
 use crate::nginx::section::{NginxSection, NginxServer, within};
@@ -37,9 +38,10 @@ pub(super) fn write_all(
     for written in section.options.all("error_log") {
         take_log(import, written);
     }
+    let guards = HostGuards::of(section);
     for (place_of, server) in section.servers.iter().enumerate() {
         let options = within(&section.options, &server.options);
-        let block = ServerBlock { section, server, options, place };
+        let block = ServerBlock { section, server, options, guards: &guards, place };
         let (before, first) = (import.draft.services.len(), import.findings.len());
         let mut reason = Unfit::new("it listens nowhere", "write `listen`");
         for sockets in sockets.services((number, place_of), server) {
@@ -87,6 +89,7 @@ struct ServerBlock<'s> {
     section: &'s NginxSection,
     server: &'s NginxServer,
     options: Statements,
+    guards: &'s HostGuards,
     place: &'s SourceLine,
 }
 
@@ -100,7 +103,8 @@ impl ServerBlock<'_> {
     ) -> Result<(), Unfit> {
         let restriction = self.server.restriction.as_ref().or(self.section.restriction.as_ref());
         if let Some(written) = restriction {
-            let why = format!("without `{}` more requests would be served", written.option);
+            let Statement { place, option, .. } = written;
+            let why = format!("without `{option}` ({place}) more requests would be served");
             return Err(Unfit::new(why, BEHIND));
         }
         if let Some(written) = self.options.find("ssl_reject_handshake") {
@@ -133,6 +137,14 @@ impl ServerBlock<'_> {
             let why = "no `proxy_pass` has all requests; Lariat itself answers with files alone (back.files)";
             return Err(Unfit::new(why, BEHIND));
         };
+        if let Some(written) = self.guards.passed_by(self.section, self.server, &self.options) {
+            let Statement { place, option, .. } = written;
+            let why = format!(
+                "requests whose field Host names another server would pass by its \
+                 `{option}` ({place}): both have the same servers behind them"
+            );
+            return Err(Unfit::new(why, BEHIND));
+        }
         let routes = routes(self.section, pass, import, names)?;
         let mut written = Err(Unfit::new("its map names no server", "write one"));
         for route in &routes {
@@ -161,7 +173,7 @@ impl ServerBlock<'_> {
         target.has_tls |= !is_http && self.options.is_on("proxy_ssl");
         let mut service = self.begin(sockets, import, &route.names, &target.address);
         let options = &self.options;
-        let mut is_whole = self.write_access(import, &mut service);
+        let mut is_whole = self.write_access(sockets, import, &mut service);
         if sockets.traits.has_tls {
             is_whole &= tls::write_front(options, import, files, &mut service, is_http);
         } else {
@@ -172,7 +184,7 @@ impl ServerBlock<'_> {
         self.report_preread(import, route);
         is_whole &= target.write(self.section, import, &mut service, pass);
         if target.has_tls {
-            tls::write_back(options, import, files, &mut service, (pass, &target));
+            is_whole &= tls::write_back(options, import, files, &mut service, (pass, &target));
         } else {
             tls::report_unused(options, import, "proxy_ssl");
         }
@@ -218,6 +230,14 @@ impl ServerBlock<'_> {
         sockets.write(import, &mut service);
         for (name, written) in names {
             service.push("front.names", name.as_str(), written.place.clone());
+        }
+        if let Some(written) = self.options.find("real_ip_header") {
+            if written.value() == "proxy_protocol" {
+                import.joined(written, "service.front.accept-proxy", "");
+            } else {
+                let remedy = "have the load balancer send a PROXY header: `front.accept-proxy`";
+                import.lacks(written, "Lariat does not read HTTP", remedy);
+            }
         }
         for written in self.options.all("set_real_ip_from") {
             if !sockets.traits.takes_proxy {
@@ -272,7 +292,7 @@ impl ServerBlock<'_> {
             return Err(Unfit::new(why, "none is needed, if the default server answers the same"));
         }
         let mut service = self.begin(sockets, import, names, "");
-        let is_whole = self.write_access(import, &mut service);
+        let is_whole = self.write_access(sockets, import, &mut service);
         let to = if port.is_empty() { "https".to_owned() } else { format!("https:{port}") };
         let note = "301 for GET and HEAD, and 308 for other methods";
         import.put(&mut service, "service.front.redirect", to, written, note);
@@ -291,9 +311,22 @@ impl ServerBlock<'_> {
     }
 
     /// `allow` and `deny`, of which the first that fits counts. Returns whether ours say the same.
-    fn write_access(&self, import: &mut Import, service: &mut DraftTable) -> bool {
+    fn write_access(
+        &self,
+        sockets: &ServiceSockets<'_>,
+        import: &mut Import,
+        service: &mut DraftTable,
+    ) -> bool {
         let is_rule = |name| name == "allow" || name == "deny";
         let rules: Vec<_> = self.options.iter().filter(|(name, _)| is_rule(*name)).collect();
+        if self.compares_another_address(sockets) {
+            for (_, written) in &rules {
+                let why = "nginx compares another address: that of the connection without \
+                           set_real_ip_from, that of real_ip_header with it";
+                import.lacks(written, why, "`front.deny` and `front.allow` by hand");
+            }
+            return rules.is_empty();
+        }
         let end = rules.iter().position(|(_, one)| one.value() == "all").unwrap_or(rules.len());
         let (before, behind) = rules.split_at(end);
         let closes = behind.first().is_some_and(|(name, _)| *name == "deny");
@@ -325,6 +358,17 @@ impl ServerBlock<'_> {
             import.mapped(written, "service.front.allow, service.front.deny");
         }
         true
+    }
+
+    /// Whether the address of a client is not the one that ours is: that of the connection, or in
+    /// a PROXY header where one must come.
+    fn compares_another_address(&self, sockets: &ServiceSockets<'_>) -> bool {
+        let header = self.options.value("real_ip_header");
+        let is_of_request = self.section.is_http && header.as_deref() != Some("proxy_protocol");
+        match self.options.find("set_real_ip_from") {
+            Some(_) => is_of_request,
+            None => sockets.traits.takes_proxy,
+        }
     }
 
     /// The directives that stand for themselves, and those that are left.

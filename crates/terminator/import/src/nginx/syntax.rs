@@ -236,12 +236,21 @@ impl<'f> NginxReader<'f> {
 
     fn include(&mut self, import: &mut Import, written: &Statement) -> Vec<NginxDirective> {
         let pattern = self.root.join(written.value());
-        let has_signs = written.value().contains(['*', '?']);
-        let paths = if has_signs { self.fitting(&pattern) } else { vec![pattern.clone()] };
-        if pattern.parent().is_some_and(|folder| folder.to_string_lossy().contains(['*', '?'])) {
-            let why = "a pattern stands in the name of a folder";
-            import.fault(&written.place, "include", why, "an include for each folder");
-        } else if paths.is_empty() {
+        let has_signs = written.value().contains(['*', '?', '[']);
+        let folder = pattern.parent().map(|folder| folder.to_string_lossy().into_owned());
+        let folder = folder.unwrap_or_default();
+        if has_signs && (folder.contains(['*', '?']) || pattern.to_string_lossy().contains('[')) {
+            let why = "only `*` and `?` are read in a pattern, and not in the name of a folder";
+            import.fault(&written.place, "include", why, "an include for each folder or file");
+            return Vec::new();
+        }
+        let paths = if has_signs { self.fitting(&pattern) } else { Ok(vec![pattern.clone()]) };
+        let paths = paths.unwrap_or_else(|why| {
+            let why = format!("{folder} cannot be listed: {why}");
+            import.fault(&written.place, "include", why, "import as a user who may read it");
+            Vec::new()
+        });
+        if paths.is_empty() {
             import.mapped(written, "no file has such a name");
         } else {
             import.mapped(written, "the files");
@@ -250,14 +259,20 @@ impl<'f> NginxReader<'f> {
     }
 
     /// The files whose names fit a pattern, whose signs stand in the last part.
-    fn fitting(&mut self, pattern: &Path) -> Vec<PathBuf> {
+    fn fitting(&mut self, pattern: &Path) -> Result<Vec<PathBuf>, String> {
         let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
         let wanted = name(pattern);
-        let listed = self.files.list(pattern.parent().unwrap_or_else(|| Path::new("")));
-        let listed = listed.unwrap_or_default().into_iter();
+        let folder = pattern.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or_else(|| Path::new("."));
+        let listed = match self.files.list(folder) {
+            // nginx finds no file there either.
+            Err(_) if !self.files.exists(folder) => Vec::new(),
+            listed => listed?,
+        };
+        let listed = listed.into_iter();
         // As of a shell, no sign stands for a dot at the start.
         let is_seen = |path: &PathBuf| wanted.starts_with('.') || !name(path).starts_with('.');
-        listed.filter(|path| is_seen(path) && glob_fits(&wanted, &name(path))).collect()
+        Ok(listed.filter(|path| is_seen(path) && glob_fits(&wanted, &name(path))).collect())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::meaning::Conversion;
 use crate::nginx::servers::NginxTarget;
 use crate::source::{SourceFiles, Statement};
 use crate::statements::Statements;
-use crate::tls_policy::{ORDER, WrittenSuites};
+use crate::tls_policy::{ORDER, SpokenVersions, WrittenSuites, is_of_verification};
 
 const CERTIFICATES: &str = "service.front.tls.certificates";
 
@@ -22,7 +22,7 @@ pub(super) fn write_front(
     service: &mut DraftTable,
     is_http: bool,
 ) -> bool {
-    write_policy(options, import, service, ("front.tls", "ssl"));
+    let has_policy = write_policy(options, import, service, ("front.tls", "ssl"));
     if let Some(written) = options.find("ssl_prefer_server_ciphers") {
         import.joined(written, "service.front.tls.suites", ORDER);
     }
@@ -39,7 +39,7 @@ pub(super) fn write_front(
     }
     write_sessions(options, import, service);
     let has_certificate = write_certificates(options, import, files, service);
-    write_clients(options, import, files, service) && has_certificate
+    write_clients(options, import, files, service) && has_certificate && has_policy
 }
 
 /// Reports what is said of TLS where there is none.
@@ -51,13 +51,14 @@ pub(super) fn report_unused(options: &Statements, import: &mut Import, begin: &s
     }
 }
 
-/// Versions, groups and suites, of clients or of servers.
+/// Versions, groups and suites, of clients or of servers. Returns whether no command verifies the
+/// other side.
 fn write_policy(
     options: &Statements,
     import: &mut Import,
     service: &mut DraftTable,
     (table, prefix): (&str, &str),
-) {
+) -> bool {
     let named = |name: &str| options.find(&format!("{prefix}_{name}"));
     if let Some(written) = named("protocols") {
         let key = format!("service.{table}.versions");
@@ -65,6 +66,7 @@ fn write_policy(
     }
     let mut groups = named("ecdh_curve").cloned();
     let mut suites = WrittenSuites { tls12: named("ciphers").cloned(), tls13: None };
+    let (mut spoken, mut is_whole) = (SpokenVersions::all(), true);
     for written in options.all(&format!("{prefix}_conf_command")) {
         let (name, words) = match written.words.split_first() {
             Some((name, words)) => (name.to_ascii_lowercase(), words.to_vec()),
@@ -74,9 +76,14 @@ fn write_policy(
         match name.as_str() {
             "ciphersuites" => suites.tls13 = Some(rest),
             "curves" | "groups" => groups = Some(rest),
-            _ => import.lacks(written, "commands of OpenSSL are not executed", "see `front.tls`"),
+            _ if spoken.bound_by_command(import, &rest, &name, table) => {}
+            _ => {
+                is_whole &= !is_of_verification(&name);
+                import.lacks(written, "commands of OpenSSL are not executed", "see `front.tls`");
+            }
         }
     }
+    spoken.write(service, table);
     if let Some(written) = groups {
         if written.value() == "auto" {
             import.mapped(&written, "`auto`, as here");
@@ -86,6 +93,7 @@ fn write_policy(
         }
     }
     suites.write(import, service, table);
+    is_whole
 }
 
 fn write_certificates(
@@ -147,7 +155,8 @@ fn write_clients(
     let crl = options.find("ssl_crl");
     let verify = options.find("ssl_verify_client");
     let responder = options.find("ssl_ocsp");
-    let mode = match verify.map(|written| (written, written.value())) {
+    let lower = |written: &Statement| written.value().to_ascii_lowercase();
+    let mode = match verify.map(|written| (written, lower(written))) {
         Some((_, value)) if value == "on" => "required",
         Some((_, value)) if value == "optional" => "optional",
         Some((written, value)) if value != "off" => {
@@ -173,7 +182,8 @@ fn write_clients(
         }
         return false;
     };
-    let note = "others are refused by TLS itself, before a request is answered";
+    let note = "others are refused by TLS itself, before a request is answered; any number of \
+                authorities may stand between";
     import.put(service, &key("mode"), mode, written, note);
     if let Some(written) = responder {
         if written.value() != "off" {
@@ -243,7 +253,7 @@ pub(super) fn write_back(
     files: &mut dyn SourceFiles,
     service: &mut DraftTable,
     (pass, target): (&Statement, &NginxTarget),
-) {
+) -> bool {
     let origin = options.find("proxy_ssl").unwrap_or(pass).place.clone();
     if let Some(written) = options.find("proxy_ssl") {
         import.joined(written, "service.back.tls", "");
@@ -293,7 +303,7 @@ pub(super) fn write_back(
             service.set_default("back.tls.alpn", none, "nginx offers servers no protocol.");
         }
     }
-    write_policy(options, import, service, ("back.tls", "proxy_ssl"));
+    write_policy(options, import, service, ("back.tls", "proxy_ssl"))
 }
 
 /// The certificate that servers are shown.
@@ -337,11 +347,16 @@ fn write_name(
         Some(written) if of_client.contains(&written.value().as_str()) => {
             import.put(service, key, "client", written, "the name that the client asked TLS for");
         }
-        Some(written) if written.value().contains('$') => {
+        Some(written) if written.value().contains('$') && written.value() != "$proxy_host" => {
             import.lacks(written, "Lariat has no variables", "the name itself, or `client`");
         }
-        Some(written) => import.put(service, key, written.value(), written, ""),
-        None => {
+        Some(written) if written.value() != "$proxy_host" => {
+            import.put(service, key, written.value(), written, "");
+        }
+        written => {
+            if let Some(written) = written {
+                import.joined(written, key, "");
+            }
             if let Some(host) = target.host().filter(|_| is_verified) {
                 let remark = "nginx compares the name that proxy_pass has.";
                 service.set_default("back.tls.name", host, remark);

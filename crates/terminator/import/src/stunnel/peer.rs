@@ -183,7 +183,9 @@ fn server(
     let mut is_whole = true;
     if let Some(written) = section.options.find("CApath") {
         let directory = written.value();
-        if HOST_AUTHORITIES.contains(&directory.trim_end_matches('/')) {
+        let is_of_host = HOST_AUTHORITIES.contains(&directory.trim_end_matches('/'));
+        // It begins at the directory of chroot, and another one may be there.
+        if is_of_host && section.options.find("chroot").is_none() {
             let words = "the authorities that this host trusts, which is the default of `ca`";
             import.mapped(written, words);
         } else {
@@ -193,6 +195,14 @@ fn server(
             // This host's authorities would be trusted in their place.
             is_whole = section.options.find("CAfile").is_some();
         }
+    } else if section.options.find("CAfile").is_none() {
+        for option in ["verify", "verifyChain", "verifyPeer"] {
+            if let Some(written) = section.options.find(option) {
+                let why = "no authority is named, and this host's would be trusted";
+                import.lacks(written, why, "name their file by CAfile");
+            }
+        }
+        is_whole = false;
     }
     if let Some(written) = section.options.find("CRLfile") {
         import.apply_key("service.back.tls.crl", Conversion::Paths, "", written, service);

@@ -19,7 +19,7 @@ use crate::stunnel::{peer, tls};
 /// Options of which several make a key: they are reported with it.
 const TAKEN_TOGETHER: &str = "\
     CAfile CApath CRLfile accept cert checkEmail checkHost checkIP ciphers ciphersuites \
-    client connect curves failover key options protocol protocolAuthentication protocolHost \
+    client config connect curves failover key options protocol protocolAuthentication protocolHost \
     protocolPassword protocolUsername requireCert sni \
     sslVersion sslVersionMax sslVersionMin verify verifyChain verifyPeer";
 

@@ -4,6 +4,8 @@ use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meaning::Conversion;
+use crate::meanings;
+use crate::predecessor::Predecessor;
 use crate::source::Statement;
 use crate::stunnel::section::StunnelSection;
 use crate::tls_policy::{OLDER, SpokenVersions, VersionBound, WrittenSuites};
@@ -33,6 +35,16 @@ pub(super) fn write(section: &StunnelSection, import: &mut Import, service: &mut
     }
     for written in options.all("options") {
         ssl_option(import, written, &mut spoken, side);
+    }
+    for written in options.all("config") {
+        let value = written.value();
+        let (command, value) = value.split_once(':').unwrap_or((&value, ""));
+        let one = Statement { words: vec![value.trim().to_owned()], ..written.clone() };
+        if !spoken.bound_by_command(import, &one, command.trim(), side)
+            && let Some(meaning) = meanings::find(Predecessor::Stunnel, "config")
+        {
+            import.apply(meaning, written, service);
+        }
     }
     spoken.write(service, side);
     if let Some(curves) = options.find("curves") {
