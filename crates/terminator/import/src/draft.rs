@@ -91,6 +91,11 @@ impl DraftTable {
         Some(self.keys.remove(place))
     }
 
+    /// How many values it has.
+    pub(crate) fn count(&self) -> usize {
+        self.keys.iter().map(|key| key.values.len()).sum()
+    }
+
     /// Adds what another table has to the lists of this one, and sets its other keys.
     pub(crate) fn append(&mut self, other: &Self) {
         for key in &other.keys {

@@ -109,11 +109,13 @@ impl HitchReading {
         // What services say, and the addresses of the frontends that each is for.
         let mut services: Vec<(Vec<_>, DraftTable)> = Vec::new();
         let mut places = HashMap::new();
-        for frontend in self.frontends {
-            let shared = self.global.options.len() + self.global.certificates();
+        let shared = self.global.options.len() + self.global.certificates();
+        for frontend in &self.frontends {
             if !import.take_options(shared + frontend.options.len(), place) {
                 return;
             }
+        }
+        for frontend in self.frontends {
             let listen = frontend.listen(import);
             let (options, certificates) = frontend.with(import, files, &self.global);
             if certificates.is_empty() && !options.is_on("client") {

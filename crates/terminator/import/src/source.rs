@@ -17,8 +17,8 @@ pub(crate) const READ_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
 pub(crate) const FILES_MAX: usize = BLOCKS_MAX;
 
 /// The most options of all services together, those of defaults counted for each service; as many
-/// as 4096 services of 128 options have. They bound the time that an import takes.
-pub(crate) const OPTIONS_MAX: usize = 1 << 19;
+/// as 4096 services of 256 options have. They bound the time that an import takes.
+pub(crate) const OPTIONS_MAX: usize = 1 << 20;
 
 /// The most findings that are kept: about 100 MB of them.
 pub(crate) const FINDINGS_MAX: usize = 1 << 19;

@@ -99,23 +99,35 @@ fn an_option_that_defaults_repeat_counts_once() {
 }
 
 #[test]
+fn lines_of_a_frontend_are_no_options_of_each_service() {
+    let rule = |n| format!(" acl a{n} ssl_fc_sni n{n}.example\n use_backend b{n} if a{n}\n");
+    let section = |n| format!("backend b{n}\n server a h:1\n");
+    let rules: String = (0..800).map(rule).collect();
+    let sections: String = (0..800).map(section).collect();
+    let text = format!("frontend f\n bind :1 ssl crt /a\n{rules}{sections}");
+    let import = imported(Predecessor::Haproxy, &text);
+    assert!(!import.is_faulty(), "{}", fault(&import));
+    assert_eq!(import.toml().matches("[[service]]").count(), 800);
+}
+
+#[test]
 fn options_are_counted_for_each_service() {
     let import =
-        imported(Predecessor::Haproxy, &with_defaults(200, &" tcp-check send x\n".repeat(5000)));
-    assert!(fault(&import).contains("more than 524288 options"), "{}", fault(&import));
+        imported(Predecessor::Haproxy, &with_defaults(300, &" tcp-check send x\n".repeat(5000)));
+    assert!(fault(&import).contains("more than 1048576 options"), "{}", fault(&import));
     let defaults = "options = NO_SSLv3\n".repeat(5000);
     let section = |number| format!("[{number}]\naccept = 1\nconnect = 2\ncert = /a\n");
-    let sections: String = (0..200).map(section).collect();
+    let sections: String = (0..300).map(section).collect();
     let import = imported(Predecessor::Stunnel, &(defaults + &sections));
-    assert!(fault(&import).contains("more than 524288 options"), "{}", fault(&import));
-    let server = "server { listen 1; proxy_pass a:1; }\n".repeat(200);
+    assert!(fault(&import).contains("more than 1048576 options"), "{}", fault(&import));
+    let server = "server { listen 1; proxy_pass a:1; }\n".repeat(300);
     let text = format!("stream {{ {} {server} }}", "access_log /a;\n".repeat(5000));
     let import = imported(Predecessor::Nginx, &text);
-    assert!(fault(&import).contains("more than 524288 options"), "{}", fault(&import));
-    let frontends = "frontend = \"[*]:1\"\n".repeat(200);
+    assert!(fault(&import).contains("more than 1048576 options"), "{}", fault(&import));
+    let frontends = "frontend = \"[*]:1\"\n".repeat(300);
     let text = format!("pem-file = \"/a\"\n{}{frontends}", "backend = \"[a]:1\"\n".repeat(5000));
     let import = imported(Predecessor::Hitch, &text);
-    assert!(fault(&import).contains("more than 524288 options"), "{}", fault(&import));
+    assert!(fault(&import).contains("more than 1048576 options"), "{}", fault(&import));
 }
 
 #[test]

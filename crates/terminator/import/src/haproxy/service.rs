@@ -22,10 +22,15 @@ const TWICE: &str = "`ssl` of its servers would put TLS around the clients' own,
                      keeps closed";
 const ONCE: &str = "take it out, or give the `bind` its certificates by `ssl crt`";
 
+/// Options of which a section has many, and which are read once for all of its services.
+const LINES: &str = "acl bind server server-template use_backend";
+
 /// A section with listeners, and what its services have in common.
 struct HaproxyFrontend<'s> {
     section: &'s HaproxySection,
     options: &'s Statements,
+    /// Those of which each service has its own keys.
+    common: Statements,
     /// The rules on addresses of clients.
     addresses: DraftTable,
     is_http: bool,
@@ -126,6 +131,7 @@ pub(super) fn write(
         }
         let frontend = HaproxyFrontend {
             section,
+            common: Statements::of(options.shared().filter(|(name, _)| !is_among(LINES, name))),
             addresses,
             refusal: refusal.or_else(|| route::refusal(reading, options, &acls, files)),
             is_http,
@@ -239,7 +245,8 @@ impl HaproxyFrontend<'_> {
                 continue;
             };
             let options = reading.options(section);
-            if !import.take_options(self.options.len() + options.len(), &self.section.place) {
+            let own = self.common.len() + front.table.count() + self.addresses.count();
+            if !import.take_options(own + options.len(), &self.section.place) {
                 return;
             }
             let name = match route.rule {
@@ -307,7 +314,7 @@ impl HaproxyFrontend<'_> {
         }
         service.keys.extend(front.table.keys.iter().cloned());
         service.append(&self.addresses);
-        write_keys(self.options, true, import, &mut service);
+        write_keys(&self.common, true, import, &mut service);
         service
     }
 
@@ -423,8 +430,8 @@ fn finish(
     import.defaults(fitting, place, &mut service);
     let of = frontend.section.statement();
     let refused = frontend.refusal.as_ref().or(back.and_then(|(_, refusal)| refusal));
-    let all = back.map(|(options, _)| frontend.options.and(options));
-    let all = all.unwrap_or_else(|| frontend.options.clone());
+    let all = back.map(|(options, _)| frontend.common.and(options));
+    let all = all.unwrap_or_else(|| frontend.common.clone());
     match refused {
         Some(rule) => import.leave_out(service, &of, Unfit::refusal(rule)),
         None => import.finish(service, &all, &of),

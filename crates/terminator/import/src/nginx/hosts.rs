@@ -43,10 +43,11 @@ impl HostGuards {
             let addresses = targets.into_iter().flat_map(|target| addresses(section, target));
             for address in addresses.collect::<BTreeSet<_>>() {
                 let known = all.0.entry(address).or_default();
-                if !import.take_options(known.len() + 1, &server.written.place) {
+                if !import.take_options(1, &server.written.place) {
                     return all;
                 }
-                if known.iter().all(|one| one.refusals != guard.refusals) {
+                // Whatever a server refuses, it differs from one of two.
+                if known.len() < 2 && known.iter().all(|one| one.refusals != guard.refusals) {
                     known.push(guard.clone());
                 }
             }
