@@ -29,7 +29,7 @@ const LINES: &str = "acl bind server server-template use_backend";
 struct HaproxyFrontend<'s> {
     section: &'s HaproxySection,
     options: &'s Statements,
-    /// Those of which each service has its own keys.
+    /// The options of which each service has keys of its own.
     common: Statements,
     /// The rules on addresses of clients.
     addresses: DraftTable,
