@@ -529,8 +529,12 @@ impl Paint {
     }
 }
 
+/// The longest word that is compared with others: no name is longer, with room for slips.
+const TYPED_BYTES_MAX: usize = 96;
+
 pub fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let typed = typed.to_ascii_lowercase();
+    // A comparison takes time and memory by the length of both.
+    let typed = (typed.len() <= TYPED_BYTES_MAX).then(|| typed.to_ascii_lowercase())?;
     names
         .into_iter()
         .map(|name| (strsim::jaro_winkler(&typed, &name.to_ascii_lowercase()), name))
@@ -631,6 +635,9 @@ mod tests {
         assert_eq!(nearest("lisen", names), Some("listen"));
         assert_eq!(nearest("TLS", names), Some("tls"));
         assert_eq!(nearest("qqq", names), None);
+        let long = "l".repeat(80);
+        assert_eq!(nearest(&long, [&*long]), Some(&*long));
+        assert_eq!(nearest(&long.repeat(2), [&*long.repeat(2)]), None);
         assert_eq!(nearest("acme", ["name"]), None);
         assert_eq!(nearest("include", ["insecure"]), None);
         assert_eq!(nearest("accept", names), Some("accept-proxy"));

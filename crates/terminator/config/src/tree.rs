@@ -94,11 +94,33 @@ fn are_tables(nodes: &[Node]) -> bool {
 /// Keys that decide which others may stand beside them.
 const DECIDING: [&str; 2] = ["mode", "files"];
 
+/// The most values that all services together get from `[defaults]`: about 600 MB of memory.
+const FILLED_IN_MAX: usize = 1 << 22;
+
+/// The values in a node, those of its tables and lists.
+fn count(node: &Node) -> usize {
+    let within: usize = match &node.value {
+        Value::Table(entries) => entries.iter().map(|entry| count(&entry.node)).sum(),
+        Value::List(elements) => elements.iter().map(count).sum(),
+        _ => 0,
+    };
+    within + 1
+}
+
 /// Gives every service what `[defaults]` says and the service does not.
 fn fill_in_defaults(root: &mut Node, report: &Report<'_>) {
-    let Some(defaults) = root.get("defaults").map(|node| node.entries().to_vec()) else {
+    let Some(node) = root.get("defaults") else {
         return;
     };
+    let services = root.get("service").map_or(0, |services| services.elements().len());
+    let values = count(node);
+    if values.saturating_mul(services) > FILLED_IN_MAX {
+        let problem = Problem::new(format!("has {values} values for each of {services} services"));
+        let hint =
+            format!("at most {FILLED_IN_MAX} together: put long lists where they are needed");
+        return report.error(&node.spot, "defaults", problem.hint(hint));
+    }
+    let defaults = node.entries().to_vec();
     if let Some(name) = defaults.iter().find(|entry| entry.key == "name") {
         let problem = Problem::new("`name` is a service's own");
         report.error_here(&name.key_spot, problem.hint("leave it out of [defaults]"));

@@ -262,6 +262,19 @@ fn relative_paths_begin_at_the_file() {
 }
 
 #[test]
+fn defaults_are_not_copied_without_end() {
+    let service = |number| format!("[[service]]\nname = 's{number}'\n");
+    let services: String = (0..1000).map(service).collect();
+    let text = format!("[defaults]\nfront.deny = [{}]\n{services}", "'::1',".repeat(5000));
+    let source = Source::of_text("/etc/lariat/lariat.toml", text);
+    let Err(faults) = config::load(&source, &mut Recording::default()) else {
+        panic!("so many values are taken");
+    };
+    let words = "defaults: has 5003 values for each of 1000 services";
+    assert!(faults.iter().any(|one| one.to_string().contains(words)), "{}", faults[0]);
+}
+
+#[test]
 fn files_are_included_variables_replaced_and_defaults_filled_in() {
     let service = |name: &str, port: u16| {
         format!(

@@ -1,5 +1,7 @@
 //! The configuration as it is being written: keys of ours, each with the line that it comes from.
 
+use std::collections::HashMap;
+
 use toml::Value;
 
 use crate::source::SourceLine;
@@ -89,6 +91,24 @@ impl DraftTable {
         Some(self.keys.remove(place))
     }
 
+    /// How many values it has.
+    pub(crate) fn count(&self) -> usize {
+        self.keys.iter().map(|key| key.values.len()).sum()
+    }
+
+    /// Adds what another table has to the lists of this one, and sets its other keys.
+    pub(crate) fn append(&mut self, other: &Self) {
+        for key in &other.keys {
+            for one in &key.values {
+                if key.is_list {
+                    self.push(&key.path, one.value.clone(), one.origin.clone());
+                } else {
+                    self.set(&key.path, one.value.clone(), one.origin.clone());
+                }
+            }
+        }
+    }
+
     fn find_mut(&mut self, path: &str) -> Option<&mut DraftKey> {
         self.keys.iter_mut().find(|key| key.path == path)
     }
@@ -110,11 +130,13 @@ pub(crate) struct Draft {
     pub(crate) refused: Vec<DraftTable>,
     /// The keys of all other tables, by their whole paths.
     pub(crate) process: DraftTable,
+    /// The number of the last service that was named after others of its name.
+    numbers: HashMap<String, usize>,
 }
 
 impl Draft {
     /// A name for a service that no other has: of letters that names may have.
-    pub(crate) fn free_name(&self, wanted: &str) -> String {
+    pub(crate) fn free_name(&mut self, wanted: &str) -> String {
         let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let name: String = wanted.chars().map(|c| if fits(c) { c } else { '-' }).take(56).collect();
         let name = if name.is_empty() { "service".to_owned() } else { name };
@@ -122,7 +144,11 @@ impl Draft {
         if !taken(&name) {
             return name;
         }
-        let mut numbered = (2..).map(|number: usize| format!("{name}-{number}"));
-        numbered.find(|name| !taken(name)).unwrap_or(name)
+        // Lower numbers stay taken.
+        let first = self.numbers.get(&name).copied().unwrap_or(2);
+        let free = (first..).find(|number| !taken(&format!("{name}-{number}"))).unwrap_or(first);
+        let numbered = format!("{name}-{free}");
+        self.numbers.insert(name, free);
+        numbered
     }
 }

@@ -15,13 +15,14 @@ mod timeouts;
 mod tls;
 mod variables;
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
 use crate::import::Import;
-use crate::meaning::Meaning;
+use crate::meaning::{Conversion, Meaning, Sense};
 use crate::source::{SourceFiles, SourceLine, Statement};
 use crate::statements::{Statements, UNKNOWN};
 
@@ -59,11 +60,12 @@ impl HaproxyReading {
         self.within = HaproxyPlace::Nothing;
         let first = SourceLine::first_of(path);
         for (number, line) in (1..).zip(text.lines()) {
+            self.is_full |= self.variables.is_spent() || import.is_full();
             if self.is_full {
                 return;
             }
             let place = first.at(number);
-            let mut lookup = |name: &str| self.variables.value(name, files);
+            let mut lookup = |name: &str| self.variables.replace(name, files);
             let words = syntax::words(line, &mut lookup);
             let words = words.and_then(|words| syntax::expand_address(words, &mut lookup));
             match words {
@@ -163,6 +165,10 @@ impl HaproxyReading {
             self.within = HaproxyPlace::Global;
         } else if is_proxy {
             self.is_full = !import.has_room(self.sections.len(), &written.place);
+            // All sections behind it have its options.
+            if let Some(last) = self.sections.last_mut().filter(|one| one.kind == "defaults") {
+                last.options = last.options.without_repeated(is_single);
+            }
             self.within = HaproxyPlace::Proxy;
             let from = written.words.iter().position(|word| word == "from");
             let from = from.and_then(|place| written.words.get(place + 1));
@@ -178,6 +184,7 @@ impl HaproxyReading {
                     .then(|| self.sections.iter().rposition(is_default))
                     .flatten(),
                 options: Statements::default(),
+                whole: OnceCell::new(),
             });
         } else if let Some(meaning) = section_of(kind) {
             self.within = HaproxyPlace::Other(meaning);
@@ -187,6 +194,17 @@ impl HaproxyReading {
         }
         true
     }
+}
+
+/// Whether only the last of an option counts.
+fn is_single(name: &str) -> bool {
+    let is_key = |meaning: &Meaning| match meaning.sense {
+        Sense::Key { conversion, .. } => !matches!(conversion, Conversion::Paths),
+        _ => false,
+    };
+    ["option ", "timeout "].iter().any(|begin| name.starts_with(begin))
+        || ["default_backend", "mode", "source"].contains(&name)
+        || find(name).is_some_and(is_key)
 }
 
 /// Keywords with conditions.

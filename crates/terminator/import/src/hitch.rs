@@ -9,6 +9,7 @@ mod process;
 mod service;
 mod syntax;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::draft::DraftTable;
@@ -68,6 +69,9 @@ impl HitchReading {
             Vec::new()
         });
         for entry in entries {
+            if import.is_full() {
+                return;
+            }
             let is_frontend = entry.name() == Some("frontend");
             if is_frontend && !import.has_room(self.frontends.len(), &entry.statement.place) {
                 return;
@@ -76,7 +80,7 @@ impl HitchReading {
                 import.keep_setting(name, entry.statement.value());
             }
             match (entry.name(), &entry.block) {
-                // A configuration names no other, so that this is no circle.
+                // No file names another, so that this is no circle.
                 (Some("--config"), _) => {
                     import.joined(&entry.statement, "the file", "");
                     self.take_file(import, files, Path::new(&entry.statement.value()));
@@ -103,7 +107,14 @@ impl HitchReading {
         process::write(&self.global.options, import, place);
         cluster::write(&self.global.options, import);
         // What services say, and the addresses of the frontends that each is for.
-        let mut services: Vec<(String, Vec<_>, DraftTable)> = Vec::new();
+        let mut services: Vec<(Vec<_>, DraftTable)> = Vec::new();
+        let mut places = HashMap::new();
+        let shared = self.global.options.len() + self.global.certificates();
+        for frontend in &self.frontends {
+            if !import.take_options(shared + frontend.options.len(), place) {
+                return;
+            }
+        }
         for frontend in self.frontends {
             let listen = frontend.listen(import);
             let (options, certificates) = frontend.with(import, files, &self.global);
@@ -114,14 +125,14 @@ impl HitchReading {
             }
             let mut made = service::table(&options, import, certificates);
             import.defaults(meanings::defaults_of(Predecessor::Hitch), place, &mut made);
-            let said = format!("{:?}", made.keys);
-            match services.iter_mut().find(|(one, ..)| *one == said) {
-                Some((_, addresses, _)) => addresses.push(listen),
-                None => services.push((said, vec![listen], made)),
+            let next = services.len();
+            match services.get_mut(*places.entry(format!("{:?}", made.keys)).or_insert(next)) {
+                Some((addresses, _)) => addresses.push(listen),
+                None => services.push((vec![listen], made)),
             }
         }
         let is_alone = services.len() == 1;
-        for (_, addresses, made) in services {
+        for (addresses, made) in services {
             let first = addresses.first().map_or("", |(address, _)| address.as_str());
             let port = first.rsplit(':').next().unwrap_or_default();
             let name = if is_alone { "main".to_owned() } else { format!("port-{port}") };

@@ -14,7 +14,10 @@ use crate::finding::{Fate, ImportFinding};
 use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
 use crate::meanings;
 use crate::predecessor::Predecessor;
-use crate::source::{BLOCKS_MAX, FILE_BYTES_MAX, SourceFiles, SourceLine, Statement};
+use crate::source::{
+    BLOCKS_MAX, FILE_BYTES_MAX, FILES_MAX, FINDINGS_MAX, OPTIONS_MAX, READ_BYTES_MAX, SourceFiles,
+    SourceLine, Statement,
+};
 use crate::statements::{Statements, UNKNOWN};
 use crate::toml_text;
 
@@ -43,6 +46,13 @@ pub struct Import {
     unknown: Vec<ImportFinding>,
     /// How many unknown options may still be compared with all others.
     comparisons: usize,
+    /// Files that were read, and their bytes.
+    read_files: usize,
+    read_bytes: usize,
+    /// Options that were looked at, for each service anew.
+    options: usize,
+    /// Whether something was more than any configuration has, so that the rest is not looked at.
+    is_full: bool,
 }
 
 impl Import {
@@ -57,6 +67,10 @@ impl Import {
             settings: HashMap::new(),
             unknown: Vec::new(),
             comparisons: BLOCKS_MAX,
+            read_files: 0,
+            read_bytes: 0,
+            options: 0,
+            is_full: false,
         }
     }
 
@@ -71,7 +85,7 @@ impl Import {
 
     /// Whether something is wrong with the files, so that nothing should be made of them.
     pub fn is_faulty(&self) -> bool {
-        self.findings.iter().any(|one| matches!(one.fate, Fate::Fault { .. }))
+        self.is_full || self.findings.iter().any(|one| matches!(one.fate, Fate::Fault { .. }))
     }
 
     /// Options that the program does not have, and would refuse.
@@ -155,7 +169,8 @@ impl Import {
     pub(crate) fn settle(&mut self) {
         let found: HashSet<_> = self.findings.iter().map(|one| one.named()).collect();
         let read = std::mem::take(&mut self.read);
-        let missed: Vec<_> = read.into_iter().filter(|one| !found.contains(one)).collect();
+        let missed = read.into_iter().filter(|one| !found.contains(one) && !self.is_full);
+        let missed: Vec<_> = missed.collect();
         let fate = if self.is_faulty() {
             let (why, remedy) = ("was not looked at, because of an error", "mend that first");
             Fate::Unmapped { why: why.to_owned(), remedy: remedy.to_owned() }
@@ -172,9 +187,7 @@ impl Import {
             let place = SourceLine::outside(&words.join(" "));
             self.fault(&place, "services", "none is left to be served", "see what is not mapped");
         }
-        // What is said of several services is said once.
-        let mut seen = HashSet::new();
-        self.findings.retain(|one| seen.insert(one.clone()));
+        self.say_once();
         self.findings.sort_by(|a, b| a.place.cmp(&b.place));
     }
 
@@ -185,8 +198,20 @@ impl Import {
         path: &Path,
         place: Option<&SourceLine>,
     ) -> Option<String> {
+        self.read_files += 1;
+        if self.read_files > FILES_MAX || self.read_bytes > READ_BYTES_MAX {
+            let place = place.cloned().unwrap_or_else(|| SourceLine::first_of(path));
+            let most = READ_BYTES_MAX >> 20;
+            self.fill(&place, &format!("more than {FILES_MAX} files, or {most} MiB in them"));
+        }
+        if self.is_full {
+            return None;
+        }
         let text = match files.read(path) {
-            Ok(text) if text.len() <= FILE_BYTES_MAX => return Some(text),
+            Ok(text) if text.len() <= FILE_BYTES_MAX => {
+                self.read_bytes += text.len();
+                return Some(text);
+            }
             Ok(_) => "has more than 8 MiB, as no configuration has".to_owned(),
             Err(fault) => fault,
         };
@@ -198,6 +223,29 @@ impl Import {
         let place = place.cloned().unwrap_or_else(|| SourceLine::outside(&name));
         self.fault(&place, option, format!("cannot be read: {text}"), remedy);
         None
+    }
+
+    /// Whether the rest is not looked at, because there was more than any configuration has.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Counts options that are looked at for one more service; a fault if they are too many.
+    pub(crate) fn take_options(&mut self, options: usize, place: &SourceLine) -> bool {
+        self.options = self.options.saturating_add(options);
+        if self.options > OPTIONS_MAX {
+            let what = "options, those that several services share counted for each,";
+            self.fill(place, &format!("more than {OPTIONS_MAX} {what}"));
+        }
+        !self.is_full
+    }
+
+    /// Ends the import because of too much of something, which is told once.
+    pub(crate) fn fill(&mut self, place: &SourceLine, what: &str) {
+        if !self.is_full {
+            self.fault(place, "file", format!("{what}, as no configuration has"), "divide it");
+            self.is_full = true;
+        }
     }
 
     /// Whether one more block may follow after `blocks` blocks; a fault if it may not.
@@ -442,8 +490,26 @@ impl Import {
     }
 
     fn note(&mut self, place: &SourceLine, option: &str, fate: Fate) {
+        if self.is_full {
+            return;
+        }
         let (place, option) = (place.clone(), option.to_owned());
         self.findings.push(ImportFinding { place, option, fate });
+        if self.findings.len() >= FINDINGS_MAX {
+            self.say_once();
+            // Otherwise each finding more would compare all of them.
+            if self.findings.len() > FINDINGS_MAX / 2
+                && let Some(place) = self.findings.last().map(|one| one.place.clone())
+            {
+                self.fill(&place, &format!("more than {} findings", FINDINGS_MAX / 2));
+            }
+        }
+    }
+
+    /// Takes out what was found before: what is said of several services is said once.
+    fn say_once(&mut self) {
+        let mut seen = HashSet::new();
+        self.findings.retain(|one| seen.insert(one.clone()));
     }
 }
 

@@ -60,6 +60,16 @@ pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn Sourc
     let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     let place = SourceLine::outside(&names.join(" "));
     process.finish(import, &place);
+    for section in &sections {
+        let place = section.servers.first().map_or(&place, |server| &server.written.place);
+        let servers = section.servers.iter();
+        let own: usize = servers.map(|one| one.options.len() + one.listens.len()).sum();
+        // Servers have the options around them.
+        let shared = section.options.len().saturating_mul(section.servers.len());
+        if !import.take_options(own.saturating_add(shared), place) {
+            return;
+        }
+    }
     let sockets = Sockets::of(&sections);
     for (number, section) in sections.iter().enumerate() {
         server::write_all(section, number, &sockets, import, reader.files, &place);

@@ -10,6 +10,19 @@ pub const FILE_BYTES_MAX: usize = 8 << 20;
 /// The most services, frontends or servers of one kind that are imported.
 pub(crate) const BLOCKS_MAX: usize = 4096;
 
+/// The bytes of all files of an import together, those that it reads again too.
+pub(crate) const READ_BYTES_MAX: usize = 4 * FILE_BYTES_MAX;
+
+/// The most files of an import; a host with a file for each of its sites has fewer.
+pub(crate) const FILES_MAX: usize = BLOCKS_MAX;
+
+/// The most options of all services together, those of defaults counted for each service; as many
+/// as 4096 services of 256 options have. They bound the time that an import takes.
+pub(crate) const OPTIONS_MAX: usize = 1 << 20;
+
+/// The most findings that are kept: about 100 MB of them.
+pub(crate) const FINDINGS_MAX: usize = 1 << 19;
+
 /// Reads for the importers, which open no file themselves.
 pub trait SourceFiles {
     /// The whole of a file, which has at most `FILE_BYTES_MAX` bytes; or why it cannot be read, in

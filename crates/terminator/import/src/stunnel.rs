@@ -61,6 +61,10 @@ impl StunnelReading {
         self.open.push(path.to_owned());
         let first = SourceLine::first_of(path);
         for (number, line) in (1..).zip(text.lines()) {
+            self.is_full |= import.is_full();
+            if self.is_full {
+                break;
+            }
             self.take_line(import, files, line.trim_start_matches('\u{feff}'), first.at(number));
         }
         self.open.pop();
@@ -74,7 +78,7 @@ impl StunnelReading {
         place: SourceLine,
     ) {
         let line = line.trim();
-        if line.is_empty() || line.starts_with([';', '#']) || self.is_full {
+        if line.is_empty() || line.starts_with([';', '#']) {
             return;
         }
         if let Some(name) = line.strip_prefix('[') {
@@ -140,8 +144,17 @@ impl StunnelReading {
             let remedy = "write `[main]` with accept and connect";
             return import.fault(place, "inetd mode", why, remedy);
         }
+        for section in &self.sections {
+            let options = self.defaults.len() + section.options.len();
+            if !import.take_options(options, &section.place) {
+                return;
+            }
+        }
         let sections: Vec<_> = self.sections.iter().map(|one| one.with(&self.defaults)).collect();
         for section in &sections {
+            if import.is_full() {
+                return;
+            }
             service::write(section, import, files, &sections, place);
         }
     }

@@ -7,10 +7,16 @@ use crate::convert::{Unfit, address};
 /// The most ports of a range that are listened at.
 const PORTS_MAX: u16 = 64;
 
+/// The most addresses of a line.
+const ADDRESSES_MAX: usize = 1024;
+
 /// The addresses of a `bind` line.
 pub(super) fn of_bind(text: &str) -> Result<Vec<String>, Unfit> {
     text.split(',').map(of_listener).try_fold(Vec::new(), |mut all, one| {
         all.extend(one?);
+        if all.len() > ADDRESSES_MAX {
+            return Err(Unfit::new("too many addresses", "write several lines"));
+        }
         Ok(all)
     })
 }

@@ -42,14 +42,14 @@ pub(super) fn read(
     files: &mut dyn SourceFiles,
 ) -> Option<HaproxyBack> {
     let options = reading.options(section);
-    let servers = servers(reading, &options, import);
+    let servers = servers(reading, options, import);
     let mut back: Option<HaproxyBack> = None;
     let mut list = DraftTable::default();
     let mut checked: Option<&Statements> = None;
     let mut is_tls = false;
     for server in &servers {
         let mut table = DraftTable::default();
-        let is_whole = write(reading, &options, server, import, files, &mut table);
+        let is_whole = write(reading, options, server, import, files, &mut table);
         let value = element(server, import);
         let Some(value) = value.filter(|_| is_whole) else {
             continue;
@@ -79,7 +79,7 @@ pub(super) fn read(
     let table = back.as_mut().map(|back| &mut back.table);
     let mut unused = DraftTable::default();
     let table = table.unwrap_or(&mut unused);
-    check::write(&options, checked, is_tls, import, table);
+    check::write(options, checked, is_tls, import, table);
     table.keys.splice(0..0, list.keys);
     if back.is_none() {
         let why = "no server is left here, so that its services are left out";
@@ -102,6 +102,7 @@ fn servers<'s>(
             ("default-server", words) => {
                 import.joined(written, "arguments of each `server`", "");
                 defaults = defaults.and(&arguments::read(import, "server", written, words));
+                defaults = defaults.without_repeated(|_| true);
                 continue;
             }
             ("server", [_, address, rest @ ..]) => (address, None, rest),

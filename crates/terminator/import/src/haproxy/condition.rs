@@ -1,8 +1,11 @@
 //! Conditions of rules: those on names, protocols and addresses that Lariat can tell.
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::rc::Rc;
 
-use crate::source::{SourceFiles, Statement};
+use crate::import::Import;
+use crate::source::SourceFiles;
 use crate::statements::Statements;
 
 /// The question that an ACL asks.
@@ -28,7 +31,7 @@ pub(super) enum AclQuestion {
 #[derive(Clone, Debug)]
 pub(super) struct RuleTerm {
     pub(super) is_negated: bool,
-    pub(super) questions: Vec<AclQuestion>,
+    pub(super) questions: Vec<Rc<AclQuestion>>,
 }
 
 /// Alternatives, of each of which all terms must hold.
@@ -44,7 +47,7 @@ impl RuleCondition {
         match self.alternatives.as_slice() {
             [terms] => match terms.as_slice() {
                 [RuleTerm { is_negated, questions }] => match questions.as_slice() {
-                    [one] => Some((*is_negated != self.is_unless, one)),
+                    [one] => Some((*is_negated != self.is_unless, &**one)),
                     _ => None,
                 },
                 _ => None,
@@ -57,7 +60,7 @@ impl RuleCondition {
 /// Words of a rule before its condition, and that condition.
 pub(super) fn split<'w>(
     words: &'w [String],
-    acls: &Statements,
+    acls: &AclQuestions,
     files: &mut dyn SourceFiles,
 ) -> (&'w [String], Option<RuleCondition>) {
     let begin = words.iter().position(|word| word == "if" || word == "unless");
@@ -84,16 +87,11 @@ pub(super) fn split<'w>(
             "{" => {
                 let inside: Vec<_> =
                     rest.by_ref().take_while(|word| *word != "}").cloned().collect();
-                vec![question(&inside, files)]
+                vec![Rc::new(question(&inside, files))]
             }
-            "TRUE" => vec![AclQuestion::Always],
-            "HTTP" | "FALSE" => vec![AclQuestion::Other],
-            name => {
-                let named = acls
-                    .all("acl")
-                    .filter(|one| one.words.first().is_some_and(|word| word == name));
-                named.map(|one| question_of(one, files)).collect()
-            }
+            "TRUE" => vec![Rc::new(AclQuestion::Always)],
+            "HTTP" | "FALSE" => vec![Rc::new(AclQuestion::Other)],
+            name => acls.by_name.get(name).cloned().unwrap_or_default(),
         };
         if let Some(last) = alternatives.last_mut() {
             last.push(RuleTerm { is_negated: std::mem::take(&mut is_negated), questions });
@@ -102,9 +100,44 @@ pub(super) fn split<'w>(
     (before, Some(RuleCondition { is_unless, alternatives }))
 }
 
-/// The question of a line `acl NAME …`.
-pub(super) fn question_of(acl: &Statement, files: &mut dyn SourceFiles) -> AclQuestion {
-    question(acl.words.get(1..).unwrap_or_default(), files)
+/// Names in a file of an ACL that take about as much time as one option.
+pub(super) const NAMES_PER_OPTION: usize = 16;
+
+/// The questions of all lines `acl NAME …` of a section.
+#[derive(Debug, Default)]
+pub(super) struct AclQuestions {
+    /// In the order of the lines.
+    pub(super) all: Vec<Rc<AclQuestion>>,
+    by_name: HashMap<String, Vec<Rc<AclQuestion>>>,
+}
+
+impl AclQuestions {
+    pub(super) fn of(
+        options: &Statements,
+        import: &mut Import,
+        files: &mut dyn SourceFiles,
+    ) -> Self {
+        let mut these = Self::default();
+        for acl in options.all("acl") {
+            let question = Rc::new(question(acl.words.get(1..).unwrap_or_default(), files));
+            if !import.take_options(question.names() / NAMES_PER_OPTION, &acl.place) {
+                break;
+            }
+            let name = acl.words.first().cloned().unwrap_or_default();
+            these.by_name.entry(name).or_default().push(Rc::clone(&question));
+            these.all.push(question);
+        }
+        these
+    }
+}
+
+impl AclQuestion {
+    fn names(&self) -> usize {
+        match self {
+            Self::Names { names, .. } => names.len(),
+            _ => 1,
+        }
+    }
 }
 
 fn question(words: &[String], files: &mut dyn SourceFiles) -> AclQuestion {

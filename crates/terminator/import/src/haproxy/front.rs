@@ -1,5 +1,6 @@
 //! The front of services: the `bind` lines of a section.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use toml::Value;
@@ -23,6 +24,11 @@ const NAMED: &str = "write the names behind the brackets, none with `!`";
 /// The most addresses of a section; none has more.
 const LISTEN_MAX: usize = 1024;
 
+/// The most words and bytes of a line in a `crt-list`, as HAProxy has them: `MAX_CRT_ARGS` and
+/// `CRT_LINESIZE`.
+const WORDS_MAX: usize = 2048;
+const LINE_BYTES_MAX: usize = 65_536;
+
 /// Lines that listen alike.
 #[derive(Clone, Debug)]
 pub(super) struct HaproxyFront {
@@ -44,9 +50,10 @@ pub(super) fn read(
 ) -> (Vec<HaproxyFront>, Option<Statement>) {
     let defaults = tls::defaults(reading, import, "bind");
     let mut fronts: Vec<HaproxyFront> = Vec::new();
-    let mut refusal = None;
+    // The places of those that say the same.
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let (mut refusal, mut listened) = (None, 0);
     for written in options.all("bind") {
-        let listened: usize = fronts.iter().map(|front| front.listen.len()).sum();
         if listened > LISTEN_MAX {
             import.has_room(BLOCKS_MAX, &written.place);
             break;
@@ -74,11 +81,15 @@ pub(super) fn read(
         let (own, lost) = of_bind(reading, &arguments, (import, &mut *files), written);
         refusal = refusal.or(lost);
         for mut front in own {
-            let said = said(&front.table);
-            let alike = |one: &&mut HaproxyFront| {
-                self::said(&one.table) == said && one.names == front.names
-            };
-            match fronts.iter_mut().find(alike) {
+            if !import.has_room(fronts.len(), &written.place)
+                || !import.take_options(listen.len(), &written.place)
+            {
+                break;
+            }
+            listened += listen.len();
+            let said = format!("{:?} {:?}", said(&front.table), front.names);
+            let next = fronts.len();
+            match fronts.get_mut(*places.entry(said).or_insert(next)) {
                 Some(one) => one.listen.extend(listen.clone()),
                 None => {
                     front.listen.clone_from(&listen);
@@ -339,6 +350,11 @@ fn crt_list(
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
+        if line.len() > LINE_BYTES_MAX || line.split_whitespace().nth(WORDS_MAX).is_some() {
+            let why = format!("has more than {WORDS_MAX} words, or {LINE_BYTES_MAX} bytes");
+            import.fault(&first.at(number), "crt-list", why, "write several lines");
+            continue;
+        }
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let (within, filters) = match rest.trim_start().strip_prefix('[') {
             Some(inside) => inside.split_once(']').unwrap_or((inside, "")),
@@ -376,7 +392,7 @@ fn names(
         let path = reading.path("global crt-base", certificate);
         names = files.read(Path::new(&path)).map_or_else(|_| Vec::new(), |pem| host_names(&pem));
     }
-    let but: Vec<_> = but.iter().map(|name| name[1..].to_ascii_lowercase()).collect();
+    let but: HashSet<_> = but.iter().map(|name| name[1..].to_ascii_lowercase()).collect();
     names.retain(|name| !but.contains(name));
     // A name beneath one with a star cannot be taken out of it.
     let is_divided = |name: &String| but.iter().any(|but| common_name(name, but).is_some());

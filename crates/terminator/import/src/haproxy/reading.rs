@@ -1,5 +1,6 @@
 //! All lines of HAProxy's files, by their sections.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use crate::haproxy::variables::HaproxyVariables;
@@ -46,6 +47,8 @@ pub(super) struct HaproxySection {
     /// The place of its defaults among the sections.
     pub(super) defaults: Option<usize>,
     pub(super) options: Statements,
+    /// These behind those of its defaults, once somebody asked for them.
+    pub(super) whole: OnceCell<Statements>,
 }
 
 impl HaproxySection {
@@ -66,24 +69,32 @@ impl HaproxySection {
 
 impl HaproxyReading {
     /// The options of a section behind those of its defaults, but for those that are turned off.
-    pub(super) fn options(&self, section: &HaproxySection) -> Statements {
-        let mut all = section.options.clone();
+    pub(super) fn options<'s>(&self, section: &'s HaproxySection) -> &'s Statements {
+        section.whole.get_or_init(|| {
+            let blocks = self.blocks(section);
+            let all = || blocks.iter().rev().flat_map(|block| block.shared());
+            let off = all().map(|(name, written)| (name, written.option.starts_with(OFF)));
+            let off: HashMap<_, _> = off.collect();
+            Statements::of(all().filter(|(name, written)| {
+                off.get(name) == Some(&false) && !written.option.starts_with(OFF)
+            }))
+        })
+    }
+
+    /// The number of those options, and of those that are turned off.
+    pub(super) fn count(&self, section: &HaproxySection) -> usize {
+        self.blocks(section).iter().map(|block| block.len()).sum()
+    }
+
+    /// The options of a section, of its defaults, of theirs, and so on.
+    fn blocks<'s>(&'s self, section: &'s HaproxySection) -> Vec<&'s Statements> {
+        let mut blocks = vec![&section.options];
         let mut next = section.defaults;
         while let Some(defaults) = next.and_then(|place| self.sections.get(place)) {
-            all = defaults.options.and(&all);
+            blocks.push(&defaults.options);
             next = defaults.defaults;
         }
-        let mut off = HashMap::new();
-        for (name, written) in all.iter() {
-            off.insert(name, written.option.starts_with(OFF));
-        }
-        let mut left = Statements::default();
-        for (name, written) in all.iter() {
-            if off.get(name) == Some(&false) && !written.option.starts_with(OFF) {
-                left.push(name, written.clone());
-            }
-        }
-        left
+        blocks
     }
 
     pub(super) fn backend(&self, name: &str) -> Option<&HaproxySection> {

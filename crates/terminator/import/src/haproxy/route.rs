@@ -1,10 +1,15 @@
 //! The ways from a frontend to backends, and the clients that may go them.
 
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
 use toml::Value;
 
 use crate::convert::is_among;
 use crate::draft::DraftTable;
-use crate::haproxy::condition::{AclQuestion, RuleCondition, question_of, split};
+use crate::haproxy::condition::{
+    AclQuestion, AclQuestions, NAMES_PER_OPTION, RuleCondition, split,
+};
 use crate::haproxy::reading::HaproxyReading;
 use crate::import::Import;
 use crate::source::{SourceFiles, Statement};
@@ -37,16 +42,19 @@ impl HaproxyRoute {
 /// The routes of a section, the default last.
 pub(super) fn read(
     options: &Statements,
+    acls: &AclQuestions,
     import: &mut Import,
     files: &mut dyn SourceFiles,
 ) -> Vec<HaproxyRoute> {
     let mut routes: Vec<HaproxyRoute> = Vec::new();
-    report_acls(options, import, files);
+    report_acls(options, acls, import);
+    // The names of the routes before, by their protocols.
+    let mut taken: HashMap<Vec<String>, HashSet<String>> = HashMap::new();
     for rule in options.all("use_backend") {
         if !import.has_room(routes.len(), &rule.place) {
             break;
         }
-        let (words, condition) = split(&rule.words, options, files);
+        let (words, condition) = split(&rule.words, acls, files);
         let backend = words.first().cloned().unwrap_or_default();
         let Some(condition) = condition else {
             import.lacks(
@@ -58,10 +66,11 @@ pub(super) fn read(
         };
         match clients(&condition) {
             Some((mut names, protocols, is_of_request)) if !backend.starts_with("%[") => {
-                let is_taken = |name: &String| {
-                    routes.iter().any(|one| one.protocols == protocols && one.names.contains(name))
-                };
-                names.retain(|name| !is_taken(name));
+                if !import.take_options(names.len() / NAMES_PER_OPTION, &rule.place) {
+                    break;
+                }
+                let taken = taken.entry(protocols.clone()).or_default();
+                names.retain(|name| taken.insert(name.clone()));
                 let difference = if is_of_request {
                     "by the server name of the TLS hello, not by the field Host"
                 } else {
@@ -88,9 +97,9 @@ pub(super) fn read(
 }
 
 /// Reports which questions are asked.
-pub(super) fn report_acls(options: &Statements, import: &mut Import, files: &mut dyn SourceFiles) {
-    for acl in options.all("acl") {
-        match question_of(acl, files) {
+pub(super) fn report_acls(options: &Statements, acls: &AclQuestions, import: &mut Import) {
+    for (acl, question) in options.all("acl").zip(&acls.all) {
+        match **question {
             AclQuestion::Other => import.lacks(acl, RULES, KEEP),
             _ => import.mapped(acl, "where a rule names it"),
         }
@@ -105,7 +114,7 @@ fn clients(condition: &RuleCondition) -> Option<(Vec<String>, Vec<String>, bool)
         let mut is_named = false;
         for term in terms {
             for question in &term.questions {
-                match question {
+                match &**question {
                     _ if term.is_negated || condition.is_unless => return None,
                     AclQuestion::Hello | AclQuestion::Always => {}
                     AclQuestion::Names { names: these, is_of_request: of_request } => {
@@ -122,7 +131,7 @@ fn clients(condition: &RuleCondition) -> Option<(Vec<String>, Vec<String>, bool)
             }
         }
         // Two terms on names hold together for hardly any client.
-        let on_names = |one: &AclQuestion| matches!(one, AclQuestion::Names { .. });
+        let on_names = |one: &Rc<AclQuestion>| matches!(**one, AclQuestion::Names { .. });
         let terms_on_names = terms.iter().filter(|term| term.questions.iter().any(on_names));
         if !is_named || terms_on_names.count() > 1 {
             return None;
@@ -134,12 +143,13 @@ fn clients(condition: &RuleCondition) -> Option<(Vec<String>, Vec<String>, bool)
 /// Whether all requests are sent to https.
 pub(super) fn redirects(
     options: &Statements,
+    acls: &AclQuestions,
     import: &mut Import,
     files: &mut dyn SourceFiles,
 ) -> Option<Statement> {
     let mut found = None;
     for rule in options.all("http-request redirect") {
-        let (words, condition) = split(&rule.words, options, files);
+        let (words, condition) = split(&rule.words, acls, files);
         let is_https = words.windows(2).any(|pair| pair == ["scheme", "https"]);
         let is_for_all = match condition.as_ref().map(RuleCondition::only) {
             None => true,
@@ -160,12 +170,13 @@ pub(super) fn redirects(
 /// Writes the rules on addresses of clients.
 pub(super) fn write_addresses(
     options: &Statements,
+    acls: &AclQuestions,
     import: &mut Import,
     files: &mut dyn SourceFiles,
     table: &mut DraftTable,
 ) {
     for rule in options.all("tcp-request connection") {
-        let (words, condition) = split(&rule.words, options, files);
+        let (words, condition) = split(&rule.words, acls, files);
         let refuses = is_among(REFUSALS, words.first().map_or("", String::as_str));
         match key_of_addresses(words, condition.as_ref(), options) {
             Some(key) if condition.is_none() => import.joined(rule, key, ""),
@@ -214,10 +225,11 @@ const REFUSALS: &str = "close deny reject silent-drop tarpit";
 pub(super) fn refusal(
     reading: &HaproxyReading,
     options: &Statements,
+    acls: &AclQuestions,
     files: &mut dyn SourceFiles,
 ) -> Option<Statement> {
     for rule in options.all("use_backend") {
-        let (words, condition) = split(&rule.words, options, files);
+        let (words, condition) = split(&rule.words, acls, files);
         let is_lost = condition.is_some_and(|condition| clients(&condition).is_none());
         // Clients that are sent to a section without servers are refused.
         let section = words.first().and_then(|name| reading.backend(name));
@@ -229,7 +241,7 @@ pub(super) fn refusal(
     // Each of these would add to the networks that are let in.
     let (mut allowing, mut is_closed) = (Vec::new(), None);
     for rule in options.all("tcp-request connection") {
-        let (words, condition) = split(&rule.words, options, files);
+        let (words, condition) = split(&rule.words, acls, files);
         let refuses = is_among(REFUSALS, words.first().map_or("", String::as_str));
         match key_of_addresses(words, condition.as_ref(), options) {
             None if refuses => return Some(rule.clone()),
@@ -243,11 +255,12 @@ pub(super) fn refusal(
     if let Some(rule) = negated.map(|(_, rule)| *rule).or(nobody) {
         return Some(rule.clone());
     }
+    let closes = closes_to_others(options, acls, files);
     for name in ["tcp-request content", "tcp-response content"] {
         for rule in options.all(name) {
             let first = rule.words.first().map_or("", String::as_str);
             let refuses = is_among(REFUSALS, first) || first.starts_with("lua.");
-            if refuses && !is_of_hello(rule, options, files) {
+            if refuses && !is_of_hello(rule, closes, acls, files) {
                 return Some(rule.clone());
             }
         }
@@ -255,21 +268,33 @@ pub(super) fn refusal(
     None
 }
 
-/// Whether a rule on the first bytes waits for a hello alone, as Lariat does.
-fn is_of_hello(rule: &Statement, options: &Statements, files: &mut dyn SourceFiles) -> bool {
-    let (words, condition) = split(&rule.words, options, files);
+/// Whether a rule on the first bytes waits for a hello alone, as Lariat does. One without condition
+/// does if it `closes` to others.
+fn is_of_hello(
+    rule: &Statement,
+    closes: bool,
+    acls: &AclQuestions,
+    files: &mut dyn SourceFiles,
+) -> bool {
+    let (words, condition) = split(&rule.words, acls, files);
     match condition.as_ref().map(RuleCondition::only) {
         Some(Some((is_negated, AclQuestion::Hello))) => {
             words == [if is_negated { "reject" } else { "accept" }]
         }
-        // All others are refused behind rules that accept hellos.
-        None if words == ["reject"] => {
-            let mut others = options.all("tcp-request content").filter(|one| one.words != words);
-            let is_first = others.next().is_some_and(|one| is_of_hello(one, options, files));
-            is_first && others.all(|one| is_of_hello(one, options, files))
-        }
+        None => closes && words == ["reject"],
         _ => false,
     }
+}
+
+/// Whether a rule that rejects all stands behind others that accept hellos.
+fn closes_to_others(
+    options: &Statements,
+    acls: &AclQuestions,
+    files: &mut dyn SourceFiles,
+) -> bool {
+    let mut others = options.all("tcp-request content").filter(|one| one.words != ["reject"]);
+    let is_first = others.next().is_some_and(|one| is_of_hello(one, false, acls, files));
+    is_first && others.all(|one| is_of_hello(one, false, acls, files))
 }
 
 /// Whether the section looks into hellos of TLS that it does not answer.
@@ -285,12 +310,14 @@ pub(super) fn reads_hellos(options: &Statements) -> bool {
 /// Reports rules on the first bytes: those that wait for a hello hold here in any case.
 pub(super) fn report_contents(
     options: &Statements,
+    acls: &AclQuestions,
     import: &mut Import,
     files: &mut dyn SourceFiles,
 ) {
+    let closes = closes_to_others(options, acls, files);
     for name in ["tcp-request content", "tcp-response content"] {
         for rule in options.all(name) {
-            if is_of_hello(rule, options, files) {
+            if is_of_hello(rule, closes, acls, files) {
                 import.joined(rule, "service.front.tls.mode", "");
             } else {
                 import.lacks(rule, RULES, KEEP);

@@ -1,11 +1,12 @@
 //! Services: each listener of a section with each of its routes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::convert::{Unfit, array, is_among, split};
 use crate::draft::DraftTable;
 use crate::haproxy::back::{self, HaproxyBack};
-use crate::haproxy::front::{self, HaproxyFront, common_name};
+use crate::haproxy::condition::{AclQuestions, NAMES_PER_OPTION};
+use crate::haproxy::front::{self, HaproxyFront};
 use crate::haproxy::reading::{HaproxyReading, HaproxySection, find};
 use crate::haproxy::route::{self, HaproxyRoute};
 use crate::haproxy::timeouts;
@@ -21,15 +22,69 @@ const TWICE: &str = "`ssl` of its servers would put TLS around the clients' own,
                      keeps closed";
 const ONCE: &str = "take it out, or give the `bind` its certificates by `ssl crt`";
 
+/// Options of which a section has many, and which are read once for all of its services.
+const LINES: &str = "acl bind server server-template use_backend";
+
 /// A section with listeners, and what its services have in common.
 struct HaproxyFrontend<'s> {
     section: &'s HaproxySection,
-    options: Statements,
+    options: &'s Statements,
+    /// The options of which each service has keys of its own.
+    common: Statements,
+    /// The rules on addresses of clients.
+    addresses: DraftTable,
     is_http: bool,
     is_passthrough: bool,
     redirect: Option<Statement>,
-    /// Refuses clients by their certificates, in a way that cannot be said.
+    /// Refuses clients in a way that cannot be said.
     refusal: Option<Statement>,
+}
+
+/// A section with servers, and what its services have in common.
+struct HaproxyBackend {
+    /// `None` = no server is left.
+    back: Option<HaproxyBack>,
+    refusal: Option<Statement>,
+    reads_hellos: bool,
+}
+
+impl HaproxyBackend {
+    fn read(
+        reading: &HaproxyReading,
+        section: &HaproxySection,
+        import: &mut Import,
+        files: &mut dyn SourceFiles,
+    ) -> Self {
+        let options = reading.options(section);
+        let acls = AclQuestions::of(options, import, files);
+        route::report_contents(options, &acls, import, files);
+        Self {
+            back: back::read(reading, section, import, files),
+            refusal: route::refusal(reading, options, &acls, files),
+            reads_hellos: route::reads_hellos(options),
+        }
+    }
+}
+
+/// Names that routes before have, and all beneath those that begin with a star.
+#[derive(Debug, Default)]
+struct TakenNames {
+    names: HashSet<String>,
+    /// The lengths of the ends behind stars.
+    ends: BTreeSet<usize>,
+}
+
+impl TakenNames {
+    fn add(&mut self, name: &str) {
+        self.ends.extend(name.strip_prefix('*').map(str::len));
+        self.names.insert(name.to_owned());
+    }
+
+    fn have(&self, name: &str) -> bool {
+        let ends = self.ends.range(..name.len()).filter_map(|end| name.get(name.len() - end..));
+        self.names.contains(name)
+            || ends.into_iter().any(|end| self.names.contains(&format!("*{end}")))
+    }
 }
 
 /// Writes all services.
@@ -39,46 +94,63 @@ pub(super) fn write(
     files: &mut dyn SourceFiles,
     place: &SourceLine,
 ) {
-    let mut backs: HashMap<String, Option<HaproxyBack>> = HashMap::new();
+    let mut backs: HashMap<String, HaproxyBackend> = HashMap::new();
+    for section in reading.sections.iter().filter(|one| one.kind != "defaults") {
+        if !import.take_options(reading.count(section), &section.place) {
+            return;
+        }
+    }
     for section in reading.sections.iter().filter(|one| one.has_front()) {
         let options = reading.options(section);
-        if !is_served(section, &options, import) {
+        if import.is_full() || !is_served(section, options, import) {
             continue;
         }
-        let mut routes = route::read(&options, import, files);
+        let acls = AclQuestions::of(options, import, files);
+        let mut routes = route::read(options, &acls, import, files);
         let is_own = options.iter().any(|(name, _)| is_among("server server-template", name));
         if section.has_back() && is_own && !routes.iter().any(|route| route.rule.is_none()) {
             routes.push(HaproxyRoute::default_to(&section.name));
         }
         let sections = routes.iter().filter_map(|route| reading.backend(&route.backend));
-        let reads_hellos =
-            sections.clone().map(|back| reading.options(back)).any(|one| route::reads_hellos(&one));
         for section in sections {
             if !backs.contains_key(&section.name) {
-                let back = back::read(reading, section, import, files);
+                let back = HaproxyBackend::read(reading, section, import, files);
+                let options = reading.options(section);
+                let acls = AclQuestions::of(options, import, files);
+                route::report_acls(options, &acls, import);
                 backs.insert(section.name.clone(), back);
             }
         }
+        let reads_hellos = routes.iter().filter_map(|route| backs.get(&route.backend));
+        let reads_hellos = reads_hellos.into_iter().any(|one| one.reads_hellos);
         let is_http = options.value("mode").as_deref() == Some("http");
-        let (fronts, refusal) = front::read(reading, &options, import, files);
+        let (fronts, refusal) = front::read(reading, options, import, files);
+        let mut addresses = DraftTable::default();
+        if !fronts.is_empty() {
+            route::write_addresses(options, &acls, import, files, &mut addresses);
+        }
         let frontend = HaproxyFrontend {
             section,
-            refusal,
+            common: Statements::of(options.shared().filter(|(name, _)| !is_among(LINES, name))),
+            addresses,
+            refusal: refusal.or_else(|| route::refusal(reading, options, &acls, files)),
             is_http,
-            is_passthrough: !is_http && (route::reads_hellos(&options) || reads_hellos),
-            redirect: route::redirects(&options, import, files),
+            is_passthrough: !is_http && (route::reads_hellos(options) || reads_hellos),
+            redirect: route::redirects(options, &acls, import, files),
             options,
         };
         if fronts.is_empty() {
             let remedy = "see what is not mapped at its `bind`";
             import.lacks(&section.statement(), "it listens nowhere", remedy);
         }
-        route::report_contents(&frontend.options, import, files);
+        route::report_contents(options, &acls, import, files);
         for front in &fronts {
             let found = (routes.as_slice(), &backs);
             let is_other = |one: &&HaproxyFront| front.names.is_empty() && one.shares(front);
-            let others = fronts.iter().filter(is_other).flat_map(|one| one.names.clone()).collect();
-            frontend.write_front(reading, (import, &mut *files), front, found, (others, place));
+            let mut taken = TakenNames::default();
+            let others = fronts.iter().filter(is_other).flat_map(|one| &one.names);
+            others.for_each(|name| taken.add(name));
+            frontend.write_front(reading, import, front, found, (taken, place));
         }
     }
     // What nobody uses is read all the same, so that the report is whole.
@@ -87,10 +159,9 @@ pub(super) fn write(
             import.lacks(&section.statement(), "no service leads to it", "name it in a frontend");
             let options = reading.options(section);
             let mut unused = DraftTable::default();
-            back::read(reading, section, import, files);
-            write_keys(&options, false, import, &mut unused);
-            write_sticks(&options, false, import, &mut unused);
-            route::report_contents(&options, import, files);
+            HaproxyBackend::read(reading, section, import, files);
+            write_keys(options, false, import, &mut unused);
+            write_sticks(options, false, import, &mut unused);
         }
     }
 }
@@ -128,17 +199,17 @@ impl HaproxyFrontend<'_> {
     fn write_front(
         &self,
         reading: &HaproxyReading,
-        (import, files): (&mut Import, &mut dyn SourceFiles),
+        import: &mut Import,
         front: &HaproxyFront,
-        (routes, backs): (&[HaproxyRoute], &HashMap<String, Option<HaproxyBack>>),
-        (mut taken, place): (Vec<String>, &SourceLine),
+        (routes, backs): (&[HaproxyRoute], &HashMap<String, HaproxyBackend>),
+        (mut taken, place): (TakenNames, &SourceLine),
     ) {
         if let Some(redirect) = self.redirect.as_ref().filter(|_| !front.is_tls && self.is_http) {
             let name = format!("{}-redirect", self.section.name);
-            let mut service = self.service(import, front, files, &[], &name);
+            let mut service = self.service(import, front, &[], &name);
             import.put(&mut service, "service.front.redirect", "https", redirect, "");
-            timeouts::write(&self.options, &Statements::default(), false, import, &mut service);
-            return finish(import, service, place, (reading, self, None, files));
+            timeouts::write(self.options, &Statements::default(), false, import, &mut service);
+            return finish(import, service, place, (self, None));
         }
         let has_name = front.is_tls || self.is_passthrough;
         for route in routes {
@@ -150,14 +221,16 @@ impl HaproxyFrontend<'_> {
             if !import.has_room(import.draft.services.len(), &self.section.place) {
                 return;
             }
-            let mut names = front.names_of(&route.names);
+            let Some(mut names) = self.names_of(route, front, import) else {
+                return;
+            };
             let is_limited = !names.is_empty() || !route.names.is_empty();
-            names.retain(|name| !taken.iter().any(|one| common_name(one, name) == Some(name)));
+            names.retain(|name| !taken.have(name));
             if is_limited && names.is_empty() {
                 continue;
             }
             if route.protocols.is_empty() {
-                taken.extend(names.iter().cloned());
+                names.iter().for_each(|name| taken.add(name));
             }
             let Some(section) = reading.backend(&route.backend) else {
                 let rule = route.rule.as_ref().or_else(|| self.options.find("default_backend"));
@@ -166,9 +239,16 @@ impl HaproxyFrontend<'_> {
                 import.fault(place, "backend", why, "write it");
                 continue;
             };
-            let Some(Some(back)) = backs.get(&section.name) else {
+            let backend = backs.get(&section.name);
+            let Some((backend, back)) = backend.and_then(|one| Some((one, one.back.as_ref()?)))
+            else {
                 continue;
             };
+            let options = reading.options(section);
+            let own = self.common.len() + front.table.count() + self.addresses.count();
+            if !import.take_options(own + options.len(), &self.section.place) {
+                return;
+            }
             let name = match route.rule {
                 Some(_) => format!("{}-{}", self.section.name, route.backend),
                 None => self.section.name.clone(),
@@ -176,20 +256,20 @@ impl HaproxyFrontend<'_> {
             let place_of_names =
                 route.rule.as_ref().map_or(&self.section.place, |rule| &rule.place);
             let names: Vec<_> = names.into_iter().map(|name| (name, place_of_names)).collect();
-            let mut service = self.service(import, front, files, &names, &name);
+            let mut service = self.service(import, front, &names, &name);
             if let Some(rule) = &route.rule {
                 for protocol in &route.protocols {
                     service.push("front.protocols", protocol.clone(), rule.place.clone());
                 }
             }
-            let options = reading.options(section);
-            self.write_back(import, files, &options, front, back.clone(), &mut service);
-            timeouts::write(&self.options, &options, self.is_passthrough, import, &mut service);
+            self.write_back(import, options, front, back.clone(), &mut service);
+            timeouts::write(self.options, options, self.is_passthrough, import, &mut service);
             if self.is_passthrough && !front.is_tls && service.has("back.tls.mode") {
                 import.leave_out(service, &section.statement(), Unfit::new(TWICE, ONCE));
                 continue;
             }
-            finish(import, service, place, (reading, self, Some(&options), files));
+            let back = (options, backend.refusal.as_ref());
+            finish(import, service, place, (self, Some(back)));
         }
         if routes.is_empty() {
             let why = "no servers are named that it is for";
@@ -197,12 +277,23 @@ impl HaproxyFrontend<'_> {
         }
     }
 
+    /// The names of a route that are served at a front; `None` = there were too many.
+    fn names_of(
+        &self,
+        route: &HaproxyRoute,
+        front: &HaproxyFront,
+        import: &mut Import,
+    ) -> Option<Vec<String>> {
+        let pairs = (route.names.len() + 1).saturating_mul(front.names.len() + 1);
+        let has_room = import.take_options(pairs / NAMES_PER_OPTION, &self.section.place);
+        has_room.then(|| front.names_of(&route.names))
+    }
+
     /// A service with its front.
     fn service(
         &self,
         import: &mut Import,
         front: &HaproxyFront,
-        files: &mut dyn SourceFiles,
         names: &[(String, &SourceLine)],
         name: &str,
     ) -> DraftTable {
@@ -222,15 +313,14 @@ impl HaproxyFrontend<'_> {
             (false, false) => service.set("front.tls.mode", "off", place),
         }
         service.keys.extend(front.table.keys.iter().cloned());
-        route::write_addresses(&self.options, import, files, &mut service);
-        write_keys(&self.options, true, import, &mut service);
+        service.append(&self.addresses);
+        write_keys(&self.common, true, import, &mut service);
         service
     }
 
     fn write_back(
         &self,
         import: &mut Import,
-        files: &mut dyn SourceFiles,
         options: &Statements,
         front: &HaproxyFront,
         back: HaproxyBack,
@@ -248,8 +338,6 @@ impl HaproxyFrontend<'_> {
         }
         write_keys(options, false, import, service);
         write_sticks(options, is_passthrough, import, service);
-        route::report_contents(options, import, files);
-        route::report_acls(options, import, files);
         if let Some(alpn) = front.alpn.as_ref().filter(|_| self.is_http) {
             write_protocols(alpn, is_h2, import, service);
         }
@@ -334,24 +422,18 @@ fn finish(
     import: &mut Import,
     mut service: DraftTable,
     place: &SourceLine,
-    (reading, frontend, back, files): (
-        &HaproxyReading,
-        &HaproxyFrontend<'_>,
-        Option<&Statements>,
-        &mut dyn SourceFiles,
-    ),
+    (frontend, back): (&HaproxyFrontend<'_>, Option<(&Statements, Option<&Statement>)>),
 ) {
     let of_back = |key: &str| key.starts_with("service.back") || key.ends_with(".dial");
     let defaults = meanings::defaults_of(Predecessor::Haproxy).iter();
     let fitting = defaults.filter(|one| back.is_some() || !of_back(one.key));
     import.defaults(fitting, place, &mut service);
     let of = frontend.section.statement();
-    let refused = [Some(&frontend.options), back].into_iter().flatten();
-    let refused = refused.filter_map(|options| route::refusal(reading, options, files)).next();
-    let refused = frontend.refusal.clone().or(refused);
-    let all = back.map_or_else(|| frontend.options.clone(), |back| frontend.options.and(back));
+    let refused = frontend.refusal.as_ref().or(back.and_then(|(_, refusal)| refusal));
+    let all = back.map(|(options, _)| frontend.common.and(options));
+    let all = all.unwrap_or_else(|| frontend.common.clone());
     match refused {
-        Some(rule) => import.leave_out(service, &of, Unfit::refusal(&rule)),
+        Some(rule) => import.leave_out(service, &of, Unfit::refusal(rule)),
         None => import.finish(service, &all, &of),
     }
 }

@@ -1,10 +1,13 @@
 //! Lines of HAProxy's files: words, quotes, escapes and variables.
 
+/// Looks a variable up, or says why no more are.
+type HaproxyLookup<'l> = dyn FnMut(&str) -> Result<Option<String>, String> + 'l;
+
+/// The most words of a line: `MAX_LINE_ARGS` of HAProxy, which refuses a file with more.
+const WORDS_MAX: usize = 64;
+
 /// The words of a line, or what is wrong with it.
-pub(super) fn words(
-    line: &str,
-    variable: &mut dyn FnMut(&str) -> Option<String>,
-) -> Result<Vec<String>, String> {
+pub(super) fn words(line: &str, variable: &mut HaproxyLookup<'_>) -> Result<Vec<String>, String> {
     let mut words: Vec<String> = Vec::new();
     let mut word: Option<String> = None;
     let mut rest = line.trim_start_matches('\u{feff}').trim_end();
@@ -50,13 +53,16 @@ pub(super) fn words(
         return Err("a quote `\"` is not closed".to_owned());
     }
     words.extend(word);
+    if words.len() > WORDS_MAX {
+        return Err(format!("a line has more than {WORDS_MAX} words"));
+    }
     Ok(words)
 }
 
 /// The words of a line whose address HAProxy expands again, without quotes too.
 pub(super) fn expand_address(
     mut words: Vec<String>,
-    variable: &mut dyn FnMut(&str) -> Option<String>,
+    variable: &mut HaproxyLookup<'_>,
 ) -> Result<Vec<String>, String> {
     let place = match words.first().map(String::as_str) {
         Some("bind" | "log" | "source") => 1,
@@ -81,7 +87,7 @@ pub(super) fn expand_address(
 /// The value of a variable, whose name stands behind the `$`, and the text behind it.
 fn expand<'t>(
     rest: &'t str,
-    variable: &mut dyn FnMut(&str) -> Option<String>,
+    variable: &mut HaproxyLookup<'_>,
 ) -> Result<(String, &'t str), String> {
     let (name, behind) = match rest.strip_prefix('{') {
         Some(inside) => {
@@ -97,7 +103,7 @@ fn expand<'t>(
         Some((name, default)) => (name, Some(default.to_owned())),
         None => (name.trim_end_matches("[*]"), None),
     };
-    match variable(name).or(default) {
+    match variable(name)?.or(default) {
         Some(value) => Ok((value, behind)),
         // HAProxy takes it as empty, which is hardly ever what was meant.
         None => Err(format!("the variable {name} is not set: set it for `lariat import`")),
@@ -109,7 +115,7 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> Result<Vec<String>, String> {
-        words(line, &mut |name| (name == "HOME").then(|| "/root".to_owned()))
+        words(line, &mut |name| Ok((name == "HOME").then(|| "/root".to_owned())))
     }
 
     #[test]
@@ -126,7 +132,7 @@ mod tests {
         ] {
             assert_eq!(read(line).unwrap(), expected, "{line}");
         }
-        let set = |name: &str| (name == "BE").then(|| "127.0.0.1".to_owned());
+        let set = |name: &str| Ok((name == "BE").then(|| "127.0.0.1".to_owned()));
         let expanded =
             |line: &str| expand_address(words(line, &mut { set }).unwrap(), &mut { set });
         for (line, expected) in [

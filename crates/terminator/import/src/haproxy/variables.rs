@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::source::SourceFiles;
+use crate::source::{FILE_BYTES_MAX, SourceFiles};
 
 /// The variables that the file names; the environment has the others.
 #[derive(Debug, Default)]
@@ -11,10 +11,32 @@ pub(super) struct HaproxyVariables {
     own: HashMap<String, Option<String>>,
     /// Whether the environment does not count any more.
     is_reset: bool,
+    /// The bytes of all values that stand in lines, so that lines that double do not fill memory.
+    replaced_bytes: usize,
 }
 
 impl HaproxyVariables {
-    pub(super) fn value(&self, name: &str, files: &mut dyn SourceFiles) -> Option<String> {
+    /// The value for a line; an error if lines have got too long by all of them.
+    pub(super) fn replace(
+        &mut self,
+        name: &str,
+        files: &mut dyn SourceFiles,
+    ) -> Result<Option<String>, String> {
+        let value = self.value(name, files);
+        self.replaced_bytes += value.as_ref().map_or(0, String::len);
+        if self.is_spent() {
+            let most = FILE_BYTES_MAX >> 20;
+            return Err(format!("variables make more than {most} MiB, as in no configuration"));
+        }
+        Ok(value)
+    }
+
+    /// Whether no more lines are looked at.
+    pub(super) fn is_spent(&self) -> bool {
+        self.replaced_bytes > FILE_BYTES_MAX
+    }
+
+    fn value(&self, name: &str, files: &mut dyn SourceFiles) -> Option<String> {
         match self.own.get(name) {
             Some(own) => own.clone(),
             None if self.is_reset => None,

@@ -153,6 +153,11 @@ impl Frontend {
         self.certificates.push(DraftValue { value, origin: Some(written.place) });
     }
 
+    /// How many certificates are named one by one.
+    pub(super) fn certificates(&self) -> usize {
+        self.certificates.len()
+    }
+
     /// All options and certificates, with those of the top level.
     pub(super) fn with(
         &self,
@@ -184,6 +189,9 @@ impl Frontend {
         };
         let glob = self.options.find("pem-dir-glob");
         let listed = files.list(Path::new(&directory.value())).unwrap_or_default();
+        if !import.take_options(listed.len(), &directory.place) {
+            return all;
+        }
         let chosen = glob.filter(|glob| !["*", "*.pem"].contains(&glob.value().as_str()));
         // Lariat knows certificates in a folder by their names' endings, hitch takes every file.
         let are_known = listed.iter().all(|path| is_read_in_folder(path));

@@ -91,6 +91,9 @@ impl Reader<'_, '_> {
         let mut entries = Vec::new();
         loop {
             match self.tokens {
+                [(place, Token::Word(flag)), ..] if flag.starts_with('-') => {
+                    return Err((place.clone(), format!("`{flag}`: flags stand in no file")));
+                }
                 [(place, Token::Word(option)), (_, Token::Equals), ..] => {
                     self.tokens = self.tokens.get(2..).unwrap_or_default();
                     entries.push(self.entry(place, option, depth)?);
@@ -237,6 +240,7 @@ mod tests {
             ("a = \"x", "h:1: a quote"),
             ("a = 1\nfrontend = {\nhost = \"*\"\n", "h:3: the block of `frontend`"),
             ("a", "h:1: `a`"),
+            ("--config = \"h\"", "h:1: `--config`"),
             ("a =", "h:1: `a` has no value"),
             ("a = }", "h:1: `a` has no value"),
             ("a = 1 }", "h:1: `}`"),

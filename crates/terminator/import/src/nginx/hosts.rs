@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::import::Import;
 use crate::nginx::section::{NginxSection, NginxServer, within};
 use crate::source::Statement;
 use crate::statements::Statements;
@@ -30,7 +31,7 @@ struct Guard {
 }
 
 impl HostGuards {
-    pub(super) fn of(section: &NginxSection) -> Self {
+    pub(super) fn of(section: &NginxSection, import: &mut Import) -> Self {
         let mut all = Self::default();
         for server in section.servers.iter().filter(|_| section.is_http) {
             let refusals = refusals(server, &within(&section.options, &server.options));
@@ -38,10 +39,15 @@ impl HostGuards {
                 continue;
             };
             let guard = Guard { refusals: said(&refusals), first };
-            let addresses = server.passes.iter().flat_map(|pass| addresses(section, pass));
+            let targets: BTreeSet<_> = server.passes.iter().map(target).collect();
+            let addresses = targets.into_iter().flat_map(|target| addresses(section, target));
             for address in addresses.collect::<BTreeSet<_>>() {
                 let known = all.0.entry(address).or_default();
-                if known.iter().all(|one| one.refusals != guard.refusals) {
+                if !import.take_options(1, &server.written.place) {
+                    return all;
+                }
+                // Whatever a server refuses, it differs from one of two.
+                if known.len() < 2 && known.iter().all(|one| one.refusals != guard.refusals) {
                     known.push(guard.clone());
                 }
             }
@@ -58,7 +64,8 @@ impl HostGuards {
     ) -> Option<&Statement> {
         let own = said(&refusals(server, options));
         let pass = options.find("proxy_pass")?;
-        let mut guards = addresses(section, pass).filter_map(|one| self.0.get(&one)).flatten();
+        let mut guards =
+            addresses(section, target(pass)).filter_map(|one| self.0.get(&one)).flatten();
         guards.find(|one| one.refusals != own).map(|one| &one.first)
     }
 }
@@ -76,11 +83,15 @@ fn said(refusals: &[Statement]) -> BTreeSet<String> {
     refusals.iter().map(|one| format!("{} {}", one.option, one.value())).collect()
 }
 
-/// The servers that a URL of `proxy_pass` means.
-fn addresses(section: &NginxSection, pass: &Statement) -> impl Iterator<Item = String> {
+/// The upstream or the server in a URL of `proxy_pass`.
+fn target(pass: &Statement) -> String {
     let value = pass.value();
     let rest = value.split_once("://").map_or(&*value, |(_, rest)| rest);
-    let name = rest.split('/').next().filter(|name| !name.is_empty()).unwrap_or(rest).to_owned();
+    rest.split('/').next().filter(|name| !name.is_empty()).unwrap_or(rest).to_owned()
+}
+
+/// The servers that are meant by it.
+fn addresses(section: &NginxSection, name: String) -> impl Iterator<Item = String> {
     let lines = section.upstream(&name).map(|upstream| &upstream.lines);
     let words = lines.into_iter().flatten().filter_map(|line| line.words.first().cloned());
     let words: Vec<_> = words.chain([name]).collect();

@@ -1,5 +1,7 @@
 //! Names of clients: `server_name`, and maps of the name that a client asks TLS for.
 
+use std::collections::HashMap;
+
 use crate::convert::Unfit;
 use crate::import::Import;
 use crate::nginx::section::{NginxSection, NginxServer, comparable};
@@ -30,7 +32,11 @@ pub(super) fn server_names(
                 Some(all) => {
                     let is_own = |name: &String| !sockets.foreign.contains(name);
                     let (own, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_own);
-                    names.extend(own.into_iter().map(|name| (name, written.clone())));
+                    // Not with all other names, which may be many.
+                    let words = vec![word.clone()];
+                    let (place, option) = (written.place.clone(), written.option.clone());
+                    let alone = Statement { place, option, words };
+                    names.extend(own.into_iter().map(|name| (name, alone.clone())));
                     foreign.extend(others);
                 }
                 None if ["_", ""].contains(&word.as_str()) => {}
@@ -78,6 +84,10 @@ pub(super) fn routes(
     }
     let has_hostnames = map.lines.iter().any(|one| one.option == "hostnames");
     let mut routes: Vec<NginxRoute> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    if !import.take_options(map.lines.len(), &map.written.place) {
+        return Ok(routes);
+    }
     let (mut default, mut others) = (None, None);
     for written in &map.lines {
         let target = written.value();
@@ -92,7 +102,8 @@ pub(super) fn routes(
             (_, Some(all)) => {
                 let names = all.into_iter().map(|name| (name, written.clone()));
                 import.joined(written, "service.front.names", "");
-                match routes.iter_mut().find(|one| one.target == target) {
+                let next = routes.len();
+                match routes.get_mut(*places.entry(target.clone()).or_insert(next)) {
                     Some(route) => route.names.extend(names),
                     None => {
                         let names = names.collect();

@@ -1,6 +1,6 @@
 //! The blocks `http` and `stream`: what their servers, upstreams and maps say.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -59,6 +59,8 @@ pub(super) struct NginxSection {
     pub(super) servers: Vec<NginxServer>,
     pub(super) upstreams: Vec<NginxBlock>,
     pub(super) maps: Vec<NginxBlock>,
+    /// The place of the first upstream of each name.
+    names: HashMap<String, usize>,
     pub(super) restriction: Option<Statement>,
 }
 
@@ -83,18 +85,27 @@ impl NginxSection {
             servers: Vec::new(),
             upstreams: Vec::new(),
             maps: Vec::new(),
+            names: HashMap::new(),
             restriction: None,
         };
         for one in block {
-            let blocks = section.servers.len().max(section.upstreams.len());
+            if one.block.is_some() && is_among("map server upstream", &one.written.option) {
+                let [servers, upstreams] = [section.servers.len(), section.upstreams.len()];
+                let blocks = servers.max(upstreams).max(section.maps.len());
+                if !import.has_room(blocks, &one.written.place) {
+                    break;
+                }
+            }
+            if import.is_full() {
+                break;
+            }
             match (one.written.option.as_str(), &one.block) {
                 ("server", Some(_)) => {
-                    if !import.has_room(blocks, &one.written.place) {
-                        break;
-                    }
                     section.servers.push(NginxServer::gather(import, root, one, is_http));
                 }
                 ("upstream", Some(_)) => {
+                    let name = one.written.value();
+                    section.names.entry(name).or_insert(section.upstreams.len());
                     section.upstreams.push(NginxBlock::upstream(import, root, one));
                 }
                 ("map", Some(_)) => {
@@ -113,7 +124,7 @@ impl NginxSection {
     }
 
     pub(super) fn upstream(&self, name: &str) -> Option<&NginxBlock> {
-        self.upstreams.iter().find(|one| one.written.value() == name)
+        self.names.get(name).and_then(|place| self.upstreams.get(*place))
     }
 }
 
@@ -160,6 +171,12 @@ impl NginxServer {
                     take(import, root, one, &mut server.options, &mut server.restriction);
                 }
             }
+        }
+        // Each address has the names of the server, and its networks.
+        let words = |name: &str| server.options.all(name).map(|one| one.words.len()).sum::<usize>();
+        let names = words("server_name") + server.options.all("set_real_ip_from").count() + 1;
+        if !import.take_options(names.saturating_mul(server.listens.len()), &server.written.place) {
+            server.listens.clear();
         }
         server.options = within(&server.options, &of_root);
         let has_port = |port| server.listens.iter().any(|one| one.port() == port);

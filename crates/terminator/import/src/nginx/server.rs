@@ -38,10 +38,13 @@ pub(super) fn write_all(
     for written in section.options.all("error_log") {
         take_log(import, written);
     }
-    let guards = HostGuards::of(section);
+    let guards = HostGuards::of(section, import);
     for (place_of, server) in section.servers.iter().enumerate() {
         let options = within(&section.options, &server.options);
         let block = ServerBlock { section, server, options, guards: &guards, place };
+        if import.is_full() {
+            return;
+        }
         let (before, first) = (import.draft.services.len(), import.findings.len());
         let mut reason = Unfit::new("it listens nowhere", "write `listen`");
         for sockets in sockets.services((number, place_of), server) {
@@ -148,6 +151,12 @@ impl ServerBlock<'_> {
         let routes = routes(self.section, pass, import, names)?;
         let mut written = Err(Unfit::new("its map names no server", "write one"));
         for route in &routes {
+            let services = import.draft.services.len() + import.draft.refused.len();
+            let place = &self.server.written.place;
+            let options = self.options.len() + route.names.len();
+            if !import.take_options(options, place) || !import.has_room(services, place) {
+                break;
+            }
             match self.write_route(route, (pass, sockets), import, files) {
                 Ok(()) => written = Ok(()),
                 Err(unfit) => {
@@ -438,11 +447,10 @@ impl ServerBlock<'_> {
 
     /// Reports the directives of a server that no service comes of.
     fn report_left_out(&self, import: &mut Import, first: usize) {
+        let found = import.findings.get(first..).unwrap_or_default();
+        let found: HashSet<_> = found.iter().map(ImportFinding::named).collect();
         for (_, written) in self.server.options.iter() {
-            let is_found = |one: &ImportFinding| {
-                one.place == written.place && one.option.starts_with(&written.option)
-            };
-            if !import.findings[first..].iter().any(is_found) {
+            if !found.contains(&(written.place.clone(), written.option.clone())) {
                 let remedy = "see the reason at `server`";
                 import.lacks(written, "its server block is left out", remedy);
             }

@@ -194,15 +194,16 @@ impl<'f> NginxReader<'f> {
                 }
                 NginxToken::Semicolon => {
                     let written = directive(&mut words).ok_or_else(|| (line, unexpected(";")))?;
+                    self.count += 1;
                     if written.option == "include" && written.words.len() == 1 {
                         inner.append(&mut self.include(import, &written));
                     } else {
                         inner.push(NginxDirective { written, block: None });
                     }
-                    self.count += 1;
                 }
                 NginxToken::Open => {
                     let written = directive(&mut words).ok_or_else(|| (line, unexpected("{")))?;
+                    self.count += 1;
                     if written.option.ends_with("_by_lua_block") {
                         tokens.pass_program();
                         inner.push(NginxDirective { written, block: Some(Vec::new()) });
@@ -219,8 +220,15 @@ impl<'f> NginxReader<'f> {
                     inner.push(NginxDirective { written, block });
                 }
             }
-            if outer.len() > DEPTH_MAX || self.count > DIRECTIVES_MAX {
+            if outer.len() > DEPTH_MAX {
                 return Err((line, "has more than any configuration".to_owned()));
+            }
+            if self.count > DIRECTIVES_MAX {
+                import.fill(&first.at(line), &format!("more than {DIRECTIVES_MAX} directives"));
+            }
+            // Whatever else the files above it say is not looked at either.
+            if import.is_full() {
+                return Ok(Vec::new());
             }
         }
         match outer.pop() {

@@ -44,7 +44,10 @@ pub(super) fn write(
     }
     let ca = section.options.value("CAfile").filter(|_| verification == Verification::Peer);
     let is_mixed = ca.is_some_and(|path| {
-        files.read(Path::new(&path)).is_ok_and(|text| certificates::are_mixed(&text))
+        let text = files.read(Path::new(&path)).unwrap_or_default();
+        // As much work as so many options.
+        let is_read = import.take_options(text.len() >> 10, &section.place);
+        is_read && certificates::are_mixed(&text)
     });
     let mut is_whole = if section.is_client() {
         server(section, import, service, verification)
