@@ -576,11 +576,6 @@ impl ServiceStatus {
 }
 
 impl ServerStatus {
-    /// Whether an operator has seen to it that it gets no new clients.
-    pub(crate) fn is_taken_out(&self) -> bool {
-        self.disabled || self.weight_ordered == Some(0)
-    }
-
     /// Connections to it that are open.
     pub(crate) fn open(&self) -> u64 {
         self.metrics.get(ServerGauge::ConnectionsOpen)

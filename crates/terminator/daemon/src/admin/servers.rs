@@ -110,6 +110,13 @@ fn state(counted: &ServerSnapshot, workers: u64) -> ServerState {
     }
 }
 
+impl ServerStatus {
+    /// Whether an operator has seen to it that it gets no new clients.
+    pub(super) fn is_taken_out(&self) -> bool {
+        self.disabled || self.weight_ordered == Some(0)
+    }
+}
+
 pub(super) fn observed(services: &[ServiceStatus]) -> Vec<ObservedServer> {
     let servers = services.iter().flat_map(|service| {
         let each = service.servers.iter();
