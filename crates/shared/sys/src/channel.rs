@@ -128,6 +128,21 @@ impl Channel {
 
     /// The next message, of a peer that may send no more than that.
     pub fn receive_up_to(&self, bytes_max: usize, fds_max: usize) -> io::Result<Option<Message>> {
+        match self.receive_in_part(bytes_max, fds_max)? {
+            Some((_, missing)) if missing > 0 => Err(invalid(
+                "descriptors of the message are missing: this process may open no more files",
+            )),
+            received => Ok(received.map(|(message, _)| message)),
+        }
+    }
+
+    /// The same with those of its descriptors that there was room for, and the number of the
+    /// others: the kernel drops those beyond what this process may open. The next message follows.
+    pub fn receive_in_part(
+        &self,
+        bytes_max: usize,
+        fds_max: usize,
+    ) -> io::Result<Option<(Message, usize)>> {
         let _turn = turn(&self.receiving);
         let Some(header) = self.receive_header()? else {
             return Ok(None);
@@ -138,7 +153,8 @@ impl Channel {
         }
         let fds = self.receive_descriptors(count)?;
         let bytes = self.receive_bytes(length)?;
-        Ok(Some((bytes, fds)))
+        let missing = count - fds.len();
+        Ok(Some(((bytes, fds), missing)))
     }
 
     /// Sends two pieces by one call, as far as the socket has room: a process that is stopped
@@ -213,12 +229,10 @@ impl Channel {
 
     fn receive_descriptors(&self, count: usize) -> io::Result<Vec<OwnedFd>> {
         let mut fds = Vec::with_capacity(count.min(BATCH_MAX));
-        while fds.len() < count {
-            let before = fds.len();
+        for _ in 0..count.div_ceil(BATCH_MAX) {
             self.receive_batch(&mut fds)?;
-            if fds.len() == before || fds.len() > count {
-                // Also if this process may open no more files: the kernel drops the rest.
-                return Err(invalid("descriptors of the message are missing"));
+            if fds.len() > count {
+                return Err(invalid("more descriptors came than the message has"));
             }
         }
         Ok(fds)
@@ -374,11 +388,17 @@ mod tests {
     }
 
     #[test]
-    fn missing_descriptors_are_noticed() {
+    fn missing_descriptors_are_noticed_and_the_next_message_follows() {
         let (ours, theirs) = channels();
-        ours.send_all(&[0, 0, 0, 0, 1, 0, 0, 0, 0], None).unwrap();
+        for _ in 0..2 {
+            ours.send_all(&[1, 0, 0, 0, 1, 0, 0, 0, 0, b'a'], None).unwrap();
+        }
+        ours.send(b"b", &[]).unwrap();
+        let ((bytes, fds), missing) = theirs.receive_in_part(1, 1).unwrap().unwrap();
+        assert_eq!((&bytes[..], fds.len(), missing), (&b"a"[..], 0, 1));
         let error = theirs.receive().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(theirs.receive().unwrap().unwrap().0, b"b");
     }
 
     #[test]

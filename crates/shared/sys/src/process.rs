@@ -59,6 +59,14 @@ pub fn may_write(directory: &Path) -> io::Result<()> {
     Ok(rustix::fs::accessat(CWD, directory, access, flags)?)
 }
 
+/// Whether this process may write to a file that there is; nothing is opened.
+///
+/// # Errors
+/// It may not, or there is no such file.
+pub fn may_write_file(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
+}
+
 /// The parent's process number; 1 or that of a subreaper if the parent is gone.
 pub fn parent() -> u32 {
     std::os::unix::process::parent_id()

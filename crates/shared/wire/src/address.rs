@@ -89,7 +89,7 @@ pub enum AddressError {
 }
 
 /// The kernel's `sun_path` holds 108 bytes, one of them the leading or closing NUL.
-const UNIX_NAME_BYTES_MAX: usize = 107;
+pub const UNIX_NAME_BYTES_MAX: usize = 107;
 
 const INHERITED_NAME_BYTES_MAX: usize = 255;
 

@@ -564,12 +564,12 @@ mod tests {
             assert!(picks(&mut pool, now, 9).iter().all(|one| *one == 0), "{balance:?}");
             let request = Pick { now, key: 7, home, tried: Tried::new() };
             assert_eq!(picked(pool.pick(&request, |_| true)).unwrap().server, 1, "{balance:?}");
-            assert_eq!((health(&pool, 1), pool.taken_out()), (Health::Up, (1, 2)));
+            assert_eq!((health(&pool, 1), pool.taken_out()), (Health::NoWeight, (1, 2)));
             pool.order_weight(0, Some(0));
             assert_eq!(pick(&mut pool, now, 7, Tried::new()), None);
             pool.order_weight(0, Some(1));
             pool.order_weight(1, None);
-            assert_eq!(pool.taken_out(), (0, 2));
+            assert_eq!((health(&pool, 1), pool.taken_out()), (Health::Up, (0, 2)));
         }
         let mut pool = pool(Balance::RoundRobin, "unix:a unix:b*3");
         pool.order_weight(0, Some(9));

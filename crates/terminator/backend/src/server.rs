@@ -61,6 +61,8 @@ pub enum Health {
     Ejected,
     /// The name has no address yet: it cannot be used.
     Unresolved,
+    /// An operator has given it the weight 0: it gets those connections alone whose home it is.
+    NoWeight,
     Up,
 }
 
@@ -187,6 +189,7 @@ impl Server {
         let health = match self {
             _ if self.disabled => Health::Disabled,
             _ if self.addresses.is_empty() => Health::Unresolved,
+            _ if self.has_address_up() && self.weight_now() == 0 => Health::NoWeight,
             _ if self.has_address_up() => Health::Up,
             _ if all.any(ServerAddress::is_usable) => Health::Ejected,
             _ => Health::CheckedDown,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use options::row::{boolean, path, row};
 use options::{Field, Key, Kind, Problem, Value, section, table};
 use sys::socket::Zoned;
-use wire::address::Address;
+use wire::address::{Address, UNIX_NAME_BYTES_MAX};
 use zeroize::Zeroizing;
 
 use crate::log::{self, WrittenLog};
@@ -68,8 +68,15 @@ pub(crate) fn control_options(
     }
     let outputs = log::outputs(log, shelf)?;
     let status_socket = admin.status_socket.value.clone()?;
+    let status_socket = status_socket.map(|path| shelf.base.join(path));
+    let length = status_socket.as_ref().map_or(0, |path| path.as_os_str().len());
+    if length > UNIX_NAME_BYTES_MAX {
+        let message =
+            format!("has {length} bytes as a full path, of at most {UNIX_NAME_BYTES_MAX}");
+        return admin.status_socket.fail(message, "choose a shorter path for the socket");
+    }
     Some(ControlOptions {
-        status_socket: status_socket.map(|path| shelf.base.join(path)),
+        status_socket,
         listen,
         hosts: admin.hosts.value.clone()?,
         token,

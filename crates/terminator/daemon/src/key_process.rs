@@ -90,7 +90,8 @@ fn serve() -> io::Result<()> {
     let keys = Arc::new(keys);
     say(&channel, &KeyReply::Opened(unopened))?;
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    while let Ok(Some((ask, fds))) = next(&channel) {
+    // Without its channels it is of no use, and the next process gets them all.
+    while let Some((ask, fds)) = next(&channel)? {
         match ask {
             KeyAsk::Enter(_) => break,
             KeyAsk::AreYouWell => say(&channel, &KeyReply::Well)?,

@@ -14,7 +14,7 @@ use config::{
 use proxy::options::ServiceOptions;
 use sys::beneath::Root;
 use sys::socket::has_interface;
-use sys::{file, limit, log_socket};
+use sys::{file, limit, log_socket, process};
 use wire::address::{Address, Endpoint, UnixName};
 
 use crate::acme_folder;
@@ -37,6 +37,28 @@ type Missing = (String, String, &'static str);
 pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
     let faults = diagnostics(source, &missing(settings));
     if faults.is_empty() { Ok(()) } else { Err(faults) }
+}
+
+/// The files that serving makes or writes to, as far as this user may not: who serves may be
+/// another, and tries it.
+pub(crate) fn unwritable(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+    let found: Vec<_> = own_files(settings)
+        .filter(|(key, path)| missing_directory(key, path).is_none())
+        .filter_map(|(key, path)| unwritable_file(key, path))
+        .collect();
+    diagnostics(source, &found)
+}
+
+/// The file of the log is opened as it is, if there is one; the others take another's place.
+fn unwritable_file(key: &'static str, path: &Path) -> Option<Missing> {
+    let directory = directory_of(path);
+    let (shown, tried) = match path.try_exists() {
+        Ok(true) if key == LOG_OUTPUT => (path, process::may_write_file(path)),
+        _ => (directory, process::may_write(directory)),
+    };
+    let error = tried.err()?;
+    let message = format!("{} cannot be written to: {error}", shown.display());
+    Some((key.to_owned(), message, "let the user who starts lariat write there, or name another"))
 }
 
 /// Warnings about things that exist but are of no use to `reader`, the user of the worker process;
@@ -185,23 +207,11 @@ fn diagnostics(source: &Source, missing: &[Missing]) -> Vec<Diagnostic> {
 
 fn missing(settings: &Settings) -> Vec<Missing> {
     let process = &settings.process;
-    let log = match &settings.control.log {
-        LogOutput::File(path) => Some(path),
-        LogOutput::Daemon(_) | LogOutput::Stderr | LogOutput::Stdout => None,
-    };
     let checks = [
         process.user.as_deref().and_then(missing_user),
         process.groups.iter().find_map(|group| missing_group(group)),
-        log.and_then(|path| missing_directory("log.output", path)),
-        process.pid_file.as_ref().and_then(|path| missing_directory("process.pid-file", path)),
-        settings
-            .control
-            .status_socket
-            .as_ref()
-            // The directory of the usual place is made.
-            .filter(|path| path.parent() != status_socket::default_path().parent())
-            .and_then(|path| missing_directory("admin.status-socket", path)),
     ];
+    let files = own_files(settings).filter_map(|(key, path)| missing_directory(key, path));
     let folders = folders(settings).filter_map(|(key, path)| missing_folder(key, path));
     let interfaces = settings.plane.services.iter().enumerate();
     let interfaces = interfaces.filter_map(|(index, service)| {
@@ -216,8 +226,29 @@ fn missing(settings: &Settings) -> Vec<Missing> {
         let services = &settings.plane.services;
         missing_hook(services.iter().position(|one| one.name == entry.service)?, entry)
     }));
-    let checks = checks.into_iter().flatten().chain(group_interface(settings)).chain(acme);
+    let checks = checks.into_iter().flatten().chain(files).chain(group_interface(settings));
+    let checks = checks.chain(acme);
     checks.chain(folders).chain(interfaces).collect()
+}
+
+const LOG_OUTPUT: &str = "log.output";
+
+/// The files that serving makes, each with its key.
+fn own_files(settings: &Settings) -> impl Iterator<Item = (&'static str, &Path)> {
+    let log = match &settings.control.log {
+        LogOutput::File(path) => Some(path),
+        LogOutput::Daemon(_) | LogOutput::Stderr | LogOutput::Stdout => None,
+    };
+    let status_socket = settings.control.status_socket.as_ref();
+    // The directory of the usual place is made.
+    let status_socket =
+        status_socket.filter(|path| path.parent() != status_socket::default_path().parent());
+    let files = [
+        (LOG_OUTPUT, log),
+        ("process.pid-file", settings.process.pid_file.as_ref()),
+        ("admin.status-socket", status_socket),
+    ];
+    files.into_iter().filter_map(|(key, path)| Some((key, path?.as_path())))
 }
 
 /// The interface of the cluster's multicast group, if it is missing.
@@ -288,6 +319,9 @@ fn missing_folder(key: String, path: &Path) -> Option<Missing> {
 /// alone, and go back in moments.
 const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 
+/// Listeners come with each plan, and the worker process keeps room for those of two more.
+const PLANS_OF_LISTENERS: u64 = 3;
+
 /// Descriptors that the process has open beside connections and listeners: its log, its channels,
 /// its event loops, and files that it serves.
 const DESCRIPTORS_OF_ITSELF: u64 = 64;
@@ -349,7 +383,7 @@ pub(crate) fn descriptors_needed(settings: &Settings) -> u64 {
     let listeners = plane.services.iter().map(|one| one.front.listen.len());
     let listeners = (listeners.sum::<usize>() * plane.workers.cpus.len()) as u64;
     let connections = u64::from(plane.limits.connections) * DESCRIPTORS_PER_CONNECTION;
-    connections + listeners + DESCRIPTORS_OF_ITSELF
+    connections + listeners * PLANS_OF_LISTENERS + DESCRIPTORS_OF_ITSELF
 }
 
 /// The memory that a configuration may come to take.
@@ -419,26 +453,30 @@ fn may(meta: &std::fs::Metadata, who: &WorkerUser, right: u32) -> bool {
 }
 
 fn missing_user(name: &str) -> Option<Missing> {
-    let is_there = matches!(sys::process::lookup_user(name), Ok(Some(_)));
+    let is_there = matches!(process::lookup_user(name), Ok(Some(_)));
     let message = format!("there is no user `{name}`");
     let hint = "name one of /etc/passwd, or give a number";
     (!is_there).then(|| ("process.user".to_owned(), message, hint))
 }
 
 fn missing_group(name: &str) -> Option<Missing> {
-    let is_there = matches!(sys::process::lookup_group(name), Ok(Some(_)));
+    let is_there = matches!(process::lookup_group(name), Ok(Some(_)));
     let message = format!("there is no group `{name}`");
     let hint = "name one of /etc/group, or give a number";
     (!is_there).then(|| ("process.group".to_owned(), message, hint))
 }
 
-/// A problem with the directory of a file that will be made. This only looks, and makes no file.
-fn missing_directory(key: &'static str, path: &Path) -> Option<Missing> {
-    let directory = match path.parent() {
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
         Some(parent) => parent,
         None => path,
-    };
+    }
+}
+
+/// A problem with the directory of a file that will be made. This only looks, and makes no file.
+fn missing_directory(key: &'static str, path: &Path) -> Option<Missing> {
+    let directory = directory_of(path);
     let shown = directory.display();
     let message = match std::fs::metadata(directory) {
         Ok(meta) if !meta.is_dir() => format!("{shown} is no directory"),

@@ -472,7 +472,13 @@ impl<'a> Supervisor<'a> {
 
     /// Sends the pending plan, or else the one served, with all descriptors that it needs.
     fn tell_plan(&mut self, generation: u64, order: impl FnOnce(Serve) -> Order) {
-        let key_channels = self.key_channels();
+        let key_channels = match self.key_channels() {
+            Ok(key_channels) => key_channels,
+            Err(error) => {
+                let fault = Some(Err(SendFault::Unsendable(error)));
+                return self.unless_stuck(fault, Some(generation));
+            }
+        };
         let served = (&self.served, self.admin_sockets.log(), &self.cluster_socket);
         let pending = self.pending.as_ref();
         let (prepared, log, cluster_socket) =

@@ -89,6 +89,12 @@ impl Flow {
         &self.facts
     }
 
+    /// The client's bytes that have gone to a server: those that wait for one are not among them,
+    /// and may never go.
+    pub fn bytes_up(&self) -> u64 {
+        self.facts.bytes_up.saturating_sub(self.up.waiting_bytes() as u64)
+    }
+
     /// How it ended; `None` while it has not.
     pub fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
@@ -345,7 +351,7 @@ impl Flow {
         self.down.release();
         self.front.state.abandon();
         self.end_conversation(pool);
-        self.up.clear(pool);
+        self.forget_up(pool);
         self.back.header = Vec::new();
         drop(self.take_back_fault(pool));
         self.actions.cancel_dials();
@@ -395,7 +401,7 @@ impl Flow {
         if self.is_cut() {
             self.actions.add(Action::ResetFront);
         }
-        self.up.clear(pool);
+        self.forget_up(pool);
         self.down.clear(pool);
         drop(self.take_back_fault(pool));
         self.end_conversation(pool);
@@ -403,6 +409,12 @@ impl Flow {
         self.stage = ConnectionStage::Over;
         self.actions.cancel_dials();
         self.actions.add(Action::Close);
+    }
+
+    /// The client's bytes that still wait go nowhere.
+    fn forget_up(&mut self, pool: &mut Pool) {
+        self.facts.bytes_up = self.bytes_up();
+        self.up.clear(pool);
     }
 
     /// Closes the server's connection: by a reset unless it has been sent the client's whole stream

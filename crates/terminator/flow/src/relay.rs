@@ -165,6 +165,11 @@ impl Up {
         }
     }
 
+    /// Bytes that no server has been sent yet.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.plain.as_ref().map_or(0, |plain| plain.data().len())
+    }
+
     /// Notes that the server takes no more. While the handshake goes on, its bytes are kept.
     pub(crate) fn refuse(&mut self, is_shaking: bool, pool: &mut Pool) {
         self.is_refused = true;

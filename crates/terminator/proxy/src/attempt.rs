@@ -18,7 +18,7 @@ use telemetry::catalogue::{ServerCounter, ServerGauge};
 use telemetry::outcome::Reason;
 use wire::address::Address;
 
-use crate::driver::{Connect, Driver, Socket};
+use crate::driver::{Connect, Driver, EMFILE, ENFILE, Socket};
 use crate::options::SourceAddress;
 use crate::places::Place;
 use crate::service::Service;
@@ -165,8 +165,6 @@ fn source_of(
 
 /// Numbers of Linux's errors that have no kind of their own.
 const ENOMEM: i32 = 12;
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 const ENOBUFS: i32 = 105;
 

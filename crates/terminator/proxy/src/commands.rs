@@ -12,6 +12,7 @@ use telemetry::counters::ServiceCounters;
 use telemetry::outcome::SessionTier;
 use wire::address::Address;
 
+use crate::descriptors::Descriptors;
 use crate::file_work::Answer;
 use crate::options::{Limits, LogOptions};
 use crate::plan::{Files, ServicePlan, Shared};
@@ -93,4 +94,5 @@ pub(crate) struct Assignment {
     pub(crate) listeners: Vec<BoundListener>,
     pub(crate) limits: Limits,
     pub(crate) log: LogOptions,
+    pub(crate) descriptors: Descriptors,
 }

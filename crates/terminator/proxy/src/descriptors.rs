@@ -10,50 +10,74 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use sys::transfer::Pipe;
 
-/// Descriptors that no connection takes: for each worker to accept one more and refuse it, and for
-/// operators.
+/// Descriptors that no connection takes: to accept one more and refuse it, and for operators.
 const KEPT_FOR_REFUSALS: u64 = 16;
 
-/// Descriptors that no file takes: a client that cannot be sent one gets an answer, over a
-/// connection.
-const KEPT_FOR_CONNECTIONS: u64 = 2 * KEPT_FOR_REFUSALS;
+/// Descriptors that no file takes, and connections do: a client that cannot be sent one gets an
+/// answer, over a connection.
+const KEPT_FOR_CONNECTIONS: u64 = 16;
 
-/// How many the process may have open.
+/// Times that the descriptors of a plan are kept free for reloads: those of the next plan come
+/// while the plan before has its own, which were the next ones at the reload before and so may be
+/// among those kept.
+const PLANS_KEPT: u64 = 2;
+
+/// The part of all descriptors that may be kept for workers and reloads: less than a tenth, because
+/// an alert tells when more than nine tenths are open.
+const KEPT_PART: u64 = 12;
+
+/// How many the process may have open, and how many of these connections do not take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Descriptors(u64);
+pub(crate) struct Descriptors {
+    most: u64,
+    kept: u64,
+    /// From which number on there are none for what a connection can do without.
+    extra_end: u64,
+}
 
 impl Default for Descriptors {
-    /// The limit as it is now.
+    /// The limit as it is now, without a plan.
     fn default() -> Self {
-        Self(sys::limit::open_files())
+        Self::besides(0, 0)
     }
 }
 
 impl Descriptors {
+    /// The limit as it is now, for so many workers and a plan of so many descriptors.
+    pub(crate) fn besides(workers: usize, of_plan: usize) -> Self {
+        Self::of(sys::limit::open_files(), workers as u64, of_plan as u64)
+    }
+
+    fn of(most: u64, workers: u64, of_plan: u64) -> Self {
+        let wanted = KEPT_FOR_REFUSALS + workers + PLANS_KEPT * of_plan;
+        let kept = wanted.min(most / KEPT_PART).max(KEPT_FOR_REFUSALS);
+        Self { most, kept, extra_end: most / 2 }
+    }
+
     /// Whether one just opened may be kept for a connection.
     pub(crate) fn suffice_for_connection(self, fd: &impl AsFd) -> bool {
-        self.suffice(number(fd), KEPT_FOR_REFUSALS)
+        self.suffice(number(fd), self.kept)
     }
 
     /// Whether one just opened may be kept for a file.
     pub(crate) fn suffice_for_file(self, fd: &impl AsFd) -> bool {
-        self.suffice(number(fd), KEPT_FOR_CONNECTIONS)
+        self.suffice(number(fd), self.kept + KEPT_FOR_CONNECTIONS)
     }
 
     /// Whether one just opened may be kept for what a connection can do without: a pipe, since
     /// bytes go through buffers as well, or a further dial that races with the first. Half of all
     /// descriptors are not for these.
     pub(crate) fn suffice_for_extra(self, fd: &impl AsFd) -> bool {
-        number(fd) < self.0 / 2
+        number(fd) < self.extra_end
     }
 
     #[cfg(test)]
-    pub(crate) fn none() -> Self {
-        Self(0)
+    pub(crate) fn without_extra() -> Self {
+        Self { extra_end: 0, ..Self::default() }
     }
 
     fn suffice(self, number: u64, kept: u64) -> bool {
-        number < self.0 - kept.min(self.0 / 2)
+        number < self.most - kept.min(self.most / 2)
     }
 }
 
@@ -130,19 +154,24 @@ mod tests {
 
     #[test]
     fn the_last_ones_are_kept() {
-        let first_refused = |count| {
-            let descriptors = Descriptors(count);
-            let refused = |kept| (0..count).find(|&number| !descriptors.suffice(number, kept));
-            (refused(KEPT_FOR_REFUSALS), refused(KEPT_FOR_CONNECTIONS))
+        let first_refused = |count, workers, of_plan| {
+            let all = Descriptors::of(count, workers, of_plan);
+            let refused = |kept| (0..count).find(|&number| !all.suffice(number, kept));
+            (refused(all.kept), refused(all.kept + KEPT_FOR_CONNECTIONS))
         };
-        assert_eq!(first_refused(256), (Some(240), Some(224)));
-        assert_eq!(first_refused(40), (Some(24), Some(20)));
-        let unlimited = Descriptors(u64::MAX);
+        assert_eq!(first_refused(256, 0, 0), (Some(240), Some(224)));
+        assert_eq!(first_refused(40, 0, 0), (Some(24), Some(20)));
+        assert_eq!(first_refused(1024, 16, 20), (Some(1024 - 72), Some(1024 - 88)));
+        // More than a part is not kept, however large the plan is.
+        assert_eq!(first_refused(1200, 16, 2000), (Some(1100), Some(1084)));
+        assert_eq!(first_refused(120, 1, 75), (Some(104), Some(88)));
+        let of_none = |most| Descriptors::of(most, 0, 0);
+        let unlimited = of_none(u64::MAX);
         assert!(unlimited.suffice_for_file(&std::io::stdin()));
         assert!(unlimited.suffice_for_connection(&std::io::stdin()));
         assert!(unlimited.suffice_for_extra(&std::io::stdin()));
-        assert!(Descriptors(6).suffice_for_extra(&std::io::stderr()));
-        assert!(!Descriptors(5).suffice_for_extra(&std::io::stderr()));
+        assert!(of_none(6).suffice_for_extra(&std::io::stderr()));
+        assert!(!of_none(5).suffice_for_extra(&std::io::stderr()));
     }
 }
 
@@ -169,7 +198,7 @@ mod pipes_tests {
         let mut pipes = Pipes::default();
         let first = pipes.take().unwrap();
         let second = pipes.take().unwrap();
-        let enough = std::mem::replace(&mut pipes.descriptors, Descriptors::none());
+        let enough = std::mem::replace(&mut pipes.descriptors, Descriptors::without_extra());
         assert!(pipes.take().is_none());
         pipes.descriptors = enough;
         assert_eq!(pipes.most, 2);

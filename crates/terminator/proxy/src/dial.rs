@@ -639,7 +639,9 @@ mod tests {
     #[test]
     fn dials_race_only_while_many_descriptors_are_left() {
         CONNECTS_LATER.set(true);
-        for (descriptors, races) in [(Descriptors::default(), true), (Descriptors::none(), false)] {
+        for (descriptors, races) in
+            [(Descriptors::default(), true), (Descriptors::without_extra(), false)]
+        {
             let service = service("app.example:80");
             let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
             set_addresses(&service, &listeners.each_ref().map(|one| one.local_addr().unwrap()));

@@ -144,6 +144,9 @@ impl Driver {
     pub(crate) fn connect(&self, dial: &Connect<'_>) -> io::Result<(Socket, bool)> {
         let &Connect { address, token, .. } = dial;
         let (fd, connected) = socket::connect_as(dial.source, address, dial.speaks_first)?;
+        if !self.descriptors.suffice_for_connection(&fd) {
+            return Err(io::Error::from_raw_os_error(EMFILE));
+        }
         #[cfg(test)]
         let connected = connected && !CONNECTS_LATER.get();
         if let (Address::Ip(_), limit @ Some(_)) = (address, dial.unacknowledged) {
@@ -498,9 +501,14 @@ pub(crate) fn is_unreachable(error: &io::Error) -> bool {
     )
 }
 
-/// Whether the process (`EMFILE`) or the host (`ENFILE`) has no descriptor left.
+/// The host has no descriptor left.
+pub(crate) const ENFILE: i32 = 23;
+
+/// The process has no descriptor left.
+pub(crate) const EMFILE: i32 = 24;
+
 pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(23 | 24))
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
 #[cfg(test)]

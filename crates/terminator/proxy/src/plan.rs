@@ -38,6 +38,7 @@ pub struct Plan {
     pub(crate) workers: WorkerOptions,
     pub(crate) limits: Limits,
     pub(crate) log: LogOptions,
+    pub(crate) descriptors: Descriptors,
 }
 
 /// One service of a plan.
@@ -140,7 +141,9 @@ impl Plan {
         let services: Arc<[_]> = services.into_iter().map(build).collect::<Result<_, _>>()?;
         let shared = tables.into_iter();
         let shared = shared.map(|route| Arc::new(Shared::new(route, ech.as_ref(), &services)));
-        let plan = Self { shared: shared.collect(), services, workers, limits, log };
+        let shared = shared.collect();
+        let descriptors = Descriptors::default();
+        let plan = Self { shared, services, workers, limits, log, descriptors };
         Ok((plan, warnings))
     }
 
@@ -212,6 +215,12 @@ impl Plan {
         {
             plan.files = Some(Files::new(Some(root), serving, *timeouts));
         }
+    }
+
+    /// Keeps room for the reloads of a plan with which so many descriptors come. To be called
+    /// before the plan is shared.
+    pub fn keep_descriptors(&mut self, count: usize) {
+        self.descriptors = Descriptors::besides(self.workers.cpus.len(), count);
     }
 
     /// Sets what the kernel can encrypt, and whether it can change the keys of a connection. To be

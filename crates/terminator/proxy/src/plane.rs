@@ -273,6 +273,7 @@ fn assignment(
         listeners,
         limits: plan.limits.clone(),
         log: plan.log,
+        descriptors: plan.descriptors,
     }
 }
 

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +14,6 @@ use std::time::{Duration, Instant};
 use sys::wake::Waker;
 use telemetry::outcome::Reason;
 
-use crate::descriptors::Descriptors;
 use crate::options::{SourceLimits, SourceRules};
 
 /// Parts of the table that are locked apart: workers seldom meet in one.
@@ -315,7 +313,6 @@ pub(crate) struct Allowances {
     /// To make a worker look whether it owes a place.
     pub(crate) wakers: Arc<[Arc<Waker>]>,
     pub(crate) sources: Arc<SourceTable>,
-    descriptors: Descriptors,
 }
 
 impl Allowances {
@@ -325,13 +322,7 @@ impl Allowances {
             handshakes: Allowance::new(wakers.len()),
             wakers,
             sources: Arc::default(),
-            descriptors: Descriptors::default(),
         }
-    }
-
-    /// Whether a connection may keep the descriptor that it got.
-    pub(crate) fn has_descriptor(&self, fd: &OwnedFd) -> bool {
-        self.descriptors.suffice_for_connection(fd)
     }
 }
 

@@ -275,7 +275,7 @@ catalogue! {
         Gauge Count "lariat_server_addresses_down" "Addresses of the server that some worker dials only if no other is left, since dials of them or their checks failed. `lariat status` names them." { AddressesDown }
         Gauge Seconds "lariat_server_slow_start_end_timestamp_seconds" "When the server has its whole share after `back.slow-start`, in seconds since the epoch; 0 if it never came back up." { SlowStartEnd }
         Gauge Seconds "lariat_server_last_change_timestamp_seconds" "When the server last went down or came back up, in seconds since the epoch; if it never did, the start of the worker process, or of the first of those before it that handed over." { Changed }
-        Gauge Count "lariat_server_disabled" "1 if an operator has disabled the server (`lariat server disable`), else 0." { Disabled }
+        Gauge Count "lariat_server_disabled" "1 if an operator has disabled the server (`lariat server disable`) or given it the weight 0, else 0." { Disabled }
         Gauge Count "lariat_server_connections_limit" "As many connections may be open to the server at the same time: its `max-connections`; 0 = any number." { ConnectionsLimit }
     }
 

@@ -228,3 +228,36 @@ fn names_without_a_certificate_are_told_together() {
     answer.assert_stderr("\"n10.example\" and 2 more");
     assert_eq!(answer.stderr.matches("no certificate of the service").count(), 1, "{answer:?}");
 }
+
+#[test]
+fn a_place_that_cannot_be_written_to_is_told_before_serving() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let place = site.path("read-only");
+    fs::create_dir(&place).unwrap();
+    let in_it = |name: &str| place.join(name).display().to_string();
+    for (table, word, file) in [
+        ("process", "pid-file", "pid"),
+        ("log", "output", "log"),
+        ("admin", "status-socket", "socket"),
+    ] {
+        let text = format!("[{table}]\n{word} = '{}'\n{}", in_it(file), service.toml());
+        let file = site.write("lariat.toml", text);
+        let mut mounted = Command::new("unshare");
+        let script = "mount -t tmpfs -o ro none \"$1\" && exec \"$0\" check \"$2\"";
+        mounted.args(["--mount", "--propagation", "private", "sh", "-c", script]);
+        let answer = run(mounted.arg(command().get_program()).arg(&place).arg(&file));
+        let told = format!(
+            "{table}.{word}: {} cannot be written to: Read-only file system",
+            place.display()
+        );
+        assert_refused(&answer, &[&told, "let the user who starts lariat write there"]);
+        assert_eq!(run(command().arg("check").arg(file)).code(), 0, "{word}");
+    }
+    let long = site.path(&"s".repeat(108));
+    let text = format!("[admin]\nstatus-socket = '{}'\n{}", long.display(), service.toml());
+    let answer = lariat::check(&text);
+    assert_refused(&answer, &["as a full path, of at most 107", "choose a shorter path"]);
+}

@@ -151,3 +151,46 @@ fn one_bad_certificate_takes_the_others_down_unless_it_may_be_skipped() {
     assert_ne!(told.code(), 0, "{told:?}");
     assert_eq!(subject("a.example"), "subject=CN = a.example");
 }
+
+#[test]
+fn connections_leave_descriptors_for_reloads() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let service = Service::new(&site, &server).mode("off");
+    let listen = |count| {
+        let others: Vec<_> = (0..count).map(|_| "'127.0.0.1:0'".to_owned()).collect();
+        let listen = format!("['{}', {}]", service.address, others.join(", "));
+        format!("[workers]\nthreads = 8\n{}", service.clone().listen(&listen).toml())
+    };
+    let (same, larger) = (listen(1), listen(9));
+    let lariat = Lariat::start_within(480, &same);
+    let worker_process = lariat.worker_process();
+    let mut open = Vec::new();
+    let echo = |stream: &mut TcpStream| {
+        let mut byte = [0];
+        stream
+            .write_all(b"x")
+            .and_then(|()| stream.read_exact(&mut byte))
+            .is_ok_and(|()| byte == *b"x")
+    };
+    for _ in 0..3 {
+        // As many as there is room for: the reload before has changed which numbers are free.
+        loop {
+            let mut stream = tcp(service.address);
+            if !echo(&mut stream) {
+                break;
+            }
+            open.push(stream);
+        }
+        lariat.reload_with(&same);
+    }
+    lariat.wait_for_reason("descriptor-limit", 3);
+    let refused = lariat.reload_refused(&larger);
+    for words in ["descriptors that come with it", "may open 480 files", "hint: raise the limit"] {
+        refused.assert_stderr(words);
+    }
+    assert_eq!(lariat.worker_process(), worker_process);
+    assert!(open.iter_mut().all(echo));
+    open.clear();
+    lariat.wait_for_metric("lariat_connections_open", &[], 0.0);
+    lariat.reload_with(&larger);
+}

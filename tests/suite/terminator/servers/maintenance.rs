@@ -122,8 +122,13 @@ fn a_weight_holds_on_all_workers_over_reloads_and_deaths_until_it_is_configured_
     rig.lariat.wait_for_metric("lariat_worker_process_restarts_total", &[], 1.0);
     assert_eq!(rig.gained(|rig| drop(rig.connect())), [0, 8]);
     let status = rig.status_of(0);
-    assert_eq!((&status["weight_ordered"], &status["state"]), (&0.into(), &"up".into()));
+    assert_eq!((&status["weight_ordered"], &status["state"]), (&0.into(), &"down".into()));
     rig.lariat.ask("status").assert_stdout("weight 0 by `lariat server`");
+    let other = format!("web/{}", rig.servers[1].address());
+    let last = rig.lariat.ask_with("server", &["weight", &other, "0"]);
+    last.assert_stderr("no server of web is up: its clients are refused");
+    rig.lariat.wait_for_stderr("service `web`: no server is up, so clients are not served");
+    rig.lariat.ask_with("server", &["weight", &other, "configured"]).success();
     weigh("configured").assert_stdout(" has its configured weight");
     assert!(rig.gained(|rig| drop(rig.connect()))[0] > 0);
     let wrong = weigh("257");

@@ -70,7 +70,10 @@ fn a_server_that_cannot_prove_itself_is_refused() {
         let service = service(&site, &server, &keys);
         let lariat = service.start();
         assert!(is_refused(&site, &service), "{certificate}");
-        lariat.wait_for_line(&[reason, words]);
+        let line = lariat.wait_for_line(&[reason, words]);
+        let up = [("direction", "client-to-backend")];
+        let counted = lariat.sum("lariat_relayed_bytes_total", &up);
+        assert_eq!((&line["bytes_up"], counted), (&0.into(), 0.0), "no server got any");
         server.wait_for("alert");
     }
 }

@@ -39,7 +39,7 @@ struct WatchedServer {
     workers_up: u64,
     /// Fewer workers use it than at the last look, and some still do.
     is_doubtful: bool,
-    disabled: bool,
+    is_taken_out: bool,
     cause: Option<String>,
     failures: [u64; DIAL_FAILURES.len()],
     /// Addresses that are down, or have been a little while ago.
@@ -72,7 +72,7 @@ impl ServerWatch {
                     change: Change::down(since),
                     workers_up: 0,
                     is_doubtful: false,
-                    disabled: false,
+                    is_taken_out: false,
                     cause: one.cause.clone(),
                     failures: Default::default(),
                     addresses: BTreeMap::new(),
@@ -169,7 +169,7 @@ impl WatchedServer {
             change: Change::new(now),
             workers_up: workers,
             is_doubtful: false,
-            disabled: server.disabled,
+            is_taken_out: server.is_taken_out(),
             cause: None,
             // Its dials may have failed before the first look.
             failures: Default::default(),
@@ -195,7 +195,7 @@ impl WatchedServer {
             self.unconfirmed_until = None;
         }
         // An operator's order is said by the supervisor, and what follows from it is not news.
-        let is_ordered = server.disabled || self.disabled;
+        let is_ordered = server.is_taken_out() || self.is_taken_out;
         let has_fallen = up < self.workers_up;
         // Workers hear of a check one after the other.
         if has_fallen && up > 0 && !self.is_doubtful {
@@ -203,7 +203,7 @@ impl WatchedServer {
             return None;
         }
         self.is_doubtful = false;
-        self.disabled = server.disabled;
+        self.is_taken_out = server.is_taken_out();
         if has_fallen || up == 0 && self.cause.is_none() {
             self.cause = Some(self.cause_of(server));
         }

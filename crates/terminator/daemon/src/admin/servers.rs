@@ -110,11 +110,18 @@ fn state(counted: &ServerSnapshot, workers: u64) -> ServerState {
     }
 }
 
+impl ServerStatus {
+    /// Whether an operator has seen to it that it gets no new clients.
+    pub(super) fn is_taken_out(&self) -> bool {
+        self.disabled || self.weight_ordered == Some(0)
+    }
+}
+
 pub(super) fn observed(services: &[ServiceStatus]) -> Vec<ObservedServer> {
     let servers = services.iter().flat_map(|service| {
         let each = service.servers.iter();
         each.filter_map(|server| {
-            let has_cause = server.state != ServerState::Up && !server.disabled;
+            let has_cause = server.state != ServerState::Up && !server.is_taken_out();
             Some(ObservedServer {
                 service: service.name.clone(),
                 server: server.name.clone(),
@@ -131,17 +138,18 @@ pub(super) fn observed(services: &[ServiceStatus]) -> Vec<ObservedServer> {
 pub(super) fn server(
     counted: ServerSnapshot,
     checked: Option<String>,
-    (workers, weight_ordered): (u64, Option<u16>),
+    workers: u64,
+    (disabled, weight_ordered): (bool, Option<u16>),
     since_ms: Option<u64>,
 ) -> ServerStatus {
     let slow_start = slow_start(counted.counts.get(ServerGauge::SlowStartEnd));
     let state = state(&counted, workers);
-    let disabled = counted.counts.get(ServerGauge::Disabled) > 0;
     let note = disabled.then(|| "an operator has disabled it".to_owned());
     let part = part(&counted, checked.as_deref()).filter(|_| state != ServerState::Down);
     let weighed = || Some(format!("weight {} by `lariat server`", weight_ordered?));
     let is_noted = state != ServerState::Up || part.is_some();
     let note = note.or(part).or(checked);
+    let note = note.or_else(|| weighed().filter(|_| weight_ordered == Some(0)));
     let note = note.or_else(|| unchecked(&counted, state));
     ServerStatus {
         name: counted.name,

@@ -466,6 +466,7 @@ fn servers(servers: &[ServerStatus], time_ms: u64) -> String {
     for server in servers {
         let state = match server.state {
             _ if server.disabled => "disabled",
+            ServerState::Down if server.weight_ordered == Some(0) => "weight 0",
             ServerState::Up => "up",
             ServerState::Partly => "partly up",
             ServerState::Down => "DOWN",

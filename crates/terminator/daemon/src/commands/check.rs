@@ -136,6 +136,7 @@ impl Findings {
     fn look_at_host(&mut self, source: &Source, settings: &Settings) {
         let missing = preflight::check(source, settings).err();
         self.diagnostics.extend(missing.into_iter().flatten());
+        self.diagnostics.extend(preflight::unwritable(source, settings));
         // Who it will be that cannot be found out is told when serving.
         let reader = user::choose(&settings.process).ok();
         let reader = reader.map(user::of_worker);

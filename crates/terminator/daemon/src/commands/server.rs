@@ -62,14 +62,17 @@ fn changed(
     })
 }
 
-/// A disabled server is down once each worker has heard of it; one that is enabled may be down for
-/// other reasons.
+/// A disabled server, or one of weight 0, is down once each worker has heard of it; one that is
+/// enabled may be down for other reasons.
 fn is_done(server: &ServerStatus, change: Change) -> bool {
     match change {
         Change::Disable => server.disabled && server.state == ServerState::Down,
         Change::DisableAndClose => is_done(server, Change::Disable) && server.open() == 0,
         Change::Enable => !server.disabled,
-        Change::Weight(weight) => server.weight_ordered == weight,
+        Change::Weight(weight) => {
+            let is_out = weight != Some(0) || server.state == ServerState::Down;
+            server.weight_ordered == weight && is_out
+        }
     }
 }
 

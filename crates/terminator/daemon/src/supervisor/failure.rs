@@ -201,6 +201,9 @@ impl ListenFailure {
                  sockets come when lariat is started, not by a reload",
             ),
             io::ErrorKind::NotFound => Some("the socket's directory does not exist"),
+            io::ErrorKind::InvalidFilename => {
+                Some("the path of a Unix socket has at most 107 bytes: choose a shorter one")
+            }
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! News of the processes that hold keys, and what a worker process gets to ask them by.
 
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -47,14 +48,14 @@ impl Supervisor<'_> {
     }
 
     /// Channels to the key processes of the plan that the worker process is told, with their roles.
-    pub(super) fn key_channels(&mut self) -> Vec<(Role, OwnedFd)> {
+    pub(super) fn key_channels(&mut self) -> io::Result<Vec<(Role, OwnedFd)>> {
         let (prepared, is_pending) = match &self.pending {
             Some(pending) => (&pending.prepared, true),
             None => (&self.served, false),
         };
         // One more for what is no worker, such as the checks of servers.
-        let ends = self.keys.channels(&prepared.keys, self.workers + 1, is_pending);
-        ends.into_iter().map(|(group, end)| (Role::KeyChannel { group }, end)).collect()
+        let ends = self.keys.channels(&prepared.keys, self.workers + 1, is_pending)?;
+        Ok(ends.into_iter().map(|(group, end)| (Role::KeyChannel { group }, end)).collect())
     }
 
     pub(super) fn keys_said(&mut self, number: u64, heard: &Heard<KeyReply>) {

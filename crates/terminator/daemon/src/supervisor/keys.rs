@@ -303,12 +303,17 @@ impl KeyProcesses {
 
     /// New channels for all threads of a worker process that is to serve a plan, the pending one
     /// or the one served, each with its group's place; none = it has no keys elsewhere.
+    ///
+    /// # Errors
+    /// This process, or the host, has no descriptor left; nothing has changed.
     pub(super) fn channels(
         &mut self,
         groups: &[KeyGroup],
         count: usize,
         is_pending: bool,
-    ) -> Vec<(u32, OwnedFd)> {
+    ) -> io::Result<Vec<(u32, OwnedFd)>> {
+        let pairs = |_| (0..count).map(|_| packet::pair()).collect();
+        let pairs: Vec<Vec<_>> = groups.iter().map(pairs).collect::<io::Result<_>>()?;
         let mut holdings = if is_pending {
             self.pending.take().unwrap_or_default()
         } else {
@@ -317,15 +322,9 @@ impl KeyProcesses {
         holdings.truncate(groups.len());
         holdings.extend(groups.iter().skip(holdings.len()).map(KeyHolding::of));
         let mut ours = Vec::new();
-        for (place, (holding, group)) in (0..).zip(holdings.iter_mut().zip(groups)) {
-            let pairs: io::Result<Vec<_>> = (0..count).map(|_| packet::pair()).collect();
-            let (own, theirs): (Vec<_>, _) = match pairs {
-                Ok(pairs) => pairs.into_iter().unzip(),
-                Err(error) => {
-                    warn(format_args!("no channels can be made to the key process: {error}"));
-                    (Vec::new(), Vec::new())
-                }
-            };
+        let all = holdings.iter_mut().zip(groups).zip(pairs);
+        for (place, ((holding, group), pairs)) in (0..).zip(all) {
+            let (own, theirs): (Vec<_>, _) = pairs.into_iter().unzip();
             ours.extend(own.into_iter().map(|end| (place, end)));
             holding.ends = theirs;
             self.serve(holding, group);
@@ -335,7 +334,7 @@ impl KeyProcesses {
         } else {
             self.served = holdings;
         }
-        ours
+        Ok(ours)
     }
 
     /// Lets a holding's process serve its channels; starts it if it is not there, and may be.

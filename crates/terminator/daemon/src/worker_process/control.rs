@@ -19,7 +19,7 @@ use sys::usage::{self, Usage};
 use telemetry::Registry;
 use tls::key_log::{self, KeyLines};
 use tls::resumption::Resumption;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
 use tokio::time::MissedTickBehavior;
 
@@ -34,7 +34,7 @@ use super::log::{Log, LogNews, Target};
 use super::plan::{Built, Servers};
 use super::sessions::{Inheritance, Sessions};
 use super::store::{PassOn, Say};
-use super::supervisor_link::{self, Received, say};
+use super::supervisor_link::{self, Orders, Received, say};
 
 /// How often expired sessions are looked for; they are refused anyway.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -64,7 +64,7 @@ pub(super) async fn run(channel: Arc<Channel>, rights: Rights, usage: Usage) -> 
         let _ = sender.send(report);
     };
     let checks = super::health::run(Vec::new(), report);
-    let first = queue.recv().await;
+    let first = queue.recv().await.transpose()?;
     let started = Control::start(channel, (rights, usage), first, checks).await?;
     let Some(mut control) = started else {
         return Ok(());
@@ -77,7 +77,7 @@ pub(super) async fn run(channel: Arc<Channel>, rights: Rights, usage: Usage) -> 
     server_look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            received = queue.recv() => match received {
+            received = queue.recv() => match received.transpose()? {
                 Some(Received { order: Order::Drain { time, is_replaced }, .. }) => {
                     return control.drain(time, is_replaced, &mut queue).await;
                 }
@@ -131,9 +131,14 @@ impl Control {
         let Some(received) = received else {
             return Ok(None);
         };
+        let shortage = received.shortage();
         let (Order::Start(start, serve), Some(bundle)) = (received.order, received.bundle) else {
             return Err(io::Error::other("the supervisor began with another order"));
         };
+        if let Some(why) = shortage {
+            say(&channel, &Answer::refused(serve.generation, why))?;
+            return Ok(None);
+        }
         let inheritance = Arc::new(Inheritance::of(&start));
         let sessions = Sessions {
             inheritance: Arc::clone(&inheritance),
@@ -191,10 +196,12 @@ impl Control {
     }
 
     async fn obey(&mut self, received: Received) -> io::Result<()> {
+        let shortage = received.shortage();
         match (received.order, received.bundle) {
-            (Order::Replace(serve), Some(bundle)) => {
-                self.replace(serve, bundle, received.fds).await?;
-            }
+            (Order::Replace(serve), Some(bundle)) => match shortage {
+                Some(why) => say(&self.channel, &Answer::refused(serve.generation, why))?,
+                None => self.replace(serve, bundle, received.fds).await?,
+            },
             (Order::Resolved(resolved), _) => self.resolved(&resolved),
             (Order::Disabled(names), _) => self.set_disabled(names),
             (Order::Weights(weights), _) => self.order_weights(weights.into_iter().collect()),
@@ -211,6 +218,8 @@ impl Control {
             (Order::Keys(status), _) => self.admin.key_holders_changed(status),
             (Order::Notify(text), _) => self.cluster.notify(text),
             (Order::Log, _) => {
+                let kept = shortage.map(|why| format!("the log goes where it went: {why}"));
+                kept.map_or(Ok(()), |why| say(&self.channel, &Answer::warned(vec![why])))?;
                 let targets = received.fds.into_iter();
                 let targets = targets.map(|fd| Target::of(&self.log_output, fd));
                 targets.for_each(|target| self.log.aim().set(target));
@@ -374,7 +383,7 @@ impl Control {
         mut self,
         time: Duration,
         is_replaced: bool,
-        queue: &mut UnboundedReceiver<Received>,
+        queue: &mut Orders,
     ) -> io::Result<()> {
         if is_replaced {
             self.doors.close();
@@ -403,7 +412,7 @@ impl Control {
                     }
                     return say(&self.channel, &Answer::Drained { cut });
                 }
-                received = queue.recv() => match received {
+                received = queue.recv() => match received.transpose()? {
                     Some(Received { order: Order::Log, fds, .. }) => {
                         fds.into_iter().for_each(|fd| aim.set(Target::of(&output, fd)));
                     }

@@ -109,6 +109,7 @@ pub(super) fn build(
     if let Some(kernel_tls) = &serve.kernel_tls {
         plan.set_kernel_tls(&kernel_tls.sealed(), kernel_tls.rekeys);
     }
+    plan.keep_descriptors(serve.roles.len());
     carry_over(&mut plan, serve, &servers);
     for (service, root) in std::mem::take(&mut descriptors.roots) {
         plan.set_root(service, root);

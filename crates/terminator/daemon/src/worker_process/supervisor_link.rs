@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
-use sys::channel::Channel;
+use sys::channel::{Channel, DESCRIPTORS_MAX, MESSAGE_BYTES_MAX};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::handover::{Answer, Bundle, Order, ProcessMessageForm, Secret, decode};
@@ -14,13 +14,32 @@ use crate::handover::{Answer, Bundle, Order, ProcessMessageForm, Secret, decode}
 pub(super) struct Received {
     pub(super) order: Order,
     pub(super) fds: Vec<OwnedFd>,
+    /// Descriptors that came with it and that this process had no room for.
+    pub(super) missing: usize,
     /// With orders to serve a plan.
     pub(super) bundle: Option<Bundle>,
 }
 
+impl Received {
+    /// The reason why the order cannot be carried out, if descriptors of it are missing.
+    pub(super) fn shortage(&self) -> Option<String> {
+        let (missing, all) = (self.missing, self.missing + self.fds.len());
+        (missing > 0).then(|| {
+            format!(
+                "{missing} of the {all} descriptors that come with it (listeners and others) found \
+                 no room in the worker process, which may open {} files\n\
+                 hint: raise the limit (`LimitNOFILE=` of systemd, `ulimit -Hn`) and restart, or \
+                 reload when fewer connections are open",
+                sys::limit::open_files()
+            )
+        })
+    }
+}
+
 /// The next order; `None` = the supervisor is gone.
 pub(super) fn next(channel: &Channel) -> io::Result<Option<Received>> {
-    let Some((bytes, fds)) = channel.receive()? else {
+    let received = channel.receive_in_part(MESSAGE_BYTES_MAX, DESCRIPTORS_MAX)?;
+    let Some(((bytes, fds), missing)) = received else {
         return Ok(None);
     };
     let bytes = Secret::new(bytes);
@@ -32,7 +51,7 @@ pub(super) fn next(channel: &Channel) -> io::Result<Option<Received>> {
         },
         _ => None,
     };
-    Ok(Some(Received { order, fds, bundle }))
+    Ok(Some(Received { order, fds, missing, bundle }))
 }
 
 fn bundle(channel: &Channel) -> io::Result<Option<Bundle>> {
@@ -43,8 +62,11 @@ fn bundle(channel: &Channel) -> io::Result<Option<Bundle>> {
     decode(bytes.bytes()).map(Some).map_err(io::Error::other)
 }
 
+/// The orders as they come. An error is the last: what follows it in the channel is unknown.
+pub(super) type Orders = UnboundedReceiver<io::Result<Received>>;
+
 /// Waits for orders in a thread of its own; the receiver ends when the supervisor is gone.
-pub(super) fn listen(channel: Arc<Channel>) -> io::Result<UnboundedReceiver<Received>> {
+pub(super) fn listen(channel: Arc<Channel>) -> io::Result<Orders> {
     // The supervisor is trusted not to send without end.
     let (sender, queue) = unbounded_channel();
     let thread = thread::Builder::new().name("orders".to_owned());
@@ -52,9 +74,10 @@ pub(super) fn listen(channel: Arc<Channel>) -> io::Result<UnboundedReceiver<Rece
     Ok(queue)
 }
 
-fn pass_on(channel: &Channel, sender: &UnboundedSender<Received>) {
-    while let Ok(Some(received)) = next(channel) {
-        if sender.send(received).is_err() {
+fn pass_on(channel: &Channel, sender: &UnboundedSender<io::Result<Received>>) {
+    while let Some(received) = next(channel).transpose() {
+        let is_last = received.is_err();
+        if sender.send(received).is_err() || is_last {
             return;
         }
     }

@@ -209,6 +209,7 @@ impl Flow {
 
     pub(super) fn back_refused(&mut self, pool: &mut Pool) {
         if matches!(self.stage, ConnectionStage::Relaying) {
+            self.facts.bytes_up = self.bytes_up();
             self.up.refuse(self.is_handshaking(), pool);
             self.back.refuse(pool);
             self.advance(pool);

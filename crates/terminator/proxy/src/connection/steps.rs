@@ -250,12 +250,13 @@ impl Connection {
     /// Adds to the counters what has been relayed since the last call.
     pub(super) fn count_bytes(&mut self) {
         let facts = self.flow.facts();
-        let up = facts.bytes_up - self.counted_up;
+        // A dialog's own words may wait among those of the client.
+        let up = self.flow.bytes_up().saturating_sub(self.counted_up);
         let down = facts.bytes_down - self.counted_down;
         if up == 0 && down == 0 {
             return;
         }
-        self.counted_up = facts.bytes_up;
+        self.counted_up += up;
         self.counted_down = facts.bytes_down;
         self.service.counters.add(ServiceCounter::BytesUp, up);
         self.service.counters.add(ServiceCounter::BytesDown, down);

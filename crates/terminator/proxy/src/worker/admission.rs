@@ -209,7 +209,7 @@ impl Worker {
     /// Counts a further connection, where a limit is reached in the place of another; or says why
     /// there is no place.
     fn admit(&mut self, service: &Service, fd: &OwnedFd) -> Result<(), Reason> {
-        if !self.allowances.has_descriptor(fd) {
+        if !self.driver.descriptors.suffice_for_connection(fd) {
             let displaceable = self.displaceable.borrow().count(DisplaceableStage::ALL);
             let is_worth = is_worth_displacing(displaceable.into(), self.connections.len() as u64);
             if !is_worth || !self.displace(AdmissionLimit::Connections) {

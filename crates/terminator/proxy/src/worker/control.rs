@@ -131,6 +131,7 @@ impl Worker {
     /// Serves an assignment in place of the one before.
     pub(crate) fn apply_plan(&mut self, assignment: Assignment) {
         self.lines.set_options(assignment.log);
+        self.driver.descriptors = assignment.descriptors;
         let per_source = assignment.limits.per_source.clone();
         self.sources = Rc::new(self.sources.with_limits(per_source));
         self.limits = assignment.limits;

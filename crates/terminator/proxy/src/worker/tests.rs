@@ -56,6 +56,7 @@ fn workers(fixture: &Fixture) -> Vec<(Worker, SocketAddr)> {
             }],
             limits: fixture.plan.limits.clone(),
             log: fixture.plan.log,
+            descriptors: fixture.plan.descriptors,
         });
         (worker, address)
     };

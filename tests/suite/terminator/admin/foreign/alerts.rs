@@ -10,7 +10,7 @@ use suite::prometheus::Prometheus;
 use testkit::authority::Trait;
 use testkit::client::ClientChoice;
 
-/// Descriptors of the host that runs out of them: sixteen are kept, which is less than a tenth.
+/// Descriptors of the host that runs out of them: at most a twelfth is kept, less than a tenth.
 const DESCRIPTORS: u32 = 400;
 
 /// Fewer than the descriptors, more than nine tenths of which can be open at the same time.

@@ -285,8 +285,8 @@ fn complete(service: &mut ServiceSnapshot, plan: Option<&ServiceFacts>, facts: &
             server.counts.set(ServerGauge::ConnectionsLimit, limit.unwrap_or(0));
         }
         let name = ServerName { service: service.name.clone(), server: server.name.clone() };
-        let disabled = facts.disabled.contains(&name);
-        server.counts.set(ServerGauge::Disabled, u64::from(disabled));
+        let is_taken_out = facts.disabled.contains(&name) || facts.weights.get(&name) == Some(&0);
+        server.counts.set(ServerGauge::Disabled, u64::from(is_taken_out));
         let since_ms = facts.states.since_ms(&name.service, &name.server);
         server.counts.set(ServerGauge::Changed, since_ms.unwrap_or(0) / 1000);
     }
@@ -308,7 +308,8 @@ fn service(
         let since_ms = facts.states.since_ms(&name, &one.name);
         let its_name = ServerName { service: name.clone(), server: one.name.clone() };
         let weight = facts.weights.get(&its_name).copied();
-        let mut status = server(one, checked.or(watched), (workers, weight), since_ms);
+        let ordered = (facts.disabled.contains(&its_name), weight);
+        let mut status = server(one, checked.or(watched), workers, ordered, since_ms);
         status.metrics.leaves_zeros_out = leaves_zeros_out;
         status
     });

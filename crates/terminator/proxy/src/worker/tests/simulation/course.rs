@@ -205,6 +205,7 @@ impl<'a> Simulation<'a> {
             listeners: self.served.iter().filter(|at| **at != 1).map(|at| listener(*at)).collect(),
             limits: limits(self.script.connections_max),
             log: plan.log,
+            descriptors: plan.descriptors,
         }
     }
 
