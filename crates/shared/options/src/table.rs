@@ -106,7 +106,11 @@ impl Table {
             value if value == "false" => "off".to_owned(),
             value => value,
         };
-        Some(format!("for example: --{flag} {value}"))
+        // A shell has another meaning for these.
+        let is_of_shell =
+            |letter: char| letter.is_whitespace() || "[]<>*?&;|$`\"(){}~#!".contains(letter);
+        let quote = if value.contains(is_of_shell) { "'" } else { "" };
+        Some(format!("for example: --{flag} {quote}{value}{quote}"))
     }
 
     /// The name of a flag's value in the help.
