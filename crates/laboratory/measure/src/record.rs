@@ -13,6 +13,7 @@ use crate::choice::{
     ClientSelection, ConnectionEnding, EchOutcome, Group, Handshake, Kind, ProxyVersion,
     RecordedEch, Signature, Spacing, Suite, Verify, Versions,
 };
+use crate::figures;
 use crate::histogram::Histogram;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
@@ -407,7 +408,8 @@ impl LoadRecord {
         if head.format != FORMAT {
             return Err(LoadRecordFault::Format(head.format));
         }
-        serde_json::from_str(text).map_err(LoadRecordFault::Damaged)
+        let read = figures::check(text.as_bytes()).and_then(|()| serde_json::from_str(text));
+        read.map_err(LoadRecordFault::Damaged)
     }
 
     pub fn to_json(&self) -> String {

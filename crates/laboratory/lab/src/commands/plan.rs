@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use measure::experiment::Experiment;
+use measure::figures;
 use measure::host::{HostReport, Speed};
 use measure::planned::{FarmPlan, TargetPlan};
 use measure::record::{RunWarning, Tool};
@@ -288,8 +289,8 @@ fn host(path: &Path) -> Result<HostReport, LabFault> {
         )
     };
     let text = read_text(path).map_err(|error| foreign(error.to_string()))?;
-    let report: HostReport =
-        serde_json::from_str(&text).map_err(|error| foreign(error.to_string()))?;
+    let report = figures::check(text.as_bytes()).and_then(|()| serde_json::from_str(&text));
+    let report: HostReport = report.map_err(|error| foreign(error.to_string()))?;
     if report.speeds.is_empty() {
         return Err(foreign("no speed is in it".to_owned()));
     }
