@@ -23,6 +23,7 @@ use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::challenge::TlsChallenges;
 use crate::compression::COMPRESSORS;
 use crate::context::SecretListener;
+use crate::kept::Kept;
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, ResumptionGroup, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder, is_chacha};
@@ -34,8 +35,8 @@ use crate::resumption::{
 use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
-use site::Resolver;
 use site::Site;
+use site::{NoSite, Resolver};
 use variant::Variant;
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
@@ -68,6 +69,8 @@ pub struct Server {
     record_bytes_max: Option<usize>,
     resumption: Arc<Resumption>,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
+    /// What they were made of, held for other services.
+    _templates: Vec<Arc<ServerConfig>>,
     challenges: TlsChallenges,
 }
 
@@ -111,6 +114,10 @@ struct ServerParts<'a> {
     /// Tickets after a TLS 1.3 handshake.
     tickets_count: usize,
 }
+
+/// Configurations of services that ask clients for no certificate, of all plans of this process.
+/// The library fills in a cache for 256 sessions at each that is made, and a service has twenty.
+static TEMPLATES: Kept<ServerConfig> = Kept::new();
 
 impl Server {
     /// Builds the whole of it from `options`, or says what is wrong. Takes about 60 µs for each
@@ -203,11 +210,11 @@ impl Server {
     pub fn certificate_for(&self, hello: &ClientHello<'_>) -> Option<&Certificate> {
         let version = self.version_for(hello).ok()?;
         let number = self.certificate_number(version, hello).ok()?;
-        self.site.certificates.get(number)
+        self.site.certificates.get(number).map(|one| &**one)
     }
 
     /// All certificates, in the order of the configuration.
-    pub fn certificates(&self) -> &[Certificate] {
+    pub fn certificates(&self) -> &[Arc<Certificate>] {
         &self.site.certificates
     }
 
@@ -294,9 +301,15 @@ impl Server {
             clock: clock.clone(),
         };
         let is_classical = options.resumption_group == ResumptionGroup::Classical;
+        let mut templates = Vec::new();
         let variants = Variant::all(&policy, sessions.is_some())
             .flat_map(|variant| variant.with_resuming(is_classical && sessions.is_some()))
-            .map(|variant| Ok((variant, Arc::new(parts.config(variant)?))))
+            .map(|variant| {
+                let template = parts.template(variant)?;
+                let config = parts.config(&template, variant);
+                templates.push(template);
+                Ok((variant, Arc::new(config)))
+            })
             .collect::<Result<_, rustls::Error>>()?;
         Ok(Self {
             policy,
@@ -306,6 +319,7 @@ impl Server {
             record_bytes_max: options.record_bytes_max,
             resumption: Arc::clone(resumption),
             variants,
+            _templates: templates,
             site,
             verifier,
             clock,
@@ -481,22 +495,39 @@ fn takes_early_data(sessions: Tls13Sessions) -> bool {
 }
 
 impl ServerParts<'_> {
-    fn config(&self, variant: Variant) -> Result<ServerConfig, rustls::Error> {
-        let provider = self.policy.provider(variant.group, variant.chacha_first);
-        // All versions, also where the variant's is known: the library marks a TLS 1.2 hello's
-        // answer against downgrade (RFC 8446 section 4.1.3) only if it could have spoken 1.3.
-        let builder = ServerConfig::builder_with_provider(Arc::new(provider))
-            .with_protocol_versions(&self.versions)?;
-        let builder = match &self.verifier {
-            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier) as _),
-            None => builder.with_no_client_auth(),
+    /// What cannot be changed in a configuration that is made, and is the same for many.
+    fn template(
+        &self,
+        Variant { group, chacha_first, .. }: Variant,
+    ) -> Result<Arc<ServerConfig>, rustls::Error> {
+        let make = || {
+            let provider = self.policy.provider(group, chacha_first);
+            // All versions, also where the variant's is known: the library marks a TLS 1.2 hello's
+            // answer against downgrade (RFC 8446 section 4.1.3) only if it could have spoken 1.3.
+            let builder = ServerConfig::builder_with_provider(Arc::new(provider))
+                .with_protocol_versions(&self.versions)?;
+            let builder = match &self.verifier {
+                Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier) as _),
+                None => builder.with_no_client_auth(),
+            };
+            let mut template = builder.with_cert_resolver(Arc::new(NoSite));
+            template.session_storage = Arc::new(NoServerSessionStorage {});
+            Ok(template)
         };
-        let mut config = builder.with_cert_resolver(Arc::new(Resolver {
+        match &self.verifier {
+            Some(_) => make().map(Arc::new),
+            None => TEMPLATES.find_or_make(self.policy.name_of_provider(group, chacha_first), make),
+        }
+    }
+
+    fn config(&self, template: &ServerConfig, variant: Variant) -> ServerConfig {
+        let mut config = template.clone();
+        config.cert_resolver = Arc::new(Resolver {
             site: Arc::clone(self.site),
             clock: self.clock.clone(),
             version: variant.version,
             only_resumes: variant.only_resumes,
-        }));
+        });
         config.time_provider = Arc::clone(&self.clock.0);
         config.ignore_client_order = true;
         config.enable_secret_extraction = true;
@@ -509,11 +540,10 @@ impl ServerParts<'_> {
         config.cert_compressors = if compresses { COMPRESSORS.to_vec() } else { Vec::new() };
         config.cert_compression_cache = Arc::new(CompressionCache::Disabled);
         self.set_resumption(&mut config, variant);
-        Ok(config)
+        config
     }
 
     fn set_resumption(&self, config: &mut ServerConfig, variant: Variant) {
-        config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         // Without stored sessions none is taken, and this is how much is skipped.
         config.max_early_data_size = EARLY_DATA_BYTES_MAX;
