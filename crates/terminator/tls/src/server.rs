@@ -8,13 +8,13 @@
 
 mod fault;
 mod site;
+mod template;
 mod variant;
 
 use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::compress::CompressionCache;
-use rustls::server::NoServerSessionStorage;
 use wire::client_hello::ClientHello;
 
 pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
@@ -23,7 +23,6 @@ use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::challenge::TlsChallenges;
 use crate::compression::COMPRESSORS;
 use crate::context::SecretListener;
-use crate::kept::Kept;
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, ResumptionGroup, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder, is_chacha};
@@ -35,8 +34,9 @@ use crate::resumption::{
 use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
+use site::Resolver;
 use site::Site;
-use site::{NoSite, Resolver};
+use template::template;
 use variant::Variant;
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
@@ -105,19 +105,12 @@ impl Expiries {
 struct ServerParts<'a> {
     options: &'a ServerOptions,
     site: &'a Arc<Site>,
-    policy: &'a Policy,
-    versions: Vec<&'static rustls::SupportedProtocolVersion>,
-    verifier: Verifier,
     clock: Clock,
     /// `None` = no session resumes.
     sessions: Option<Arc<ServiceSessions>>,
     /// Tickets after a TLS 1.3 handshake.
     tickets_count: usize,
 }
-
-/// Configurations of services that ask clients for no certificate, of all plans of this process.
-/// The library fills in a cache for 256 sessions at each that is made, and a service has twenty.
-static TEMPLATES: Kept<ServerConfig> = Kept::new();
 
 impl Server {
     /// Builds the whole of it from `options`, or says what is wrong. Takes about 60 µs for each
@@ -293,19 +286,18 @@ impl Server {
         let parts = ServerParts {
             options,
             site: &site,
-            policy: &policy,
-            versions: policy.versions().iter().map(|version| library_version(*version)).collect(),
             sessions: sessions.clone(),
             tickets_count: resumption.tickets_count(),
-            verifier: verifier.clone(),
             clock: clock.clone(),
         };
+        let versions = policy.versions().iter().map(|version| library_version(*version));
+        let versions: Vec<_> = versions.collect();
         let is_classical = options.resumption_group == ResumptionGroup::Classical;
         let mut templates = Vec::new();
         let variants = Variant::all(&policy, sessions.is_some())
             .flat_map(|variant| variant.with_resuming(is_classical && sessions.is_some()))
             .map(|variant| {
-                let template = parts.template(variant)?;
+                let template = template(&versions, &policy, &verifier, variant)?;
                 let config = parts.config(&template, variant);
                 templates.push(template);
                 Ok((variant, Arc::new(config)))
@@ -495,31 +487,6 @@ fn takes_early_data(sessions: Tls13Sessions) -> bool {
 }
 
 impl ServerParts<'_> {
-    /// What cannot be changed in a configuration that is made, and is the same for many.
-    fn template(
-        &self,
-        Variant { group, chacha_first, .. }: Variant,
-    ) -> Result<Arc<ServerConfig>, rustls::Error> {
-        let make = || {
-            let provider = self.policy.provider(group, chacha_first);
-            // All versions, also where the variant's is known: the library marks a TLS 1.2 hello's
-            // answer against downgrade (RFC 8446 section 4.1.3) only if it could have spoken 1.3.
-            let builder = ServerConfig::builder_with_provider(Arc::new(provider))
-                .with_protocol_versions(&self.versions)?;
-            let builder = match &self.verifier {
-                Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier) as _),
-                None => builder.with_no_client_auth(),
-            };
-            let mut template = builder.with_cert_resolver(Arc::new(NoSite));
-            template.session_storage = Arc::new(NoServerSessionStorage {});
-            Ok(template)
-        };
-        match &self.verifier {
-            Some(_) => make().map(Arc::new),
-            None => TEMPLATES.find_or_make(self.policy.name_of_provider(group, chacha_first), make),
-        }
-    }
-
     fn config(&self, template: &ServerConfig, variant: Variant) -> ServerConfig {
         let mut config = template.clone();
         config.cert_resolver = Arc::new(Resolver {

@@ -129,16 +129,6 @@ impl Site {
     }
 }
 
-/// Stands in a configuration that is a template, and serves nobody.
-#[derive(Debug)]
-pub(super) struct NoSite;
-
-impl ResolvesServerCert for NoSite {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        None
-    }
-}
-
 /// Answers the library with the same rules as [`super::Server::select`].
 #[derive(Debug)]
 pub(super) struct Resolver {

@@ -5,6 +5,7 @@ mod choice;
 mod clients;
 mod compression;
 mod resumption;
+mod sharing;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
