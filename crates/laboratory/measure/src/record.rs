@@ -371,7 +371,10 @@ pub enum LoadRecordFault {
     #[error("a damaged record: {0}")]
     Damaged(serde_json::Error),
     /// A line, counted from 1, is not of the format.
-    #[error("line {0} is damaged: {1}")]
+    #[error(
+        "line {0} is damaged: {why}",
+        why = .1.to_string().replace("at line 1 column", "at column")
+    )]
     DamagedLine(usize, serde_json::Error),
 }
 

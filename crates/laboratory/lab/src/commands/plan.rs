@@ -10,7 +10,7 @@ use measure::figures;
 use measure::host::{HostReport, Speed};
 use measure::planned::{FarmPlan, TargetPlan};
 use measure::record::{RunWarning, Tool};
-use plan::cost::HostSpeeds;
+use plan::cost::{HostSpeeds, PER_S_MIN};
 use plan::fault::PlanFault;
 use plan::hosts;
 use plan::observation::{Observation, observe};
@@ -293,6 +293,11 @@ fn host(path: &Path) -> Result<HostReport, LabFault> {
     let report: HostReport = report.map_err(|error| foreign(error.to_string()))?;
     if report.speeds.is_empty() {
         return Err(foreign("no speed is in it".to_owned()));
+    }
+    if let Some(row) = report.speeds.iter().find(|row| row.per_s < PER_S_MIN) {
+        let why =
+            format!("{} of {} {} per second is no speed", row.per_s, row.operation, row.algorithm);
+        return Err(foreign(why));
     }
     Ok(report)
 }
