@@ -216,7 +216,7 @@ pub struct Recorder<F> {
     recording: Recording,
     /// Files of which the recording has something else than what was read.
     altered: BTreeSet<PathBuf>,
-    /// Those that are not there, with the number of the system's error.
+    /// Files that are not there, with the number of the system's error.
     missing: BTreeMap<PathBuf, i32>,
 }
 

@@ -163,7 +163,7 @@ fn read(
     (read, report.into_diagnostics())
 }
 
-/// What only the host can tell about a key such as `process.user`, at the place where the key was
+/// A finding of the host about a key such as `process.user`, at the place where the key was
 /// written. A table of a list is named by its index: `service.0.back.files`.
 pub fn diagnose(
     source: &Source,

@@ -29,7 +29,7 @@ pub(crate) struct Shelf<'f> {
     /// Authorities and revocation lists that were read, by their paths: many services name the
     /// same.
     pem_files: HashMap<PathBuf, PemSource>,
-    /// Those of this host, if a service has asked for them.
+    /// The authorities of this host, if a service has asked for them.
     host_authorities: Option<PemSource>,
     /// The folder in which certificates lie that came by ACME.
     pub(crate) acme_folder: PathBuf,

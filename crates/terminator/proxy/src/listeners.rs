@@ -76,7 +76,7 @@ impl Listener {
         Self { fd, service, shared, text, address, is_shared, batch: 1, keepalive }
     }
 
-    /// Has those that are accepted from now on probed after another time, now and then.
+    /// Changes, now and then, the time after which those are probed that are accepted next.
     fn vary_keepalive(&mut self) {
         if let Some(idle) = self.keepalive.next(self.batch, self.service.plan.front_keepalive) {
             // A Unix socket has none, and keeps what it has.

@@ -1,4 +1,4 @@
-//! What was made of files, for as long as a plan uses it: what many services name is read once,
+//! Things made of files, for as long as a plan uses them: what many services name is read once,
 //! and a reload makes anew what has changed.
 //!
 //! Owns nothing that is in use, and keeps neither a file's bytes nor a key: of each file it knows

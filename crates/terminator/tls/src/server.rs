@@ -69,7 +69,7 @@ pub struct Server {
     record_bytes_max: Option<usize>,
     resumption: Arc<Resumption>,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
-    /// What they were made of, held for other services.
+    /// The templates that they were made of, held for other services.
     _templates: Vec<Arc<ServerConfig>>,
     challenges: TlsChallenges,
 }

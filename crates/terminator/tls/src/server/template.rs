@@ -15,7 +15,7 @@ use crate::kept::Kept;
 use crate::policy::Policy;
 use crate::verify::Verifier;
 
-/// Those of services that ask clients for no certificate, of all plans of this process.
+/// The templates of services that ask clients for no certificate, of all plans of this process.
 static KEPT: Kept<ServerConfig> = Kept::new();
 
 /// The template of a variant. All versions are in it, also where the variant's is known: the

@@ -1,4 +1,4 @@
-//! What services of the same files have in common.
+//! Services of the same files, and the things that they have in common.
 
 use super::*;
 use crate::options::ExpiredLists;
