@@ -90,6 +90,7 @@ pub(super) fn run(arguments: PlanArguments, console: Console) -> Result<Exit, La
     if arguments.validate {
         let rows = validate(&evidence.observations, &evidence.speeds);
         if rows.is_empty() {
+            evidence.warnings.iter().for_each(|one| console.warn(&one.seen));
             return Err(LabFault::new(
                 "the records have nothing that can be predicted",
                 "part-load, implementations with terminate, overload and scale-out have",
@@ -102,7 +103,10 @@ pub(super) fn run(arguments: PlanArguments, console: Console) -> Result<Exit, La
             (false, None) => Ok(printed(document.text(WIDTH, stdout_colour()), success)),
         };
     }
-    let plan = answer(&question, evidence)?;
+    let warnings = evidence.warnings.clone();
+    // They may be the reason why there is no answer.
+    let tell = |_: &LabFault| warnings.iter().for_each(|one| console.warn(&one.seen));
+    let plan = answer(&question, evidence).inspect_err(tell)?;
     let is_met = plan.targets.first().is_some_and(|first| first.hosts.is_some());
     let exit = if is_met { success } else { Exit::Unmet };
     let document = report::planned::document(&plan);
