@@ -114,7 +114,7 @@ impl Stage {
         let (name, key) = &keys[0];
         let trusted = PemSource {
             place: "ca.pem".to_owned(),
-            pem: Authority::certificate(key, name, name, key, &[]).into_bytes(),
+            pem: Authority::certificate(key, name, name, key, &[]).into(),
         };
         let leaf = |signer| issued("leaf", &own, signer, &[Trait::EndEntity]);
         let all = |(name, key): &(&str, String)| {

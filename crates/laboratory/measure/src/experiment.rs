@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::figures;
 use crate::host::HostReport;
 use crate::measurement::RepeatKey;
 pub use crate::measurement::{DurationSummary, Measurement, Noise, Reload};
@@ -348,7 +349,8 @@ impl Experiment {
 }
 
 fn event(number: usize, line: &[u8]) -> Result<RunEvent, LoadRecordFault> {
-    serde_json::from_slice(line).map_err(|error| LoadRecordFault::DamagedLine(number, error))
+    let read = figures::check(line).and_then(|()| serde_json::from_slice(line));
+    read.map_err(|error| LoadRecordFault::DamagedLine(number, error))
 }
 
 impl FailedRepeat {

@@ -10,6 +10,7 @@ pub mod capacity;
 pub mod choice;
 pub mod effect;
 pub mod experiment;
+pub mod figures;
 pub mod hdr_log;
 pub mod histogram;
 pub mod host;

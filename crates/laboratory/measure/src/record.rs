@@ -13,6 +13,7 @@ use crate::choice::{
     ClientSelection, ConnectionEnding, EchOutcome, Group, Handshake, Kind, ProxyVersion,
     RecordedEch, Signature, Spacing, Suite, Verify, Versions,
 };
+use crate::figures;
 use crate::histogram::Histogram;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
@@ -370,7 +371,10 @@ pub enum LoadRecordFault {
     #[error("a damaged record: {0}")]
     Damaged(serde_json::Error),
     /// A line, counted from 1, is not of the format.
-    #[error("line {0} is damaged: {1}")]
+    #[error(
+        "line {0} is damaged: {why}",
+        why = .1.to_string().replace("at line 1 column", "at column")
+    )]
     DamagedLine(usize, serde_json::Error),
 }
 
@@ -407,7 +411,8 @@ impl LoadRecord {
         if head.format != FORMAT {
             return Err(LoadRecordFault::Format(head.format));
         }
-        serde_json::from_str(text).map_err(LoadRecordFault::Damaged)
+        let read = figures::check(text.as_bytes()).and_then(|()| serde_json::from_str(text));
+        read.map_err(LoadRecordFault::Damaged)
     }
 
     pub fn to_json(&self) -> String {

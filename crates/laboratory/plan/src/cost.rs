@@ -17,6 +17,9 @@ const SMALL_BODY_BYTES: u64 = 4096;
 /// The body of the requests that costs of connections include.
 const BASE_BODY_BYTES: f64 = 1024.0;
 
+/// An operation that takes longer than a quarter of an hour was not measured.
+pub const PER_S_MIN: f64 = 1e-3;
+
 /// From this size on the bytes of a body are a cost that stands out of its connection's.
 const LARGE_BODY_BYTES: u64 = 16 << 10;
 
@@ -64,7 +67,8 @@ pub struct BusyInflation {
 
 impl HostSpeeds {
     /// Rows of all hosts; another host's are what it is planned for.
-    pub fn of(here: Vec<Speed>, there: Option<&HostReport>) -> Self {
+    pub fn of(mut here: Vec<Speed>, there: Option<&HostReport>) -> Self {
+        here.retain(|row| row.per_s >= PER_S_MIN);
         Self { here, there: there.map(|host| host.speeds.clone()) }
     }
 

@@ -1,7 +1,7 @@
 //! Records of experiments as observations: CPU time of the server per operation, and under which
 //! circumstances.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use measure::choice::Kind;
 use measure::experiment::{Configuration, Experiment, Scenario};
@@ -82,16 +82,27 @@ pub fn observe(name: &str, experiment: &Experiment) -> ObservedRecord {
         for measurement in &experiment.measurements {
             let mut plans = scenario.configurations.iter();
             let plan = plans.find(|plan| plan.key == measurement.configuration);
-            let plan = plan.filter(|_| measurement.scenario == scenario.name);
-            let one = plan.map(|plan| observation(name, scenario, plan, measurement));
-            observed.observations.extend(one);
+            let Some(plan) = plan.filter(|_| measurement.scenario == scenario.name) else {
+                continue;
+            };
+            if let Some(why) = contradiction(measurement, experiment.plan.host.host.cpus) {
+                let key = &measurement.configuration;
+                observed.remarks.push(format!(
+                    "{name}: round {} of `{key}` is not used: {why}",
+                    measurement.repeat.saturating_add(1)
+                ));
+                continue;
+            }
+            observed.observations.push(observation(name, scenario, plan, measurement));
         }
         let failed = experiment.failures.iter().filter(|one| one.scenario == scenario.name);
         let void = failed
             .filter(|one| one.kind == measure::experiment::FailureKind::Void)
             .map(|one| format!("{name}: `{}` is void: {}", one.configuration, one.why));
         observed.remarks.extend(void);
-        if scenario.repeats < 2 {
+        let measured = experiment.measurements.iter().filter(|one| one.scenario == scenario.name);
+        let rounds: BTreeSet<u32> = measured.map(|one| one.repeat).collect();
+        if rounds.len() == 1 {
             observed.remarks.push(format!(
                 "{name}: `{}` has one round: nothing says how far its figures vary",
                 scenario.name
@@ -99,6 +110,31 @@ pub fn observe(name: &str, experiment: &Experiment) -> ObservedRecord {
         }
     }
     observed
+}
+
+/// The reason why figures of a measurement cannot all be true; `None` = they can.
+fn contradiction(measurement: &Measurement, cpus: u32) -> Option<&'static str> {
+    /// CPU time counts until the server rests, and so for longer than the load.
+    const REST_NS: u64 = 60_000_000_000;
+    let Measurement { counts, noise, .. } = measurement;
+    let rates = [measurement.offered_per_s, measurement.capacity_per_s];
+    let shares = [noise.foreign, noise.stolen, noise.server_busy, noise.client_busy];
+    let cpu_ns = measurement.elapsed_ns.saturating_add(REST_NS).saturating_mul(cpus.max(1).into());
+    let used_ns = measurement.server_cpu_ns.max(measurement.client_cpu_ns);
+    if rates.into_iter().flatten().any(|rate| rate == 0.0) {
+        Some("its rate is 0")
+    } else if counts.succeeded.saturating_add(counts.failed) > counts.attempted {
+        Some("more succeeded and failed than were attempted")
+    } else if measurement.operations > 0 && measurement.server_cpu_ns == 0 {
+        Some("its server took no CPU time")
+    } else if used_ns > cpu_ns {
+        Some("it took more CPU time than its host has")
+    } else if shares.into_iter().any(|share| share > 2.0) {
+        // Clocks of threads and of CPUs round differently.
+        Some("a share of time is twice the time")
+    } else {
+        None
+    }
 }
 
 fn observation(
@@ -160,7 +196,7 @@ fn size(text: &str) -> Option<u64> {
         b'm' => (&text[..text.len() - 1], 1 << 20),
         _ => (text, 1),
     };
-    Some(digits.parse::<u64>().ok()? * scale)
+    digits.parse::<u64>().ok()?.checked_mul(scale)
 }
 
 /// The words in which a record names the key, the nearer ones first: a signature of TLS does not
@@ -190,7 +226,43 @@ impl Observation {
 
 #[cfg(test)]
 mod tests {
+    use measure::measurement::Noise;
+    use measure::record::TransactionCounts;
+
     use super::*;
+
+    #[test]
+    fn figures_that_contradict_each_other_are_of_no_use() {
+        let good = || Measurement {
+            elapsed_ns: 1_000_000_000,
+            server_cpu_ns: 500_000_000,
+            operations: 10,
+            offered_per_s: Some(10.0),
+            ..Measurement::default()
+        };
+        assert_eq!(contradiction(&good(), 2), None);
+        for (bad, said) in [
+            (Measurement { offered_per_s: Some(0.0), ..good() }, "rate"),
+            (Measurement { capacity_per_s: Some(0.0), ..good() }, "rate"),
+            (Measurement { server_cpu_ns: 0, ..good() }, "no CPU time"),
+            (Measurement { server_cpu_ns: 1 << 53, ..good() }, "more CPU time"),
+            (Measurement { client_cpu_ns: 1 << 53, ..good() }, "more CPU time"),
+            (
+                Measurement { noise: Noise { server_busy: 3.0, ..Noise::default() }, ..good() },
+                "share",
+            ),
+            (
+                Measurement {
+                    counts: TransactionCounts { attempted: 1, succeeded: 1, failed: 1 },
+                    ..good()
+                },
+                "attempted",
+            ),
+        ] {
+            let why = contradiction(&bad, 2);
+            assert!(why.is_some_and(|why| why.contains(said)), "{said}: {why:?}");
+        }
+    }
 
     #[test]
     fn flags_and_sizes_are_read_as_scenarios_write_them() {

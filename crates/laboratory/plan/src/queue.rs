@@ -111,13 +111,13 @@ impl WorkerQueue {
             let station = &mut free[usize::from(is_client)];
             let ns = (own / f64::from(VISITS) * 1e9) as u64;
             let start = if is_client && self.client_s == 0.0 { at } else { at.max(*station) };
-            *station = start + ns;
+            *station = start.saturating_add(ns);
             let away = if is_client { 0.0 } else { elsewhere_s / f64::from(VISITS) };
-            let done = start + ns + (away * 1e9) as u64;
+            let done = station.saturating_add((away * 1e9) as u64);
             if step + 1 < 2 * VISITS {
                 visits.push(Reverse((done, connection, step + 1)));
             } else {
-                all.record(Duration::from_nanos(done - began[connection]));
+                all.record(Duration::from_nanos(done.saturating_sub(began[connection])));
             }
         }
         all

@@ -51,20 +51,21 @@ pub fn validate(observations: &[Observation], speeds: &HostSpeeds) -> Vec<Valida
     rows
 }
 
-/// A row of a figure that is judged by its ratio, or, of shares, by the difference.
+/// A row of a figure that is judged by its ratio, or, of shares, by the difference; `None` = there
+/// is no ratio to a figure of 0.
 fn row(
     rounds: &[&Observation],
     (metric, is_share, bound): (&str, bool, f64),
     predicted: f64,
     measured: &[f64],
     from: String,
-) -> ValidationRow {
-    let value = mean(measured);
+) -> Option<ValidationRow> {
+    let value = Some(mean(measured)).filter(|value| is_share || *value > 0.0)?;
     let error = if is_share { predicted - value } else { predicted / value - 1.0 };
     let least = measured.iter().copied().fold(f64::INFINITY, f64::min);
     let most = measured.iter().copied().fold(0.0, f64::max);
     let (record, _) = rounds[0].source.split_once(": ").unwrap_or_default();
-    ValidationRow {
+    Some(ValidationRow {
         record: record.to_owned(),
         scenario: rounds[0].scenario.clone(),
         configuration: rounds[0].configuration.clone(),
@@ -76,7 +77,7 @@ fn row(
         error,
         is_within: error.abs() <= bound,
         from,
-    }
+    })
 }
 
 fn all(rounds: &[&Observation], of: impl Fn(&Observation) -> f64) -> Vec<f64> {
@@ -105,7 +106,7 @@ fn mixed(
         sources.push(format!("{:.0} % {}", share * 100.0, cost.source));
     }
     let measured = all(rounds, |one| one.cpu_us);
-    Some(row(rounds, CPU, predicted, &measured, sources.join(" + ")))
+    row(rounds, CPU, predicted, &measured, sources.join(" + "))
 }
 
 fn part_load(rounds: &[&Observation], observations: &[Observation]) -> Vec<ValidationRow> {
@@ -139,11 +140,10 @@ fn part_load(rounds: &[&Observation], observations: &[Observation]) -> Vec<Valid
         .collect();
     let cpu_us = mean(&all(&full_use, |one| one.cpu_us)) * factor;
     let measured = all(rounds, |one| one.cpu_us);
-    let mut rows = vec![row(rounds, CPU, cpu_us, &measured, from.to_owned())];
-    if !is_lightest && busy <= BUSY_PROMISED {
-        rows.push(tail(rounds, lightest, cpu_us));
-    }
-    rows
+    let of_cpu = row(rounds, CPU, cpu_us, &measured, from.to_owned());
+    let has_tail = !is_lightest && busy <= BUSY_PROMISED;
+    let of_tail = has_tail.then(|| tail(rounds, lightest, cpu_us)).flatten();
+    of_cpu.into_iter().chain(of_tail).collect()
 }
 
 /// How much dearer the other programs were at that load, on average.
@@ -161,7 +161,7 @@ fn others_factor(first: &Observation, busy: f64, observations: &[Observation]) -
 }
 
 /// The p99 of open load, the one client a queue as well: its own CPU time is no prediction.
-fn tail(rounds: &[&Observation], lightest: &Observation, cpu_us: f64) -> ValidationRow {
+fn tail(rounds: &[&Observation], lightest: &Observation, cpu_us: f64) -> Option<ValidationRow> {
     let response = &lightest.measurement.response;
     let light_client = lightest.client_us + lightest.origin_us;
     let away = response.mean_ns as f64 / 1e3 - lightest.cpu_us - light_client;
@@ -194,7 +194,7 @@ fn overload(rounds: &[&Observation]) -> Option<ValidationRow> {
     let full_share = first.share(Kind::Full);
     let (predicted, discipline) = replay::goodput(&first.target, offered, capacity, full_share);
     let from = format!("the farm of one node, {discipline}");
-    Some(row(rounds, ("goodput, to capacity", true, SHARE_ERROR_MAX), predicted, &goodput?, from))
+    row(rounds, ("goodput, to capacity", true, SHARE_ERROR_MAX), predicted, &goodput?, from)
 }
 
 /// The least share that resumed in a second, from the death of the node until its return.
@@ -211,5 +211,5 @@ fn scale_out(rounds: &[&Observation]) -> Option<ValidationRow> {
     let measured = all(rounds, worst);
     let metric = ("resumed in the worst second", true, SHARE_ERROR_MAX);
     let from = "the farm, 60 clients that return each 0.3 s".to_owned();
-    Some(row(rounds, metric, predicted, &measured, from))
+    row(rounds, metric, predicted, &measured, from)
 }

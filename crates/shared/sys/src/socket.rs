@@ -321,6 +321,11 @@ pub fn set_keepalive(fd: impl AsFd, idle: Duration) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepcnt(fd, PROBES_MAX)?)
 }
 
+/// Changes the time of [`set_keepalive`] alone.
+pub fn set_keepalive_time(fd: impl AsFd, idle: Duration) -> io::Result<()> {
+    Ok(sockopt::set_tcp_keepidle(fd, idle)?)
+}
+
 /// How long the kernel keeps a client that has sent nothing before a listener gets it
 /// (`TCP_DEFER_ACCEPT`), in whole seconds; zero = it does not.
 pub fn set_defer_accept(listener: impl AsFd, time: Duration) -> io::Result<()> {

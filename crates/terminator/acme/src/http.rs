@@ -60,7 +60,7 @@ impl AuthorityClient {
         let authority = uri.authority().ok_or_else(|| format!("{directory} names no host"))?;
         let of_roots = |pem: &String| {
             let place = "roots".to_owned();
-            PemSource { place, pem: pem.clone().into_bytes() }
+            PemSource { place, pem: pem.as_str().into() }
         };
         let roots: Vec<_> = roots.iter().map(of_roots).collect();
         let verifier = server_verifier(&roots)

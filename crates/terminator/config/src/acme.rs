@@ -312,7 +312,7 @@ pub(crate) fn options(shelf: &mut Shelf<'_>) -> AcmeOptions {
     let entries = std::mem::take(&mut shelf.acme);
     let bundle =
         entries.iter().any(|one| one.roots.is_empty()).then(|| bundle_of_host(shelf.files));
-    let host_roots = bundle.flatten().map(|(place, pem)| PemSource { place, pem });
+    let host_roots = bundle.flatten().map(|(place, pem)| PemSource { place, pem: pem.into() });
     AcmeOptions { folder: shelf.acme_folder.clone(), entries, host_roots }
 }
 

@@ -1,7 +1,7 @@
 //! The doors to the host: the only place of this crate that opens something, and the recording by
 //! which a process without rights repeats what another one read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -208,16 +208,26 @@ impl Files for RunOnce<'_> {
     }
 }
 
-/// Hands through what another one reads, and remembers it.
+/// Hands through what another one reads, and remembers it: what many services name is read once,
+/// so that all of them get the same.
 #[derive(Debug)]
 pub struct Recorder<F> {
     files: F,
     recording: Recording,
+    /// Files of which the recording has something else than what was read.
+    altered: BTreeSet<PathBuf>,
+    /// Files that are not there, with the number of the system's error.
+    missing: BTreeMap<PathBuf, i32>,
 }
 
 impl<F: Files> Recorder<F> {
     pub fn new(files: F) -> Self {
-        Self { files, recording: Recording::default() }
+        Self {
+            files,
+            recording: Recording::default(),
+            altered: BTreeSet::new(),
+            missing: BTreeMap::new(),
+        }
     }
 
     /// Who reads, for what is not to be remembered.
@@ -232,15 +242,30 @@ impl<F: Files> Recorder<F> {
 
 impl<F: Files> Files for Recorder<F> {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        if let Some(number) = self.missing.get(path) {
+            return Err(io::Error::from_raw_os_error(*number));
+        }
+        if let Some(bytes) = self.recording.files.get(path)
+            && !self.altered.contains(path)
+        {
+            return Ok(bytes.clone());
+        }
         match self.files.read(path) {
             Ok(bytes) => {
                 self.recording.insert(path, bytes.clone());
+                self.altered.remove(path);
                 Ok(bytes)
             }
             Err(error) => {
-                if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) {
-                    let failures = &mut self.recording.failures;
-                    failures.insert(path.to_owned(), error.to_string());
+                match (error.kind(), error.raw_os_error()) {
+                    (ErrorKind::NotFound, Some(number)) => {
+                        self.missing.insert(path.to_owned(), number);
+                    }
+                    (ErrorKind::NotFound | ErrorKind::IsADirectory, _) => {}
+                    _ => {
+                        let failures = &mut self.recording.failures;
+                        failures.insert(path.to_owned(), error.to_string());
+                    }
                 }
                 Err(error)
             }
@@ -248,11 +273,12 @@ impl<F: Files> Files for Recorder<F> {
     }
 
     fn forget(&mut self, path: &Path) {
-        self.recording.insert(path, FORGOTTEN.to_vec());
+        self.replace(path, FORGOTTEN);
     }
 
     fn replace(&mut self, path: &Path, bytes: &[u8]) {
         self.recording.insert(path, bytes.to_vec());
+        self.altered.insert(path.to_owned());
     }
 
     fn output_of(&mut self, words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
@@ -260,6 +286,9 @@ impl<F: Files> Files for Recorder<F> {
     }
 
     fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        if let Some(paths) = self.recording.lists.get(directory) {
+            return Ok(paths.clone());
+        }
         let paths = self.files.list(directory)?;
         let directory = directory.to_path_buf();
         self.recording.lists.insert(directory, paths.clone());
@@ -395,6 +424,46 @@ mod tests {
         assert_eq!(read(&mut recording, "/b.pem"), Err(ErrorKind::NotFound));
         assert_eq!(read(&mut recording, "/d"), Err(ErrorKind::IsADirectory));
         assert_eq!(recording.list(Path::new("/d")).unwrap(), [PathBuf::from("/d/x.pem")]);
+    }
+
+    /// Files that are never twice the same: each read is answered by its number.
+    struct Counted(u8);
+
+    impl Files for Counted {
+        fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+            self.0 += 1;
+            match path.ends_with("absent") {
+                true => Disk.read(Path::new("/proc/self/absent")),
+                false => Ok(vec![self.0]),
+            }
+        }
+
+        fn list(&mut self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+            self.0 += 1;
+            Ok(vec![directory.join(self.0.to_string())])
+        }
+
+        fn cpus(&mut self) -> Vec<u16> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn what_many_name_is_read_once_and_all_get_the_same() {
+        let mut recorder = Recorder::new(Counted(0));
+        let (file, absent, folder) = (Path::new("/a"), Path::new("/absent"), Path::new("/d"));
+        let mut look = || {
+            let error = recorder.read(absent).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotFound);
+            (recorder.read(file).unwrap(), recorder.list(folder).unwrap(), error.to_string())
+        };
+        assert_eq!(look(), look());
+        assert_eq!(recorder.files().0, 3);
+        // Others get what it was replaced by, and who reads it again the file.
+        recorder.replace(file, b"opened");
+        assert_eq!(recorder.read(file).unwrap(), [4]);
+        recorder.replace(file, b"opened");
+        assert_eq!(recorder.into_recording().read(file).unwrap(), b"opened");
     }
 
     #[test]

@@ -75,8 +75,9 @@ section! {
             .many().absent("none are denied").flag("deny")
             .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
         /// Time without a byte after which the kernel asks whether the client is still there (TCP
-        /// keepalive), in whole seconds; 0 turns that off. One that answers none of four probes in
-        /// as much time again is dropped and logged as `client-unreachable`.
+        /// keepalive), in whole seconds; 0 turns that off. For most it is up to a fifth less, so
+        /// that not all who are idle are asked at once. One that answers none of four probes in as
+        /// much time again is dropped and logged as `client-unreachable`.
         keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
             .default("2m").flag("keepalive").example(r#"keepalive = "30s""#),
         /// The only network interface by which clients come in to the IP addresses of `listen`

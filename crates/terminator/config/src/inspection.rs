@@ -32,7 +32,8 @@ impl Inspector {
     /// One that knows the authorities of this host.
     pub(crate) fn new(files: &mut dyn Files) -> Self {
         let bundle = files::bundle_of_host(files);
-        let known = bundle.map(|(place, pem)| KnownAuthorities::of(&PemSource { place, pem }));
+        let known =
+            bundle.map(|(place, pem)| KnownAuthorities::of(&PemSource { place, pem: pem.into() }));
         Self { known: known.unwrap_or_default() }
     }
 

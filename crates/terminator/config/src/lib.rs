@@ -163,31 +163,41 @@ fn read(
     (read, report.into_diagnostics())
 }
 
-/// An error about a key such as `process.user` that only the host can tell, at the place where
-/// the key was written. A table of a list is named by its index: `service.0.back.files`.
-pub fn fault(source: &Source, key: &str, message: &str, hint: &str) -> Vec<Diagnostic> {
-    diagnose(source, Severity::Error, key, Problem::new(message).hint(hint))
-}
-
-/// The same of any severity.
+/// A finding of the host about a key such as `process.user`, at the place where the key was
+/// written. A table of a list is named by its index: `service.0.back.files`.
 pub fn diagnose(
     source: &Source,
     severity: Severity,
     key: &str,
     problem: Problem,
 ) -> Vec<Diagnostic> {
+    diagnose_all(source, [(severity, key.to_owned(), problem)])
+}
+
+/// The same of many, for which the text is read once, in the order of their places.
+pub fn diagnose_all(
+    source: &Source,
+    found: impl IntoIterator<Item = (Severity, String, Problem)>,
+) -> Vec<Diagnostic> {
+    let mut found = found.into_iter().peekable();
+    if found.peek().is_none() {
+        return Vec::new();
+    }
     // What is wrong with the text has been told before.
     let empty = || Node::new(Value::Table(Vec::new()), Spot::Nowhere);
     let root = root_of(source, &report_about(source)).unwrap_or_else(empty);
     let report = report_about(source);
-    match Section::top(&TABLE, &root, &report).find(key) {
-        Some(place) => place.say(severity, problem),
-        None => report.say(severity, &Spot::Nowhere, Some(key), problem),
+    let top = Section::top(&TABLE, &root, &report);
+    for (severity, key, problem) in found {
+        match top.find(&key) {
+            Some(place) => place.say(severity, problem),
+            None => report.say(severity, &Spot::Nowhere, Some(&key), problem),
+        }
     }
     report.into_diagnostics()
 }
 
-/// The key of a service that names a certificate's file, as [`fault`] takes it: the service's
+/// The key of a service that names a certificate's file, as [`diagnose`] takes it: the service's
 /// number and the file's path. A folder names all that is in it.
 pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> String {
     let report = report_about(source);
@@ -211,12 +221,12 @@ pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> Strin
     }
 }
 
-/// Whether a key is written; the key's name has the form that [`fault`] takes.
+/// Whether a key is written; the key's name has the form that [`diagnose`] takes.
 pub fn is_written(source: &Source, key: &str) -> bool {
     is_any_written(source, std::iter::once(key.to_owned()))
 }
 
-/// Whether somebody wrote one of these keys, each named as to [`fault`].
+/// Whether somebody wrote one of these keys, each named as to [`diagnose`].
 pub fn is_any_written(source: &Source, mut keys: impl Iterator<Item = String>) -> bool {
     let report = report_about(source);
     root_of(source, &report).is_some_and(|root| {
@@ -385,6 +395,10 @@ fn admin_is_apart(admin: &WrittenAdmin<'_>, control: &ControlOptions, services: 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn fault(source: &Source, key: &str, message: &str, hint: &str) -> Vec<Diagnostic> {
+        diagnose(source, Severity::Error, key, Problem::new(message).hint(hint))
+    }
 
     #[test]
     fn a_fault_stands_where_its_key_was_written() {

@@ -2,6 +2,7 @@
 //!
 //! Whether PEM files hold what they should is judged in `tls`.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,11 @@ pub(crate) struct Shelf<'f> {
     pub(crate) inspector: Option<&'f Inspector>,
     /// Certificates that cannot be read, while those may be left out; `None` = they are errors.
     pub(crate) skipped: Option<Vec<String>>,
+    /// Authorities and revocation lists that were read, by their paths: many services name the
+    /// same.
+    pem_files: HashMap<PathBuf, PemSource>,
+    /// The authorities of this host, if a service has asked for them.
+    host_authorities: Option<PemSource>,
     /// The folder in which certificates lie that came by ACME.
     pub(crate) acme_folder: PathBuf,
     /// Certificates that are to be ordered, as far as services have been read.
@@ -44,6 +50,8 @@ impl<'f> Shelf<'f> {
             files,
             inspector,
             skipped: None,
+            pem_files: HashMap::new(),
+            host_authorities: None,
             acme_folder: PathBuf::new(),
             acme: Vec::new(),
             token_keys: Vec::new(),
@@ -99,9 +107,7 @@ impl<'f> Shelf<'f> {
     pub(crate) fn pem_files(&mut self, listed: &Field<'_, Vec<String>>) -> Option<Vec<PemSource>> {
         let mut sources = Vec::new();
         for path in listed.value.as_ref()? {
-            let path = self.base.join(path);
-            let pem = self.read(listed, &path)?;
-            sources.push(PemSource { place: path.display().to_string(), pem });
+            sources.push(self.pem_file(listed, self.base.join(path))?);
         }
         if let Some(inspector) = self.inspector {
             inspector.pem_files(listed, &sources);
@@ -109,10 +115,23 @@ impl<'f> Shelf<'f> {
         Some(sources)
     }
 
+    fn pem_file(&mut self, key: &KeyPlace<'_>, path: PathBuf) -> Option<PemSource> {
+        if let Some(known) = self.pem_files.get(&path) {
+            return Some(known.clone());
+        }
+        let pem = self.read(key, &path)?.into();
+        let source = PemSource { place: path.display().to_string(), pem };
+        self.pem_files.insert(path, source.clone());
+        Some(source)
+    }
+
     /// The authorities that a key lists, or else those of this host.
     pub(crate) fn authorities(&mut self, ca: &Field<'_, Vec<String>>) -> Option<Vec<PemSource>> {
         if ca.is_written() {
             return self.pem_files(ca);
+        }
+        if let Some(known) = &self.host_authorities {
+            return Some(vec![known.clone()]);
         }
         let bundle = bundle_of_host(self.files);
         if bundle.is_none() {
@@ -120,7 +139,10 @@ impl<'f> Shelf<'f> {
             let hint = "write the authorities of the servers, or install ca-certificates";
             ca.refuse(message, hint);
         }
-        bundle.map(|(place, pem)| vec![PemSource { place, pem }])
+        let (place, pem) = bundle?;
+        let source = PemSource { place, pem: pem.into() };
+        self.host_authorities = Some(source.clone());
+        Some(vec![source])
     }
 }
 

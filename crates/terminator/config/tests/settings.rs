@@ -113,7 +113,7 @@ fn former_certificates_resume_unless_it_is_said_otherwise() {
     assert!(by_default.resume && by_default.revoked.is_empty());
     let written = replaced("revoked = ['ca.pem']\nreplaced-certificates = 'refuse'");
     assert!(!written.resume);
-    assert_eq!(written.revoked[0].pem, b"ca.pem");
+    assert_eq!(*written.revoked[0].pem, *b"ca.pem");
 }
 
 /// A service of files, with more keys in its TLS and its files.

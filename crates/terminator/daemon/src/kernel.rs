@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use config::{Diagnostic, Settings, Source};
+use config::{Diagnostic, Problem, Settings, Severity, Source};
 use proxy::options::{KtlsMode, ServiceOptions};
 use serde::{Deserialize, Serialize};
 use sys::ktls::probe::{CIPHER_REMEDY, Found, probe};
@@ -62,14 +62,14 @@ impl KernelTls {
     ) -> Result<(), Vec<Diagnostic>> {
         let services = settings.plane.services.iter().enumerate();
         let requiring = services.filter(|(_, s)| s.front.ktls.mode == KtlsMode::Require);
-        let faults: Vec<_> = requiring
-            .filter_map(|(number, service)| {
+        let faults = config::diagnose_all(
+            source,
+            requiring.filter_map(|(number, service)| {
                 let (message, hint) = self.lack(service)?;
                 let key = format!("service.{number}.front.tls.ktls.mode");
-                Some(config::fault(source, &key, &message, &hint))
-            })
-            .flatten()
-            .collect();
+                Some((Severity::Error, key, Problem::new(message).hint(hint)))
+            }),
+        );
         if faults.is_empty() {
             return Ok(());
         }

@@ -35,7 +35,7 @@ type Missing = (String, String, &'static str);
 /// # Errors
 /// Each that is not there, where it was written.
 pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diagnostic>> {
-    let faults = diagnostics(source, &missing(settings));
+    let faults = diagnostics(source, Severity::Error, missing(settings));
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
@@ -73,10 +73,7 @@ pub(crate) fn concerns(
     let sockets = sockets(settings).filter_map(|(key, path)| concern_of_socket(key, path, reader?));
     let others = log_daemons(settings).into_iter().chain(key_log(settings));
     let concerns: Vec<_> = folders.chain(sockets).chain(others).collect();
-    let mut warnings = diagnostics(source, &concerns);
-    for one in &mut warnings {
-        one.severity = Severity::Warning;
-    }
+    let mut warnings = diagnostics(source, Severity::Warning, concerns);
     warnings.extend(scarce(source, settings));
     warnings.extend(orders(source, settings));
     warnings.extend(service_unit::concern(source, settings));
@@ -112,9 +109,9 @@ fn orders(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
             entry.keys.join(" and ")
         );
         let key = format!("service.{place}.front.tls.acme");
-        config::diagnose(source, Severity::Note, &key, Problem::new(message))
+        (Severity::Note, key, Problem::new(message))
     };
-    settings.acme.entries.iter().flat_map(note).collect()
+    config::diagnose_all(source, settings.acme.entries.iter().map(note))
 }
 
 /// Problems with the sockets of log daemons. A daemon that is away may still start, so this is no
@@ -197,12 +194,11 @@ pub(crate) fn closed_key(
     config::diagnose(source, severity, &key, problem)
 }
 
-fn diagnostics(source: &Source, missing: &[Missing]) -> Vec<Diagnostic> {
-    let faults =
-        missing.iter().flat_map(|(key, message, hint)| config::fault(source, key, message, hint));
-    let mut faults: Vec<_> = faults.collect();
-    faults.sort_by(|a, b| a.place.cmp(&b.place));
-    faults
+fn diagnostics(source: &Source, severity: Severity, missing: Vec<Missing>) -> Vec<Diagnostic> {
+    let missing = missing.into_iter();
+    let found =
+        missing.map(|(key, message, hint)| (severity, key, Problem::new(message).hint(hint)));
+    config::diagnose_all(source, found)
 }
 
 fn missing(settings: &Settings) -> Vec<Missing> {

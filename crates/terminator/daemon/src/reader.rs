@@ -5,6 +5,7 @@
 //! supervisor has a process of its own wait, with its own rights, for one task; what it says here
 //! is heard with a deadline, and a process that is stuck is left behind.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -478,9 +479,10 @@ fn directories(settings: &Settings) -> Vec<PathBuf> {
 )]
 fn open_folders(settings: &Settings) -> Result<(Vec<(PathBuf, [u64; 2])>, Vec<Root>), Refusal> {
     let services = settings.plane.services.iter();
-    let (mut folders, mut roots) = (Vec::<(PathBuf, [u64; 2])>::new(), Vec::new());
+    let (mut folders, mut roots) = (Vec::new(), Vec::new());
+    let mut known = HashSet::new();
     for folder in services.filter_map(|service| service.back.folder()) {
-        if folders.iter().any(|(known, _)| known == folder) {
+        if !known.insert(folder) {
             continue;
         }
         let failed = |error: io::Error| {

@@ -6,7 +6,7 @@
 //! is made that is known to give nothing.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use flow::events::Received;
@@ -18,6 +18,7 @@ use sys::wake::Waker;
 use wire::address::Address;
 
 use crate::descriptors::Descriptors;
+use crate::keepalive::spread;
 use crate::slow_client::SendProgress;
 
 /// Events taken from the kernel at once. More would let the first ones of a batch wait long for
@@ -452,7 +453,8 @@ impl Socket {
     /// Makes the kernel probe the peer when nothing has come for so long.
     pub(crate) fn keep_alive(&self, idle: Duration) {
         // A Unix socket's peer cannot be lost.
-        let _ = socket::set_keepalive(&self.fd, idle);
+        let number = self.fd.as_raw_fd().unsigned_abs();
+        let _ = socket::set_keepalive(&self.fd, spread(idle, number));
     }
 
     /// The bytes that were sent, and those that the peer has. Records that the kernel makes are

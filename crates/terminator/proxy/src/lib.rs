@@ -21,6 +21,7 @@ mod files;
 #[cfg(test)]
 mod fixture;
 mod handshakes;
+mod keepalive;
 mod ktls_send;
 pub mod line_queue;
 mod listeners;

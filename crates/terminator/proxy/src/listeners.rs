@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use flow::facts::Route;
-use sys::socket::PeerAddress;
+use sys::socket::{self, PeerAddress};
 use wire::address::Address;
 
 use crate::driver::{Driver, Socket};
+use crate::keepalive::InheritedKeepalive;
 use crate::service::{Service, SharedServices};
 use crate::token::EventSource;
 
@@ -37,6 +38,7 @@ pub(crate) struct Listener {
     is_shared: bool,
     /// Connections to take at the next call.
     batch: usize,
+    keepalive: InheritedKeepalive,
 }
 
 /// The listeners of one worker.
@@ -70,7 +72,16 @@ impl Listener {
         is_shared: bool,
     ) -> Self {
         let text = address.to_string().into();
-        Self { fd, service, shared, text, address, is_shared, batch: 1 }
+        let keepalive = InheritedKeepalive::default();
+        Self { fd, service, shared, text, address, is_shared, batch: 1, keepalive }
+    }
+
+    /// Changes, now and then, the time after which those are probed that are accepted next.
+    fn vary_keepalive(&mut self) {
+        if let Some(idle) = self.keepalive.next(self.batch, self.service.plan.front_keepalive) {
+            // A Unix socket has none, and keeps what it has.
+            let _ = socket::set_keepalive_time(&self.fd, idle);
+        }
     }
 
     /// The ends of a connection from here. The local address is asked for only if it is not known
@@ -125,6 +136,7 @@ impl WorkerListeners {
     /// Notes whether a listener had as many as its batch.
     pub(crate) fn took_batch(&mut self, place: usize, had_all: bool) {
         if let Some(one) = self.all.get_mut(place) {
+            one.vary_keepalive();
             let next = if had_all { one.batch * 2 } else { one.batch / 2 };
             one.batch = next.clamp(1, ACCEPTS_PER_TURN);
         }

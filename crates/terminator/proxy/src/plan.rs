@@ -34,6 +34,8 @@ use crate::sources::Allowance;
 #[derive(Clone)]
 pub struct Plan {
     pub(crate) services: Arc<[Arc<ServicePlan>]>,
+    /// Their places by name.
+    places: Arc<HashMap<String, usize>>,
     pub(crate) shared: Arc<[Arc<Shared>]>,
     pub(crate) workers: WorkerOptions,
     pub(crate) limits: Limits,
@@ -49,6 +51,8 @@ pub struct ServicePlan {
     pub(crate) accept_proxy: Vec<Network>,
     pub(crate) sources: SourceRules,
     pub(crate) liveness: Liveness,
+    /// The time after which the kernel probes clients.
+    pub(crate) front_keepalive: Option<Duration>,
     pub(crate) source: SourceAddress,
     connections_max: Option<u32>,
     workers: usize,
@@ -143,7 +147,10 @@ impl Plan {
         let shared = shared.map(|route| Arc::new(Shared::new(route, ech.as_ref(), &services)));
         let shared = shared.collect();
         let descriptors = Descriptors::default();
-        let plan = Self { shared, services, workers, limits, log, descriptors };
+        let places = services.iter().enumerate();
+        let places = places.map(|(place, one)| (one.name.clone(), place));
+        let places = Arc::new(places.collect());
+        let plan = Self { shared, services, places, workers, limits, log, descriptors };
         Ok((plan, warnings))
     }
 
@@ -177,7 +184,7 @@ impl Plan {
     /// Sets what a server's name stands for, so that the first connection finds it. To be called
     /// before the plan is shared; afterwards [`crate::plane::Plane::set_target`] tells.
     pub fn set_target(&mut self, service: &str, server: usize, target: &Target) {
-        for plan in self.named(service) {
+        if let Some(plan) = self.named(service) {
             plan.targets.push((server, target.clone()));
         }
     }
@@ -185,7 +192,7 @@ impl Plan {
     /// Disables a server before the first connection; afterwards
     /// [`crate::plane::Plane::set_disabled`] tells.
     pub fn disable(&mut self, service: &str, server: usize) {
-        for plan in self.named(service) {
+        if let Some(plan) = self.named(service) {
             plan.disabled.push(server);
         }
     }
@@ -193,16 +200,15 @@ impl Plan {
     /// Orders a server's weight before the first connection; afterwards
     /// [`crate::plane::Plane::order_weight`] tells.
     pub fn order_weight(&mut self, service: &str, server: usize, weight: u16) {
-        for plan in self.named(service) {
+        if let Some(plan) = self.named(service) {
             plan.weights.push((server, weight));
         }
     }
 
-    /// The services of that name, while the plan is not shared.
-    fn named(&mut self, service: &str) -> impl Iterator<Item = &mut ServicePlan> {
-        let services = Arc::get_mut(&mut self.services).into_iter().flatten();
-        let plans = services.filter_map(Arc::get_mut);
-        plans.filter(move |plan| plan.name == service)
+    /// The service of that name, while the plan is not shared.
+    fn named(&mut self, service: &str) -> Option<&mut ServicePlan> {
+        let place = *self.places.get(service)?;
+        Arc::get_mut(Arc::get_mut(&mut self.services)?.get_mut(place)?)
     }
 
     /// Gives a service of files its folder: its number in the options. To be called before the plan
@@ -356,6 +362,7 @@ impl ServicePlan {
             files: None,
             ktls: counted_as.ktls,
             liveness: Liveness::default(),
+            front_keepalive: counted_as.front_keepalive,
             source: SourceAddress::Any,
             is_limited: false,
             places: OnceLock::new(),
@@ -414,6 +421,7 @@ impl ServicePlan {
             accept_proxy: options.front.accept_proxy,
             sources: options.front.sources,
             liveness: liveness.unwrap_or_default(),
+            front_keepalive: options.front.liveness.keepalive,
             source: source.unwrap_or_default(),
             serving,
             files,

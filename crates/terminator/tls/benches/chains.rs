@@ -44,7 +44,7 @@ fn main() {
 }
 
 fn sources(texts: Vec<String>) -> Vec<PemSource> {
-    let source = |pem: String| PemSource { place: "a.pem".to_owned(), pem: pem.into_bytes() };
+    let source = |pem: String| PemSource { place: "a.pem".to_owned(), pem: pem.into() };
     texts.into_iter().map(source).collect()
 }
 

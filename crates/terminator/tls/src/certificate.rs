@@ -25,6 +25,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::compressed::CompressedForms;
+use crate::kept::{Kept, KeptName, name_of};
 use crate::options::CertificateSource;
 use crate::signing::RemoteKey;
 use crate::subject::{Fingerprint, fingerprint_of};
@@ -56,8 +57,13 @@ pub struct Certificate {
     pub key_algorithm: Cow<'static, str>,
     pub place: Box<str>,
     pub fingerprint: Fingerprint,
+    /// Whether it stood behind others of its chain in the file.
+    is_moved: bool,
     pub(crate) forms: Arc<CompressedForms>,
 }
+
+/// The certificates of all plans of this process.
+static KEPT: Kept<Certificate> = Kept::new();
 
 /// A certificate together with its OCSP response.
 #[derive(Clone, Debug)]
@@ -75,7 +81,26 @@ impl Certificate {
     pub fn load(
         source: &CertificateSource,
     ) -> Result<(Self, Option<CertificateConcern>), CertificateError> {
-        Self::read(source).map_err(|fault| CertificateError::new(source, fault))
+        let certificate = Self::read(source);
+        let certificate = certificate.map_err(|fault| CertificateError::new(source, fault))?;
+        let concern = certificate.concern();
+        Ok((certificate, concern))
+    }
+
+    /// The same, of which there is one for all services that name the same files, and for as long
+    /// as they hold the same bytes.
+    pub(crate) fn shared(
+        source: &CertificateSource,
+    ) -> Result<(Arc<Self>, Option<CertificateConcern>), CertificateError> {
+        let read = || Self::read(source);
+        let found = KEPT.find_or_make(name_of_source(source), read);
+        let certificate = found.map_err(|fault| CertificateError::new(source, fault))?;
+        let concern = certificate.concern();
+        Ok((certificate, concern))
+    }
+
+    fn concern(&self) -> Option<CertificateConcern> {
+        self.is_moved.then_some(CertificateConcern::LeafNotFirst)
     }
 
     /// The key and chain at `now` (Unix seconds): with the OCSP response only while that is good.
@@ -129,9 +154,7 @@ impl Certificate {
         spans.filter_map(|span| span.next_change(now)).min()
     }
 
-    fn read(
-        source: &CertificateSource,
-    ) -> Result<(Self, Option<CertificateConcern>), CertificateFault> {
+    fn read(source: &CertificateSource) -> Result<Self, CertificateFault> {
         let mut chain = read_chain(&source.chain_pem)?;
         let key = read_key(source.key_pem.as_ref().unwrap_or(&source.chain_pem))?;
         check_key_is_supported(&chain)?;
@@ -151,7 +174,7 @@ impl Certificate {
         };
         let certified = CertifiedKey::new(chain, key);
         let staple = read_staple(source, &leaf, &certified)?;
-        let certificate = Self {
+        Ok(Self {
             names: names(&leaf),
             kind: KeyKind::of(leaf.public_key())?,
             validity,
@@ -163,11 +186,25 @@ impl Certificate {
             place: source.place.as_str().into(),
             fingerprint: fingerprint_of(&leaf_der),
             key: Arc::new(certified),
+            is_moved,
             forms: Arc::default(),
-        };
-        let concern = is_moved.then_some(CertificateConcern::LeafNotFirst);
-        Ok((certificate, concern))
+        })
     }
+}
+
+/// The name of what is made of a source: its bytes, the paths that messages say, and who signs.
+fn name_of_source(source: &CertificateSource) -> KeptName {
+    // Another holder may be at this place only when no certificate that signs by this one is left.
+    let holder = source.holder.0.as_ref().map_or(0, |one| Arc::as_ptr(one).addr());
+    let there = [&source.key_pem, &source.ocsp_der].map(|part| u8::from(part.is_some()));
+    name_of([
+        &*source.chain_pem,
+        source.key_pem.as_deref().unwrap_or_default(),
+        source.ocsp_der.as_deref().unwrap_or_default(),
+        &there,
+        source.place.as_bytes(),
+        &holder.to_be_bytes(),
+    ])
 }
 
 /// The certificates of a file, in its order.

@@ -41,7 +41,7 @@ const NAMES_PER_SERVER: usize = 64;
 pub struct Client {
     config: ClientConfig,
     verifier: Arc<ServerVerifier>,
-    own: Option<Certificate>,
+    own: Option<Arc<Certificate>>,
     servers: Box<[Server]>,
     options: ConnectOptions,
 }
@@ -111,10 +111,10 @@ impl Client {
         concerns.extend(found.into_iter().map(Concern::Policy));
         let verifier = ServerVerifier::new(options.verification.as_ref(), &options.pins)?;
         let verifier = Arc::new(verifier);
-        let own = options.certificate.as_ref().map(Certificate::load);
+        let own = options.certificate.as_ref().map(Certificate::shared);
         let own = own.transpose()?.map(|(certificate, _)| certificate);
         let client = Self {
-            config: configuration(options, &policy, &verifier, own.as_ref())?,
+            config: configuration(options, &policy, &verifier, own.as_deref())?,
             verifier,
             own,
             servers: hosts

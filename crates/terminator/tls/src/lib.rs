@@ -18,6 +18,7 @@ pub mod handshake;
 mod hidden_name;
 mod hpke;
 pub mod identity;
+mod kept;
 pub mod key_holder;
 pub mod key_log;
 pub mod names;

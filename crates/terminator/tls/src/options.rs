@@ -1,11 +1,16 @@
 //! The options of a service's TLS: bytes and choices, never paths to open.
 
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
 pub use sys::ktls::{Cipher, Version};
 use zeroize::Zeroize;
 
 use crate::challenge::TlsChallenges;
 use crate::identity::AllowedIdentity;
 use crate::key_holder::KeyHolder;
+use crate::subject::sha256;
 
 /// The least that the plaintext of a record can be limited to: the least that clients can ask for
 /// by max_fragment_length (RFC 6066 section 4).
@@ -238,8 +243,8 @@ impl Drop for CertificateSource {
 }
 
 /// A private key must not reach a log.
-impl std::fmt::Debug for CertificateSource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for CertificateSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CertificateSource").field("place", &self.place).finish_non_exhaustive()
     }
 }
@@ -250,7 +255,50 @@ pub struct PemSource {
     /// A path, for messages.
     pub place: String,
     /// The text.
-    pub pem: Vec<u8>,
+    pub pem: PemText,
+}
+
+/// A text that is not secret. Cloning shares it: a host's bundle of authorities has 200 KB, and
+/// each service that speaks TLS to servers may go by it.
+#[derive(Clone)]
+pub struct PemText(Arc<HashedText>);
+
+struct HashedText {
+    bytes: Vec<u8>,
+    sha256: OnceLock<[u8; 32]>,
+}
+
+impl PemText {
+    /// The SHA-256 of its bytes.
+    pub(crate) fn sha256(&self) -> &[u8] {
+        self.0.sha256.get_or_init(|| sha256(&self.0.bytes))
+    }
+}
+
+impl<T: Into<Vec<u8>>> From<T> for PemText {
+    fn from(text: T) -> Self {
+        Self(Arc::new(HashedText { bytes: text.into(), sha256: OnceLock::new() }))
+    }
+}
+
+impl Deref for PemText {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.bytes
+    }
+}
+
+impl PartialEq for PemText {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for PemText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.len())
+    }
 }
 
 /// The answer to a client whose server name no certificate has.

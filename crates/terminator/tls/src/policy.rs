@@ -10,6 +10,7 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 
 use crate::context::restoring_suite;
 use crate::fips;
+use crate::kept::{KeptName, name_of};
 use crate::options::{Cipher, Group, ServerOptions, Suite, Suites, Version};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -206,6 +207,16 @@ impl Policy {
     /// The library's parts for connections that use this group.
     pub(crate) fn provider(&self, group: Group, chacha_first: bool) -> CryptoProvider {
         self.provider_of(&[group], chacha_first, |suite| restoring_suite(suite.code()))
+    }
+
+    /// The name of those parts, and of the versions.
+    pub(crate) fn name_of_provider(&self, group: Group, chacha_first: bool) -> KeptName {
+        let versions = self.versions.iter().map(|version| version.code());
+        let suites = self.suites.iter().map(|suite| suite.code());
+        let bytes = |codes: Vec<u16>| codes.into_iter().flat_map(u16::to_be_bytes).collect();
+        let [versions, suites]: [Vec<u8>; 2] = [versions.collect(), suites.collect()].map(bytes);
+        let order = [self.follows_chacha, chacha_first].map(u8::from);
+        name_of([&*versions, &*suites, &order, &group.code().to_be_bytes()])
     }
 
     /// The library's parts for connections that we open: all groups.

@@ -8,13 +8,13 @@
 
 mod fault;
 mod site;
+mod template;
 mod variant;
 
 use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::compress::CompressionCache;
-use rustls::server::NoServerSessionStorage;
 use wire::client_hello::ClientHello;
 
 pub use fault::{BuildError, BuildFault, Concern, Refusal, Warning};
@@ -36,6 +36,7 @@ use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
 use site::Resolver;
 use site::Site;
+use template::template;
 use variant::Variant;
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
@@ -68,6 +69,8 @@ pub struct Server {
     record_bytes_max: Option<usize>,
     resumption: Arc<Resumption>,
     variants: Vec<(Variant, Arc<ServerConfig>)>,
+    /// The templates that they were made of, held for other services.
+    _templates: Vec<Arc<ServerConfig>>,
     challenges: TlsChallenges,
 }
 
@@ -102,9 +105,6 @@ impl Expiries {
 struct ServerParts<'a> {
     options: &'a ServerOptions,
     site: &'a Arc<Site>,
-    policy: &'a Policy,
-    versions: Vec<&'static rustls::SupportedProtocolVersion>,
-    verifier: Verifier,
     clock: Clock,
     /// `None` = no session resumes.
     sessions: Option<Arc<ServiceSessions>>,
@@ -203,11 +203,11 @@ impl Server {
     pub fn certificate_for(&self, hello: &ClientHello<'_>) -> Option<&Certificate> {
         let version = self.version_for(hello).ok()?;
         let number = self.certificate_number(version, hello).ok()?;
-        self.site.certificates.get(number)
+        self.site.certificates.get(number).map(|one| &**one)
     }
 
     /// All certificates, in the order of the configuration.
-    pub fn certificates(&self) -> &[Certificate] {
+    pub fn certificates(&self) -> &[Arc<Certificate>] {
         &self.site.certificates
     }
 
@@ -286,17 +286,22 @@ impl Server {
         let parts = ServerParts {
             options,
             site: &site,
-            policy: &policy,
-            versions: policy.versions().iter().map(|version| library_version(*version)).collect(),
             sessions: sessions.clone(),
             tickets_count: resumption.tickets_count(),
-            verifier: verifier.clone(),
             clock: clock.clone(),
         };
+        let versions = policy.versions().iter().map(|version| library_version(*version));
+        let versions: Vec<_> = versions.collect();
         let is_classical = options.resumption_group == ResumptionGroup::Classical;
+        let mut templates = Vec::new();
         let variants = Variant::all(&policy, sessions.is_some())
             .flat_map(|variant| variant.with_resuming(is_classical && sessions.is_some()))
-            .map(|variant| Ok((variant, Arc::new(parts.config(variant)?))))
+            .map(|variant| {
+                let template = template(&versions, &policy, &verifier, variant)?;
+                let config = parts.config(&template, variant);
+                templates.push(template);
+                Ok((variant, Arc::new(config)))
+            })
             .collect::<Result<_, rustls::Error>>()?;
         Ok(Self {
             policy,
@@ -306,6 +311,7 @@ impl Server {
             record_bytes_max: options.record_bytes_max,
             resumption: Arc::clone(resumption),
             variants,
+            _templates: templates,
             site,
             verifier,
             clock,
@@ -481,22 +487,14 @@ fn takes_early_data(sessions: Tls13Sessions) -> bool {
 }
 
 impl ServerParts<'_> {
-    fn config(&self, variant: Variant) -> Result<ServerConfig, rustls::Error> {
-        let provider = self.policy.provider(variant.group, variant.chacha_first);
-        // All versions, also where the variant's is known: the library marks a TLS 1.2 hello's
-        // answer against downgrade (RFC 8446 section 4.1.3) only if it could have spoken 1.3.
-        let builder = ServerConfig::builder_with_provider(Arc::new(provider))
-            .with_protocol_versions(&self.versions)?;
-        let builder = match &self.verifier {
-            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier) as _),
-            None => builder.with_no_client_auth(),
-        };
-        let mut config = builder.with_cert_resolver(Arc::new(Resolver {
+    fn config(&self, template: &ServerConfig, variant: Variant) -> ServerConfig {
+        let mut config = template.clone();
+        config.cert_resolver = Arc::new(Resolver {
             site: Arc::clone(self.site),
             clock: self.clock.clone(),
             version: variant.version,
             only_resumes: variant.only_resumes,
-        }));
+        });
         config.time_provider = Arc::clone(&self.clock.0);
         config.ignore_client_order = true;
         config.enable_secret_extraction = true;
@@ -509,11 +507,10 @@ impl ServerParts<'_> {
         config.cert_compressors = if compresses { COMPRESSORS.to_vec() } else { Vec::new() };
         config.cert_compression_cache = Arc::new(CompressionCache::Disabled);
         self.set_resumption(&mut config, variant);
-        Ok(config)
+        config
     }
 
     fn set_resumption(&self, config: &mut ServerConfig, variant: Variant) {
-        config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         // Without stored sessions none is taken, and this is how much is skipped.
         config.max_early_data_size = EARLY_DATA_BYTES_MAX;

@@ -46,6 +46,7 @@ pub use fault::{FileFault, TrustConcern, VerifyConcern, VerifyFault};
 
 use crate::context;
 use crate::identity::{AllowedIdentity, with_identities};
+use crate::kept::{Kept, name_of};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use authorities::{RevocationList, RevocationLists};
@@ -66,7 +67,7 @@ pub(crate) type Verifier = Option<Arc<ClientVerifier>>;
 /// Verifies clients' chains as one service wants it.
 #[derive(Debug)]
 pub(crate) struct ClientVerifier {
-    chains: ChainVerifier,
+    chains: Arc<ChainVerifier>,
     hints: Vec<DistinguishedName>,
     unsent_names_bytes: Option<usize>,
     is_mandatory: bool,
@@ -84,13 +85,21 @@ pub(crate) struct ChainVerifier {
     peer: PeerRole,
 }
 
+/// The verifiers of all plans of this process.
+static KEPT: Kept<ChainVerifier> = Kept::new();
+
 /// Builds the verifier, or says why it cannot be.
 pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyFault> {
     if options.mode == ClientMode::None {
         return Ok(None);
     }
-    let authorities = Authorities::read(&options.authorities, PeerRole::Client)?;
-    let mut hints = authorities.hints();
+    let chains = ChainVerifier::shared(
+        (&options.authorities, false),
+        &options.crls,
+        options.expired_lists,
+        PeerRole::Client,
+    )?;
+    let mut hints = chains.authorities.hints();
     // Each has its length before it.
     let names_bytes = hints.iter().map(|name| name.as_ref().len() + 2).sum();
     let is_too_much = names_bytes > NAMES_BYTES_MAX && !options.omits_names;
@@ -100,12 +109,7 @@ pub(crate) fn verifier(options: &ClientVerification) -> Result<Verifier, VerifyF
     Ok(Some(Arc::new(ClientVerifier {
         hints,
         unsent_names_bytes: is_too_much.then_some(names_bytes),
-        chains: ChainVerifier::new(
-            authorities,
-            &options.crls,
-            options.expired_lists,
-            PeerRole::Client,
-        )?,
+        chains,
         is_mandatory: options.mode == ClientMode::Required,
         allowed: options.allow.clone(),
     })))
@@ -215,6 +219,32 @@ impl ChainVerifier {
             lists,
             algorithms,
             peer,
+        })
+    }
+
+    /// One for all that go by the same files, for as long as these hold the same bytes. Among the
+    /// authorities of the host (`are_of_host`) there may be some that cannot be used.
+    fn shared(
+        (authorities, are_of_host): (&[PemSource], bool),
+        lists: &[PemSource],
+        expired_lists: ExpiredLists,
+        peer: PeerRole,
+    ) -> Result<Arc<Self>, VerifyFault> {
+        let choices = [
+            u8::from(are_of_host),
+            u8::from(expired_lists == ExpiredLists::Accept),
+            u8::from(peer == PeerRole::Server),
+        ];
+        let count = authorities.len().to_be_bytes();
+        let sources = authorities.iter().chain(lists);
+        let sources = sources.flat_map(|one| [one.place.as_bytes(), one.pem.sha256()]);
+        KEPT.find_or_make(name_of([&choices[..], &count].into_iter().chain(sources)), || {
+            let authorities = if are_of_host {
+                Authorities::read_of_host(authorities, peer)?
+            } else {
+                Authorities::read(authorities, peer)?
+            };
+            Self::new(authorities, lists, expired_lists, peer)
         })
     }
 

@@ -64,7 +64,7 @@ fn busiest(answer: &Value) -> Result<BusiestInterval, &'static str> {
     for one in series {
         let label = |name: &str| one["metric"][name].as_str().unwrap_or_default();
         let values = one["values"].as_array().ok_or("it is no range: ask for query_range")?;
-        let increases = increases(values).ok_or("a value is no number")?;
+        let increases = increases(values).ok_or("a value is no count, or has no time")?;
         let add = |sums: &mut Increases| {
             increases.iter().for_each(|(at, _, more)| *sums.entry(*at).or_default() += more);
         };
@@ -140,7 +140,7 @@ fn busiest_of_log(mut text: impl BufRead) -> Result<BusiestInterval, &'static st
             continue;
         }
         // A line may stand for several that were not written.
-        let count = field("sampled").parse().unwrap_or(1);
+        let count = field("sampled").parse::<u32>().map_or(1, u64::from);
         let sums = minutes.entry(minute.to_owned()).or_default();
         sums.all += count;
         sums.resumed += if kind == "full" { 0 } else { count };
@@ -187,11 +187,15 @@ fn log_fields(line: &str) -> Option<BTreeMap<String, String>> {
     fields.contains_key("time").then_some(fields)
 }
 
+/// No counter is larger: above, an increase of one is lost.
+const COUNT_MAX: f64 = 9e15;
+
 /// The end and length of each interval, in seconds, and how much the counter rose.
 fn increases(values: &[Value]) -> Option<Vec<(u64, u64, f64)>> {
     let read = |pair: &Value| {
         let value: f64 = pair[1].as_str()?.parse().ok()?;
-        Some((pair[0].as_f64()?, value)).filter(|pair| pair.1.is_finite())
+        let is_plausible = (0.0..=COUNT_MAX).contains(&value);
+        Some((pair[0].as_f64()?, value)).filter(|_| is_plausible)
     };
     let points: Vec<(f64, f64)> = values.iter().map(read).collect::<Option<_>>()?;
     let rose = |pair: &[(f64, f64)]| {

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use measure::experiment::Experiment;
+use measure::figures;
 use measure::host::{HostReport, Speed};
 use measure::planned::{FarmPlan, TargetPlan};
 use measure::record::{RunWarning, Tool};
-use plan::cost::HostSpeeds;
+use plan::cost::{HostSpeeds, PER_S_MIN};
 use plan::fault::PlanFault;
 use plan::hosts;
 use plan::observation::{Observation, observe};
@@ -89,6 +90,7 @@ pub(super) fn run(arguments: PlanArguments, console: Console) -> Result<Exit, La
     if arguments.validate {
         let rows = validate(&evidence.observations, &evidence.speeds);
         if rows.is_empty() {
+            evidence.warnings.iter().for_each(|one| console.warn(&one.seen));
             return Err(LabFault::new(
                 "the records have nothing that can be predicted",
                 "part-load, implementations with terminate, overload and scale-out have",
@@ -101,7 +103,10 @@ pub(super) fn run(arguments: PlanArguments, console: Console) -> Result<Exit, La
             (false, None) => Ok(printed(document.text(WIDTH, stdout_colour()), success)),
         };
     }
-    let plan = answer(&question, evidence)?;
+    let warnings = evidence.warnings.clone();
+    // They may be the reason why there is no answer.
+    let tell = |_: &LabFault| warnings.iter().for_each(|one| console.warn(&one.seen));
+    let plan = answer(&question, evidence).inspect_err(tell)?;
     let is_met = plan.targets.first().is_some_and(|first| first.hosts.is_some());
     let exit = if is_met { success } else { Exit::Unmet };
     let document = report::planned::document(&plan);
@@ -288,10 +293,15 @@ fn host(path: &Path) -> Result<HostReport, LabFault> {
         )
     };
     let text = read_text(path).map_err(|error| foreign(error.to_string()))?;
-    let report: HostReport =
-        serde_json::from_str(&text).map_err(|error| foreign(error.to_string()))?;
+    let report = figures::check(text.as_bytes()).and_then(|()| serde_json::from_str(&text));
+    let report: HostReport = report.map_err(|error| foreign(error.to_string()))?;
     if report.speeds.is_empty() {
         return Err(foreign("no speed is in it".to_owned()));
+    }
+    if let Some(row) = report.speeds.iter().find(|row| row.per_s < PER_S_MIN) {
+        let why =
+            format!("{} of {} {} per second is no speed", row.per_s, row.operation, row.algorithm);
+        return Err(foreign(why));
     }
     Ok(report)
 }

@@ -46,6 +46,9 @@ use verdict::Evidence;
 /// A server that takes longer to fill its session cache hangs.
 const FILL_MAX: Duration = Duration::from_secs(3600);
 
+/// Longer by this for each session beyond the first million.
+const FILL_MORE: Duration = Duration::from_millis(1);
+
 /// Between two readings of the memory of a server that reloads.
 const RELOAD_PAUSE: Duration = Duration::from_millis(1);
 
@@ -481,7 +484,9 @@ impl Session<'_, '_> {
         }
         let settings = settings.clone().without("clients");
         let settings = settings.with("handshake", "full").with("tls", "1.2");
-        let mut plan = self.plan(&settings.with("tickets", "off"), FILL_MAX)?;
+        let more = u32::try_from(count.saturating_sub(1_000_000)).unwrap_or(u32::MAX);
+        let time_max = FILL_MAX + FILL_MORE * more;
+        let mut plan = self.plan(&settings.with("tickets", "off"), time_max)?;
         plan.warm_up = Duration::ZERO;
         plan.rests = false;
         plan.count_max = Some(count);

@@ -95,8 +95,7 @@ impl CertificateError {
     }
 
     pub(crate) fn of_file(source: &PemSource, fault: CertificateFault) -> Self {
-        let pem = source.pem.clone();
-        Self::new(&CertificateSource::whole(&source.place, pem), fault)
+        Self::new(&CertificateSource::whole(&source.place, &*source.pem), fault)
     }
 
     /// The file at fault, with its line.

@@ -20,7 +20,7 @@ use crate::validity::{Clock, Ends, Moment, seconds};
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) index: Index,
-    pub(super) certificates: Vec<Certificate>,
+    pub(super) certificates: Vec<Arc<Certificate>>,
     /// The faults of others of its certificates.
     pub(super) skipped: Vec<String>,
     pub(super) suites: Vec<Suite>,
@@ -36,7 +36,7 @@ impl Site {
         let mut certificates = Vec::with_capacity(options.certificates.len());
         let mut skipped = options.skipped.clone();
         for source in &options.certificates {
-            let (certificate, found) = match Certificate::load(source) {
+            let (certificate, found) = match Certificate::shared(source) {
                 Ok(loaded) => loaded,
                 Err(error) if options.bad_certificate == BadCertificate::Skip => {
                     skipped.push(error.to_string());
@@ -55,7 +55,7 @@ impl Site {
         if let (true, Some(one)) = (certificates.is_empty(), &options.placeholder) {
             let made = self_signed::placeholder(&one.names);
             let made = made.map_err(|error| BuildFault::Placeholder(error.to_string()))?;
-            certificates.push(Certificate::load(&made)?.0);
+            certificates.push(Certificate::shared(&made)?.0);
             skipped.push(format!("{}: a self-signed one is served", one.why));
             concerns.push(Concern::Placeholder(one.why.clone()));
         }

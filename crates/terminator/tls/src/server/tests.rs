@@ -5,6 +5,7 @@ mod choice;
 mod clients;
 mod compression;
 mod resumption;
+mod sharing;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -263,7 +264,7 @@ struct Outcome {
 impl Outcome {
     /// The names of the certificate shown, as the certificate says them.
     fn shows(&self, server: &Server) -> (String, KeyKind) {
-        let is_it = |one: &&Certificate| one.key.cert[0].as_ref() == self.leaf;
+        let is_it = |one: &&Arc<Certificate>| one.key.cert[0].as_ref() == self.leaf;
         let shown = server.certificates().iter().find(is_it).expect("one of the server's");
         (shown.names[0].to_string(), shown.kind)
     }

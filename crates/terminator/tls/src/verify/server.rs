@@ -12,7 +12,7 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use webpki::EndEntityCert;
 
-use super::{Authorities, ChainVerifier, PeerRole, VerifyFault, library_error, names_of};
+use super::{ChainVerifier, PeerRole, VerifyFault, library_error, names_of};
 use crate::context;
 use crate::options::{ExpiredLists, PemSource, ServerVerification};
 
@@ -39,7 +39,7 @@ pub fn server_verifier(
 /// Judges servers as one service wants it.
 #[derive(Debug)]
 pub(crate) struct ServerVerifier {
-    chains: Option<ChainVerifier>,
+    chains: Option<Arc<ChainVerifier>>,
     pins: Vec<[u8; 32]>,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -57,7 +57,7 @@ impl ServerVerifier {
 
     /// The verifier that chains are held against, if they are.
     pub(crate) fn chains(&self) -> Option<&ChainVerifier> {
-        self.chains.as_ref()
+        self.chains.as_deref()
     }
 
     fn judge(
@@ -101,13 +101,9 @@ impl ServerVerifier {
     }
 }
 
-fn chains_of(options: &ServerVerification) -> Result<ChainVerifier, VerifyFault> {
-    let authorities = if options.are_of_host {
-        Authorities::read_of_host(&options.authorities, PeerRole::Server)?
-    } else {
-        Authorities::read(&options.authorities, PeerRole::Server)?
-    };
-    ChainVerifier::new(authorities, &options.crls, options.expired_lists, PeerRole::Server)
+fn chains_of(options: &ServerVerification) -> Result<Arc<ChainVerifier>, VerifyFault> {
+    let authorities = (&*options.authorities, options.are_of_host);
+    ChainVerifier::shared(authorities, &options.crls, options.expired_lists, PeerRole::Server)
 }
 
 /// The wanted name, and those that the certificate has instead.

@@ -275,8 +275,10 @@ fn sessions_of_replaced_certificates_resume_unless_it_is_said_otherwise() {
     let old = simple();
     let mut renewed = simple();
     let lists = |change: fn(&mut ServerOptions, PemSource)| {
-        let leaf =
-            PemSource { place: "old.pem".into(), pem: old.certificates[0].chain_pem.clone() };
+        let leaf = PemSource {
+            place: "old.pem".into(),
+            pem: old.certificates[0].chain_pem.clone().into(),
+        };
         let mut options = renewed.clone();
         change(&mut options, leaf);
         options
@@ -285,7 +287,7 @@ fn sessions_of_replaced_certificates_resume_unless_it_is_said_otherwise() {
     let revoked = lists(|options, leaf| options.replaced.revoked = vec![leaf]);
     renewed.replaced.revoked = vec![PemSource {
         place: "another.pem".into(),
-        pem: simple().certificates[0].chain_pem.clone(),
+        pem: simple().certificates[0].chain_pem.clone().into(),
     }];
     for (client, by) in ways() {
         for (after, expected) in [
@@ -312,8 +314,10 @@ fn a_list_of_revoked_certificates_that_is_none_is_refused() {
     options.replaced.revoked = vec![pem("old.pem", "nothing")];
     let told = build_error(&options).to_string();
     assert!(told.contains("in `revoked`: old.pem: holds no certificate; "), "{told}");
-    options.replaced.revoked =
-        vec![PemSource { place: "old.pem".into(), pem: options.certificates[0].chain_pem.clone() }];
+    options.replaced.revoked = vec![PemSource {
+        place: "old.pem".into(),
+        pem: options.certificates[0].chain_pem.clone().into(),
+    }];
     let built = Server::build(&options, "web", &new_resumption(), &SuiteOrder::default());
     let (_, warnings) = built.expect("a server");
     assert!(warnings[0].to_string().contains("and still served"), "{warnings:?}");

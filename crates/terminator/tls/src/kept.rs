@@ -1,0 +1,124 @@
+//! Things made of files, for as long as a plan uses them: what many services name is read once,
+//! and a reload makes anew what has changed.
+//!
+//! Owns nothing that is in use, and keeps neither a file's bytes nor a key: of each file it knows
+//! the SHA-256, by which alone the same bytes are recognised, whatever their time and place.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use aws_lc_rs::digest::{Context, SHA256};
+
+/// Entries from which on those are looked for that nobody uses.
+const ENTRIES_BEFORE_SWEEP: usize = 64;
+
+/// The SHA-256 of all that decides what is made.
+pub(crate) type KeptName = [u8; 32];
+
+/// Things made of files, by their names.
+#[derive(Debug)]
+pub(crate) struct Kept<T>(Mutex<KeptEntries<T>>);
+
+#[derive(Debug)]
+struct KeptEntries<T> {
+    known: BTreeMap<KeptName, Weak<T>>,
+    /// At so many the next sweep comes: at twice those that were in use at the last one.
+    sweep_at: usize,
+}
+
+impl<T> Kept<T> {
+    pub(crate) const fn new() -> Self {
+        let entries = KeptEntries { known: BTreeMap::new(), sweep_at: ENTRIES_BEFORE_SWEEP };
+        Self(Mutex::new(entries))
+    }
+
+    /// The one of that name that is in use somewhere, else a new one. What cannot be made is not
+    /// remembered.
+    pub(crate) fn find_or_make<E>(
+        &self,
+        name: KeptName,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<T>, E> {
+        let known = self.entries().known.get(&name).and_then(Weak::upgrade);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        // Others are not kept waiting for it; two may make the same, and one is used by more.
+        let made = Arc::new(make()?);
+        let mut entries = self.entries();
+        if entries.known.len() >= entries.sweep_at {
+            entries.known.retain(|_, one| one.strong_count() > 0);
+            entries.sweep_at = ENTRIES_BEFORE_SWEEP.max(2 * entries.known.len());
+        }
+        entries.known.insert(name, Arc::downgrade(&made));
+        Ok(made)
+    }
+
+    fn entries(&self) -> std::sync::MutexGuard<'_, KeptEntries<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The name of what is made of these parts, in this order.
+pub(crate) fn name_of<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> KeptName {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        // The lengths tell `ab`, `c` from `a`, `bc`.
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part);
+    }
+    *context.finish().as_ref().first_chunk().expect("SHA-256 has 32 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(kept: &Kept<String>, name: &str) -> (Arc<String>, bool) {
+        let mut is_new = false;
+        let found = kept.find_or_make(name_of([name.as_bytes()]), || {
+            is_new = true;
+            Ok::<_, ()>(name.to_owned())
+        });
+        (found.expect("it can be made"), is_new)
+    }
+
+    #[test]
+    fn it_is_made_once_while_somebody_has_it_and_then_anew() {
+        let kept = Kept::new();
+        let (first, is_new) = find(&kept, "a");
+        assert!(is_new);
+        let (second, is_new) = find(&kept, "a");
+        assert!(!is_new && Arc::ptr_eq(&first, &second));
+        assert!(find(&kept, "b").1, "another");
+        drop((first, second));
+        assert!(find(&kept, "a").1, "nobody had it any more");
+    }
+
+    #[test]
+    fn what_fails_is_tried_again() {
+        let kept = Kept::<u8>::new();
+        let name = name_of([]);
+        assert_eq!(kept.find_or_make(name, || Err("why")), Err("why"));
+        assert_eq!(kept.find_or_make(name, || Ok::<_, ()>(1)).as_deref(), Ok(&1));
+    }
+
+    #[test]
+    fn the_table_is_no_longer_than_what_is_in_use_twice() {
+        let kept = Kept::new();
+        let held: Vec<_> = (0..100).map(|number| find(&kept, &number.to_string()).0).collect();
+        for number in 100..10_000 {
+            find(&kept, &number.to_string());
+            assert!(kept.entries().known.len() <= 2 * (held.len() + 1));
+        }
+        assert!(!find(&kept, "99").1, "it is still held");
+    }
+
+    #[test]
+    fn a_name_tells_where_one_part_ends() {
+        let name = |parts: &[&[u8]]| name_of(parts.iter().copied());
+        assert_ne!(name(&[b"ab", b"c"]), name(&[b"a", b"bc"]));
+        assert_ne!(name(&[b"a", b""]), name(&[b"a"]));
+        assert_eq!(name(&[b"a"]), name(&[b"a"]));
+    }
+}
