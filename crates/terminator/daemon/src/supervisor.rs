@@ -363,7 +363,7 @@ impl<'a> Supervisor<'a> {
                 if self.way_back.is_some() && !self.is_switching =>
             {
                 // The program before knows what it has, and drains.
-                self.events.put_back(vec![Event::Signal(signal)]);
+                self.events.put_back(Event::Signal(signal));
                 return Err(self.events.told_to_stop());
             }
             Signal::Interrupt => self.stop_for_good(),
@@ -518,7 +518,7 @@ impl<'a> Supervisor<'a> {
             (fault, Some(generation)) => {
                 let refused = Answer::refused(generation, fault.to_string());
                 let news = Event::Heard(child.number(), Heard::Answer(refused));
-                self.events.sender().send(news);
+                self.events.push(news);
             }
         }
     }
