@@ -598,10 +598,13 @@ mod tests {
     #[test]
     fn a_list_without_end_is_no_answer() {
         let answers = |count| {
-            let (texts, observed) = (vec![String::new(); count], Observations {
-                servers: vec![ObservedServer::default(); count],
-                history: String::new(),
-            });
+            let (texts, observed) = (
+                vec![String::new(); count],
+                Observations {
+                    servers: vec![ObservedServer::default(); count],
+                    history: String::new(),
+                },
+            );
             let said = texts.iter().map(|text| (4, text.clone())).collect();
             let ready = Answer::Ready { generation: 1, warnings: texts.clone() };
             [Answer::Warned(texts), Answer::Said(said), ready, Answer::Paused(observed)]

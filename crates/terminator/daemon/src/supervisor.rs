@@ -229,7 +229,9 @@ enum Due {
     /// The worker process should have answered. While it says that it builds a plan it has longer,
     /// but not beyond this.
     Answer { at_latest: Instant },
-    /// The worker process before should have paused, and ours accept.
+    /// The worker process before should have paused.
+    Pause,
+    /// Ours should accept.
     Switch,
     /// Load balancers have had their time to notice: the drain begins.
     DrainDelay,
@@ -413,9 +415,10 @@ impl<'a> Supervisor<'a> {
                 error("the worker process does not answer");
                 self.child_is_gone()?;
             }
+            Some((_, Due::Pause)) => self.has_not_paused(),
             Some((_, Due::Switch)) => {
                 let time = SWITCH_TIME_MAX.as_secs();
-                let why = format!("the worker processes did not take turns in {time} s");
+                let why = format!("its worker process did not accept in {time} s");
                 return Err(Failure::Upgrade(why));
             }
             Some((_, Due::DrainDelay)) => self.drain(),

@@ -389,9 +389,8 @@ mod tests {
             let (theirs, stop) = (Channel::from(theirs), Waker::new().unwrap());
             let limits = (WORKER.form, WORKER.answer_bytes_max);
             let (answers, why) = thread::scope(|scope| {
-                let sent = scope.spawn(|| {
-                    ours.send(b"\"Building\"", &[]).and_then(|()| ours.send(said, &[]))
-                });
+                let sent = scope
+                    .spawn(|| ours.send(b"\"Building\"", &[]).and_then(|()| ours.send(said, &[])));
                 let mut answers = 0;
                 let mut hear = |heard: Heard<Answer>| {
                     answers += usize::from(matches!(heard, Heard::Answer(Answer::Building)));
