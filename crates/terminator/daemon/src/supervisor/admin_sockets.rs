@@ -107,9 +107,12 @@ impl AdminSockets {
         let _ = socket::set_nonblocking(fd);
         if !socket::is_listening(fd) {
             say_replaced("the socket of the status page");
-            if socket::listen_again(fd, LISTEN.backlog).is_err() && !self.is_handed_over {
-                self.admin = Some(open_admin(self.admin_address().unwrap_or(address))?);
+            if self.is_handed_over {
+                let again = socket::listen_again(fd, LISTEN.backlog);
+                return again.map_err(Failure::host("listen again for the status page"));
             }
+            let port = self.admin_address().map_or(address.port(), |actual| actual.port());
+            self.admin = Some(open_admin(SocketAddr::new(address.ip(), port))?);
         }
         Ok(())
     }
