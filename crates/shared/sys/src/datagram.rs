@@ -41,8 +41,8 @@ pub fn open_beside(address: SocketAddr, before: impl AsFd) -> io::Result<OwnedFd
     Ok(bound.map(|()| fd)?)
 }
 
-/// Whether a socket takes datagrams from everywhere, as when it was opened: another process that has
-/// it too may have tied it to one peer, or shut it down. Its calls do not wait from here on.
+/// Whether a socket takes datagrams from everywhere, as when it was opened: another process that
+/// has it too may have tied it to one peer, or shut it down. Its calls do not wait from here on.
 pub fn is_open_to_all(fd: impl AsFd) -> bool {
     let fd = fd.as_fd();
     let _ = set_nonblocking(fd);

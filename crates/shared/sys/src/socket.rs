@@ -753,7 +753,7 @@ mod tests {
         let (_, at_path) = socket_path(&directory);
         for address in ["127.0.0.1:0".parse().unwrap(), at_path] {
             let listener = listen(&address, &PLAIN).unwrap();
-            // Whoever waits to be accepted is no end.
+            // A client that waits to be accepted is no end.
             let _client = connect(&address_or(&listener, &address)).unwrap();
             wait(&listener, PollFlags::IN);
             assert!(is_listening(&listener), "{address}");

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
-/// Reads a list of a process that may be in an attacker's hands, of at most `MAX` items: their bytes
-/// limit it too little, because an empty item costs a few of them and many times as much memory.
+/// Reads a list of a process that may be in an attacker's hands, of at most `MAX` items: their
+/// bytes limit it too little, because an empty item costs a few of them and much more memory.
 pub(crate) fn at_most<'de, const MAX: usize, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,

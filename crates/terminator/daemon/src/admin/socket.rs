@@ -51,8 +51,8 @@ pub(crate) async fn serve_status(listener: UnixListener, state: Arc<AdminState>)
     }
 }
 
-/// Takes a client. Whoever else has a Unix listener may shut it down: the kernel says then that it is
-/// ready and that nobody is there, and tokio's own call would ask without end.
+/// Takes a client. Another process that has the listener may shut it down: the kernel says then
+/// that it is ready and that nobody is there, and tokio's own call would ask without end.
 async fn accept(listener: &AsyncFd<std::os::unix::net::UnixListener>) -> io::Result<UnixStream> {
     loop {
         let mut ready = listener.readable().await?;

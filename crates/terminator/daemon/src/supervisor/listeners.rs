@@ -154,8 +154,8 @@ impl Listeners {
         Ok(())
     }
 
-    /// Sets sockets as they were opened, and replaces those that listen no more: a worker process has
-    /// them too, and may have been in an attacker's hands.
+    /// Sets sockets as they were opened, and replaces those that listen no more: a worker process
+    /// has them too, and may have been in an attacker's hands.
     fn restore(&mut self, wanted: &[Wanted], options: &ListenOptions) {
         for (key, one) in keyed(wanted) {
             let is_handed_over = self.handed_over.has(&key.0);
