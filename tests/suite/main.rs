@@ -132,6 +132,7 @@ mod terminator {
         mod port_in_use;
         mod privilege;
         mod readiness;
+        mod seized_worker;
         mod service_manager;
         mod supervisor_stalls;
         mod upgrade;

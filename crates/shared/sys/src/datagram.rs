@@ -4,9 +4,15 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, netdevice, socket_with, sockopt};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getpeername, getsockname, netdevice, socket_with,
+    sockopt,
+};
+
+use crate::socket::{is_shut_down, set_nonblocking};
 
 /// The kernel's queue of datagrams that are not read yet, in bytes: a burst of some thousand. It
 /// gives at most `net.core.rmem_max`.
@@ -17,6 +23,30 @@ pub fn open(address: SocketAddr) -> io::Result<OwnedFd> {
     let fd = socket(&address)?;
     bind(&fd, &address)?;
     Ok(fd)
+}
+
+/// Opens a socket at an address that `before` has, which is to be closed: until then both have it.
+pub fn open_beside(address: SocketAddr, before: impl AsFd) -> io::Result<OwnedFd> {
+    let before = before.as_fd();
+    let port = SocketAddr::try_from(getsockname(before)?).map_or(0, |own| own.port());
+    let port = if address.port() == 0 { port } else { address.port() };
+    let address = SocketAddr::new(address.ip(), port);
+    let fd = socket(&address)?;
+    sockopt::set_socket_reuseaddr(before, true)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    let bound = bind(&fd, &address);
+    // No third one.
+    sockopt::set_socket_reuseaddr(before, false)?;
+    sockopt::set_socket_reuseaddr(&fd, false)?;
+    Ok(bound.map(|()| fd)?)
+}
+
+/// Whether a socket takes datagrams from everywhere, as when it was opened: another process that
+/// has it too may have tied it to one peer, or shut it down. Its calls do not wait from here on.
+pub fn is_open_to_all(fd: impl AsFd) -> bool {
+    let fd = fd.as_fd();
+    let _ = set_nonblocking(fd);
+    matches!(getpeername(fd), Err(Errno::NOTCONN)) && !is_shut_down(fd)
 }
 
 /// Opens a socket in a multicast group, at the group's port. It receives only datagrams to the
@@ -103,6 +133,36 @@ mod tests {
         one.send_to(b"hello", group).unwrap();
         assert_eq!(received(&other), b"hello");
         assert_eq!(received(&one), b"hello", "the sender is a member as well");
+    }
+
+    #[test]
+    fn one_that_was_tied_or_shut_down_is_known_and_another_takes_its_place() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let address = any.parse().unwrap();
+            let other = waiting(open(address).unwrap());
+            let tie = |one: &UdpSocket| one.connect(other.local_addr().unwrap()).unwrap();
+            let shut_down = |one: &UdpSocket| {
+                // It has no peer, and is shut down all the same.
+                let _ = rustix::net::shutdown(one, rustix::net::Shutdown::Both);
+            };
+            for spoil in [&tie as &dyn Fn(&UdpSocket), &shut_down] {
+                let before = open(address).unwrap();
+                assert!(is_open_to_all(&before));
+                let before = UdpSocket::from(before);
+                let at = before.local_addr().unwrap();
+                spoil(&before);
+                assert!(!is_open_to_all(&before));
+                let next = waiting(open_beside(address, &before).unwrap());
+                assert!(is_open_to_all(&next));
+                drop(before);
+                let next = waiting(next.into());
+                assert_eq!(next.local_addr().unwrap(), at);
+                let third = waiting(open(address).unwrap());
+                third.send_to(b"hello", at).unwrap();
+                assert_eq!(received(&next), b"hello");
+                open(at).unwrap_err();
+            }
+        }
     }
 
     #[test]

@@ -11,8 +11,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny,
     SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, getsockname, ipproto,
@@ -335,6 +336,42 @@ pub fn set_defer_accept(listener: impl AsFd, time: Duration) -> io::Result<()> {
     Ok(set_option(listener, libc::IPPROTO_TCP, option, &value)?)
 }
 
+/// Whether a listener, which other processes have too, still takes connections. One that somebody
+/// has shut down never does again.
+pub fn is_listening(listener: impl AsFd) -> bool {
+    let listener = listener.as_fd();
+    sockopt::socket_acceptconn(listener).unwrap_or(false) && !is_shut_down(listener)
+}
+
+/// Whether somebody has shut down a socket that has no peer (`shutdown`): a Unix listener says that
+/// it listens all the same.
+pub(crate) fn is_shut_down(fd: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&fd, PollFlags::RDHUP)];
+    let at_once = Timespec::default();
+    poll(&mut fds, Some(&at_once)).is_ok()
+        && fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+}
+
+/// Lets no call on a socket wait, whatever another process that has it too has set.
+pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+    Ok(ioctl_fionbio(fd, true)?)
+}
+
+/// Sets what [`listen`] has set, and what another process that has the listener too may have set
+/// otherwise; not its [`Liveness`]. Errors are of those that do not know an option.
+pub fn restore_listener(listener: impl AsFd) {
+    let listener = listener.as_fd();
+    let _ = set_nonblocking(listener);
+    let _ = sockopt::set_socket_linger(listener, None);
+    let _ = sockopt::set_tcp_nodelay(listener, true);
+    let _ = set_option(listener, libc::IPPROTO_IP, libc::IP_TRANSPARENT, &0_i32.to_ne_bytes());
+}
+
+/// Lets a socket that was handed over listen again.
+pub fn listen_again(fd: impl AsFd, backlog: u32) -> io::Result<()> {
+    Ok(rustix::net::listen(fd, i32::try_from(backlog).unwrap_or(i32::MAX))?)
+}
+
 /// Bytes that were sent and that the peer has not acknowledged (`SIOCOUTQ`).
 pub fn unacknowledged_bytes(fd: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
@@ -523,7 +560,6 @@ pub fn reset_on_close(fd: impl AsFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::event::{PollFd, PollFlags, poll};
     use std::fs::Permissions;
     use std::io::ErrorKind;
     use std::os::unix::fs::PermissionsExt;
@@ -738,6 +774,42 @@ mod tests {
         drop(listener);
         check_free(address, &Transport::default()).unwrap();
         check_free(address, &Transport::default()).unwrap();
+    }
+
+    #[test]
+    fn a_listener_that_was_shut_down_is_known() {
+        let directory = Directory::new();
+        let (_, at_path) = socket_path(&directory);
+        for address in ["127.0.0.1:0".parse().unwrap(), at_path] {
+            let listener = listen(&address, &PLAIN).unwrap();
+            // A client that waits to be accepted is no end.
+            let _client = connect(&address_or(&listener, &address)).unwrap();
+            wait(&listener, PollFlags::IN);
+            assert!(is_listening(&listener), "{address}");
+            shutdown(&listener, Shutdown::Both).unwrap();
+            assert!(!is_listening(&listener), "{address}");
+        }
+        let (client, _server) = pair_over("127.0.0.1:0");
+        assert!(!is_listening(&client));
+    }
+
+    fn address_or(listener: &OwnedFd, address: &Address) -> Address {
+        match address {
+            Address::Ip(_) => address_of(listener),
+            other => other.clone(),
+        }
+    }
+
+    #[test]
+    fn a_listener_is_set_as_it_was_opened() {
+        let listener = listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
+        ioctl_fionbio(&listener, false).unwrap();
+        sockopt::set_tcp_nodelay(&listener, false).unwrap();
+        sockopt::set_socket_linger(&listener, Some(Duration::ZERO)).unwrap();
+        restore_listener(&listener);
+        assert_fails(accept(&listener), ErrorKind::WouldBlock);
+        assert!(sockopt::tcp_nodelay(&listener).unwrap());
+        assert_eq!(sockopt::socket_linger(&listener).unwrap(), None);
     }
 
     #[test]

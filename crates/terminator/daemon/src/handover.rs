@@ -17,6 +17,7 @@ use telemetry::message::Level;
 use tls::key_holder::KeyId;
 use wire::address::{Address, Endpoint, UnixName};
 
+use crate::bounded_list::at_most;
 use crate::certificates::{AcmeStatus, Validations};
 use crate::kernel::KernelTls;
 use crate::key_holder_status::KeyHolderStatus;
@@ -93,6 +94,7 @@ pub(crate) enum Answer {
     Ready {
         generation: u64,
         /// Warnings that deserve a second look.
+        #[serde(deserialize_with = "at_most::<SENTENCES_MAX, _, _>")]
         warnings: Vec<String>,
     },
     /// To `Start` and `Replace`: that plan cannot be served.
@@ -120,7 +122,7 @@ pub(crate) enum Answer {
         cut: u64,
     },
     /// Without an order: what an operator should know, or what deserves a second look by now.
-    Warned(Vec<String>),
+    Warned(#[serde(deserialize_with = "at_most::<SENTENCES_MAX, _, _>")] Vec<String>),
     /// Without an order: the supervisor of a cluster's peer says this.
     Notified(String),
     /// Without an order: lines of the key log, and how many found no room.
@@ -129,7 +131,7 @@ pub(crate) enum Answer {
         dropped: u64,
     },
     /// Without an order: messages about changes, each with its severity in syslog.
-    Said(Vec<(u8, String)>),
+    Said(#[serde(deserialize_with = "at_most::<SENTENCES_MAX, _, _>")] Vec<(u8, String)>),
 }
 
 /// An order may be as long as a channel's message; an answer is a page of sentences, or what was
@@ -138,6 +140,9 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// Warnings in an answer: nobody reads more, and ten thousand certificates may all have expired.
 const WARNINGS_MAX: usize = 100;
+
+/// These, and the one that says how many more there are.
+const SENTENCES_MAX: usize = WARNINGS_MAX + 1;
 
 /// Characters of a warning or of a message why a plan was refused.
 const SENTENCE_CHARACTERS_MAX: usize = 2000;
@@ -544,6 +549,7 @@ impl fmt::Display for Rights {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observations::ObservedServer;
 
     fn bundle() -> Bundle {
         let mut recording = config::Recording::default();
@@ -587,6 +593,33 @@ mod tests {
         assert_eq!(warnings.last().unwrap(), "there are 900 more warnings");
         let refused = Answer::refused(1, long);
         assert!(length(&refused) < ANSWER_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_list_without_end_is_no_answer() {
+        let answers = |count| {
+            let (texts, observed) = (
+                vec![String::new(); count],
+                Observations {
+                    servers: vec![ObservedServer::default(); count],
+                    history: String::new(),
+                },
+            );
+            let said = texts.iter().map(|text| (4, text.clone())).collect();
+            let ready = Answer::Ready { generation: 1, warnings: texts.clone() };
+            [Answer::Warned(texts), Answer::Said(said), ready, Answer::Paused(observed)]
+        };
+        let is_read = |answer: &Answer| {
+            let sent = ProcessMessageForm::Json.encode(answer).unwrap();
+            ProcessMessageForm::Json.decode::<Answer>(sent.bytes()).is_ok()
+        };
+        assert_eq!(answers(SENTENCES_MAX).each_ref().map(is_read), [true; 4]);
+        let more = answers(SENTENCES_MAX + 1);
+        assert_eq!(more.each_ref().map(is_read), [false, false, false, true]);
+        let many = answers(crate::observations::SERVERS_MAX + 1);
+        assert_eq!(many.each_ref().map(is_read), [false; 4]);
+        let full = Answer::said(vec![(Level::Warning, "news".to_owned()); 1000]);
+        assert!(is_read(&full) && is_read(&Answer::ready(1, vec!["news".to_owned(); 1000])));
     }
 
     #[test]

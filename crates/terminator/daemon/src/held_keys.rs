@@ -15,6 +15,7 @@ use tls::signing::{HeldKey, SigningRoles, key_id};
 use wire::pkcs11_uri::Pkcs11Uri;
 use zeroize::Zeroize;
 
+use crate::bounded_list::at_most;
 use crate::handover::{Fences, Secret, decode, encode};
 
 /// The order that begins the process's life; the keys, a list of [`KeyToHold`], are the message
@@ -34,7 +35,7 @@ pub(crate) enum KeyReply {
     /// The rights could not be given up.
     Stuck(String),
     /// All keys are open but these.
-    Opened(Vec<UnopenedKey>),
+    Opened(#[serde(deserialize_with = "at_most::<UNOPENED_MAX, _, _>")] Vec<UnopenedKey>),
     Well,
 }
 
@@ -55,6 +56,9 @@ pub(crate) struct UnopenedKey {
 
 /// Bytes of a reply: a sentence for each key.
 pub(crate) const REPLY_BYTES_MAX: usize = 4 << 20;
+
+/// Keys in a reply: each with its path and sentence has more bytes than that.
+const UNOPENED_MAX: usize = REPLY_BYTES_MAX / 64;
 
 /// Keys that one process holds: those of files, or those of one token. A token that is away or
 /// hangs keeps no other keys away, and its library is in no process with keys of files.

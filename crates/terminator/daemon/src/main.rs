@@ -7,6 +7,7 @@ mod acme_folder;
 mod acme_hook;
 mod acme_process;
 mod admin;
+mod bounded_list;
 mod certificates;
 mod commands;
 mod handover;

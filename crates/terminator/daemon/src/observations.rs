@@ -5,17 +5,22 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounded_list::at_most;
 use crate::maintenance::ServerName;
 
 /// Bytes that the servers may take, and the history; together with what goes with them they fit
 /// into an answer, and escaped as JSON into a message between supervisors.
 const SERVERS_BYTES_MAX: usize = 256 << 10;
 
+/// Servers that these bytes hold, as any version of this program counts them.
+pub(crate) const SERVERS_MAX: usize = SERVERS_BYTES_MAX / 64;
+
 pub(crate) const HISTORY_BYTES_MAX: usize = 640 << 10;
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(crate) struct Observations {
+    #[serde(deserialize_with = "at_most::<SERVERS_MAX, _, _>")]
     pub(crate) servers: Vec<ObservedServer>,
     /// The last intervals as JSON; empty = none.
     pub(crate) history: String,

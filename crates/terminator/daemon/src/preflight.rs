@@ -42,11 +42,10 @@ pub(crate) fn check(source: &Source, settings: &Settings) -> Result<(), Vec<Diag
 /// The files that serving makes or writes to, as far as this user may not: who serves may be
 /// another, and tries it.
 pub(crate) fn unwritable(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
-    let found: Vec<_> = own_files(settings)
+    let found = own_files(settings)
         .filter(|(key, path)| missing_directory(key, path).is_none())
-        .filter_map(|(key, path)| unwritable_file(key, path))
-        .collect();
-    diagnostics(source, &found)
+        .filter_map(|(key, path)| unwritable_file(key, path));
+    diagnostics(source, Severity::Error, found.collect())
 }
 
 /// The file of the log is opened as it is, if there is one; the others take another's place.

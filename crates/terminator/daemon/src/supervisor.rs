@@ -229,7 +229,9 @@ enum Due {
     /// The worker process should have answered. While it says that it builds a plan it has longer,
     /// but not beyond this.
     Answer { at_latest: Instant },
-    /// The worker process before should have paused, and ours accept.
+    /// The worker process before should have paused.
+    Pause,
+    /// Ours should accept.
     Switch,
     /// Load balancers have had their time to notice: the drain begins.
     DrainDelay,
@@ -363,7 +365,7 @@ impl<'a> Supervisor<'a> {
                 if self.way_back.is_some() && !self.is_switching =>
             {
                 // The program before knows what it has, and drains.
-                self.events.put_back(vec![Event::Signal(signal)]);
+                self.events.put_back(Event::Signal(signal));
                 return Err(self.events.told_to_stop());
             }
             Signal::Interrupt => self.stop_for_good(),
@@ -412,9 +414,10 @@ impl<'a> Supervisor<'a> {
                 error("the worker process does not answer");
                 self.child_is_gone()?;
             }
+            Some((_, Due::Pause)) => self.has_not_paused(),
             Some((_, Due::Switch)) => {
                 let time = SWITCH_TIME_MAX.as_secs();
-                let why = format!("the worker processes did not take turns in {time} s");
+                let why = format!("its worker process did not accept in {time} s");
                 return Err(Failure::Upgrade(why));
             }
             Some((_, Due::DrainDelay)) => self.drain(),
@@ -523,7 +526,7 @@ impl<'a> Supervisor<'a> {
             (fault, Some(generation)) => {
                 let refused = Answer::refused(generation, fault.to_string());
                 let news = Event::Heard(child.number(), Heard::Answer(refused));
-                self.events.sender().send(news);
+                self.events.push(news);
             }
         }
     }

@@ -2,10 +2,12 @@
 //!
 //! It never reads, so nothing that is sent to it can do harm.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
+use tokio::io::unix::AsyncFd;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
@@ -25,10 +27,19 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until its task is dropped.
 pub(crate) async fn serve_status(listener: UnixListener, state: Arc<AdminState>) {
+    #[expect(
+        deprecated,
+        reason = "its successor is unsafe, because of types that lend others' files"
+    )]
+    let listener = listener.into_std().and_then(AsyncFd::new);
+    // The only errors are of the reactor, which is there as long as this task.
+    let Ok(listener) = listener else {
+        return;
+    };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match accept(&listener).await {
+            Ok(stream) => {
                 let state = Arc::clone(&state);
                 tokio::spawn(async move {
                     tell(stream, &state).await;
@@ -36,6 +47,25 @@ pub(crate) async fn serve_status(listener: UnixListener, state: Arc<AdminState>)
                 });
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Takes a client. Another process that has the listener may shut it down: the kernel says then
+/// that it is ready and that nobody is there, and tokio's own call would ask without end.
+async fn accept(listener: &AsyncFd<std::os::unix::net::UnixListener>) -> io::Result<UnixStream> {
+    loop {
+        let mut ready = listener.readable().await?;
+        match ready.try_io(|listener| listener.get_ref().accept()) {
+            Ok(accepted) => {
+                let (stream, _) = accepted?;
+                stream.set_nonblocking(true)?;
+                return UnixStream::from_std(stream);
+            }
+            Err(_) if ready.ready().is_read_closed() => {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            Err(_) => {}
         }
     }
 }

@@ -18,6 +18,7 @@ use super::prepared::ConfigSummary;
 use super::reading::remove;
 use super::upgrade::state::ImageState;
 use crate::handover::Role;
+use crate::messages::warn;
 use crate::status_socket;
 
 /// Operators come one at a time, scrapers a few.
@@ -85,10 +86,35 @@ impl AdminSockets {
             (None, Some(address)) => Some(open_admin(address)?),
             (admin, _) => admin,
         };
+        admin_sockets.restore(summary)?;
         if is_first {
             admin_sockets.take_places(summary)?;
         }
         Ok(admin_sockets)
+    }
+
+    /// Undoes what a worker process, which has them too, may have done to the sockets.
+    pub(super) fn restore(&mut self, summary: &ConfigSummary) -> Result<(), Failure> {
+        socket::restore_listener(&self.status);
+        if !socket::is_listening(&self.status) {
+            say_replaced("the status socket");
+            remove(vec![self.status_path.clone()]);
+            self.status = open_status(&self.status_path)?;
+        }
+        let (Some(fd), Some(address)) = (&self.admin, summary.control.listen) else {
+            return Ok(());
+        };
+        let _ = socket::set_nonblocking(fd);
+        if !socket::is_listening(fd) {
+            say_replaced("the socket of the status page");
+            if self.is_handed_over {
+                let again = socket::listen_again(fd, LISTEN.backlog);
+                return again.map_err(Failure::host("listen again for the status page"));
+            }
+            let port = self.admin_address().map_or(address.port(), |actual| actual.port());
+            self.admin = Some(open_admin(SocketAddr::new(address.ip(), port))?);
+        }
+        Ok(())
     }
 
     /// The program before needs its files no more.
@@ -156,6 +182,13 @@ impl Drop for AdminSockets {
     fn drop(&mut self) {
         remove(std::mem::take(&mut self.paths));
     }
+}
+
+fn say_replaced(which: &str) {
+    warn(format_args!(
+        "{which} was shut down, and is replaced: a worker process may have been in an attacker's \
+         hands"
+    ));
 }
 
 fn open_status(path: &Path) -> Result<OwnedFd, Failure> {

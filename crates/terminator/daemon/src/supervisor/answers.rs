@@ -6,6 +6,7 @@ use telemetry::message::Level;
 use tls::key_log::KeyLines;
 
 use super::child::{Child, Heard};
+use super::cluster_socket::ClusterSocket;
 use super::failure::Failure;
 use super::upgrade::earlier::Earlier;
 use super::{ANSWER_TIME_MAX, Due, Phase, Started, Supervisor};
@@ -205,6 +206,9 @@ impl Supervisor<'_> {
     /// Starts a worker process after one has died. That the host has no process or memory for it
     /// now counts as a death: it may have in a moment.
     pub(super) fn start_again(&mut self) -> Result<(), Failure> {
+        if let Err(failure) = self.restore_sockets() {
+            error(failure);
+        }
         match self.start_child() {
             Ok(()) => Ok(()),
             Err(failure) => {
@@ -213,6 +217,16 @@ impl Supervisor<'_> {
                 self.restart(how)
             }
         }
+    }
+
+    /// Undoes what a worker process may have done to the sockets that the next one gets.
+    fn restore_sockets(&mut self) -> Result<(), Failure> {
+        let summary = &self.served.summary;
+        self.listeners.open(&summary.listen, self.workers, &summary.listen_options)?;
+        self.listeners.keep(&summary.listen);
+        let before = self.cluster_socket.as_ref().map(ClusterSocket::handed_on);
+        self.cluster_socket = ClusterSocket::of_plan(summary.peers.as_ref(), before)?;
+        self.admin_sockets.restore(summary)
     }
 
     fn died(&self, how: String) -> Failure {

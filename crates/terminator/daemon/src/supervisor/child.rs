@@ -18,7 +18,7 @@ use sys::{process, signal};
 use crate::handover::{
     ANSWER_BYTES_MAX, ProcessMessageForm, STEADY_AFTER, Secret, WORKER_ARGUMENT, WORKER_NAME,
 };
-use crate::messages;
+use crate::messages::{self, error};
 
 /// The worker process takes its orders within milliseconds, and a plan of 10,000 certificates
 /// within a second. One that has not taken one for this long is stuck, and its successor is better.
@@ -56,6 +56,7 @@ pub(super) const WORKER: Program = Program {
 /// A running process. It is killed and reaped when this is dropped, unless it is another's still.
 pub(super) struct Child {
     number: u64,
+    name: &'static str,
     pid: u32,
     form: ProcessMessageForm,
     answer_bytes_max: usize,
@@ -139,6 +140,7 @@ impl Child {
         let stop = Arc::new(Waker::new()?);
         let child = Self {
             number,
+            name: program.name,
             pid: command.spawn()?.id(),
             form: program.form,
             answer_bytes_max: program.answer_bytes_max,
@@ -159,6 +161,7 @@ impl Child {
     ) -> io::Result<Self> {
         Ok(Self {
             number,
+            name: program.name,
             pid,
             form: program.form,
             answer_bytes_max: program.answer_bytes_max,
@@ -187,9 +190,13 @@ impl Child {
         self.stop.drain();
         let (channel, stop) = (Arc::clone(&self.channel), Arc::clone(&self.stop));
         let (form, bytes_max) = (self.form, self.answer_bytes_max);
+        let (name, pid) = (self.name, self.pid);
         let listen = move || {
             let end = listen(&channel, &stop, (form, bytes_max), &mut hear);
-            hear(end);
+            hear(end.unwrap_or_else(|nonsense| {
+                error(format_args!("the process `{name}` (pid {pid}) says nonsense: {nonsense}"));
+                Heard::End
+            }));
         };
         let thread = thread::Builder::new().name(format!("child {}", self.number));
         thread.spawn(listen).map(drop)
@@ -282,25 +289,24 @@ impl Drop for Child {
     }
 }
 
-/// A process that says nonsense is as good as dead: what it does next cannot be known.
+/// A process that says nonsense, which is an error, is as good as dead: what it does next cannot be
+/// known.
 fn listen<A: DeserializeOwned>(
     channel: &Channel,
     stop: &Waker,
     (form, bytes_max): (ProcessMessageForm, usize),
     hear: &mut impl FnMut(Heard<A>),
-) -> Heard<A> {
+) -> io::Result<Heard<A>> {
     loop {
         match channel.awaits(stop) {
             Ok(true) => {}
-            Ok(false) => return Heard::Stopped,
-            Err(_) => return Heard::End,
+            Ok(false) => return Ok(Heard::Stopped),
+            Err(_) => return Ok(Heard::End),
         }
         match channel.receive_up_to(bytes_max, 0) {
-            Ok(Some((bytes, _))) => match form.decode(&bytes) {
-                Ok(answer) => hear(Heard::Answer(answer)),
-                Err(_) => return Heard::End,
-            },
-            Ok(None) | Err(_) => return Heard::End,
+            Ok(Some((bytes, _))) => hear(Heard::Answer(form.decode(&bytes)?)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
+            Ok(None) | Err(_) => return Ok(Heard::End),
         }
     }
 }
@@ -351,6 +357,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handover::Answer;
 
     #[test]
     fn an_order_that_cannot_be_sent_leaves_its_process_alone() {
@@ -373,6 +380,38 @@ mod tests {
         drop(ours);
         let sent = child.send(&"order", &[]);
         assert!(matches!(sent, Err(SendFault::Broken(_))), "{sent:?}");
+    }
+
+    #[test]
+    fn a_process_that_says_nonsense_is_as_good_as_dead() {
+        let many = vec![String::new(); 10_000];
+        let many = Answer::Warned(many);
+        let many = WORKER.form.encode(&many).unwrap();
+        let large = vec![b' '; ANSWER_BYTES_MAX + 1];
+        for (said, words) in [
+            (b"{}".as_slice(), "expected value"),
+            (many.bytes(), "more than 101 items in a list"),
+            (&large, "larger than its limit"),
+        ] {
+            let (ours, theirs) = channel::pair().unwrap();
+            let (theirs, stop) = (Channel::from(theirs), Waker::new().unwrap());
+            let limits = (WORKER.form, WORKER.answer_bytes_max);
+            let (answers, why) = thread::scope(|scope| {
+                let sent = scope
+                    .spawn(|| ours.send(b"\"Building\"", &[]).and_then(|()| ours.send(said, &[])));
+                let mut answers = 0;
+                let mut hear = |heard: Heard<Answer>| {
+                    answers += usize::from(matches!(heard, Heard::Answer(Answer::Building)));
+                };
+                let ended = listen(&theirs, &stop, limits, &mut hear);
+                drop(theirs);
+                let _ = sent.join().unwrap();
+                (answers, ended.err().map(|why| why.to_string()))
+            });
+            assert_eq!(answers, 1);
+            let why = why.unwrap();
+            assert!(why.contains(words), "{why}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use wire::address::Address;
 
 use super::failure::{Failure, ListenFailure};
 use crate::handover::Role;
+use crate::messages::warn;
 
 /// The socket of a plan.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub(super) struct ClusterSocket {
 
 impl ClusterSocket {
     /// The socket for a plan; one `before` it at the same address is the same, whatever the list of
-    /// peers.
+    /// peers, unless a worker process has made it useless.
     pub(super) fn of_plan(
         network: Option<&PeerNetwork>,
         before: Option<(String, BorrowedFd<'_>)>,
@@ -28,8 +29,17 @@ impl ClusterSocket {
             return Ok(None);
         };
         let fd = match before.filter(|(name, _)| *name == name_of(&network)) {
-            Some((_, fd)) => fd.try_clone_to_owned().map_err(Failure::host("keep a socket"))?,
-            None => open(&network)?,
+            Some((_, fd)) if datagram::is_open_to_all(fd) => {
+                fd.try_clone_to_owned().map_err(Failure::host("keep a socket"))?
+            }
+            Some((_, fd)) => {
+                warn(
+                    "the socket of the cluster's peers was tied to one peer or shut down, and is \
+                     replaced: a worker process may have been in an attacker's hands",
+                );
+                open(&network, Some(fd))?
+            }
+            None => open(&network, None)?,
         };
         Ok(Some(Self { network, fd }))
     }
@@ -55,9 +65,16 @@ fn name_of(network: &PeerNetwork) -> String {
     }
 }
 
-fn open(network: &PeerNetwork) -> Result<OwnedFd, Failure> {
+/// Opens one, beside one `before` it at the same address.
+fn open(network: &PeerNetwork, before: Option<BorrowedFd<'_>>) -> Result<OwnedFd, Failure> {
     let (address, opened) = match network {
-        PeerNetwork::Unicast { listen, .. } => (*listen, datagram::open(*listen)),
+        PeerNetwork::Unicast { listen, .. } => {
+            let opened = match before {
+                Some(before) => datagram::open_beside(*listen, before),
+                None => datagram::open(*listen),
+            };
+            (*listen, opened)
+        }
         PeerNetwork::Multicast { group, interface, hops } => {
             (*group, datagram::join(*group, interface.as_deref(), *hops))
         }
@@ -95,6 +112,13 @@ mod tests {
         assert_eq!(address(&same), address(&first), "only the list is another");
         let other = next("127.0.0.2:0", "127.0.0.9:1").unwrap().unwrap();
         assert_ne!(address(&other), address(&first));
-        next(&address(&first).to_string(), "127.0.0.9:1").unwrap_err();
+        let at = address(&first);
+        let named = at.to_string();
+        next(&named, "127.0.0.9:1").unwrap_err();
+        let tied = UdpSocket::from(first.fd.try_clone().unwrap());
+        tied.connect("127.0.0.9:1").unwrap();
+        let replaced = next("127.0.0.1:0", "127.0.0.9:1").unwrap().unwrap();
+        assert_eq!(address(&replaced), at);
+        assert!(datagram::is_open_to_all(&replaced.fd));
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
 use sys::epoll::{Epoll, Events, Interest};
@@ -44,31 +44,76 @@ pub(super) enum Event {
 
 pub(super) struct EventQueue {
     signals: Signals,
-    queue: Receiver<Event>,
+    queue: Receiver<QueuedEvent>,
     sender: EventSender,
     epoll: Epoll,
     events: Events,
-    waiting: VecDeque<Event>,
+    waiting: VecDeque<QueuedEvent>,
+    /// Events that came before a time that is over, and are heard before that is said.
+    before_end: Option<usize>,
 }
 
+/// An event with the place that it holds in its source's turn, if a thread has left it.
+struct QueuedEvent {
+    event: Event,
+    _place: Option<SourcePlace>,
+}
+
+/// The way of one source's events here, and of those that it is cloned for.
 #[derive(Clone)]
 pub(super) struct EventSender {
-    queue: SyncSender<Event>,
+    queue: SyncSender<QueuedEvent>,
     waker: Arc<Waker>,
+    turn: Arc<SourceTurn>,
 }
 
-impl EventSender {
-    /// Leaves something, and waits while there is much unread. Nobody reads it once the
-    /// supervisor is gone.
-    pub(super) fn send(&self, news: Event) {
-        if self.queue.send(news).is_ok() {
-            self.waker.wake();
-        }
+/// Whether a source has left something that is not yet taken.
+#[derive(Default)]
+struct SourceTurn {
+    has_left: Mutex<bool>,
+    is_taken: Condvar,
+}
+
+struct SourcePlace(Arc<SourceTurn>);
+
+impl SourceTurn {
+    fn take(turn: &Arc<Self>) -> SourcePlace {
+        let has_left = turn.has_left.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = turn.is_taken.wait_while(has_left, |has_left| *has_left);
+        *waited.unwrap_or_else(PoisonError::into_inner) = true;
+        SourcePlace(Arc::clone(turn))
     }
 }
 
-/// Letters not yet read, and read at a time. A worker process that floods us with answers waits,
-/// and costs no memory.
+impl Drop for SourcePlace {
+    fn drop(&mut self) {
+        *self.0.has_left.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.0.is_taken.notify_one();
+    }
+}
+
+impl EventSender {
+    /// Leaves something when what the same source has left before is taken: so a process that
+    /// floods us waits with all but its next two messages, each of limited size, and no other
+    /// source waits for it. Nobody reads it once the supervisor is gone. Not to be called by
+    /// the thread that takes the events; that has [`EventQueue::push`].
+    pub(super) fn send(&self, event: Event) {
+        self.has_sent(event);
+    }
+
+    /// Sends; `false` = the supervisor is gone.
+    fn has_sent(&self, event: Event) -> bool {
+        let place = Some(SourceTurn::take(&self.turn));
+        let is_sent = self.queue.send(QueuedEvent { event, _place: place }).is_ok();
+        if is_sent {
+            self.waker.wake();
+        }
+        is_sent
+    }
+}
+
+/// Sources that wait at a time, and signals kept beside them: there are far fewer processes and
+/// threads.
 const QUEUE_MAX: usize = 64;
 
 /// That a worker process has ended is heard on its channel, after its last words, which SIGCHLD
@@ -95,36 +140,56 @@ impl EventQueue {
         Ok(Self {
             signals,
             queue,
-            sender: EventSender { queue: sender, waker },
+            sender: EventSender { queue: sender, waker, turn: Arc::default() },
             epoll,
             events: Events::with_capacity(2),
             waiting: VecDeque::new(),
+            before_end: None,
         })
     }
 
+    /// The way here for one more source.
     pub(super) fn sender(&self) -> EventSender {
-        self.sender.clone()
+        EventSender { turn: Arc::default(), ..self.sender.clone() }
     }
 
-    /// The next thing that happened; `None` = nothing did until then.
+    /// The next thing that happened. `None` = the time is over, and what came before has been
+    /// heard: whatever comes without end does not put it off.
     pub(super) fn next(&mut self, until: Option<Instant>) -> io::Result<Option<Event>> {
+        Ok(self.next_queued(until)?.map(|queued| queued.event))
+    }
+
+    fn next_queued(&mut self, until: Option<Instant>) -> io::Result<Option<QueuedEvent>> {
         loop {
-            if let Some(news) = self.waiting.pop_front() {
-                return Ok(Some(news));
+            if self.is_over(until) {
+                return Ok(None);
+            }
+            if let Some(queued) = self.waiting.pop_front() {
+                return Ok(Some(queued));
             }
             let now = Instant::now();
             let timeout = until.map(|until| until.saturating_duration_since(now));
             self.epoll.wait(&mut self.events, timeout)?;
             self.collect();
-            if self.waiting.is_empty() && until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(None);
-            }
         }
     }
 
-    /// The next of the news that are wanted; the others stay, in their order. `None` = none came
-    /// until then, or too many others did: one in an attacker's hands may send them
-    /// without end, and they are kept meanwhile.
+    /// Whether the time is over and what had come by then was taken.
+    fn is_over(&mut self, until: Option<Instant>) -> bool {
+        if until.is_none_or(|until| until > Instant::now()) {
+            self.before_end = None;
+            return false;
+        }
+        if self.before_end.is_none() {
+            self.collect();
+        }
+        let left = self.before_end.unwrap_or(self.waiting.len());
+        self.before_end = left.checked_sub(1);
+        left == 0
+    }
+
+    /// The next of the news that are wanted; the others stay, in their order, and their sources
+    /// wait. `None` = none came until then, or too many signals did.
     pub(super) fn next_of(
         &mut self,
         until: Instant,
@@ -132,20 +197,25 @@ impl EventQueue {
     ) -> io::Result<Option<Event>> {
         let mut others = Vec::new();
         let mut found = None;
-        while found.is_none() && others.len() < QUEUE_MAX {
-            match self.next(Some(until))? {
-                Some(news) if is_wanted(&news) => found = Some(news),
+        while found.is_none() && others.len() < 2 * QUEUE_MAX {
+            match self.next_queued(Some(until))? {
+                Some(queued) if is_wanted(&queued.event) => found = Some(queued.event),
                 Some(other) => others.push(other),
                 None => break,
             }
         }
-        self.put_back(others);
+        others.into_iter().rev().for_each(|one| self.waiting.push_front(one));
         Ok(found)
     }
 
-    /// Puts news back that somebody took too early, before all others.
-    pub(super) fn put_back(&mut self, news: Vec<Event>) {
-        news.into_iter().rev().for_each(|one| self.waiting.push_front(one));
+    /// Puts an event back that somebody took too early, before all others.
+    pub(super) fn put_back(&mut self, event: Event) {
+        self.waiting.push_front(QueuedEvent { event, _place: None });
+    }
+
+    /// Leaves an event behind all others.
+    pub(super) fn push(&mut self, event: Event) {
+        self.waiting.push_back(QueuedEvent { event, _place: None });
     }
 
     /// Sends this process the signals once more that have been read and are not yet news. They are
@@ -153,9 +223,9 @@ impl EventQueue {
     pub(super) fn send_signals_again(&mut self) {
         self.collect();
         let own = std::process::id();
-        for news in self.waiting.drain(..) {
+        for queued in self.waiting.drain(..) {
             // The process is there, and its own.
-            let _ = match news {
+            let _ = match queued.event {
                 Event::Signal(signal) => signal::send(own, signal),
                 Event::Ordered(number) => Process::of(own).and_then(|own| own.order(number)),
                 _ => Ok(()),
@@ -171,7 +241,7 @@ impl EventQueue {
 
     fn collect(&mut self) {
         while let Some((signal, number)) = self.signals.next() {
-            self.waiting.push_back(match signal {
+            self.push(match signal {
                 Signal::Order => Event::Ordered(number),
                 signal => Event::Signal(signal),
             });
@@ -208,33 +278,60 @@ mod tests {
                 }
             }
             assert!(events.next(Some(Instant::now())).unwrap().is_none());
-            events.put_back(vec![Event::Heard(7, Heard::End), Event::Heard(8, Heard::End)]);
+            events.push(Event::Heard(8, Heard::End));
+            events.put_back(Event::Heard(7, Heard::End));
             assert!(matches!(events.next(None).unwrap(), Some(Event::Heard(7, _))));
+            assert!(matches!(events.next(None).unwrap(), Some(Event::Heard(8, _))));
         });
         test.join().unwrap();
+    }
+
+    /// A source that leaves the end of one process after the other, until nobody takes them.
+    fn flood(events: &EventQueue) {
+        let sender = events.sender();
+        let is_heard = move |number: &u64| sender.has_sent(Event::Heard(*number, Heard::End));
+        std::thread::spawn(move || (0..).take_while(is_heard).count());
     }
 
     #[test]
     fn a_flood_while_another_event_is_awaited_costs_little_memory() {
         let test = std::thread::spawn(|| {
             let mut events = EventQueue::open().unwrap();
-            let (sender, until) = (events.sender(), Instant::now() + Duration::from_secs(30));
             let is_resolver = |news: &Event| matches!(news, Event::Resolver(..));
-            sender.send(Event::Heard(0, Heard::End));
-            sender.send(Event::Resolver(1, Heard::End));
-            let found = events.next_of(until, is_resolver).unwrap();
-            assert!(matches!(found, Some(Event::Resolver(1, _))));
-            let count = 10 * QUEUE_MAX as u64;
-            let send_all =
-                move || (1..count).for_each(|n| sender.send(Event::Heard(n, Heard::End)));
-            std::thread::spawn(send_all);
-            assert!(events.next_of(until, is_resolver).unwrap().is_none());
-            assert!(events.waiting.len() < 3 * QUEUE_MAX);
-            for expected in 0..count {
-                match events.next(None).unwrap() {
-                    Some(Event::Heard(number, Heard::End)) => assert_eq!(number, expected),
-                    _ => panic!("other news"),
+            (0..3).for_each(|_| flood(&events));
+            let sender = events.sender();
+            let answer =
+                move || (0..3).for_each(|number| sender.send(Event::Resolver(number, Heard::End)));
+            std::thread::spawn(answer);
+            for expected in 0..3 {
+                let until = Instant::now() + Duration::from_secs(30);
+                let found = events.next_of(until, is_resolver).unwrap();
+                assert!(matches!(found, Some(Event::Resolver(number, _)) if number == expected));
+                assert!(events.waiting.len() <= 4, "one of each source");
+            }
+            let now = Instant::now();
+            assert!(events.next_of(now, is_resolver).unwrap().is_none());
+        });
+        test.join().unwrap();
+    }
+
+    #[test]
+    fn a_flood_puts_off_no_deadline_and_what_came_before_it_is_heard_first() {
+        let test = std::thread::spawn(|| {
+            let mut events = EventQueue::open().unwrap();
+            flood(&events);
+            // The flood has begun.
+            events.next(None).unwrap();
+            events.push(Event::Resolver(1, Heard::End));
+            let (over, mut heard) = (Some(Instant::now()), 0);
+            for _ in 0..10 {
+                let mut taken = 0;
+                while let Some(news) = events.next(over).unwrap() {
+                    heard += usize::from(matches!(news, Event::Resolver(..)));
+                    taken += 1;
+                    assert!(taken < QUEUE_MAX, "the time is over");
                 }
+                assert_eq!(heard, 1);
             }
         });
         test.join().unwrap();

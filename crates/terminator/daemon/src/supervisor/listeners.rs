@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::failure::ListenFailure;
 use super::service_manager::handed_over::HandedOverSockets;
 use super::upgrade::state::ListenerState;
 use crate::handover::Role;
-use crate::messages::warn;
+use crate::messages::{error, warn};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Wanted {
@@ -106,13 +107,15 @@ impl Listeners {
         self.open.keys().filter_map(|(address, ..)| path_of(address))
     }
 
-    /// Opens those that are not open yet: all, or none and the failure.
+    /// Opens those that are not open yet: all, or none and the failure. What a worker process has
+    /// done to those that are is undone.
     pub(super) fn open(
         &mut self,
         wanted: &[Wanted],
         workers: usize,
         options: &ListenOptions,
     ) -> Result<(), ListenFailure> {
+        self.restore(wanted, options);
         let mut opened = BTreeMap::new();
         for (key, wanted) in keyed(wanted) {
             if let Some(fds) = self.open.get_mut(&key) {
@@ -149,6 +152,42 @@ impl Listeners {
         }
         self.open.append(&mut opened);
         Ok(())
+    }
+
+    /// Sets sockets as they were opened, and replaces those that listen no more: a worker process
+    /// has them too, and may have been in an attacker's hands.
+    fn restore(&mut self, wanted: &[Wanted], options: &ListenOptions) {
+        for (key, one) in keyed(wanted) {
+            let is_handed_over = self.handed_over.has(&key.0);
+            let Some(fds) = self.open.get_mut(&key) else {
+                continue;
+            };
+            for fd in &*fds {
+                if is_handed_over {
+                    let _ = socket::set_nonblocking(fd);
+                } else {
+                    socket::restore_listener(fd);
+                }
+            }
+            if fds.iter().all(socket::is_listening) {
+                continue;
+            }
+            let at = &one.address;
+            warn(format_args!(
+                "service `{}`: a socket at {at} was shut down, and is replaced: a worker process \
+                 may have been in an attacker's hands",
+                one.service
+            ));
+            if is_handed_over {
+                listen_again(fds, at, options);
+            } else if let Address::Unix(_) = at {
+                // One that everybody has closed is opened as any other.
+                self.open.remove(&key);
+                (self.remove)(path_of(at).into_iter().collect());
+            } else {
+                replace(fds, one, options);
+            }
+        }
     }
 
     /// Closes all that are not wanted. Those that are get what an earlier plan has set otherwise.
@@ -268,6 +307,44 @@ fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &
         };
         set(std::slice::from_ref(&fd), wanted);
         fds.push(fd);
+    }
+}
+
+/// Opens anew what does not listen, beside it.
+fn replace(fds: &mut [OwnedFd], wanted: &Wanted, options: &ListenOptions) {
+    for fd in fds.iter_mut().filter(|fd| !socket::is_listening(&**fd)) {
+        let address = reopened(fd, &wanted.address);
+        match socket::listen_over(&address, options, &wanted.transport) {
+            Ok(next) => {
+                set(std::slice::from_ref(&next), wanted);
+                *fd = next;
+            }
+            Err(why) => error(format_args!("cannot listen at {address} again: {why}")),
+        }
+    }
+}
+
+/// The configured address, with the port that the kernel chose. The address of a socket that was
+/// shut down may be another by now.
+fn reopened(fd: &OwnedFd, address: &Address) -> Address {
+    match (address, actual(fd, address)) {
+        (Address::Ip(ip), Address::Ip(actual)) if ip.port() == 0 => {
+            Address::Ip(SocketAddr::new(ip.ip(), actual.port()))
+        }
+        _ => address.clone(),
+    }
+}
+
+/// Sockets of a service manager are its own to open.
+fn listen_again(fds: &[OwnedFd], address: &Address, options: &ListenOptions) {
+    for fd in fds.iter().filter(|fd| !socket::is_listening(fd)) {
+        let again = socket::listen_again(fd, options.backlog);
+        if again.is_err() || !socket::is_listening(fd) {
+            error(format_args!(
+                "the socket at {address} that was handed over takes no connections any more\n\
+                 hint: restart its socket unit, and then lariat"
+            ));
+        }
     }
 }
 
@@ -450,6 +527,43 @@ mod tests {
         }
         drop(listeners);
         TcpStream::connect(&at).unwrap_err();
+    }
+
+    #[test]
+    fn what_a_worker_process_has_done_to_a_socket_is_undone() {
+        let directory = Directory::new();
+        let path = directory.join("socket");
+        let unix = format!("unix:{}", path.display());
+        let abstract_name = format!("unix:@lariat-listeners-{}", std::process::id());
+        let wanted = [
+            wanted(0, "127.0.0.1:0"),
+            wanted(1, &socket_address()),
+            wanted(2, &unix),
+            wanted(3, &abstract_name),
+        ];
+        let mut listeners = listeners();
+        listeners.open(&wanted, 2, &OPTIONS).unwrap();
+        let addresses = listeners.addresses(&wanted);
+        for fd in listeners.open.values().flatten() {
+            // The calls are the same for any socket.
+            let socket = TcpStream::from(fd.try_clone().unwrap());
+            socket.shutdown(std::net::Shutdown::Both).unwrap();
+            socket.set_nonblocking(false).unwrap();
+        }
+        let dial = || {
+            let each = addresses.iter().map(|(_, address)| match address {
+                Address::Ip(ip) => TcpStream::connect(ip).is_ok(),
+                unix => socket::connect(unix).is_ok(),
+            });
+            each.collect::<Vec<_>>()
+        };
+        assert_eq!(dial(), [false; 4]);
+        listeners.open(&wanted, 2, &OPTIONS).unwrap();
+        assert_eq!(listeners.addresses(&wanted), addresses);
+        assert_eq!(dial(), [true; 4]);
+        assert_eq!(listeners.roles(&wanted, 2).len(), 8);
+        // None waits for a client.
+        listeners.open.values().flatten().for_each(|fd| while socket::accept(fd).is_ok() {});
     }
 
     /// The listeners as the next program inherits them.

@@ -8,10 +8,11 @@
 //! configuration. Accounts stay where they were made.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use acme::messages::{AcmeOrder, Challenge, Hidden};
 use serde::{Deserialize, Serialize};
+use tls::resumption::notices::NoticeFault;
 use wire::cluster::WHOLE_BYTES_MAX;
 use zeroize::Zeroizing;
 
@@ -21,6 +22,7 @@ use super::events::Event;
 use super::failure::Failure;
 use super::host_lease::{HEARTBEAT, HeardLease, HostLease, LeaseChange};
 use super::reading::Done;
+use super::sharing_host::unix_ms;
 use crate::acme_folder;
 use crate::certificates::CertificateChange;
 use crate::handover::Order;
@@ -102,12 +104,6 @@ enum News {
         name: String,
         change: CertificateChange,
     },
-}
-
-/// Milliseconds since the epoch, by the host's clock.
-fn unix_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Supervisor<'_> {
@@ -297,8 +293,10 @@ impl Supervisor<'_> {
         sharing.lease.as_ref()?;
         let window = self.served.acme.time_window.as_millis();
         let window_ms = u64::try_from(window).unwrap_or(u64::MAX);
-        match sharing.cipher.open(text, unix_ms(), window_ms) {
+        match sharing.cipher.open(text, (now, unix_ms()), window_ms) {
             Ok((host, notice)) => Some((host, serde_json::from_slice(&notice).ok()?)),
+            // A store keeps some for us. All hosts repeat what they say.
+            Err(NoticeFault::BeforeStart) => None,
             Err(fault) => {
                 if sharing.told.is_none_or(|told| told + LEFT_OUT_REPEAT <= now) {
                     sharing.told = Some(now);

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use acme::messages::Challenge;
 use aws_lc_rs::rand;
@@ -40,17 +40,24 @@ pub(super) struct SharingHost {
     pub(super) loading: usize,
 }
 
+/// Milliseconds since the epoch, by the host's clock.
+pub(super) fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl SharingHost {
+    /// A host that starts now.
     pub(super) fn new() -> Self {
         let mut own = [0; 8];
         rand::fill(&mut own).expect("AWS-LC ends the process where there is no randomness");
-        let own = u64::from_be_bytes(own);
+        let (own, now) = (u64::from_be_bytes(own), Instant::now());
         Self {
             own,
-            cipher: NoticeCipher::new(own),
+            cipher: NoticeCipher::new(own, (now, unix_ms())),
             told: None,
             lease: None,
-            next: Instant::now(),
+            next: now,
             page: 0,
             answered: 0,
             given: BTreeMap::new(),

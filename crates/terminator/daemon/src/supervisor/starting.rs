@@ -209,7 +209,7 @@ fn first(
                 Event::Read(Err(failure), _) => return Err(failure),
                 Event::Signal(signal) if manager.is_some() => {
                     // The program before knows what it has, and drains.
-                    events.put_back(vec![Event::Signal(signal)]);
+                    events.put_back(Event::Signal(signal));
                     return Err(events.told_to_stop());
                 }
                 _ => return Ok(None),

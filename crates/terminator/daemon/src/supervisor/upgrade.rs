@@ -350,7 +350,7 @@ impl Supervisor<'_> {
 
     /// The new worker process has built its plan: the one before may pause.
     pub(super) fn pause_before(&mut self) {
-        self.due = Some((Instant::now() + SWITCH_TIME_MAX, Due::Switch));
+        self.due = Some((Instant::now() + SWITCH_TIME_MAX, Due::Pause));
         let before = self.earlier.iter_mut().find(|one| one.serves());
         match before.map(|one| one.child.send(&Order::Pause, &[])) {
             Some(Ok(())) => self.is_switching = true,
@@ -362,7 +362,25 @@ impl Supervisor<'_> {
     /// The worker process before has paused, or is gone.
     pub(super) fn paused(&mut self, observations: Observations) {
         self.is_switching = true;
+        if matches!(self.due, Some((_, Due::Pause))) {
+            self.due = Some((Instant::now() + SWITCH_TIME_MAX, Due::Switch));
+        }
         self.tell(&Order::Accept(observations));
+    }
+
+    /// Ends a worker process that has not paused in its time: it serves nobody well, and must not
+    /// keep a host from the program that would.
+    pub(super) fn has_not_paused(&mut self) {
+        for mut one in self.earlier.extract_if(.., |one| one.serves()) {
+            let (pid, time) = (one.child.pid(), SWITCH_TIME_MAX.as_secs());
+            self.upgrading.listening.retain(|number| *number != one.child.number());
+            one.child.keep();
+            error(format_args!(
+                "the worker process before (pid {pid}) has not paused in {time} s, and is killed, \
+                 and its connections with it"
+            ));
+        }
+        self.paused(Observations::default());
     }
 
     /// The new worker process accepts: there is no way back, and none is needed.

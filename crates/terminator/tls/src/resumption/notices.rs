@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
+use std::time::Instant;
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
@@ -41,6 +42,8 @@ pub enum NoticeFault {
     /// Too far from this host's clock.
     #[error("its instant is too far from this host's clock")]
     Old,
+    #[error("it was sealed before this host started")]
+    BeforeStart,
     #[error("it has come before")]
     Repeated,
     #[error("it is of one host too many")]
@@ -53,6 +56,10 @@ pub struct NoticeCipher {
     number: u64,
     roots: Vec<([u8; 4], Prk)>,
     heard: BTreeMap<u64, HeardNotices>,
+    /// Notices that were sealed before are not taken: those that an earlier process took would come
+    /// in again.
+    accepted_since_ms: u64,
+    started: Instant,
 }
 
 /// The notices of a host that have come.
@@ -64,9 +71,11 @@ struct HeardNotices {
 }
 
 impl NoticeCipher {
-    /// For the host with this number, which no other has and no other life of it had.
-    pub fn new(own: u64) -> Self {
-        Self { own, number: 0, roots: Vec::new(), heard: BTreeMap::new() }
+    /// For the host with this number, which no other has and no other life of it had, that starts
+    /// now.
+    pub fn new(own: u64, (started, started_ms): (Instant, u64)) -> Self {
+        let (roots, heard) = (Vec::new(), BTreeMap::new());
+        Self { own, number: 0, roots, heard, accepted_since_ms: started_ms, started }
     }
 
     /// Seals by the first of these roots from here on, and opens what any of them has sealed.
@@ -109,7 +118,7 @@ impl NoticeCipher {
     pub fn open(
         &mut self,
         text: &str,
-        now_ms: u64,
+        (now, now_ms): (Instant, u64),
         window_ms: u64,
     ) -> Result<(u64, Zeroizing<Vec<u8>>), NoticeFault> {
         let bytes = Base64::decode_vec(text).map_err(|_| NoticeFault::Malformed)?;
@@ -124,6 +133,15 @@ impl NoticeCipher {
         let notice = Zeroizing::new(opened.map_err(|_| NoticeFault::Forged)?.to_vec());
         if sent_ms.abs_diff(now_ms) > window_ms {
             return Err(NoticeFault::Old);
+        }
+        if self.accepted_since_ms > now_ms {
+            // Our clock was set back: the time at which we started, by the new clock.
+            let lived = now.saturating_duration_since(self.started).as_millis();
+            let lived_ms = u64::try_from(lived).unwrap_or(u64::MAX);
+            self.accepted_since_ms = now_ms.saturating_sub(lived_ms);
+        }
+        if sent_ms < self.accepted_since_ms {
+            return Err(NoticeFault::BeforeStart);
         }
         // Who was silent for longer has sent nothing that would still be new.
         self.heard.retain(|_, heard| now_ms <= heard.newest_ms.saturating_add(window_ms));
@@ -183,34 +201,62 @@ impl Debug for NoticeCipher {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const WINDOW: u64 = 30_000;
     const NOW: u64 = 1_000_000;
 
     fn cipher(own: u64, roots: &[u8]) -> NoticeCipher {
-        let mut cipher = NoticeCipher::new(own);
+        let mut cipher = NoticeCipher::new(own, (Instant::now(), NOW - 2 * WINDOW));
         let roots: Vec<_> = roots.iter().map(|byte| [*byte; ROOT_BYTES]).collect();
         cipher.follow(&roots);
         cipher
+    }
+
+    /// An instant by the host's clock.
+    fn at(now_ms: u64) -> (Instant, u64) {
+        (Instant::now(), now_ms)
+    }
+
+    #[test]
+    fn a_host_takes_nothing_from_before_its_start() {
+        let mut theirs = cipher(2, &[7]);
+        let mut sealed = |now_ms| theirs.seal(b"news", now_ms).unwrap();
+        let started = Instant::now();
+        let mut ours = NoticeCipher::new(1, (started, NOW));
+        ours.follow(&[[7; ROOT_BYTES]]);
+        let before = sealed(NOW - 1);
+        assert_eq!(ours.open(&before, at(NOW), WINDOW), Err(NoticeFault::BeforeStart));
+        ours.open(&sealed(NOW), at(NOW + 5), WINDOW).unwrap();
+        // A second after the start the clock was set back by ten.
+        let later = started + Duration::from_secs(1);
+        let now = (later, NOW - 9000);
+        let from_then = [sealed(NOW - 10_001), sealed(NOW - 10_000)];
+        assert_eq!(ours.open(&from_then[0], now, WINDOW), Err(NoticeFault::BeforeStart));
+        ours.open(&from_then[1], now, WINDOW).unwrap();
     }
 
     #[test]
     fn who_has_the_secret_reads_what_another_host_says_once() {
         let (mut ours, mut theirs) = (cipher(1, &[7]), cipher(2, &[7]));
         let text = ours.seal(b"news", NOW).unwrap();
-        let (host, notice) = theirs.open(&text, NOW + 5, WINDOW).unwrap();
+        let (host, notice) = theirs.open(&text, at(NOW + 5), WINDOW).unwrap();
         assert_eq!((host, &notice[..]), (1, &b"news"[..]));
-        assert_eq!(theirs.open(&text, NOW + 6, WINDOW), Err(NoticeFault::Repeated));
+        assert_eq!(theirs.open(&text, at(NOW + 6), WINDOW), Err(NoticeFault::Repeated));
         // It is not forgotten while it is new.
         for now in [NOW + WINDOW, NOW + WINDOW + 1] {
-            let seen = theirs.open(&text, now, WINDOW).unwrap_err();
+            let seen = theirs.open(&text, at(now), WINDOW).unwrap_err();
             let other = if now == NOW + WINDOW { NoticeFault::Repeated } else { NoticeFault::Old };
             assert_eq!(seen, other);
         }
-        assert_eq!(cipher(3, &[7]).open(&text, NOW - WINDOW - 1, WINDOW), Err(NoticeFault::Old));
-        assert_eq!(cipher(3, &[8]).open(&text, NOW, WINDOW), Err(NoticeFault::UnknownSecret));
-        assert!(NoticeCipher::new(4).seal(b"news", NOW).is_none());
+        assert_eq!(
+            cipher(3, &[7]).open(&text, at(NOW - WINDOW - 1), WINDOW),
+            Err(NoticeFault::Old)
+        );
+        assert_eq!(cipher(3, &[8]).open(&text, at(NOW), WINDOW), Err(NoticeFault::UnknownSecret));
+        assert!(NoticeCipher::new(4, (Instant::now(), NOW)).seal(b"news", NOW).is_none());
     }
 
     #[test]
@@ -221,9 +267,9 @@ mod tests {
             let mut other = bytes.clone();
             other[place] ^= 1;
             let other = Base64::encode_string(&other);
-            assert!(cipher(2, &[7]).open(&other, NOW, WINDOW).is_err(), "{place}");
+            assert!(cipher(2, &[7]).open(&other, at(NOW), WINDOW).is_err(), "{place}");
             let short = Base64::encode_string(&bytes[..place]);
-            assert!(cipher(2, &[7]).open(&short, NOW, WINDOW).is_err(), "{place}");
+            assert!(cipher(2, &[7]).open(&short, at(NOW), WINDOW).is_err(), "{place}");
         }
     }
 
@@ -233,7 +279,7 @@ mod tests {
         let texts: Vec<_> = (0..100).map(|_| ours.seal(b"news", NOW).unwrap()).collect();
         let come = [(50, true), (0, true), (49, true), (50, false), (99, true), (36, true)];
         for (place, is_taken) in come.into_iter().chain([(35, false), (0, false)]) {
-            assert_eq!(theirs.open(&texts[place], NOW, WINDOW).is_ok(), is_taken, "{place}");
+            assert_eq!(theirs.open(&texts[place], at(NOW), WINDOW).is_ok(), is_taken, "{place}");
         }
         let again = texts.iter().filter(|text| theirs.open(text, NOW, WINDOW).is_ok()).count();
         assert_eq!(again, 60, "of 64 that may be late, four had come");
@@ -243,12 +289,12 @@ mod tests {
     fn a_secret_is_changed_host_by_host() {
         let (mut ours, mut theirs) = (cipher(1, &[7, 8]), cipher(2, &[8, 7]));
         let text = ours.seal(b"news", NOW).unwrap();
-        theirs.open(&text, NOW, WINDOW).unwrap();
+        theirs.open(&text, at(NOW), WINDOW).unwrap();
         let text = theirs.seal(b"news", NOW).unwrap();
-        ours.open(&text, NOW, WINDOW).unwrap();
+        ours.open(&text, at(NOW), WINDOW).unwrap();
         ours.follow(&[[8; ROOT_BYTES]]);
         let text = ours.seal(b"news", NOW).unwrap();
-        theirs.open(&text, NOW, WINDOW).unwrap();
+        theirs.open(&text, at(NOW), WINDOW).unwrap();
     }
 
     #[test]
@@ -256,11 +302,11 @@ mod tests {
         let mut theirs = cipher(0, &[7]);
         for host in 1..=HOSTS_MAX as u64 + 1 {
             let text = cipher(host, &[7]).seal(b"news", NOW).unwrap();
-            assert_eq!(theirs.open(&text, NOW, WINDOW).is_ok(), host <= HOSTS_MAX as u64);
+            assert_eq!(theirs.open(&text, at(NOW), WINDOW).is_ok(), host <= HOSTS_MAX as u64);
         }
         let now = NOW + WINDOW + 1;
         let text = cipher(1000, &[7]).seal(b"news", now).unwrap();
-        theirs.open(&text, now, WINDOW).unwrap();
+        theirs.open(&text, at(now), WINDOW).unwrap();
         assert_eq!(theirs.heard.len(), 1);
     }
 }

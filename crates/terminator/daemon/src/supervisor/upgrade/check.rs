@@ -28,8 +28,8 @@ pub(crate) const EXECUTE_TIME_MAX: Duration = Duration::from_secs(2);
 /// From there to its verdict: it reads its configuration meanwhile, for as long as a reader may.
 pub(crate) const CHECK_TIME_MAX: Duration = Duration::from_secs(330);
 
-/// How long the worker process before may take to pause, and the new one to accept. Nobody accepts
-/// meanwhile.
+/// How long the worker process before may take to pause, and then the new one to accept. Nobody
+/// accepts meanwhile.
 pub(crate) const SWITCH_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Checks that a file system may hold: each is a thread and a process.
