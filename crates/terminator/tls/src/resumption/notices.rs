@@ -281,7 +281,8 @@ mod tests {
         for (place, is_taken) in come.into_iter().chain([(35, false), (0, false)]) {
             assert_eq!(theirs.open(&texts[place], at(NOW), WINDOW).is_ok(), is_taken, "{place}");
         }
-        let again = texts.iter().filter(|text| theirs.open(text, at(NOW), WINDOW).is_ok()).count();
+        let is_new = |text: &&String| theirs.open(text, at(NOW), WINDOW).is_ok();
+        let again = texts.iter().filter(is_new).count();
         assert_eq!(again, 60, "of 64 that may be late, four had come");
     }
 
