@@ -98,7 +98,7 @@ fn ordered(lariat: &Lariat, words: [&str; 2]) {
 /// Waits until nothing is asked of the authority, and the last attempts have not failed.
 fn rests(lariat: &Lariat) {
     let waits = |one: &Value| one["stage"] == "waiting" && one["last_failure"].is_null();
-    let is_at_rest = || lariat.status()["acme"].as_array().unwrap().iter().all(waits);
+    let is_at_rest = || lariat.status()["acme"].as_array().expect("a list").iter().all(waits);
     until_true("no work", is_at_rest);
 }
 

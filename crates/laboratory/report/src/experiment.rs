@@ -349,9 +349,10 @@ fn state(experiment: &Experiment) -> String {
         scenario.configurations.iter().filter(takes_part).count() * scenario.repeats as usize
     };
     let planned: usize = plan.scenarios.iter().map(planned).sum();
-    let end = match is_complete(experiment) {
-        true => "complete",
-        false => "not complete: it was stopped, and can be resumed with `--resume`",
+    let end = if is_complete(experiment) {
+        "complete"
+    } else {
+        "not complete: it was stopped, and can be resumed with `--resume`"
     };
     let duplicates = match experiment.duplicates {
         0 => String::new(),

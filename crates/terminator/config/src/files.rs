@@ -432,9 +432,10 @@ mod tests {
     impl Files for Counted {
         fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
             self.0 += 1;
-            match path.ends_with("absent") {
-                true => Disk.read(Path::new("/proc/self/absent")),
-                false => Ok(vec![self.0]),
+            if path.ends_with("absent") {
+                Disk.read(Path::new("/proc/self/absent"))
+            } else {
+                Ok(vec![self.0])
             }
         }
 

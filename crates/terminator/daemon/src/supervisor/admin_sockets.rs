@@ -111,7 +111,7 @@ impl AdminSockets {
                 let again = socket::listen_again(fd, LISTEN.backlog);
                 return again.map_err(Failure::host("listen again for the status page"));
             }
-            let port = self.admin_address().map_or(address.port(), |actual| actual.port());
+            let port = self.admin_address().map_or_else(|| address.port(), |actual| actual.port());
             self.admin = Some(open_admin(SocketAddr::new(address.ip(), port))?);
         }
         Ok(())

@@ -253,9 +253,8 @@ impl HaproxyFrontend<'_> {
                 Some(_) => format!("{}-{}", self.section.name, route.backend),
                 None => self.section.name.clone(),
             };
-            let place_of_names =
-                route.rule.as_ref().map_or(&self.section.place, |rule| &rule.place);
-            let names: Vec<_> = names.into_iter().map(|name| (name, place_of_names)).collect();
+            let named_at = route.rule.as_ref().map_or(&self.section.place, |rule| &rule.place);
+            let names: Vec<_> = names.into_iter().map(|name| (name, named_at)).collect();
             let mut service = self.service(import, front, &names, &name);
             if let Some(rule) = &route.rule {
                 for protocol in &route.protocols {
@@ -429,7 +428,7 @@ fn finish(
     let fitting = defaults.filter(|one| back.is_some() || !of_back(one.key));
     import.defaults(fitting, place, &mut service);
     let of = frontend.section.statement();
-    let refused = frontend.refusal.as_ref().or(back.and_then(|(_, refusal)| refusal));
+    let refused = frontend.refusal.as_ref().or_else(|| back.and_then(|(_, refusal)| refusal));
     let all = back.map(|(options, _)| frontend.common.and(options));
     let all = all.unwrap_or_else(|| frontend.common.clone());
     match refused {

@@ -40,8 +40,9 @@ impl HostGuards {
             };
             let guard = Guard { refusals: said(&refusals), first };
             let targets: BTreeSet<_> = server.passes.iter().map(target).collect();
-            let addresses = targets.into_iter().flat_map(|target| addresses(section, target));
-            for address in addresses.collect::<BTreeSet<_>>() {
+            let addresses = targets.into_iter().flat_map(|target| addresses(section, &target));
+            let addresses: BTreeSet<_> = addresses.collect();
+            for address in addresses {
                 let known = all.0.entry(address).or_default();
                 if !import.take_options(1, &server.written.place) {
                     return all;
@@ -64,8 +65,10 @@ impl HostGuards {
     ) -> Option<&Statement> {
         let own = said(&refusals(server, options));
         let pass = options.find("proxy_pass")?;
-        let mut guards =
-            addresses(section, target(pass)).filter_map(|one| self.0.get(&one)).flatten();
+        let mut guards = addresses(section, &target(pass))
+            .into_iter()
+            .filter_map(|one| self.0.get(&one))
+            .flatten();
         guards.find(|one| one.refusals != own).map(|one| &one.first)
     }
 }
@@ -74,7 +77,7 @@ fn refusals(server: &NginxServer, options: &Statements) -> Vec<Statement> {
     let of_options = options.iter().filter(|(name, _)| REFUSING.contains(name));
     let is_on = |written: &&Statement| !["off", "all"].contains(&written.value().as_str());
     let of_options = of_options.map(|(_, written)| written).filter(is_on);
-    let verifies = !options.value("ssl_verify_client").is_none_or(|value| value == "off");
+    let verifies = options.value("ssl_verify_client").is_some_and(|value| value != "off");
     let counts = |one: &&Statement| verifies || !one.option.starts_with("ssl_");
     server.restriction.iter().chain(of_options.filter(counts)).cloned().collect()
 }
@@ -91,9 +94,8 @@ fn target(pass: &Statement) -> String {
 }
 
 /// The servers that are meant by it.
-fn addresses(section: &NginxSection, name: String) -> impl Iterator<Item = String> {
-    let lines = section.upstream(&name).map(|upstream| &upstream.lines);
+fn addresses(section: &NginxSection, name: &str) -> Vec<String> {
+    let lines = section.upstream(name).map(|upstream| &upstream.lines);
     let words = lines.into_iter().flatten().filter_map(|line| line.words.first().cloned());
-    let words: Vec<_> = words.chain([name]).collect();
-    words.into_iter()
+    words.chain([name.to_owned()]).collect()
 }

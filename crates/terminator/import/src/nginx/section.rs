@@ -154,7 +154,8 @@ impl NginxServer {
                             import.expect(&deeper.written);
                             server.redirect = Some(deeper.written);
                         } else {
-                            server.restriction = server.restriction.or(restricting(&deeper, true));
+                            let restriction = server.restriction;
+                            server.restriction = restriction.or_else(|| restricting(&deeper, true));
                             leave_out(import, &deeper);
                         }
                     }
