@@ -37,7 +37,7 @@ fn a_slip_is_named_with_its_remedy() {
 #[test]
 fn hints_about_a_flag_show_a_flag() {
     for (flag, value, hint) in [
-        ("--listen", "nowhere", "--listen [::]:443,unix:/run/lariat/web.sock"),
+        ("--listen", "nowhere", "--listen '[::]:443,unix:/run/lariat/web.sock'"),
         ("--backend", "nowhere", "--backend app.internal:8080"),
         ("--weight", "many", "--weight 3"),
         ("--backup", "perhaps", "--backup on"),
