@@ -36,6 +36,9 @@ const ORDERED_TIME_MAX: Duration = Duration::from_secs(120);
 /// After this time who waits wants to know for what.
 const SLOW_TIME: Duration = Duration::from_secs(3);
 
+/// A supervisor that becomes another program has its name after this time, also on a busy host.
+const UNNAMED_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// The pause between tries to connect, and between looks at the status.
 const PAUSE: Duration = Duration::from_millis(25);
 
@@ -424,7 +427,12 @@ impl Answer {
         }
         let ended = |_| ControlError::Ended { pid };
         let process = Process::behind(self.stream.as_fd()).map_err(ended)?;
-        let name = process.name().map_err(ended)?;
+        let until = Instant::now() + UNNAMED_TIME_MAX;
+        let mut name = process.name().map_err(ended)?;
+        while is_unnamed(&name) && Instant::now() < until {
+            thread::sleep(PAUSE);
+            name = process.name().map_err(ended)?;
+        }
         let users = process.users().map_err(ended)?;
         match no_supervisor(&name, &users, user) {
             None => Ok(Supervisor(process)),
@@ -433,6 +441,12 @@ impl Answer {
             }
         }
     }
+}
+
+/// Whether a process has the name that an exec of a descriptor gives it, the descriptor's number:
+/// so does a supervisor that becomes another program, until its first lines.
+fn is_unnamed(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The reason not to signal a process. Root may signal every process, and a user may get root to
