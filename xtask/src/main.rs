@@ -31,6 +31,10 @@ fn main() -> Result<()> {
         .context("xtask is a folder of the workspace")?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (command, options) = arguments.split_first().map_or(("", &[][..]), |(c, o)| (c, o));
+    if command == "help" || arguments.iter().any(|argument| argument == "--help") {
+        println!("{USAGE}");
+        return Ok(());
+    }
     match (command, options.first().map(String::as_str)) {
         ("dist", _) => dist::run(root, options),
         ("generate", None) => generate::write(root),
@@ -40,10 +44,6 @@ fn main() -> Result<()> {
         ("site", folder) => site::run(root, folder),
         ("supply", None) => supply::run(root),
         ("tidy", None) => tidy::run(root),
-        ("help" | "--help", None) => {
-            println!("{USAGE}");
-            Ok(())
-        }
         _ => bail!("usage:\n{USAGE}"),
     }
 }
