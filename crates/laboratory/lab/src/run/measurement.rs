@@ -476,17 +476,21 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Fills the session cache by full handshakes, each of which stores a session.
+    /// Fills the session cache by full handshakes, each of which stores a session, or as many as it
+    /// has stateful tickets.
     fn fill(&self, settings: &ConfigurationSettings) -> Result<(), MeasurementFailure> {
         let count = self.subject.planned.fill;
         if count == 0 {
             return Ok(());
         }
-        let settings = settings.clone().without("clients");
-        let settings = settings.with("handshake", "full").with("tls", "1.2");
+        let settings = settings.clone().without("clients").with("handshake", "full");
+        let settings = match self.subject.planned.spec.stateful_tickets {
+            true => settings.with("tls", "1.3"),
+            false => settings.with("tls", "1.2").with("tickets", "off"),
+        };
         let more = u32::try_from(count.saturating_sub(1_000_000)).unwrap_or(u32::MAX);
         let time_max = FILL_MAX + FILL_MORE * more;
-        let mut plan = self.plan(&settings.with("tickets", "off"), time_max)?;
+        let mut plan = self.plan(&settings, time_max)?;
         plan.warm_up = Duration::ZERO;
         plan.rests = false;
         plan.count_max = Some(count);
