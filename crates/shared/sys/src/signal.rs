@@ -40,7 +40,7 @@ impl Signal {
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
-    /// Those that are read.
+    /// Signals that the descriptor tells of.
     signals: Vec<Signal>,
 }
 
