@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -18,6 +18,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recv, recvmsg, send,
     sendmsg, shutdown, socketpair,
 };
+
+use crate::wait_for;
 
 /// The largest message: 10,000 certificates with keys and chains of 8 KiB, three times over.
 /// More is a mistake, or a peer that wants our memory.
@@ -193,9 +195,7 @@ impl Channel {
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            let left = left.and_then(|left| Timespec::try_from(left).ok());
-            let mut fds = [PollFd::new(&self.fd, PollFlags::OUT)];
-            retry_on_intr(|| poll(&mut fds, left.as_ref()))?;
+            retry_on_intr(|| wait_for(&self.fd, PollFlags::OUT, left))?;
         }
     }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{
     FileType as FileKind, FlockOperation, Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, flock,
     fstat, open, openat,
@@ -17,7 +17,7 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr, write};
 use rustix::process::geteuid;
 
-use crate::process;
+use crate::{process, wait_for};
 
 /// Opens a regular file to be read.
 ///
@@ -156,7 +156,7 @@ pub fn write_waiting(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
             Err(Errno::AGAIN) => {}
             done => return Ok(done?),
         }
-        retry_on_intr(|| poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None))?;
+        retry_on_intr(|| wait_for(&fd, PollFlags::OUT, None))?;
     }
 }
 

@@ -6,10 +6,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::PollFlags;
 
 pub mod probe;
 
 use crate::socket::set_option;
+use crate::wait_for;
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Version {
@@ -223,11 +227,7 @@ pub fn send_record(connection: impl AsFd, kind: u8, content: &[u8]) -> io::Resul
 /// forgets it when the connection is closed or its stream ended. So the last record of a stream
 /// must be sent only when there is room: then it takes along all that waited before it.
 pub fn has_room(connection: impl AsFd) -> io::Result<bool> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-    let mut asked = [PollFd::new(&connection, PollFlags::OUT)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    Ok(poll(&mut asked, Some(&at_once))? > 0)
+    Ok(!wait_for(connection, PollFlags::OUT, Some(Duration::ZERO))?.is_empty())
 }
 
 #[cfg(test)]

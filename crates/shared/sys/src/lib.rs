@@ -31,6 +31,26 @@ pub mod wake;
 pub mod watch;
 pub mod words;
 
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// Waits for one of these events of a descriptor, and says which have come; none = the time is
+/// over. `None` waits for ever, and so does a time that the kernel cannot express (292 billion
+/// years).
+fn wait_for(
+    fd: impl AsFd,
+    events: PollFlags,
+    time_max: Option<Duration>,
+) -> Result<PollFlags, Errno> {
+    let time_max = time_max.and_then(|time| Timespec::try_from(time).ok());
+    let mut fds = [PollFd::new(&fd, events)];
+    poll(&mut fds, time_max.as_ref())?;
+    Ok(fds[0].revents())
+}
+
 /// Checks the answer of a system call that is made through libc: 0 or more, or -1 and `errno`.
 fn checked(answer: libc::c_int) -> std::io::Result<libc::c_int> {
     if answer < 0 {

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
@@ -16,8 +16,8 @@ use rustix::net::{
 };
 use wire::address::Address;
 
-use crate::shared;
 use crate::socket::{take_error, unix_address};
+use crate::{shared, wait_for};
 
 /// The kernel's queue of entries that are not read yet, in bytes, as libsystemd asks for it. It
 /// gives at most `net.core.wmem_max`. It bounds the length of a datagram as well.
@@ -97,18 +97,17 @@ pub fn send_large_entry(fd: impl AsFd, entry: &[u8]) -> io::Result<()> {
 /// # Errors
 /// It has come.
 pub fn late_error(fd: impl AsFd, time_max: Duration) -> io::Result<()> {
-    wait_for(&fd, PollFlags::empty(), time_max)?;
+    wait(&fd, PollFlags::empty(), time_max)?;
     take_error(&fd)?.map_or(Ok(()), Err)
 }
 
 /// Waits until the collector's queue may have room, or for so long.
 pub fn wait_for_room(fd: impl AsFd, time_max: Duration) -> io::Result<()> {
-    wait_for(&fd, PollFlags::OUT, time_max)
+    wait(&fd, PollFlags::OUT, time_max)
 }
 
-fn wait_for(fd: &impl AsFd, events: PollFlags, time_max: Duration) -> io::Result<()> {
-    let time = Timespec::try_from(time_max).map_err(|_| io::ErrorKind::InvalidInput)?;
-    match poll(&mut [PollFd::new(fd, events)], Some(&time)) {
+fn wait(fd: &impl AsFd, events: PollFlags, time_max: Duration) -> io::Result<()> {
+    match wait_for(fd, events, Some(time_max)) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -8,12 +8,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown,
     socketpair,
 };
+
+use crate::wait_for;
 
 /// Two ends, which are alike.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -50,9 +52,7 @@ pub fn receive_until(end: impl AsFd, room: &mut [u8], until: Instant) -> io::Res
         if left == Duration::ZERO {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let left = Timespec::try_from(left).ok();
-        let mut fds = [PollFd::new(&end, PollFlags::IN)];
-        retry_on_intr(|| poll(&mut fds, left.as_ref()))?;
+        retry_on_intr(|| wait_for(&end, PollFlags::IN, Some(left)))?;
     }
 }
 

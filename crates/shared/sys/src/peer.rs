@@ -8,12 +8,12 @@ use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 
-use crate::checked;
 use crate::signal::{Signal, to_rustix};
+use crate::{checked, wait_for};
 
 /// Who made the other end. For a client that is the process that called listen(2), whichever
 /// process accepts; both numbers are of that time.
@@ -134,11 +134,9 @@ impl Process {
 
     /// Waits so long for its end, whether or not its parent has asked how it ended.
     pub fn has_ended_within(&self, time: Duration) -> io::Result<bool> {
-        let limit = Timespec::try_from(time).map_err(io::Error::other)?;
-        let mut waits = [PollFd::new(&self.fd, PollFlags::IN)];
-        match poll(&mut waits, Some(&limit)) {
+        match wait_for(&self.fd, PollFlags::IN, Some(time)) {
             Err(Errno::INTR) => Ok(false),
-            answer => Ok(answer? > 0),
+            come => Ok(!come?.is_empty()),
         }
     }
 }

@@ -260,41 +260,42 @@ pub fn lookup_group(name: &str) -> io::Result<Option<u32>> {
 /// The groups in which `/etc/group` has that user beside its own, by the user's name or number.
 pub fn further_groups(user: &str) -> io::Result<Vec<u32>> {
     let passwd = fs::read_to_string("/etc/passwd")?;
-    let name = passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, number) = (fields.next()?, fields.nth(1)?);
-        (name == user || number == user).then_some(name)
+    let name = rows(&passwd).find_map(|row| match row[..] {
+        [name, _, number, ..] if name == user || number == user => Some(name),
+        _ => None,
     });
     let groups = fs::read_to_string("/etc/group")?;
     Ok(name.map_or_else(Vec::new, |name| groups_of(&groups, name)))
 }
 
+/// The fields of each line of `/etc/passwd` or `/etc/group`.
+fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    text.lines().map(|line| line.split(':').collect())
+}
+
 fn groups_of(groups: &str, user: &str) -> Vec<u32> {
-    let member = |line: &str| {
-        let mut fields = line.split(':').skip(2);
-        let (number, members) = (fields.next()?, fields.next()?);
-        let mut members = members.split(',');
-        members.any(|member| member == user).then(|| number.parse().ok())?
+    let member = |row: Vec<&str>| match row[..] {
+        [_, _, number, members, ..] if members.split(',').any(|one| one == user) => {
+            number.parse().ok()
+        }
+        _ => None,
     };
-    groups.lines().filter_map(member).collect()
+    rows(groups).filter_map(member).collect()
 }
 
 fn find_user(passwd: &str, name: &str) -> Option<Identity> {
-    passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (line_name, _) = (fields.next()?, fields.next()?);
-        let (user, group) = (fields.next()?, fields.next()?);
-        let identity = Identity { user: user.parse().ok()?, group: group.parse().ok()? };
-        (line_name == name || user == name).then_some(identity)
+    rows(passwd).find_map(|row| match row[..] {
+        [own, _, user, group, ..] if own == name || user == name => {
+            Some(Identity { user: user.parse().ok()?, group: group.parse().ok()? })
+        }
+        _ => None,
     })
 }
 
 fn find_group(groups: &str, name: &str) -> Option<u32> {
-    groups.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (line_name, _, number) = (fields.next()?, fields.next()?, fields.next()?);
-        let group = number.parse().ok()?;
-        (line_name == name || number == name).then_some(group)
+    rows(groups).find_map(|row| match row[..] {
+        [own, _, number, ..] if own == name || number == name => number.parse().ok(),
+        _ => None,
     })
 }
 

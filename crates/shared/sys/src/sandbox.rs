@@ -207,7 +207,8 @@ fn terminal_ioctls() -> io::Result<Vec<SeccompRule>> {
 
 fn apply<const N: usize>(filters: [io::Result<BpfProgram>; N]) -> io::Result<Enforcement> {
     for program in filters {
-        if install(program?)? == Enforcement::NotSupported {
+        let applied = enforced(seccompiler::apply_filter(&program?))?;
+        if applied == Enforcement::NotSupported {
             return Ok(Enforcement::NotSupported);
         }
     }
@@ -285,10 +286,6 @@ fn other_abi() -> BpfProgram {
         ),
         instruction(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ]
-}
-
-fn install(program: BpfProgram) -> io::Result<Enforcement> {
-    enforced(seccompiler::apply_filter(&program))
 }
 
 fn enforced(applied: Result<(), seccompiler::Error>) -> io::Result<Enforcement> {

@@ -1,15 +1,14 @@
 //! Memory that outlives the process that uses it: a file without a name, whose descriptor another
 //! process keeps.
 //!
-//! Owns the file's form (its length is sealed, so that no page of a mapping can go away) and the
-//! mapping. Words are atomic: should another process write them at the same time, they are wrong,
+//! Owns the file's form: its length is sealed, so that no page of a mapping can go away. Words are
+//! atomic: should another process write them at the same time, they are wrong,
 //! and nothing worse.
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{
@@ -17,10 +16,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::checked;
-use crate::words::want_large_pages;
-
-const WORD_BYTES: usize = size_of::<AtomicU64>();
+use crate::words::{MappedWords, WORD_BYTES};
 
 /// The least memory, in bytes, for which large pages are wanted. Smaller memory may be used a
 /// little everywhere, and would be taken 2 MiB at a time.
@@ -84,78 +80,21 @@ pub fn sealed_bytes(fd: OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
 
 /// The whole of such a file, in this process's memory. No memory image and no child has it.
 #[derive(Debug)]
-pub struct SharedMemory {
-    /// Dangling if there are no words.
-    first: NonNull<AtomicU64>,
-    words: usize,
-}
-
-// SAFETY: the mapping belongs to no thread, and its words are atomic.
-unsafe impl Send for SharedMemory {}
-
-// SAFETY: as above.
-unsafe impl Sync for SharedMemory {}
+pub struct SharedMemory(MappedWords);
 
 impl SharedMemory {
     /// Maps a file of [`create`]. `InvalidInput` = it is another one: its length could change.
     pub fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let words = words(fd)?;
-        let first = match words {
-            0 => NonNull::dangling(),
-            _ => map(fd, words * WORD_BYTES)?,
-        };
-        let memory = Self { first, words };
-        memory.hide()?;
-        if memory.bytes() >= LARGE_BYTES {
-            want_large_pages(memory.first, memory.bytes());
-        }
-        Ok(memory)
+        let mapped = MappedWords::new(words(fd)?, Some(fd))?;
+        mapped.advise(libc::MADV_DONTFORK)?;
+        mapped.want_large_pages(LARGE_BYTES);
+        Ok(Self(mapped))
     }
-
-    fn hide(&self) -> io::Result<()> {
-        for advice in [libc::MADV_DONTDUMP, libc::MADV_DONTFORK] {
-            // SAFETY: the range is our mapping's; neither advice changes what it holds.
-            let answer = unsafe { libc::madvise(self.first.as_ptr().cast(), self.bytes(), advice) };
-            if self.words > 0 {
-                checked(answer)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn bytes(&self) -> usize {
-        self.words * WORD_BYTES
-    }
-}
-
-fn map(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<NonNull<AtomicU64>> {
-    let rights = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping, at an address that the kernel chooses; it replaces none.
-    let address = unsafe {
-        let fd = fd.as_fd().as_raw_fd();
-        libc::mmap(std::ptr::null_mut(), bytes, rights, libc::MAP_SHARED, fd, 0)
-    };
-    if address == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(address.cast()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 impl AsRef<[AtomicU64]> for SharedMemory {
     fn as_ref(&self) -> &[AtomicU64] {
-        // SAFETY: `first` begins so many words on a page of its own, mapped as long as `self`
-        // lives, and the file cannot become shorter. Any bits are a word; others change them by
-        // the machine's own stores only.
-        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
-    }
-}
-
-impl Drop for SharedMemory {
-    fn drop(&mut self) {
-        if self.words > 0 {
-            // SAFETY: our own mapping, whole; nothing borrows from it any more.
-            unsafe { libc::munmap(self.first.as_ptr().cast(), self.bytes()) };
-        }
+        self.0.as_ref()
     }
 }
 

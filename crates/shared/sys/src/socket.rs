@@ -11,7 +11,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
@@ -22,7 +22,7 @@ use rustix::net::{
 use rustix::process::geteuid;
 use wire::address::{Address, AddressError, UnixName};
 
-use crate::checked;
+use crate::{checked, wait_for};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ListenOptions {
@@ -346,10 +346,9 @@ pub fn is_listening(listener: impl AsFd) -> bool {
 /// Whether somebody has shut down a socket that has no peer (`shutdown`): a Unix listener says that
 /// it listens all the same.
 pub(crate) fn is_shut_down(fd: impl AsFd) -> bool {
-    let mut fds = [PollFd::new(&fd, PollFlags::RDHUP)];
-    let at_once = Timespec::default();
-    poll(&mut fds, Some(&at_once)).is_ok()
-        && fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let come = wait_for(fd, PollFlags::RDHUP, Some(Duration::ZERO));
+    come.is_ok_and(|come| come.intersects(ends))
 }
 
 /// Lets no call on a socket wait, whatever another process that has it too has set.
@@ -574,7 +573,7 @@ mod tests {
     }
 
     fn wait(fd: &OwnedFd, what: PollFlags) {
-        poll(&mut [PollFd::new(fd, what)], None).unwrap();
+        wait_for(fd, what, None).unwrap();
     }
 
     fn address_of(fd: &OwnedFd) -> Address {

@@ -8,9 +8,11 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
 use rustix::io::{read, retry_on_intr};
+
+use crate::wait_for;
 
 #[derive(Debug)]
 pub struct Watch {
@@ -47,9 +49,8 @@ impl Watch {
 
     /// Waits until something has changed, or for this time. Whether something has.
     pub fn wait(&self, time_max: Duration) -> io::Result<bool> {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        let timeout = Timespec::try_from(time_max).map_err(|_| io::ErrorKind::InvalidInput)?;
-        if retry_on_intr(|| poll(&mut fds, Some(&timeout)))? == 0 {
+        let come = retry_on_intr(|| wait_for(&self.fd, PollFlags::IN, Some(time_max)))?;
+        if come.is_empty() {
             return Ok(false);
         }
         // Longer than any one event; an error is that there are no more.

@@ -1,13 +1,17 @@
 //! Words of memory by the page: how large pages are wanted, and how words are asked for ahead.
 //!
-//! Owns memory of this process alone. Memory that outlives it is `shared`'s.
+//! Owns the mapping, of which no memory image of the process has a copy. A file whose words outlive
+//! the process is `shared`'s.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-const WORD_BYTES: usize = size_of::<AtomicU64>();
+use crate::checked;
+
+pub(crate) const WORD_BYTES: usize = size_of::<AtomicU64>();
 
 /// Bytes that the machine reads at once, in words; x86's and most others'.
 const LINE_WORDS: usize = 64 / WORD_BYTES;
@@ -21,7 +25,7 @@ const LARGE_BYTES: usize = 8 << 20;
 ///
 /// If the kernel has no memory for them, they come from the allocator like anything else.
 pub fn zeros(words: usize) -> Arc<dyn AsRef<[AtomicU64]> + Send + Sync> {
-    match Mapped::new(words) {
+    match MappedWords::private(words) {
         Ok(mapped) => Arc::new(mapped),
         Err(_) => {
             let zeros = std::iter::repeat_with(|| AtomicU64::new(0));
@@ -46,63 +50,82 @@ fn fetch_line(word: &AtomicU64) {
 #[cfg(not(target_arch = "x86_64"))]
 fn fetch_line(_: &AtomicU64) {}
 
-/// Asks for large pages in a mapping. Where there are none, small ones do.
-pub(crate) fn want_large_pages(first: NonNull<AtomicU64>, bytes: usize) {
-    // SAFETY: the caller's own mapping, or else an error; the advice changes nothing that it holds.
-    unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
-}
-
-struct Mapped {
+/// Words of a mapping.
+#[derive(Debug)]
+pub(crate) struct MappedWords {
     /// Dangling if there are no words.
     first: NonNull<AtomicU64>,
     words: usize,
 }
 
 // SAFETY: the mapping belongs to no thread, and its words are atomic.
-unsafe impl Send for Mapped {}
+unsafe impl Send for MappedWords {}
 
 // SAFETY: as above.
-unsafe impl Sync for Mapped {}
+unsafe impl Sync for MappedWords {}
 
-impl Mapped {
-    fn new(words: usize) -> io::Result<Self> {
-        let bytes = words.checked_mul(WORD_BYTES);
-        let bytes = bytes.ok_or(io::ErrorKind::OutOfMemory)?;
+impl MappedWords {
+    /// Zeros of this process alone, with large pages if they are many.
+    fn private(words: usize) -> io::Result<Self> {
+        let mapped = Self::new(words, None)?;
+        mapped.want_large_pages(LARGE_BYTES);
+        Ok(mapped)
+    }
+
+    /// Maps the words that a file has, whose length can never change, or new ones.
+    pub(crate) fn new(words: usize, file: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+        let bytes = words.checked_mul(WORD_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         let first = match words {
             0 => NonNull::dangling(),
-            _ => map(bytes)?,
+            _ => map(bytes, file)?,
         };
-        if words > 0 {
-            if bytes >= LARGE_BYTES {
-                want_large_pages(first, bytes);
-            }
-            // SAFETY: our own mapping; the advice changes nothing that it holds.
-            unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_DONTDUMP) };
+        let mapped = Self { first, words };
+        mapped.advise(libc::MADV_DONTDUMP)?;
+        Ok(mapped)
+    }
+
+    /// Asks for large pages if there are so many bytes. Where there are none, small ones do.
+    pub(crate) fn want_large_pages(&self, from_bytes: usize) {
+        if self.words * WORD_BYTES >= from_bytes {
+            let _ = self.advise(libc::MADV_HUGEPAGE);
         }
-        Ok(Self { first, words })
+    }
+
+    /// Gives the kernel a piece of advice that changes nothing that the words hold.
+    pub(crate) fn advise(&self, advice: libc::c_int) -> io::Result<()> {
+        if self.words == 0 {
+            return Ok(());
+        }
+        let (first, bytes) = (self.first.as_ptr().cast(), self.words * WORD_BYTES);
+        // SAFETY: the range is our own mapping, whole.
+        checked(unsafe { libc::madvise(first, bytes, advice) }).map(drop)
     }
 }
 
-fn map(bytes: usize) -> io::Result<NonNull<AtomicU64>> {
+fn map(bytes: usize, file: Option<BorrowedFd<'_>>) -> io::Result<NonNull<AtomicU64>> {
     let rights = libc::PROT_READ | libc::PROT_WRITE;
-    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let (kind, fd) = match file {
+        Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+    };
     // SAFETY: a new mapping, at an address that the kernel chooses; it replaces none.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, kind, -1, 0) };
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, kind, fd, 0) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
     NonNull::new(address.cast()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-impl AsRef<[AtomicU64]> for Mapped {
+impl AsRef<[AtomicU64]> for MappedWords {
     fn as_ref(&self) -> &[AtomicU64] {
         // SAFETY: `first` begins so many words on a page of its own, mapped as long as `self`
-        // lives; the kernel made them zero, and any bits are a word.
+        // lives, and a file cannot become shorter. Any bits are a word; others change them by the
+        // machine's own stores only.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 }
 
-impl Drop for Mapped {
+impl Drop for MappedWords {
     fn drop(&mut self) {
         if self.words > 0 {
             // SAFETY: our own mapping, whole; nothing borrows from it any more.
@@ -133,14 +156,14 @@ mod tests {
 
     #[test]
     fn what_the_kernel_cannot_map_is_an_error() {
-        assert!(Mapped::new(usize::MAX / 8).is_err());
-        assert!(Mapped::new(usize::MAX).is_err());
+        assert!(MappedWords::private(usize::MAX / 8).is_err());
+        assert!(MappedWords::private(usize::MAX).is_err());
     }
 
     #[test]
     fn large_memory_asks_for_large_pages_and_is_in_no_image() {
         let flags_of = |bytes: usize| {
-            let mapped = Mapped::new(bytes / WORD_BYTES).unwrap();
+            let mapped = MappedWords::private(bytes / WORD_BYTES).unwrap();
             let address = format!("{:x}-", mapped.first.as_ptr() as usize);
             let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
             let ours = maps.lines().skip_while(|line| !line.starts_with(&address));

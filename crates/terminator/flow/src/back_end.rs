@@ -16,6 +16,7 @@ use crate::relay::{Down, RelayFault, StreamEnd};
 use crate::state::EndState;
 
 /// The end towards one server, or towards none yet.
+#[derive(Default)]
 pub(crate) struct BackEnd {
     pub(crate) state: EndState<Box<ClientHandshake>>,
     pub(crate) inbox: Inbox,
@@ -43,21 +44,6 @@ pub(crate) enum BackFault {
 impl From<RelayFault> for BackFault {
     fn from(fault: RelayFault) -> Self {
         Self::Relay(fault)
-    }
-}
-
-impl Default for BackEnd {
-    fn default() -> Self {
-        Self {
-            state: EndState::Plain,
-            inbox: Inbox::default(),
-            outgoing: None,
-            header: Vec::new(),
-            is_fin: false,
-            end: None,
-            has_closed: false,
-            fault: None,
-        }
     }
 }
 

@@ -61,11 +61,14 @@ struct Stretch {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
+    /// The size that it was made with: it may have grown since.
+    made: BufferSize,
 }
 
 impl Buffer {
-    fn new(bytes: usize) -> Self {
-        Self(Box::new(Stretch { bytes: vec![0; bytes].into_boxed_slice(), start: 0, end: 0 }))
+    fn new(made: BufferSize, bytes: usize) -> Self {
+        let bytes = vec![0; bytes].into_boxed_slice();
+        Self(Box::new(Stretch { bytes, start: 0, end: 0, made }))
     }
 
     /// The bytes in use.
@@ -277,7 +280,7 @@ impl Pool {
             BufferSize::Small => (&mut self.small, SMALL_BYTES),
             BufferSize::Large => (&mut self.large, LARGE_BYTES),
         };
-        kept.take().unwrap_or_else(|| Buffer::new(bytes))
+        kept.take().unwrap_or_else(|| Buffer::new(size, bytes))
     }
 
     /// An empty buffer for bulk, as long as there are not too many, or for one record.
@@ -289,9 +292,7 @@ impl Pool {
     /// Takes a buffer back; what was in it counts as gone.
     pub fn give(&mut self, mut buffer: Buffer) {
         self.in_use -= 1;
-        if buffer.0.bytes.len() == LARGE_BYTES {
-            self.large_in_use -= 1;
-        }
+        self.large_in_use -= usize::from(buffer.0.made == BufferSize::Large);
         buffer.clear();
         match buffer.0.bytes.len() {
             SMALL_BYTES if self.small.buffers.len() < SMALL_KEPT_MAX => {
@@ -372,5 +373,14 @@ mod tests {
         give(&mut pool, SMALL_KEPT_MAX + 1);
         assert_eq!(pool.spare(), SMALL_KEPT_MAX);
         assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn large_buffers_that_have_grown_come_back_as_large_ones() {
+        let mut pool = Pool::new();
+        let mut grown = pool.take(BufferSize::Large);
+        grown.append(&vec![0; LARGE_BYTES + 1]);
+        pool.give(grown);
+        assert_eq!((pool.in_use, pool.large_in_use), (0, 0));
     }
 }

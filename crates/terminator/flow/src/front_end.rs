@@ -24,6 +24,7 @@ use crate::proxy_header_out;
 use crate::relay::AS_IS;
 use crate::state::{EndState, KtlsState};
 
+#[derive(Default)]
 pub(crate) struct FrontEnd {
     pub(crate) state: EndState<Handshaking>,
     /// Who encrypts, once its TLS is up.
@@ -51,13 +52,8 @@ impl FrontEnd {
             } else {
                 after_header(settings)
             },
-            ktls: KtlsState::default(),
-            is_ended: false,
             may_be_header: settings.accepts_proxy && !expects_proxy_header,
-            challenge_until: None,
-            is_answering: false,
-            greeted: None,
-            fetch_until: None,
+            ..Self::default()
         }
     }
 

@@ -115,8 +115,10 @@ impl StarttlsTalk {
 }
 
 /// The state of an end whose TLS is set up by `H`.
+#[derive(Default)]
 pub(crate) enum EndState<H> {
     /// Bytes go as they come.
+    #[default]
     Plain,
     /// A proxy is asked for the server; what follows on that is not made yet.
     Tunnel(Box<TunnelDialog>),

@@ -63,8 +63,10 @@ pub(crate) enum Command {
     SessionFetched { token: u64, tier: SessionTier },
 }
 
+/// Knowledge of a server.
 #[derive(Clone)]
-pub(crate) enum ServerNews {
+pub enum ServerNews {
+    /// The addresses that its name stands for.
     Target(Arc<Target>),
     /// Active checks have found that these of its addresses are down, and the others are not.
     Checked(Arc<[Address]>),

@@ -182,7 +182,7 @@ impl Plan {
     }
 
     /// Sets what a server's name stands for, so that the first connection finds it. To be called
-    /// before the plan is shared; afterwards [`crate::plane::Plane::set_target`] tells.
+    /// before the plan is shared; afterwards [`crate::plane::Plane::tell`] does.
     pub fn set_target(&mut self, service: &str, server: usize, target: &Target) {
         if let Some(plan) = self.named(service) {
             plan.targets.push((server, target.clone()));
@@ -190,7 +190,7 @@ impl Plan {
     }
 
     /// Disables a server before the first connection; afterwards
-    /// [`crate::plane::Plane::set_disabled`] tells.
+    /// [`crate::plane::Plane::tell`] does.
     pub fn disable(&mut self, service: &str, server: usize) {
         if let Some(plan) = self.named(service) {
             plan.disabled.push(server);
@@ -198,7 +198,7 @@ impl Plan {
     }
 
     /// Orders a server's weight before the first connection; afterwards
-    /// [`crate::plane::Plane::order_weight`] tells.
+    /// [`crate::plane::Plane::tell`] does.
     pub fn order_weight(&mut self, service: &str, server: usize, weight: u16) {
         if let Some(plan) = self.named(service) {
             plan.weights.push((server, weight));

@@ -10,14 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use backend::server::Target;
 use sys::wake::Waker;
 use telemetry::catalogue::ServiceGauge;
 use telemetry::registry::Registry;
-use wire::address::Address;
 
-pub use crate::commands::BoundListener;
-use crate::commands::{Assignment, Command, Mailbox, ServerNews};
+use crate::commands::{Assignment, Command, Mailbox};
+pub use crate::commands::{BoundListener, ServerNews};
 use crate::connection_log::ConnectionLog;
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
@@ -144,43 +142,19 @@ impl Plane {
         Heartbeat::of(pulses)
     }
 
-    /// Tells that active checks have found these addresses of a server down, and no others.
-    pub fn set_addresses_down(&self, service: &str, server: usize, down: &[Address]) {
-        self.send_news(service, server, &ServerNews::Checked(down.into()));
-    }
-
-    /// Tells what a server's name stands for.
-    pub fn set_target(&self, service: &str, server: usize, target: Target) {
-        self.send_news(service, server, &ServerNews::Target(Arc::new(target)));
-    }
-
-    /// Tells whether an operator has disabled a server.
-    pub fn set_disabled(&self, service: &str, server: usize, disabled: bool) {
-        self.send_news(service, server, &ServerNews::Disabled(disabled));
-    }
-
-    /// Tells the weight that an operator has ordered for a server; `None` = the configured one.
-    pub fn order_weight(&self, service: &str, server: usize, weight: Option<u16>) {
-        self.send_news(service, server, &ServerNews::Weight(weight));
-    }
-
-    /// Ends all sessions of a server.
-    pub fn close_sessions(&self, service: &str, server: usize) {
-        self.send_news(service, server, &ServerNews::Close);
-    }
-
-    /// The way to end sessions of servers that outlasts a [`Self::join`].
-    pub fn session_closer(&self) -> SessionCloser {
-        SessionCloser(self.workers.iter().map(|worker| worker.mailbox.clone()).collect())
-    }
-
-    fn send_news(&self, service: &str, server: usize, news: &ServerNews) {
+    /// Tells all workers what is known of a server.
+    pub fn tell(&self, service: &str, server: usize, news: &ServerNews) {
         let service: Arc<str> = service.into();
         self.send_all(|| Command::Server {
             service: Arc::clone(&service),
             server,
             news: news.clone(),
         });
+    }
+
+    /// The way to end sessions of servers that outlasts a [`Self::join`].
+    pub fn session_closer(&self) -> SessionCloser {
+        SessionCloser(self.workers.iter().map(|worker| worker.mailbox.clone()).collect())
     }
 
     /// Accepts no more; connections have until the deadline to end by themselves.

@@ -9,7 +9,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use base64ct::{Base64, Encoding};
 use rustls::client::{
     ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
@@ -24,6 +23,7 @@ use crate::options::{ClientOptions, ExpectedName, OfferedAlpn};
 use crate::policy::{Policy, SuiteOrder};
 use crate::probe::{Probe, ProbeFault};
 use crate::server::{BuildError, BuildFault, Concern, Expiries, Warning, library_version};
+use crate::subject::sha256;
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::server::ServerVerifier;
 pub use handshake::ClientHandshake;
@@ -79,8 +79,7 @@ pub fn parse_pin(text: &str) -> Option<[u8; 32]> {
 
 /// The same of a certificate of our own.
 pub fn pin_of(certificate: &Certificate) -> Option<[u8; 32]> {
-    let key = certificate.key.key.public_key()?;
-    digest(&SHA256, &key).as_ref().try_into().ok()
+    certificate.key.key.public_key().map(|key| sha256(&key))
 }
 
 impl Client {

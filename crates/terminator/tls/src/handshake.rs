@@ -49,6 +49,7 @@ pub struct Handshake {
 }
 
 /// The rules for a client's records, and the keys of ours.
+#[derive(Default)]
 struct ServerSide {
     /// Early data that nobody has taken.
     early: Vec<u8>,
@@ -77,19 +78,8 @@ const RANDOM_BYTES: usize = 32;
 impl Handshake {
     /// Begins; the first bytes fed are those of this hello.
     pub fn new(config: Arc<ServerConfig>, hello: &ClientHello<'_>) -> Result<Self, HandshakeFault> {
-        let side = ServerSide {
-            early: Vec::new(),
-            has_early: false,
-            skipper: hello.offers_early_data().then(Skipper::new),
-            shown_early: None,
-            sealed: 0,
-            secret: None,
-            client_secret: None,
-            first_secret: None,
-            server_random: [0; RANDOM_BYTES],
-            is_sealing: false,
-            has_client_changed: false,
-        };
+        let skipper = hello.offers_early_data().then(Skipper::new);
+        let side = ServerSide { skipper, ..ServerSide::default() };
         let mut context = HandshakeContext::of(hello);
         let groups = &config.crypto_provider().kx_groups;
         let is_hybrid = |code: u16| Group::from_code(code).is_some_and(Group::is_hybrid);

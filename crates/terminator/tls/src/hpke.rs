@@ -24,7 +24,9 @@ pub(crate) struct ReceiverKey {
 impl ReceiverKey {
     /// Any 32 bytes are a key of X25519 (RFC 7748 section 5).
     pub(crate) fn new(bytes: &[u8; SECRET_BYTES]) -> Option<Self> {
-        Self::of(PrivateKey::from_private_key(&X25519, bytes).ok()?)
+        let private = PrivateKey::from_private_key(&X25519, bytes).ok()?;
+        let public = private.compute_public_key().ok()?;
+        Some(Self { public: public.as_ref().try_into().ok()?, private })
     }
 
     /// From PKCS #8 in its first version, as OpenSSL writes it (RFC 8410 section 7).
@@ -32,11 +34,6 @@ impl ReceiverKey {
         const HEAD: [u8; 16] =
             [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x6e, 4, 0x22, 4, 0x20];
         Self::new(der.strip_prefix(&HEAD)?.try_into().ok()?)
-    }
-
-    fn of(private: PrivateKey) -> Option<Self> {
-        let public = private.compute_public_key().ok()?;
-        Some(Self { public: public.as_ref().try_into().ok()?, private })
     }
 
     pub(crate) fn public(&self) -> &[u8; PUBLIC_KEY_BYTES] {

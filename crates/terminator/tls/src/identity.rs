@@ -7,8 +7,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use aws_lc_rs::digest;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+use crate::subject::sha256;
 
 /// Length of a SHA-256 fingerprint, in bytes.
 const FINGERPRINT_BYTES: usize = 32;
@@ -132,9 +133,7 @@ pub(crate) struct Identities<'a> {
 pub(crate) fn with_identities<T>(der: &[u8], work: impl FnOnce(&Identities<'_>) -> T) -> T {
     let read = X509Certificate::from_der(der).map(|(_, read)| read).ok();
     let texts = read.iter().flat_map(texts).collect();
-    let mut fingerprint = [0; FINGERPRINT_BYTES];
-    fingerprint.copy_from_slice(digest::digest(&digest::SHA256, der).as_ref());
-    work(&Identities { fingerprint, texts })
+    work(&Identities { fingerprint: sha256(der), texts })
 }
 
 fn texts<'a>(read: &'a X509Certificate<'_>) -> impl Iterator<Item = (&'static str, &'a str)> {
@@ -345,8 +344,8 @@ mod tests {
     fn a_fingerprint_is_of_the_whole_certificate() {
         let root = Authority::root("root");
         let (one, other) = (root.client("a"), root.client("a"));
-        let digest = digest::digest(&digest::SHA256, one.certificate_der());
-        let allowed = [AllowedIdentity::Fingerprint(digest.as_ref().try_into().unwrap())];
+        let digest = sha256(one.certificate_der());
+        let allowed = [AllowedIdentity::Fingerprint(digest)];
         let among = |shown: &Identities<'_>| shown.are_among(&allowed);
         assert!(with_identities(one.certificate_der(), among));
         assert!(!with_identities(other.certificate_der(), among));

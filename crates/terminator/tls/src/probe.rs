@@ -73,19 +73,20 @@ impl Probe {
         let _ = self.connection.writer().write_all(data);
     }
 
-    /// Takes what came in after the handshake; appends the data in it.
+    /// Takes what came in after the handshake; appends the data in it, and that which came along
+    /// with the handshake.
     ///
     /// # Errors
     /// As of [`Self::input`].
     pub fn data(&mut self, mut bytes: &[u8], data: &mut Vec<u8>) -> Result<(), ProbeFault> {
-        while !bytes.is_empty() {
-            self.read(&mut bytes)?;
-            let mut part = Vec::new();
+        loop {
             // It ends where nothing more has come.
-            let _ = self.connection.reader().read_to_end(&mut part);
-            data.append(&mut part);
+            let _ = self.connection.reader().read_to_end(data);
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            self.read(&mut bytes)?;
         }
-        Ok(())
     }
 
     /// Takes note that the answer has come: the server may send as much again.
@@ -105,7 +106,8 @@ impl Probe {
         bytes
     }
 
-    /// Takes what came in; nothing means that the server has closed.
+    /// Takes what came in, which may be more than the handshake: a server that speaks first does so
+    /// as soon as it can. Nothing means that the server has closed.
     ///
     /// # Errors
     /// [`ProbeFault::Closed`] and [`ProbeFault::Refused`]. An alert may have to be sent
@@ -114,7 +116,7 @@ impl Probe {
         if bytes.is_empty() {
             return Err(ProbeFault::Closed);
         }
-        while !bytes.is_empty() && !self.is_done() {
+        while !bytes.is_empty() {
             self.read(&mut bytes)?;
         }
         Ok(())
@@ -270,6 +272,18 @@ mod tests {
                 assert_eq!(server.reader().read(&mut rest).unwrap(), 0);
             }
         }
+    }
+
+    #[test]
+    fn data_that_comes_along_with_the_end_of_the_handshake_is_kept() {
+        let greeting = [b'2'; 12_000];
+        let mut server = server(&[&version::TLS12]);
+        let mut probe = Probe::new(None).unwrap();
+        server.writer().write_all(&greeting).unwrap();
+        converse(&mut probe, &mut server, 20_000);
+        let mut data = Vec::new();
+        probe.data(&[], &mut data).unwrap();
+        assert_eq!(data, greeting);
     }
 
     #[test]

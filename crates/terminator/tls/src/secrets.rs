@@ -170,6 +170,13 @@ pub(crate) mod hkdf {
             .expect("all that is asked for is short");
     }
 
+    /// Bytes that are no secret: ids, names and hash keys.
+    pub(crate) fn bytes<const COUNT: usize>(root: &Prk, info: &[&[u8]]) -> [u8; COUNT] {
+        let mut bytes = [0; COUNT];
+        expand(root, info, &mut bytes);
+        bytes
+    }
+
     pub(crate) fn aes_256_gcm(root: &Prk, info: &[&[u8]]) -> LessSafeKey {
         let mut bytes = Zeroizing::new([0; 32]);
         expand(root, info, &mut *bytes);

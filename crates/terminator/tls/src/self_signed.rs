@@ -13,7 +13,6 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::challenge::{PROTOCOL, TlsAnswers, TlsChallenges};
 use crate::context::SecretListener;
-use crate::key_holder::KeyHolder;
 use crate::options::CertificateSource;
 
 /// A validation that is under way: the identifier, a DNS name or an IP address, and the SHA-256 of
@@ -105,14 +104,7 @@ pub(crate) fn placeholder(names: &[String]) -> Result<CertificateSource, rcgen::
     // RFC 5280 section 4.1.2.5: it has no well-defined end.
     params.not_after = date_time_ymd(9999, 12, 31) + Duration::from_secs(86_399);
     let pem = params.self_signed(&key)?.pem() + &key.serialize_pem();
-    Ok(CertificateSource {
-        place: "self-signed placeholder".to_owned(),
-        chain_pem: pem.into_bytes(),
-        key_pem: None,
-        key_place: None,
-        ocsp_der: None,
-        holder: KeyHolder::default(),
-    })
+    Ok(CertificateSource::whole("self-signed placeholder", pem))
 }
 
 #[cfg(test)]

@@ -34,8 +34,7 @@ use crate::resumption::{
 use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
-use site::Resolver;
-use site::Site;
+use site::{Resolver, Site};
 use template::template;
 use variant::Variant;
 

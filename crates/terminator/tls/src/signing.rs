@@ -6,7 +6,6 @@
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
-use aws_lc_rs::digest;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, OtherError, SignatureAlgorithm, SignatureScheme};
@@ -16,11 +15,11 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::certificate::key::KeyKind;
 use crate::key_holder::{KeyHolder, KeyId, SIGNED_BYTES_MAX, SignatureFault};
+use crate::subject::sha256;
 
 /// The name of a public key in DER.
 pub fn key_id(public_key: &[u8]) -> KeyId {
-    let digest = digest::digest(&digest::SHA256, public_key);
-    digest.as_ref().try_into().unwrap_or_default()
+    sha256(public_key)
 }
 
 /// A key that is known by its public half.

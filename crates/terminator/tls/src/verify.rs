@@ -130,7 +130,7 @@ fn read_lists(sources: &[PemSource]) -> Result<Vec<RevocationList>, VerifyFault>
 /// The present concerns about servers' authorities that no service has.
 pub fn concerns_of(authorities: &[PemSource]) -> Vec<VerifyConcern> {
     let now = seconds(Clock::default().now());
-    let read = Authorities::read(authorities, PeerRole::Server).unwrap_or_default();
+    let read = Authorities::read(authorities, false, PeerRole::Server).unwrap_or_default();
     read.concerns(Moment { since: None, now }).collect()
 }
 
@@ -139,7 +139,7 @@ pub fn concerns_of(authorities: &[PemSource]) -> Vec<VerifyConcern> {
 pub fn examine(authorities: &[PemSource], lists: &[PemSource]) -> Vec<VerifyFault> {
     let each = |source| std::slice::from_ref(source);
     let authorities =
-        authorities.iter().map(|one| Authorities::read(each(one), PeerRole::Client).err());
+        authorities.iter().map(|one| Authorities::read(each(one), false, PeerRole::Client).err());
     let lists = lists.iter().map(|one| read_lists(each(one)).err());
     authorities.chain(lists).flatten().collect()
 }
@@ -160,7 +160,7 @@ impl BareVerifier {
         is_of_clients: bool,
     ) -> Result<Self, VerifyFault> {
         let peer = if is_of_clients { PeerRole::Client } else { PeerRole::Server };
-        let authorities = Authorities::read(authorities, peer)?;
+        let authorities = Authorities::read(authorities, false, peer)?;
         ChainVerifier::new(authorities, lists, ExpiredLists::Refuse, peer).map(Self)
     }
 
@@ -239,11 +239,7 @@ impl ChainVerifier {
         let sources = authorities.iter().chain(lists);
         let sources = sources.flat_map(|one| [one.place.as_bytes(), one.pem.sha256()]);
         KEPT.find_or_make(name_of([&choices[..], &count].into_iter().chain(sources)), || {
-            let authorities = if are_of_host {
-                Authorities::read_of_host(authorities, peer)?
-            } else {
-                Authorities::read(authorities, peer)?
-            };
+            let authorities = Authorities::read(authorities, are_of_host, peer)?;
             Self::new(authorities, lists, expired_lists, peer)
         })
     }

@@ -112,8 +112,6 @@ pub mod kind {
     pub const SSL_GROUP: u8 = 0x26;
     /// Inside `SSL`: the scheme of the handshake signature, `rsa_pss_rsae_sha256`.
     pub const SSL_SIG_SCHEME: u8 = 0x27;
-    /// Inside `SSL`: the client certificate, DER.
-    pub const SSL_CLIENT_CERT: u8 = 0x28;
     pub const NETNS: u8 = 0x30;
     /// The first of sixteen types for private use; hitch puts the client certificate here.
     pub const CUSTOM_FIRST: u8 = 0xe0;

@@ -36,7 +36,7 @@ const ANSWERS: &[(u8, u8)] = &[
     (EXTENDED_REQUEST, EXTENDED_RESPONSE),
 ];
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Ldap {
     sides: Sides,
     has_client_tls: bool,
@@ -50,15 +50,7 @@ pub(super) struct Ldap {
 
 impl Ldap {
     pub(super) fn new(sides: Sides) -> Self {
-        Self {
-            sides,
-            has_client_tls: false,
-            has_server_tls: !sides.back,
-            has_begun: false,
-            client: Vec::new(),
-            answer: Vec::new(),
-            refusals: 0,
-        }
+        Self { sides, has_server_tls: !sides.back, ..Self::default() }
     }
 
     /// Whether the client may still ask for TLS.

@@ -35,8 +35,9 @@ const REMEMBERED: &[u8] = &[MORE_DATA, 3];
 /// `caching_sha2_password`: the server needs the password itself.
 const PASSWORD_WANTED: &[u8] = &[MORE_DATA, 4];
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum LoginStage {
+    #[default]
     Greeting,
     /// The client's request for TLS or its login comes.
     Request,
@@ -70,10 +71,11 @@ enum PasswordPath {
 }
 
 /// A plugin whose passwords differ with TLS.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Plugin {
     CachingSha2,
     Sha256,
+    #[default]
     Other,
 }
 
@@ -95,6 +97,7 @@ impl Plugin {
     }
 }
 
+#[derive(Default)]
 pub(super) struct Mysql {
     sides: Sides,
     /// There is no client whose login could be waited for: the server is asked for TLS at once.
@@ -121,23 +124,7 @@ pub(super) struct Mysql {
 impl Mysql {
     /// A connection to a server that has not greeted yet.
     pub(super) fn new(sides: Sides) -> Self {
-        Self {
-            sides,
-            is_alone: false,
-            is_server_local: false,
-            client: PacketPeer::default(),
-            server: PacketPeer::default(),
-            stage: LoginStage::Greeting,
-            is_greeted: false,
-            is_client_tls: false,
-            has_factors: false,
-            plugin: Plugin::Other,
-            scramble: Vec::new(),
-            is_password_due: false,
-            login: Vec::new(),
-            password: None,
-            refusal: Vec::new(),
-        }
+        Self { sides, ..Self::default() }
     }
 
     /// The same, and no client will say anything.

@@ -20,15 +20,16 @@ const CANCEL_BYTES_MAX: usize = 12 + 256;
 /// The longest error that is waited for, in bytes.
 const ERROR_BYTES_MAX: usize = 8 << 10;
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Server {
     /// It gets what the client sends.
+    #[default]
     Open,
     /// It has to be asked for TLS, or was.
     Asked,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Postgres {
     sides: Sides,
     has_client_tls: bool,
@@ -58,20 +59,9 @@ impl Postgres {
     pub(super) fn new(sides: Sides) -> Self {
         Self {
             sides,
-            has_client_tls: false,
-            is_direct: false,
-            lacks_protocol: false,
-            has_asked_gss: false,
-            has_asked_tls: false,
-            has_refused: false,
             server: if sides.back { Server::Asked } else { Server::Open },
-            client: Vec::new(),
-            answer: Vec::new(),
-            has_begun: false,
-            has_cancelled: false,
             is_server_secured: sides.back,
-            has_other_certificate: false,
-            login: Login::Passing,
+            ..Self::default()
         }
     }
 

@@ -14,7 +14,7 @@ pub enum Policy {
     Optional,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Sides {
     /// Clients, and what they have to do; `None` = they speak plaintext or TLS from the first byte.
     pub front: Option<Policy>,

@@ -18,9 +18,10 @@ const SHUTDOWN: &str = "<system-shutdown";
 /// The longest domain, in bytes (RFC 7622 section 3.2).
 const DOMAIN_BYTES_MAX: usize = 1023;
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum XmppPhase {
     /// The client's stream has to begin, or the server's features to come.
+    #[default]
     Head,
     /// TLS is asked for, or is to be.
     Request,
@@ -28,7 +29,7 @@ enum XmppPhase {
     Open,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Xmpp {
     front: XmppPhase,
     back: XmppPhase,
@@ -52,11 +53,7 @@ impl Xmpp {
             front: phase(sides.front.is_some()),
             back: phase(sides.back),
             domain: domain.map(str::to_owned),
-            is_domain_of_client: false,
-            client: Vec::new(),
-            passed: 0,
-            server: Vec::new(),
-            has_refused: false,
+            ..Self::default()
         }
     }
 

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use config::LogOutput;
-use proxy::plane::Plane;
+use proxy::plane::{Plane, ServerNews};
 use sys::channel::Channel;
 use sys::usage::{self, Usage};
 use telemetry::Registry;
@@ -337,7 +337,7 @@ impl Control {
         self.cluster.resolved(resolved);
         for (service, server, target) in self.servers.named(resolved) {
             self.checks.set_addresses(service, server, &target.addresses);
-            self.plane.set_target(service, server, target);
+            self.plane.tell(service, server, &ServerNews::Target(Arc::new(target)));
         }
     }
 
@@ -346,7 +346,7 @@ impl Control {
         for (service, server, name) in self.servers.all() {
             let disabled = names.contains(&name);
             if disabled != self.disabled.contains(&name) {
-                self.plane.set_disabled(service, server, disabled);
+                self.plane.tell(service, server, &ServerNews::Disabled(disabled));
             }
         }
         self.disabled.clone_from(&names);
@@ -359,7 +359,7 @@ impl Control {
         for (service, server, name) in self.servers.all() {
             let weight = weights.get(&name).copied();
             if weight != self.weights.get(&name).copied() {
-                self.plane.order_weight(service, server, weight);
+                self.plane.tell(service, server, &ServerNews::Weight(weight));
             }
         }
         self.weights.clone_from(&weights);
@@ -368,11 +368,12 @@ impl Control {
 
     fn close_sessions(&self, name: &ServerName) {
         let all = self.servers.all().filter(|(_, _, one)| one == name);
-        all.for_each(|(service, server, _)| self.plane.close_sessions(service, server));
+        all.for_each(|(service, server, _)| self.plane.tell(service, server, &ServerNews::Close));
     }
 
     fn checked(&self, report: &HealthReport) {
-        self.plane.set_addresses_down(&report.service, report.server, &report.down);
+        let down = ServerNews::Checked(report.down.as_slice().into());
+        self.plane.tell(&report.service, report.server, &down);
         if let Some(server) = self.servers.label(&report.service, report.server) {
             self.admin.server_noted(&server, report);
         }

@@ -44,34 +44,25 @@ impl KeyKind {
 
     pub(crate) fn of(key: &SubjectPublicKeyInfo<'_>) -> Result<Self, CertificateFault> {
         let algorithm = &key.algorithm.algorithm;
-        let kind = if *algorithm == OID_PKCS1_RSAENCRYPTION {
-            Some(Self::Rsa)
-        } else if *algorithm == OID_SIG_ED25519 {
-            Some(Self::Ed25519)
-        } else if *algorithm == OID_KEY_TYPE_EC_PUBLIC_KEY {
-            curve(&key.algorithm).and_then(|curve| Self::of_curve(&curve))
-        } else {
-            None
-        };
-        let unsupported = match curve(&key.algorithm) {
-            Some(curve) => unsupported_name(&curve),
-            // RFC 5480 section 2.1.1 forbids them.
-            None if *algorithm == OID_KEY_TYPE_EC_PUBLIC_KEY => {
-                "ECDSA with explicit parameters instead of a named curve".to_owned()
+        let curve = curve(&key.algorithm);
+        let is_elliptic = *algorithm == OID_KEY_TYPE_EC_PUBLIC_KEY;
+        let kind = match curve.as_ref().filter(|_| is_elliptic) {
+            _ if *algorithm == OID_PKCS1_RSAENCRYPTION => Self::Rsa,
+            _ if *algorithm == OID_SIG_ED25519 => Self::Ed25519,
+            Some(curve) if *curve == OID_EC_P256 => Self::EcdsaP256,
+            Some(curve) if *curve == OID_NIST_EC_P384 => Self::EcdsaP384,
+            Some(curve) if *curve == OID_NIST_EC_P521 => Self::EcdsaP521,
+            _ => {
+                return Err(CertificateFault::KeyUnsupported(match curve {
+                    // RFC 5480 section 2.1.1 forbids them.
+                    None if is_elliptic => {
+                        "ECDSA with explicit parameters instead of a named curve".to_owned()
+                    }
+                    curve => unsupported_name(curve.as_ref().unwrap_or(algorithm)),
+                }));
             }
-            None => unsupported_name(algorithm),
         };
-        kind.ok_or(CertificateFault::KeyUnsupported(unsupported))
-    }
-
-    fn of_curve(curve: &Oid<'_>) -> Option<Self> {
-        [
-            (OID_EC_P256, Self::EcdsaP256),
-            (OID_NIST_EC_P384, Self::EcdsaP384),
-            (OID_NIST_EC_P521, Self::EcdsaP521),
-        ]
-        .into_iter()
-        .find_map(|(oid, kind)| (oid == *curve).then_some(kind))
+        Ok(kind)
     }
 }
 

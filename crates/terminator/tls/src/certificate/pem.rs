@@ -302,8 +302,7 @@ fn without_blocks(bytes: &[u8]) -> Result<Vec<PemBlock>, PemFault> {
     if let Some(form) = ForeignForm::of_bytes(bytes) {
         return Err(fault(form));
     }
-    let packed: Vec<u8> = bytes.to_vec();
-    let mut packed = Zeroizing::new(packed);
+    let mut packed = Zeroizing::new(bytes.to_vec());
     packed.retain(|byte| !byte.is_ascii_whitespace());
     let der = match decode_packed(&packed) {
         Some(text) if find(&text, BEGIN).is_some() => return Err(fault(ForeignForm::EncodedTwice)),

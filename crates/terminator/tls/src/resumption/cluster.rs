@@ -42,9 +42,7 @@ impl ClusterCipher {
     pub fn new(secrets: &[SharedSecret]) -> Self {
         let root = |secret: &SharedSecret| {
             let root = secret.root(WorkerTask::Datagrams);
-            let mut key_id = [0; 4];
-            hkdf::expand(&root, &[b"key id"], &mut key_id);
-            (key_id, root)
+            (hkdf::bytes(&root, &[b"key id"]), root)
         };
         Self { roots: secrets.iter().map(root).collect(), keys: Vec::new() }
     }
@@ -88,10 +86,7 @@ fn open_with<'b>(
     sealed: &'b mut [u8],
 ) -> Result<&'b [u8], ClusterRejection> {
     let opened = key.open_in_place(nonce_of(header), Aad::from(bytes), sealed);
-    match opened {
-        Ok(body) => Ok(body),
-        Err(_) => Err(ClusterRejection::Forged),
-    }
+    opened.map(|body| &*body).map_err(|_| ClusterRejection::Forged)
 }
 
 impl DatagramCipher for ClusterCipher {

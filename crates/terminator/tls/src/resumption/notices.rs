@@ -82,9 +82,7 @@ impl NoticeCipher {
     pub fn follow<'r>(&mut self, roots: impl IntoIterator<Item = &'r [u8; ROOT_BYTES]>) {
         let root = |bytes: &[u8; ROOT_BYTES]| {
             let root = Prk::new_less_safe(HKDF_SHA256, bytes);
-            let mut key_id = [0; 4];
-            hkdf::expand(&root, &[b"key id"], &mut key_id);
-            (key_id, root)
+            (hkdf::bytes(&root, &[b"key id"]), root)
         };
         self.roots = roots.into_iter().map(root).collect();
     }

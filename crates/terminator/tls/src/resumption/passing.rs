@@ -6,13 +6,13 @@
 
 use std::time::Instant;
 
-use aws_lc_rs::digest;
 use session::{FetchAnswer, Key, Offered, Request};
 use zeroize::Zeroizing;
 
 use super::cluster::SHARED;
 use super::service::{Keeping, service_tag};
 use super::ticket::{SERVICE_TAG_BYTES, ServiceTag};
+use crate::subject::sha256;
 
 /// After which part of its life an entry is written anew when its session is used.
 const RENEW_SHARE: u32 = 4;
@@ -89,7 +89,7 @@ impl PassingSessions {
     /// those of some servers chosen.
     fn key(&self, session: &[u8]) -> Option<Key> {
         let named = [&self.tag[..], session].concat();
-        Key::new(digest::digest(&digest::SHA256, &named).as_ref())
+        Key::new(&sha256(&named))
     }
 }
 

@@ -275,9 +275,7 @@ pub(super) fn nonce_of(number: u64) -> [u8; NONCE_LEN] {
 }
 
 fn name_of(root: &Prk, which: &[u8]) -> TicketKeyName {
-    let mut name = [0; NAME_BYTES];
-    hkdf::expand(root, &[b"ticket key name", SEPARATOR, which], &mut name);
-    name
+    hkdf::bytes(root, &[b"ticket key name", SEPARATOR, which])
 }
 
 #[cfg(test)]

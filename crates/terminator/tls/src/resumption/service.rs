@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use aws_lc_rs::{digest, rand};
+use aws_lc_rs::rand;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ProducesTickets, StoresServerSessions};
 use rustls_pki_types::CertificateDer;
@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::cluster::{SHARED, STAYS};
 use super::ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
 use crate::context::{self, HandshakeContext, LookupResult, Provenance};
-use crate::subject::Fingerprint;
+use crate::subject::{Fingerprint, sha256};
 use crate::validity::Clock;
 use crate::verify::Verifier;
 
@@ -396,10 +396,7 @@ fn looked_up(look_up: impl FnOnce() -> Option<Vec<u8>>) -> Result<Vec<u8>, Resum
 
 /// The mark of a service in tickets and stored sessions: the same on all hosts.
 pub(super) fn service_tag(service: &str) -> ServiceTag {
-    let digest = digest::digest(&digest::SHA256, service.as_bytes());
-    let mut tag = [0; SERVICE_TAG_BYTES];
-    tag.copy_from_slice(&digest.as_ref()[..SERVICE_TAG_BYTES]);
-    tag
+    *sha256(service.as_bytes()).first_chunk().expect("SHA-256 has 32 bytes")
 }
 
 /// A clock before 1970 counts as 1970: tickets then resume nothing on other hosts, no worse.

@@ -125,14 +125,12 @@ impl StoreCipher {
 impl StoreRoot {
     fn of(secret: &SharedSecret) -> Self {
         let root = secret.root(WorkerTask::Store);
-        let mut key_id = [0; 4];
-        hkdf::expand(&root, &[b"key id"], &mut key_id);
         let mut names = Zeroizing::new([0; 32]);
         hkdf::expand(&root, &[b"names"], &mut *names);
         let mut values = Zeroizing::new([0; 32]);
         hkdf::expand(&root, &[b"values"], &mut *values);
         Self {
-            key_id,
+            key_id: hkdf::bytes(&root, &[b"key id"]),
             values: hkdf::extract(WorkerTask::Store.salt(), &*values),
             names: hmac::Key::new(hmac::HMAC_SHA256, &*names),
         }

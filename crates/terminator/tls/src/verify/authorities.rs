@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use rustls::DistinguishedName;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, UnixTime};
 use webpki::{Cert, CertRevocationList, Error, OwnedCertRevocationList, VerifiedPath};
@@ -22,6 +21,7 @@ use super::fault::{
 };
 use super::list_signatures::SignedPart;
 use crate::options::{ExpiredLists, PemSource};
+use crate::subject::sha256;
 use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,34 +61,27 @@ struct AuthorityEntry {
 }
 
 impl Authorities {
-    /// Reads those of an operator's files.
-    pub(super) fn read(sources: &[PemSource], peer: PeerRole) -> Result<Self, VerifyFault> {
-        let mut all = Self::default();
+    /// Reads those of an operator's files; or of this host's own bundles (`are_of_host`), in which
+    /// there may be some that cannot be used.
+    pub(super) fn read(
+        sources: &[PemSource],
+        are_of_host: bool,
+        peer: PeerRole,
+    ) -> Result<Self, VerifyFault> {
+        let mut all = Self { are_of_host, ..Self::default() };
         for source in sources {
-            let certificates = read_certificates(source)?;
-            for (number, (line, certificate)) in (1..).zip(&certificates) {
-                let malformed = || fault_in(source, FileFault::AuthorityMalformed(number));
-                let place = (&*source.place, *line);
-                all.add(place, certificate, peer).ok_or_else(malformed)?;
+            for (number, (line, certificate)) in (1..).zip(&read_certificates(source)?) {
+                let is_read = all.add((&*source.place, *line), certificate, peer).is_some();
+                if !is_read && !are_of_host {
+                    return Err(fault_in(source, FileFault::AuthorityMalformed(number)));
+                }
             }
         }
-        all.unless_empty(VerifyFault::NoAuthority)
-    }
-
-    /// The same of this host's own bundles, in which there may be some that cannot be used.
-    pub(super) fn read_of_host(sources: &[PemSource], peer: PeerRole) -> Result<Self, VerifyFault> {
-        let mut all = Self { are_of_host: true, ..Self::default() };
-        for source in sources {
-            let certificates = read_certificates(source)?;
-            for (line, certificate) in &certificates {
-                all.add((&*source.place, *line), certificate, peer);
-            }
+        match all.entries.is_empty() {
+            false => Ok(all),
+            true if are_of_host => Err(VerifyFault::NoHostAuthority),
+            true => Err(VerifyFault::NoAuthority),
         }
-        all.unless_empty(VerifyFault::NoHostAuthority)
-    }
-
-    fn unless_empty(self, fault: VerifyFault) -> Result<Self, VerifyFault> {
-        if self.entries.is_empty() { Err(fault) } else { Ok(self) }
     }
 
     /// `None` = it cannot be read.
@@ -122,7 +115,7 @@ impl Authorities {
             self.anchors.push(anchor);
             self.entry_of_anchor.push(number);
         }
-        self.by_hash.insert(hash(der), number);
+        self.by_hash.insert(sha256(der), number);
         self.entries.push(entry);
         Some(())
     }
@@ -148,7 +141,7 @@ impl Authorities {
         leaf: &CertificateDer<'_>,
         now: UnixTime,
     ) -> Option<Result<(), Error>> {
-        let entry = self.entries.get(*self.by_hash.get(&hash(leaf))?)?;
+        let entry = self.entries.get(*self.by_hash.get(&sha256(leaf))?)?;
         // Any path that it may have by its extended key usage the library refuses as well.
         entry.is_for_peer.then(|| entry.holds(now))
     }
@@ -298,12 +291,6 @@ impl AuthorityEntry {
     fn shown_place(&self) -> String {
         format!("{}:{}", self.place, self.line)
     }
-}
-
-fn hash(der: &[u8]) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest(&SHA256, der).as_ref());
-    hash
 }
 
 /// Whether it may sign certificates, and its path length; `None` = its extensions cannot be read.

@@ -6,8 +6,9 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use aws_lc_rs::digest::{SHA256, digest};
 use rustls_pki_types::{AlgorithmIdentifier, InvalidSignature, SignatureVerificationAlgorithm};
+
+use crate::subject::sha256;
 
 /// Keys for which a list's signature is remembered: those of its issuer, old and new. Signatures by
 /// more of them are verified each time.
@@ -22,7 +23,7 @@ pub(super) struct SignedPart {
 
 impl SignedPart {
     pub(super) fn of(signed: &[u8]) -> Self {
-        Self { bytes: signed.len(), hash: hash(signed) }
+        Self { bytes: signed.len(), hash: sha256(signed) }
     }
 }
 
@@ -74,7 +75,7 @@ impl RememberedList {
 
     /// Remembers it if `message` is this list.
     fn learn(&self, message: &[u8], good: &GoodSignature) {
-        if hash(message) == self.signed.hash {
+        if sha256(message) == self.signed.hash {
             let mut known = self.good.write().unwrap_or_else(PoisonError::into_inner);
             if known.len() < KEYS_MAX && !known.contains(good) {
                 known.push(good.clone());
@@ -126,12 +127,6 @@ impl SignatureVerificationAlgorithm for RememberingAlgorithm {
     fn fips(&self) -> bool {
         self.algorithm.fips()
     }
-}
-
-fn hash(bytes: &[u8]) -> [u8; 32] {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
-    hash
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use ::aws_lc_rs::digest::{SHA256, digest};
 use base64ct::{Base64, Encoding};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
@@ -15,6 +14,7 @@ use webpki::EndEntityCert;
 use super::{ChainVerifier, PeerRole, VerifyFault, library_error, names_of};
 use crate::context;
 use crate::options::{ExpiredLists, PemSource, ServerVerification};
+use crate::subject::sha256;
 
 /// Names of a certificate that a log line shows: the server writes them.
 const NAMES_SHOWN_MAX: usize = 5;
@@ -86,11 +86,11 @@ impl ServerVerifier {
             return Ok(());
         }
         let key = read().map_err(damaged)?.subject_public_key_info();
-        let hash = digest(&SHA256, &key);
-        if self.pins.iter().any(|pin| hash.as_ref() == pin) {
+        let hash = sha256(&key);
+        if self.pins.contains(&hash) {
             return Ok(());
         }
-        let shown = Base64::encode_string(hash.as_ref());
+        let shown = Base64::encode_string(&hash);
         let detail = format!("its key, sha256//{shown}, is none of `pins`: {}", names_of(leaf));
         Err((CertificateError::ApplicationVerificationFailure.into(), detail))
     }

@@ -21,8 +21,9 @@ const NOTICES_BYTES_MAX: usize = 64 << 10;
 const HEAD_BYTES: usize = 5;
 
 /// The watch over a client's login to a server under TLS.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum Login {
+    #[default]
     Passing,
     /// The client's first message, and how much of its startup packet comes before that.
     Choice(usize, Vec<u8>),

@@ -252,11 +252,13 @@ impl Target {
             (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), inside).await,
             (Question::Tcp | Question::Greeting(_), _) => Ok(Passed::Connected),
             (Question::Http { .. } | Question::Dialog(..), _) => {
-                let mut probe = self.client()?;
+                let (mut probe, mut bytes) = (self.client()?, Vec::new());
                 if let Some(probe) = &mut probe {
                     shake_hands(&mut *stream, probe).await?;
+                    // A server that speaks first may have done so already.
+                    probe.data(&[], &mut bytes)?;
                 }
-                let answer = Answer { stream, probe, bytes: Vec::new() };
+                let answer = Answer { stream, probe, bytes };
                 return match &self.question {
                     Question::Http { request, check } => {
                         answer.ask(&[inside, request].concat(), check).await
