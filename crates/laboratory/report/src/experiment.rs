@@ -114,7 +114,7 @@ pub fn document(experiments: &[(&str, &Experiment)], reference: Option<&str>) ->
     document
 }
 
-/// The reasons to doubt whole records: they are not complete, or one says the opposite of another.
+/// The reasons to doubt whole records: they are not complete, or they disagree.
 fn doubts(experiments: &[(&str, &Experiment)], ranking: &Ranking) -> Vec<ReportWarning> {
     let incomplete = experiments.iter().filter(|(_, experiment)| !is_complete(experiment));
     let incomplete = incomplete.map(|(name, experiment)| {
@@ -122,8 +122,8 @@ fn doubts(experiments: &[(&str, &Experiment)], ranking: &Ranking) -> Vec<ReportW
         let text = format!("the record has {}", state(experiment));
         ReportWarning { about: about.to_owned(), ..ReportWarning::new(text) }
     });
-    let opposite = ranking.disagreements().map(ReportWarning::new);
-    incomplete.chain(opposite).collect()
+    let disagreements = ranking.disagreements().into_iter().map(ReportWarning::new);
+    incomplete.chain(disagreements).collect()
 }
 
 fn is_complete(experiment: &Experiment) -> bool {

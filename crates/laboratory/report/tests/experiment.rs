@@ -69,12 +69,18 @@ fn a_run_that_was_stopped_at_once_is_shown() {
 #[test]
 fn records_that_disagree_are_named() {
     let one = only("implementations", |_| {});
-    let other = only("implementations", |it| {
-        let factor = if it.configuration == "target=stunnel" { 10 } else { 1 };
-        it.server_cpu_ns /= factor;
-    });
+    let stunnel = |times: fn(u64) -> u64| {
+        only("implementations", move |it| {
+            if it.configuration == "target=stunnel" {
+                it.server_cpu_ns = times(it.server_cpu_ns);
+            }
+        })
+    };
+    let other = stunnel(|cpu_ns| cpu_ns / 10);
     let text = |other: &Experiment| document(&[("a", &one), ("b", other)], None).text(200, false);
     has(&text(&other), "records disagree: one says better, another says worse of stunnel in");
+    let same_sign = text(&stunnel(|cpu_ns| cpu_ns * 10));
+    has(&same_sign, "records disagree: their intervals do not overlap for stunnel in");
     assert!(!text(&one).contains("disagree"));
 }
 

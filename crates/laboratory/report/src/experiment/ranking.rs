@@ -319,23 +319,39 @@ impl Ranking {
         blocks
     }
 
-    /// Configurations of which one record says better and another worse; `None` without any.
-    pub(crate) fn disagreements(&self) -> Option<String> {
-        let of = |verdict| {
-            let lines = self.lines(verdict, Weight::Main);
-            lines.flat_map(|line| {
-                let name = format!("{} in {}", line.target, line.scenario);
-                line.found.iter().map(move |(title, _)| joined([&name, title], ", "))
-            })
+    /// Configurations of which one record says better and another worse, and those where the
+    /// intervals of two records do not overlap.
+    pub(crate) fn disagreements(&self) -> Vec<String> {
+        let main = self.lines.iter().filter(|line| line.weight == Weight::Main);
+        let mut compared: BTreeMap<(String, Metric), Vec<&Comparison>> = BTreeMap::new();
+        for line in main {
+            let name = format!("{} in {}", line.target, line.scenario);
+            for (title, comparison) in &line.found {
+                let key = (joined([&name, title], ", "), comparison.metric);
+                compared.entry(key).or_default().push(comparison);
+            }
+        }
+        let (mut opposite, mut apart) = (BTreeSet::new(), BTreeSet::new());
+        for ((name, _), of_records) in compared {
+            let says = |verdict| of_records.iter().any(|it| it.verdict == verdict);
+            let intervals = || of_records.iter().filter_map(|it| it.effect.interval);
+            let from = intervals().map(|(from, _)| from).fold(f64::NEG_INFINITY, f64::max);
+            let to = intervals().map(|(_, to)| to).fold(f64::INFINITY, f64::min);
+            if says(ComparisonVerdict::Better) && says(ComparisonVerdict::Worse) {
+                opposite.insert(name);
+            } else if from > to {
+                apart.insert(name);
+            }
+        }
+        let texts = [
+            ("one says better, another says worse of", opposite),
+            ("their intervals do not overlap for", apart),
+        ];
+        let texts = texts.into_iter().filter(|(_, names)| !names.is_empty());
+        let text = |(how, names): (&str, BTreeSet<String>)| {
+            format!("records disagree: {how} {}", listed(&names.into_iter().collect::<Vec<_>>()))
         };
-        let worse: BTreeSet<String> = of(ComparisonVerdict::Worse).collect();
-        let both: BTreeSet<String> =
-            of(ComparisonVerdict::Better).filter(|name| worse.contains(name)).collect();
-        let both: Vec<String> = both.into_iter().collect();
-        (!both.is_empty()).then(|| {
-            let names = listed(&both);
-            format!("records disagree: one says better, another says worse of {names}")
-        })
+        texts.map(text).collect()
     }
 
     /// Every finding by scenario, for and against the reference.
