@@ -484,9 +484,10 @@ impl Session<'_, '_> {
             return Ok(());
         }
         let settings = settings.clone().without("clients").with("handshake", "full");
-        let settings = match self.subject.planned.spec.stateful_tickets {
-            true => settings.with("tls", "1.3"),
-            false => settings.with("tls", "1.2").with("tickets", "off"),
+        let settings = if self.subject.planned.spec.stateful_tickets {
+            settings.with("tls", "1.3")
+        } else {
+            settings.with("tls", "1.2").with("tickets", "off")
         };
         let more = u32::try_from(count.saturating_sub(1_000_000)).unwrap_or(u32::MAX);
         let time_max = FILL_MAX + FILL_MORE * more;
