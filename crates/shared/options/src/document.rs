@@ -24,6 +24,10 @@ pub fn recovered(text: &str, report: &Report<'_>) -> (Node, bool) {
 /// The same of a text whose first byte has this place among the bytes of all files.
 pub fn recovered_from(start: usize, text: &str, report: &Report<'_>) -> (Node, bool) {
     let (table, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() && text.lines().any(|line| line.trim_start().starts_with(PEM_BEGIN)) {
+        report.error_here(&Spot::Nowhere, pem());
+        return (Node::new(Value::Table(Vec::new()), Spot::Nowhere), false);
+    }
     for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
         let spot = error.span().map_or(Spot::Nowhere, |span| shifted(span, start));
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
@@ -32,6 +36,15 @@ pub fn recovered_from(start: usize, text: &str, report: &Report<'_>) -> (Node, b
     }
     let root = Node::new(entries_from(start, table.get_ref()), Spot::Nowhere);
     (root, errors.is_empty())
+}
+
+/// A line of PEM (RFC 7468), which no line of TOML begins like.
+const PEM_BEGIN: &str = "-----BEGIN ";
+
+/// The one error of a file of PEM: none of its lines is shown, because they may be those of a key.
+fn pem() -> Problem {
+    let problem = Problem::new("this is a file of certificates or keys (PEM), no configuration");
+    problem.hint("a certificate is named by --certificate FILE, or by `certificates` in a file")
 }
 
 /// The hint for a header `[a.b.c]`, or keys with dots, behind `b = { ... }`: the table in braces is
