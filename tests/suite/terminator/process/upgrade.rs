@@ -116,6 +116,21 @@ fn the_process_stays_and_so_do_its_files() {
     assert!(!fs::exists(lariat.status_socket()).unwrap());
 }
 
+/// Two programs run beside each other while one moves to the other, which may have kept its paths.
+#[test]
+fn the_pid_file_of_another_program_is_left_to_it() {
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let pid_file = site.path("nginx.pid");
+    let other = format!("{}\n", std::process::id());
+    fs::write(&pid_file, &other).unwrap();
+    let text = format!("[process]\npid-file = {pid_file:?}\n{}", service.toml());
+    let mut lariat = Lariat::start(&text);
+    lariat.wait_for_stderr("is not written: it is that of process");
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), other);
+    lariat.drain();
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), other);
+}
+
 #[test]
 fn the_end_waits_for_worker_processes_of_programs_before() {
     let (site, _server, service, mut lariat) = serve(Behaviour::Echo);

@@ -119,7 +119,8 @@ impl AdminSockets {
 
     /// The program before needs its files no more.
     pub(super) fn take_places(&mut self, summary: &ConfigSummary) -> Result<(), Failure> {
-        self.pid_file.clone_from(&summary.process.pid_file);
+        let pid_file = summary.process.pid_file.as_deref();
+        self.pid_file = pid_file.filter(|path| !is_of_another(path)).map(Path::to_owned);
         let paths = [Some(self.status_path.clone()), self.pid_file.clone()];
         self.paths = paths.into_iter().flatten().collect();
         self.before.retain(|path| !self.paths.contains(path));
@@ -182,6 +183,24 @@ impl Drop for AdminSockets {
     fn drop(&mut self) {
         remove(std::mem::take(&mut self.paths));
     }
+}
+
+/// Whether a pid file names another process that runs: it is left to it, because its program's own
+/// commands would signal us.
+fn is_of_another(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let pid = text.trim().parse::<u32>().ok().filter(|pid| *pid != std::process::id());
+    let name = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
+    let (Some(pid), Some(name)) = (pid, name) else {
+        return false;
+    };
+    warn(format_args!(
+        "the pid file {} is not written: it is that of process {pid} ({}), which runs\nhint: give \
+         `process.pid-file` a path of its own, or remove the file if that process is not its owner",
+        path.display(),
+        name.trim()
+    ));
+    true
 }
 
 fn say_replaced(which: &str) {
