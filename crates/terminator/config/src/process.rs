@@ -52,8 +52,8 @@ section! {
     /// Limits of the whole process.
     pub(crate) struct WrittenLimits<'a> {
         /// Open connections. Each takes two file descriptors, so the process's limit of these
-        /// (`ulimit -Hn`) should be more than twice as high; without a descriptor, clients wait in
-        /// the kernel's queue.
+        /// (`ulimit -Hn`) should be more than twice as high; without a descriptor, a new client is
+        /// reset, or a silent connection ends for it.
         connections: u32 = count(1, 10_000_000)
             .default("50000").flag("connections").example("connections = 200000"),
         /// Handshakes in progress. Where it is reached, a newcomer takes the place of the oldest

@@ -348,7 +348,8 @@ fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
             has_files,
             &descriptors as InWords<'_>,
             "raise the limit (`LimitNOFILE=` of systemd, `ulimit -Hn`), or write fewer \
-             connections: further clients wait unanswered",
+             connections: without one a new client is reset (`descriptor-limit`), or a silent \
+             connection ends for it (`displaced`)",
         ),
         (
             memory,
