@@ -12,6 +12,7 @@ mod certificates;
 mod commands;
 mod handover;
 mod held_keys;
+mod host_lack;
 mod kernel;
 mod key_holder_status;
 mod key_process;

@@ -33,6 +33,7 @@ use crate::acme_folder::{self, FoundAcme};
 use crate::acme_hook::Hook;
 use crate::handover::{Bundle, Secret, SessionKey, WorkerUser, decode, encode};
 use crate::held_keys::{self, KeyGroup};
+use crate::host_lack::{file_hint, is_lack};
 use crate::kernel::KernelTls;
 use crate::key_process;
 use crate::messages;
@@ -202,6 +203,8 @@ pub(crate) enum Refusal {
     Config(Vec<Diagnostic>),
     /// The host has not what it names, or it cannot be packed: a sentence with its hint.
     Missing(String),
+    /// The host lacks room or descriptors just now: a sentence with its hint.
+    Lacking(String),
 }
 
 /// Does the one task that the supervisor at the other end of the standard input has.
@@ -502,11 +505,9 @@ fn open_folders(settings: &Settings) -> Result<(Vec<(PathBuf, [u64; 2])>, Vec<Ro
 fn open_log(channel: &Channel, path: &Path) -> Result<OwnedFd, Refusal> {
     announce(channel, format!("opening the log {}", path.display()));
     let log = file::open_append(path, LOG_MODE).map_err(|error| {
-        let path = path.display();
-        Refusal::Missing(format!(
-            "cannot open the log {path}: {error}\n\
-             hint: its directory must exist and be writable, as must the file"
-        ))
+        let (path, hint) = (path.display(), file_hint(&error));
+        let sentence = format!("cannot open the log {path}: {error}\nhint: {hint}");
+        if is_lack(&error) { Refusal::Lacking(sentence) } else { Refusal::Missing(sentence) }
     })?;
     Ok(log.into())
 }

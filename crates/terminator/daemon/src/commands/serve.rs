@@ -10,6 +10,7 @@ use super::running::{command_line, listening_at};
 use crate::commands::args::StatusSocket;
 use crate::commands::console::Console;
 use crate::commands::exit::Exit;
+use crate::host_lack::is_lack;
 use crate::messages::{self, Form};
 use crate::reader::ConfigSource;
 use crate::supervisor::{self, Failure, Request, Started};
@@ -122,6 +123,7 @@ pub(crate) fn end_of(ended: Result<(), Failure>, console: Console) -> Exit {
 
 fn exit_of(failure: &Failure) -> Exit {
     match failure {
+        Failure::File { error, .. } if is_lack(error) => Exit::Failed,
         Failure::Config(_)
         | Failure::Plan(_)
         | Failure::Missing(_)
@@ -135,6 +137,7 @@ fn exit_of(failure: &Failure) -> Exit {
         | Failure::ReadersStuck(_)
         | Failure::Rights(_)
         | Failure::Upgrade(_)
+        | Failure::Lacking(_)
         | Failure::Died { .. } => Exit::Failed,
     }
 }

@@ -9,6 +9,7 @@ use config::Diagnostic;
 use thiserror::Error;
 use wire::address::{Address, Endpoint, UnixName};
 
+use crate::host_lack::file_hint;
 use crate::status_socket::DirectoryFailure;
 
 /// Shown as one or more lines; all but a configuration's diagnostics without a severity before
@@ -38,11 +39,11 @@ pub(crate) enum Failure {
     /// The host has not what the configuration names: a user to become, a folder, a log.
     #[error("{0}")]
     Missing(String),
+    /// It has no room or descriptors just now.
+    #[error("{0}")]
+    Lacking(String),
     /// A file that the configuration names: what was tried, and what the host answered.
-    #[error(
-        "cannot {what} {}: {error}\nhint: its directory must exist and be writable, as must the file",
-        .path.display()
-    )]
+    #[error("cannot {what} {}: {error}\nhint: {}", .path.display(), file_hint(.error))]
     File { what: &'static str, path: PathBuf, error: io::Error },
     /// A file system does not answer: what was tried, with the path (`reading /etc/x.pem`), and how
     /// long was waited.

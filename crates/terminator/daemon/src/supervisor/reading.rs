@@ -236,6 +236,7 @@ impl From<Refusal> for Failure {
         match refusal {
             Refusal::Config(diagnostics) => Self::Config(diagnostics),
             Refusal::Missing(sentence) => Self::Missing(sentence),
+            Refusal::Lacking(sentence) => Self::Lacking(sentence),
         }
     }
 }
