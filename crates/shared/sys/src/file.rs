@@ -3,7 +3,7 @@
 //! To open a named pipe waits for its other end, to open a terminal for its line. Neither happens
 //! here. A file system that does not answer still holds its caller.
 
-use std::fs::{File, FileType, Metadata, OpenOptions, rename};
+use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -11,12 +11,13 @@ use std::path::Path;
 
 use rustix::event::PollFlags;
 use rustix::fs::{
-    FileType as FileKind, FlockOperation, Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, flock,
-    fstat, open, openat,
+    AtFlags, FileType as FileKind, FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock,
+    fstat, openat, renameat, statat,
 };
 use rustix::io::{Errno, retry_on_intr, write};
 use rustix::process::geteuid;
 
+use crate::place::Place;
 use crate::{process, wait_for};
 
 /// Opens a regular file to be read.
@@ -67,33 +68,14 @@ fn refuse_irregular(kind: FileType) -> io::Result<()> {
 /// it wait as usual.
 ///
 /// # Errors
-/// Also if it is a named pipe that nobody reads (`ENXIO`), or a symbolic link in a folder that
-/// another user owns or everybody may change: it would have any file of ours written to.
+/// Also if it is a named pipe that nobody reads (`ENXIO`), or a symbolic link on the way stands in a
+/// folder that another user may change: it would have any file of ours written to.
 pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
-    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-    let folder = path.parent().filter(|one| !one.as_os_str().is_empty());
-    let folder = folder.unwrap_or_else(|| Path::new("."));
-    // What is judged is the folder that is opened in.
-    let folder = open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let is_anothers = is_anothers(&fstat(&folder)?);
+    let place = Place::of(path)?;
     let mut flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
     flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
-    flags.set(OFlags::NOFOLLOW, is_anothers);
-    let file = match openat(&folder, name, flags, mode.into()) {
-        Err(Errno::LOOP) if is_anothers => {
-            let message = "it is a symbolic link, in a folder that another user may change";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
-        opened => File::from(opened?),
-    };
-    waiting(file)
-}
-
-/// Whether another user owns a folder, or everybody may put links into it. The kernel sees to
-/// folders for temporary files, whose sticky bit is set (fs.protected_symlinks, proc(5)).
-fn is_anothers(folder: &Stat) -> bool {
-    let is_ours = [0, geteuid().as_raw()].contains(&folder.st_uid);
-    !is_ours || folder.st_mode & (libc::S_IWOTH | libc::S_ISVTX) == libc::S_IWOTH
+    flags.set(OFlags::NOFOLLOW, !place.is_of_proc);
+    waiting(File::from(openat(&place.folder, &place.name, flags, mode.into())?))
 }
 
 /// The same for a file of secrets, which has the mode 0600.
@@ -185,22 +167,36 @@ pub fn to_write_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// Also if something else than a regular file is there: a symbolic link would have another file
 /// written over.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) => refuse_irregular(found.file_type())?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    let place = Place::of_name(path)?;
+    match statat(&place.folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) if FileKind::from_raw_mode(found.st_mode) != FileKind::RegularFile => {
+            let found = std::fs::symlink_metadata(path)?;
+            refuse_irregular(found.file_type())?;
+        }
+        Ok(_) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
     }
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let number = std::process::id();
-    let new = path.with_file_name(format!(".{}.{number}", name.to_string_lossy()));
+    let new = place.with_name(format!(".{}.{number}", place.name.to_string_lossy()).into())?;
     // What a process of this number has left behind.
-    let _ = std::fs::remove_file(&new);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&new)?;
-    let replaced = io::Write::write_all(&mut file, bytes).and_then(|()| rename(&new, path));
+    let _ = new.remove();
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o666);
+    let mut file = File::from(openat(&new.folder, &new.name, flags, mode)?);
+    let replaced = io::Write::write_all(&mut file, bytes)
+        .and_then(|()| Ok(renameat(&new.folder, &new.name, &place.folder, &place.name)?));
     if replaced.is_err() {
-        let _ = std::fs::remove_file(&new);
+        let _ = new.remove();
     }
     replaced
+}
+
+/// Removes a file, unless a link on the way to its folder stands where another user may change it.
+///
+/// # Errors
+/// As [`replace`].
+pub fn remove(path: &Path) -> io::Result<()> {
+    Place::of_name(path)?.remove()
 }
 
 fn without_waiting() -> OpenOptions {
@@ -273,6 +269,34 @@ mod tests {
     }
 
     #[test]
+    fn links_of_our_own_are_followed_to_the_end() {
+        let directory = Directory::new();
+        let logs = directory.join("logs");
+        std::fs::create_dir(&logs).unwrap();
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, directory.join(name)).unwrap();
+        };
+        link("logs", "var");
+        link("./var/../var/log", "log");
+        open_append(&directory.join("log"), 0o600).unwrap().write_all(b"one").unwrap();
+        assert_eq!(std::fs::read(logs.join("log")).unwrap(), b"one");
+        replace(&directory.join("var/pid"), b"1").unwrap();
+        assert_eq!(std::fs::read(logs.join("pid")).unwrap(), b"1");
+        remove(&directory.join("var/pid")).unwrap();
+        assert!(!logs.join("pid").exists());
+        link("round", "round");
+        open_append(&directory.join("round"), 0o600).unwrap_err();
+        // The kernel's own links are no paths.
+        let (mut reader, writer) = io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        open_append(Path::new(&path), 0o600).unwrap().write_all(b"x").unwrap();
+        drop(writer);
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).unwrap();
+        assert_eq!(read, b"x");
+    }
+
+    #[test]
     fn no_link_is_followed_in_a_folder_that_others_may_change() {
         let directory = Directory::new();
         let victim = directory.write("victim", "");
@@ -286,14 +310,30 @@ mod tests {
         };
         set_mode(0o755);
         open_append(&link, 0o600).unwrap().write_all(b"ours\n").unwrap();
-        set_mode(0o777);
-        let refused = open_append(&link, 0o600).unwrap_err();
-        assert!(refused.to_string().contains("a symbolic link"), "{refused}");
-        open_append(&folder.join("file"), 0o600).unwrap();
+        let behind = folder.join("folder");
+        std::os::unix::fs::symlink(directory.join("."), &behind).unwrap();
+        let is_refused = || {
+            for path in [&link, &behind.join("victim")] {
+                let refused = open_append(path, 0o600).unwrap_err();
+                assert!(refused.to_string().contains("a symbolic link"), "{refused}");
+            }
+            replace(&behind.join("victim"), b"lost").unwrap_err();
+            remove(&behind.join("victim")).unwrap_err();
+            open_append(&folder.join("file"), 0o600).unwrap();
+        };
+        open_append(&behind.join("victim"), 0o600).unwrap();
+        for mode in [0o777, 0o1777] {
+            set_mode(mode);
+            is_refused();
+        }
         if geteuid().is_root() {
+            std::os::unix::fs::chown(&folder, None, Some(1)).unwrap();
+            set_mode(0o775);
+            is_refused();
             set_mode(0o755);
+            open_append(&link, 0o600).unwrap();
             std::os::unix::fs::chown(&folder, Some(1), None).unwrap();
-            open_append(&link, 0o600).unwrap_err();
+            is_refused();
         }
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "ours\n");
     }

@@ -20,6 +20,7 @@ pub mod limit;
 pub mod log_socket;
 pub mod packet;
 pub mod peer;
+mod place;
 pub mod process;
 pub mod sandbox;
 pub mod shared;

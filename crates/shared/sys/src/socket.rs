@@ -12,7 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny,
@@ -22,6 +22,7 @@ use rustix::net::{
 use rustix::process::geteuid;
 use wire::address::{Address, AddressError, UnixName};
 
+use crate::place::Place;
 use crate::{checked, wait_for};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -249,7 +250,8 @@ fn bound_path(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
 /// descriptor, and is a socket of ours that has no other name.
 fn set_socket_mode(path: &Path, mode: u32) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let place = open(path, flags, Mode::empty())?;
+    let place = Place::of_name(path)?;
+    let place = openat(&place.folder, &place.name, flags, Mode::empty())?;
     let found = fstat(&place)?;
     let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
     if !is_socket || found.st_uid != geteuid().as_raw() || found.st_nlink != 1 {

@@ -245,7 +245,7 @@ fn work() -> io::Result<()> {
         },
         Task::Remove(paths) => {
             for path in paths {
-                let _ = fs::remove_file(path);
+                let _ = file::remove(&path);
             }
             reply(&channel, &Reply::Removed, &[])
         }
