@@ -55,6 +55,8 @@ pub enum Trait {
     /// Names of this organization are permitted.
     PermittedOrganization(&'static str),
     Extensions(u16),
+    /// A critical extension that nobody knows.
+    CriticalExtension,
     /// This number of parts of its name that nobody knows.
     NameParts(u16),
     /// This number of extended key usages that nobody knows, and clientAuth behind them.
@@ -345,6 +347,11 @@ impl Trait {
                 let extension =
                     |at| CustomExtension::from_oid_content(&[1, 2, 3, u64::from(at)], Vec::new());
                 params.custom_extensions = (0..count).map(extension).collect();
+            }
+            Self::CriticalExtension => {
+                let mut extension = CustomExtension::from_oid_content(&[1, 2, 3, 4], vec![5, 0]);
+                extension.set_criticality(true);
+                params.custom_extensions = vec![extension];
             }
             Self::NameParts(count) => {
                 for at in 0..count {

@@ -484,6 +484,7 @@ fn why_of(error: &webpki::Error) -> String {
             "there are more authorities in the chain than one of them allows (pathLenConstraint)"
         }
         Error::RequiredEkuNotFoundContext(_) => "its extended key usage is for something else",
+        Error::UnsupportedCriticalExtension => "it has a critical extension that is not known here",
         Error::UnsupportedCertVersion => "it is not of X.509 version 3",
         Error::BadDer | Error::BadDerTime | Error::TrailingData(_) => "it is damaged",
         Error::InvalidSignatureForPublicKey => "a signature in the chain is wrong",

@@ -197,7 +197,11 @@ impl Lines {
             matches!(words.framing, Framing::Tagged | Framing::Sieve) && command.ends_with('}');
         let answer = words.answered.iter().find(|(name, _)| is_command(&command, name));
         if self.sides.front.is_some() && is_one_of(words.start) {
-            self.start_tls(out);
+            if words.start.contains(&&*command) {
+                self.start_tls(out);
+            } else {
+                self.answer(words.has_argument, out);
+            }
         } else if let (true, Some((_, answer))) = (self.has_client_tls, answer) {
             self.answer(answer, out);
         } else if has_literal && self.must_use_tls() {

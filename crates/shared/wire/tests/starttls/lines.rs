@@ -27,6 +27,8 @@ fn a_mail_client_that_has_to_use_tls_gets_it_and_sees_no_offer_of_it_then() {
          C< 250 SIZE 1000
          C> mail from:<a@example>
          C< 530 5.7.0 Must issue a STARTTLS command first
+         C> STARTTLS now
+         C< 501 5.5.4 STARTTLS takes no argument
          C> starttls
          C< 220 2.0.0 Ready to start TLS
          = StartClientTls
@@ -77,6 +79,8 @@ fn so_does_an_imap_client_whose_capabilities_are_all_in_one_line() {
          C< a1 OK done
          C> a2 LOGIN ann secret
          C< a2 NO [PRIVACYREQUIRED] Use STARTTLS first
+         C> a3 STARTTLS x
+         C< a3 BAD STARTTLS takes no argument
          C> a3 STARTTLS
          C< a3 OK Begin TLS negotiation now
          = StartClientTls

@@ -276,7 +276,7 @@ fn service_text(
     };
     field("listens", service.listeners.join(", "));
     for (name, loaded, expired, first) in ends(service) {
-        if loaded > 0 || name == "certificates" {
+        if loaded > 0 {
             field(name, end(now, loaded, expired, first));
         }
     }

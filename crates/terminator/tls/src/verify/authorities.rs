@@ -55,6 +55,9 @@ struct AuthorityEntry {
     /// Certificates that may stand between it and the peer's own.
     path_length: Option<u32>,
     is_authority: bool,
+    /// It has a critical extension that is not judged here, and is no authority for that (RFC 5280
+    /// section 4.2).
+    is_unknown: bool,
     constraints: NameConstraints,
     /// The extended key usage, if it has any, is for such peers.
     is_for_peer: bool,
@@ -94,7 +97,8 @@ impl Authorities {
         let anchor = webpki::anchor_from_trusted_cert(der).ok()?.to_owned();
         let (_, read) = X509Certificate::from_der(der).ok()?;
         let names = CertificateNames::of(der)?;
-        let (is_authority, path_length) = authority_of(&read)?;
+        let (may_sign, path_length) = authority_of(&read)?;
+        let is_unknown = has_unknown_extension(&read);
         let entry = AuthorityEntry {
             place: place.into(),
             line,
@@ -106,7 +110,8 @@ impl Authorities {
                 until: read.validity().not_after.timestamp(),
             },
             path_length,
-            is_authority,
+            is_authority: may_sign && !is_unknown,
+            is_unknown,
             constraints: NameConstraints::of(&read),
             is_for_peer: is_for(&read, peer)?,
         };
@@ -193,6 +198,7 @@ impl Authorities {
             Standing::Over(_) => "has expired",
             Standing::NotYet(_) => "is not valid yet",
             _ if !entry.is_for_peer => "has an extended key usage for something else",
+            _ if entry.is_unknown => "has a critical extension that is not known here",
             _ if !entry.is_authority => {
                 "may not sign certificates (no CA:TRUE, or a key usage without keyCertSign)"
             }
@@ -225,6 +231,8 @@ impl Authorities {
             let concern = match entry.validity.news(moment) {
                 _ if !entry.is_for_peer && moment.since.is_some() => return None,
                 _ if !entry.is_for_peer => TrustConcern::AuthorityOtherUse,
+                _ if entry.is_unknown && moment.since.is_some() => return None,
+                _ if entry.is_unknown => TrustConcern::AuthorityUnknown,
                 Standing::Over(seconds) => TrustConcern::AuthorityOver(Span(seconds)),
                 Standing::EndsSoon(seconds) => TrustConcern::AuthorityEndsSoon(Span(seconds)),
                 Standing::NotYet(seconds) => TrustConcern::AuthorityNotYet(Span(seconds)),
@@ -307,6 +315,24 @@ fn authority_of(read: &X509Certificate<'_>) -> Option<(bool, Option<u32>)> {
     let is_ca = basic.is_some_and(|basic| basic.ca);
     let path_length = basic.and_then(|basic| basic.path_len_constraint);
     Some((is_ca && may_sign, path_length))
+}
+
+/// Whether a critical extension is none of those that are judged. Policies (RFC 5280 section
+/// 4.2.1.4) are known and not asked for.
+fn has_unknown_extension(read: &X509Certificate<'_>) -> bool {
+    use x509_parser::oid_registry as oid;
+    let known = [
+        oid::OID_X509_EXT_BASIC_CONSTRAINTS,
+        oid::OID_X509_EXT_KEY_USAGE,
+        oid::OID_X509_EXT_EXTENDED_KEY_USAGE,
+        oid::OID_X509_EXT_NAME_CONSTRAINTS,
+        oid::OID_X509_EXT_SUBJECT_ALT_NAME,
+        oid::OID_X509_EXT_CERTIFICATE_POLICIES,
+        oid::OID_X509_EXT_POLICY_MAPPINGS,
+        oid::OID_X509_EXT_POLICY_CONSTRAINTS,
+        oid::OID_X509_EXT_INHIBIT_ANY_POLICY,
+    ];
+    read.extensions().iter().any(|one| one.critical && !known.contains(&one.oid))
 }
 
 /// Whether its extended key usage allows such peers; `None` = it cannot be read.

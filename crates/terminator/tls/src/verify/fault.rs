@@ -113,6 +113,12 @@ pub enum TrustConcern {
          remove it"
     )]
     AuthorityOtherUse,
+    /// A certificate in `ca` says something that is not understood.
+    #[error(
+        "is not trusted: it has a critical extension that is not known here (`openssl x509 -text` \
+         shows it); name an authority without it"
+    )]
+    AuthorityUnknown,
     /// A certificate in `ca` has constraints that cannot be judged.
     #[error(
         "has name constraints on directory names, which are not supported: everyone with a \
@@ -130,6 +136,7 @@ impl TrustConcern {
             | Self::AuthorityEndsSoon(_)
             | Self::AuthorityNotYet(_)
             | Self::AuthorityOtherUse
+            | Self::AuthorityUnknown
             | Self::AuthorityDirectoryNames => "certificate",
         }
     }

@@ -229,6 +229,16 @@ fn an_authority_for_some_hosts_certifies_no_other_as_common_name() {
     }
 }
 
+/// The library leaves out the extensions of a trust anchor (RFC 5280 section 4.2).
+#[test]
+fn an_authority_with_an_unknown_critical_extension_is_none() {
+    let root = Authority::root_with("root", &[], &[Trait::CriticalExtension]);
+    let (server, warnings) = Hands::at(NOW).build(&trusting(&[&root]));
+    let (_, words) = outcome(&server, &root.client("alice")).expect("refused");
+    assert!(words.contains("has a critical extension that is not known here"), "{words}");
+    assert!(warnings.iter().any(|one| one.to_string().contains("critical extension")));
+}
+
 /// The library does not judge them.
 #[test]
 fn constraints_on_directory_names_are_named_as_the_cause() {
