@@ -68,8 +68,8 @@ fn refuse_irregular(kind: FileType) -> io::Result<()> {
 /// it wait as usual.
 ///
 /// # Errors
-/// Also if it is a named pipe that nobody reads (`ENXIO`), or a symbolic link on the way stands in a
-/// folder that another user may change: it would have any file of ours written to.
+/// Also if it is a named pipe that nobody reads (`ENXIO`), or a symbolic link on the way stands in
+/// a folder that another user may change: it would have any file of ours written to.
 pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
     let place = Place::of(path)?;
     let mut flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
