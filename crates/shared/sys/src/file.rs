@@ -17,7 +17,7 @@ use rustix::fs::{
 use rustix::io::{Errno, retry_on_intr, write};
 use rustix::process::geteuid;
 
-use crate::place::Place;
+use crate::place::FolderEntry;
 use crate::{process, wait_for};
 
 /// Opens a regular file to be read.
@@ -71,7 +71,7 @@ fn refuse_irregular(kind: FileType) -> io::Result<()> {
 /// Also if it is a named pipe that nobody reads (`ENXIO`), or a symbolic link on the way stands in
 /// a folder that another user may change: it would have any file of ours written to.
 pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
-    let place = Place::of(path)?;
+    let place = FolderEntry::of(path)?;
     let mut flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
     flags |= OFlags::NONBLOCK | OFlags::NOCTTY;
     flags.set(OFlags::NOFOLLOW, !place.is_of_proc);
@@ -167,7 +167,7 @@ pub fn to_write_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// Also if something else than a regular file is there: a symbolic link would have another file
 /// written over.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let place = Place::of_name(path)?;
+    let place = FolderEntry::of_name(path)?;
     match statat(&place.folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) if FileKind::from_raw_mode(found.st_mode) != FileKind::RegularFile => {
             let found = std::fs::symlink_metadata(path)?;
@@ -196,7 +196,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`replace`].
 pub fn remove(path: &Path) -> io::Result<()> {
-    Place::of_name(path)?.remove()
+    FolderEntry::of_name(path)?.remove()
 }
 
 fn without_waiting() -> OpenOptions {

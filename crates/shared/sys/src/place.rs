@@ -19,14 +19,14 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 
 /// A name in an open folder.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct FolderEntry {
     pub(crate) folder: OwnedFd,
     pub(crate) name: OsString,
     /// Whether the kernel is to follow a link of that name: one of /proc is no path.
     pub(crate) is_of_proc: bool,
 }
 
-impl Place {
+impl FolderEntry {
     /// The place of a file, behind all links.
     ///
     /// # Errors

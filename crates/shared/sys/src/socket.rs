@@ -22,7 +22,7 @@ use rustix::net::{
 use rustix::process::geteuid;
 use wire::address::{Address, AddressError, UnixName};
 
-use crate::place::Place;
+use crate::place::FolderEntry;
 use crate::{checked, wait_for};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -250,7 +250,7 @@ fn bound_path(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
 /// descriptor, and is a socket of ours that has no other name.
 fn set_socket_mode(path: &Path, mode: u32) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let place = Place::of_name(path)?;
+    let place = FolderEntry::of_name(path)?;
     let place = openat(&place.folder, &place.name, flags, Mode::empty())?;
     let found = fstat(&place)?;
     let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
