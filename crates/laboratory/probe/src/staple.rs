@@ -1,18 +1,14 @@
 //! The judgement of a stapled OCSP response: of whom it speaks, when, and who has signed it.
 
-use load::observe::chain::{is_hash, is_signed};
+use load::observe::chain::{is_hash, signature_algorithms};
 use measure::probe::StapleReport;
 use wire::ocsp::{
-    BasicOcspResponse, OcspCertificateStatus, OcspUnusable, SignedDer, SingleOcspResponse,
+    BasicOcspResponse, OcspCertificateStatus, OcspUnusable, SingleOcspResponse, key_of,
 };
-use x509_parser::asn1_rs::FromDer;
 use x509_parser::certificate::X509Certificate;
 
 /// Seconds that the clocks of a responder and of this host may differ.
 const CLOCK_SKEW_S: u64 = 300;
-
-/// Certificates that come with a response and are looked at: a responder needs its own.
-const RESPONDERS_MAX: usize = 4;
 
 /// Judges a response for a leaf, of which these certificates have the issuer's name.
 pub(crate) fn judged(
@@ -61,11 +57,16 @@ fn status(
     if issuers.is_empty() {
         return "unverified";
     }
-    let mut named = issuers.iter().filter(|issuer| is_of(single.issuer_key_hash, key(issuer)));
+    let mut named = issuers.iter().filter(|issuer| is_of(single.issuer_key_hash, key_of(issuer)));
     let Some(first) = named.next() else {
         return "foreign";
     };
-    if !std::iter::once(first).chain(named).any(|issuer| is_vouched_for(response, issuer, now_s)) {
+    let now = i64::try_from(now_s).unwrap_or(i64::MAX);
+    let may_speak = |issuer: &X509Certificate<'_>| {
+        let authority = response.authority(issuer, signature_algorithms());
+        authority.is_some_and(|seconds| seconds.contains(&now))
+    };
+    if !std::iter::once(first).chain(named).any(may_speak) {
         return "invalid";
     }
     match single.status {
@@ -73,43 +74,4 @@ fn status(
         OcspCertificateStatus::Revoked => "revoked",
         OcspCertificateStatus::Unknown => "unknown",
     }
-}
-
-/// Whether the issuer has signed the response, or a responder to whom it has delegated that (RFC
-/// 6960 section 4.2.2.2).
-fn is_vouched_for(
-    response: &BasicOcspResponse<'_>,
-    issuer: &X509Certificate<'_>,
-    now_s: u64,
-) -> bool {
-    let is_by = |signer: &X509Certificate<'_>| is_signed(&response.signed, key(signer));
-    let mut responders = response.certificates.iter().take(RESPONDERS_MAX);
-    is_by(issuer)
-        || responders.any(|der| {
-            let responder = parse(der).filter(|_| is_delegate(der, issuer, now_s));
-            responder.is_some_and(|responder| is_by(&responder))
-        })
-}
-
-fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
-    X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate)
-}
-
-/// The public key without its algorithm.
-fn key<'c>(certificate: &'c X509Certificate<'_>) -> &'c [u8] {
-    &certificate.public_key().subject_public_key.data
-}
-
-/// Whether a certificate is a responder's, by the authority that it speaks for.
-fn is_delegate(der: &[u8], issuer: &X509Certificate<'_>, now_s: u64) -> bool {
-    let (Some(one), Some(signed)) = (parse(der), SignedDer::of_certificate(der)) else {
-        return false;
-    };
-    let now = i64::try_from(now_s).unwrap_or(i64::MAX);
-    let validity = one.validity();
-    let usage = one.extended_key_usage().ok().flatten();
-    (validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&now)
-        && usage.is_some_and(|usage| usage.value.ocsp_signing)
-        && one.issuer().as_raw() == issuer.subject().as_raw()
-        && is_signed(&signed, key(issuer))
 }

@@ -10,7 +10,7 @@ pub use rcgen::KeyUsagePurpose;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CustomExtension, DnType,
     ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, NameConstraints,
-    RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+    RevokedCertParams, SanType, SerialNumber, SigningKey, date_time_ymd,
 };
 
 use crate::directory::Directory;
@@ -42,6 +42,7 @@ static SERIAL: AtomicU64 = AtomicU64::new(0x1000);
 pub enum Trait {
     EndEntity,
     WithoutCertSign,
+    CertSignAlone,
     PathLength(u8),
     /// It is for servers alone.
     ForServers,
@@ -251,14 +252,37 @@ impl Authority {
         self.ocsp(leaf, "R\t491231235959Z\t250101000000Z", "sha1")
     }
 
-    /// One that says "good" until a second of Unix time. Its signature does not verify: the time is
-    /// put in after `openssl`, which counts in minutes.
+    /// One that says "good" until a second of Unix time.
     pub fn ocsp_response_until(&self, leaf: &Leaf, next_update: u64) -> Vec<u8> {
+        /// The AlgorithmIdentifier of ecdsa-with-SHA256.
+        const ALGORITHM: [u8; 12] = *b"\x30\x0a\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02";
+        let mut response = self.ocsp_response_forged(leaf, next_update);
+        let end = position(&response, &ALGORITHM);
+        let is_signed_part = |start: &usize| match response[*start..] {
+            [0x30, 0x81, length, ..] => start + 3 + usize::from(length) == end,
+            [0x30, 0x82, high, low, ..] => {
+                start + 4 + usize::from(u16::from_be_bytes([high, low])) == end
+            }
+            _ => false,
+        };
+        let start = (0..end).find(is_signed_part).expect("a SEQUENCE ends there");
+        // A BIT STRING without unused bits follows.
+        let signature = end + ALGORITHM.len() + 3;
+        let length = usize::from(response[signature - 2]) - 1;
+        // Signatures by ECDSA differ in their length, by their numbers.
+        let signatures = || Some(self.issuer.key().sign(&response[start..end]).expect("a key"));
+        let fitting = std::iter::from_fn(signatures).find(|one| one.len() == length);
+        response[signature..signature + length].copy_from_slice(&fitting.expect("it has no end"));
+        response
+    }
+
+    /// The same with a signature that does not verify.
+    pub fn ocsp_response_forged(&self, leaf: &Leaf, next_update: u64) -> Vec<u8> {
         /// nextUpdate's headers: [0], and a GeneralizedTime of 15 characters.
         const HEADER: [u8; 4] = [0xa0, 0x11, 0x18, 0x0f];
+        // `openssl` counts in minutes.
         let mut response = self.ocsp_response(leaf);
-        let header = response.windows(HEADER.len()).position(|one| one == HEADER);
-        let start = header.expect("it has a nextUpdate") + HEADER.len();
+        let start = position(&response, &HEADER) + HEADER.len();
         let at = date_time!(next_update);
         let (month, second) = (u8::from(at.month()), at.second());
         let day = format!("{:04}{month:02}{:02}", at.year(), at.day());
@@ -267,20 +291,37 @@ impl Authority {
         response
     }
 
+    /// One that says "good" and is signed by the key of another leaf, a responder.
+    pub fn ocsp_response_signed_by(&self, leaf: &Leaf, responder: &Leaf) -> Vec<u8> {
+        let keys = [responder.certificate_pem(), responder.key_pem()].map(str::to_owned);
+        self.ocsp_by(keys, leaf, "V\t491231235959Z\t", "sha1")
+    }
+
     fn ocsp(&self, leaf: &Leaf, status: &str, hash: &str) -> Vec<u8> {
+        let keys = [self.certificate_pem.clone(), self.issuer.key().serialize_pem()];
+        self.ocsp_by(keys, leaf, status, hash)
+    }
+
+    fn ocsp_by(&self, signer: [String; 2], leaf: &Leaf, status: &str, hash: &str) -> Vec<u8> {
         let place = Directory::new();
         place.write("ca.pem", &self.certificate_pem);
-        place.write("ca.key", self.issuer.key().serialize_pem());
+        for (name, text) in ["signer.pem", "signer.key"].into_iter().zip(signer) {
+            place.write(name, text);
+        }
         place.write("leaf.pem", leaf.certificate_pem());
         let serial = format!("{:04X}", leaf.serial);
         place.write("index", format!("{status}\t{serial}\tunknown\t/CN=leaf\n"));
         let arguments = format!(
-            "ocsp -index index -CA ca.pem -rsigner ca.pem -rkey ca.key -{hash} -issuer ca.pem \
+            "ocsp -index index -CA ca.pem -rsigner signer.pem -rkey signer.key -{hash} -issuer ca.pem \
              -cert leaf.pem -ndays 30 -respout response"
         );
         openssl(&place, &arguments);
         std::fs::read(place.join("response")).expect("openssl has written it")
     }
+}
+
+fn position(bytes: &[u8], part: &[u8]) -> usize {
+    bytes.windows(part.len()).position(|one| one == part).expect("it is there")
 }
 
 /// Arguments of `openssl req`, beside the kind of key.
@@ -307,6 +348,7 @@ impl Trait {
         match self {
             Self::NamesIssuer => params.custom_extensions.push(issuer_access()),
             Self::EndEntity => params.is_ca = IsCa::ExplicitNoCa,
+            Self::CertSignAlone => params.key_usages = vec![KeyUsagePurpose::KeyCertSign],
             Self::WithoutCertSign => params.key_usages = vec![KeyUsagePurpose::DigitalSignature],
             Self::PathLength(most) => params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most)),
             Self::ForServers => {
@@ -425,6 +467,11 @@ impl LeafRequest<'_> {
 
     pub fn for_client(mut self) -> Self {
         self.usage = ExtendedKeyUsagePurpose::ClientAuth;
+        self
+    }
+
+    pub fn for_responder(mut self) -> Self {
+        self.usage = ExtendedKeyUsagePurpose::OcspSigning;
         self
     }
 

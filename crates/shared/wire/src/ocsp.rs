@@ -1,7 +1,19 @@
-//! OCSP responses (RFC 6960 section 4.2.1, DER): their parts. Verifies nothing.
+//! OCSP responses (RFC 6960 section 4.2.1, DER): their parts, and by whom they are signed.
+
+use std::ops::RangeInclusive;
+
+use rustls_pki_types::SignatureVerificationAlgorithm;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::prelude::FromDer;
 
 use crate::cursor::Cursor;
 use crate::date;
+
+/// Certificates that come with a response and are looked at: a responder needs its own.
+const RESPONDERS_MAX: usize = 4;
+
+/// The algorithms of signatures that are taken.
+pub type SignatureAlgorithms<'a> = &'a [&'static dyn SignatureVerificationAlgorithm];
 
 /// A response that says something of certificates: a BasicOCSPResponse.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -26,6 +38,13 @@ impl<'r> SignedDer<'r> {
     /// The parts of a certificate (RFC 5280 section 4.1); `None` = it is none.
     pub fn of_certificate(der: &'r [u8]) -> Option<Self> {
         Self::read(&mut only(der)?)
+    }
+
+    /// Whether the signature verifies with this public key (without its algorithm).
+    #[must_use]
+    pub fn is_by(&self, key: &[u8], known: SignatureAlgorithms<'_>) -> bool {
+        let mut fitting = known.iter().filter(|one| *one.signature_alg_id() == *self.algorithm);
+        fitting.any(|one| one.verify_signature(key, self.bytes, self.signature).is_ok())
     }
 
     fn read(from: &mut Cursor<'r>) -> Option<Self> {
@@ -117,6 +136,32 @@ impl<'r> BasicOcspResponse<'r> {
         }
     }
 
+    /// The seconds of Unix time in which its signer may speak for this issuer: always if that is
+    /// the issuer itself, within its certificate if it is a responder that the issuer has authorized
+    /// (RFC 6960 section 4.2.2.2). `None` = signed by neither, or by an algorithm that is not known.
+    #[must_use]
+    pub fn authority(
+        &self,
+        issuer: &X509Certificate<'_>,
+        known: SignatureAlgorithms<'_>,
+    ) -> Option<RangeInclusive<i64>> {
+        if self.signed.is_by(key_of(issuer), known) {
+            return Some(i64::MIN..=i64::MAX);
+        }
+        let mut responders = self.certificates.iter().take(RESPONDERS_MAX);
+        responders.find_map(|der| {
+            let (_, responder) = X509Certificate::from_der(der).ok()?;
+            let usage = responder.extended_key_usage().ok().flatten()?;
+            let is_authorized = usage.value.ocsp_signing
+                && responder.issuer().as_raw() == issuer.subject().as_raw()
+                && SignedDer::of_certificate(der)?.is_by(key_of(issuer), known);
+            let is_signer = is_authorized && self.signed.is_by(key_of(&responder), known);
+            let validity = responder.validity();
+            let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+            is_signer.then_some(from..=until)
+        })
+    }
+
     fn read_successful(mut response: Cursor<'r>) -> Option<Self> {
         let mut bytes = only(response.element(CONTEXT_0)?)?;
         bytes.element(OBJECT_IDENTIFIER)?;
@@ -185,6 +230,12 @@ impl<'r> SingleOcspResponse<'r> {
             next_update_s,
         })
     }
+}
+
+/// The public key without its algorithm.
+#[must_use]
+pub fn key_of<'c>(certificate: &'c X509Certificate<'_>) -> &'c [u8] {
+    &certificate.public_key().subject_public_key.data
 }
 
 /// The content of the only SEQUENCE that these bytes are.

@@ -299,13 +299,12 @@ fn read_staple(
     let Some(der) = &source.ocsp_der else {
         return Ok(None);
     };
-    let issuer_key = certified.cert.get(1).and_then(|der| parse(1, der).ok());
+    let issuer = leaf.issuer().as_raw();
+    let chain = certified.cert.iter().filter_map(|der| parse(0, der).ok());
     let certificate = ocsp::CertificateId {
         serial: leaf.raw_serial(),
-        issuer: leaf.issuer().as_raw(),
-        issuer_key: issuer_key
-            .as_ref()
-            .map(|issuer| issuer.public_key().subject_public_key.data.as_ref()),
+        issuer,
+        issuers: chain.filter(|one| one.subject().as_raw() == issuer).collect(),
     };
     let validity = ocsp::check(der, &certificate).map_err(CertificateFault::Ocsp)?;
     let mut key = certified.clone();
@@ -367,6 +366,12 @@ pub struct PemContents {
     pub leaf: Option<(Vec<u8>, PublicKeyBits)>,
     /// Whether the first is an authority's.
     pub is_of_authority: bool,
+    /// Whether servers may present the first: neither its keyUsage (RFC 8446 section 4.4.2.2) nor
+    /// its extendedKeyUsage forbids it.
+    pub is_for_servers: bool,
+    /// The issuer and the subject of the first, in DER.
+    pub issuer: Vec<u8>,
+    pub subject: Vec<u8>,
     /// Whether a private key is in it, encrypted or not.
     pub has_key: bool,
     /// The public keys of the private ones that can be read.
@@ -407,10 +412,22 @@ impl PemContents {
     fn take_leaf(&mut self, der: &[u8]) {
         if let Ok(read) = parse(0, &CertificateDer::from(der)) {
             self.is_of_authority = read.is_ca();
+            self.is_for_servers = is_for_servers(&read);
+            self.issuer = read.issuer().as_raw().to_vec();
+            self.subject = read.subject().as_raw().to_vec();
             let key = read.public_key();
             self.leaf = Some((der.to_vec(), bits_of(key)));
         }
     }
+}
+
+fn is_for_servers(read: &X509Certificate<'_>) -> bool {
+    let usage = read.key_usage().ok().flatten();
+    let extended = read.extended_key_usage().ok().flatten();
+    usage.is_none_or(|usage| {
+        let usage = usage.value;
+        usage.digital_signature() || usage.key_encipherment() || usage.key_agreement()
+    }) && extended.is_none_or(|usage| usage.value.server_auth || usage.value.any)
 }
 
 fn bits_of(key: &SubjectPublicKeyInfo<'_>) -> PublicKeyBits {

@@ -58,3 +58,17 @@ fn a_response_that_says_revoked_is_refused() {
     assert_ne!(answer.code(), 0, "{answer:?}");
     answer.assert_stderr("says that the certificate is revoked");
 }
+
+#[test]
+fn a_response_that_the_issuer_has_not_signed_is_refused() {
+    let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
+    let issuer = site.authority.intermediate("issuer");
+    let leaf = issuer.leaf(&["localhost"]).issue();
+    leaf.write(&site.directory, "certs/site.pem");
+    site.write("certs/site.ocsp", issuer.ocsp_response_forged(&leaf, now_seconds() + 86400));
+    let service = Service::new(&site, &server);
+    let service = service.certificates(&format!("[{:?}]", site.path("certs")));
+    let answer = lariat::check(&service.toml());
+    assert_ne!(answer.code(), 0, "{answer:?}");
+    answer.assert_stderr("is not signed by the certificate's issuer");
+}

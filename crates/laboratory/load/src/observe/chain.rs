@@ -10,7 +10,7 @@ use rustls::crypto::aws_lc_rs as library;
 use rustls::{Error, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use wire::ocsp::{OcspHash, SignedDer};
+use wire::ocsp::{OcspHash, SignatureAlgorithms};
 
 use crate::channel::certificate_failure;
 use crate::failure::TransactionFailure;
@@ -97,13 +97,10 @@ pub fn fingerprint(certificate: &[u8]) -> String {
     hex.collect()
 }
 
-/// Whether a signature verifies with this public key (without its algorithm), by one of the
-/// algorithms that connections take.
+/// The algorithms of signatures that connections take.
 #[must_use]
-pub fn is_signed(signed: &SignedDer<'_>, key: &[u8]) -> bool {
-    let known = library::default_provider().signature_verification_algorithms.all;
-    let mut fitting = known.iter().filter(|one| *one.signature_alg_id() == *signed.algorithm);
-    fitting.any(|one| one.verify_signature(key, signed.bytes, signed.signature).is_ok())
+pub fn signature_algorithms() -> SignatureAlgorithms<'static> {
+    library::default_provider().signature_verification_algorithms.all
 }
 
 /// Whether bytes have this hash.

@@ -119,8 +119,8 @@ impl Frontend {
                 "private-key" => "key",
                 "ocsp-resp-file" => "ocsp",
                 "ocsp-verify-staple" => {
-                    let why = "the signature of a response in a file is not verified";
-                    import.lacks(&inner, why, "verify it where it is fetched");
+                    let why = "the signature is verified, unless the chain lacks the issuer";
+                    import.lacks(&inner, why, "append the issuer's certificate to the chain");
                     continue;
                 }
                 // Whom hitch would refuse must not be let in.

@@ -1,12 +1,16 @@
 //! OCSP responses (RFC 6960 section 4.2): as much as must be known before one is stapled.
 //!
-//! The responder's signature is not verified: that is the client's business, and it is the client
-//! who is lied to by a response that does not verify.
+//! The signature is verified where the chain holds the issuer, because clients that get a response
+//! with a wrong one give up the connection.
+
+use std::ops::RangeInclusive;
 
 use aws_lc_rs::digest;
+use rustls::crypto::aws_lc_rs as library;
 use wire::ocsp::{
-    BasicOcspResponse, OcspCertificateStatus, OcspHash, OcspUnusable, SingleOcspResponse,
+    BasicOcspResponse, OcspCertificateStatus, OcspHash, OcspUnusable, SingleOcspResponse, key_of,
 };
+use x509_parser::prelude::X509Certificate;
 
 use crate::validity::Validity;
 
@@ -25,6 +29,12 @@ pub enum OcspFault {
          SHA-1, SHA-256, SHA-384 or SHA-512)"
     )]
     OfAnother,
+    /// Neither the issuer nor a responder that it has authorized has signed it.
+    #[error(
+        "is not signed by the certificate's issuer, nor by a responder that it has authorized for \
+         OCSP (RFC 6960 section 4.2.2.2), with an algorithm that clients take"
+    )]
+    NotSigned,
     /// It says that the certificate is revoked.
     #[error("says that the certificate is revoked")]
     Revoked,
@@ -37,8 +47,8 @@ pub enum OcspFault {
 pub(super) struct CertificateId<'a> {
     pub(super) serial: &'a [u8],
     pub(super) issuer: &'a [u8],
-    /// The issuer's public key without the header, if known.
-    pub(super) issuer_key: Option<&'a [u8]>,
+    /// Certificates of the chain that have the issuer's name.
+    pub(super) issuers: Vec<X509Certificate<'a>>,
 }
 
 /// Checks that a response says of this certificate that it is good, and returns when it does:
@@ -56,10 +66,11 @@ pub(super) fn check(der: &[u8], certificate: &CertificateId<'_>) -> Result<Valid
         OcspCertificateStatus::Revoked => return Err(OcspFault::Revoked),
         OcspCertificateStatus::Unknown => return Err(OcspFault::Unknown),
     }
+    let signer = certificate.signer(&response).ok_or(OcspFault::NotSigned)?;
     let seconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
     Ok(Validity {
-        from: seconds(single.this_update_s),
-        until: single.next_update_s.map_or(Validity::ENDLESS, seconds),
+        from: seconds(single.this_update_s).max(*signer.start()),
+        until: single.next_update_s.map_or(Validity::ENDLESS, seconds).min(*signer.end()),
     })
 }
 
@@ -77,6 +88,16 @@ impl CertificateId<'_> {
         };
         single.serial == self.serial
             && is_hash_of(single.issuer_name_hash, self.issuer)
-            && self.issuer_key.is_none_or(|key| is_hash_of(single.issuer_key_hash, key))
+            && (self.issuers.is_empty()
+                || self.issuers.iter().any(|one| is_hash_of(single.issuer_key_hash, key_of(one))))
+    }
+
+    /// The seconds in which the signer may speak for the issuer; always if that is not known.
+    fn signer(&self, response: &BasicOcspResponse<'_>) -> Option<RangeInclusive<i64>> {
+        let known = library::default_provider().signature_verification_algorithms.all;
+        if self.issuers.is_empty() {
+            return Some(i64::MIN..=i64::MAX);
+        }
+        self.issuers.iter().find_map(|issuer| response.authority(issuer, known))
     }
 }

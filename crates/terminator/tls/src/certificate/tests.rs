@@ -386,6 +386,36 @@ fn an_ocsp_response_that_is_none_or_not_good_is_refused() {
     }
 }
 
+/// RFC 6960 section 4.2.2.2: the issuer signs, or whom it has authorized by id-kp-OCSPSigning.
+#[test]
+fn an_ocsp_response_is_signed_by_whom_the_issuer_lets() {
+    let root = Authority::root("root");
+    let between = root.intermediate("between");
+    let leaf = between.leaf(&["a.example"]).issue();
+    let now = seconds(Clock::default().now());
+    let forged = between.ocsp_response_forged(&leaf, (now + DAY).unsigned_abs());
+    assert_eq!(ocsp_fault(&leaf, forged), Some(OcspFault::NotSigned));
+    let until = |end: i64| between.ocsp_response_until(&leaf, (now + end).unsigned_abs());
+    assert_eq!(ocsp_fault(&leaf, until(DAY)), None);
+    let by = |responder: Leaf| between.ocsp_response_signed_by(&leaf, &responder);
+    let stranger = Authority::root("between");
+    for (responder, wanted) in [
+        (between.leaf(&["responder"]).for_responder().issue(), None),
+        (between.leaf(&["responder"]).issue(), Some(OcspFault::NotSigned)),
+        (root.leaf(&["responder"]).for_responder().issue(), Some(OcspFault::NotSigned)),
+        (stranger.leaf(&["responder"]).for_responder().issue(), Some(OcspFault::NotSigned)),
+    ] {
+        assert_eq!(ocsp_fault(&leaf, by(responder)), wanted);
+    }
+    // A responder speaks as long as its certificate is valid.
+    let responder = between.leaf(&["responder"]).for_responder();
+    let [from, until] = [now - DAY, now + DAY].map(i64::unsigned_abs);
+    let responder = responder.valid(from, until);
+    let source = with_ocsp(&leaf, by(responder.issue()));
+    let (certificate, _) = Certificate::load(&source).expect("a certificate");
+    assert_eq!(certificate.staple.expect("a staple").validity.until, now + DAY);
+}
+
 /// CertID, RFC 6960 section 4.1.1: the serial number alone is that of many certificates.
 #[test]
 fn an_ocsp_response_names_its_certificate_by_a_hash_that_can_be_compared() {

@@ -173,7 +173,7 @@ impl Place {
             ("stapled", Authority::ocsp_response as fn(&Authority, &Leaf) -> Vec<u8>),
             ("revoked", Authority::ocsp_response_revoked),
             ("old", |issuer, leaf| issuer.ocsp_response_until(leaf, now_seconds() - 60)),
-            ("forged", |issuer, leaf| issuer.ocsp_response_until(leaf, now_seconds() + 86400)),
+            ("forged", |issuer, leaf| issuer.ocsp_response_forged(leaf, now_seconds() + 86400)),
             ("foreign", |issuer, _| issuer.ocsp_response(&issuer.leaf(&["other"]).issue())),
         ] {
             let leaf = issuer.leaf(&["localhost"]).must_staple().issue();
