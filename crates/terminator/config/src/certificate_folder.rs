@@ -30,6 +30,9 @@ pub(crate) struct FolderContents {
     pub(crate) found: Vec<CertificateFiles>,
     /// Certificates of no authority whose key is not there.
     pub(crate) keyless: Vec<PathBuf>,
+    /// Certificates with their keys that are no server's: those of clients, and of authorities that
+    /// have signed others of the folder, as in MySQL's data directory.
+    pub(crate) unfit: Vec<PathBuf>,
     /// Files that are none of these and no part of them.
     pub(crate) passed_over: Vec<PathBuf>,
 }
@@ -48,6 +51,7 @@ pub(crate) fn look_through(files: &mut dyn Files, folder: &Path) -> io::Result<F
             contents.passed_over.retain(|path| path != inner);
             contents.found.extend(within.found);
             contents.keyless.extend(within.keyless);
+            contents.unfit.extend(within.unfit);
             contents.passed_over.extend(within.passed_over);
         }
     }
@@ -104,6 +108,7 @@ fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
     // A fuller copy takes its own place, because the copy that it replaces is forgotten: the folder
     // has the same first certificate when it is read again from a recording.
     found.sort_by(|a, b| a.chain.cmp(&b.chain));
+    let unfit = take_unfit(&mut found, &looked);
     let used: BTreeSet<&Path> = found.iter().flat_map(CertificateFiles::paths).collect();
     let of_no_use = |path: &&PathBuf| !used.contains(path.as_path()) && !is_hidden(path);
     for (path, _) in looked.iter().filter(|(path, _)| of_no_use(&path)) {
@@ -112,8 +117,24 @@ fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
     FolderContents {
         keyless: keyless.into_iter().map(|(_, path)| path.clone()).collect(),
         passed_over: listed.iter().filter(of_no_use).cloned().collect(),
+        unfit,
         found,
     }
+}
+
+/// Takes out the certificates that are no server's.
+fn take_unfit(found: &mut Vec<CertificateFiles>, looked: &[LookedAt]) -> Vec<PathBuf> {
+    let read: HashMap<&PathBuf, &PemContents> =
+        looked.iter().filter_map(|(path, read)| Some((path, read.as_ref()?))).collect();
+    let issuers = found.iter().filter_map(|one| read.get(&one.chain));
+    let issuers = issuers.filter(|one| one.issuer != one.subject).map(|one| &one.issuer);
+    let issuers: BTreeSet<&Vec<u8>> = issuers.collect();
+    let is_unfit = |one: &CertificateFiles| {
+        read.get(&one.chain).filter(|one| one.leaf.is_some()).is_some_and(|one| {
+            !one.is_for_servers || one.is_of_authority && issuers.contains(&one.subject)
+        })
+    };
+    found.extract_if(.., |one| is_unfit(one)).map(|one| one.chain).collect()
 }
 
 fn look_at_all(files: &mut dyn Files, listed: &[PathBuf]) -> Vec<LookedAt> {
@@ -227,14 +248,14 @@ impl CertificateFiles {
 
 #[cfg(test)]
 mod tests {
-    use testkit::authority::Authority;
+    use testkit::authority::{Authority, Trait};
     use testkit::leaf::{Key, Leaf};
 
     use super::*;
     use crate::files::Recording;
 
-    /// Finds in a folder that is given as names with their texts: the pairs, what has no key, and
-    /// what is passed over.
+    /// Finds in a folder that is given as names with their texts: the pairs, what is no server's or
+    /// has no key, and what is passed over.
     fn found(folder: &[(&str, &str)]) -> (Vec<String>, Vec<String>, Vec<String>) {
         let mut files = Recording::default();
         let mut lists: std::collections::BTreeMap<PathBuf, BTreeSet<PathBuf>> = Default::default();
@@ -255,7 +276,8 @@ mod tests {
             let paths: Vec<_> = one.paths().map(name).collect();
             paths.join(" + ")
         });
-        (pairs.collect(), names(contents.keyless), names(contents.passed_over))
+        let unfit = contents.unfit.into_iter().chain(contents.keyless);
+        (pairs.collect(), names(unfit.collect()), names(contents.passed_over))
     }
 
     fn leaf() -> Leaf {
@@ -375,5 +397,37 @@ mod tests {
         let folder = folder.each_ref().map(|(name, text)| (*name, text.as_str()));
         let (found, keyless, _) = found(&folder);
         assert_eq!((found, keyless), (vec!["a.pem".to_owned()], vec!["b.crt".to_owned()]));
+    }
+
+    /// MySQL keeps its authority and the certificate for clients with their keys beside the
+    /// server's; mkcert's CAROOT holds an authority alone. Its own issuer `openssl req -x509` calls
+    /// an authority too, and it is served.
+    #[test]
+    fn an_authority_and_a_client_with_their_keys_are_not_served() {
+        let root = Authority::root("root");
+        let ca = root.as_leaf();
+        let (server, client) = (root.leaf(&["a"]).issue(), root.client("c"));
+        let mysql = [
+            ("ca-key.pem", ca.key_pem()),
+            ("ca.pem", ca.certificate_pem()),
+            ("client-cert.pem", client.certificate_pem()),
+            ("client-key.pem", client.key_pem()),
+            ("server-cert.pem", server.certificate_pem()),
+            ("server-key.pem", server.key_pem()),
+        ];
+        let (pairs, unfit, _) = found(&mysql);
+        assert_eq!(pairs, ["server-cert.pem + server-key.pem"]);
+        assert_eq!(unfit, ["ca.pem", "client-cert.pem"]);
+
+        let (alone, _, _) = found(&mysql[..2]);
+        assert_eq!(alone, ["ca.pem + ca-key.pem"], "its usage lets it sign handshakes");
+        let strict = Authority::root_with("root", &["root"], &[Trait::CertSignAlone]).as_leaf();
+        let caroot =
+            [("rootCA-key.pem", strict.key_pem()), ("rootCA.pem", strict.certificate_pem())];
+        let (none, unfit, _) = found(&caroot);
+        assert_eq!((none, unfit), (vec![], vec!["rootCA.pem".to_owned()]));
+
+        let own = Authority::own_issuer_by_openssl("-newkey ec -pkeyopt ec_paramgen_curve:P-256");
+        assert_eq!(found(&[("own.pem", &own)]).0, ["own.pem"]);
     }
 }

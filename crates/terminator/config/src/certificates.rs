@@ -274,16 +274,22 @@ fn directory(
         Ok(folder) => folder,
         Err(error) => return shelf.unreadable(&entry.chain, path, &error),
     };
-    if folder.found.is_empty() && folder.keyless.is_empty() {
+    if [&folder.keyless, &folder.unfit].iter().all(|left| left.is_empty())
+        && folder.found.is_empty()
+    {
         let hint = "put x.pem with its key, or x.crt and x.key, into it";
         let message = format!("{} holds no certificate", path.display());
         return entry.chain.fail(message, hint);
     }
-    for keyless in &folder.keyless {
-        let keyless = keyless.display();
-        let problem = Problem::new(format!("{keyless} is passed over: its key is not beside it"));
-        let hint = "put the key there, or move the certificate elsewhere";
-        let severity = if folder.found.is_empty() { Severity::Error } else { Severity::Warning };
+    let severity = if folder.found.is_empty() { Severity::Error } else { Severity::Warning };
+    let why = "its key is not beside it";
+    let hint = "put the key there, or move the certificate elsewhere";
+    let keyless = folder.keyless.iter().map(|path| (path, why, hint));
+    let why = "it is an authority's, or its usage is not for servers";
+    let hint = "move it elsewhere; if clients are to get it, name its file instead of the folder";
+    let unfit = folder.unfit.iter().map(|path| (path, why, hint));
+    for (path, why, hint) in keyless.chain(unfit) {
+        let problem = Problem::new(format!("{} is passed over: {why}", path.display()));
         entry.chain.say(severity, problem.hint(hint));
     }
     if shelf.inspector.is_some() {
@@ -314,7 +320,8 @@ const PASSED_OVER_MAX: usize = 8;
 /// Notes what of a folder is no part of a certificate that is served.
 fn passed_over(entry: &WrittenCertificate<'_>, path: &Path, folder: &FolderContents) {
     let others = folder.passed_over.iter();
-    let others: Vec<_> = others.filter(|one| !folder.keyless.contains(one)).collect();
+    let is_said = |one: &PathBuf| folder.keyless.contains(one) || folder.unfit.contains(one);
+    let others: Vec<_> = others.filter(|one| !is_said(one)).collect();
     let shown = others.iter().take(PASSED_OVER_MAX);
     let name = |one: &&PathBuf| one.strip_prefix(path).unwrap_or(one).display().to_string();
     let mut names = shown.map(name).collect::<Vec<_>>().join(", ");
