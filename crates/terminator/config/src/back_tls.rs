@@ -240,7 +240,8 @@ fn certificate(
     }
     if let Some(inspector) = shelf.inspector {
         let usage = (Use::ToServers, Severity::Error);
-        inspector.certificate(&tls.certificate, &source, usage);
+        let key = tls.key.is_written().then_some(&*tls.key);
+        inspector.certificate((&tls.certificate, key), &source, usage);
     }
     Some(Some(source))
 }

@@ -37,17 +37,28 @@ pub(crate) struct FolderContents {
     pub(crate) passed_over: Vec<PathBuf>,
 }
 
+/// How far beneath a folder is looked: Caddy keeps a folder for each authority, and in it one for
+/// each certificate.
+const DEPTH_MAX: usize = 2;
+
 /// Looks through a folder; if no certificate is in it, through the folders in it, as in certbot's
 /// `live`.
 pub(crate) fn look_through(files: &mut dyn Files, folder: &Path) -> io::Result<FolderContents> {
+    look_through_to(DEPTH_MAX, files, folder)
+}
+
+fn look_through_to(
+    depth: usize,
+    files: &mut dyn Files,
+    folder: &Path,
+) -> io::Result<FolderContents> {
     let listed = files.list(folder)?;
     let mut contents = sort_out(files, &listed);
-    if contents.found.is_empty() {
+    if contents.found.is_empty() && depth > 0 {
         for inner in listed.iter().filter(|path| !is_hidden(path)) {
-            let Ok(listed) = files.list(inner) else {
+            let Ok(within) = look_through_to(depth - 1, files, inner) else {
                 continue;
             };
-            let within = sort_out(files, &listed);
             contents.passed_over.retain(|path| path != inner);
             contents.found.extend(within.found);
             contents.keyless.extend(within.keyless);
@@ -286,7 +297,7 @@ mod tests {
     }
 
     /// Whose folder, what is in it, the pairs, and what is passed over.
-    const FOLDERS: [[&str; 4]; 14] = [
+    const FOLDERS: [[&str; 4]; 15] = [
         [
             "lego",
             "x.crt=chain x.issuer.crt=ca x.json=text x.key=key",
@@ -328,6 +339,7 @@ mod tests {
             "ca.crt tls-combined.pem",
         ],
         ["Caddy", "x/x.crt=chain x/x.json=text x/x.key=key", "x/x.crt + x/x.key", "x/x.json"],
+        ["all of Caddy", "le/x/x.crt=chain le/x/x.key=key", "le/x/x.crt + le/x/x.key", ""],
         [
             "names that say nothing",
             "a.key=key2 b.crt=chain c.crt=chain2 d.key=key",

@@ -24,7 +24,7 @@ section! {
         .example(r#"certificates = ["certs/", { chain = "a.crt", key = "a.key" }]"#);
     /// Certificates with their keys. Each is a PEM file that holds both, a table that names them
     /// separately, or a directory, of which every certificate is loaded whose key is there; if
-    /// there is none, those of the directories in it. A file `x.ocsp` beside one (DER) is stapled.
+    /// there is none, those of the directories in it, two levels deep. A file `x.ocsp` beside one (DER) is stapled.
     /// The certificate is chosen by server name; of two for one name, clients that can verify ECDSA
     /// get that one, and others RSA. The first is the default.
     pub(crate) struct WrittenCertificate<'a> {
@@ -181,7 +181,8 @@ fn inspect(entry: &WrittenCertificate<'_>, source: &CertificateSource, shelf: &S
             Some(_) => Severity::Warning,
             None => Severity::Error,
         };
-        inspector.certificate(&entry.chain, source, (Use::Shown, severity));
+        let key = entry.key.is_written().then_some(&*entry.key);
+        inspector.certificate((&entry.chain, key), source, (Use::Shown, severity));
     }
 }
 
@@ -260,9 +261,9 @@ impl PairFiles {
     }
 }
 
-/// Whether a private key comes with it. That there is none where one should be is an error anyway.
+/// Whether a private key is where it should be. That there is none is an error anyway.
 pub(crate) fn holds_key(source: &CertificateSource) -> bool {
-    source.key_pem.is_some() || pem::holds_key(&source.chain_pem)
+    pem::holds_key(source.key_pem.as_ref().unwrap_or(&source.chain_pem))
 }
 
 fn directory(

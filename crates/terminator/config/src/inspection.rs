@@ -40,14 +40,17 @@ impl Inspector {
     /// Reports what is wrong with a certificate and its key.
     pub(crate) fn certificate(
         &self,
-        key: &KeyPlace<'_>,
+        (key, private_key): (&KeyPlace<'_>, Option<&KeyPlace<'_>>),
         source: &CertificateSource,
         (usage, severity): (Use, Severity),
     ) {
         // One that is left out is a warning.
         let (certificate, first) = match Certificate::load(source) {
             Ok(loaded) => loaded,
-            Err(error) => return key.say(severity, problem(&error.to_string())),
+            Err(error) => {
+                let at = private_key.filter(|_| error.is_of_key()).unwrap_or(key);
+                return at.say(severity, problem(&error.to_string()));
+            }
         };
         if let Some(concern) = first {
             let text = format!("{}: {concern}", source.place);

@@ -155,7 +155,12 @@ impl Certificate {
     }
 
     fn read(source: &CertificateSource) -> Result<Self, CertificateFault> {
-        let mut chain = read_chain(&source.chain_pem)?;
+        let mut chain = read_chain(&source.chain_pem).map_err(|fault| match &source.key_pem {
+            Some(key) if is_key_alone(&source.chain_pem) && read_chain(key).is_ok() => {
+                CertificateFault::Swapped
+            }
+            _ => fault,
+        })?;
         let key = read_key(source.key_pem.as_ref().unwrap_or(&source.chain_pem))?;
         check_key_is_supported(&chain)?;
         let key = match key {
@@ -205,6 +210,10 @@ fn name_of_source(source: &CertificateSource) -> KeptName {
         source.place.as_bytes(),
         &holder.to_be_bytes(),
     ])
+}
+
+fn is_key_alone(bytes: &[u8]) -> bool {
+    pem::holds_key(bytes) && read_chain(bytes) == Err(CertificateFault::NoCertificate)
 }
 
 /// The certificates of a file, in its order.

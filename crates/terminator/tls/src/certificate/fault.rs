@@ -29,6 +29,8 @@ pub enum CertificateFault {
     NoKey,
     /// The text holds this many private keys.
     SeveralKeys(usize),
+    /// The chain's file holds the key, and the key's file the chain.
+    Swapped,
     /// The private key is encrypted.
     EncryptedKey,
     /// The chain's file is no valid PEM.
@@ -98,9 +100,14 @@ impl CertificateError {
         Self::new(&CertificateSource::whole(&source.place, &*source.pem), fault)
     }
 
+    /// Whether the file with the key is at fault, which may be the chain's.
+    pub fn is_of_key(&self) -> bool {
+        self.fault.is_of_key()
+    }
+
     /// The file at fault, with its line.
     fn at(&self) -> String {
-        let file = if self.fault.is_of_key() { &self.key_place } else { &self.place };
+        let file = if self.is_of_key() { &self.key_place } else { &self.place };
         match self.line {
             Some(line) => format!("{file}:{line}"),
             None => file.clone(),
@@ -118,6 +125,10 @@ impl Display for CertificateError {
             CertificateFault::NoCertificate => write!(
                 f,
                 "{at}: holds no certificate; it needs a BEGIN CERTIFICATE block, leaf first"
+            ),
+            CertificateFault::Swapped => write!(
+                f,
+                "{at}: is the key, and {key_place} the certificate; let them change places"
             ),
             CertificateFault::NoKey => write!(
                 f,
@@ -170,7 +181,6 @@ impl Display for CertificateError {
 }
 
 impl CertificateFault {
-    /// Whether the file with the key is at fault, which may be the chain's.
     fn is_of_key(&self) -> bool {
         matches!(
             self,
@@ -187,7 +197,7 @@ impl CertificateFault {
         let key = source.key_pem.as_ref().unwrap_or(chain);
         let certificate = |number| pem::line_of(chain, BlockKind::Certificate, number);
         match self {
-            Self::NoCertificate | Self::NoKey | Self::Ocsp(_) => None,
+            Self::NoCertificate | Self::NoKey | Self::Swapped | Self::Ocsp(_) => None,
             Self::SeveralKeys(_) => pem::line_of(key, BlockKind::PrivateKey, 1),
             Self::EncryptedKey => pem::line_of(key, BlockKind::EncryptedKey, 0),
             Self::KeyUnreadable => pem::line_of(key, BlockKind::PrivateKey, 0),

@@ -24,6 +24,12 @@ pub enum ForeignForm {
     EncodedTwice,
     /// A Secret of Kubernetes as YAML or JSON, with PEM in Base64 in it.
     KubernetesSecret,
+    /// JSON with PEM in Base64 in it, as Traefik keeps what it was issued.
+    Json,
+    /// HTML or another markup: the answer of a server that had no certificate.
+    WebPage,
+    /// Compressed; the command that unpacks it.
+    Packed(&'static str),
     /// A kind of certificate that TLS does not know.
     OtherCertificate,
 }
@@ -50,10 +56,18 @@ const OPENINGS: &[(&[u8], ForeignForm)] = &[
     (b"PuTTY-User-Key-File", ForeignForm::PuttyKey),
     (b"ssh-", ForeignForm::PublicKey),
     (b"ecdsa-sha2-", ForeignForm::PublicKey),
+    (b"\x1f\x8b", ForeignForm::Packed("gunzip -c")),
+    (b"PK\x03\x04", ForeignForm::Packed("unzip -p")),
+    (b"\xfd7zXZ\x00", ForeignForm::Packed("xz -dc")),
+    (b"BZh", ForeignForm::Packed("bunzip2 -c")),
+    (b"\x28\xb5\x2f\xfd", ForeignForm::Packed("zstd -dc")),
 ];
 
 /// The words by which a manifest says that it is a Secret.
 const SECRETS: [&[u8]; 3] = [b"kind: Secret\n", b"\"kind\": \"Secret\"", b"\"kind\":\"Secret\""];
+
+/// `-----BEGIN` in Base64.
+const BEGIN_IN_BASE64: &[u8] = b"LS0tLS1CRUdJT";
 
 /// The content types signedData and data (RFC 5652 section 5.1), as DER.
 const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
@@ -70,8 +84,14 @@ impl ForeignForm {
         }
         let opening = OPENINGS.iter().find(|(first, _)| bytes.starts_with(first));
         let element = || Any::from_der(bytes).ok().map(|(_, sequence)| sequence.data);
-        if SECRETS.iter().any(|words| bytes.windows(words.len()).any(|part| part == *words)) {
+        let has = |words: &[u8]| bytes.windows(words.len()).any(|part| part == words);
+        if SECRETS.iter().any(|words| has(words)) {
             return Some(Self::KubernetesSecret);
+        }
+        match bytes.trim_ascii_start()[0] {
+            b'{' | b'[' if has(BEGIN_IN_BASE64) => return Some(Self::Json),
+            b'<' => return Some(Self::WebPage),
+            _ => {}
         }
         opening.map(|(_, form)| *form).or_else(|| match element()? {
             body if body.starts_with(SIGNED_DATA) => Some(Self::Pkcs7Der),
@@ -99,6 +119,9 @@ impl ForeignForm {
             Self::PublicKey => "a public key",
             Self::EncodedTwice => "encoded in Base64 once more",
             Self::KubernetesSecret => "a manifest of a Kubernetes Secret",
+            Self::Json => "JSON, with PEM in Base64 in it",
+            Self::WebPage => "a web page",
+            Self::Packed(_) => "compressed",
             Self::OtherCertificate => "a certificate of a kind that TLS does not know",
         }
     }
@@ -139,6 +162,13 @@ impl ForeignForm {
                  file and `tls\\.key` so into another, or mount the Secret and name its folder"
                     .to_owned()
             }
+            Self::Json => format!(
+                "write its certificate into a file and its key into another, in Traefik's form by \
+                 `jq -r '.[].Certificates[0].certificate' {place} | base64 -d` and \
+                 `jq -r '.[].Certificates[0].key' {place} | base64 -d`"
+            ),
+            Self::WebPage => "read it: it may say why the certificate was not delivered".to_owned(),
+            Self::Packed(unpack) => format!("unpack it with `{unpack} {place} > PEM`"),
             Self::EncodedTwice => format!("decode it with `base64 -d {place} > PEM`"),
             Self::Pgp | Self::OtherCertificate => {
                 "name an X.509 certificate (BEGIN CERTIFICATE) and its key".to_owned()

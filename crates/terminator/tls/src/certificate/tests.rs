@@ -195,6 +195,7 @@ fn assert_told(text: impl Into<Vec<u8>>, form: &str, remedy: &str) {
 fn files_of_other_forms_are_named_with_what_makes_pem_of_them() {
     let twice = base64ct::Base64::encode_string(leaf(&["a.example"]).pem().as_bytes());
     let secret = format!("apiVersion: v1\nkind: Secret\ndata:\n  tls.crt: {twice}\n");
+    let traefik = format!("{{\"le\": {{\"Certificates\": [{{\"certificate\": \"{twice}\"}}]}}}}\n");
     let pkcs7 = b"\x30\x0b\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
     for (text, form, remedy) in [
         (&b""[..], "x.pem: is empty", "CA"),
@@ -207,6 +208,10 @@ fn files_of_other_forms_are_named_with_what_makes_pem_of_them() {
         (b"PuTTY-User-Key-File-3: x", "is a key of PuTTY", "puttygen x.pem"),
         (twice.as_bytes(), "is encoded in Base64 once more", "base64 -d x.pem"),
         (secret.as_bytes(), "is a manifest of a Kubernetes Secret", "jsonpath='{.data.tls\\.crt}'"),
+        (traefik.as_bytes(), "is JSON, with PEM in Base64 in it", "jq -r"),
+        (b"\n<!DOCTYPE html>\n<title>404</title>\n", "is a web page", "read it"),
+        (b"\x1f\x8b\x08\0\0", "is compressed", "gunzip -c x.pem"),
+        (b"PK\x03\x04\0", "is compressed", "unzip -p x.pem"),
     ] {
         assert_told(text, form, remedy);
     }
@@ -452,6 +457,17 @@ fn a_certificate_that_must_be_stapled_is_reported_when_it_is_not() {
     assert_eq!(concerns(None, from), 0);
     assert_eq!(concerns(Some(end), end + 1), 1);
     assert_eq!(concerns(Some(end + 1), end + 2), 0, "it was said");
+}
+
+#[test]
+fn a_key_in_the_place_of_the_chain_is_told_to_change_places() {
+    let leaf = leaf(&["a.example"]);
+    let mut swapped = source(leaf.key_pem());
+    swapped.key_pem = Some(leaf.chain_pem().into());
+    swapped.key_place = Some("/certs/site.key".into());
+    let error = Certificate::load(&swapped).expect_err("swapped").to_string();
+    let wanted = "/certs/site.pem: is the key, and /certs/site.key the certificate; let them";
+    assert!(error.starts_with(wanted), "{error}");
 }
 
 #[test]
