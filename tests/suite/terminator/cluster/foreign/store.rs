@@ -269,6 +269,26 @@ fn a_wrong_password_is_told_and_a_reload_repairs_it() {
     }
 }
 
+/// It says so to each new client, before that has asked anything.
+#[test]
+fn a_store_that_takes_no_more_clients_is_quoted() {
+    let redis = Redis::start(&["--maxclients", "1"]);
+    let mut only = None;
+    // The place may be taken for a moment by who looked whether it is ready.
+    until_true("the only place", || {
+        let mut stream = TcpStream::connect(redis.address).unwrap();
+        let mut answer = [0; 7];
+        let is_taken = stream.write_all(b"PING\r\n").and_then(|()| stream.read_exact(&mut answer));
+        only = is_taken.is_ok_and(|()| answer == *b"+PONG\r\n").then_some(stream);
+        only.is_some()
+    });
+    let farm = Farm::of(&redis);
+    let host = farm.start_anyhow(0);
+    host.wait_for_stderr("ERR max number of clients reached");
+    drop(only);
+    host.wait_for_metric(UP, &[], 1.0);
+}
+
 #[test]
 fn a_store_with_tls_is_verified_by_its_name_and_a_user_needs_few_rights() {
     let site = Site::new();

@@ -278,7 +278,11 @@ impl Link {
                         self.unsent.drain(..count);
                         Ok(())
                     }
-                    Err(error) => Err(self.ended(&error.to_string())),
+                    // It may have said why before it closed.
+                    Err(error) => match reader.read(&mut buffer).await {
+                        Ok(count @ 1..) => self.take(&buffer[..count]),
+                        _ => Err(self.ended(&error.to_string())),
+                    },
                 },
                 request = requests.recv(), if has_room => match request {
                     Some(Request { bytes, answer }) => {
@@ -332,8 +336,11 @@ impl Link {
     }
 
     fn answer(&mut self, reply: Reply) -> Result<(), Fault> {
-        let Some(asked) = self.waiting.pop_front() else {
-            return Err(self.ended(UNASKED));
+        let asked = match (self.waiting.pop_front(), &reply) {
+            (Some(asked), _) => asked,
+            // One that takes no more clients, or not this one, says so before it is asked.
+            (None, Reply::Error(error)) => return Err(Fault::answered(error)),
+            (None, _) => return Err(self.ended(UNASKED)),
         };
         if let Some(tls) = &mut self.tls {
             tls.answered();
