@@ -67,8 +67,9 @@ pub struct Facts {
     /// The fingerprint of the certificate that the client is shown, where it is compared with that
     /// of the server.
     pub shown_certificate: Option<Fingerprint>,
-    /// The server certificate's algorithms, if the PROXY header shows them.
-    pub certificate: Option<CertificateAlgorithms>,
+    /// The server certificate's algorithms, if the PROXY header shows them. Boxed, because few
+    /// services have it show them.
+    pub certificate: Option<Box<CertificateAlgorithms>>,
     pub agreed: Option<Agreed>,
     pub handshake: Option<HandshakeKind>,
     /// The reason why the session that the client offered was not resumed.

@@ -296,9 +296,11 @@ fn take_hello(
         detail.map_or_else(|| Ending::new(reason), |detail| Ending::with(reason, detail))
     })?;
     if matches!(&settings.send_proxy, SendProxy::V2(tlvs) if tlvs.ssl) {
-        facts.certificate = server.certificate_for(&hello).map(|one| CertificateAlgorithms {
-            signature: one.signature_algorithm.clone(),
-            key: one.key_algorithm.clone(),
+        facts.certificate = server.certificate_for(&hello).map(|one| {
+            Box::new(CertificateAlgorithms {
+                signature: one.signature_algorithm.clone(),
+                key: one.key_algorithm.clone(),
+            })
         });
     }
     note_shown_certificate(server, &hello, settings, facts);

@@ -37,8 +37,8 @@ pub(crate) struct Dial {
     /// pause.
     passed_over: Tried,
     pause: Option<Pause>,
-    /// In the queue of servers that are full.
-    waiting: Option<QueueTurn>,
+    /// In the queue of servers that are full. Boxed, because few connections are in one.
+    waiting: Option<Box<QueueTurn>>,
     is_called: bool,
     attempt: Option<Attempt>,
     is_answered: bool,
@@ -401,7 +401,7 @@ impl Dial {
         Dialled::Exhausted(Ending::with(Reason::ServerQueueTimeout, detail))
     }
 
-    fn leave_queue(&mut self, service: &Service) -> Option<QueueTurn> {
+    fn leave_queue(&mut self, service: &Service) -> Option<Box<QueueTurn>> {
         let waiting = self.waiting.take();
         // A call that has come is for a place that goes to another now.
         self.is_called = false;

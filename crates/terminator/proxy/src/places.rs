@@ -76,7 +76,7 @@ impl SharedPlaces {
         self: &Arc<Self>,
         pool: &mut Pool,
         request: &Pick,
-        waiting: &mut Option<QueueTurn>,
+        waiting: &mut Option<Box<QueueTurn>>,
         queue: &QueueOptions,
         caller: Caller,
     ) -> Chosen {
@@ -113,7 +113,8 @@ impl SharedPlaces {
                 None => {
                     let servers = limits.len();
                     let turn = places.join(caller, limits, queue.length);
-                    *waiting = turn.map(|turn| self.waiting(turn, request.now, queue.timeout));
+                    *waiting =
+                        turn.map(|turn| self.waiting(turn, request.now, queue.timeout).into());
                     waiting.as_ref().map_or(Chosen::QueueFull(servers), |_| Chosen::Waits)
                 }
             },
@@ -220,7 +221,7 @@ mod tests {
         fn choose(
             &mut self,
             places: &Arc<SharedPlaces>,
-            waiting: &mut Option<QueueTurn>,
+            waiting: &mut Option<Box<QueueTurn>>,
             token: u64,
         ) -> Chosen {
             let request = Pick { home: None, now: Instant::now(), key: 0, tried: Tried::new() };

@@ -18,27 +18,40 @@ const RANDOM_BYTES: usize = 32;
 
 pub(crate) type LoggedSecret = Zeroizing<Vec<u8>>;
 
-/// The secret that the keys of one direction come from in TLS 1.3.
+/// The longest traffic secret: that of the suite with SHA-384.
+const SECRET_BYTES_MAX: usize = 48;
+
+/// The secret that the keys of one direction come from in TLS 1.3. Kept in place, because every
+/// connection has two.
 pub(crate) struct TrafficSecret {
     suite: Suite,
-    secret: LoggedSecret,
+    length: u8,
+    room: Zeroizing<[u8; SECRET_BYTES_MAX]>,
 }
 
 impl TrafficSecret {
-    pub(crate) fn new(suite: Suite, secret: LoggedSecret) -> Self {
-        Self { suite, secret }
+    /// `None` = it is longer than that of any suite.
+    pub(crate) fn new(suite: Suite, secret: &[u8]) -> Option<Self> {
+        let mut room = Zeroizing::new([0; SECRET_BYTES_MAX]);
+        room.get_mut(..secret.len())?.copy_from_slice(secret);
+        Some(Self { suite, length: secret.len() as u8, room })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.room[..usize::from(self.length)]
     }
 
     /// Uses the next one from here on, as after a KeyUpdate (RFC 8446 section 7.2).
     pub(crate) fn update(&mut self) {
-        let mut next = Zeroizing::new(vec![0; self.secret.len()]);
-        expand_label(self.suite, &self.secret, b"traffic upd", &mut next);
-        self.secret = next;
+        let mut next = Zeroizing::new([0; SECRET_BYTES_MAX]);
+        let length = usize::from(self.length);
+        expand_label(self.suite, self.bytes(), b"traffic upd", &mut next[..length]);
+        self.room = next;
     }
 
     /// The keys, as the library gives those of the handshake.
     pub(crate) fn keys(&self) -> ConnectionTrafficSecrets {
-        let (bytes, iv) = key_and_iv(self.suite, &self.secret);
+        let (bytes, iv) = key_and_iv(self.suite, self.bytes());
         let mut room = [0; KEY_BYTES_MAX];
         room[..bytes.len()].copy_from_slice(&bytes);
         let (key, iv) = (AeadKey::from(room), Iv::new(iv));
@@ -66,7 +79,7 @@ impl SendingKeys {
     /// From the secret that was logged; `server_random` is needed in TLS 1.2.
     pub(crate) fn new(suite: Suite, logged: &LoggedSecret, server_random: &[u8]) -> Option<Self> {
         if suite.version() == Version::Tls13 {
-            return Some(Self::Tls13(TrafficSecret::new(suite, logged.clone())));
+            return TrafficSecret::new(suite, logged).map(Self::Tls13);
         }
         let split = logged.len().checked_sub(RANDOM_BYTES)?;
         let (master, client_random) = logged.split_at_checked(split)?;
@@ -98,7 +111,7 @@ impl SendingKeys {
 
     fn key(&self, sequence: u64) -> Option<DirectionKey> {
         match self {
-            Self::Tls13(TrafficSecret { suite, secret }) => key_of(*suite, secret, sequence),
+            Self::Tls13(secret) => key_of(secret.suite, secret.bytes(), sequence),
             Self::Tls12(suite, key, iv) => {
                 DirectionKey::new(Version::Tls12, suite.cipher(), sequence, key, *iv)
             }

@@ -42,7 +42,7 @@ pub struct Traffic {
     sending: Sending,
     /// The keys in use for sealing, as long as the kernel may want them; after the hand-over, those
     /// that it is to get next.
-    sending_keys: Option<ConnectionTrafficSecrets>,
+    sending_keys: Option<Box<ConnectionTrafficSecrets>>,
     opener: KeyOpener,
     /// `None` in TLS 1.2, which has no KeyUpdate.
     secrets: Option<Box<TrafficSecrets>>,
@@ -142,7 +142,7 @@ impl Traffic {
             secrets: secrets.map(Box::new),
             tickets: tickets.map(Box::new),
             sending: Sending::Ours(sealer),
-            sending_keys,
+            sending_keys: sending_keys.map(Box::new),
             opener,
             version,
             messages: MessageReader::default(),
@@ -286,7 +286,7 @@ impl Traffic {
         let next = self.next_sealing()?;
         let sealer = KeySealer::new(self.version, 0, &next).ok_or(KeyExhausted)?;
         self.sending = Sending::Ours(sealer);
-        self.sending_keys = self.sending_keys.take().map(|_| next);
+        self.sending_keys = self.sending_keys.take().map(|_| Box::new(next));
         Ok(())
     }
 
@@ -331,7 +331,7 @@ impl Traffic {
             match (std::mem::replace(&mut self.sending, unused), self.sending_keys.take()) {
                 (Sending::Ours(sealer), _) => Sending::Kernel(sealer.into_allowance()),
                 (Sending::Kernel(allowance), keys) => {
-                    let next = keys.as_ref().and_then(parts_of);
+                    let next = keys.as_deref().and_then(parts_of);
                     Sending::Kernel(
                         next.map_or(allowance, |(cipher, ..)| KeyAllowance::fresh(cipher)),
                     )
@@ -362,7 +362,7 @@ impl Traffic {
     pub fn kernel_control(&mut self) -> Result<Option<ControlRecord>, KeyExhausted> {
         let record = self.take_control();
         if record.is_some_and(|record| record.is_key_update()) {
-            self.sending_keys = Some(self.next_sealing()?);
+            self.sending_keys = Some(Box::new(self.next_sealing()?));
         }
         Ok(record)
     }

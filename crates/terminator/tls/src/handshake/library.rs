@@ -359,7 +359,7 @@ fn traffic_secrets(
     if agreed.version != Version::Tls13 {
         return Ok(None);
     }
-    let of = |secret: Option<LoggedSecret>| Some(TrafficSecret::new(agreed.suite?, secret?));
+    let of = |secret: Option<LoggedSecret>| TrafficSecret::new(agreed.suite?, &secret?);
     let both = of(sending).zip(of(receiving));
     let missing = || HandshakeFault::internal("no secret was logged");
     let (sending, receiving) = both.ok_or_else(missing)?;
