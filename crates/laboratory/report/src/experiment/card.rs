@@ -264,7 +264,7 @@ fn doubt(verdict: ComparisonVerdict) -> &'static str {
     match verdict {
         ComparisonVerdict::Better => "it is better",
         ComparisonVerdict::Equal => "equal",
-        ComparisonVerdict::NotKnown => "it is not known to differ",
+        ComparisonVerdict::NotKnown | ComparisonVerdict::WithinStep => "it is not known to differ",
         ComparisonVerdict::Worse => {
             "it differs by its own interval only, not among all comparisons"
         }

@@ -14,11 +14,11 @@ use measure::metric::Metric;
 use measure::statistics;
 
 use super::comparison::{
-    BUSY_MIN, Comparison, ComparisonVerdict, ROUNDS_MIN, compare, digits, in_cell, percentage,
+    BUSY_MIN, Comparison, ComparisonVerdict, ROUNDS_MIN, compare, in_cell, within_step,
 };
 use super::study::{Combination, Study, base, do_same_work};
 use crate::document::{ListItem, ReportBlock, ReportSection, SectionKind};
-use crate::words::{joined, listed};
+use crate::words::{digits, joined, listed, percentage};
 
 /// A page about one question may ask it in two scenarios; of more, the first one is the headline.
 const HEADLINE_SCENARIOS_MAX: usize = 2;
@@ -191,6 +191,7 @@ impl Ranking {
         let of = |verdict| self.count(verdict, Weight::Main);
         let alone = |verdict| self.count(verdict, Weight::Alone);
         let not_known = of(ComparisonVerdict::NotKnown)
+            + of(ComparisonVerdict::WithinStep)
             + alone(ComparisonVerdict::Better)
             + alone(ComparisonVerdict::Worse);
         let equal = of(ComparisonVerdict::Equal);
@@ -434,6 +435,10 @@ impl RankingLine {
                 let visible = most(reaches.map(|(_, visible)| visible).collect());
                 format!("not known: less than {visible} % could not have been seen")
             }
+            (ComparisonVerdict::WithinStep, _) => {
+                let steps = self.found.iter().filter_map(|(_, it)| it.step);
+                within_step(steps.fold(0.0, f64::max))
+            }
             (_, Some((least, greatest))) => format!("{}× to {}×", digits(least), digits(greatest)),
             (_, None) => {
                 let part = |(title, it): &(String, Comparison)| {
@@ -574,5 +579,9 @@ fn chances<'s>(study: &'s Study<'_>) -> impl Iterator<Item = f64> + 's {
         combinations.filter_map(move |combination| judged(combination, index, main?))
     });
     let counted = comparisons.filter(|it| it.verdict.is_counted());
-    counted.map(|it| it.effect.chance.unwrap_or(1.0))
+    counted.map(|it| match it.verdict {
+        // No difference is claimed, however alike the rounds are.
+        ComparisonVerdict::WithinStep => 1.0,
+        _ => it.effect.chance.unwrap_or(1.0),
+    })
 }

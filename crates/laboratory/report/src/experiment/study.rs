@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use measure::capacity;
 use measure::experiment::{
     Configuration, Experiment, Factor, FailedRepeat, FailureKind, Measurement, RecordedValue,
     Scenario, TargetDescription,
@@ -9,7 +10,7 @@ use measure::experiment::{
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
-use crate::words::{joined, titled};
+use crate::words::{in_percent, joined, titled};
 
 /// A scenario with all its measurements.
 #[derive(Debug)]
@@ -337,6 +338,29 @@ impl MeasuredConfiguration<'_> {
 
     pub(crate) fn spread(&self, metric: Metric) -> Option<Spread> {
         Spread::of(&self.samples(metric))
+    }
+
+    /// One step of the ramp as a share of a capacity that was read off it, the median of repeats:
+    /// capacities that lie closer to each other are equal. `None` of other metrics.
+    pub(crate) fn step(&self, metric: Metric) -> Option<f64> {
+        let measurements = self.measurements.values().filter(|_| READ_OFFS.contains(&metric));
+        let steps = measurements.filter_map(|it| {
+            let steps = it.steps.iter().map(|it| &it.point);
+            let steps = steps.map(|it| (it.offered_per_s, it.succeeded_per_s));
+            let seconds = it.seconds.iter().take(if it.steps.is_empty() { usize::MAX } else { 0 });
+            let seconds = seconds.map(|it| (it.attempted as f64, it.succeeded as f64));
+            capacity::step(&steps.chain(seconds).collect::<Vec<_>>(), metric.of(*it)?)
+        });
+        Spread::of(&steps.collect::<Vec<_>>()).map(|it| it.median)
+    }
+
+    /// The median of a metric, and one step of the ramp where it was read off one: `1661 ±12 %`.
+    pub(crate) fn median(&self, metric: Metric) -> Option<String> {
+        let median = metric.number(self.spread(metric)?.median);
+        Some(match self.step(metric) {
+            Some(step) => format!("{median} {}", in_percent(step)),
+            None => median,
+        })
     }
 
     /// The reason why there is no measurement; `None` if there is one.

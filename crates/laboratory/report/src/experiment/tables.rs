@@ -8,10 +8,10 @@ use measure::experiment::{Measurement, Published, TargetDescription};
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
-use super::comparison::{compare, digits, in_cell};
+use super::comparison::{compare, in_cell};
 use super::study::{Combination, Gap, MeasuredConfiguration, Study, base};
 use crate::document::{Cell, NONE, ReportTable, Sheet, number};
-use crate::words::joined;
+use crate::words::{digits, in_percent, joined};
 
 /// A row per configuration: the medians of its metrics, and the main one against that of the target
 /// that it is compared with. For a terminal: as many metrics as leave room for the comparison.
@@ -32,10 +32,7 @@ pub(crate) fn summary(study: &Study<'_>, width: usize) -> ReportTable {
     for combination in &study.combinations {
         table.head(combination.title());
         for entry in &combination.entries {
-            let medians = metrics.iter().map(|metric| {
-                let spread = entry.spread(*metric);
-                Cell::maybe(spread.map(|it| metric.number(it.median)))
-            });
+            let medians = metrics.iter().map(|metric| Cell::maybe(entry.median(*metric)));
             let comparison = match entry.gap() {
                 Some(gap) => words(&gap),
                 None => {
@@ -147,6 +144,8 @@ fn cell(
         let (least, most) = (metric.number(spread.min), metric.number(spread.max));
         notes.push(("", format!("{least} – {most}").into()));
     }
+    let step = entry.step(metric).map(in_percent);
+    notes.extend(step.map(|step| ("", format!("{step}, one step of the ramp").into())));
     let base = combination.base_of(entry);
     if let Some(found) = base.and_then(|base| compare(entry, base, metric)) {
         let note = Cell::from(found.signed()).id(format!("{id}-ratio"), found.effect.value);

@@ -10,7 +10,7 @@ use super::capacity::{Reached, read_offs};
 use super::reading::{CARDS, METRICS, PARTS, conditions, cpu_per_transaction_ns, resumed, spread};
 use super::time_series::Timeline;
 use crate::document::{Cell, NONE, ReportTable, Sheet, number};
-use crate::words::{id_part, joined, titled};
+use crate::words::{id_part, in_percent, joined, titled};
 
 /// For people, as the head of a row.
 pub(crate) fn title(metric: Metric) -> String {
@@ -340,13 +340,16 @@ fn time(ns: f64) -> Cell {
 /// The search and its finding, and the four read-offs.
 pub(crate) fn capacity(record: &LoadRecord) -> ReportTable {
     let caption = match record.steps.len() {
-        0 => "Greatest rates of success, read off the seconds of the ramp",
-        _ => "Greatest rates of success, read off the steps",
+        0 => "Greatest rates of success, read off the ramp; ±: one step of it",
+        _ => "Greatest rates of success, read off the steps; ±: from one to the next",
     };
     let mut table = ReportTable::new(caption, ["<", ""]);
     let mut line = |name: &str, id: &str, rate: Option<Reached>| {
         let cell = match rate {
-            Some(rate) => Cell::from(rate).id(id, rate.per_s),
+            Some(rate) => {
+                let step = rate.step.map_or_else(String::new, in_percent);
+                Cell::from(joined([rate.to_string(), step], " ")).id(id, rate.per_s)
+            }
             None => Cell::from("nothing kept it"),
         };
         table.row([name.into(), cell]);
@@ -354,7 +357,7 @@ pub(crate) fn capacity(record: &LoadRecord) -> ReportTable {
     if let Some(capacity) = &record.capacity {
         let broken = capacity.broken_at_per_s;
         let is_open = broken.is_none();
-        let reached = |per_s, is_open| Reached { per_s, is_open };
+        let reached = |per_s, is_open| Reached { per_s, is_open, step: None };
         let found = capacity.found_per_s.map(|per_s| reached(per_s, is_open));
         line(&capacity.limit.to_string(), "capacity-per-s", found);
         if let Some(broken) = broken {
