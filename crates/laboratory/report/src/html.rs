@@ -111,20 +111,17 @@ fn section(section: &ReportSection) -> Option<MarkupElement> {
         SectionKind::Card => ("section", "h3"),
         _ => ("div", "h4"),
     };
-    let (class, heading_class) = match kind {
-        SectionKind::Card => ("card", ""),
-        SectionKind::Group(_) => ("group-of-items", ""),
-        SectionKind::Beside(class) => (*class, ""),
-        SectionKind::Replay => ("replay", ""),
-        _ => ("", ""),
+    let class = match kind {
+        SectionKind::Card => "card",
+        SectionKind::Group(_) => "group-of-items",
+        SectionKind::Beside(class) => class,
+        SectionKind::Replay => "replay",
+        _ => "",
     };
-    let with = |element: MarkupElement, name, value: &str| match value {
-        "" => element,
-        value => element.with(name, value),
-    };
-    let heading = with(element(heading), "class", heading_class).prose(title);
-    let outer = with(with(element(outer), "class", class), "id", id);
-    let outer = outer.children((!title.is_empty()).then_some(heading));
+    let attributes = [("class", class), ("id", id)].into_iter().filter(|it| !it.1.is_empty());
+    let outer = attributes.fold(element(outer), |outer, (name, value)| outer.with(name, value));
+    let heading = (!title.is_empty()).then(|| element(heading).prose(title));
+    let outer = outer.children(heading);
     let button = (*kind == SectionKind::Replay).then(|| {
         let switch = element("input").with("type", "checkbox");
         element("label").child(switch).text("Replay (uncheck and check to repeat)")
@@ -134,18 +131,15 @@ fn section(section: &ReportSection) -> Option<MarkupElement> {
 }
 
 fn card(card: &NumberCard) -> MarkupElement {
-    let value = value(element("b"), &card.value, "").prose(&card.value.text);
-    let note = card.note.iter().map(value_or_text);
+    let number = value(element("b"), &card.value, "").prose(&card.value.text);
+    let note = card.note.iter();
+    let note = note.map(|cell| value(element("span"), cell, "").prose(&cell.text));
     element("div")
         .with("class", "card number")
         .with("data-state", if card.is_bad { "bad" } else { "" })
         .child(element("h3").text(&card.name))
-        .child(value)
+        .child(number)
         .child(element("p").children(note))
-}
-
-fn value_or_text(cell: &Cell) -> MarkupElement {
-    value(element("span"), cell, "").prose(&cell.text)
 }
 
 /// Four parts, as long as there are comparisons of each.

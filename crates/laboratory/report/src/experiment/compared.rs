@@ -16,7 +16,7 @@ use super::study::{Combination, MeasuredConfiguration, Study, studies};
 use super::tables::heading;
 use crate::document::{
     Cell, Figure, NONE, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable,
-    ReportWarning, SectionKind, section,
+    ReportWarning, SectionKind, cells, section,
 };
 use crate::figure::{Axis, AxisUnit, Chart, Panel, Series};
 use crate::host;
@@ -173,13 +173,7 @@ fn changes(pair: &ScenarioPair<'_>, metric: Metric) -> ReportTable {
         for entry in &combination.entries {
             let name = Cell::from(&entry.target.name);
             let Some((medians, change)) = pair.change(combination, entry, metric) else {
-                table.row([
-                    name,
-                    NONE.into(),
-                    NONE.into(),
-                    NONE.into(),
-                    "not measured in both".into(),
-                ]);
+                table.row(cells![name, NONE, NONE, NONE, "not measured in both"]);
                 continue;
             };
             // Each record has so many at least, and all of them are compared.

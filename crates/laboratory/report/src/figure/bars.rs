@@ -5,7 +5,7 @@ use super::shapes::{LINE, pixels, text, text_width};
 use crate::markup::{MarkupElement, element};
 use crate::words::joined;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Bars {
     pub(crate) title: String,
     pub(crate) description: String,

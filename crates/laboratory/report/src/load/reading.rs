@@ -13,6 +13,7 @@ use measure::record::{
 };
 use measure::statistics::Spread;
 
+use crate::document::counted;
 use crate::words::joined;
 
 /// The metrics of a run that have a spread over its seconds; the first ones are the main ones.
@@ -70,10 +71,9 @@ pub(crate) fn cpu_per_transaction_ns(record: &LoadRecord) -> Option<f64> {
 pub(crate) fn client_load(record: &LoadRecord) -> Option<String> {
     let threads = record.client.threads.len();
     let time_ns = record.elapsed_ns as f64 * threads as f64;
-    let plural = if threads == 1 { "thread" } else { "threads" };
     (time_ns > 0.0).then(|| {
         let percent = record.client.cpu_ns as f64 / time_ns * 100.0;
-        format!("{percent:.0} % busy in {threads} {plural}")
+        format!("{percent:.0} % busy in {}", counted(threads, "thread"))
     })
 }
 

@@ -9,7 +9,7 @@ use measure::statistics::Spread;
 use super::capacity::{Reached, read_offs};
 use super::reading::{CARDS, METRICS, PARTS, conditions, cpu_per_transaction_ns, resumed, spread};
 use super::time_series::Timeline;
-use crate::document::{Cell, NONE, ReportTable, Sheet, number};
+use crate::document::{Cell, NONE, ReportTable, Sheet, cells, number};
 use crate::words::{id_part, in_percent, joined, titled};
 
 /// For people, as the head of a row.
@@ -142,13 +142,8 @@ pub(crate) fn handshakes(record: &LoadRecord) -> ReportTable {
     let whole = resumed(record).whole;
     for row in rows {
         let part = row.count;
-        table.row([
-            row.kind.name().into(),
-            Cell::from(&row.version),
-            RoundedCount(part as f64).into(),
-            Percentage { part, whole }.into(),
-            negotiated(row).into(),
-        ]);
+        let (count, share) = (RoundedCount(part as f64), Percentage { part, whole });
+        table.row(cells![row.kind.name(), &row.version, count, share, negotiated(row)]);
     }
     table
 }
@@ -296,12 +291,12 @@ pub(crate) fn steps(record: &LoadRecord) -> ReportTable {
     for step in &record.steps {
         let rate = |per_s: f64| Cell::from(Metric::Rate.fitted(per_s));
         let from = Metric::Rate.fitted(step.from_ns as f64 / 1e9);
-        table.row([
-            format!("{from} s").into(),
-            Nanoseconds(step.length_ns as f64).into(),
+        table.row(cells![
+            format!("{from} s"),
+            Nanoseconds(step.length_ns as f64),
             rate(step.point.offered_per_s),
             rate(step.point.succeeded_per_s),
-            failed_share(step.counts).into(),
+            failed_share(step.counts),
             time(step.point.mean_ns),
             time(step.point.quantile_ns),
         ]);
