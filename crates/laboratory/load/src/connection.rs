@@ -255,20 +255,12 @@ impl ClientConnection {
             if !self.may_read {
                 break;
             }
+            self.may_read = false;
             let count = match sys::socket::read(&self.fd, buffer) {
-                Ok(0) => {
-                    self.may_read = false;
-                    return self.end();
-                }
+                Ok(0) => return self.end(),
                 Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.may_read = false;
-                    break;
-                }
-                Err(error) => {
-                    self.may_read = false;
-                    return self.broken(&error);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return self.broken(&error),
             };
             traffic.received_bytes += count as u64;
             // What comes later brings an event of its own.
@@ -405,14 +397,13 @@ impl ClientConnection {
 }
 
 pub(crate) fn dial_failure(error: &io::Error) -> TransactionFailure {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => TransactionFailure::ConnectRefused,
-        io::ErrorKind::ConnectionReset => TransactionFailure::ConnectRefused,
         io::ErrorKind::AddrNotAvailable => TransactionFailure::NoLocalPort,
         io::ErrorKind::TimedOut => TransactionFailure::ConnectTimeout,
-        // A Unix socket's queue is full.
-        io::ErrorKind::WouldBlock => TransactionFailure::ConnectRefused,
-        io::ErrorKind::NotFound => TransactionFailure::ConnectRefused,
+        // A Unix socket's queue is full, or it is not there.
+        WouldBlock | NotFound => TransactionFailure::ConnectRefused,
+        ConnectionRefused | ConnectionReset => TransactionFailure::ConnectRefused,
         _ => match error.raw_os_error() {
             // EMFILE and ENFILE have no kind of their own.
             Some(23 | 24) => TransactionFailure::NoDescriptor,
