@@ -186,8 +186,7 @@ impl FarmModel {
     /// The least number of hosts whose workers are within the limit on the worst day.
     fn hosts_for_cpu(&self, limit: WorkerLimit, costs: (f64, f64)) -> Option<u32> {
         let lose = self.forecast.lose;
-        let fits = |hosts: u32| self.work(costs, hosts, lose) <= limit.work;
-        self.least(fits)
+        self.least(|hosts| self.work(costs, hosts, lose) <= limit.work)
     }
 
     /// The least number above those that may be lost that fits. More hosts do not fit worse, but
@@ -264,13 +263,7 @@ impl FarmModel {
         }
         let most = bounds.into_iter().filter_map(|(name, hosts)| Some((hosts?, name)));
         // Of equals the CPU stands first.
-        let mut decided = (0, "");
-        for bound in most {
-            if bound.0 > decided.0 {
-                decided = bound;
-            }
-        }
-        let (hosts, name) = decided;
+        let (hosts, name) = most.rev().max_by_key(|bound| bound.0).unwrap_or_default();
         let mesh = self.mesh_bytes(hosts, self.forecast.lose);
         if self.forecast.sharing == Sharing::Peers && mesh > sharing::MESH_BYTES_PER_S_MAX {
             return Err(format!(
