@@ -116,15 +116,16 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, console: Consol
         return Exit::Success;
     }
     let ended = match parse(arguments) {
-        Ok(Ok(command)) => {
-            dispatch(command, console).map_err(|fault| (fault.to_string(), fault.exit))
+        Ok(Ok(command)) => dispatch(command, console),
+        Ok(Err(text)) => print(text),
+        Err(text) => {
+            console.error(text);
+            return Exit::Usage;
         }
-        Ok(Err(text)) => Ok(print(text)),
-        Err(text) => Err((text, Exit::Usage)),
     };
-    ended.unwrap_or_else(|(text, exit)| {
-        console.error(text);
-        exit
+    ended.unwrap_or_else(|fault| {
+        console.error(&fault);
+        fault.exit
     })
 }
 
@@ -160,14 +161,14 @@ fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, LabFaul
         LaboratoryCommand::SelfTest(arguments) => self_test::run(arguments, console),
         LaboratoryCommand::Plan(arguments) => plan::run(*arguments, console),
         LaboratoryCommand::Simulate(arguments) => simulate::run(*arguments, console),
-        LaboratoryCommand::Help { name } => Ok(print(explained(name.as_deref())?)),
-        LaboratoryCommand::Completion { shell } => Ok(print(script(&shell, "lariat-lab"))),
-        LaboratoryCommand::Manual => Ok(print(manual_page(
+        LaboratoryCommand::Help { name } => print(explained(name.as_deref())?),
+        LaboratoryCommand::Completion { shell } => print(script(&shell, "lariat-lab")),
+        LaboratoryCommand::Manual => print(manual_page(
             command(),
             &[("EXIT STATUS", &exit_codes()), ("SEE ALSO", "lariat(1)")],
-        ))),
+        )),
         LaboratoryCommand::Version => {
-            Ok(print(concat!("lariat-lab ", env!("CARGO_PKG_VERSION"), "\n")))
+            print(concat!("lariat-lab ", env!("CARGO_PKG_VERSION"), "\n"))
         }
     }
 }

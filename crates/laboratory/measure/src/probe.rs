@@ -499,7 +499,7 @@ impl ProbeReport {
         (is_met && !node.lacks_our_certificate()).then_some(own)
     }
 
-    /// Reads what [`Self::to_json`] wrote.
+    /// Reads what [`crate::record::to_json`] wrote.
     ///
     /// # Errors
     /// It is something else, or of another format.
@@ -510,9 +510,5 @@ impl ProbeReport {
         } else {
             Err(format!("its format is {}, not {FORMAT}", report.format))
         }
-    }
-
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("names are strings, and no number is an error")
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use measure::record::to_json;
 
 use super::values::{Speeds, value};
 use crate::console::{Console, WIDTH, print, stdout_colour};
@@ -45,11 +46,10 @@ pub(super) fn run(arguments: HostArguments, console: Console) -> Result<Exit, La
         ));
     }
     let report = host::report(timing);
-    Ok(if arguments.json {
-        print(report.to_json() + "\n")
-    } else {
-        print(report::host::document(&report).text(WIDTH, stdout_colour()))
-    })
+    if arguments.json {
+        return print(to_json(&report) + "\n");
+    }
+    print(report::host::document(&report).text(WIDTH, stdout_colour()))
 }
 
 fn timing(arguments: &HostArguments) -> Result<Option<SpeedTiming>, LabFault> {

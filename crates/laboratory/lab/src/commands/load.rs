@@ -16,7 +16,7 @@ use load::plan::LoadPlan;
 use load::run::{self, Run, SecondProgress};
 use measure::bounds::LoadBound;
 use measure::quantity::{Nanoseconds, RoundedCount};
-use measure::record::{CapacitySearch, LoadRecord, RunWarning, Second};
+use measure::record::{CapacitySearch, LoadRecord, RunWarning, Second, to_json};
 use options::command_line::{FlagTable, TableFlags};
 use options::flags::overlaid;
 use options::{Problem, Report};
@@ -427,12 +427,12 @@ fn hand_over(
     console: Console,
 ) -> Result<Exit, LabFault> {
     let takes_output = destination.is_output();
-    let written = destination.write(&record.to_json());
+    let written = destination.write(&to_json(record));
     let report = report::load::document(&[("", record)]);
     let summary = |colour| report.text(WIDTH, colour);
     let told = if takes_output {
         console.say(summary(console.colour()));
-        Exit::Success
+        Ok(Exit::Success)
     } else {
         print(summary(stdout_colour()))
     };
@@ -441,10 +441,7 @@ fn hand_over(
         console.say(format_args!("The record is {path}; a page of it makes"));
         console.say(format_args!("  lariat-lab report {path} -o page.html"));
     }
-    Ok(match told {
-        Exit::Success => exit_of(record),
-        failed => failed,
-    })
+    told.map(|_| exit_of(record))
 }
 
 /// Failures are a measurement, unless there is nothing else.

@@ -11,24 +11,23 @@ use load::observe::chain::TrustedRoots;
 use load::options::value::OrNone;
 use load::plan::{OwnCertificate, ProxyVersion};
 use measure::probe::{Level, ProbeReport};
+use measure::record::to_json;
 use options::Report;
 use probe::expect::{Expectations, Unmet};
 use probe::run::{ProbeOptions, WaitLimits, probe};
 use probe::{facts, points};
-use report::ReportDocument;
 use sys::process;
 use sys::socket::Zoned;
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
 use wire::text::line;
 
-use super::values::{ProbeOutput, choice, time, value};
-
-use crate::console::{Console, WIDTH, print, stdout_colour};
+use super::values::{AnswerOutput, choice, give, time, value};
+use crate::console::{Console, print};
 use crate::exit::Exit;
 use crate::fault::LabFault;
 use crate::load::{PlanFile, ResolvedAddress, read, resolve};
-use crate::pages::{check_page, write_page};
+use crate::pages::check_page;
 
 /// Find out how TLS endpoints are configured, and what to change
 ///
@@ -47,7 +46,7 @@ pub(super) struct ProbeArguments {
     connect: Vec<SocketAddr>,
     /// Name in SNI, which certificates are checked for [default: the first host; none: no SNI]
     #[arg(long, value_name = "NAME|none")]
-    #[arg(value_parser = value(server_name, "a host name", "www.example.com"))]
+    #[arg(value_parser = value(or_none(server_name), "a host name", "www.example.com"))]
     server_name: Option<OrNone<String>>,
     /// Send a PROXY header first
     #[arg(long, value_name = "VERSION", value_parser = choice(ProxyVersion::NAMED))]
@@ -70,7 +69,7 @@ pub(super) struct ProbeArguments {
     ech: Option<String>,
     /// Path of the GET that shows records and the end of a connection
     #[arg(long, value_name = "PATH|none", default_value = "/")]
-    #[arg(value_parser = value(request_path, "a path", "/index.html"))]
+    #[arg(value_parser = value(or_none(request_path), "a path", "/index.html"))]
     request: OrNone<String>,
     /// How often sessions are offered at the same address; elsewhere 4 times at the most
     #[arg(long, value_name = "N", default_value = "8")]
@@ -83,7 +82,7 @@ pub(super) struct ProbeArguments {
     #[arg(long)]
     facts: bool,
     #[command(flatten)]
-    output: ProbeOutput,
+    output: AnswerOutput,
 }
 
 /// Arguments that a survey and a probe share.
@@ -186,7 +185,7 @@ const SYSTEM_ROOTS: [&str; 3] = [
 
 pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, LabFault> {
     if arguments.facts {
-        return Ok(print(facts_listed()));
+        return print(facts_listed());
     }
     if arguments.hosts.is_empty() {
         let hint = "for example: lariat-lab probe www.example.com:443";
@@ -207,33 +206,13 @@ pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, L
             console.say(doing);
         }
     });
-    let document = || report::probe::document(&report);
-    match give(&output, document, || json_line(&report), console)? {
-        Exit::Success => Ok(conduct.conclude(expected.as_ref(), &[report], console)),
-        failed => Ok(failed),
-    }
-}
-
-/// Writes a page, or prints the same or JSON.
-pub(super) fn give(
-    output: &ProbeOutput,
-    document: impl FnOnce() -> ReportDocument,
-    json: impl FnOnce() -> String,
-    console: Console,
-) -> Result<Exit, LabFault> {
-    Ok(match &output.output {
-        Some(page) => {
-            write_page(page, &document().html(), console)?;
-            Exit::Success
-        }
-        None if output.json => print(json()),
-        None => print(document().text(WIDTH, stdout_colour())),
-    })
+    give(&output, &report::probe::document(&report), || json_line(&report), console)?;
+    Ok(conduct.conclude(expected.as_ref(), &[report], console))
 }
 
 /// A report on a line. What servers wrote is escaped where a terminal would obey it.
 pub(super) fn json_line(report: &ProbeReport) -> String {
-    format!("{}\n", line(&report.to_json()))
+    format!("{}\n", line(&to_json(report)))
 }
 
 fn facts_listed() -> String {
@@ -429,24 +408,21 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     Err(format!("{why}\nhint: for example: 127.0.0.1:8443"))
 }
 
-fn server_name(text: &str) -> Option<OrNone<String>> {
-    match text {
+/// What `read` reads, or `none`.
+fn or_none(read: fn(&str) -> Option<String>) -> impl Fn(&str) -> Option<OrNone<String>> + Clone {
+    move |text| match text {
         "none" => Some(OrNone::Nothing),
-        name => {
-            wire::client_hello::host_name(name)?;
-            Some(OrNone::This(name.to_owned()))
-        }
+        text => read(text).map(OrNone::This),
     }
 }
 
-fn request_path(text: &str) -> Option<OrNone<String>> {
-    match text {
-        "none" => Some(OrNone::Nothing),
-        path if path.starts_with('/') && !path.contains(|c: char| c.is_control() || c == ' ') => {
-            Some(OrNone::This(path.to_owned()))
-        }
-        _ => None,
-    }
+fn server_name(name: &str) -> Option<String> {
+    wire::client_hello::host_name(name).map(|_| name.to_owned())
+}
+
+fn request_path(path: &str) -> Option<String> {
+    let is_path = path.starts_with('/') && !path.contains(|c: char| c.is_control() || c == ' ');
+    is_path.then(|| path.to_owned())
 }
 
 fn file(flag: &str, path: &Path) -> Result<Vec<u8>, LabFault> {

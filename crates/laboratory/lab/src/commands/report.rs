@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use clap::{Args, ValueHint};
 use load::options::value::OrNone;
 use measure::merge::merged;
+use measure::record::to_json;
 use report::ReportDocument;
 use report::experiment::CardSubject;
 
@@ -179,7 +180,7 @@ fn merge(records: &Records, count: usize, path: &Path) -> Result<Records, LabFau
     let target = OrNone::This(path.to_owned());
     let now = RecordDate::of(SystemTime::now());
     let place = Destination::open("merge", Some(&target), now);
-    let written = place.and_then(|place| place.write(&sum.to_json()));
+    let written = place.and_then(|place| place.write(&to_json(&sum)));
     written.map_err(|fault| fault.with(Exit::Failed))?;
     Ok(Records::Loads(vec![("sum".to_owned(), sum)]))
 }
@@ -227,10 +228,7 @@ pub(super) fn write_all(
         write_page(path, &report.html(), console)?;
     }
     if let (None, None, None) = (&sinks.output, &sinks.svg, &sinks.csv) {
-        let printed = print(report.text(WIDTH, stdout_colour()));
-        if printed != Exit::Success {
-            return Err(LabFault::reported(printed));
-        }
+        print(report.text(WIDTH, stdout_colour()))?;
     }
     Ok(())
 }

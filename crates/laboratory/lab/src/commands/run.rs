@@ -58,7 +58,7 @@ pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, LabFa
     let prepared = prepare(&request, console)?;
     if request.dry_run {
         let Prepared { resolved, expanded, placement, .. } = &prepared;
-        return Ok(print(listing::plan(expanded, resolved, placement)));
+        return print(listing::plan(expanded, resolved, placement));
     }
     begin(prepared, &request, words, &Ground::new(&request, console)?)
 }
@@ -179,7 +179,7 @@ fn list(request: &RunArguments, console: Console) -> Result<Exit, LabFault> {
         let mode = RunArguments::of_mode(full);
         expand(&listed, &targets, &Builds::default(), &mode, &host, console)
     };
-    Ok(print(listing::list(&of_mode(false)?, &of_mode(true)?)))
+    print(listing::list(&of_mode(false)?, &of_mode(true)?))
 }
 
 fn begin(

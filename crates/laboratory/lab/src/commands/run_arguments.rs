@@ -99,7 +99,7 @@ pub(super) struct RunArguments {
     pub(super) record: Option<PathBuf>,
     /// Resume a run that was stopped, or measure again what failed in one that is complete
     #[arg(long, value_name = "RECORD.jsonl", value_hint = ValueHint::AnyPath)]
-    #[arg(conflicts_with_all = OF_NEW_RUNS)]
+    #[arg(conflicts_with_all = OF_NEW_RUNS.split(' '))]
     pub(super) resume: Option<PathBuf>,
     /// Scenarios in place of ours
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -113,29 +113,9 @@ pub(super) struct RunArguments {
 }
 
 /// Arguments of new runs: one that is resumed goes by its record.
-const OF_NEW_RUNS: [&str; 21] = [
-    "scenarios",
-    "list",
-    "dry_run",
-    "quick",
-    "full",
-    "targets",
-    "only",
-    "repeats",
-    "until",
-    "time_max",
-    "duration",
-    "program",
-    "target_folder",
-    "suite",
-    "root",
-    "root_folder",
-    "server_cpus",
-    "client_cpus",
-    "speeds",
-    "seed",
-    "record",
-];
+const OF_NEW_RUNS: &str = "scenarios list dry_run quick full targets only repeats until time_max \
+                           duration program target_folder suite root root_folder server_cpus \
+                           client_cpus speeds seed record";
 
 /// Names that one flag lists.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -84,11 +84,11 @@ pub(super) fn run(arguments: SelfTestArguments, console: Console) -> Result<Exit
             break;
         }
     }
-    let printed = print(table(&trials));
+    let exit = print(table(&trials))?;
     if trials.iter().flat_map(findings).all(|finding| finding.effect.interval.is_none()) {
         console.hint("no trial had time for two rounds: a longer --time-max");
     }
-    Ok(if interrupt.is_requested() { Exit::Partial } else { printed })
+    Ok(if interrupt.is_requested() { Exit::Partial } else { exit })
 }
 
 /// Whether the trial came to its end.

@@ -13,9 +13,9 @@ use sys::process;
 use wire::starttls::Dialect;
 
 use super::probe::{
-    ProbeConduct, addresses, endpoint, get, give, host_of, json_line, now_s, socket_address,
+    ProbeConduct, addresses, endpoint, get, host_of, json_line, now_s, socket_address,
 };
-use super::values::{ProbeOutput, choice};
+use super::values::{AnswerOutput, choice, give};
 use crate::console::Console;
 use crate::exit::Exit;
 use crate::fault::LabFault;
@@ -44,7 +44,7 @@ pub(super) struct SurveyArguments {
     #[command(flatten)]
     conduct: ProbeConduct,
     #[command(flatten)]
-    output: ProbeOutput,
+    output: AnswerOutput,
 }
 
 /// Addresses of a site; more of them tell nothing new of it.
@@ -63,12 +63,9 @@ pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, 
     let count = sites.len();
     let reports = survey(sites, arguments.at_once.into());
     console.say(format_args!("{count} sites probed"));
-    let document = || report::probe::survey(&reports);
     let lines = || reports.iter().map(json_line).collect();
-    match give(&arguments.output, document, lines, console)? {
-        Exit::Success => Ok(conduct.conclude(expected.as_ref(), &reports, console)),
-        failed => Ok(failed),
-    }
+    give(&arguments.output, &report::probe::survey(&reports), lines, console)?;
+    Ok(conduct.conclude(expected.as_ref(), &reports, console))
 }
 
 /// The sites of a file, looked up.

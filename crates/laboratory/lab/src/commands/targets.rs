@@ -78,7 +78,7 @@ pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit,
     if builds.root.is_none() {
         text += &tables_of_roots(&chosen, &builds);
     }
-    let exit = print(text);
+    let exit = print(text)?;
     let missing = rows.iter().filter_map(|row| row.found.as_ref().err());
     let hints: BTreeSet<_> = missing.map(|missing| missing.hint.as_str()).collect();
     for hint in &hints {

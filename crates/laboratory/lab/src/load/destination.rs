@@ -11,6 +11,7 @@ use wire::date::civil_from_days;
 
 use crate::exit::Exit;
 use crate::fault::LabFault;
+use crate::process::scratch::first_free;
 
 #[derive(Debug)]
 pub(crate) struct Destination {
@@ -139,13 +140,8 @@ impl Partial {
         }
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let others = (2..).map(|number| self.path.with_file_name(format!("{stem}-{number}.json")));
-        for path in std::iter::once(self.path.clone()).chain(others) {
-            match File::create_new(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => return made.map(|_| path),
-            }
-        }
-        unreachable!("numbers do not end")
+        let paths = std::iter::once(self.path.clone()).chain(others);
+        first_free(paths, |path| File::create_new(path)).map(|(path, _)| path)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::console::Console;
 use crate::fault::LabFault;
 use crate::load::destination::RecordDate;
 use crate::pages::{RECORD_BYTES_MAX, tame};
+use crate::process::scratch::first_free;
 
 /// An open record, which no other run writes meanwhile.
 #[derive(Debug)]
@@ -29,20 +30,17 @@ impl Journal {
     pub(crate) fn create(path: Option<&Path>, now: RecordDate) -> Result<Self, LabFault> {
         let create = |path: &Path| OpenOptions::new().append(true).create_new(true).open(path);
         let stem = format!("lariat-run-{}", now.compact());
-        let mut number = 1;
-        let mut place = path.map_or_else(|| format!("{stem}.jsonl").into(), Path::to_owned);
-        loop {
-            match create(&place) {
-                Ok(file) => return locked(file, place),
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(refused(&place, &error));
-                }
-                Err(_) if path.is_some() => return Err(taken(&place)),
-                Err(_) => {}
-            }
-            number += 1;
-            place = format!("{stem}-{number}.jsonl").into();
-        }
+        let own = PathBuf::from(format!("{stem}.jsonl"));
+        let others = (2..).map(|number| format!("{stem}-{number}.jsonl").into());
+        let created = match path {
+            Some(path) => first_free([path.to_owned()], create),
+            None => first_free(std::iter::once(own.clone()).chain(others), create),
+        };
+        let (path, file) = created.map_err(|error| match (path, error.kind()) {
+            (Some(path), io::ErrorKind::AlreadyExists) => taken(path),
+            (path, _) => refused(path.unwrap_or(&own), &error),
+        })?;
+        locked(file, path)
     }
 
     /// Opens one to go on with it, and returns what it holds. An unfinished line is removed.

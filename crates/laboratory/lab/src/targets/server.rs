@@ -12,6 +12,7 @@ use super::form::{ServerSpec, Serves, TestTarget};
 use super::program::TargetProgram;
 use super::templates;
 use super::templates::{TemplateTls, Values};
+use crate::process::scratch::first_free;
 use crate::process::tree::ProcessTree;
 use crate::process::{GuardedChild, fault_lines};
 
@@ -259,14 +260,8 @@ fn free_address() -> io::Result<SocketAddr> {
 
 /// A new folder for one start: `NAME-1`, `NAME-2`.
 pub(crate) fn own_folder(run: &Path, name: &str) -> io::Result<PathBuf> {
-    for number in 1_u64.. {
-        let path = run.join(format!("{name}-{number}"));
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| path),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
+    let paths = (1_u64..).map(|number| run.join(format!("{name}-{number}")));
+    first_free(paths, |path| fs::create_dir(path)).map(|(path, ())| path)
 }
 
 /// Files of these sizes, which all servers of a run share. Their bytes are written, not left as
