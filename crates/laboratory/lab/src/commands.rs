@@ -32,7 +32,7 @@ use options::command_line::{SHELLS, help, manual_page, outcome, proposals, scrip
 
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::fault::{LabFault, unknown};
+use crate::fault::{LabResult, unknown};
 use crate::process;
 
 /// Load TLS servers, probe them, measure them, and compare them
@@ -97,14 +97,11 @@ pub(crate) fn command() -> clap::Command {
 
 /// The meaning of each exit code, a line each.
 fn exit_codes() -> String {
-    let codes = Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8));
-    codes.concat()
+    Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8)).concat()
 }
 
 fn command_names() -> Vec<String> {
-    let command = CommandLine::command();
-    let commands = command.get_subcommands();
-    commands.map(|one| one.get_name().to_owned()).collect()
+    CommandLine::command().get_subcommands().map(|one| one.get_name().to_owned()).collect()
 }
 
 /// Does what the arguments say, which come without the program's name.
@@ -147,7 +144,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Result<LaboratoryCommand, String>, 
     }
 }
 
-fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, LabFault> {
+fn dispatch(chosen: LaboratoryCommand, console: Console) -> LabResult<Exit> {
     match chosen {
         LaboratoryCommand::Load(arguments) => load::run(arguments, console),
         LaboratoryCommand::Probe(arguments) => probe::run(arguments, console),
@@ -173,11 +170,10 @@ fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, LabFaul
     }
 }
 
-fn explained(name: Option<&str>) -> Result<String, LabFault> {
+fn explained(name: Option<&str>) -> LabResult<String> {
     help(&mut command(), name).ok_or_else(|| {
         let names = command_names();
-        let names = names.iter().map(String::as_str);
-        unknown("command", name.unwrap_or_default(), names)
+        unknown("command", name.unwrap_or_default(), names.iter().map(String::as_str))
     })
 }
 

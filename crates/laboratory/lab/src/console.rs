@@ -8,7 +8,7 @@ use options::diagnostic::{File, Paint};
 use wire::text::lines;
 
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 
 /// Characters in a line of text.
 pub(crate) const WIDTH: usize = 80;
@@ -44,6 +44,12 @@ impl Console {
     /// Something deserves a second look.
     pub(crate) fn warn(self, text: impl Display) {
         self.labelled(&self.paint.yellow("warning"), &text.to_string());
+    }
+
+    /// Something deserves a second look, and its remedy.
+    pub(crate) fn advise(self, text: impl Display, hint: impl Display) {
+        self.warn(text);
+        self.hint(hint);
     }
 
     /// The remedy for the message before.
@@ -93,7 +99,7 @@ pub(crate) fn stdout_colour() -> bool {
 }
 
 /// Writes data to the standard output. That it is closed is no failure, a full disk is one.
-pub(crate) fn print(text: impl Display) -> Result<Exit, LabFault> {
+pub(crate) fn print(text: impl Display) -> LabResult<Exit> {
     let mut output = io::stdout();
     match write!(output, "{text}").and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(LabFault::failed(

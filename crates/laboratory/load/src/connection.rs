@@ -140,8 +140,7 @@ impl ClientConnection {
 
     /// Whether the server took the request that went with the hello; `None` = none did.
     pub(crate) fn early_data_accepted(&self) -> Option<bool> {
-        let session = self.channel.session().filter(|_| self.is_early)?;
-        Some(session.is_early_data_accepted())
+        Some(self.channel.session().filter(|_| self.is_early)?.is_early_data_accepted())
     }
 
     /// Asks, once the connection is open, unless the server has taken the request already.
@@ -215,8 +214,7 @@ impl ClientConnection {
             self.flush(traffic);
         }
         // A stream that has ended is read to its end: no event will come for it.
-        let reads_on = event.read_closed || event.hung_up || event.error;
-        self.advance(reads_on, buffer, traffic)
+        self.advance(event.read_closed || event.hung_up || event.error, buffer, traffic)
     }
 
     /// Goes on where a step stopped, if there may be anything left.

@@ -67,8 +67,7 @@ impl LoadOutcome {
     /// whenever they were begun themselves.
     #[must_use]
     pub fn ended_in_time(&self) -> u64 {
-        let ended = self.tally.steps.iter().map(|step| step.ended);
-        ended.sum::<u64>() + self.tally.carried
+        self.tally.steps.iter().map(|step| step.ended).sum::<u64>() + self.tally.carried
     }
 
     /// The run of one rate as a point; the quantile is a share.
@@ -321,8 +320,7 @@ fn point(step: &StepTally, length: Duration, quantile: f64) -> RatePoint {
 fn resident_bytes_max() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 /// A thread that is busy for this share of the time is the limit itself.

@@ -167,8 +167,7 @@ impl LoadTally {
         let mut rows: Vec<_> =
             self.handshakes.iter().map(|(key, count)| row(key, *count)).collect();
         rows.sort_by(|a, b| {
-            let order = b.count.cmp(&a.count).then(a.kind.cmp(&b.kind));
-            order.then_with(|| a.suite.cmp(&b.suite))
+            b.count.cmp(&a.count).then(a.kind.cmp(&b.kind)).then_with(|| a.suite.cmp(&b.suite))
         });
         rows
     }
@@ -211,8 +210,7 @@ impl SecondTally {
 }
 
 fn by_name(failures: &BTreeMap<TransactionFailure, u64>) -> BTreeMap<String, u64> {
-    let named = failures.iter();
-    named.map(|(failure, count)| (failure.name().into_owned(), *count)).collect()
+    failures.iter().map(|(failure, count)| (failure.name().into_owned(), *count)).collect()
 }
 
 fn add_all<K: Ord, N: AddAssign + Default>(sum: &mut BTreeMap<K, N>, other: BTreeMap<K, N>) {

@@ -421,8 +421,7 @@ impl LoadRecord {
     }
 
     pub fn handshakes_of(&self, kind: Kind) -> u64 {
-        let of_kind = self.handshakes.iter().filter(|row| row.kind == kind);
-        of_kind.map(|row| row.count).sum()
+        self.handshakes.iter().filter(|row| row.kind == kind).map(|row| row.count).sum()
     }
 
     /// All response times, of every kind.

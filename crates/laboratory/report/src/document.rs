@@ -315,8 +315,7 @@ impl<T: ToString> From<T> for Cell {
 impl ReportDocument {
     /// All figures as files: name without ending, and SVG.
     pub fn figures(&self) -> Vec<(String, String)> {
-        let files = self.files.iter();
-        files.map(|(name, plot)| (name.clone(), plot.document())).collect()
+        self.files.iter().map(|(name, plot)| (name.clone(), plot.document())).collect()
     }
 
     /// All sheets as files: name without ending, and CSV.

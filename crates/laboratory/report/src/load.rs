@@ -42,8 +42,7 @@ pub fn document(records: &[(&str, &LoadRecord)]) -> ReportDocument {
     }
     for (name, record) in records {
         let figures = figures(record).into_iter();
-        let figures = figures.map(|(id, chart)| (format!("{name}-{id}"), chart.into()));
-        document.files.extend(figures);
+        document.files.extend(figures.map(|(id, chart)| (format!("{name}-{id}"), chart.into())));
         let sheets = sheets(record)
             .into_iter()
             .map(|sheet| Sheet { name: format!("{name}-{}", sheet.name), ..sheet });
@@ -60,8 +59,7 @@ fn sheets(record: &LoadRecord) -> [Sheet; 3] {
 
 fn figures(record: &LoadRecord) -> Vec<(&'static str, crate::figure::Chart)> {
     let time = along_time(record.into()).map(|it| ("time", it));
-    let parts = PARTS.iter();
-    let parts = parts.filter_map(|part| Some((part.id, percentiles(record, part)?)));
+    let parts = PARTS.iter().filter_map(|part| Some((part.id, percentiles(record, part)?)));
     let capacity = charts::capacity(record).map(|it| ("capacity", it));
     time.into_iter().chain(parts).chain(capacity).collect()
 }
@@ -122,8 +120,7 @@ fn compared_percentiles(records: &[&LoadRecord], names: &[String]) -> Option<Rep
         format!("{number}. {name}")
     });
     let numbered: Vec<String> = numbered.collect();
-    let numbered = numbered.iter().map(String::as_str);
-    let named: Vec<_> = numbered.zip(records.iter().copied()).collect();
+    let named: Vec<_> = numbered.iter().map(String::as_str).zip(records.iter().copied()).collect();
     let figure = Figure::block("c-total", charts::compared(&named)?);
     section(SectionKind::Card, "Response time by percentile", vec![figure])
 }
@@ -182,8 +179,7 @@ fn by_percentile(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
         [] => String::new(),
         _ => titled(part.name),
     };
-    let own = own.into_iter().map(|part| (part, heading(part)));
-    let all = own.chain([(whole, title)]);
+    let all = own.into_iter().map(|part| (part, heading(part))).chain([(whole, title)]);
     let drawn = all.filter_map(|(part, title)| {
         let chart = percentiles(record, part)?;
         Some((format!("{prefix}{}", part.id), title, chart))
@@ -206,8 +202,7 @@ fn is_same(record: &LoadRecord, part: &TransactionPart, whole: &TransactionPart)
 }
 
 fn over_time(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
-    let chart = along_time(record.into())?;
-    Some(Figure::block(&format!("{prefix}time"), chart))
+    Some(Figure::block(&format!("{prefix}time"), along_time(record.into())?))
 }
 
 fn headline(record: &LoadRecord) -> String {

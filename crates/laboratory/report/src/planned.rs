@@ -101,8 +101,7 @@ fn resources(resources: &[PlannedResource]) -> ReportTable {
 }
 
 fn costs(costs: &[PlannedCost]) -> ReportTable {
-    let heads = ["<", "µs, 95 %", "n", "<from"];
-    let mut table = ReportTable::new("A worker in full use", heads);
+    let mut table = ReportTable::new("A worker in full use", ["<", "µs, 95 %", "n", "<from"]);
     for cost in costs {
         let PlannedFigure { value, low, high } = cost.cpu_us;
         let digits = if value < 0.1 { 5 } else { 1 };
@@ -125,8 +124,7 @@ fn changes(changes: &[PlannedChange]) -> ReportTable {
 }
 
 fn cache(choices: &[CacheChoice]) -> ReportTable {
-    let heads = ["entries", "memory", "resumed", "cores in full use"];
-    let mut table = ReportTable::new("", heads);
+    let mut table = ReportTable::new("", ["entries", "memory", "resumed", "cores in full use"]);
     for choice in choices {
         let entries = RoundedCount(choice.entries as f64);
         let (bytes, resumed) = (ByteCount(choice.bytes), percent(choice.resumed_share));

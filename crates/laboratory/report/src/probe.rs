@@ -130,8 +130,7 @@ fn points_seen(report: &ProbeReport) -> Vec<ReportFact> {
 /// Meanings of the points of all sites, each once, the faults first.
 fn meanings(reports: &[ProbeReport]) -> Vec<ReportBlock> {
     let verdicts = reports.iter().flat_map(|report| &report.verdicts);
-    let by_point = verdicts.map(|one| ((one.level, &one.point), one));
-    let all: BTreeMap<_, _> = by_point.collect();
+    let all: BTreeMap<_, _> = verdicts.map(|one| ((one.level, &one.point), one)).collect();
     all.into_values().map(|one| card(one, Vec::new())).collect()
 }
 
@@ -247,8 +246,7 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
         };
         facts.push(ReportFact::new("reply", reply));
         if !records.is_empty() {
-            let bytes = format!("{} bytes", records.join(", "));
-            facts.push(ReportFact::new("records", bytes));
+            facts.push(ReportFact::new("records", format!("{} bytes", records.join(", "))));
         }
         facts.push(ReportFact::new("end", end));
         if let Some(seconds) = exchange.hsts_s {
@@ -290,8 +288,7 @@ fn client_certificate(node: &NodeReport) -> Option<ReportFact> {
         }
         _ => "",
     };
-    let text = format!("{asked}{again}");
-    Some(ReportFact::new("client's certificate", text))
+    Some(ReportFact::new("client's certificate", format!("{asked}{again}")))
 }
 
 fn encrypted_hellos(ech: &EchReport) -> Vec<ReportFact> {
@@ -337,8 +334,7 @@ fn clients(node: &NodeReport) -> impl Iterator<Item = ReportFact> {
 
 fn negotiated(client: &ClientReport) -> String {
     let mut parts = vec![&client.version, &client.suite, &client.group];
-    let key = client.certificate.as_ref().map(|one| &one.key);
-    parts.extend(key);
+    parts.extend(client.certificate.as_ref().map(|one| &one.key));
     parts.extend([&client.signature, &client.alpn]);
     parts.retain(|part| !part.is_empty());
     let parts: Vec<&str> = parts.into_iter().map(String::as_str).collect();
@@ -395,8 +391,7 @@ fn tickets(node: &NodeReport) -> ReportTable {
         let lifetime = ticket.lifetime_s.map(|seconds| format!("{seconds} s"));
         let (kind, lifetime) = (ticket.kind.name(), Cell::maybe(lifetime));
         let single = ticket.single_use.map(|is| if is { "yes" } else { "no" });
-        let single = Cell::maybe(single);
-        table.row(cells![kind, ticket.count, lifetime, ticket.bytes, single, early]);
+        table.row(cells![kind, ticket.count, lifetime, ticket.bytes, Cell::maybe(single), early]);
     }
     table
 }

@@ -6,8 +6,7 @@ use wire::text::is_control;
 /// With a capital letter, as titles begin.
 pub(crate) fn titled(text: &str) -> String {
     let mut characters = text.chars();
-    let first = characters.next().map(char::to_uppercase);
-    let first: String = first.into_iter().flatten().collect();
+    let first: String = characters.next().map(char::to_uppercase).into_iter().flatten().collect();
     first + characters.as_str()
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::farm_question::{FarmQuestion, WrittenValue};
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::read_text;
 use crate::pages::{shown, tame};
 
@@ -67,7 +67,7 @@ impl IntervalSums {
 
 /// # Errors
 /// [`LabFault`] for a file that is no answer of Prometheus, or has no handshake in it.
-pub(super) fn read(path: &Path) -> Result<BusiestInterval, LabFault> {
+pub(super) fn read(path: &Path) -> LabResult<BusiestInterval> {
     let file = File::open(path).map_err(|error| foreign(path, &error.to_string()))?;
     // A log may be as large as a day was busy.
     let answer = read_text(path).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());

@@ -11,13 +11,16 @@ use options::quantity;
 use plan::traffic::{GROUPS, PlannedKey, Sharing, TrafficForecast};
 use serde::Deserialize;
 
-use crate::fault::{LabFault, unknown};
+use crate::fault::{LabFault, LabResult, unknown};
 use crate::load::read_text;
 use crate::pages::{shown, tame};
 
 /// A value as it was written: text of a flag, or a text or number of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WrittenValue(pub(super) String);
+
+/// The value of a key; `None` where it was left out.
+pub(super) type Written = Option<WrittenValue>;
 
 impl<'de> Deserialize<'de> for WrittenValue {
     fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -142,7 +145,7 @@ const OPEN_FILES: f64 = 1_048_576.0;
 
 impl FarmQuestion {
     /// The keys of a file, where no flag says otherwise. Paths in it begin at its folder.
-    pub(super) fn with_file(self, path: Option<&Path>) -> Result<Self, LabFault> {
+    pub(super) fn with_file(self, path: Option<&Path>) -> LabResult<Self> {
         let Some(path) = path else {
             return Ok(self);
         };
@@ -182,7 +185,7 @@ impl FarmQuestion {
     }
 
     /// The meaning of all keys.
-    pub(super) fn meant(&self, host: HostSize) -> Result<TrafficForecast, LabFault> {
+    pub(super) fn meant(&self, host: HostSize) -> LabResult<TrafficForecast> {
         if self.rate.is_none() {
             return Err(LabFault::new(
                 "--rate is missing",
@@ -205,7 +208,7 @@ impl FarmQuestion {
             resumed_share: 0.0,
             lifetime_s: time("session-lifetime", &self.session_lifetime, 3600.0, (1.0, YEAR_S))?,
             is_tls13: named("tls", &self.tls, "1.3", &[("1.3", true), ("1.2", false)])?,
-            key: named("key", &self.key, "ecdsa-p256", &PlannedKey::NAMED)?,
+            key: named("key", &self.key, "ecdsa-p256", &PlannedKey::named())?,
             group: named("group", &self.group, "x25519", &GROUPS.map(|it| (it.0, it.0)))?
                 .to_owned(),
             body_bytes: bytes("size", &self.size, 1024, 1 << 40)?,
@@ -231,7 +234,7 @@ impl FarmQuestion {
         &self,
         forecast: &TrafficForecast,
         hosts: Option<f64>,
-    ) -> Result<Vec<PlannedResource>, LabFault> {
+    ) -> LabResult<Vec<PlannedResource>> {
         let per_hour = [("h", 1.0), ("month", 1.0 / MONTH_H)];
         let host = price("price-host", &self.price_host, &per_hour)?;
         let traffic = price("price-traffic", &self.price_traffic, &TRAFFIC_UNITS)?;
@@ -262,11 +265,7 @@ const MONTH_H: f64 = 730.0;
 const TRAFFIC_UNITS: [(&str, f64); 2] = [("GB", 1.0), ("TB", 1e-3)];
 
 /// `0.40/h`: an amount for a unit, in whatever currency.
-fn price(
-    name: &str,
-    written: &Option<WrittenValue>,
-    units: &[(&str, f64)],
-) -> Result<Option<f64>, LabFault> {
+fn price(name: &str, written: &Written, units: &[(&str, f64)]) -> LabResult<Option<f64>> {
     let names: Vec<_> = units.iter().map(|(known, _)| format!("0.40/{known}")).collect();
     let wanted = format_args!("a price, as {}", names.join(" or "));
     meant(name, written, None, wanted, |text| {
@@ -314,11 +313,11 @@ fn wrong(name: &str, text: &str, wanted: impl Display) -> LabFault {
 /// The meaning of a key, or the usual one where it was left out.
 fn meant<T>(
     name: &str,
-    written: &Option<WrittenValue>,
+    written: &Written,
     usual: T,
     wanted: impl Display,
     read: impl FnOnce(&str) -> Option<T>,
-) -> Result<T, LabFault> {
+) -> LabResult<T> {
     let Some(WrittenValue(text)) = written else {
         return Ok(usual);
     };
@@ -328,27 +327,27 @@ fn meant<T>(
 /// `40000`, `40000/s`, `2e6`, within bounds.
 pub(super) fn number(
     name: &str,
-    written: &Option<WrittenValue>,
+    written: &Written,
     usual: f64,
     (least, most): (f64, f64),
-) -> Result<f64, LabFault> {
+) -> LabResult<f64> {
     meant(name, written, usual, format_args!("a number from {least} to {most}"), |text| {
         let value = text.strip_suffix("/s").unwrap_or(text).trim().parse().ok();
         value.filter(|value| (least..=most).contains(value))
     })
 }
 
-pub(super) fn whole(name: &str, value: f64) -> Result<u32, LabFault> {
+pub(super) fn whole(name: &str, value: f64) -> LabResult<u32> {
     let is_whole = value.fract() == 0.0;
     if is_whole { Ok(value as u32) } else { Err(wrong(name, &value.to_string(), "a whole number")) }
 }
 
 pub(super) fn time(
     name: &str,
-    written: &Option<WrittenValue>,
+    written: &Written,
     usual: f64,
     (least, most): (f64, f64),
-) -> Result<f64, LabFault> {
+) -> LabResult<f64> {
     let wanted =
         format_args!("a time with its unit, as 50ms, 2s or 1h, from {least} s to {most} s");
     meant(name, written, usual, wanted, |text| {
@@ -357,12 +356,7 @@ pub(super) fn time(
     })
 }
 
-fn bytes(
-    name: &str,
-    written: &Option<WrittenValue>,
-    usual: u64,
-    most: u64,
-) -> Result<u64, LabFault> {
+fn bytes(name: &str, written: &Written, usual: u64, most: u64) -> LabResult<u64> {
     let size = |text: &str| quantity::size(text).filter(|value| *value <= most);
     meant(name, written, usual, "a size, as 8KiB or 64GiB", size)
 }
@@ -375,25 +369,16 @@ fn part(text: &str, least: f64) -> Option<f64> {
     (least..=1.0).contains(&value).then_some(value)
 }
 
-pub(super) fn share(
-    name: &str,
-    written: &Option<WrittenValue>,
-    usual: f64,
-) -> Result<f64, LabFault> {
+pub(super) fn share(name: &str, written: &Written, usual: f64) -> LabResult<f64> {
     meant(name, written, usual, "a share, as 70% or 0.7", |text| part(text, 0.0))
 }
 
 /// A worker that may do nothing meets no demand, whatever else is asked.
-fn busy_max(written: &Option<WrittenValue>) -> Result<f64, LabFault> {
+fn busy_max(written: &Written) -> LabResult<f64> {
     meant("busy-max", written, 0.8, "a share from 1% to 100%", |text| part(text, 0.01))
 }
 
-fn named<T: Copy>(
-    name: &str,
-    written: &Option<WrittenValue>,
-    usual: &str,
-    known: &[(&str, T)],
-) -> Result<T, LabFault> {
+fn named<T: Copy>(name: &str, written: &Written, usual: &str, known: &[(&str, T)]) -> LabResult<T> {
     let text = written.as_ref().map_or(usual, |written| written.0.as_str());
     let found = known.iter().find(|(it, _)| it.eq_ignore_ascii_case(text));
     let names = known.iter().map(|it| it.0);

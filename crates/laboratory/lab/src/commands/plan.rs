@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use measure::experiment::Experiment;
 use measure::figures;
-use measure::host::{HostReport, Speed};
+use measure::host::HostReport;
 use measure::planned::{FarmPlan, TargetPlan};
 use measure::record::{RunWarning, Tool, to_json};
 use plan::cost::{HostSpeeds, PER_S_MIN};
@@ -21,7 +21,7 @@ use super::farm_question::{FarmQuestion, HostSize, asked};
 use super::values::{AnswerOutput, give};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::read_text;
 use crate::pages::{Records, check_page, open_all, shown, tame};
 
@@ -71,7 +71,7 @@ pub(super) struct RecordEvidence {
     is_partial: bool,
 }
 
-pub(super) fn run(arguments: PlanArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: PlanArguments, console: Console) -> LabResult<Exit> {
     let question = arguments.question.with_file(arguments.file.as_deref())?;
     check_page(arguments.output.output.as_deref(), &question.record)?;
     let day = arguments.from_metrics.as_deref().map(farm_metrics::read).transpose()?;
@@ -107,7 +107,7 @@ pub(super) fn run(arguments: PlanArguments, console: Console) -> Result<Exit, La
     give(&arguments.output, &document, || to_json(&plan) + "\n", console).map(|()| exit)
 }
 
-fn answer(question: &FarmQuestion, evidence: RecordEvidence) -> Result<FarmPlan, LabFault> {
+fn answer(question: &FarmQuestion, evidence: RecordEvidence) -> LabResult<FarmPlan> {
     let forecast = question.meant(evidence.host)?;
     let mut targets = Vec::new();
     for (place, target) in question.targets().iter().enumerate() {
@@ -151,10 +151,7 @@ pub(super) fn command() -> Vec<String> {
 }
 
 /// Reads the records and hosts that the question names.
-pub(super) fn evidence(
-    question: &FarmQuestion,
-    console: Console,
-) -> Result<RecordEvidence, LabFault> {
+pub(super) fn evidence(question: &FarmQuestion, console: Console) -> LabResult<RecordEvidence> {
     if question.record.is_empty() {
         return Err(LabFault::new(
             "no record is named: a plan is made of measurements",
@@ -173,10 +170,8 @@ pub(super) fn evidence(
             "name records of `lariat-lab run`, which watches the server",
         ));
     };
-    let mut speeds: Vec<Speed> = Vec::new();
-    if let Some(path) = &question.speeds {
-        speeds = host(path)?.speeds;
-    }
+    let own = question.speeds.as_deref().map(host).transpose()?;
+    let mut speeds = own.map_or_else(Vec::new, |host| host.speeds);
     let mut warnings = Vec::new();
     let mut observations = Vec::new();
     for (name, experiment) in &named {
@@ -251,7 +246,7 @@ fn differences(named: &[(String, Experiment)]) -> Vec<RunWarning> {
 }
 
 /// A host as `lariat-lab host --json` printed it.
-fn host(path: &Path) -> Result<HostReport, LabFault> {
+fn host(path: &Path) -> LabResult<HostReport> {
     let foreign = |why: String| {
         LabFault::new(
             format!("cannot read `{}` as a host: {}", shown(path), tame(&why)),

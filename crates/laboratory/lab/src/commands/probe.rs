@@ -25,7 +25,7 @@ use wire::text::line;
 use super::values::{AnswerOutput, choice, give, time, value};
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::{PlanFile, ResolvedAddress, read, resolve};
 use crate::pages::check_page;
 
@@ -124,7 +124,7 @@ impl ProbeConduct {
         }
     }
 
-    pub(super) fn expectations(&self, console: Console) -> Result<Option<Expectations>, LabFault> {
+    pub(super) fn expectations(&self, console: Console) -> LabResult<Option<Expectations>> {
         self.expect.as_deref().map(|path| expectations(path, console)).transpose()
     }
 
@@ -156,7 +156,7 @@ impl ProbeConduct {
     }
 
     /// The roots that are named, or those of the system.
-    pub(super) fn roots(&self) -> Result<Option<Vec<u8>>, LabFault> {
+    pub(super) fn roots(&self) -> LabResult<Option<Vec<u8>>> {
         let Some(path) = &self.ca else {
             let mut places = SYSTEM_ROOTS.iter().map(Path::new);
             return Ok(places.find_map(|path| read(path).ok()));
@@ -183,7 +183,7 @@ const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: ProbeArguments, console: Console) -> LabResult<Exit> {
     if arguments.facts {
         return print(facts_listed());
     }
@@ -226,7 +226,7 @@ fn facts_listed() -> String {
     facts.chain([between]).chain(points).collect()
 }
 
-fn expectations(path: &Path, console: Console) -> Result<Expectations, LabFault> {
+fn expectations(path: &Path, console: Console) -> LabResult<Expectations> {
     let hint = "--expect names a TOML file; `lariat-lab probe --facts` lists what it may say";
     let file = PlanFile::open(path).map_err(|text| LabFault::new(text, hint))?;
     let source = (file.path.as_str(), file.text.as_str());
@@ -257,10 +257,9 @@ fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
 }
 
 /// Reads flags and files, and looks up names.
-fn options(arguments: ProbeArguments) -> Result<ProbeOptions, LabFault> {
+fn options(arguments: ProbeArguments) -> LabResult<ProbeOptions> {
     let hosts = arguments.hosts;
-    let endpoints = hosts.iter().map(|host| endpoint(host));
-    let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
+    let endpoints = hosts.iter().map(|host| endpoint(host)).collect::<Result<Vec<_>, _>>()?;
     let (addresses, unresolved) = if arguments.connect.is_empty() {
         addresses(&hosts, &endpoints)
     } else {
@@ -307,7 +306,7 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, LabFault> {
     })
 }
 
-fn ech_configurations(text: &str) -> Result<Vec<u8>, LabFault> {
+fn ech_configurations(text: &str) -> LabResult<Vec<u8>> {
     match EchOption::read(text, &read) {
         Ok(EchOption::Configurations(list)) => Ok(list),
         Ok(EchOption::Grease) => {
@@ -323,7 +322,7 @@ fn ech_configurations(text: &str) -> Result<Vec<u8>, LabFault> {
 }
 
 /// An earlier probe, as it was printed.
-fn earlier(path: &Path) -> Result<ProbeReport, LabFault> {
+fn earlier(path: &Path) -> LabResult<ProbeReport> {
     let text = String::from_utf8(file("earlier", path)?).unwrap_or_default();
     ProbeReport::read(&text).map_err(|error| {
         let message = format!("{} is not what a probe printed: {error}", path.display());
@@ -332,12 +331,11 @@ fn earlier(path: &Path) -> Result<ProbeReport, LabFault> {
 }
 
 pub(super) fn now_s() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// `HOST`, `HOST:PORT`, `[V6]:PORT`, a bare IPv6 address; or the URL of a page there.
-pub(super) fn endpoint(text: &str) -> Result<Endpoint, LabFault> {
+pub(super) fn endpoint(text: &str) -> LabResult<Endpoint> {
     let of_url = text.strip_prefix("https://");
     let text = of_url.map_or(text, |url| url.split('/').next().unwrap_or_default());
     let host = text.split('%').next().unwrap_or_default();
@@ -356,8 +354,7 @@ pub(super) fn endpoint(text: &str) -> Result<Endpoint, LabFault> {
             Err(LabFault::new(format!("`{shown}` is a Unix socket"), hint))
         }
         Ok(Zoned(Endpoint::Service { .. })) => {
-            let message = format!("`{shown}` stands for several servers");
-            Err(LabFault::new(message, hint))
+            Err(LabFault::new(format!("`{shown}` stands for several servers"), hint))
         }
         Ok(Zoned(endpoint)) => Ok(endpoint),
         Err(error) => Err(LabFault::new(format!("`{shown}` {error}"), hint)),
@@ -425,12 +422,12 @@ fn request_path(path: &str) -> Option<String> {
     is_path.then(|| path.to_owned())
 }
 
-fn file(flag: &str, path: &Path) -> Result<Vec<u8>, LabFault> {
+fn file(flag: &str, path: &Path) -> LabResult<Vec<u8>> {
     let hint = format!("--{flag} names a file of PEM that we may read");
     read(path).map_err(|text| LabFault::new(text, hint))
 }
 
-fn client_certificate(path: &Path) -> Result<OwnCertificate, LabFault> {
+fn client_certificate(path: &Path) -> LabResult<OwnCertificate> {
     let pem = file("client-certificate", path)?;
     Ok(OwnCertificate { chain_pem: pem.clone(), key_pem: pem })
 }

@@ -14,7 +14,7 @@ use options::command_line::proposals_and_paths;
 use super::values::{
     BuildArguments, CpuList, Pair, SOME_TIME, Speeds, cpu_list, pair, time, value,
 };
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::run::scenario;
 use crate::run::scenario::expansion::ScenarioOverrides;
 
@@ -143,8 +143,7 @@ fn reach(text: &str) -> Option<f64> {
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 fn scenario_names() -> Vec<String> {
-    let listed = scenario::list(None).unwrap_or_default();
-    listed.into_iter().map(|one| one.name).collect()
+    scenario::list(None).unwrap_or_default().into_iter().map(|one| one.name).collect()
 }
 
 impl RunArguments {
@@ -206,7 +205,7 @@ impl RunArguments {
     }
 
     /// The arguments by which a record was begun, from the words of its command.
-    pub(super) fn of_command(command: &[String]) -> Result<Self, LabFault> {
+    pub(super) fn of_command(command: &[String]) -> LabResult<Self> {
         let read = Self::try_parse_from(command.iter().skip(1));
         read.map_err(|error| {
             let hint = "another version of lariat-lab began the record: begin anew";

@@ -16,7 +16,7 @@ use super::plan::{RecordEvidence, command, evidence, refused, tool};
 use super::values::{AnswerOutput, give};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::fault::{LabFault, unknown};
+use crate::fault::{LabResult, unknown};
 use crate::interrupt::Interrupt;
 use crate::pages::{check_page, write_files};
 use crate::run::measurement::failure::Cancel;
@@ -102,7 +102,7 @@ const DURATION_MAX_S: f64 = 7.0 * 86_400.0;
 /// Points at which responses of a worker are simulated, from rest to full use.
 const WORK_STEPS: u32 = 20;
 
-pub(super) fn run(arguments: SimulateArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: SimulateArguments, console: Console) -> LabResult<Exit> {
     let mut arguments = arguments;
     let question = std::mem::take(&mut arguments.question).with_file(arguments.file.as_deref())?;
     check_page(arguments.output.output.as_deref(), &question.record)?;
@@ -114,8 +114,7 @@ pub(super) fn run(arguments: SimulateArguments, console: Console) -> Result<Exit
     let interrupt = Interrupt::new(console, "Ending the simulation; what there is is kept.")?;
     let mut farm = farm(&settings, &script)?;
     let is_whole = go_on(&mut farm, &interrupt);
-    let load = record(&settings, &target, evidence);
-    let mut result = farm.run(load, forecast.resumption());
+    let mut result = farm.run(record(&settings, &target, evidence), forecast.resumption());
     if is_whole && !arguments.no_remedies && result.verdict.seconds_failing > 0 {
         result.remedies = remedies(&settings, &script, &interrupt)?;
     }
@@ -131,11 +130,11 @@ pub(super) fn run(arguments: SimulateArguments, console: Console) -> Result<Exit
     give(&arguments.output, &document, || to_json(&result) + "\n", console).map(|()| exit)
 }
 
-fn script(lines: &[String]) -> Result<Vec<ScriptLine>, LabFault> {
+fn script(lines: &[String]) -> LabResult<Vec<ScriptLine>> {
     lines.iter().map(|line| ScriptLine::parse(line).map_err(|fault| refused(&fault))).collect()
 }
 
-fn farm(settings: &FarmSettings, script: &[ScriptLine]) -> Result<Farm, LabFault> {
+fn farm(settings: &FarmSettings, script: &[ScriptLine]) -> LabResult<Farm> {
     Farm::new(settings.clone(), script.to_vec()).map_err(|fault| refused(&fault))
 }
 
@@ -155,40 +154,25 @@ fn remedies(
     settings: &FarmSettings,
     script: &[ScriptLine],
     interrupt: &Interrupt,
-) -> Result<Vec<SimulatedRemedy>, LabFault> {
-    let own = || settings.clone();
-    let retry = |most, backs_off| RetryPolicy { most, backs_off };
-    let changes = [
-        ("nodes shed load", FarmSettings { sheds: true, ..own() }, settings.sheds),
-        ("nodes serve all in turn", FarmSettings { sheds: false, ..own() }, !settings.sheds),
-        (
-            "clients back off",
-            FarmSettings { retry: retry(settings.retry.most, true), ..own() },
-            settings.retry.backs_off,
-        ),
-        (
-            "clients do not back off",
-            FarmSettings { retry: retry(settings.retry.most, false), ..own() },
-            !settings.retry.backs_off,
-        ),
-        (
-            "clients try once",
-            FarmSettings { retry: retry(0, true), ..own() },
-            settings.retry.most == 0,
-        ),
-        (
-            "sessions by tickets",
-            FarmSettings { sharing: Sharing::Tickets, ..own() },
-            settings.sharing == Sharing::Tickets,
-        ),
-        (
-            "a fifth more nodes",
-            FarmSettings { nodes: settings.nodes + settings.nodes.div_ceil(5), ..own() },
-            false,
-        ),
+) -> LabResult<Vec<SimulatedRemedy>> {
+    type FarmChange = fn(&mut FarmSettings);
+    let changes: [(&str, bool, FarmChange); 7] = [
+        ("nodes shed load", settings.sheds, |it| it.sheds = true),
+        ("nodes serve all in turn", !settings.sheds, |it| it.sheds = false),
+        ("clients back off", settings.retry.backs_off, |it| it.retry.backs_off = true),
+        ("clients do not back off", !settings.retry.backs_off, |it| it.retry.backs_off = false),
+        ("clients try once", settings.retry.most == 0, |it| {
+            it.retry = RetryPolicy { most: 0, backs_off: true };
+        }),
+        ("sessions by tickets", settings.sharing == Sharing::Tickets, |it| {
+            it.sharing = Sharing::Tickets;
+        }),
+        ("a fifth more nodes", false, |it| it.nodes += it.nodes.div_ceil(5)),
     ];
     let mut all = Vec::new();
-    for (change, changed, is_so_already) in changes {
+    for (change, is_so_already, make) in changes {
+        let mut changed = settings.clone();
+        make(&mut changed);
         // A store that is away is no event of a farm without one.
         let (false, Ok(mut farm)) = (is_so_already, Farm::new(changed, script.to_vec())) else {
             continue;
@@ -206,7 +190,7 @@ fn settings(
     evidence: &RecordEvidence,
     forecast: &TrafficForecast,
     target: &str,
-) -> Result<FarmSettings, LabFault> {
+) -> LabResult<FarmSettings> {
     let costs = TargetCosts::new(target, &evidence.observations, &evidence.speeds);
     let model = FarmModel::new(&costs, forecast).map_err(|fault| refused(&fault))?;
     let model = model.scaled_by(&evidence.observations, target);

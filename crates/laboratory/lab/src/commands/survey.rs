@@ -18,7 +18,7 @@ use super::probe::{
 use super::values::{AnswerOutput, choice, give};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::PlanFile;
 use crate::pages::check_page;
 
@@ -55,7 +55,7 @@ const ATTEMPTS: u32 = 4;
 const SITES_MAX: usize = 1000;
 
 /// Probes all of them and prints.
-pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: SurveyArguments, console: Console) -> LabResult<Exit> {
     check_page(arguments.output.output.as_deref(), &[])?;
     let conduct = &arguments.conduct;
     let expected = conduct.expectations(console)?;
@@ -69,7 +69,7 @@ pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, 
 }
 
 /// The sites of a file, looked up.
-fn sites(arguments: &SurveyArguments) -> Result<Vec<ProbeOptions>, LabFault> {
+fn sites(arguments: &SurveyArguments) -> LabResult<Vec<ProbeOptions>> {
     let hint = "a list has a HOST or HOST:PORT per line, and after it addresses to connect to";
     let (path, conduct) = (&arguments.file, &arguments.conduct);
     let (limits, roots_pem) = (conduct.limits(), conduct.roots()?);

@@ -10,7 +10,7 @@ use options::quantity;
 use report::ReportDocument;
 
 use crate::console::{Console, WIDTH, print, stdout_colour};
-use crate::fault::LabFault;
+use crate::fault::LabResult;
 use crate::pages::write_page;
 
 /// CPUs that a flag lists; none of them for `none`.
@@ -76,7 +76,7 @@ pub(super) fn give(
     document: &ReportDocument,
     json: impl FnOnce() -> String,
     console: Console,
-) -> Result<(), LabFault> {
+) -> LabResult<()> {
     if let Some(page) = &output.output {
         write_page(page, &document.html(), console)?;
     }
@@ -103,8 +103,7 @@ pub(super) fn choice<T: Copy + Send + Sync + 'static>(
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(known.iter().map(|(name, _)| *name)).map(|typed| {
         let mut all = known.iter();
-        let found = all.find(|(name, _)| *name == typed);
-        found.expect("the parser knows no other names").1
+        all.find(|(name, _)| *name == typed).expect("the parser knows no other names").1
     })
 }
 

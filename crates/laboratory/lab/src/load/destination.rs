@@ -10,7 +10,7 @@ use load::options::value::OrNone;
 use wire::date::civil_from_days;
 
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::process::scratch::first_free;
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Destination {
         flag: &'static str,
         asked: Option<&OrNone<PathBuf>>,
         now: RecordDate,
-    ) -> Result<Self, LabFault> {
+    ) -> LabResult<Self> {
         let place = |kind| Self { flag, kind };
         let path = match asked {
             Some(OrNone::Nothing) => return Ok(place(DestinationKind::Nowhere)),
@@ -76,11 +76,10 @@ impl Destination {
             _ => {}
         }
         let partial = Partial::look(&path, asked.is_none());
-        let partial = partial.map_err(|error| refused(flag, &path, &error))?;
-        Ok(place(DestinationKind::File(partial)))
+        Ok(place(DestinationKind::File(partial.map_err(|error| refused(flag, &path, &error))?)))
     }
 
-    pub(crate) fn write(self, record: &str) -> Result<Option<PathBuf>, LabFault> {
+    pub(crate) fn write(self, record: &str) -> LabResult<Option<PathBuf>> {
         let (path, written) = match self.kind {
             DestinationKind::Nowhere => return Ok(None),
             DestinationKind::Output => {
@@ -185,7 +184,7 @@ mod tests {
             Self(path)
         }
 
-        fn open(&self, name: &str) -> Result<Destination, LabFault> {
+        fn open(&self, name: &str) -> LabResult<Destination> {
             let path = OrNone::This(self.0.join(name));
             Destination::open("record", Some(&path), RecordDate::of(UNIX_EPOCH))
         }

@@ -4,7 +4,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io, process};
 
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 
 /// Whether a path needs no quotes in the configuration of any server.
 fn is_plain(path: &Path) -> bool {
@@ -37,7 +37,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// A new one in `$TMPDIR`, or `/tmp`. Others may pass through it, as servers do that become
     /// another user, and not look into it.
-    pub(crate) fn new() -> Result<Self, LabFault> {
+    pub(crate) fn new() -> LabResult<Self> {
         let parent = env::temp_dir();
         let refused = |error: io::Error| {
             let parent = parent.display();

@@ -13,7 +13,7 @@ use std::path::Path;
 use options::Complaint;
 use options::diagnostic::nearest;
 
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::PlanFile;
 
 use form::ScenarioForm;
@@ -59,7 +59,7 @@ impl ListedScenario {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(crate) fn list(folder: Option<&Path>) -> Result<Vec<ListedScenario>, LabFault> {
+pub(crate) fn list(folder: Option<&Path>) -> LabResult<Vec<ListedScenario>> {
     let Some(folder) = folder else {
         return Ok(SCENARIOS.iter().map(ours).collect());
     };
@@ -88,7 +88,7 @@ fn ours((name, text): &(&str, &str)) -> ListedScenario {
     }
 }
 
-fn of_file(path: &Path) -> Result<ListedScenario, LabFault> {
+fn of_file(path: &Path) -> LabResult<ListedScenario> {
     let hint = "name a TOML file that we may read; docs/guide/lab.md tells what it holds";
     let PlanFile { path: shown, text } =
         PlanFile::open(path).map_err(|why| LabFault::new(why, hint))?;
@@ -98,10 +98,7 @@ fn of_file(path: &Path) -> Result<ListedScenario, LabFault> {
 
 /// The scenarios that were asked for, by name, by the first word of several names, by path (what
 /// has a `/` or ends in `.toml`), or `all`.
-pub(crate) fn choose(
-    asked: &[String],
-    folder: Option<&Path>,
-) -> Result<Vec<ListedScenario>, LabFault> {
+pub(crate) fn choose(asked: &[String], folder: Option<&Path>) -> LabResult<Vec<ListedScenario>> {
     let known = list(folder)?;
     let mut chosen: Vec<ListedScenario> = Vec::new();
     for name in asked {
@@ -138,7 +135,7 @@ fn of_group(name: &str, known: &[ListedScenario]) -> Vec<ListedScenario> {
     known.iter().filter(|one| !is_exact && is_it(one)).cloned().collect()
 }
 
-fn named(name: &str, known: &[ListedScenario]) -> Result<ListedScenario, LabFault> {
+fn named(name: &str, known: &[ListedScenario]) -> LabResult<ListedScenario> {
     let found = known.iter().find(|one| one.name == name);
     found.cloned().ok_or_else(|| {
         let names = known.iter().map(|one| one.name.as_str());

@@ -68,8 +68,7 @@ impl TargetServer {
         spec: &ServerSpec,
         place: &ServerPlace<'_>,
     ) -> io::Result<Self> {
-        let kinds = spec.certificates.iter();
-        let certificates = kinds.map(|&kind| place.certificates.of(kind));
+        let certificates = spec.certificates.iter().map(|&kind| place.certificates.of(kind));
         let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
         let certificate_folder = match spec.sites {
             0 => None,
@@ -118,10 +117,10 @@ impl TargetServer {
     /// How it or its tunnel ended, if one did, and what it said.
     fn end(&mut self) -> Option<(String, String)> {
         let near = self.near.as_mut();
-        [Some(&mut self.child), near].into_iter().flatten().find_map(|child| {
-            let how = child.ended()?.to_owned();
-            Some((how, fault_lines(&child.output())))
-        })
+        [Some(&mut self.child), near]
+            .into_iter()
+            .flatten()
+            .find_map(|child| Some((child.ended()?.to_owned(), fault_lines(&child.output()))))
     }
 
     /// Ends it, and waits until all its processes are gone.

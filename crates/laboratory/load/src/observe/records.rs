@@ -82,8 +82,7 @@ pub fn next(bytes: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, RecordBytesFault
     if length > FRAGMENT_BYTES_MAX {
         return Err(RecordBytesFault::TooLong(length));
     }
-    let parts = rest.split_at_checked(length);
-    Ok(parts.map(|(fragment, rest)| (*kind, fragment, rest)))
+    Ok(rest.split_at_checked(length).map(|(fragment, rest)| (*kind, fragment, rest)))
 }
 
 /// All whole records: type and fragment.
@@ -125,8 +124,7 @@ pub fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFin
             CHANGE_CIPHER_SPEC => encrypted = true,
             HANDSHAKE if !encrypted => clear.extend_from_slice(fragment),
             APPLICATION_DATA => {
-                let length = fragment.len().saturating_sub(added);
-                found.application.extend(u32::try_from(length));
+                found.application.extend(u32::try_from(fragment.len().saturating_sub(added)));
             }
             _ => {}
         }
@@ -214,8 +212,7 @@ fn ticket13(body: &[u8]) -> Option<Ticket> {
     let mut extensions = rest.get(bytes..)?.get(2..)?;
     let mut early_data_max = 0;
     while let Some(([a, b, c, d], rest)) = extensions.split_first_chunk() {
-        let length = usize::from(u16::from_be_bytes([*c, *d]));
-        let (data, behind) = rest.split_at_checked(length)?;
+        let (data, behind) = rest.split_at_checked(usize::from(u16::from_be_bytes([*c, *d])))?;
         if u16::from_be_bytes([*a, *b]) == EARLY_DATA {
             early_data_max = data.try_into().map_or(0, u32::from_be_bytes);
         }
@@ -288,8 +285,7 @@ fn expand(secret: &Prk, label: &[u8], length: usize) -> Option<Vec<u8>> {
     let label_length = u8::try_from(label.len()).ok()?;
     let info: [&[u8]; 4] = [&[high, low], &[label_length], label, &[0]];
     let mut out = vec![0; length];
-    let okm = secret.expand(&info, OkmLength(length)).ok()?;
-    okm.fill(&mut out).ok()?;
+    secret.expand(&info, OkmLength(length)).ok()?.fill(&mut out).ok()?;
     Some(out)
 }
 

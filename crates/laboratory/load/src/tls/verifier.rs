@@ -43,8 +43,7 @@ impl Presented {
     }
 
     fn staple_slot(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
-        let slot = self.staple.as_ref()?;
-        Some(slot.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.staple.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

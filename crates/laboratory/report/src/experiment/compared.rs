@@ -12,7 +12,7 @@ use measure::statistics::CONFIDENCE;
 
 use super::comparison::{Comparison, ComparisonVerdict, compare_runs};
 use super::plots::Palette;
-use super::study::{Combination, MeasuredConfiguration, Study, studies};
+use super::study::{Combination, Study, StudyEntry, studies};
 use super::tables::heading;
 use crate::document::{
     Cell, Figure, NONE, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable,
@@ -57,8 +57,7 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
         ],
         ..ReportDocument::default()
     };
-    let differing = differing.block();
-    document.blocks.extend(section(SectionKind::Card, "In what they differ", differing));
+    document.blocks.extend(section(SectionKind::Card, "In what they differ", differing.block()));
     for pair in &pairs {
         let id = format!("c-{}", pair.name());
         document.links.push((id.clone(), pair.name().to_owned()));
@@ -93,8 +92,7 @@ fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<ScenarioPair<'e>> {
     let pair = |a: Study<'e>| {
         let index = others.iter().position(|b| b.scenario.name == a.scenario.name)?;
         let b = others.swap_remove(index);
-        let metrics = a.metrics.iter().copied();
-        let metrics = metrics.filter(|it| b.metrics.contains(it)).collect();
+        let metrics = a.metrics.iter().copied().filter(|it| b.metrics.contains(it)).collect();
         Some(ScenarioPair { a, b, metrics })
     };
     let pairs = studies(a, 1, None).into_iter().filter_map(pair);
@@ -118,7 +116,7 @@ impl<'e> ScenarioPair<'e> {
     fn change(
         &self,
         combination: &Combination<'_>,
-        entry: &MeasuredConfiguration<'_>,
+        entry: &StudyEntry<'_>,
         metric: Metric,
     ) -> Option<([String; 2], Option<Comparison>)> {
         let names = |it: &Combination<'_>| -> Vec<String> {
@@ -128,8 +126,7 @@ impl<'e> ScenarioPair<'e> {
         let other = others.find(|other| names(other) == names(combination))?;
         let mut entries = other.entries.iter();
         let other = entries.find(|other| other.target.name == entry.target.name)?;
-        let medians = [entry.median(metric)?, other.median(metric)?];
-        Some((medians, compare_runs(other, entry, metric)))
+        Some(([entry.median(metric)?, other.median(metric)?], compare_runs(other, entry, metric)))
     }
 }
 

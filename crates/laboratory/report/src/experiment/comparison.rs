@@ -5,7 +5,7 @@ use measure::effect::{Effect, EffectScale};
 use measure::experiment::Measurement;
 use measure::metric::Metric;
 
-use super::study::MeasuredConfiguration;
+use super::study::StudyEntry;
 use crate::words::{digits, in_percent, percentage};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +52,7 @@ const EQUAL_WITHIN_POINTS: f64 = 0.01;
 
 /// Whether a metric says something of what loaded the server rather than of the server: a rate or
 /// response time of a closed load that shared the server's CPUs, or left them idle.
-fn is_load_limited(entry: &MeasuredConfiguration<'_>, metric: Metric) -> bool {
+fn is_load_limited(entry: &StudyEntry<'_>, metric: Metric) -> bool {
     let mut closed = entry.measurements.values().filter(|it| is_closed(it));
     let is_shared = closed.any(|it| it.noise.is_shared);
     let is_idle = !entry.scenario.end_to_end && busy(entry).is_some_and(|busy| busy < BUSY_MIN);
@@ -61,9 +61,8 @@ fn is_load_limited(entry: &MeasuredConfiguration<'_>, metric: Metric) -> bool {
 
 /// The share of time that the server's CPUs were busy, the median of what is known; open load
 /// leaves a server idle by intent.
-pub(crate) fn busy(entry: &MeasuredConfiguration<'_>) -> Option<f64> {
-    let all = entry.measurements.values();
-    let known = all.filter(|it| is_closed(it) && !it.noise.is_shared);
+pub(crate) fn busy(entry: &StudyEntry<'_>) -> Option<f64> {
+    let known = entry.measurements.values().filter(|it| is_closed(it) && !it.noise.is_shared);
     let mut shares: Vec<f64> = known.map(|it| it.noise.server_busy).collect();
     shares.sort_by(f64::total_cmp);
     shares.get(shares.len() / 2).copied()
@@ -76,8 +75,8 @@ fn is_closed(measurement: &Measurement) -> bool {
 /// An entry against the one it is compared with, in rounds in which both were measured; `None`
 /// without any.
 pub(crate) fn compare(
-    entry: &MeasuredConfiguration<'_>,
-    base: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
+    base: &StudyEntry<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
     let effect = Effect::of_metric(metric, &entry.pairs(base, metric, |_| true));
@@ -90,21 +89,21 @@ pub(crate) fn compare(
 
 /// The same of two runs.
 pub(crate) fn compare_runs(
-    entry: &MeasuredConfiguration<'_>,
-    base: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
+    base: &StudyEntry<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
     let effect = Effect::of_runs(metric, &entry.samples(metric), &base.samples(metric));
     effect.map(|effect| judged([entry, base], metric, effect))
 }
 
-fn judged(entries: [&MeasuredConfiguration<'_>; 2], metric: Metric, effect: Effect) -> Comparison {
+fn judged(entries: [&StudyEntry<'_>; 2], metric: Metric, effect: Effect) -> Comparison {
     let step = entries.iter().filter_map(|entry| entry.step(metric)).reduce(f64::max);
     Comparison { metric, effect, verdict: verdict(entries, metric, &effect, step), step }
 }
 
 fn verdict(
-    entries: [&MeasuredConfiguration<'_>; 2],
+    entries: [&StudyEntry<'_>; 2],
     metric: Metric,
     effect: &Effect,
     step: Option<f64>,
@@ -146,29 +145,25 @@ impl ComparisonVerdict {
         matches!(self, Self::Better | Self::Worse)
     }
 
-    /// In front of a comparison, since colours alone do not suffice.
-    pub(crate) fn sign(self) -> &'static str {
+    /// The sign in front of a comparison, since colours alone do not suffice, and an id.
+    fn marks(self) -> (&'static str, &'static str) {
         match self {
-            Self::Better => "▲ ",
-            Self::Equal => "≈ ",
-            Self::NotKnown | Self::WithinStep => "~ ",
-            Self::Worse => "▽ ",
-            Self::LoadLimited => "○ ",
-            Self::TooFewRounds => "? ",
-            Self::OtherWork => "",
+            Self::Better => ("▲ ", "better"),
+            Self::Equal => ("≈ ", "equal"),
+            Self::NotKnown | Self::WithinStep => ("~ ", "not-known"),
+            Self::Worse => ("▽ ", "worse"),
+            Self::LoadLimited => ("○ ", "load-limited"),
+            Self::TooFewRounds => ("? ", "too-few-rounds"),
+            Self::OtherWork => ("", "other-work"),
         }
     }
 
+    pub(crate) fn sign(self) -> &'static str {
+        self.marks().0
+    }
+
     pub(crate) fn id(self) -> &'static str {
-        match self {
-            Self::Better => "better",
-            Self::Equal => "equal",
-            Self::NotKnown | Self::WithinStep => "not-known",
-            Self::Worse => "worse",
-            Self::LoadLimited => "load-limited",
-            Self::TooFewRounds => "too-few-rounds",
-            Self::OtherWork => "other-work",
-        }
+        self.marks().1
     }
 }
 
@@ -249,8 +244,7 @@ impl Comparison {
             Some((from, to)) if value < 1.0 => Some((to, from)),
             interval => interval,
         };
-        let words = format!("{} % {word}", percent(value));
-        (words, shown_interval(interval, percent, " %"))
+        (format!("{} % {word}", percent(value)), shown_interval(interval, percent, " %"))
     }
 }
 

@@ -114,8 +114,7 @@ impl Ranking {
                     0 => Weight::Alone,
                     _ => Weight::Further,
                 };
-                let line = found.entry((verdict, weight)).or_default();
-                line.push((combination.title(), comparison));
+                found.entry((verdict, weight)).or_default().push((combination.title(), comparison));
             }
             self.lines.extend(found.into_iter().map(|((verdict, weight), found)| RankingLine {
                 verdict,
@@ -177,8 +176,7 @@ impl Ranking {
         verdict: ComparisonVerdict,
         weight: Weight,
     ) -> impl Iterator<Item = &RankingLine> {
-        let lines = self.lines.iter();
-        lines.filter(move |line| line.verdict == verdict && line.weight == weight)
+        self.lines.iter().filter(move |line| line.verdict == verdict && line.weight == weight)
     }
 
     fn count(&self, verdict: ComparisonVerdict, weight: Weight) -> usize {
@@ -226,8 +224,7 @@ impl Ranking {
 
     /// The established differences of a scenario's main metric, targets that say the same together.
     pub(crate) fn sentences(&self, anchor: &str) -> Vec<String> {
-        let lines = self.lines.iter();
-        let lines = lines.filter(|it| it.anchor == anchor && it.weight == Weight::Main);
+        let lines = self.lines.iter().filter(|it| it.anchor == anchor && it.weight == Weight::Main);
         let differing = lines.filter(|it| it.verdict.is_difference());
         let mut by_target: Vec<Vec<&RankingLine>> = Vec::new();
         for line in differing {
@@ -394,8 +391,7 @@ impl Ranking {
             let parts = match items.iter_mut().find(is_it) {
                 Some(item) => &mut item.parts,
                 None => {
-                    let item = ListItem { link: line.anchor.clone(), head, parts: Vec::new() };
-                    items.push(item);
+                    items.push(ListItem { link: line.anchor.clone(), head, parts: Vec::new() });
                     &mut items.last_mut().expect("it was pushed just now").parts
                 }
             };
@@ -491,9 +487,7 @@ impl WorkSentence {
         let terms = if terms.is_empty() { String::new() } else { format!(", {terms},") };
         let object = format!(" the {name}{terms} of {reference}{with}");
         if ranges().count() < lines.len() {
-            let amount = difference(lines);
-            let object = format!(" {metric} than {reference}{with}");
-            return sentence("has", amount, object);
+            return sentence("has", difference(lines), format!(" {metric} than {reference}{with}"));
         }
         match found.as_slice() {
             [(_, it)] if all == 1 => {
@@ -575,8 +569,7 @@ fn chances<'s>(study: &'s Study<'_>) -> impl Iterator<Item = f64> + 's {
     let ranked = (0..study.targets.len()).filter(is_ranked);
     let comparisons = ranked.flat_map(|index| {
         let main = study.main();
-        let combinations = study.combinations.iter();
-        combinations.filter_map(move |combination| judged(combination, index, main?))
+        study.combinations.iter().filter_map(move |combination| judged(combination, index, main?))
     });
     let counted = comparisons.filter(|it| it.verdict.is_counted());
     counted.map(|it| match it.verdict {

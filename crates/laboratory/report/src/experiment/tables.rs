@@ -9,7 +9,7 @@ use measure::metric::Metric;
 use measure::statistics::Spread;
 
 use super::comparison::{compare, in_cell};
-use super::study::{Combination, Gap, MeasuredConfiguration, Study, base};
+use super::study::{Combination, Gap, Study, StudyEntry, base};
 use crate::document::{Cell, NONE, ReportTable, Sheet, number};
 use crate::words::{digits, in_percent, joined};
 
@@ -115,8 +115,7 @@ pub(crate) fn full(study: &Study<'_>) -> ReportTable {
     for combination in &study.combinations {
         table.head(combination.title());
         for entry in &combination.entries {
-            let metrics = study.metrics.iter();
-            let cells = metrics.map(|metric| cell(study, combination, entry, *metric));
+            let cells = study.metrics.iter().map(|metric| cell(study, combination, entry, *metric));
             let name = Cell::from(&entry.target.name);
             table.row([name].into_iter().chain(cells));
         }
@@ -127,7 +126,7 @@ pub(crate) fn full(study: &Study<'_>) -> ReportTable {
 fn cell(
     study: &Study<'_>,
     combination: &Combination<'_>,
-    entry: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
     metric: Metric,
 ) -> Cell {
     if let Some(gap) = entry.gap() {
@@ -183,11 +182,7 @@ pub(crate) fn gains(study: &Study<'_>) -> Option<ReportTable> {
 }
 
 /// A rate of a server that shared its CPUs with what loaded it is no gain of the server.
-fn gain(
-    entry: &MeasuredConfiguration<'_>,
-    base: &MeasuredConfiguration<'_>,
-    metric: Metric,
-) -> Cell {
+fn gain(entry: &StudyEntry<'_>, base: &StudyEntry<'_>, metric: Metric) -> Cell {
     let is_used = |it: &Measurement| !(metric.depends_on_load() && it.noise.is_shared);
     let effect = Effect::of_metric(metric, &entry.pairs(base, metric, is_used));
     Cell::maybe(effect.map(|effect| in_cell(&effect, metric)))
@@ -236,7 +231,7 @@ pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> ReportTable {
 }
 
 fn spread_row(
-    entry: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
     combination: &Combination<'_>,
     metric: Metric,
 ) -> Option<Vec<Cell>> {
@@ -293,8 +288,7 @@ pub(crate) fn published(published: &Published) -> ReportTable {
 }
 
 pub(crate) fn targets(targets: &[TargetDescription]) -> ReportTable {
-    let heads = ["<target", "<what it is", "<from", "<version"];
-    let mut table = ReportTable::new("Targets", heads);
+    let mut table = ReportTable::new("Targets", ["<target", "<what it is", "<from", "<version"]);
     for target in targets {
         table.row([&target.name, &target.title, &target.from, &version(target)].map(Into::into));
     }
@@ -331,7 +325,7 @@ pub(crate) fn configurations(studies: &[Study<'_>]) -> Sheet {
 fn configuration(
     study: &Study<'_>,
     combination: &Combination<'_>,
-    entry: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
     metric: Metric,
 ) -> Vec<String> {
     let spread = entry.spread(metric);
@@ -356,11 +350,7 @@ fn configuration(
     names(study, combination, entry).into_iter().chain(fields).collect()
 }
 
-fn names(
-    study: &Study<'_>,
-    combination: &Combination<'_>,
-    entry: &MeasuredConfiguration<'_>,
-) -> [String; 4] {
+fn names(study: &Study<'_>, combination: &Combination<'_>, entry: &StudyEntry<'_>) -> [String; 4] {
     [
         study.scenario.name.clone(),
         entry.configuration.map_or_else(String::new, |it| it.key.clone()),

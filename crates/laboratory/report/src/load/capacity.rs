@@ -28,8 +28,7 @@ fn of_seconds(record: &LoadRecord) -> Option<Vec<RatePoint>> {
     const POINTS_MAX: usize = 40;
     let seconds: Vec<Second> = whole_seconds(record).copied().collect();
     let together = seconds.len().div_ceil(POINTS_MAX).max(1);
-    let points = seconds.chunks(together);
-    points.map(|seconds| point(record, seconds)).collect()
+    seconds.chunks(together).map(|seconds| point(record, seconds)).collect()
 }
 
 /// The offered rate is the planned one: a load that lags behind attempts less per second.

@@ -38,8 +38,7 @@ pub(crate) fn whole_seconds(record: &LoadRecord) -> impl Iterator<Item = &Second
     /// A load that ends this much too early has still filled its last second.
     const TOLERANCE_S: f64 = 1e-3;
     let end = elapsed_s(record) + TOLERANCE_S;
-    let seconds = record.seconds.iter();
-    seconds.filter(move |second| second.at_s as f64 + 1.0 <= end)
+    record.seconds.iter().filter(move |second| second.at_s as f64 + 1.0 <= end)
 }
 
 /// The spread of a metric over whole seconds.
@@ -141,8 +140,7 @@ fn given(record: &LoadRecord) -> RunConditions {
 }
 
 fn value_of<'c>(conditions: &'c RunConditions, name: &str) -> Option<&'c str> {
-    let found = conditions.iter().find(|(other, _)| *other == name);
-    found.map(|(_, value)| value.as_str())
+    conditions.iter().find(|(other, _)| *other == name).map(|(_, value)| value.as_str())
 }
 
 /// For each record in what it differs from the others; its URL if it differs in nothing.
@@ -155,8 +153,7 @@ pub(crate) fn names(records: &[&LoadRecord]) -> Vec<String> {
             keys.push(key);
         }
     }
-    let names = records.iter().zip(&all);
-    names.map(|(record, conditions)| name(record, conditions, &keys)).collect()
+    records.iter().zip(&all).map(|(record, conditions)| name(record, conditions, &keys)).collect()
 }
 
 fn name(record: &LoadRecord, conditions: &RunConditions, keys: &[&str]) -> String {

@@ -88,8 +88,7 @@ pub(crate) fn latencies(record: &LoadRecord) -> ReportTable {
         let quantiles = QUANTILES.map(|(_, share)| time(failed.quantile_ns(share) as f64));
         let count = RoundedCount(failed.count() as f64);
         let cells = ["until it failed".into(), count.into(), time(failed.mean_ns())];
-        let max = [time(failed.max_ns() as f64)];
-        table.row(cells.into_iter().chain(quantiles).chain(max));
+        table.row(cells.into_iter().chain(quantiles).chain([time(failed.max_ns() as f64)]));
     }
     table
 }
@@ -135,8 +134,7 @@ fn sheet(name: &str, heads: &'static str, rows: Vec<Vec<String>>) -> Sheet {
 
 pub(crate) fn handshakes(record: &LoadRecord) -> ReportTable {
     let heads = ["<", "<version", "count", "share", "<negotiated"];
-    let caption = "Handshakes as the client saw them, warm-up included";
-    let mut table = ReportTable::new(caption, heads);
+    let mut table = ReportTable::new("Handshakes as the client saw them, warm-up included", heads);
     let mut rows: Vec<&HandshakeCounts> = record.handshakes.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.count));
     let whole = resumed(record).whole;
@@ -280,11 +278,9 @@ pub(crate) fn second_sheet(record: &LoadRecord) -> Sheet {
 
 /// Steps in the order in which they were made; none if there is one rate only.
 pub(crate) fn steps(record: &LoadRecord) -> ReportTable {
-    let limit = record.capacity.as_ref().map(|it| it.limit).unwrap_or_default();
-    let quantile = limit.quantile_name();
+    let quantile = record.capacity.as_ref().map(|it| it.limit).unwrap_or_default().quantile_name();
     let heads = "from length offered/s succeeded/s failed mean".split(' ');
-    let heads = heads.chain([quantile.as_str()]);
-    let mut table = ReportTable::new("Steps, as they were made", heads);
+    let mut table = ReportTable::new("Steps, as they were made", heads.chain([quantile.as_str()]));
     if record.steps.len() < 2 && record.capacity.is_none() {
         return table;
     }

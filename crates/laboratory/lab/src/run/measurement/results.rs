@@ -29,8 +29,7 @@ fn stretches(plan: &LoadPlan) -> &[Stretch] {
 }
 
 pub(crate) fn offered_per_s(plan: &LoadPlan) -> Option<f64> {
-    let first = stretches(plan).first().filter(|_| !changes(stretches(plan)));
-    first.map(|stretch| stretch.from_per_s)
+    stretches(plan).first().filter(|_| !changes(stretches(plan))).map(|stretch| stretch.from_per_s)
 }
 
 pub(crate) fn counts(of: OutputNumbers) -> TransactionCounts {
@@ -64,8 +63,7 @@ pub(crate) fn read_offs(plan: &LoadPlan, record: &LoadRecord) -> Option<ReadOffs
     }
     let points: Vec<_> = if record.steps.is_empty() {
         let whole = record.seconds.iter();
-        let whole = whole.take_while(|second| second.at_s < plan.duration.as_secs());
-        whole.map(point).collect()
+        whole.take_while(|second| second.at_s < plan.duration.as_secs()).map(point).collect()
     } else {
         record.steps.iter().map(|step| step.point).collect()
     };
