@@ -32,7 +32,7 @@ use options::command_line::{SHELLS, help, manual_page, outcome, proposals, scrip
 
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::fault::{LabFault, unknown};
+use crate::fault::{LabResult, unknown};
 use crate::process;
 
 /// Load TLS servers, probe them, measure them, and compare them
@@ -97,14 +97,11 @@ pub(crate) fn command() -> clap::Command {
 
 /// The meaning of each exit code, a line each.
 fn exit_codes() -> String {
-    let codes = Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8));
-    codes.concat()
+    Exit::ALL.map(|(exit, help)| format!("  {}  {help}\n", exit as u8)).concat()
 }
 
 fn command_names() -> Vec<String> {
-    let command = CommandLine::command();
-    let commands = command.get_subcommands();
-    commands.map(|one| one.get_name().to_owned()).collect()
+    CommandLine::command().get_subcommands().map(|one| one.get_name().to_owned()).collect()
 }
 
 /// Does what the arguments say, which come without the program's name.
@@ -116,15 +113,16 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, console: Consol
         return Exit::Success;
     }
     let ended = match parse(arguments) {
-        Ok(Ok(command)) => {
-            dispatch(command, console).map_err(|fault| (fault.to_string(), fault.exit))
+        Ok(Ok(command)) => dispatch(command, console),
+        Ok(Err(text)) => print(text),
+        Err(text) => {
+            console.error(text);
+            return Exit::Usage;
         }
-        Ok(Err(text)) => Ok(print(text)),
-        Err(text) => Err((text, Exit::Usage)),
     };
-    ended.unwrap_or_else(|(text, exit)| {
-        console.error(text);
-        exit
+    ended.unwrap_or_else(|fault| {
+        console.error(&fault);
+        fault.exit
     })
 }
 
@@ -146,7 +144,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Result<LaboratoryCommand, String>, 
     }
 }
 
-fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, LabFault> {
+fn dispatch(chosen: LaboratoryCommand, console: Console) -> LabResult<Exit> {
     match chosen {
         LaboratoryCommand::Load(arguments) => load::run(arguments, console),
         LaboratoryCommand::Probe(arguments) => probe::run(arguments, console),
@@ -160,23 +158,22 @@ fn dispatch(chosen: LaboratoryCommand, console: Console) -> Result<Exit, LabFaul
         LaboratoryCommand::SelfTest(arguments) => self_test::run(arguments, console),
         LaboratoryCommand::Plan(arguments) => plan::run(*arguments, console),
         LaboratoryCommand::Simulate(arguments) => simulate::run(*arguments, console),
-        LaboratoryCommand::Help { name } => Ok(print(explained(name.as_deref())?)),
-        LaboratoryCommand::Completion { shell } => Ok(print(script(&shell, "lariat-lab"))),
-        LaboratoryCommand::Manual => Ok(print(manual_page(
+        LaboratoryCommand::Help { name } => print(explained(name.as_deref())?),
+        LaboratoryCommand::Completion { shell } => print(script(&shell, "lariat-lab")),
+        LaboratoryCommand::Manual => print(manual_page(
             command(),
             &[("EXIT STATUS", &exit_codes()), ("SEE ALSO", "lariat(1)")],
-        ))),
+        )),
         LaboratoryCommand::Version => {
-            Ok(print(concat!("lariat-lab ", env!("CARGO_PKG_VERSION"), "\n")))
+            print(concat!("lariat-lab ", env!("CARGO_PKG_VERSION"), "\n"))
         }
     }
 }
 
-fn explained(name: Option<&str>) -> Result<String, LabFault> {
+fn explained(name: Option<&str>) -> LabResult<String> {
     help(&mut command(), name).ok_or_else(|| {
         let names = command_names();
-        let names = names.iter().map(String::as_str);
-        unknown("command", name.unwrap_or_default(), names)
+        unknown("command", name.unwrap_or_default(), names.iter().map(String::as_str))
     })
 }
 

@@ -8,6 +8,7 @@ use options::diagnostic::{File, Paint};
 use wire::text::lines;
 
 use crate::exit::Exit;
+use crate::fault::{LabFault, LabResult};
 
 /// Characters in a line of text.
 pub(crate) const WIDTH: usize = 80;
@@ -43,6 +44,12 @@ impl Console {
     /// Something deserves a second look.
     pub(crate) fn warn(self, text: impl Display) {
         self.labelled(&self.paint.yellow("warning"), &text.to_string());
+    }
+
+    /// Something deserves a second look, and its remedy.
+    pub(crate) fn advise(self, text: impl Display, hint: impl Display) {
+        self.warn(text);
+        self.hint(hint);
     }
 
     /// The remedy for the message before.
@@ -92,17 +99,14 @@ pub(crate) fn stdout_colour() -> bool {
 }
 
 /// Writes data to the standard output. That it is closed is no failure, a full disk is one.
-#[must_use]
-pub(crate) fn print(text: impl Display) -> Exit {
+pub(crate) fn print(text: impl Display) -> LabResult<Exit> {
     let mut output = io::stdout();
     match write!(output, "{text}").and_then(|()| output.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            let console = Console::to_stderr();
-            console.error(format_args!("cannot write to the standard output: {error}"));
-            console.hint("look where it goes: a full disk, or a closed descriptor");
-            Exit::Failed
-        }
-        _ => Exit::Success,
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(LabFault::failed(
+            format_args!("cannot write to the standard output: {error}"),
+            "look where it goes: a full disk, or a closed descriptor",
+        )),
+        _ => Ok(Exit::Success),
     }
 }
 

@@ -14,6 +14,9 @@ pub(crate) struct LabFault {
     pub(crate) exit: Exit,
 }
 
+/// The result of what a command does.
+pub(crate) type LabResult<T> = Result<T, LabFault>;
+
 impl LabFault {
     /// A slip of usage: one sentence without a full stop, and the remedy.
     pub(crate) fn new(message: impl fmt::Display, hint: impl fmt::Display) -> Self {

@@ -152,8 +152,7 @@ const CLOCKS_OF_HYPERVISORS: [(&str, &str); 3] =
 
 /// The first number of `/proc/loadavg`.
 fn load_average(loadavg: &str) -> f64 {
-    let minute = loadavg.split_whitespace().next();
-    minute.and_then(|text| text.parse().ok()).unwrap_or(0.0)
+    loadavg.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0.0)
 }
 
 #[cfg(test)]

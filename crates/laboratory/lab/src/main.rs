@@ -27,6 +27,5 @@ fn main() -> ExitCode {
     if answer_shell(commands::command, arguments, folder.as_deref()) {
         return ExitCode::SUCCESS;
     }
-    let arguments = std::env::args_os().skip(1);
-    commands::run(arguments, Console::to_stderr()).into()
+    commands::run(std::env::args_os().skip(1), Console::to_stderr()).into()
 }

@@ -29,7 +29,7 @@ use sys::{cpu, limit};
 use wire::address::{Address, UnixName};
 
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 
 use ballast::Ballast;
 use worker::OriginWorker;
@@ -71,7 +71,7 @@ struct OriginShared {
 
 impl BoundOrigin {
     /// Listens. From now on SIGINT and SIGTERM end [`Self::serve`] instead of the process.
-    pub(crate) fn open(options: OriginOptions) -> Result<Self, LabFault> {
+    pub(crate) fn open(options: OriginOptions) -> LabResult<Self> {
         // Before the first thread, so that none takes them.
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
         // If it cannot be raised, `warn` is called when it is reached.
@@ -123,7 +123,7 @@ impl BoundOrigin {
     }
 
     /// Serves until a signal, and says what was done.
-    pub(crate) fn serve(mut self) -> Result<Totals, LabFault> {
+    pub(crate) fn serve(mut self) -> LabResult<Totals> {
         let shared =
             Arc::new(OriginShared { ended: Waker::new()?, failed: AtomicBool::new(false) });
         let end = Waker::new()?;
@@ -172,15 +172,14 @@ fn not_listening(address: &Address, error: &io::Error) -> LabFault {
         ErrorKind::AddrNotAvailable => "the address must be one of this host (`ip address`)",
         _ => "--listen takes ADDRESS:PORT, --unix a path in a folder that is there",
     };
-    let message = format!("cannot listen at {address}: {error}");
-    LabFault::new(message, hint).with(Exit::Address)
+    LabFault::new(format!("cannot listen at {address}: {error}"), hint).with(Exit::Address)
 }
 
 fn pick(cpus: &[u16], index: usize) -> Option<u16> {
     cpus.get(index.checked_rem(cpus.len())?).copied()
 }
 
-type OriginThread = JoinHandle<Result<Totals, LabFault>>;
+type OriginThread = JoinHandle<LabResult<Totals>>;
 
 fn start(
     index: usize,
@@ -199,7 +198,7 @@ fn start(
     thread::Builder::new().name(format!("origin-{index}")).spawn(serve)
 }
 
-fn pin(cpu: Option<u16>) -> Result<(), LabFault> {
+fn pin(cpu: Option<u16>) -> LabResult<()> {
     match cpu {
         Some(cpu) => cpu::pin_current_thread(cpu).map_err(|error| {
             let hint = "--cpus takes CPUs that this process may use, or none";
@@ -210,7 +209,7 @@ fn pin(cpu: Option<u16>) -> Result<(), LabFault> {
 }
 
 /// The sum of all threads, or why one of them failed.
-fn sum(threads: Vec<OriginThread>) -> Result<Totals, LabFault> {
+fn sum(threads: Vec<OriginThread>) -> LabResult<Totals> {
     let mut sum = Totals::default();
     let mut fault = None;
     for thread in threads {

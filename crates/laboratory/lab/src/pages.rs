@@ -16,18 +16,17 @@ use measure::record::{self, LoadRecord, LoadRecordFault};
 use wire::text::is_control;
 
 use crate::console::Console;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 
 /// Refuses what cannot be meant as the name of a page.
-pub(crate) fn check_page(page: Option<&Path>, records: &[PathBuf]) -> Result<(), LabFault> {
+pub(crate) fn check_page(page: Option<&Path>, records: &[PathBuf]) -> LabResult<()> {
     let hint = "-o takes a path that ends in .html; figures and data have flags of their own";
     check_name(page, ("page", &["html", "htm"]), hint, records)
 }
 
 /// Refuses what cannot be meant as the name of a card.
-pub(crate) fn check_card(card: Option<&Path>, records: &[PathBuf]) -> Result<(), LabFault> {
-    let hint = "--card takes a path that ends in .svg";
-    check_name(card, ("card", &["svg"]), hint, records)
+pub(crate) fn check_card(card: Option<&Path>, records: &[PathBuf]) -> LabResult<()> {
+    check_name(card, ("card", &["svg"]), "--card takes a path that ends in .svg", records)
 }
 
 fn check_name(
@@ -35,14 +34,13 @@ fn check_name(
     (what, endings): (&str, &[&str]),
     hint: &str,
     records: &[PathBuf],
-) -> Result<(), LabFault> {
+) -> LabResult<()> {
     let Some(page) = page else {
         return Ok(());
     };
     let ending = page.extension().unwrap_or_default().to_ascii_lowercase();
     if !endings.iter().any(|it| ending == *it) {
-        let seen = format!("`{}` is no name of a {what}", shown(page));
-        return Err(LabFault::new(seen, hint));
+        return Err(LabFault::new(format!("`{}` is no name of a {what}", shown(page)), hint));
     }
     if records.iter().any(|record| is_same_file(record, page)) {
         return Err(LabFault::new(
@@ -69,7 +67,7 @@ pub(crate) fn write_files(
     ending: &str,
     texts: &Texts,
     console: Console,
-) -> Result<(), LabFault> {
+) -> LabResult<()> {
     fs::create_dir_all(directory).map_err(|error| unwritten(directory, &error))?;
     for (name, text) in texts {
         write(&directory.join(format!("{name}.{ending}")), text)?;
@@ -78,14 +76,14 @@ pub(crate) fn write_files(
     Ok(())
 }
 
-pub(crate) fn write_page(page: &Path, text: &str, console: Console) -> Result<(), LabFault> {
+pub(crate) fn write_page(page: &Path, text: &str, console: Console) -> LabResult<()> {
     write(page, text)?;
     let size = ByteCount(text.len() as u64);
     console.say(format_args!("wrote {}, {size}", shown(page)));
     Ok(())
 }
 
-fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), LabFault> {
+fn write(path: &Path, bytes: impl AsRef<[u8]>) -> LabResult<()> {
     fs::write(path, bytes).map_err(|error| unwritten(path, &error))
 }
 
@@ -121,8 +119,8 @@ pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
     for path in paths {
         let opened = read(path).and_then(|(text, end)| {
             if let Some(error) = end {
-                console.warn(format_args!("`{}` ends too early: {error}", shown(path)));
-                console.hint("it was not copied whole; what can be unpacked of it is read");
+                let text = format_args!("`{}` ends too early: {error}", shown(path));
+                console.advise(text, "it was not copied whole; what can be unpacked of it is read");
             }
             parse(&text)
         });
@@ -131,10 +129,10 @@ pub(crate) fn open_all(paths: &[PathBuf], console: Console) -> Records {
             Ok(OpenedRecord::Experiment(record)) => {
                 if let Some(line) = record.cut_line {
                     let path = shown(path);
-                    console.warn(format_args!(
-                        "`{path}` ends in the middle of line {line}, which is left out"
-                    ));
-                    console.hint(
+                    console.advise(
+                        format_args!(
+                            "`{path}` ends in the middle of line {line}, which is left out"
+                        ),
                         "the run was killed as it wrote, or the file was cut: `lariat-lab run \
                          --resume` measures what is missing",
                     );
@@ -171,7 +169,7 @@ const FOREIGN: &str = "records are the files that `--record PATH` of `lariat-lab
                        `lariat-lab run` write";
 
 /// The text of a file, and the fault that ended it too early if it is a compressed one.
-fn read(path: &Path) -> Result<(String, Option<io::Error>), LabFault> {
+fn read(path: &Path) -> LabResult<(String, Option<io::Error>)> {
     let (bytes, end) = read_bytes(path).map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::IsADirectory => "name the records in it: lariat-lab report DIR/*.json",
@@ -214,7 +212,7 @@ fn read_bytes(path: &Path) -> io::Result<(Vec<u8>, Option<io::Error>)> {
     }
 }
 
-fn parse(text: &str) -> Result<OpenedRecord, LabFault> {
+fn parse(text: &str) -> LabResult<OpenedRecord> {
     match Experiment::parse(text) {
         Ok(experiment) => Ok(OpenedRecord::Experiment(Box::new(experiment))),
         Err(LoadRecordFault::Foreign(_)) => {
@@ -271,8 +269,7 @@ fn free_name(path: &Path, names: &mut BTreeSet<String>) -> String {
 
 /// The fault of a record that could not be read. It may repeat words of the file.
 fn unread(path: &Path, fault: &LabFault) -> LabFault {
-    let message = format!("cannot read `{}`: {}", shown(path), tame(&fault.message));
-    LabFault::new(message, &fault.hint)
+    LabFault::new(format!("cannot read `{}`: {}", shown(path), tame(&fault.message)), &fault.hint)
 }
 
 pub(crate) fn shown(path: &Path) -> String {

@@ -76,8 +76,7 @@ impl GuardedChild {
             let _ = guard.wait();
             let program = program_of(command);
             let why = line.strip_prefix(REFUSED).unwrap_or(&line);
-            let why = format!("{program} cannot be started: {}", why.trim());
-            return Err(io::Error::other(why));
+            return Err(io::Error::other(format!("{program} cannot be started: {}", why.trim())));
         };
         Ok(Self { guard, hold, reports, id, output: output.to_owned(), end: None })
     }
@@ -155,15 +154,13 @@ impl Drop for GuardedChild {
 }
 
 fn program_of(command: &[OsString]) -> String {
-    let program = command.first().map(|program| program.to_string_lossy());
-    program.unwrap_or_default().into_owned()
+    command.first().map(|program| program.to_string_lossy()).unwrap_or_default().into_owned()
 }
 
 /// The first lines of a program's output, for a message.
 pub(crate) fn first_lines(said: &str) -> String {
     const LINES_MAX: usize = 4;
-    let lines = said.lines().map(str::trim_end);
-    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    let lines: Vec<_> = said.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     let mut text = lines[..lines.len().min(LINES_MAX)].join("\n");
     if lines.len() > LINES_MAX {
         text.push_str("\n…");
@@ -215,8 +212,7 @@ pub(crate) fn cpu_list(cpus: &[u16]) -> String {
 
 /// The words after the program's own name that make it guard another one.
 pub(crate) fn words(cpus: &[u16], command: &[OsString]) -> Vec<OsString> {
-    let own = [COMMAND.into(), cpu_list(cpus).into()];
-    own.into_iter().chain(command.iter().cloned()).collect()
+    [COMMAND.into(), cpu_list(cpus).into()].into_iter().chain(command.iter().cloned()).collect()
 }
 
 /// Starts the program that the words after [`COMMAND`] name, and guards it until either ends.

@@ -24,7 +24,7 @@ use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent, Sce
 use measure::random::SplitMix;
 
 use crate::console::Console;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::destination::RecordDate;
 use crate::targets::certificates::TargetCertificates;
 use crate::targets::form::TestTarget;
@@ -119,11 +119,7 @@ impl ExperimentRun<'_> {
     /// # Errors
     /// The record cannot be written, or certificates or the origin cannot be made; what was
     /// measured until then is in the record.
-    pub(crate) fn run(
-        &self,
-        journal: &mut Journal,
-        past: RecordedPast,
-    ) -> Result<RunTally, LabFault> {
+    pub(crate) fn run(&self, journal: &mut Journal, past: RecordedPast) -> LabResult<RunTally> {
         let certificates = TargetCertificates::new(self.folder);
         let certificates = certificates.map_err(|fault| LabFault::failed(fault, ""))?;
         let bench = Bench::start(&certificates, self.folder, &self.plan.placement);
@@ -169,12 +165,10 @@ impl ExperimentRun<'_> {
 
     /// How many measurements are to be made, and how long they take.
     fn remaining(&self, past: &RecordedPast) -> (usize, Duration) {
-        let scenarios = self.scenarios.iter();
-        let open = scenarios.flat_map(|expanded| self.open(expanded));
+        let open = self.scenarios.iter().flat_map(|expanded| self.open(expanded));
         open.fold((0, Duration::ZERO), |(count, time), planned| {
             let done = past.done(planned).repeats;
-            let left = (0..planned.repeats).filter(|repeat| !done.contains(repeat));
-            let left = left.count() as u32;
+            let left = (0..planned.repeats).filter(|repeat| !done.contains(repeat)).count() as u32;
             (count + left as usize, time + planned.estimate() * left)
         })
     }
@@ -201,16 +195,18 @@ struct RunInProgress<'r, 'a, 'b> {
 
 impl RunInProgress<'_, '_, '_> {
     /// Reports and records once what this host has too little for.
-    fn record_unsupported(&mut self, expanded: &Expanded) -> Result<(), LabFault> {
+    fn record_unsupported(&mut self, expanded: &Expanded) -> LabResult<()> {
         let ExperimentRun { console, means, .. } = *self.run;
         let mut wanted = expanded.supported();
         if let Some(planned) = wanted.find(|planned| means.must_share(planned)) {
             let (name, cpus) = (&planned.scenario, means.cpus);
             let workers = planned.spec.workers;
-            console.warn(format_args!(
-                "{name}: servers with {workers} workers and the load share {cpus} CPUs"
-            ));
-            console.hint("their measurements say so; a host with more CPUs measures better");
+            console.advise(
+                format_args!(
+                    "{name}: servers with {workers} workers and the load share {cpus} CPUs"
+                ),
+                "their measurements say so; a host with more CPUs measures better",
+            );
         }
         let mut reported = BTreeSet::new();
         for planned in expanded.supported() {
@@ -219,8 +215,7 @@ impl RunInProgress<'_, '_, '_> {
             };
             if reported.insert((why.clone(), hint.clone())) {
                 let (name, key) = (&planned.scenario, &planned.configuration.key);
-                console.warn(format_args!("{name}: {key}: {why}"));
-                console.hint(hint);
+                console.advise(format_args!("{name}: {key}: {why}"), hint);
             }
             if !self.past.done(planned).repeats.contains(&0) {
                 self.record_failure(planned, 0, FailureKind::Unsupported, &why)?;
@@ -230,7 +225,7 @@ impl RunInProgress<'_, '_, '_> {
     }
 
     /// Whether it came to the end of the scenario.
-    fn measure_all(&mut self, index: usize, expanded: &Expanded) -> Result<bool, LabFault> {
+    fn measure_all(&mut self, index: usize, expanded: &Expanded) -> LabResult<bool> {
         let run = self.run;
         let scenario = &expanded.scenario;
         let mut open: Vec<_> = run.open(expanded).collect();
@@ -281,12 +276,7 @@ impl RunInProgress<'_, '_, '_> {
     }
 
     /// Whether the run goes on.
-    fn measure(
-        &mut self,
-        planned: &Planned,
-        repeat: u32,
-        scenario: &Scenario,
-    ) -> Result<bool, LabFault> {
+    fn measure(&mut self, planned: &Planned, repeat: u32, scenario: &Scenario) -> LabResult<bool> {
         let Some((target, program)) = self.run.program_of(&planned.server) else {
             return Ok(true);
         };
@@ -332,7 +322,7 @@ impl RunInProgress<'_, '_, '_> {
         repeat: u32,
         kind: FailureKind,
         why: &str,
-    ) -> Result<(), LabFault> {
+    ) -> LabResult<()> {
         let failure = experiment::FailedRepeat {
             scenario: planned.scenario.clone(),
             configuration: planned.configuration.key.clone(),

@@ -19,7 +19,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 
 use form::TestTarget;
 
@@ -82,7 +82,7 @@ const TARGETS: [Embedded; 32] = embedded! {
 
 /// All targets, each once, ours first. Those of the folder come last, and one that has the name of
 /// an embedded one replaces it.
-pub(crate) fn load_all(folder: Option<&Path>) -> Result<Vec<TestTarget>, LabFault> {
+pub(crate) fn load_all(folder: Option<&Path>) -> LabResult<Vec<TestTarget>> {
     let mut targets = embedded_targets();
     for own in folder.map(read_folder).transpose()?.unwrap_or_default() {
         match targets.iter_mut().find(|target| target.name == own.name) {
@@ -105,7 +105,7 @@ fn embedded_targets() -> Vec<TestTarget> {
         .collect()
 }
 
-fn read_folder(folder: &Path) -> Result<Vec<TestTarget>, LabFault> {
+fn read_folder(folder: &Path) -> LabResult<Vec<TestTarget>> {
     let mut folders = entries(folder)?;
     folders.retain(|path| path.join(FORM).is_file());
     folders.iter().map(|path| read_target(path)).collect()
@@ -113,7 +113,7 @@ fn read_folder(folder: &Path) -> Result<Vec<TestTarget>, LabFault> {
 
 const FORM: &str = "target.toml";
 
-fn read_target(folder: &Path) -> Result<TestTarget, LabFault> {
+fn read_target(folder: &Path) -> LabResult<TestTarget> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let mut templates = BTreeMap::new();
     for path in entries(folder)? {
@@ -135,17 +135,15 @@ fn read_target(folder: &Path) -> Result<TestTarget, LabFault> {
     target.map_err(|why| wrong(format_args!("{}: {why}", path.display())))
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, LabFault> {
-    let list = || -> io::Result<Vec<_>> {
-        let entries = fs::read_dir(folder)?;
-        entries.map(|entry| Ok(entry?.path())).collect()
-    };
+fn entries(folder: &Path) -> LabResult<Vec<PathBuf>> {
+    let list =
+        || -> io::Result<Vec<_>> { fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect() };
     let mut paths = list().map_err(unreadable(folder))?;
     paths.sort();
     Ok(paths)
 }
 
-fn read(path: &Path) -> Result<String, LabFault> {
+fn read(path: &Path) -> LabResult<String> {
     fs::read_to_string(path).map_err(unreadable(path))
 }
 

@@ -140,8 +140,7 @@ impl ClientConnection {
 
     /// Whether the server took the request that went with the hello; `None` = none did.
     pub(crate) fn early_data_accepted(&self) -> Option<bool> {
-        let session = self.channel.session().filter(|_| self.is_early)?;
-        Some(session.is_early_data_accepted())
+        Some(self.channel.session().filter(|_| self.is_early)?.is_early_data_accepted())
     }
 
     /// Asks, once the connection is open, unless the server has taken the request already.
@@ -215,8 +214,7 @@ impl ClientConnection {
             self.flush(traffic);
         }
         // A stream that has ended is read to its end: no event will come for it.
-        let reads_on = event.read_closed || event.hung_up || event.error;
-        self.advance(reads_on, buffer, traffic)
+        self.advance(event.read_closed || event.hung_up || event.error, buffer, traffic)
     }
 
     /// Goes on where a step stopped, if there may be anything left.
@@ -255,20 +253,12 @@ impl ClientConnection {
             if !self.may_read {
                 break;
             }
+            self.may_read = false;
             let count = match sys::socket::read(&self.fd, buffer) {
-                Ok(0) => {
-                    self.may_read = false;
-                    return self.end();
-                }
+                Ok(0) => return self.end(),
                 Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.may_read = false;
-                    break;
-                }
-                Err(error) => {
-                    self.may_read = false;
-                    return self.broken(&error);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return self.broken(&error),
             };
             traffic.received_bytes += count as u64;
             // What comes later brings an event of its own.
@@ -405,14 +395,13 @@ impl ClientConnection {
 }
 
 pub(crate) fn dial_failure(error: &io::Error) -> TransactionFailure {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
     match error.kind() {
-        io::ErrorKind::ConnectionRefused => TransactionFailure::ConnectRefused,
-        io::ErrorKind::ConnectionReset => TransactionFailure::ConnectRefused,
         io::ErrorKind::AddrNotAvailable => TransactionFailure::NoLocalPort,
         io::ErrorKind::TimedOut => TransactionFailure::ConnectTimeout,
-        // A Unix socket's queue is full.
-        io::ErrorKind::WouldBlock => TransactionFailure::ConnectRefused,
-        io::ErrorKind::NotFound => TransactionFailure::ConnectRefused,
+        // A Unix socket's queue is full, or it is not there.
+        WouldBlock | NotFound => TransactionFailure::ConnectRefused,
+        ConnectionRefused | ConnectionReset => TransactionFailure::ConnectRefused,
         _ => match error.raw_os_error() {
             // EMFILE and ENFILE have no kind of their own.
             Some(23 | 24) => TransactionFailure::NoDescriptor,

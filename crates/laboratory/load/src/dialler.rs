@@ -103,8 +103,7 @@ impl Dialler {
         let (fd, is_connected) = dialled.map_err(|error| dial_failure(&error))?;
         let preface = self.preface(&fd, source, &address);
         let (channel, transaction) = self.channel(client_pool, client, work, preface)?;
-        let connection = ClientConnection::new(fd, is_connected, channel);
-        Ok((connection, transaction))
+        Ok((ClientConnection::new(fd, is_connected, channel), transaction))
     }
 
     fn next_source(&mut self) -> Option<IpAddr> {
@@ -155,8 +154,7 @@ impl Dialler {
             ClientChannel::tls(tls.of(wants), tls.name.clone(), preface, reads_offer)
                 .map_err(|_| TransactionFailure::Incompatible)
         };
-        let reads_offer = resumes && tls.sessions.has_any(index);
-        let mut channel = make(preface.clone(), reads_offer)?;
+        let mut channel = make(preface.clone(), resumes && tls.sessions.has_any(index))?;
         if !self.is_welcome(wants, channel.offered()) {
             // The server gave a session of another kind: it is not what the plan is about.
             tls.sessions.forget(index);
@@ -171,8 +169,7 @@ impl Dialler {
         let sends_early = channel.offered() == Handshake::Psk && planned.early_data;
         // Who takes what there is has not failed with a full handshake.
         let must_resume = resumes && wants != Handshake::Any;
-        let transaction = Transaction::new(work, must_resume, offers, sends_early);
-        Ok((channel, transaction))
+        Ok((channel, Transaction::new(work, must_resume, offers, sends_early)))
     }
 
     /// Whether a hello may offer this, by the plan.

@@ -425,8 +425,7 @@ impl<S: TimeLimited> TalkInProgress<'_, S> {
 }
 
 fn chain(connection: &ClientConnection) -> Vec<Vec<u8>> {
-    let chain = connection.peer_certificates().unwrap_or_default();
-    chain.iter().map(|one| one.to_vec()).collect()
+    connection.peer_certificates().unwrap_or_default().iter().map(|one| one.to_vec()).collect()
 }
 
 fn broken(error: &io::Error) -> ObserveFault {

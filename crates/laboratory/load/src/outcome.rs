@@ -67,8 +67,7 @@ impl LoadOutcome {
     /// whenever they were begun themselves.
     #[must_use]
     pub fn ended_in_time(&self) -> u64 {
-        let ended = self.tally.steps.iter().map(|step| step.ended);
-        ended.sum::<u64>() + self.tally.carried
+        self.tally.steps.iter().map(|step| step.ended).sum::<u64>() + self.tally.carried
     }
 
     /// The run of one rate as a point; the quantile is a share.
@@ -321,8 +320,7 @@ fn point(step: &StepTally, length: Duration, quantile: f64) -> RatePoint {
 fn resident_bytes_max() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 /// A thread that is busy for this share of the time is the limit itself.
@@ -354,10 +352,11 @@ pub(crate) fn warnings(
     let may_be_late = !warnings.is_empty();
     warnings.extend(busy(plan, busiest));
     warnings.extend(lag(tally).filter(|_| !may_be_late));
-    warnings.extend(failures(tally));
-    if !may_be_late {
-        warnings.extend(unbegun(tally, is_search));
-    }
+    warnings.extend(failures(tally, |failure| match failure {
+        TransactionFailure::ScheduleOverrun => may_be_late,
+        TransactionFailure::ClientsExhausted => may_be_late || is_search,
+        _ => false,
+    }));
     warnings.extend(too_many_clients(plan, tally));
     warnings.extend(few(tally));
     warnings
@@ -413,50 +412,43 @@ fn lag(tally: &LoadTally) -> Option<RunWarning> {
     })
 }
 
-fn failures(tally: &LoadTally) -> impl Iterator<Item = RunWarning> {
-    let no_port = counted(
-        tally,
+/// Failures that say more of the client's host than of the server, with what was seen and a hint.
+const OWN_FAILURES: [(TransactionFailure, &str, &str); 4] = [
+    (
         TransactionFailure::NoLocalPort,
         "dials found no local port free",
         "add addresses of this host with `--source`, keep connections open with \
          `--requests-per-connection`, or see net.ipv4.ip_local_port_range and tcp_tw_reuse",
-    );
-    let no_descriptor = counted(
-        tally,
+    ),
+    (
         TransactionFailure::NoDescriptor,
         "dials found no file descriptor free",
         "raise the limit (`ulimit -n`), or use fewer clients",
-    );
-    no_port.into_iter().chain(no_descriptor)
-}
-
-/// Transactions of an open load that could not begin.
-fn unbegun(tally: &LoadTally, is_search: bool) -> impl Iterator<Item = RunWarning> {
-    let overrun = counted(
-        tally,
+    ),
+    (
         TransactionFailure::ScheduleOverrun,
         "transactions were left out: the load had not the CPU to begin them",
         "more `--threads`, other `--cpus`, or a lower rate",
-    );
-    let exhausted = counted(
-        tally,
+    ),
+    (
         TransactionFailure::ClientsExhausted,
         "transactions could not begin: every client was busy",
         "the server is slower than the rate; or, if it answers slowly by design, give more \
          `--clients`",
-    );
-    overrun.into_iter().chain(exhausted.filter(|_| !is_search))
-}
+    ),
+];
 
-fn counted(
+fn failures(
     tally: &LoadTally,
-    failure: TransactionFailure,
-    seen: &str,
-    hint: &str,
-) -> Option<RunWarning> {
-    let count = tally.failures.get(&failure)?;
-    let seen = format!("{} {seen}", RoundedCount(*count as f64));
-    Some(RunWarning { seen, hint: hint.to_owned() })
+    is_left_out: impl Fn(TransactionFailure) -> bool,
+) -> Vec<RunWarning> {
+    let rows = OWN_FAILURES.into_iter().filter(|row| !is_left_out(row.0));
+    let warning = |(failure, seen, hint): (_, &str, &str)| {
+        let count = tally.failures.get(&failure)?;
+        let seen = format!("{} {seen}", RoundedCount(*count as f64));
+        Some(RunWarning { seen, hint: hint.to_owned() })
+    };
+    rows.filter_map(warning).collect()
 }
 
 /// The first handshake of each client is full: with many of them it is the only one.

@@ -192,8 +192,7 @@ impl Run {
     /// When the figures begin; of a load that rests, when they would begin without.
     #[must_use]
     pub fn zero(&self) -> Instant {
-        let over = self.stopper.common.rest().over();
-        let over = over.filter(|_| self.plan.has_rest());
+        let over = self.stopper.common.rest().over().filter(|_| self.plan.has_rest());
         over.unwrap_or(self.begin + self.plan.warm_up)
     }
 
@@ -294,6 +293,5 @@ fn elapsed(plan: &LoadPlan, worked: Duration, is_stopped: bool) -> Duration {
 /// The share of the time that the busiest thread was busy.
 fn busiest(threads: &[LoadThread], worked: Duration) -> f64 {
     let worked_ns = (worked.as_nanos() as f64).max(1.0);
-    let shares = threads.iter().map(|thread| thread.cpu_ns as f64 / worked_ns);
-    shares.fold(0.0, f64::max)
+    threads.iter().map(|thread| thread.cpu_ns as f64 / worked_ns).fold(0.0, f64::max)
 }

@@ -149,14 +149,10 @@ impl FreshKey {
             Self::Rsa(pair) => {
                 let mut signature = vec![0; pair.public_modulus_len()];
                 let how = &signature::RSA_PSS_SHA256;
-                let signed = pair.sign(how, &random, &MESSAGE, &mut signature);
-                signed.expect(OURS);
+                pair.sign(how, &random, &MESSAGE, &mut signature).expect(OURS);
                 signature
             }
-            Self::Ecdsa(pair, _) => {
-                let signature = pair.sign(&random, &MESSAGE).expect(OURS);
-                signature.as_ref().to_vec()
-            }
+            Self::Ecdsa(pair, _) => pair.sign(&random, &MESSAGE).expect(OURS).as_ref().to_vec(),
             Self::Ed25519(pair) => pair.sign(&MESSAGE).as_ref().to_vec(),
         }
     }

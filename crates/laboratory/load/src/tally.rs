@@ -2,7 +2,8 @@
 //!
 //! A tally's size depends on how many seconds and kinds there are, not on how many transactions.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use measure::choice::{EchOutcome, Kind};
@@ -47,7 +48,7 @@ pub(crate) struct LoadTally {
     /// Transactions of the warm-up that succeeded when it was over.
     pub(crate) carried: u64,
     pub(crate) totals: TransactionCounts,
-    pub(crate) failures: HashMap<TransactionFailure, u64>,
+    pub(crate) failures: BTreeMap<TransactionFailure, u64>,
     /// Transactions that ended, by the place of their address.
     pub(crate) addresses: BTreeMap<usize, TransactionCounts>,
     /// Transactions that ended, by the place of their request, where there are several.
@@ -79,7 +80,7 @@ pub(crate) struct SecondTally {
     pub(crate) handshakes: BTreeMap<Kind, u64>,
     pub(crate) open: u64,
     pub(crate) total: Histogram,
-    pub(crate) failures: HashMap<TransactionFailure, u64>,
+    pub(crate) failures: BTreeMap<TransactionFailure, u64>,
 }
 
 impl LoadTally {
@@ -132,9 +133,7 @@ impl LoadTally {
         self.carried += other.carried;
         self.totals += other.totals;
         add_all(&mut self.failures, other.failures);
-        for (address, counts) in other.addresses {
-            *self.addresses.entry(address).or_default() += counts;
-        }
+        add_all(&mut self.addresses, other.addresses);
         for (request, result) in other.requests {
             *self.requests.entry(request).or_default() += &result;
         }
@@ -168,8 +167,7 @@ impl LoadTally {
         let mut rows: Vec<_> =
             self.handshakes.iter().map(|(key, count)| row(key, *count)).collect();
         rows.sort_by(|a, b| {
-            let order = b.count.cmp(&a.count).then(a.kind.cmp(&b.kind));
-            order.then_with(|| a.suite.cmp(&b.suite))
+            b.count.cmp(&a.count).then(a.kind.cmp(&b.kind)).then_with(|| a.suite.cmp(&b.suite))
         });
         rows
     }
@@ -181,9 +179,7 @@ impl SecondTally {
         self.attempted += other.attempted;
         self.succeeded += other.succeeded;
         self.failed += other.failed;
-        for (kind, count) in other.handshakes {
-            *self.handshakes.entry(kind).or_default() += count;
-        }
+        add_all(&mut self.handshakes, other.handshakes);
         self.open += other.open;
         self.total.add(&other.total);
         add_all(&mut self.failures, other.failures);
@@ -213,12 +209,11 @@ impl SecondTally {
     }
 }
 
-fn by_name(failures: &HashMap<TransactionFailure, u64>) -> BTreeMap<String, u64> {
-    let named = failures.iter();
-    named.map(|(failure, count)| (failure.name().into_owned(), *count)).collect()
+fn by_name(failures: &BTreeMap<TransactionFailure, u64>) -> BTreeMap<String, u64> {
+    failures.iter().map(|(failure, count)| (failure.name().into_owned(), *count)).collect()
 }
 
-fn add_all<K: Eq + std::hash::Hash>(sum: &mut HashMap<K, u64>, other: HashMap<K, u64>) {
+fn add_all<K: Ord, N: AddAssign + Default>(sum: &mut BTreeMap<K, N>, other: BTreeMap<K, N>) {
     for (key, count) in other {
         *sum.entry(key).or_default() += count;
     }

@@ -85,8 +85,7 @@ impl ThreadsInCommon {
 
     /// Bytes received so far, and transactions that succeeded.
     pub(crate) fn done(&self) -> (u64, u64) {
-        let bytes = self.sum(|shown| &shown.received_bytes);
-        (bytes, self.sum(|shown| &shown.succeeded))
+        (self.sum(|shown| &shown.received_bytes), self.sum(|shown| &shown.succeeded))
     }
 
     fn sum(&self, of: fn(&Shown) -> &AtomicU64) -> u64 {
@@ -181,8 +180,7 @@ impl Rest {
         state.waiting += 1;
         self.changed.notify_all();
         let over = self.changed.wait_while(state, |state| state.over.is_none());
-        let over = over.unwrap_or_else(PoisonError::into_inner);
-        over.over.expect("it is waited for")
+        over.unwrap_or_else(PoisonError::into_inner).over.expect("it is waited for")
     }
 
     /// Waits until `threads` threads wait; `false` = it was over before.
@@ -190,8 +188,7 @@ impl Rest {
         let is_missing =
             |state: &mut RestState| state.over.is_none() && usize::from(state.waiting) < threads;
         let state = self.changed.wait_while(self.lock(), is_missing);
-        let state = state.unwrap_or_else(PoisonError::into_inner);
-        state.over.is_none()
+        state.unwrap_or_else(PoisonError::into_inner).over.is_none()
     }
 
     /// Lets all go on, now and later.

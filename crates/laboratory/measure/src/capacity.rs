@@ -118,6 +118,16 @@ impl ReadOffs {
     }
 }
 
+/// How far apart rates were offered where `per_s` was read off, as a share of it: no smaller
+/// difference can be read off. Points are of a rate offered and that of its successes.
+pub fn step(points: &[(f64, f64)], per_s: f64) -> Option<f64> {
+    let place = points.iter().position(|(_, succeeded)| *succeeded == per_s)?;
+    let last = points.len().min(place + 2);
+    let pairs = points[place.saturating_sub(1)..last].windows(2);
+    let rise = pairs.map(|pair| pair[1].0 - pair[0].0).fold(0.0, f64::max);
+    (rise > 0.0 && per_s > 0.0).then(|| rise / per_s)
+}
+
 fn greatest<'a>(points: impl Iterator<Item = &'a RatePoint>) -> Option<f64> {
     points.map(|point| point.succeeded_per_s).filter(|rate| *rate > 0.0).max_by(f64::total_cmp)
 }
@@ -156,6 +166,15 @@ mod tests {
         let read = ReadOffs::of(&lost);
         assert_eq!(read.under_100_ms_per_s, Some(200.0 * 0.999));
         assert_eq!(read.under_100_ms_few_lost_per_s, Some(100.0 * 0.9995));
+    }
+
+    #[test]
+    fn a_rate_is_read_off_as_finely_as_it_was_offered() {
+        let points = [(100.0, 100.0), (200.0, 199.0), (400.0, 380.0), (0.0, 0.0)];
+        assert_eq!(step(&points, 100.0), Some(1.0));
+        assert_eq!(step(&points, 199.0), Some(200.0 / 199.0));
+        assert_eq!(step(&points, 380.0), Some(200.0 / 380.0));
+        assert_eq!((step(&points, 300.0), step(&points[..1], 100.0)), (None, None));
     }
 
     #[test]

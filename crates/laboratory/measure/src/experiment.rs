@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::choice::named;
 use crate::figures;
 use crate::host::HostReport;
 use crate::measurement::RepeatKey;
@@ -220,16 +221,16 @@ pub struct FailedRepeat {
     pub why: String,
 }
 
-/// In which way a repeat has no measurement.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FailureKind {
-    /// The target or this host does not support it.
-    Unsupported,
-    /// The server did not start, or ended; or nothing succeeded.
-    Failed,
-    /// Something else than the configuration was measured: another suite, kind, key.
-    Void,
+named! {
+    /// In which way a repeat has no measurement.
+    FailureKind {
+        /// The target or this host does not support it.
+        Unsupported = "unsupported",
+        /// The server did not start, or ended; or nothing succeeded.
+        Failed = "failed",
+        /// Something else than the configuration was measured: another suite, kind, key.
+        Void = "void",
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

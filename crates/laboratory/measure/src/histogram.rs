@@ -36,8 +36,7 @@ impl Default for Histogram {
 impl Histogram {
     #[inline]
     pub fn record(&mut self, duration: Duration) {
-        let ns = u64::try_from(duration.as_nanos()).unwrap_or(LONGEST_NS);
-        self.record_ns(ns, 1);
+        self.record_ns(u64::try_from(duration.as_nanos()).unwrap_or(LONGEST_NS), 1);
     }
 
     fn record_ns(&mut self, ns: u64, count: u64) {

@@ -80,9 +80,3 @@ pub struct Speed {
     /// Operations per second on one CPU.
     pub per_s: f64,
 }
-
-impl HostReport {
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("names are strings, and no number is an error")
-    }
-}

@@ -28,7 +28,7 @@ pub struct ProbeReport {
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct NodeReport {
     pub address: String,
     /// The reason why nothing more was found out, or not all; `None` = it speaks TLS, and all was
@@ -38,36 +38,27 @@ pub struct NodeReport {
     pub versions: Vec<VersionReport>,
     /// Whether a client that says that it came with a newer version before is turned away (RFC
     /// 7507); `None` = there is one version alone, or another answer came.
-    #[serde(default)]
     pub fallback_refused: Option<bool>,
     pub clients: Vec<ClientReport>,
     /// The certificate that it sends in clear text up to TLS 1.2, read where no kind of client gets
     /// a handshake.
-    #[serde(default)]
     pub plaintext_certificate: Option<CertificateReport>,
     pub unknown_name: Option<UnknownNameAnswer>,
     /// A client that sends no name, where the others send one.
-    #[serde(default)]
     pub nameless: Option<ClientReport>,
     /// Whether a client may renegotiate; `None` = no version that can, or nobody to ask it.
-    #[serde(default)]
     pub client_renegotiation: Option<bool>,
     /// Whether it takes the client's offer of heartbeats (RFC 6520).
-    #[serde(default)]
     pub heartbeat: Option<bool>,
     /// Whether it takes a ChangeCipherSpec before any key is agreed on (CVE-2014-0224).
-    #[serde(default)]
     pub early_change: Option<bool>,
     /// The algorithm by which it compresses its certificates for clients that can read brotli and
     /// zlib (RFC 8879); `none` = it does not; `None` = it does not speak TLS 1.3.
-    #[serde(default)]
     pub certificate_compression: Option<String>,
     /// Encrypted Client Hello (RFC 9849); `None` = it does not speak TLS 1.3.
-    #[serde(default)]
     pub ech: Option<EchReport>,
     /// Whether what answers speaks HTTP/2 where that was agreed on; `None` = it was not, or nothing
     /// came.
-    #[serde(default)]
     pub h2_honoured: Option<bool>,
     /// A connection with a request, to its end.
     pub exchange: Option<Exchange>,
@@ -107,7 +98,7 @@ pub enum TroubleKind {
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct VersionReport {
     pub name: String,
     /// Whether the server went on with it.
@@ -121,14 +112,11 @@ pub struct VersionReport {
     /// The groups that it accepts, in the order in which it takes them.
     pub groups: Vec<String>,
     /// Bits of the shortest prime of DHE that it sent; 0 = none.
-    #[serde(default)]
     pub dh_bits: u32,
     /// Whether it takes a client's offer to compress.
-    #[serde(default)]
     pub compression: bool,
     /// Whether it binds a renegotiation to the handshake before (RFC 5746); `None` = the version
     /// has no renegotiation.
-    #[serde(default)]
     pub secure_renegotiation: Option<bool>,
 }
 
@@ -161,7 +149,7 @@ pub struct ClientReport {
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct CertificateReport {
     /// SHA-256 of the certificate, in hexadecimal.
     pub fingerprint: String,
@@ -172,10 +160,8 @@ pub struct CertificateReport {
     /// Bits of an RSA key; 0 of others.
     pub rsa_bits: u32,
     /// The algorithm of the issuer's signature.
-    #[serde(default)]
     pub signature: String,
     /// Subjects of those in the chain that are signed with MD5 or SHA-1, without roots.
-    #[serde(default)]
     pub weak_signatures: Vec<String>,
     pub names: Vec<String>,
     /// Whether the name in SNI is one of them; `None` = there was no name.
@@ -186,7 +172,6 @@ pub struct CertificateReport {
     pub not_after_s: u64,
     /// The longest lifetime in days that authorities of the system's roots may give; 0 = its root
     /// is none of those.
-    #[serde(default)]
     pub lifetime_days_max: u64,
     /// The subjects of the whole chain as it was sent, the leaf first.
     pub chain: Vec<String>,
@@ -499,7 +484,7 @@ impl ProbeReport {
         (is_met && !node.lacks_our_certificate()).then_some(own)
     }
 
-    /// Reads what [`Self::to_json`] wrote.
+    /// Reads what [`crate::record::to_json`] wrote.
     ///
     /// # Errors
     /// It is something else, or of another format.
@@ -510,9 +495,5 @@ impl ProbeReport {
         } else {
             Err(format!("its format is {}, not {FORMAT}", report.format))
         }
-    }
-
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("names are strings, and no number is an error")
     }
 }

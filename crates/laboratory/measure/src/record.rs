@@ -403,6 +403,11 @@ impl RecordedArrival {
     }
 }
 
+/// A document of this crate in JSON, on one line.
+pub fn to_json(document: &impl Serialize) -> String {
+    serde_json::to_string(document).expect("names are strings, and no number is an error")
+}
+
 impl LoadRecord {
     /// # Errors
     /// [`LoadRecordFault`].
@@ -415,13 +420,8 @@ impl LoadRecord {
         read.map_err(LoadRecordFault::Damaged)
     }
 
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("maps with names as keys, and no NaN is an error")
-    }
-
     pub fn handshakes_of(&self, kind: Kind) -> u64 {
-        let of_kind = self.handshakes.iter().filter(|row| row.kind == kind);
-        of_kind.map(|row| row.count).sum()
+        self.handshakes.iter().filter(|row| row.kind == kind).map(|row| row.count).sum()
     }
 
     /// All response times, of every kind.

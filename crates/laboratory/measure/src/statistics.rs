@@ -104,8 +104,7 @@ pub(crate) fn chance(difference: f64, error: f64, freedom: usize) -> f64 {
 /// among all of them: the chance that one or more are wrong is 5 % at most.
 pub fn established(chances: &[f64]) -> Vec<bool> {
     let limit = 1.0 - CONFIDENCE;
-    let adjusted = adjusted(chances).into_iter();
-    adjusted.map(|chance| chance <= limit).collect()
+    adjusted(chances).into_iter().map(|chance| chance <= limit).collect()
 }
 
 /// The same chances, each as it is among all of them.

@@ -264,8 +264,7 @@ impl TargetCosts {
 
     fn exchange_us(&self, speeds: &[Speed], group: &str) -> Result<f64, PlanFault> {
         let known = GROUPS.iter().find(|(name, _)| name.eq_ignore_ascii_case(group));
-        let title = known.map_or(group, |(_, title)| title);
-        self.speed(speeds, "agree", title)
+        self.speed(speeds, "agree", known.map_or(group, |(_, title)| title))
     }
 
     fn speed(&self, speeds: &[Speed], operation: &str, algorithm: &str) -> Result<f64, PlanFault> {
@@ -348,11 +347,9 @@ impl TargetCosts {
 
     /// Resident bytes of an idle connection, and where that is from.
     pub fn connection_bytes(&self) -> Option<(f64, String)> {
-        let idle = self
-            .observations
-            .iter()
-            .filter(|one| one.scenario == "idle" && one.measurement.open_connections > 0);
-        let idle: Vec<&Observation> = idle.collect();
+        let is_idle =
+            |one: &&Observation| one.scenario == "idle" && one.measurement.open_connections > 0;
+        let idle: Vec<&Observation> = self.observations.iter().filter(is_idle).collect();
         let bytes = |one: &&Observation| {
             let it = &one.measurement;
             let more = it.resident_bytes_loaded.saturating_sub(it.resident_bytes_before);

@@ -23,7 +23,7 @@ use crate::fault::PlanFault;
 use crate::script::{FarmEvent, ScriptLine};
 use crate::traffic::Sharing;
 
-use node::{FarmNode, Served};
+use node::{Cohort, FarmNode, Served};
 pub use settings::{FarmSettings, RetryPolicy};
 use waits::Waits;
 
@@ -195,11 +195,7 @@ impl Farm {
                 (None, true) => {
                     node.down_since = Some(self.tick);
                     for cohort in node.take_queue() {
-                        self.failed(
-                            cohort.has_session.then_some(place),
-                            cohort.attempt,
-                            cohort.count,
-                        );
+                        self.failed_of(place, cohort);
                     }
                     // Nobody knows its sessions but itself, and it has forgotten them.
                     if self.settings.sharing == Sharing::Apart {
@@ -302,8 +298,7 @@ impl Farm {
         for (attempt, entering) in newcomers.iter_mut().enumerate().skip(1) {
             *entering += std::mem::take(&mut self.retries.bare[attempt][slot]);
             for place in 0..count {
-                let there = &mut self.retries.held[attempt][slot * count + place];
-                let coming = std::mem::take(there);
+                let coming = std::mem::take(&mut self.retries.held[attempt][slot * count + place]);
                 if coming == 0 {
                     continue;
                 }
@@ -382,6 +377,10 @@ impl Farm {
         self.failed(home, attempt, count);
     }
 
+    fn failed_of(&mut self, place: usize, cohort: Cohort) {
+        self.failed(cohort.has_session.then_some(place), cohort.attempt, cohort.count);
+    }
+
     /// They try again, or think until their next visit.
     fn failed(&mut self, home: Option<usize>, attempt: usize, count: u64) {
         self.second.failed += count;
@@ -409,12 +408,10 @@ impl Farm {
     }
 
     fn serve(&mut self) {
-        let reload: f64 = self
-            .script
-            .iter()
-            .filter(|line| self.is_on(line))
-            .map(|line| if let FarmEvent::Reload(share) = line.event { share } else { 0.0 })
-            .sum();
+        let on = self.script.iter().filter(|line| self.is_on(line));
+        let reload =
+            on.map(|line| if let FarmEvent::Reload(share) = line.event { share } else { 0.0 });
+        let reload: f64 = reload.sum();
         let cores = self.settings.cores * (1.0 - reload.min(1.0));
         let capacity_s = cores / self.ticks_per_s as f64;
         for place in 0..self.nodes.len() {
@@ -450,7 +447,7 @@ impl Farm {
         self.second.resumed += served.resumed;
         self.second.succeeded += served.full + served.resumed;
         for cohort in served.gone {
-            self.failed(cohort.has_session.then_some(place), cohort.attempt, cohort.count);
+            self.failed_of(place, cohort);
         }
     }
 

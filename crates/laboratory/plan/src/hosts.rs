@@ -121,8 +121,7 @@ impl FarmModel {
 
     /// Responses of a worker that is offered so much work: median, 95th and 99th percentile, s.
     pub fn quantiles(&self, work: f64, resumed_share: f64) -> [f64; 3] {
-        let queue = self.worker(work, resumed_share);
-        let responses = queue.responses(self.forecast.seed);
+        let responses = self.worker(work, resumed_share).responses(self.forecast.seed);
         // TCP, TLS and the request each take a round trip; TLS 1.2 takes two.
         let trips = if self.forecast.is_tls13 { 3.0 } else { 4.0 };
         let away = trips * self.forecast.round_trip_s;
@@ -186,8 +185,7 @@ impl FarmModel {
     /// The least number of hosts whose workers are within the limit on the worst day.
     fn hosts_for_cpu(&self, limit: WorkerLimit, costs: (f64, f64)) -> Option<u32> {
         let lose = self.forecast.lose;
-        let fits = |hosts: u32| self.work(costs, hosts, lose) <= limit.work;
-        self.least(fits)
+        self.least(|hosts| self.work(costs, hosts, lose) <= limit.work)
     }
 
     /// The least number above those that may be lost that fits. More hosts do not fit worse, but
@@ -264,13 +262,7 @@ impl FarmModel {
         }
         let most = bounds.into_iter().filter_map(|(name, hosts)| Some((hosts?, name)));
         // Of equals the CPU stands first.
-        let mut decided = (0, "");
-        for bound in most {
-            if bound.0 > decided.0 {
-                decided = bound;
-            }
-        }
-        let (hosts, name) = decided;
+        let (hosts, name) = most.rev().max_by_key(|bound| bound.0).unwrap_or_default();
         let mesh = self.mesh_bytes(hosts, self.forecast.lose);
         if self.forecast.sharing == Sharing::Peers && mesh > sharing::MESH_BYTES_PER_S_MAX {
             return Err(format!(
@@ -329,10 +321,7 @@ pub fn plan(
 
 /// Hosts of resamples of both costs; other resources' hosts do not vary.
 fn interval(model: &FarmModel, limit: WorkerLimit, hosts: u32) -> Option<PlannedFigure> {
-    let reckon = |means: &[f64]| {
-        let cpu = model.hosts_for_cpu(limit, (means[0], means[1]))?;
-        Some(f64::from(cpu))
-    };
+    let reckon = |means: &[f64]| Some(f64::from(model.hosts_for_cpu(limit, (means[0], means[1]))?));
     let costs = [&model.full, &model.resumed];
     let figure = ConnectionCost::combined(&costs, model.forecast.seed, reckon)?;
     let value = f64::from(hosts);
@@ -347,8 +336,7 @@ fn days(model: &FarmModel, hosts: u32) -> Vec<PlannedDay> {
     let lose = model.forecast.lose;
     let mut days = vec![day(model, "normal", hosts, 0)];
     if lose > 0 {
-        let name = format!("right after {lose} died");
-        days.push(day(model, &name, hosts, lose));
+        days.push(day(model, &format!("right after {lose} died"), hosts, lose));
     }
     days
 }
@@ -469,8 +457,7 @@ fn changes(costs: &TargetCosts, model: &FarmModel, hosts: u32) -> Vec<PlannedCha
     };
     for key in [PlannedKey::P256, PlannedKey::Rsa2048, PlannedKey::Rsa4096] {
         if key != forecast.key {
-            let change = format!("key {}", key.name());
-            with(change, TrafficForecast { key, ..forecast.clone() });
+            with(format!("key {}", key.name()), TrafficForecast { key, ..forecast.clone() });
         }
     }
     for (name, resumed_share) in [("none", 0.0), ("as many as return", forecast.resumed_most())] {

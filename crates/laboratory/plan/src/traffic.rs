@@ -13,44 +13,39 @@ pub enum PlannedKey {
     Rsa4096,
 }
 
-impl PlannedKey {
-    /// Names in flags and files.
-    pub const NAMED: [(&str, Self); 6] = [
-        ("ecdsa-p256", Self::P256),
-        ("ecdsa-p384", Self::P384),
-        ("ed25519", Self::Ed25519),
-        ("rsa-2048", Self::Rsa2048),
-        ("rsa-3072", Self::Rsa3072),
-        ("rsa-4096", Self::Rsa4096),
-    ];
+/// A key: its name in flags and files; that in tables of speeds and in the words of scenarios; and
+/// bytes to the client in a full handshake of TLS 1.3 that shows a leaf and an intermediate of such
+/// keys, as measured with P-256 and RSA 2048 (`docs/benchmarks.md`). Of longer RSA two keys and
+/// three signatures grow.
+type PlannedKeyRow = (PlannedKey, &'static str, &'static str, f64);
 
-    /// Bytes to the client in a full handshake of TLS 1.3 that shows a leaf and an intermediate of
-    /// such keys: as measured with P-256 and RSA 2048 (`docs/benchmarks.md`). Of longer RSA two
-    /// keys and three signatures grow.
-    fn handshake_bytes(self) -> f64 {
-        match self {
-            Self::P256 | Self::P384 | Self::Ed25519 => 1793.0,
-            Self::Rsa2048 => 2773.0,
-            Self::Rsa3072 => 2773.0 + 5.0 * 128.0,
-            Self::Rsa4096 => 2773.0 + 5.0 * 256.0,
-        }
+/// In the order of [`PlannedKey`].
+const KEYS: [PlannedKeyRow; 6] = [
+    (PlannedKey::P256, "ecdsa-p256", "P-256", 1793.0),
+    (PlannedKey::P384, "ecdsa-p384", "P-384", 1793.0),
+    (PlannedKey::Ed25519, "ed25519", "Ed25519", 1793.0),
+    (PlannedKey::Rsa2048, "rsa-2048", "RSA 2048", 2773.0),
+    (PlannedKey::Rsa3072, "rsa-3072", "RSA 3072", 2773.0 + 5.0 * 128.0),
+    (PlannedKey::Rsa4096, "rsa-4096", "RSA 4096", 2773.0 + 5.0 * 256.0),
+];
+
+impl PlannedKey {
+    /// All of them, by their names in flags and files.
+    pub fn named() -> [(&'static str, Self); 6] {
+        KEYS.map(|(key, name, ..)| (name, key))
+    }
+
+    pub fn name(self) -> &'static str {
+        KEYS[self as usize].1
     }
 
     /// The name in tables of speeds and in the words of scenarios.
     pub fn title(self) -> &'static str {
-        match self {
-            Self::P256 => "P-256",
-            Self::P384 => "P-384",
-            Self::Ed25519 => "Ed25519",
-            Self::Rsa2048 => "RSA 2048",
-            Self::Rsa3072 => "RSA 3072",
-            Self::Rsa4096 => "RSA 4096",
-        }
+        KEYS[self as usize].2
     }
 
-    pub fn name(self) -> &'static str {
-        let named = Self::NAMED.iter().find(|(_, key)| *key == self);
-        named.map_or("", |(name, _)| name)
+    fn handshake_bytes(self) -> f64 {
+        KEYS[self as usize].3
     }
 
     /// By the scheme of a handshake; of RSA, the length is the first that the record's words name.
@@ -99,8 +94,7 @@ impl Sharing {
     ];
 
     pub fn name(self) -> &'static str {
-        let named = Self::NAMED.iter().find(|(_, sharing)| *sharing == self);
-        named.map_or("", |(name, _)| name)
+        Self::NAMED.iter().find(|(_, sharing)| *sharing == self).map_or("", |(name, _)| name)
     }
 }
 

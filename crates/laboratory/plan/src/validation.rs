@@ -133,17 +133,13 @@ fn part_load(rounds: &[&Observation], observations: &[Observation]) -> Vec<Valid
         let rest = of_target.iter().copied().filter(|one| one.configuration != first.configuration);
         (BusyInflation::of(rest).factor(busy), "its cost at less and at more load")
     };
-    let full_use: Vec<&Observation> = of_target
-        .iter()
-        .copied()
-        .filter(|one| one.configuration == busiest.configuration)
-        .collect();
+    let is_busiest = |one: &&Observation| one.configuration == busiest.configuration;
+    let full_use: Vec<&Observation> = of_target.iter().copied().filter(is_busiest).collect();
     let cpu_us = mean(&all(&full_use, |one| one.cpu_us)) * factor;
     let measured = all(rounds, |one| one.cpu_us);
     let of_cpu = row(rounds, CPU, cpu_us, &measured, from.to_owned());
     let has_tail = !is_lightest && busy <= BUSY_PROMISED;
-    let of_tail = has_tail.then(|| tail(rounds, lightest, cpu_us)).flatten();
-    of_cpu.into_iter().chain(of_tail).collect()
+    of_cpu.into_iter().chain(has_tail.then(|| tail(rounds, lightest, cpu_us)).flatten()).collect()
 }
 
 /// How much dearer the other programs were at that load, on average.

@@ -182,13 +182,39 @@ pub(crate) fn section(
     (!blocks.is_empty()).then(|| ReportSection::new(kind, title, blocks).into())
 }
 
+impl NumberCard {
+    pub(crate) fn new(name: impl Into<String>, value: Cell, note: impl Into<Vec<Cell>>) -> Self {
+        Self { name: name.into(), value, note: note.into(), is_bad: false }
+    }
+}
+
 impl ReportFact {
     pub(crate) fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), hint: None }
     }
 }
 
+/// `1 host`, `2 addresses`.
+pub(crate) fn counted(number: impl ToString, thing: &str) -> String {
+    let number = number.to_string();
+    let plural = match (number.as_str(), thing.ends_with('s')) {
+        ("1", _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{number} {thing}{plural}")
+}
+
+/// A share with one digit behind the point.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 impl ReportWarning {
+    pub(crate) fn all(warnings: &[measure::record::RunWarning]) -> ReportBlock {
+        ReportBlock::Warnings(warnings.iter().map(Self::of).collect())
+    }
+
     /// About the section that it is in.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { about: String::new(), text: text.into(), hint: None }
@@ -249,10 +275,7 @@ impl Cell {
 
     /// The same of a number that may be missing.
     pub(crate) fn maybe_id(self, id: impl Into<String>, value: Option<f64>) -> Self {
-        match value {
-            Some(value) => self.id(id, value),
-            None => self,
-        }
+        Self { value: value.map(|value| (id.into(), value)), ..self }
     }
 
     pub(crate) fn maybe(text: Option<impl ToString>) -> Self {
@@ -262,20 +285,26 @@ impl Cell {
 
 impl Figure {
     pub(crate) fn block(id: &str, plot: impl Into<Plot>) -> ReportBlock {
-        Self::titled(id.to_owned(), String::new(), plot.into())
+        Self::titled((id.to_owned(), String::new(), plot))
     }
 
     /// Figures beside each other: each with its id, title and plot.
     pub(crate) fn row<P: Into<Plot>>(figures: Vec<(String, String, P)>) -> Option<ReportBlock> {
-        let figures = figures.into_iter();
-        let figures = figures.map(|(id, title, plot)| Self::titled(id, title, plot.into()));
-        section(SectionKind::Beside("beside"), "", figures)
+        section(SectionKind::Beside("beside"), "", figures.into_iter().map(Self::titled))
     }
 
-    fn titled(id: String, title: String, plot: Plot) -> ReportBlock {
-        ReportBlock::Figure(Box::new(Self { id, title, plot }))
+    fn titled<P: Into<Plot>>((id, title, plot): (String, String, P)) -> ReportBlock {
+        ReportBlock::Figure(Box::new(Self { id, title, plot: plot.into() }))
     }
 }
+
+/// A row of cells: of texts, numbers, or cells.
+macro_rules! cells {
+    ($($value:expr),* $(,)?) => {
+        [$($crate::document::Cell::from($value)),*]
+    };
+}
+pub(crate) use cells;
 
 impl<T: ToString> From<T> for Cell {
     fn from(text: T) -> Self {
@@ -286,8 +315,7 @@ impl<T: ToString> From<T> for Cell {
 impl ReportDocument {
     /// All figures as files: name without ending, and SVG.
     pub fn figures(&self) -> Vec<(String, String)> {
-        let files = self.files.iter();
-        files.map(|(name, plot)| (name.clone(), plot.document())).collect()
+        self.files.iter().map(|(name, plot)| (name.clone(), plot.document())).collect()
     }
 
     /// All sheets as files: name without ending, and CSV.

@@ -122,8 +122,7 @@ fn doubts(experiments: &[(&str, &Experiment)], ranking: &Ranking) -> Vec<ReportW
         let text = format!("the record has {}", state(experiment));
         ReportWarning { about: about.to_owned(), ..ReportWarning::new(text) }
     });
-    let disagreements = ranking.disagreements().into_iter().map(ReportWarning::new);
-    incomplete.chain(disagreements).collect()
+    incomplete.chain(ranking.disagreements().into_iter().map(ReportWarning::new)).collect()
 }
 
 fn is_complete(experiment: &Experiment) -> bool {
@@ -235,8 +234,7 @@ fn pictures(study: &Study<'_>, plot: Plot) -> [Option<ReportBlock>; 2] {
 /// The method, the source, its parts that were left out, and its own measurements.
 fn method(scenario: &Scenario) -> Option<ReportBlock> {
     let source = |text: String| ReportFact::new("source", text);
-    let sources = scenario.sources.iter();
-    let sources = sources.map(|it| source(format!("{}, {}", it.title, it.table)));
+    let sources = scenario.sources.iter().map(|it| source(format!("{}, {}", it.title, it.table)));
     let omitted = scenario.omitted.iter();
     let omitted = omitted.map(|it| ReportFact::new("omitted", format!("{}: {}", it.what, it.why)));
     let facts: Vec<ReportFact> = sources.chain(omitted).collect();
@@ -252,8 +250,7 @@ fn spreads(study: &Study<'_>) -> Option<ReportBlock> {
     if let Some(metric) = tables::spread_metric(study) {
         return section(SectionKind::Folded, title, tables::spreads(study, metric).block());
     }
-    let table = tables::spreads(study, study.main()?).block();
-    section(SectionKind::Details, title, table)
+    section(SectionKind::Details, title, tables::spreads(study, study.main()?).block())
 }
 
 /// The courses that are not among the pictures.
@@ -271,8 +268,7 @@ fn replay(study: &Study<'_>, palette: &Palette<'_>) -> Option<ReportBlock> {
     let chart = plots::replay(study, palette)?;
     let id = format!("{}-replay", study.anchor());
     let drawn = section(SectionKind::Replay, "", vec![Figure::block(&id, chart)]);
-    let title = "All targets over time: the repeat in the middle of each";
-    section(SectionKind::Details, title, drawn)
+    section(SectionKind::Details, "All targets over time: the repeat in the middle of each", drawn)
 }
 
 fn published(scenario: &Scenario) -> Option<ReportBlock> {
@@ -281,8 +277,7 @@ fn published(scenario: &Scenario) -> Option<ReportBlock> {
         let blocks = tables::published(it).block().into_iter().chain(note);
         ReportSection::new(SectionKind::Page, "", blocks.collect()).into()
     });
-    let tables = section(SectionKind::Beside("published"), "", tables);
-    section(SectionKind::Page, "", tables)
+    section(SectionKind::Page, "", section(SectionKind::Beside("published"), "", tables))
 }
 
 fn commands(scenario: &Scenario) -> Option<ReportBlock> {
@@ -291,8 +286,7 @@ fn commands(scenario: &Scenario) -> Option<ReportBlock> {
         let command = ReportBlock::Command(it.command.clone());
         ReportSection::new(SectionKind::Page, &it.key, vec![command]).into()
     });
-    let title = "The commands that load such servers";
-    section(SectionKind::Details, title, commands)
+    section(SectionKind::Details, "The commands that load such servers", commands)
 }
 
 /// How an experiment was made: targets, host, placement, the command that repeats it.

@@ -59,8 +59,7 @@ impl Plot {
             return Vec::new();
         };
         let head = (!bars.head.is_empty()).then_some(("head", bars.head.as_str()));
-        let legend = bars.legend.iter().map(|words| ("tick", words.as_str()));
-        head.into_iter().chain(legend).collect()
+        head.into_iter().chain(bars.legend.iter().map(|words| ("tick", words.as_str()))).collect()
     }
 
     /// The panels as elements of a page that has [`PALETTE`] and [`STYLE`]. Ids begin with `id`.
@@ -68,8 +67,7 @@ impl Plot {
         let panels = self.panels().into_iter().zip(1..);
         let svg = |((shapes, height), number): ((Vec<MarkupElement>, f64), usize)| {
             let view = format!("0 0 {WIDTH} {height}");
-            let named = self.named(&format!("{id}-{number}"));
-            named.with("viewBox", view).children(shapes)
+            self.named(&format!("{id}-{number}")).with("viewBox", view).children(shapes)
         };
         panels.map(svg).collect()
     }
@@ -88,8 +86,7 @@ impl Plot {
         }
         for row in panels.chunks(2) {
             for ((panel, _), column) in row.iter().zip([0.0, WIDTH + APART]) {
-                let place = format!("translate({column} {top})");
-                let group = element("g").with("transform", place);
+                let group = element("g").with("transform", format!("translate({column} {top})"));
                 shapes.push(group.children(panel.iter().cloned()));
             }
             top += row.iter().map(|panel| panel.1).fold(0.0, f64::max) + APART / 2.0;

@@ -7,7 +7,7 @@ use measure::quantity::{ByteCount, RoundedCount};
 use measure::record::Host;
 
 use crate::document::{
-    Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportTable, SectionKind, section,
+    Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportTable, SectionKind, counted, section,
 };
 use crate::words::joined;
 
@@ -28,10 +28,9 @@ pub(crate) fn line(host: &Host) -> String {
         Some(name) => format!(" under {name}"),
         None => String::new(),
     };
-    let plural = if host.cpus == 1 { "" } else { "s" };
     let memory = ByteCount(host.memory_bytes);
-    let Host { cpu, cpus, kernel, .. } = host;
-    format!("{cpu}, {cpus} CPU{plural}, {memory}, {kernel}{under}")
+    let cpus = counted(host.cpus, "CPU");
+    format!("{}, {cpus}, {memory}, {}{under}", host.cpu, host.kernel)
 }
 
 /// Each with its title; those with something in them.

@@ -72,10 +72,8 @@ fn block(block: &ReportBlock) -> Option<MarkupElement> {
         ReportBlock::Table(it) => table(it),
         ReportBlock::Figure(it) => figure(it),
         ReportBlock::Command(words) => {
-            let lines = command_lines(words, 110).into_iter();
-            let lines = lines.map(|line| code_line(&line));
-            let code = element("code").children(lines);
-            element("pre").with("tabindex", "0").child(code)
+            let lines = command_lines(words, 110).into_iter().map(|line| code_line(&line));
+            element("pre").with("tabindex", "0").child(element("code").children(lines))
         }
         ReportBlock::Section(it) => return section(it),
     })
@@ -111,41 +109,32 @@ fn section(section: &ReportSection) -> Option<MarkupElement> {
         SectionKind::Card => ("section", "h3"),
         _ => ("div", "h4"),
     };
-    let (class, heading_class) = match kind {
-        SectionKind::Card => ("card", ""),
-        SectionKind::Group(_) => ("group-of-items", ""),
-        SectionKind::Beside(class) => (*class, ""),
-        SectionKind::Replay => ("replay", ""),
-        _ => ("", ""),
+    let class = match kind {
+        SectionKind::Card => "card",
+        SectionKind::Group(_) => "group-of-items",
+        SectionKind::Beside(class) => class,
+        SectionKind::Replay => "replay",
+        _ => "",
     };
-    let with = |element: MarkupElement, name, value: &str| match value {
-        "" => element,
-        value => element.with(name, value),
-    };
-    let heading = with(element(heading), "class", heading_class).prose(title);
-    let outer = with(with(element(outer), "class", class), "id", id);
-    let outer = outer.children((!title.is_empty()).then_some(heading));
+    let attributes = [("class", class), ("id", id)].into_iter().filter(|it| !it.1.is_empty());
+    let outer = attributes.fold(element(outer), |outer, (name, value)| outer.with(name, value));
+    let outer = outer.children((!title.is_empty()).then(|| element(heading).prose(title)));
     let button = (*kind == SectionKind::Replay).then(|| {
         let switch = element("input").with("type", "checkbox");
         element("label").child(switch).text("Replay (uncheck and check to repeat)")
     });
-    let outer = outer.children(button);
-    Some(outer.children(blocks.iter().filter_map(block)))
+    Some(outer.children(button).children(blocks.iter().filter_map(block)))
 }
 
 fn card(card: &NumberCard) -> MarkupElement {
-    let value = value(element("b"), &card.value, "").prose(&card.value.text);
-    let note = card.note.iter().map(value_or_text);
+    let number = value(element("b"), &card.value, "").prose(&card.value.text);
+    let note = card.note.iter().map(|cell| value(element("span"), cell, "").prose(&cell.text));
     element("div")
         .with("class", "card number")
         .with("data-state", if card.is_bad { "bad" } else { "" })
         .child(element("h3").text(&card.name))
-        .child(value)
+        .child(number)
         .child(element("p").children(note))
-}
-
-fn value_or_text(cell: &Cell) -> MarkupElement {
-    value(element("span"), cell, "").prose(&cell.text)
 }
 
 /// Four parts, as long as there are comparisons of each.
@@ -184,10 +173,10 @@ fn warning(warning: &ReportWarning) -> MarkupElement {
         "" => "Warning: ".to_owned(),
         about => format!("Warning, {about}: "),
     };
-    let hint = warning.hint.iter().map(|hint| {
-        let text = format!("Hint: {hint}");
-        element("span").with("class", "hint").prose(&text)
-    });
+    let hint = warning
+        .hint
+        .iter()
+        .map(|hint| element("span").with("class", "hint").prose(&format!("Hint: {hint}")));
     element("li").child(element("strong").text(about)).prose(&warning.text).children(hint)
 }
 
@@ -237,8 +226,7 @@ fn table_row(table: &ReportTable, row: &TableRow) -> MarkupElement {
         }
         let main = value(element("b"), cell, &table.prefix).text(&cell.text);
         let notes = cell.notes.iter().map(|(class, note)| {
-            let small = element("small").with("class", class);
-            value(small, note, &table.prefix).prose(&note.text)
+            value(element("small").with("class", class), note, &table.prefix).prose(&note.text)
         });
         outer.child(main).children(notes)
     }))

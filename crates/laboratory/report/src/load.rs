@@ -14,7 +14,7 @@ use measure::record::{CapacitySearch, LoadRecord, RunEnding};
 
 use crate::document::{
     Cell, Figure, ListItem, NumberCard, ReportBlock, ReportDocument, ReportFact, ReportSection,
-    ReportTable, ReportWarning, SectionKind, Sheet, section,
+    ReportTable, ReportWarning, SectionKind, Sheet, cells, counted, section,
 };
 use crate::host;
 use crate::words::{joined, listed, titled};
@@ -42,8 +42,7 @@ pub fn document(records: &[(&str, &LoadRecord)]) -> ReportDocument {
     }
     for (name, record) in records {
         let figures = figures(record).into_iter();
-        let figures = figures.map(|(id, chart)| (format!("{name}-{id}"), chart.into()));
-        document.files.extend(figures);
+        document.files.extend(figures.map(|(id, chart)| (format!("{name}-{id}"), chart.into())));
         let sheets = sheets(record)
             .into_iter()
             .map(|sheet| Sheet { name: format!("{name}-{}", sheet.name), ..sheet });
@@ -60,8 +59,7 @@ fn sheets(record: &LoadRecord) -> [Sheet; 3] {
 
 fn figures(record: &LoadRecord) -> Vec<(&'static str, crate::figure::Chart)> {
     let time = along_time(record.into()).map(|it| ("time", it));
-    let parts = PARTS.iter();
-    let parts = parts.filter_map(|part| Some((part.id, percentiles(record, part)?)));
+    let parts = PARTS.iter().filter_map(|part| Some((part.id, percentiles(record, part)?)));
     let capacity = charts::capacity(record).map(|it| ("capacity", it));
     time.into_iter().chain(parts).chain(capacity).collect()
 }
@@ -122,8 +120,7 @@ fn compared_percentiles(records: &[&LoadRecord], names: &[String]) -> Option<Rep
         format!("{number}. {name}")
     });
     let numbered: Vec<String> = numbered.collect();
-    let numbered = numbered.iter().map(String::as_str);
-    let named: Vec<_> = numbered.zip(records.iter().copied()).collect();
+    let named: Vec<_> = numbered.iter().map(String::as_str).zip(records.iter().copied()).collect();
     let figure = Figure::block("c-total", charts::compared(&named)?);
     section(SectionKind::Card, "Response time by percentile", vec![figure])
 }
@@ -147,7 +144,7 @@ fn run(record: &LoadRecord, number: usize) -> Vec<ReportBlock> {
     let mut blocks = vec![
         ReportBlock::Headline(headline(record)),
         ReportBlock::Paragraph(course(record)),
-        ReportBlock::Warnings(record.warnings.iter().map(ReportWarning::of).collect()),
+        ReportWarning::all(&record.warnings),
         ReportBlock::Cards(cards(record, &prefix)),
     ];
     let cards = [
@@ -182,8 +179,7 @@ fn by_percentile(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
         [] => String::new(),
         _ => titled(part.name),
     };
-    let own = own.into_iter().map(|part| (part, heading(part)));
-    let all = own.chain([(whole, title)]);
+    let all = own.into_iter().map(|part| (part, heading(part))).chain([(whole, title)]);
     let drawn = all.filter_map(|(part, title)| {
         let chart = percentiles(record, part)?;
         Some((format!("{prefix}{}", part.id), title, chart))
@@ -206,8 +202,7 @@ fn is_same(record: &LoadRecord, part: &TransactionPart, whole: &TransactionPart)
 }
 
 fn over_time(record: &LoadRecord, prefix: &str) -> Option<ReportBlock> {
-    let chart = along_time(record.into())?;
-    Some(Figure::block(&format!("{prefix}time"), chart))
+    Some(Figure::block(&format!("{prefix}time"), along_time(record.into())?))
 }
 
 fn headline(record: &LoadRecord) -> String {
@@ -278,40 +273,30 @@ fn cards(record: &LoadRecord, prefix: &str) -> Vec<NumberCard> {
         |cell: Cell, id: &str, value: Option<f64>| cell.maybe_id(format!("{prefix}{id}"), value);
     let card = |metric: &Metric| {
         let value = metric.of(record);
-        let cell = shown(*metric, value);
-        NumberCard {
-            name: title(*metric),
-            value: id(cell, metric.id(), value),
-            note: vec![spread_words(record, *metric).into()],
-            is_bad: false,
-        }
+        let cell = id(shown(*metric, value), metric.id(), value);
+        NumberCard::new(title(*metric), cell, cells![spread_words(record, *metric)])
     };
     let mut cards: Vec<NumberCard> = METRICS[..CARDS].iter().map(card).collect();
     let totals = record.totals;
     let count =
         |name: &str, count: u64| id(RoundedCount(count as f64).into(), name, Some(count as f64));
     let share = (totals.attempted > 0).then(|| failed_share(totals));
-    cards.push(NumberCard {
-        name: "Failed".to_owned(),
-        value: id(Cell::maybe(share), Metric::ErrorRate.id(), Metric::ErrorRate.of(record)),
-        note: vec![
-            count("failed", totals.failed),
-            " failed and ".into(),
-            count("succeeded", totals.succeeded),
-            " succeeded of ".into(),
-            count("attempted", totals.attempted),
-            " attempted".into(),
-        ],
-        is_bad: totals.failed > 0,
-    });
+    let share = id(Cell::maybe(share), Metric::ErrorRate.id(), Metric::ErrorRate.of(record));
+    let note = cells![
+        count("failed", totals.failed),
+        " failed and ",
+        count("succeeded", totals.succeeded),
+        " succeeded of ",
+        count("attempted", totals.attempted),
+        " attempted",
+    ];
+    let is_bad = totals.failed > 0;
+    cards.push(NumberCard { is_bad, ..NumberCard::new("Failed", share, note) });
     cards.push(resumption_card(record, &id));
     let ns = cpu_per_transaction_ns(record);
-    cards.push(NumberCard {
-        name: "Client's CPU per transaction".to_owned(),
-        value: id(Cell::maybe(ns.map(Nanoseconds)), "cpu-per-transaction-ns", ns),
-        note: vec![client_load(record).unwrap_or_default().into()],
-        is_bad: false,
-    });
+    let value = id(Cell::maybe(ns.map(Nanoseconds)), "cpu-per-transaction-ns", ns);
+    let note = cells![client_load(record).unwrap_or_default()];
+    cards.push(NumberCard::new("Client's CPU per transaction", value, note));
     cards
 }
 
@@ -344,27 +329,19 @@ fn resumption_card(
     if share.whole == 0 {
         let rate = Metric::Bandwidth.of(record);
         let bytes = ByteCount(record.traffic.body_bytes);
-        return NumberCard {
-            name: "Bodies received".to_owned(),
-            value: id(shown(Metric::Bandwidth, rate), Metric::Bandwidth.id(), rate),
-            note: vec![format!("{bytes} in all; no handshake was finished").into()],
-            is_bad: false,
-        };
+        let value = id(shown(Metric::Bandwidth, rate), Metric::Bandwidth.id(), rate);
+        let note = cells![format!("{bytes} in all; no handshake was finished")];
+        return NumberCard::new("Bodies received", value, note);
     }
     let mut note = Vec::new();
     for (kind, count) in kinds(record) {
         let comma = if note.is_empty() { "" } else { ", " };
         let number = Cell::from(RoundedCount(count as f64));
-        note.push(comma.into());
-        note.push(id(number, &format!("handshakes-{}", kind.name()), Some(count as f64)));
-        note.push(format!(" {}", kind.name()).into());
+        let number = id(number, &format!("handshakes-{}", kind.name()), Some(count as f64));
+        note.extend(cells![comma, number, format!(" {}", kind.name())]);
     }
-    NumberCard {
-        name: "Handshakes resumed".to_owned(),
-        value: id(share.into(), "resumed-share", Some(share.part as f64 / share.whole as f64)),
-        note,
-        is_bad: false,
-    }
+    let value = id(share.into(), "resumed-share", Some(share.part as f64 / share.whole as f64));
+    NumberCard::new("Handshakes resumed", value, note)
 }
 
 /// Kinds of handshakes that occurred, with their counts.
@@ -395,7 +372,7 @@ fn how(record: &LoadRecord) -> Vec<ReportBlock> {
     facts.retain(|fact| !fact.text.is_empty());
     let mut settings = ReportTable::new("Every setting, given or by default", ["<", "<"]);
     for (name, value) in reading::rows(&record.plan) {
-        settings.row([name.into(), value.into()]);
+        settings.row(cells![name, value]);
     }
     let settings = section(SectionKind::Details, "All settings", settings.block());
     let blocks = [ReportBlock::Facts(facts), ReportBlock::Command(record.command.clone())];
@@ -407,11 +384,10 @@ fn users(record: &LoadRecord) -> String {
     let Some(each) = record.plan.requests_per_arrival else {
         return String::new();
     };
-    let plural = if each == 1 { "" } else { "s" };
     format!(
-        "each new, without a session, to bring {} request{plural}; a user whose request fails \
-         gives up, and what is not requested then is not attempted",
-        RoundedCount(each.into())
+        "each new, without a session, to bring {}; a user whose request fails gives up, and what \
+         is not requested then is not attempted",
+        counted(RoundedCount(each.into()), "request")
     )
 }
 

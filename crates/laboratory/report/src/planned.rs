@@ -10,16 +10,16 @@ use measure::record::RunWarning;
 
 use crate::document::{
     Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable, ReportWarning,
-    SectionKind, section,
+    SectionKind, cells, counted, percent, section,
 };
 
 /// The answer for each target; the first is the one that was asked for.
 pub fn document(plan: &FarmPlan) -> ReportDocument {
     let facts = plan.asked.iter().map(|(name, text)| ReportFact::new(name, text)).collect();
     let records = plan.records.iter().map(|text| ReportFact::new("record", text)).collect();
-    let mut blocks: Vec<ReportBlock> =
-        plan.targets.iter().take(1).map(|first| ReportBlock::Headline(headline(first))).collect();
-    blocks.push(ReportBlock::Warnings(plan.warnings.iter().map(ReportWarning::of).collect()));
+    let first = plan.targets.first().map(|first| ReportBlock::Headline(headline(first)));
+    let mut blocks: Vec<ReportBlock> = first.into_iter().collect();
+    blocks.push(ReportWarning::all(&plan.warnings));
     blocks.extend(section(SectionKind::Card, "Asked", [ReportBlock::Facts(facts)]));
     for target in &plan.targets {
         let article =
@@ -44,7 +44,7 @@ fn headline(target: &TargetPlan) -> String {
         Some(hosts) => format!(
             "{}: {} ({} to {}); {} binds",
             target.target,
-            counted(hosts.value),
+            counted(RoundedCount(hosts.value), "host"),
             hosts.low,
             hosts.high,
             target.binds
@@ -53,15 +53,9 @@ fn headline(target: &TargetPlan) -> String {
     }
 }
 
-fn counted(hosts: f64) -> String {
-    format!("{} host{}", RoundedCount(hosts), if hosts == 1.0 { "" } else { "s" })
-}
-
 fn target(target: &TargetPlan) -> Vec<ReportBlock> {
-    let mut blocks = vec![
-        ReportBlock::Paragraph(headline(target)),
-        ReportBlock::Warnings(target.warnings.iter().map(ReportWarning::of).collect()),
-    ];
+    let mut blocks =
+        vec![ReportBlock::Paragraph(headline(target)), ReportWarning::all(&target.warnings)];
     let tables = [
         ("Days", days(&target.days)),
         ("Resources of a host on the worst day", resources(&target.resources)),
@@ -75,10 +69,6 @@ fn target(target: &TargetPlan) -> Vec<ReportBlock> {
     blocks
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.1} %", share * 100.0)
-}
-
 fn percents(figure: &PlannedFigure) -> String {
     let PlannedFigure { value, low, high } = figure;
     format!("{:.1} % ({:.1} to {:.1})", value * 100.0, low * 100.0, high * 100.0)
@@ -88,14 +78,14 @@ fn days(days: &[PlannedDay]) -> ReportTable {
     let heads = ["<day", "hosts", "conn./s each", "resumed", "CPU, 95 %", "p50", "p99"];
     let mut table = ReportTable::new("Each host, busy with its share", heads);
     for day in days {
-        table.row([
-            Cell::from(&day.name),
-            Cell::from(day.hosts),
-            Cell::from(RoundedCount(day.connections_per_s)),
-            Cell::from(percent(day.resumed_share)),
-            Cell::from(percents(&day.busy)),
-            Cell::from(format!("{:.2} ms", day.p50_ms)),
-            Cell::from(format!("{:.2} ms", day.p99_ms)),
+        table.row(cells![
+            &day.name,
+            day.hosts,
+            RoundedCount(day.connections_per_s),
+            percent(day.resumed_share),
+            percents(&day.busy),
+            format!("{:.2} ms", day.p50_ms),
+            format!("{:.2} ms", day.p99_ms),
         ]);
     }
     table
@@ -105,24 +95,19 @@ fn resources(resources: &[PlannedResource]) -> ReportTable {
     let mut table = ReportTable::new("", ["<", "<used", "<there is", "share"]);
     for one in resources {
         let share = if one.used_share > 0.0 { percent(one.used_share) } else { NONE.to_owned() };
-        table.row([&one.name, &one.used, &one.limit, &share].map(Cell::from));
+        table.row(cells![&one.name, &one.used, &one.limit, share]);
     }
     table
 }
 
 fn costs(costs: &[PlannedCost]) -> ReportTable {
-    let heads = ["<", "µs, 95 %", "n", "<from"];
-    let mut table = ReportTable::new("A worker in full use", heads);
+    let mut table = ReportTable::new("A worker in full use", ["<", "µs, 95 %", "n", "<from"]);
     for cost in costs {
         let PlannedFigure { value, low, high } = cost.cpu_us;
         let digits = if value < 0.1 { 5 } else { 1 };
         let derived = if cost.is_measured { "" } else { "derived: " };
-        table.row([
-            Cell::from(&cost.name),
-            Cell::from(format!("{value:.digits$} ({low:.digits$} to {high:.digits$})")),
-            Cell::from(cost.samples),
-            Cell::from(format!("{derived}{}", cost.source)),
-        ]);
+        let cpu_us = format!("{value:.digits$} ({low:.digits$} to {high:.digits$})");
+        table.row(cells![&cost.name, cpu_us, cost.samples, format!("{derived}{}", cost.source)]);
     }
     table
 }
@@ -130,29 +115,20 @@ fn costs(costs: &[PlannedCost]) -> ReportTable {
 fn changes(changes: &[PlannedChange]) -> ReportTable {
     let mut table = ReportTable::new("", ["<change", "hosts", "CPU", "p99", "<"]);
     for change in changes {
-        let is_met = change.hosts.is_some();
-        let gap = |text: String| if is_met { text } else { NONE.to_owned() };
-        table.row([
-            Cell::from(&change.change),
-            Cell::maybe(change.hosts),
-            Cell::from(gap(percent(change.busy_normal))),
-            Cell::from(gap(format!("{:.2} ms", change.p99_ms))),
-            Cell::from(&change.note),
-        ]);
+        let busy = change.hosts.map(|_| percent(change.busy_normal));
+        let p99 = change.hosts.map(|_| format!("{:.2} ms", change.p99_ms));
+        let [hosts, busy, p99] = [Cell::maybe(change.hosts), Cell::maybe(busy), Cell::maybe(p99)];
+        table.row(cells![&change.change, hosts, busy, p99, &change.note]);
     }
     table
 }
 
 fn cache(choices: &[CacheChoice]) -> ReportTable {
-    let heads = ["entries", "memory", "resumed", "cores in full use"];
-    let mut table = ReportTable::new("", heads);
+    let mut table = ReportTable::new("", ["entries", "memory", "resumed", "cores in full use"]);
     for choice in choices {
-        table.row([
-            Cell::from(RoundedCount(choice.entries as f64)),
-            Cell::from(ByteCount(choice.bytes)),
-            Cell::from(percent(choice.resumed_share)),
-            Cell::from(RoundedCount(choice.cores)),
-        ]);
+        let entries = RoundedCount(choice.entries as f64);
+        let (bytes, resumed) = (ByteCount(choice.bytes), percent(choice.resumed_share));
+        table.row(cells![entries, bytes, resumed, RoundedCount(choice.cores)]);
     }
     table
 }
@@ -170,24 +146,21 @@ pub fn validation(rows: &[ValidationRow], remarks: &[RunWarning]) -> ReportDocum
         }
         let (least, most) = row.measured_range;
         let digits = if row.measured.abs() < 10.0 { 2 } else { 0 };
-        table.row([
-            Cell::from(&row.configuration),
-            Cell::from(&row.metric),
-            Cell::from(format!("{:.digits$}", row.predicted)),
-            Cell::from(format!("{:.digits$}", row.measured)),
-            Cell::from(format!("{least:.digits$} to {most:.digits$}")),
-            Cell::from(format!("{:.0} %", row.busy * 100.0)),
-            Cell::from(format!("{:+.1} %", row.error * 100.0)),
-            Cell::from(if row.is_within { "" } else { "beyond" }),
+        table.row(cells![
+            &row.configuration,
+            &row.metric,
+            format!("{:.digits$}", row.predicted),
+            format!("{:.digits$}", row.measured),
+            format!("{least:.digits$} to {most:.digits$}"),
+            format!("{:.0} %", row.busy * 100.0),
+            format!("{:+.1} %", row.error * 100.0),
+            if row.is_within { "" } else { "beyond" },
         ]);
     }
     let within = rows.iter().filter(|row| row.is_within).count();
     let bounds = "within 5 % of CPU time, 30 % of a p99, 5 points of a share";
     let headline = format!("{within} of {} predictions are {bounds}", rows.len());
-    let mut blocks = vec![
-        ReportBlock::Headline(headline),
-        ReportBlock::Warnings(remarks.iter().map(ReportWarning::of).collect()),
-    ];
+    let mut blocks = vec![ReportBlock::Headline(headline), ReportWarning::all(remarks)];
     blocks.extend(section(SectionKind::Card, "Predictions", table.block()));
     ReportDocument {
         title: "Predictions and measurements".to_owned(),

@@ -10,7 +10,7 @@ use measure::quantity::Nanoseconds;
 
 use crate::document::{
     Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable, SectionKind,
-    section,
+    cells, counted, section,
 };
 use crate::words::joined;
 
@@ -101,15 +101,6 @@ fn headline(report: &ProbeReport) -> String {
     format!("{hosts}, {addresses}: {judgement}")
 }
 
-fn counted(number: usize, thing: &str) -> String {
-    let plural = match (number, thing.ends_with('s')) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
-    };
-    format!("{number} {thing}{plural}")
-}
-
 /// A card per point: where it was seen, why it matters, and what to change.
 fn verdicts(verdicts: &[PointVerdict], addresses: usize) -> Vec<ReportBlock> {
     let same_point = |one: &PointVerdict, other: &PointVerdict| one.point == other.point;
@@ -139,8 +130,7 @@ fn points_seen(report: &ProbeReport) -> Vec<ReportFact> {
 /// Meanings of the points of all sites, each once, the faults first.
 fn meanings(reports: &[ProbeReport]) -> Vec<ReportBlock> {
     let verdicts = reports.iter().flat_map(|report| &report.verdicts);
-    let by_point = verdicts.map(|one| ((one.level, &one.point), one));
-    let all: BTreeMap<_, _> = by_point.collect();
+    let all: BTreeMap<_, _> = verdicts.map(|one| ((one.level, &one.point), one)).collect();
     all.into_values().map(|one| card(one, Vec::new())).collect()
 }
 
@@ -173,16 +163,12 @@ fn grids(report: &ProbeReport) -> Option<ReportBlock> {
             let cell = |to: &usize| {
                 let mut all = report.resumption.iter();
                 let one = all.find(|one| (one.kind, one.from, one.to) == (kind, *from, *to));
-                match one {
-                    None => NONE.to_owned(),
-                    Some(one) => match &one.trouble {
-                        Some(_) if is_wide => ratio(one.resumed, one.offered),
-                        Some(trouble) if one.offered == 0 => trouble.text.clone(),
-                        Some(trouble) => {
-                            format!("{}; {}", ratio(one.resumed, one.offered), trouble.text)
-                        }
-                        None => ratio(one.resumed, one.offered),
-                    },
+                let Some(one) = one else { return NONE.to_owned() };
+                let resumed = ratio(one.resumed, one.offered);
+                match one.trouble.as_ref().filter(|_| !is_wide) {
+                    None => resumed,
+                    Some(trouble) if one.offered == 0 => trouble.text.clone(),
+                    Some(trouble) => format!("{resumed}; {}", trouble.text),
                 }
             };
             let number = if is_wide { format!("{} = ", from + 1) } else { String::new() };
@@ -222,14 +208,23 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
         let groups = version.groups.join(", ");
         facts.push(ReportFact::new(format!("{} groups", version.name), groups));
         if version.dh_bits > 0 {
-            let bits = counted(version.dh_bits as usize, "bit");
+            let bits = counted(version.dh_bits, "bit");
             facts.push(ReportFact::new(format!("{} DHE", version.name), bits));
         }
     }
     for version in node.versions.iter().filter(|version| !version.spoken) {
         facts.push(ReportFact::new(&version.name, format!("no: {}", version.answer)));
     }
-    facts.extend(of_old_versions(node));
+    // TLS 1.3 has these by itself, and older versions by extensions.
+    facts.extend(known([
+        ("renegotiation", node.secure_renegotiation(), ["secure", "not secure"]),
+        (
+            "client's renegotiation",
+            node.client_renegotiation,
+            ["a client may ask for it", "refused"],
+        ),
+        ("fallback", node.fallback_refused, ["refused", "served"]),
+    ]));
     if let Some(name) = &node.unknown_name {
         facts.push(ReportFact::new("unknown name", &name.answer));
     }
@@ -239,10 +234,7 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
         facts.push(ReportFact::new("compressed certificate", algorithm));
     }
     facts.extend(node.ech.iter().flat_map(encrypted_hellos));
-    if let Some(is_honoured) = node.h2_honoured {
-        let said = if is_honoured { "spoken" } else { "agreed on, and not spoken" };
-        facts.push(ReportFact::new("HTTP/2", said));
-    }
+    facts.extend(known([("HTTP/2", node.h2_honoured, ["spoken", "agreed on, and not spoken"])]));
     if let Some(exchange) = &node.exchange {
         let records: Vec<String> = exchange.records.iter().take(8).map(u32::to_string).collect();
         let reply = if exchange.reply.is_empty() { "none" } else { &exchange.reply };
@@ -254,12 +246,11 @@ fn facts(node: &NodeReport) -> Vec<ReportFact> {
         };
         facts.push(ReportFact::new("reply", reply));
         if !records.is_empty() {
-            let bytes = format!("{} bytes", records.join(", "));
-            facts.push(ReportFact::new("records", bytes));
+            facts.push(ReportFact::new("records", format!("{} bytes", records.join(", "))));
         }
         facts.push(ReportFact::new("end", end));
         if let Some(seconds) = exchange.hsts_s {
-            facts.push(ReportFact::new("HSTS", counted((seconds / DAY_S) as usize, "day")));
+            facts.push(ReportFact::new("HSTS", counted(seconds / DAY_S, "day")));
         }
     }
     facts
@@ -297,15 +288,14 @@ fn client_certificate(node: &NodeReport) -> Option<ReportFact> {
         }
         _ => "",
     };
-    let text = format!("{asked}{again}");
-    Some(ReportFact::new("client's certificate", text))
+    Some(ReportFact::new("client's certificate", format!("{asked}{again}")))
 }
 
 fn encrypted_hellos(ech: &EchReport) -> Vec<ReportFact> {
     let said = |answer: &EchAnswer| {
         let mut said = answer.fate.name().to_owned();
         if answer.retry_configurations > 0 {
-            let newer = counted(answer.retry_configurations as usize, "newer configuration");
+            let newer = counted(answer.retry_configurations, "newer configuration");
             said.push_str(&format!(", {newer}"));
         }
         let certificate = answer.certificate.as_ref().filter(|one| one.name_matches.is_some());
@@ -322,22 +312,12 @@ fn encrypted_hellos(ech: &EchReport) -> Vec<ReportFact> {
     rows.map(|(name, answer)| ReportFact::new(name, said(answer))).collect()
 }
 
-/// Facts that TLS 1.3 has by itself, and older versions by extensions.
-fn of_old_versions(node: &NodeReport) -> Vec<ReportFact> {
-    let mut facts = Vec::new();
-    if let Some(is_secure) = node.secure_renegotiation() {
-        let said = if is_secure { "secure" } else { "not secure" };
-        facts.push(ReportFact::new("renegotiation", said));
-    }
-    if let Some(is_taken) = node.client_renegotiation {
-        let said = if is_taken { "a client may ask for it" } else { "refused" };
-        facts.push(ReportFact::new("client's renegotiation", said));
-    }
-    if let Some(is_refused) = node.fallback_refused {
-        let said = if is_refused { "refused" } else { "served" };
-        facts.push(ReportFact::new("fallback", said));
-    }
-    facts
+/// Facts that are known or not, with a text for either.
+fn known<const N: usize>(rows: [(&str, Option<bool>, [&str; 2]); N]) -> Vec<ReportFact> {
+    let fact = |(name, is, [yes, no]): (&str, Option<bool>, [&str; 2])| {
+        Some(ReportFact::new(name, if is? { yes } else { no }))
+    };
+    rows.into_iter().filter_map(fact).collect()
 }
 
 /// The result of each kind of client, a line each: as columns they are wider than most terminals.
@@ -354,8 +334,7 @@ fn clients(node: &NodeReport) -> impl Iterator<Item = ReportFact> {
 
 fn negotiated(client: &ClientReport) -> String {
     let mut parts = vec![&client.version, &client.suite, &client.group];
-    let key = client.certificate.as_ref().map(|one| &one.key);
-    parts.extend(key);
+    parts.extend(client.certificate.as_ref().map(|one| &one.key));
     parts.extend([&client.signature, &client.alpn]);
     parts.retain(|part| !part.is_empty());
     let parts: Vec<&str> = parts.into_iter().map(String::as_str).collect();
@@ -377,7 +356,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64) -> Vec<ReportFact> {
     };
     let ordered = if one.chain_ordered { "" } else { ", not in order" };
     let expires = match one.not_after_s.checked_sub(now_s) {
-        Some(left) => format!("in {}", counted((left / DAY_S) as usize, "day")),
+        Some(left) => format!("in {}", counted(left / DAY_S, "day")),
         None => "it has expired".to_owned(),
     };
     let staple = one.staple.as_ref().map_or_else(
@@ -393,7 +372,7 @@ fn of_certificate(one: &CertificateReport, now_s: u64) -> Vec<ReportFact> {
         ReportFact::new("signed by", format!("{}, {}", one.issuer, one.signature)),
         ReportFact::new("names", one.names.join(", ")),
         ReportFact::new("chain", format!("{}: {chain}{ordered}", one.chain.join(" < "))),
-        ReportFact::new("lifetime", counted(one.lifetime_days() as usize, "day")),
+        ReportFact::new("lifetime", counted(one.lifetime_days(), "day")),
         ReportFact::new("expires", expires),
         ReportFact::new("staple", staple),
         ReportFact::new("SHA-256", &one.fingerprint),
@@ -403,11 +382,6 @@ fn of_certificate(one: &CertificateReport, now_s: u64) -> Vec<ReportFact> {
 fn tickets(node: &NodeReport) -> ReportTable {
     let heads = ["<kind", "given", "lifetime", "bytes", "<single use", "<early data"];
     let mut table = ReportTable::new("What is given to resume with", heads);
-    let yes = |is: Option<bool>| match is {
-        Some(true) => "yes",
-        Some(false) => "no",
-        None => NONE,
-    };
     for ticket in &node.tickets {
         let early = match ticket.early_data_accepted {
             Some(true) => format!("{} bytes", ticket.early_data_max),
@@ -415,14 +389,9 @@ fn tickets(node: &NodeReport) -> ReportTable {
             None => "no".to_owned(),
         };
         let lifetime = ticket.lifetime_s.map(|seconds| format!("{seconds} s"));
-        table.row([
-            ticket.kind.name().into(),
-            ticket.count.into(),
-            Cell::maybe(lifetime),
-            ticket.bytes.into(),
-            yes(ticket.single_use).into(),
-            early.into(),
-        ]);
+        let (kind, lifetime) = (ticket.kind.name(), Cell::maybe(lifetime));
+        let single = ticket.single_use.map(|is| if is { "yes" } else { "no" });
+        table.row(cells![kind, ticket.count, lifetime, ticket.bytes, Cell::maybe(single), early]);
     }
     table
 }
@@ -432,12 +401,7 @@ fn times(node: &NodeReport) -> ReportTable {
     let mut table = ReportTable::new("Handshakes, without TCP's round trip", heads);
     for time in &node.handshakes {
         let median = Nanoseconds(time.median_us as f64 * 1000.0);
-        table.row([
-            Cell::from(&time.kind),
-            time.count.into(),
-            median.into(),
-            time.round_trips.into(),
-        ]);
+        table.row(cells![&time.kind, time.count, median, time.round_trips]);
     }
     table
 }

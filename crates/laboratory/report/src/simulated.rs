@@ -5,7 +5,7 @@ use measure::record::RunEnding;
 use measure::simulated::{CollapseVerdict, SimulatedMoment, SimulatedNode, SimulatedRun};
 
 use crate::document::{
-    Cell, Figure, ReportBlock, ReportDocument, ReportTable, SectionKind, section,
+    Cell, Figure, ReportBlock, ReportDocument, ReportTable, SectionKind, cells, percent, section,
 };
 use crate::figure::{Axis, AxisUnit, Chart, Panel, Series, SeriesShape};
 use crate::load;
@@ -26,9 +26,8 @@ pub fn document(run: &SimulatedRun) -> ReportDocument {
     let is_whole = run.load.ending != RunEnding::Interrupted;
     let how = if is_whole { "SIMULATED" } else { "SIMULATED, and stopped before its end" };
     let headline = format!("{how}. {}", verdict(&run.verdict));
-    let script = run.script.iter().map(Cell::from);
     let mut happened = ReportTable::new("", ["<script"]);
-    script.for_each(|line| happened.row([line]));
+    run.script.iter().for_each(|line| happened.row(cells![line]));
     let farm = [Some(Figure::block("s-farm", over_time(&run.moments))), nodes(&run.nodes).block()];
     let own = [
         Some(ReportBlock::Headline(headline)),
@@ -59,13 +58,9 @@ fn remedies(run: &SimulatedRun) -> ReportTable {
     let mut table = ReportTable::new("The same script and chance", heads);
     for one in &run.remedies {
         let it = &one.verdict;
-        table.row([
-            Cell::from(&one.change),
-            Cell::from(it.seconds_failing),
-            Cell::from(it.seconds_after),
-            Cell::from(format!("{:.2} %", it.failed_share * 100.0)),
-            Cell::from(if it.has_recovered { "recovers" } else { "collapse lasts" }),
-        ]);
+        let failed = format!("{:.2} %", it.failed_share * 100.0);
+        let end = if it.has_recovered { "recovers" } else { "collapse lasts" };
+        table.row(cells![&one.change, it.seconds_failing, it.seconds_after, failed, end]);
     }
     table
 }
@@ -80,17 +75,12 @@ fn nodes(nodes: &[SimulatedNode]) -> ReportTable {
     let heads =
         ["node", "succeeded", "full", "resumed", "failed", "CPU", "at most", "down, s", "wasted"];
     let mut table = ReportTable::new(caption, heads);
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
     for node in busiest.into_iter().take(NODES_MAX) {
         let counts = [node.succeeded, node.full, node.resumed, node.failed];
         let counts = counts.map(|count| Cell::from(RoundedCount(count as f64)));
-        let rest = [
-            Cell::from(percent(node.busy_mean)),
-            Cell::from(percent(node.busy_max)),
-            Cell::from(node.seconds_down),
-            Cell::from(percent(node.wasted)),
-        ];
-        table.row([Cell::from(node.node)].into_iter().chain(counts).chain(rest));
+        let [mean, most, wasted] = [node.busy_mean, node.busy_max, node.wasted].map(percent);
+        let rest = cells![mean, most, node.seconds_down, wasted];
+        table.row(cells![node.node].into_iter().chain(counts).chain(rest));
     }
     table
 }

@@ -129,8 +129,7 @@ impl Look {
             let mut lines = wrap(&sanitized(&fact.text), room);
             if let Some(hint) = &fact.hint {
                 let hints = wrap(&sanitized(&format!("{HINT}: {hint}")), room);
-                let label = self.paint(Ink::Hint, HINT);
-                lines.push(hints[0].replacen(HINT, &label, 1));
+                lines.push(hints[0].replacen(HINT, &self.paint(Ink::Hint, HINT), 1));
                 lines.extend_from_slice(&hints[1..]);
             }
             self.field(&sanitized(&fact.name), indent, &lines)

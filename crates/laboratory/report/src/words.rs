@@ -1,12 +1,12 @@
 //! Words of a report: lists, titles, command lines for a shell, and text of records made harmless.
 
+use measure::quantity::RoundedCount;
 use wire::text::is_control;
 
 /// With a capital letter, as titles begin.
 pub(crate) fn titled(text: &str) -> String {
     let mut characters = text.chars();
-    let first = characters.next().map(char::to_uppercase);
-    let first: String = first.into_iter().flatten().collect();
+    let first: String = characters.next().map(char::to_uppercase).into_iter().flatten().collect();
     first + characters.as_str()
 }
 
@@ -29,6 +29,28 @@ pub(crate) fn joined<S: AsRef<str>>(parts: impl IntoIterator<Item = S>, separato
         text += part.as_ref();
     }
     text
+}
+
+/// A step of a ramp as a share of what was read off it: `±12 %`.
+pub(crate) fn in_percent(step: f64) -> String {
+    format!("±{} %", percentage(step * 100.0))
+}
+
+pub(crate) fn percentage(percent: f64) -> String {
+    match percent.abs() {
+        ..9.95 => format!("{percent:.1}"),
+        _ => digits(percent.round()).trim_end_matches(".0").to_owned(),
+    }
+}
+
+/// Two decimals under 10, one under 100; an interval may have no end to speak of.
+pub(crate) fn digits(value: f64) -> String {
+    match value.abs() {
+        ..9.995 => format!("{value:.2}"),
+        ..99.95 => format!("{value:.1}"),
+        ..1e4 => RoundedCount(value.round()).to_string(),
+        _ => "over 10\u{202f}000".to_owned(),
+    }
 }
 
 /// Characters that may stand in an id, and in the name of a file on any system: letters, digits and

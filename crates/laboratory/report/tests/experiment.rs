@@ -9,6 +9,7 @@ use experiments::whole;
 use measure::effect::{Effect, EffectScale};
 use measure::experiment::{Experiment, Measurement};
 use measure::metric::Metric;
+use measure::record::Second;
 use report::ReportDocument;
 use report::experiment::{compared, configurations_in_common, document};
 use tags::{assert_numbers, assert_whole};
@@ -208,6 +209,37 @@ fn a_large_file_has_its_speed_in_the_source_s_form() {
     assert!(text.contains(heads) && text.contains("1246859"), "{text}");
     let page = of(&experiment).html();
     assert!(page.contains("Bandwidth, kB/s, as ministat(1)") && page.contains("1246859"));
+}
+
+/// Servers that differ by less than one second of a ramp adds are equal, round by round.
+#[test]
+fn capacities_say_how_finely_they_were_read_off() {
+    let read_off_at = |per_s: u64| {
+        only("ramp", move |it| {
+            let second = |of: u64| Second {
+                at_s: of - 1,
+                attempted: of * 200,
+                succeeded: if of == 3 { per_s } else { of * 200 },
+                ..Second::default()
+            };
+            it.seconds = (1..=6).map(second).collect();
+            it.read_offs.as_mut().unwrap().under_100_ms_per_s = Some(per_s as f64);
+            it.noise.server_busy = 1.0;
+        })
+    };
+    let (a, b) = (read_off_at(600), read_off_at(588));
+    let whole = "equal within one step of the ramp: ±33 %";
+    let text = shown(&a);
+    has(&text, whole);
+    has(&text, "600 ±33 %");
+    has(&text, "0 better, 0 equal within 5 %");
+    assert!(!text.contains("the same in each round"), "{text}");
+    has(&of(&a).html(), "±33\u{a0}%, one step of the ramp");
+    let changed = compared(("a", &a), ("b", &b)).text(120, false);
+    let changed = changed.split_whitespace().collect::<Vec<_>>().join(" ");
+    has(&changed, "600 ±33 % 588 ±34 %");
+    has(&changed, "equal within one step of the ramp: ±34 %");
+    has(&changed, "better in 0 and worse in 0");
 }
 
 #[test]

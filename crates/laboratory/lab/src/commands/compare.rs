@@ -11,7 +11,7 @@ use report::ReportDocument;
 use super::report::{Sinks, write_all};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::pages::{Records, check_page, listed, open_all};
 
 /// Compare what changed from one record to another
@@ -38,7 +38,7 @@ pub(super) struct CompareArguments {
 }
 
 /// Makes what was asked for.
-pub(super) fn run(arguments: CompareArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: CompareArguments, console: Console) -> LabResult<Exit> {
     check_records(&arguments)?;
     let records = open_all(&arguments.records, console);
     if records.len() < 2 {
@@ -50,7 +50,7 @@ pub(super) fn run(arguments: CompareArguments, console: Console) -> Result<Exit,
     Ok(Exit::Success)
 }
 
-fn check_records(arguments: &CompareArguments) -> Result<(), LabFault> {
+fn check_records(arguments: &CompareArguments) -> LabResult<()> {
     let records = &arguments.records;
     let message = match records.len() {
         0 => "no record is named".to_owned(),
@@ -65,7 +65,7 @@ fn check_records(arguments: &CompareArguments) -> Result<(), LabFault> {
     ))
 }
 
-fn compared(records: &Records) -> Result<ReportDocument, LabFault> {
+fn compared(records: &Records) -> LabResult<ReportDocument> {
     match records {
         Records::Loads(named) => Ok(report::load::document(&listed(named))),
         Records::Experiments(named) => experiments(&listed(named)),
@@ -76,7 +76,7 @@ fn compared(records: &Records) -> Result<ReportDocument, LabFault> {
     }
 }
 
-fn experiments(records: &[(&str, &Experiment)]) -> Result<ReportDocument, LabFault> {
+fn experiments(records: &[(&str, &Experiment)]) -> LabResult<ReportDocument> {
     let (a, b) = (records[0], records[1]);
     if report::experiment::configurations_in_common(a.1, b.1) == 0 {
         return Err(LabFault::new(

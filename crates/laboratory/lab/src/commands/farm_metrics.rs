@@ -12,7 +12,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::farm_question::{FarmQuestion, WrittenValue};
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::read_text;
 use crate::pages::{shown, tame};
 
@@ -32,12 +32,42 @@ pub(super) struct BusiestInterval {
     pub(super) cpu_us: Option<f64>,
 }
 
-/// Increases by the instant at which an interval ends, in seconds.
-type Increases = BTreeMap<u64, f64>;
+/// Sums of an interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct IntervalSums {
+    all: f64,
+    resumed: f64,
+    tls13: f64,
+    cpu_s: f64,
+}
+
+impl IntervalSums {
+    fn add(&mut self, count: f64, kind: &str, version: &str) {
+        self.all += count;
+        self.resumed += if kind == "full" { 0.0 } else { count };
+        self.tls13 += if version == "TLSv1.3" { count } else { 0.0 };
+    }
+
+    /// The busiest of intervals of that length.
+    fn busiest(
+        sums: impl IntoIterator<Item = Self>,
+        length_s: f64,
+    ) -> Result<BusiestInterval, &'static str> {
+        let most = sums.into_iter().max_by(|a, b| a.all.total_cmp(&b.all));
+        let Self { all, resumed, tls13, cpu_s } =
+            most.filter(|most| most.all > 0.0).ok_or("no handshake is in it")?;
+        Ok(BusiestInterval {
+            handshakes_per_s: all / length_s,
+            resumed_share: resumed / all,
+            tls13_share: tls13 / all,
+            cpu_us: (cpu_s > 0.0).then_some(cpu_s / all * 1e6),
+        })
+    }
+}
 
 /// # Errors
 /// [`LabFault`] for a file that is no answer of Prometheus, or has no handshake in it.
-pub(super) fn read(path: &Path) -> Result<BusiestInterval, LabFault> {
+pub(super) fn read(path: &Path) -> LabResult<BusiestInterval> {
     let file = File::open(path).map_err(|error| foreign(path, &error.to_string()))?;
     // A log may be as large as a day was busy.
     let answer = read_text(path).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
@@ -58,50 +88,27 @@ fn foreign(path: &Path, why: &str) -> LabFault {
 
 fn busiest(answer: &Value) -> Result<BusiestInterval, &'static str> {
     let series = answer["data"]["result"].as_array().ok_or("it has no data.result")?;
-    let (mut all, mut resumed, mut tls13, mut cpu) =
-        <(Increases, Increases, Increases, Increases)>::default();
-    let mut step_s = 0;
+    // By the instant at which an interval ends, in seconds.
+    let mut sums = BTreeMap::<u64, IntervalSums>::new();
+    let mut step_s = 1;
     for one in series {
         let label = |name: &str| one["metric"][name].as_str().unwrap_or_default();
         let values = one["values"].as_array().ok_or("it is no range: ask for query_range")?;
         let increases = increases(values).ok_or("a value is no count, or has no time")?;
-        let add = |sums: &mut Increases| {
-            increases.iter().for_each(|(at, _, more)| *sums.entry(*at).or_default() += more);
-        };
-        match label("__name__") {
-            HANDSHAKES => {
-                step_s = increases.iter().map(|it| it.1).max().unwrap_or(0).max(step_s);
-                add(&mut all);
-                if label("kind") != "full" {
-                    add(&mut resumed);
+        for (at, length_s, more) in increases {
+            let sums = sums.entry(at).or_default();
+            match label("__name__") {
+                HANDSHAKES => {
+                    step_s = step_s.max(length_s);
+                    sums.add(more, label("kind"), label("version"));
                 }
-                if label("version") == "TLSv1.3" {
-                    add(&mut tls13);
-                }
+                CPU => sums.cpu_s += more,
+                _ => {}
             }
-            CPU => add(&mut cpu),
-            _ => {}
         }
     }
-    let most = all.iter().max_by(|a, b| a.1.total_cmp(b.1));
-    let (at, count) = most.filter(|(_, count)| **count > 0.0).ok_or("no handshake is in it")?;
-    let of = |sums: &Increases| sums.get(at).copied().unwrap_or(0.0);
-    Ok(BusiestInterval {
-        handshakes_per_s: count / step_s.max(1) as f64,
-        resumed_share: of(&resumed) / count,
-        tls13_share: of(&tls13) / count,
-        cpu_us: cpu.get(at).map(|seconds| seconds / count * 1e6),
-    })
+    IntervalSums::busiest(sums.into_values(), step_s as f64)
 }
-
-/// Handshakes of a minute of a log.
-#[derive(Clone, Copy, Debug, Default)]
-struct LoggedMinute {
-    all: u64,
-    resumed: u64,
-    tls13: u64,
-}
-
 const NOT_A_LOG: &str = "it is neither an answer of Prometheus nor a log of connections";
 
 /// Length of `2026-11-28T14:16`, the minute of a time in RFC 3339.
@@ -115,7 +122,7 @@ const LINES_WITHOUT_MAX: usize = 1000;
 
 /// Lines that are no entries, such as Lariat's messages in the same file, are passed over.
 fn busiest_of_log(mut text: impl BufRead) -> Result<BusiestInterval, &'static str> {
-    let mut minutes: BTreeMap<String, LoggedMinute> = BTreeMap::new();
+    let mut minutes = BTreeMap::<String, IntervalSums>::new();
     let (mut line, mut entries, mut others) = (Vec::new(), 0, 0);
     loop {
         line.clear();
@@ -140,24 +147,13 @@ fn busiest_of_log(mut text: impl BufRead) -> Result<BusiestInterval, &'static st
             continue;
         }
         // A line may stand for several that were not written.
-        let count = field("sampled").parse::<u32>().map_or(1, u64::from);
-        let sums = minutes.entry(minute.to_owned()).or_default();
-        sums.all += count;
-        sums.resumed += if kind == "full" { 0 } else { count };
-        sums.tls13 += if field("version") == "TLSv1.3" { count } else { 0 };
+        let count = field("sampled").parse::<u32>().map_or(1.0, f64::from);
+        minutes.entry(minute.to_owned()).or_default().add(count, kind, field("version"));
     }
     if entries == 0 {
         return Err(NOT_A_LOG);
     }
-    let most = minutes.values().max_by_key(|minute| minute.all).filter(|minute| minute.all > 0);
-    let most = most.ok_or("no handshake is in it")?;
-    let all = most.all as f64;
-    Ok(BusiestInterval {
-        handshakes_per_s: all / 60.0,
-        resumed_share: most.resumed as f64 / all,
-        tls13_share: most.tls13 as f64 / all,
-        cpu_us: None,
-    })
+    IntervalSums::busiest(minutes.into_values(), 60.0)
 }
 
 /// The fields of a line of the log, in either of its forms; `None` = it is none.

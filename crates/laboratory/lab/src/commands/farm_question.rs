@@ -6,17 +6,21 @@ use std::str::FromStr;
 
 use clap::{Args, ValueHint};
 use measure::planned::PlannedResource;
+use measure::quantity::ByteCount;
 use options::quantity;
 use plan::traffic::{GROUPS, PlannedKey, Sharing, TrafficForecast};
 use serde::Deserialize;
 
-use crate::fault::{LabFault, unknown};
+use crate::fault::{LabFault, LabResult, unknown};
 use crate::load::read_text;
 use crate::pages::{shown, tame};
 
 /// A value as it was written: text of a flag, or a text or number of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WrittenValue(pub(super) String);
+
+/// The value of a key; `None` where it was left out.
+pub(super) type Written = Option<WrittenValue>;
 
 impl<'de> Deserialize<'de> for WrittenValue {
     fn deserialize<D: serde::Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -141,7 +145,7 @@ const OPEN_FILES: f64 = 1_048_576.0;
 
 impl FarmQuestion {
     /// The keys of a file, where no flag says otherwise. Paths in it begin at its folder.
-    pub(super) fn with_file(self, path: Option<&Path>) -> Result<Self, LabFault> {
+    pub(super) fn with_file(self, path: Option<&Path>) -> LabResult<Self> {
         let Some(path) = path else {
             return Ok(self);
         };
@@ -162,87 +166,66 @@ impl FarmQuestion {
         Ok(self.over(file))
     }
 
-    fn over(self, file: Self) -> Self {
-        let list = |own: Vec<PathBuf>, other| if own.is_empty() { other } else { own };
-        Self {
-            rate: self.rate.or(file.rate),
-            requests_per_connection: self.requests_per_connection.or(file.requests_per_connection),
-            resumed: self.resumed.or(file.resumed),
-            session_lifetime: self.session_lifetime.or(file.session_lifetime),
-            tls: self.tls.or(file.tls),
-            key: self.key.or(file.key),
-            group: self.group.or(file.group),
-            size: self.size.or(file.size),
-            clients: self.clients.or(file.clients),
-            connection_lifetime: self.connection_lifetime.or(file.connection_lifetime),
-            p99: self.p99.or(file.p99),
-            lose: self.lose.or(file.lose),
-            share: self.share.or(file.share),
-            cores: self.cores.or(file.cores),
-            memory: self.memory.or(file.memory),
-            files: self.files.or(file.files),
-            busy_max: self.busy_max.or(file.busy_max),
-            round_trip: self.round_trip.or(file.round_trip),
-            seed: self.seed.or(file.seed),
-            record: list(self.record, file.record),
-            speeds: self.speeds.or(file.speeds),
-            host: self.host.or(file.host),
-            price_host: self.price_host.or(file.price_host),
-            price_traffic: self.price_traffic.or(file.price_traffic),
-            target: if self.target.is_empty() { file.target } else { self.target },
+    fn over(mut self, file: Self) -> Self {
+        macro_rules! over {
+            ($($key:ident)*) => {
+                $(self.$key = self.$key.or(file.$key);)*
+            };
         }
+        over!(rate requests_per_connection resumed session_lifetime tls key group size clients);
+        over!(connection_lifetime p99 lose share cores memory files busy_max round_trip seed);
+        over!(speeds host price_host price_traffic);
+        if self.record.is_empty() {
+            self.record = file.record;
+        }
+        if self.target.is_empty() {
+            self.target = file.target;
+        }
+        self
     }
 
     /// The meaning of all keys.
-    pub(super) fn meant(&self, host: HostSize) -> Result<TrafficForecast, LabFault> {
-        let Some(rate) = &self.rate else {
+    pub(super) fn meant(&self, host: HostSize) -> LabResult<TrafficForecast> {
+        if self.rate.is_none() {
             return Err(LabFault::new(
                 "--rate is missing",
                 "how many requests per second are there on the busiest day? --rate 40000/s",
             ));
-        };
-        let requests_per_s = number("rate", Some(rate), 0.0, (1e-6, RATE_MAX))?;
+        }
+        let requests_per_s = number("rate", &self.rate, 0.0, (1e-6, RATE_MAX))?;
         let each = &self.requests_per_connection;
-        let requests_per_connection =
-            number("requests-per-connection", each.as_ref(), 1.0, (1.0, 1e9))?;
+        let requests_per_connection = number("requests-per-connection", each, 1.0, (1.0, 1e9))?;
         let connections = requests_per_s / requests_per_connection;
         let usual = (connections * CLIENTS_PER_CONNECTION).max(1.0);
-        let clients = number("clients", self.clients.as_ref(), usual, (1.0, CLIENTS_MAX))?;
-        let time = |name, written: &Option<WrittenValue>, usual, bounds| {
-            seconds(name, written.as_ref(), usual, bounds)
-        };
-        let lose = number("lose", self.lose.as_ref(), 1.0, (0.0, 10_000.0))?;
-        let cores = number("cores", self.cores.as_ref(), f64::from(host.cores), (1.0, CORES_MAX))?;
-        let seed = number("seed", self.seed.as_ref(), 1.0, (0.0, 2f64.powi(53)))?;
+        let clients = number("clients", &self.clients, usual, (1.0, CLIENTS_MAX))?;
+        let stays = &self.connection_lifetime;
+        let lose = number("lose", &self.lose, 1.0, (0.0, 10_000.0))?;
+        let cores = number("cores", &self.cores, f64::from(host.cores), (1.0, CORES_MAX))?;
+        let seed = number("seed", &self.seed, 1.0, (0.0, 2f64.powi(53)))?;
         let mut forecast = TrafficForecast {
             requests_per_s,
             requests_per_connection,
             resumed_share: 0.0,
             lifetime_s: time("session-lifetime", &self.session_lifetime, 3600.0, (1.0, YEAR_S))?,
-            is_tls13: named("tls", self.tls.as_ref(), "1.3", &[("1.3", true), ("1.2", false)])?,
-            key: named("key", self.key.as_ref(), "ecdsa-p256", &PlannedKey::NAMED)?,
-            group: named("group", self.group.as_ref(), "x25519", &GROUPS.map(|it| (it.0, it.0)))?
+            is_tls13: named("tls", &self.tls, "1.3", &[("1.3", true), ("1.2", false)])?,
+            key: named("key", &self.key, "ecdsa-p256", &PlannedKey::named())?,
+            group: named("group", &self.group, "x25519", &GROUPS.map(|it| (it.0, it.0)))?
                 .to_owned(),
-            body_bytes: bytes("size", self.size.as_ref(), 1024, 1 << 40)?,
+            body_bytes: bytes("size", &self.size, 1024, 1 << 40)?,
             clients,
-            connection_s: time(
-                "connection-lifetime",
-                &self.connection_lifetime,
-                10.0,
-                (1e-3, YEAR_S),
-            )?,
+            connection_s: time("connection-lifetime", stays, 10.0, (1e-3, YEAR_S))?,
             p99_s: time("p99", &self.p99, 0.05, (1e-6, 3600.0))?,
             lose: whole("lose", lose)?,
-            sharing: named("share", self.share.as_ref(), "tickets", &Sharing::NAMED)?,
+            sharing: named("share", &self.share, "tickets", &Sharing::NAMED)?,
             cores: whole("cores", cores)?,
-            memory_bytes: bytes("memory", self.memory.as_ref(), host.memory_bytes, u64::MAX)?,
-            files: number("files", self.files.as_ref(), OPEN_FILES, (16.0, 1e12))? as u64,
-            busy_max: busy_max(self.busy_max.as_ref())?,
+            memory_bytes: bytes("memory", &self.memory, host.memory_bytes, u64::MAX)?,
+            files: number("files", &self.files, OPEN_FILES, (16.0, 1e12))? as u64,
+            busy_max: busy_max(&self.busy_max)?,
             round_trip_s: time("round-trip", &self.round_trip, 0.0, (0.0, 60.0))?,
             seed: seed as u64,
         };
         let usual = forecast.resumed_most();
-        forecast.resumed_share = share("resumed", self.resumed.as_ref(), usual)?;
+        forecast.resumed_share = share("resumed", &self.resumed, usual)?;
         Ok(forecast)
     }
 
@@ -251,13 +234,10 @@ impl FarmQuestion {
         &self,
         forecast: &TrafficForecast,
         hosts: Option<f64>,
-    ) -> Result<Vec<PlannedResource>, LabFault> {
-        let price = |name, written: Option<&WrittenValue>, units: &[(&str, f64)]| {
-            written.map(|written| price(name, written, units)).transpose()
-        };
+    ) -> LabResult<Vec<PlannedResource>> {
         let per_hour = [("h", 1.0), ("month", 1.0 / MONTH_H)];
-        let host = price("price-host", self.price_host.as_ref(), &per_hour)?;
-        let traffic = price("price-traffic", self.price_traffic.as_ref(), &TRAFFIC_UNITS)?;
+        let host = price("price-host", &self.price_host, &per_hour)?;
+        let traffic = price("price-traffic", &self.price_traffic, &TRAFFIC_UNITS)?;
         let sent_gb = forecast.sent_bytes_per_s() * MONTH_H * 3600.0 / 1e9;
         let host = hosts.zip(host).map(|(hosts, price)| (hosts * price * MONTH_H, "hosts"));
         let traffic = traffic.map(|price| (sent_gb * price, "traffic, at this rate all the time"));
@@ -285,19 +265,15 @@ const MONTH_H: f64 = 730.0;
 const TRAFFIC_UNITS: [(&str, f64); 2] = [("GB", 1.0), ("TB", 1e-3)];
 
 /// `0.40/h`: an amount for a unit, in whatever currency.
-fn price(
-    name: &str,
-    WrittenValue(text): &WrittenValue,
-    units: &[(&str, f64)],
-) -> Result<f64, LabFault> {
-    let parts = text.split_once('/');
-    let found = parts.and_then(|(amount, unit)| {
+fn price(name: &str, written: &Written, units: &[(&str, f64)]) -> LabResult<Option<f64>> {
+    let names: Vec<_> = units.iter().map(|(known, _)| format!("0.40/{known}")).collect();
+    let wanted = format_args!("a price, as {}", names.join(" or "));
+    meant(name, written, None, wanted, |text| {
+        let (amount, unit) = text.split_once('/')?;
         let (_, scale) = units.iter().find(|(known, _)| *known == unit.trim())?;
         let amount = amount.trim().parse::<f64>().ok()?;
-        (0.0..=1e9).contains(&amount).then_some(amount * scale)
-    });
-    let names: Vec<_> = units.iter().map(|(known, _)| format!("0.40/{known}")).collect();
-    found.ok_or_else(|| wrong(name, text, format_args!("a price, as {}", names.join(" or "))))
+        (0.0..=1e9).contains(&amount).then_some(Some(amount * scale))
+    })
 }
 
 /// The keys with their values, for the head of an answer.
@@ -318,14 +294,7 @@ pub(super) fn asked(forecast: &TrafficForecast) -> Vec<(String, String)> {
         ("p99", seconds(forecast.p99_s)),
         ("lose", forecast.lose.to_string()),
         ("share", forecast.sharing.name().to_owned()),
-        (
-            "host",
-            format!(
-                "{} cores, {}",
-                forecast.cores,
-                measure::quantity::ByteCount(forecast.memory_bytes)
-            ),
-        ),
+        ("host", format!("{} cores, {}", forecast.cores, ByteCount(forecast.memory_bytes))),
         ("busy at most", percent(forecast.busy_max)),
         ("round trip", seconds(forecast.round_trip_s)),
         ("seed", forecast.seed.to_string()),
@@ -341,86 +310,76 @@ fn wrong(name: &str, text: &str, wanted: impl Display) -> LabFault {
     )
 }
 
-/// `40000`, `40000/s`, `2e6`, within bounds.
-pub(super) fn number(
+/// The meaning of a key, or the usual one where it was left out.
+fn meant<T>(
     name: &str,
-    written: Option<&WrittenValue>,
-    usual: f64,
-    (least, most): (f64, f64),
-) -> Result<f64, LabFault> {
+    written: &Written,
+    usual: T,
+    wanted: impl Display,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> LabResult<T> {
     let Some(WrittenValue(text)) = written else {
         return Ok(usual);
     };
-    let value = text.strip_suffix("/s").unwrap_or(text).trim().parse::<f64>().ok();
-    let value = value.filter(|value| (least..=most).contains(value));
-    value.ok_or_else(|| wrong(name, text, format_args!("a number from {least} to {most}")))
+    read(text).ok_or_else(|| wrong(name, text, wanted))
 }
 
-pub(super) fn whole(name: &str, value: f64) -> Result<u32, LabFault> {
+/// `40000`, `40000/s`, `2e6`, within bounds.
+pub(super) fn number(
+    name: &str,
+    written: &Written,
+    usual: f64,
+    (least, most): (f64, f64),
+) -> LabResult<f64> {
+    meant(name, written, usual, format_args!("a number from {least} to {most}"), |text| {
+        let value = text.strip_suffix("/s").unwrap_or(text).trim().parse().ok();
+        value.filter(|value| (least..=most).contains(value))
+    })
+}
+
+pub(super) fn whole(name: &str, value: f64) -> LabResult<u32> {
     let is_whole = value.fract() == 0.0;
     if is_whole { Ok(value as u32) } else { Err(wrong(name, &value.to_string(), "a whole number")) }
 }
 
-pub(super) fn seconds(
+pub(super) fn time(
     name: &str,
-    written: Option<&WrittenValue>,
+    written: &Written,
     usual: f64,
     (least, most): (f64, f64),
-) -> Result<f64, LabFault> {
-    let Some(WrittenValue(text)) = written else {
-        return Ok(usual);
-    };
-    let value = quantity::duration(text).map(|time| time.as_secs_f64());
-    let value = value.filter(|value| (least..=most).contains(value));
+) -> LabResult<f64> {
     let wanted =
         format_args!("a time with its unit, as 50ms, 2s or 1h, from {least} s to {most} s");
-    value.ok_or_else(|| wrong(name, text, wanted))
+    meant(name, written, usual, wanted, |text| {
+        let value = quantity::duration(text).map(|time| time.as_secs_f64());
+        value.filter(|value| (least..=most).contains(value))
+    })
 }
 
-fn bytes(
-    name: &str,
-    written: Option<&WrittenValue>,
-    usual: u64,
-    most: u64,
-) -> Result<u64, LabFault> {
-    let Some(WrittenValue(text)) = written else {
-        return Ok(usual);
-    };
-    let value = quantity::size(text).filter(|value| *value <= most);
-    value.ok_or_else(|| wrong(name, text, "a size, as 8KiB or 64GiB"))
+fn bytes(name: &str, written: &Written, usual: u64, most: u64) -> LabResult<u64> {
+    let size = |text: &str| quantity::size(text).filter(|value| *value <= most);
+    meant(name, written, usual, "a size, as 8KiB or 64GiB", size)
 }
 
 /// `70%` or `0.7`.
-pub(super) fn share(
-    name: &str,
-    written: Option<&WrittenValue>,
-    usual: f64,
-) -> Result<f64, LabFault> {
-    let Some(WrittenValue(text)) = written else {
-        return Ok(usual);
-    };
+fn part(text: &str, least: f64) -> Option<f64> {
     let percent = text.strip_suffix('%');
-    let value = percent.unwrap_or(text).trim().parse::<f64>().ok();
-    let value = value.map(|value| if percent.is_some() { value / 100.0 } else { value });
-    let value = value.filter(|value| (0.0..=1.0).contains(value));
-    value.ok_or_else(|| wrong(name, text, "a share, as 70% or 0.7"))
+    let value: f64 = percent.unwrap_or(text).trim().parse().ok()?;
+    let value = if percent.is_some() { value / 100.0 } else { value };
+    (least..=1.0).contains(&value).then_some(value)
+}
+
+pub(super) fn share(name: &str, written: &Written, usual: f64) -> LabResult<f64> {
+    meant(name, written, usual, "a share, as 70% or 0.7", |text| part(text, 0.0))
 }
 
 /// A worker that may do nothing meets no demand, whatever else is asked.
-fn busy_max(written: Option<&WrittenValue>) -> Result<f64, LabFault> {
-    let value = share("busy-max", written, 0.8)?;
-    let text = || written.map_or("", |WrittenValue(text)| text);
-    let too_little = || wrong("busy-max", text(), "a share from 1% to 100%");
-    Some(value).filter(|value| *value >= 0.01).ok_or_else(too_little)
+fn busy_max(written: &Written) -> LabResult<f64> {
+    meant("busy-max", written, 0.8, "a share from 1% to 100%", |text| part(text, 0.01))
 }
 
-fn named<T: Copy>(
-    name: &str,
-    written: Option<&WrittenValue>,
-    usual: &str,
-    known: &[(&str, T)],
-) -> Result<T, LabFault> {
-    let text = written.map_or(usual, |written| written.0.as_str());
+fn named<T: Copy>(name: &str, written: &Written, usual: &str, known: &[(&str, T)]) -> LabResult<T> {
+    let text = written.as_ref().map_or(usual, |written| written.0.as_str());
     let found = known.iter().find(|(it, _)| it.eq_ignore_ascii_case(text));
     let names = known.iter().map(|it| it.0);
     found.map(|it| it.1).ok_or_else(|| unknown(name, text, names))

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
+use measure::record::to_json;
 
 use super::values::{Speeds, value};
 use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::host;
 use crate::host::SpeedTiming;
 
@@ -36,7 +37,7 @@ pub(super) struct HostArguments {
 const SECONDS_MAX: f64 = 60.0;
 const SECONDS_MIN: f64 = 0.01;
 
-pub(super) fn run(arguments: HostArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: HostArguments, console: Console) -> LabResult<Exit> {
     let timing = timing(&arguments)?;
     if let Some(timing) = timing {
         let seconds = timing.total().as_secs_f64().ceil();
@@ -45,14 +46,13 @@ pub(super) fn run(arguments: HostArguments, console: Console) -> Result<Exit, La
         ));
     }
     let report = host::report(timing);
-    Ok(if arguments.json {
-        print(report.to_json() + "\n")
-    } else {
-        print(report::host::document(&report).text(WIDTH, stdout_colour()))
-    })
+    if arguments.json {
+        return print(to_json(&report) + "\n");
+    }
+    print(report::host::document(&report).text(WIDTH, stdout_colour()))
 }
 
-fn timing(arguments: &HostArguments) -> Result<Option<SpeedTiming>, LabFault> {
+fn timing(arguments: &HostArguments) -> LabResult<Option<SpeedTiming>> {
     let Some(rows) = arguments.speeds.rows() else {
         return match arguments.seconds {
             None => Ok(None),
@@ -69,8 +69,7 @@ fn timing(arguments: &HostArguments) -> Result<Option<SpeedTiming>, LabFault> {
 
 fn seconds(text: &str) -> Option<Duration> {
     let seconds = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok()?;
-    let is_meant = (SECONDS_MIN..=SECONDS_MAX).contains(&seconds);
-    is_meant.then(|| Duration::from_secs_f64(seconds))
+    (SECONDS_MIN..=SECONDS_MAX).contains(&seconds).then(|| Duration::from_secs_f64(seconds))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use load::plan::LoadPlan;
 use load::run::{self, Run, SecondProgress};
 use measure::bounds::LoadBound;
 use measure::quantity::{Nanoseconds, RoundedCount};
-use measure::record::{CapacitySearch, LoadRecord, RunWarning, Second};
+use measure::record::{CapacitySearch, LoadRecord, RunWarning, Second, to_json};
 use options::command_line::{FlagTable, TableFlags};
 use options::flags::overlaid;
 use options::{Problem, Report};
@@ -24,7 +24,7 @@ use wire::address::{Address, Endpoint};
 
 use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::host;
 use crate::interrupt::Interrupt;
 use crate::load::destination::{Destination, RecordDate};
@@ -87,7 +87,7 @@ pub(super) fn completed(command: clap::Command) -> clap::Command {
     command.mut_arg("url", |url| url.hide(true)).mut_arg("quiet", |quiet| quiet.short('q'))
 }
 
-pub(super) fn run(arguments: LoadArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: LoadArguments, console: Console) -> LabResult<Exit> {
     let (plan, url) = (arguments.plan, arguments.url);
     let mut flags = arguments.flags.typed;
     flags.extend(url.map(|url| ("url", url)));
@@ -130,7 +130,7 @@ fn prepare(
     plan: Option<&Path>,
     flags: &[(&'static str, String)],
     console: Console,
-) -> Result<Prepared, LabFault> {
+) -> LabResult<Prepared> {
     let file = plan.map(PlanFile::open).transpose();
     let file = file.map_err(|reason| {
         let hint = "--plan names a TOML file; `lariat-lab load --help` describes it";
@@ -168,10 +168,7 @@ fn prepare(
     }
     let started = RecordDate::of(start_at.unwrap_or(now));
     let destination = Destination::open("record", written.run.record.given(), started)?;
-    let (source, quiet) = (written.target.source, written.run.quiet.is_on());
-    let (lines, metrics) = (written.run.lines.is_on(), written.run.metrics.given().copied());
-    let hdr = written.run.hdr.given().cloned();
-    let expected = written.run.expect.given().cloned().unwrap_or_default();
+    let (source, run) = (written.target.source, written.run);
     let (search, planned) = (draft.search, draft.planned);
     let addresses = resolved(&draft, console)?;
     let plan = match draft.plan(addresses) {
@@ -183,11 +180,11 @@ fn prepare(
     };
     Ok(Prepared {
         command: [vec!["lariat-lab".to_owned()], load::options::command(&root)].concat(),
-        quiet,
-        lines,
-        hdr,
-        metrics,
-        expected,
+        quiet: run.quiet.is_on(),
+        lines: run.lines.is_on(),
+        hdr: run.hdr.given().cloned(),
+        metrics: run.metrics.given().copied(),
+        expected: run.expect.given().cloned().unwrap_or_default(),
         plan,
         search,
         planned,
@@ -197,7 +194,7 @@ fn prepare(
     })
 }
 
-fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<Vec<Address>, LabFault> {
+fn resolved(draft: &UnresolvedPlan, console: Console) -> LabResult<Vec<Address>> {
     let one = |endpoint: &Endpoint| match resolve(endpoint) {
         Ok(resolved) => {
             if let Some(other) = resolved.others.first() {
@@ -216,7 +213,7 @@ fn resolved(draft: &UnresolvedPlan, console: Console) -> Result<Vec<Address>, La
     draft.endpoints.iter().map(one).collect()
 }
 
-fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, LabFault> {
+fn carry_out(prepared: Prepared, console: Console) -> LabResult<Exit> {
     let interrupt = Interrupt::new(console, ENDING)?;
     // Without it, few clients fit; the others fail with a reason of their own.
     let _ = sys::limit::raise_open_files();
@@ -237,8 +234,7 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, LabFault> {
         watch.wait_until(at)?;
     }
     if let Some(path) = &prepared.hdr {
-        let about = frame.command.join(" ");
-        watch.hdr = Some(HdrFile::create(path, &about, SystemTime::now())?);
+        watch.hdr = Some(HdrFile::create(path, &frame.command.join(" "), SystemTime::now())?);
     }
     let (outcome, capacity) = match prepared.search {
         None => (watch.one(&prepared.plan, prepared.planned)?, None),
@@ -262,7 +258,7 @@ fn carry_out(prepared: Prepared, console: Console) -> Result<Exit, LabFault> {
     Ok(if unmet.is_empty() { handed } else { Exit::Unmet })
 }
 
-fn metrics_page(prepared: &Prepared, console: Console) -> Result<Option<MetricsPage>, LabFault> {
+fn metrics_page(prepared: &Prepared, console: Console) -> LabResult<Option<MetricsPage>> {
     let Some(address) = prepared.metrics else {
         return Ok(None);
     };
@@ -303,7 +299,7 @@ struct Watch {
 
 impl Watch {
     /// Waits for the moment of the beginning; a signal ends that.
-    fn wait_until(&self, at: SystemTime) -> Result<(), LabFault> {
+    fn wait_until(&self, at: SystemTime) -> LabResult<()> {
         if !self.quiet {
             let at = RecordDate::of(at);
             self.console.say(format_args!("Waiting until {at}."));
@@ -317,7 +313,7 @@ impl Watch {
         Ok(())
     }
 
-    fn one(&mut self, plan: &LoadPlan, planned: Option<Duration>) -> Result<LoadOutcome, LabFault> {
+    fn one(&mut self, plan: &LoadPlan, planned: Option<Duration>) -> LabResult<LoadOutcome> {
         let run = self.begin(plan.clone())?;
         self.open(plan);
         self.follow(run, plan, planned)
@@ -340,7 +336,7 @@ impl Watch {
         &mut self,
         plan: &LoadPlan,
         search: Search,
-    ) -> Result<(LoadOutcome, CapacitySearch), LabFault> {
+    ) -> LabResult<(LoadOutcome, CapacitySearch)> {
         if !self.quiet {
             let Search { limit, step, .. } = search;
             let step = Nanoseconds(step.as_nanos() as f64);
@@ -361,7 +357,7 @@ impl Watch {
         Ok(finder.finish())
     }
 
-    fn begin(&self, plan: LoadPlan) -> Result<Run, LabFault> {
+    fn begin(&self, plan: LoadPlan) -> LabResult<Run> {
         let run = run::start(plan).map_err(|fault| refused(&fault))?;
         self.interrupt.watch(run.stopper());
         Ok(run)
@@ -372,7 +368,7 @@ impl Watch {
         mut run: Run,
         plan: &LoadPlan,
         planned: Option<Duration>,
-    ) -> Result<LoadOutcome, LabFault> {
+    ) -> LabResult<LoadOutcome> {
         while let Some(second) = run.next_second() {
             self.progress.add(&second);
             if let Some(hdr) = &mut self.hdr {
@@ -421,18 +417,14 @@ fn refused(fault: &LoadStartFault) -> LabFault {
     LabFault::new(fault, hint).with(exit)
 }
 
-fn hand_over(
-    record: &LoadRecord,
-    destination: Destination,
-    console: Console,
-) -> Result<Exit, LabFault> {
+fn hand_over(record: &LoadRecord, destination: Destination, console: Console) -> LabResult<Exit> {
     let takes_output = destination.is_output();
-    let written = destination.write(&record.to_json());
+    let written = destination.write(&to_json(record));
     let report = report::load::document(&[("", record)]);
     let summary = |colour| report.text(WIDTH, colour);
     let told = if takes_output {
         console.say(summary(console.colour()));
-        Exit::Success
+        Ok(Exit::Success)
     } else {
         print(summary(stdout_colour()))
     };
@@ -441,10 +433,7 @@ fn hand_over(
         console.say(format_args!("The record is {path}; a page of it makes"));
         console.say(format_args!("  lariat-lab report {path} -o page.html"));
     }
-    Ok(match told {
-        Exit::Success => exit_of(record),
-        failed => failed,
-    })
+    told.map(|_| exit_of(record))
 }
 
 /// Failures are a measurement, unless there is nothing else.

@@ -15,7 +15,7 @@ use wire::address::{Address, UnixName};
 use super::values::{CpuList, SOME_TIME, cpu_list, time, value};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::origin::{BoundOrigin, OriginOptions, Totals, url};
 
 /// Serve objects of any size, as plain HTTP
@@ -54,7 +54,7 @@ const LISTEN_DEFAULT: &str = "127.0.0.1:8000";
 /// More threads than this are a slip.
 const THREADS_MAX: i64 = 1024;
 
-pub(super) fn run(arguments: OriginArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: OriginArguments, console: Console) -> LabResult<Exit> {
     let quiet = arguments.quiet;
     let origin = BoundOrigin::open(options(arguments)?)?;
     if !quiet {
@@ -82,13 +82,12 @@ fn summary(totals: &Totals) -> String {
 fn warn(error: &io::Error) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
-        let console = Console::to_stderr();
-        console.warn(format_args!("connections wait to be accepted: {error}"));
-        console.hint("raise the limit of open files (`ulimit -n`)");
+        let text = format_args!("connections wait to be accepted: {error}");
+        Console::to_stderr().advise(text, "raise the limit of open files (`ulimit -n`)");
     });
 }
 
-fn options(arguments: OriginArguments) -> Result<OriginOptions, LabFault> {
+fn options(arguments: OriginArguments) -> LabResult<OriginOptions> {
     let mut listen = arguments.listen;
     listen.extend(arguments.unix);
     if listen.is_empty() {
@@ -112,8 +111,7 @@ fn options(arguments: OriginArguments) -> Result<OriginOptions, LabFault> {
 }
 
 fn clamp(count: usize) -> u16 {
-    let max = THREADS_MAX.unsigned_abs() as usize;
-    u16::try_from(count.clamp(1, max)).unwrap_or(1)
+    u16::try_from(count.clamp(1, THREADS_MAX.unsigned_abs() as usize)).unwrap_or(1)
 }
 
 fn address(text: &str) -> Result<Address, String> {

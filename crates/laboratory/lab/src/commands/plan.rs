@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use measure::experiment::Experiment;
 use measure::figures;
-use measure::host::{HostReport, Speed};
+use measure::host::HostReport;
 use measure::planned::{FarmPlan, TargetPlan};
-use measure::record::{RunWarning, Tool};
+use measure::record::{RunWarning, Tool, to_json};
 use plan::cost::{HostSpeeds, PER_S_MIN};
 use plan::fault::PlanFault;
 use plan::hosts;
@@ -18,11 +18,12 @@ use plan::validation::validate;
 
 use super::farm_metrics;
 use super::farm_question::{FarmQuestion, HostSize, asked};
-use crate::console::{Console, WIDTH, print, stdout_colour};
+use super::values::{AnswerOutput, give};
+use crate::console::Console;
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::read_text;
-use crate::pages::{Records, check_page, open_all, shown, tame, write_page};
+use crate::pages::{Records, check_page, open_all, shown, tame};
 
 /// Plan how many hosts a traffic needs, from records of runs
 ///
@@ -55,12 +56,8 @@ pub(super) struct PlanArguments {
     /// Show predictions of the records' own measurements beside them, and each error
     #[arg(long)]
     validate: bool,
-    /// Print one JSON document instead of text
-    #[arg(long)]
-    json: bool,
-    /// Write one page that needs no network, instead of text
-    #[arg(short, long, value_name = "PAGE.html", value_hint = ValueHint::AnyPath)]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: AnswerOutput,
 }
 
 /// All that records say.
@@ -74,9 +71,9 @@ pub(super) struct RecordEvidence {
     is_partial: bool,
 }
 
-pub(super) fn run(arguments: PlanArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: PlanArguments, console: Console) -> LabResult<Exit> {
     let question = arguments.question.with_file(arguments.file.as_deref())?;
-    check_page(arguments.output.as_deref(), &question.record)?;
+    check_page(arguments.output.output.as_deref(), &question.record)?;
     let day = arguments.from_metrics.as_deref().map(farm_metrics::read).transpose()?;
     let question = day.iter().fold(question, |question, day| day.asked(question));
     let mut evidence = evidence(&question, console)?;
@@ -97,11 +94,8 @@ pub(super) fn run(arguments: PlanArguments, console: Console) -> Result<Exit, La
             ));
         }
         let document = report::planned::validation(&rows, &evidence.warnings);
-        return match (arguments.json, arguments.output) {
-            (true, _) => json(&rows, success),
-            (false, Some(page)) => write_page(&page, &document.html(), console).map(|()| success),
-            (false, None) => Ok(printed(document.text(WIDTH, stdout_colour()), success)),
-        };
+        return give(&arguments.output, &document, || to_json(&rows) + "\n", console)
+            .map(|()| success);
     }
     let warnings = evidence.warnings.clone();
     // They may be the reason why there is no answer.
@@ -110,28 +104,10 @@ pub(super) fn run(arguments: PlanArguments, console: Console) -> Result<Exit, La
     let is_met = plan.targets.first().is_some_and(|first| first.hosts.is_some());
     let exit = if is_met { success } else { Exit::Unmet };
     let document = report::planned::document(&plan);
-    match (arguments.json, arguments.output) {
-        (true, _) => json(&plan, exit),
-        (false, Some(page)) => write_page(&page, &document.html(), console).map(|()| exit),
-        (false, None) => Ok(printed(document.text(WIDTH, stdout_colour()), exit)),
-    }
+    give(&arguments.output, &document, || to_json(&plan) + "\n", console).map(|()| exit)
 }
 
-pub(super) fn json(answer: &impl serde::Serialize, exit: Exit) -> Result<Exit, LabFault> {
-    let text = serde_json::to_string(answer);
-    let text = text.map_err(|error| LabFault::failed(error, "a figure is no number: report it"))?;
-    Ok(printed(text + "\n", exit))
-}
-
-/// The exit of the answer, unless it could not be printed.
-pub(super) fn printed(text: String, exit: Exit) -> Exit {
-    match print(text) {
-        Exit::Success => exit,
-        failed => failed,
-    }
-}
-
-fn answer(question: &FarmQuestion, evidence: RecordEvidence) -> Result<FarmPlan, LabFault> {
+fn answer(question: &FarmQuestion, evidence: RecordEvidence) -> LabResult<FarmPlan> {
     let forecast = question.meant(evidence.host)?;
     let mut targets = Vec::new();
     for (place, target) in question.targets().iter().enumerate() {
@@ -175,10 +151,7 @@ pub(super) fn command() -> Vec<String> {
 }
 
 /// Reads the records and hosts that the question names.
-pub(super) fn evidence(
-    question: &FarmQuestion,
-    console: Console,
-) -> Result<RecordEvidence, LabFault> {
+pub(super) fn evidence(question: &FarmQuestion, console: Console) -> LabResult<RecordEvidence> {
     if question.record.is_empty() {
         return Err(LabFault::new(
             "no record is named: a plan is made of measurements",
@@ -197,10 +170,8 @@ pub(super) fn evidence(
             "name records of `lariat-lab run`, which watches the server",
         ));
     };
-    let mut speeds: Vec<Speed> = Vec::new();
-    if let Some(path) = &question.speeds {
-        speeds = host(path)?.speeds;
-    }
+    let own = question.speeds.as_deref().map(host).transpose()?;
+    let mut speeds = own.map_or_else(Vec::new, |host| host.speeds);
     let mut warnings = Vec::new();
     let mut observations = Vec::new();
     for (name, experiment) in &named {
@@ -265,27 +236,17 @@ fn differences(named: &[(String, Experiment)]) -> Vec<RunWarning> {
         for target in &a.targets {
             let mut theirs = b.targets.iter().filter(|it| it.name == target.name);
             if theirs.any(|it| it.version != target.version) {
-                let name = &target.name;
-                all.push(warning(
-                    tame(&format!(
-                        "{first_name} and {} have different versions of {name}",
-                        other_name(named, other)
-                    )),
-                    "leave out the older record",
-                ));
+                let of = &target.name;
+                let seen = format!("{first_name} and {name} have different versions of {of}");
+                all.push(warning(tame(&seen), "leave out the older record"));
             }
         }
     }
     all
 }
 
-fn other_name<'n>(named: &'n [(String, Experiment)], wanted: &Experiment) -> &'n str {
-    let mut all = named.iter().filter(|(_, one)| std::ptr::eq(one, wanted));
-    all.next().map_or("another record", |(name, _)| name)
-}
-
 /// A host as `lariat-lab host --json` printed it.
-fn host(path: &Path) -> Result<HostReport, LabFault> {
+fn host(path: &Path) -> LabResult<HostReport> {
     let foreign = |why: String| {
         LabFault::new(
             format!("cannot read `{}` as a host: {}", shown(path), tame(&why)),

@@ -11,24 +11,23 @@ use load::observe::chain::TrustedRoots;
 use load::options::value::OrNone;
 use load::plan::{OwnCertificate, ProxyVersion};
 use measure::probe::{Level, ProbeReport};
+use measure::record::to_json;
 use options::Report;
 use probe::expect::{Expectations, Unmet};
 use probe::run::{ProbeOptions, WaitLimits, probe};
 use probe::{facts, points};
-use report::ReportDocument;
 use sys::process;
 use sys::socket::Zoned;
 use wire::address::{Address, AddressError, Endpoint};
 use wire::starttls::Dialect;
 use wire::text::line;
 
-use super::values::{ProbeOutput, choice, time, value};
-
-use crate::console::{Console, WIDTH, print, stdout_colour};
+use super::values::{AnswerOutput, choice, give, time, value};
+use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::{PlanFile, ResolvedAddress, read, resolve};
-use crate::pages::{check_page, write_page};
+use crate::pages::check_page;
 
 /// Find out how TLS endpoints are configured, and what to change
 ///
@@ -47,7 +46,7 @@ pub(super) struct ProbeArguments {
     connect: Vec<SocketAddr>,
     /// Name in SNI, which certificates are checked for [default: the first host; none: no SNI]
     #[arg(long, value_name = "NAME|none")]
-    #[arg(value_parser = value(server_name, "a host name", "www.example.com"))]
+    #[arg(value_parser = value(or_none(server_name), "a host name", "www.example.com"))]
     server_name: Option<OrNone<String>>,
     /// Send a PROXY header first
     #[arg(long, value_name = "VERSION", value_parser = choice(ProxyVersion::NAMED))]
@@ -70,7 +69,7 @@ pub(super) struct ProbeArguments {
     ech: Option<String>,
     /// Path of the GET that shows records and the end of a connection
     #[arg(long, value_name = "PATH|none", default_value = "/")]
-    #[arg(value_parser = value(request_path, "a path", "/index.html"))]
+    #[arg(value_parser = value(or_none(request_path), "a path", "/index.html"))]
     request: OrNone<String>,
     /// How often sessions are offered at the same address; elsewhere 4 times at the most
     #[arg(long, value_name = "N", default_value = "8")]
@@ -83,7 +82,7 @@ pub(super) struct ProbeArguments {
     #[arg(long)]
     facts: bool,
     #[command(flatten)]
-    output: ProbeOutput,
+    output: AnswerOutput,
 }
 
 /// Arguments that a survey and a probe share.
@@ -125,7 +124,7 @@ impl ProbeConduct {
         }
     }
 
-    pub(super) fn expectations(&self, console: Console) -> Result<Option<Expectations>, LabFault> {
+    pub(super) fn expectations(&self, console: Console) -> LabResult<Option<Expectations>> {
         self.expect.as_deref().map(|path| expectations(path, console)).transpose()
     }
 
@@ -157,7 +156,7 @@ impl ProbeConduct {
     }
 
     /// The roots that are named, or those of the system.
-    pub(super) fn roots(&self) -> Result<Option<Vec<u8>>, LabFault> {
+    pub(super) fn roots(&self) -> LabResult<Option<Vec<u8>>> {
         let Some(path) = &self.ca else {
             let mut places = SYSTEM_ROOTS.iter().map(Path::new);
             return Ok(places.find_map(|path| read(path).ok()));
@@ -184,9 +183,9 @@ const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: ProbeArguments, console: Console) -> LabResult<Exit> {
     if arguments.facts {
-        return Ok(print(facts_listed()));
+        return print(facts_listed());
     }
     if arguments.hosts.is_empty() {
         let hint = "for example: lariat-lab probe www.example.com:443";
@@ -207,33 +206,13 @@ pub(super) fn run(arguments: ProbeArguments, console: Console) -> Result<Exit, L
             console.say(doing);
         }
     });
-    let document = || report::probe::document(&report);
-    match give(&output, document, || json_line(&report), console)? {
-        Exit::Success => Ok(conduct.conclude(expected.as_ref(), &[report], console)),
-        failed => Ok(failed),
-    }
-}
-
-/// Writes a page, or prints the same or JSON.
-pub(super) fn give(
-    output: &ProbeOutput,
-    document: impl FnOnce() -> ReportDocument,
-    json: impl FnOnce() -> String,
-    console: Console,
-) -> Result<Exit, LabFault> {
-    Ok(match &output.output {
-        Some(page) => {
-            write_page(page, &document().html(), console)?;
-            Exit::Success
-        }
-        None if output.json => print(json()),
-        None => print(document().text(WIDTH, stdout_colour())),
-    })
+    give(&output, &report::probe::document(&report), || json_line(&report), console)?;
+    Ok(conduct.conclude(expected.as_ref(), &[report], console))
 }
 
 /// A report on a line. What servers wrote is escaped where a terminal would obey it.
 pub(super) fn json_line(report: &ProbeReport) -> String {
-    format!("{}\n", line(&report.to_json()))
+    format!("{}\n", line(&to_json(report)))
 }
 
 fn facts_listed() -> String {
@@ -247,7 +226,7 @@ fn facts_listed() -> String {
     facts.chain([between]).chain(points).collect()
 }
 
-fn expectations(path: &Path, console: Console) -> Result<Expectations, LabFault> {
+fn expectations(path: &Path, console: Console) -> LabResult<Expectations> {
     let hint = "--expect names a TOML file; `lariat-lab probe --facts` lists what it may say";
     let file = PlanFile::open(path).map_err(|text| LabFault::new(text, hint))?;
     let source = (file.path.as_str(), file.text.as_str());
@@ -278,10 +257,9 @@ fn tell_unmet(unmet: &[Unmet], console: Console) -> Exit {
 }
 
 /// Reads flags and files, and looks up names.
-fn options(arguments: ProbeArguments) -> Result<ProbeOptions, LabFault> {
+fn options(arguments: ProbeArguments) -> LabResult<ProbeOptions> {
     let hosts = arguments.hosts;
-    let endpoints = hosts.iter().map(|host| endpoint(host));
-    let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
+    let endpoints = hosts.iter().map(|host| endpoint(host)).collect::<Result<Vec<_>, _>>()?;
     let (addresses, unresolved) = if arguments.connect.is_empty() {
         addresses(&hosts, &endpoints)
     } else {
@@ -328,7 +306,7 @@ fn options(arguments: ProbeArguments) -> Result<ProbeOptions, LabFault> {
     })
 }
 
-fn ech_configurations(text: &str) -> Result<Vec<u8>, LabFault> {
+fn ech_configurations(text: &str) -> LabResult<Vec<u8>> {
     match EchOption::read(text, &read) {
         Ok(EchOption::Configurations(list)) => Ok(list),
         Ok(EchOption::Grease) => {
@@ -344,7 +322,7 @@ fn ech_configurations(text: &str) -> Result<Vec<u8>, LabFault> {
 }
 
 /// An earlier probe, as it was printed.
-fn earlier(path: &Path) -> Result<ProbeReport, LabFault> {
+fn earlier(path: &Path) -> LabResult<ProbeReport> {
     let text = String::from_utf8(file("earlier", path)?).unwrap_or_default();
     ProbeReport::read(&text).map_err(|error| {
         let message = format!("{} is not what a probe printed: {error}", path.display());
@@ -353,12 +331,11 @@ fn earlier(path: &Path) -> Result<ProbeReport, LabFault> {
 }
 
 pub(super) fn now_s() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// `HOST`, `HOST:PORT`, `[V6]:PORT`, a bare IPv6 address; or the URL of a page there.
-pub(super) fn endpoint(text: &str) -> Result<Endpoint, LabFault> {
+pub(super) fn endpoint(text: &str) -> LabResult<Endpoint> {
     let of_url = text.strip_prefix("https://");
     let text = of_url.map_or(text, |url| url.split('/').next().unwrap_or_default());
     let host = text.split('%').next().unwrap_or_default();
@@ -377,8 +354,7 @@ pub(super) fn endpoint(text: &str) -> Result<Endpoint, LabFault> {
             Err(LabFault::new(format!("`{shown}` is a Unix socket"), hint))
         }
         Ok(Zoned(Endpoint::Service { .. })) => {
-            let message = format!("`{shown}` stands for several servers");
-            Err(LabFault::new(message, hint))
+            Err(LabFault::new(format!("`{shown}` stands for several servers"), hint))
         }
         Ok(Zoned(endpoint)) => Ok(endpoint),
         Err(error) => Err(LabFault::new(format!("`{shown}` {error}"), hint)),
@@ -429,32 +405,29 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     Err(format!("{why}\nhint: for example: 127.0.0.1:8443"))
 }
 
-fn server_name(text: &str) -> Option<OrNone<String>> {
-    match text {
+/// What `read` reads, or `none`.
+fn or_none(read: fn(&str) -> Option<String>) -> impl Fn(&str) -> Option<OrNone<String>> + Clone {
+    move |text| match text {
         "none" => Some(OrNone::Nothing),
-        name => {
-            wire::client_hello::host_name(name)?;
-            Some(OrNone::This(name.to_owned()))
-        }
+        text => read(text).map(OrNone::This),
     }
 }
 
-fn request_path(text: &str) -> Option<OrNone<String>> {
-    match text {
-        "none" => Some(OrNone::Nothing),
-        path if path.starts_with('/') && !path.contains(|c: char| c.is_control() || c == ' ') => {
-            Some(OrNone::This(path.to_owned()))
-        }
-        _ => None,
-    }
+fn server_name(name: &str) -> Option<String> {
+    wire::client_hello::host_name(name).map(|_| name.to_owned())
 }
 
-fn file(flag: &str, path: &Path) -> Result<Vec<u8>, LabFault> {
+fn request_path(path: &str) -> Option<String> {
+    let is_path = path.starts_with('/') && !path.contains(|c: char| c.is_control() || c == ' ');
+    is_path.then(|| path.to_owned())
+}
+
+fn file(flag: &str, path: &Path) -> LabResult<Vec<u8>> {
     let hint = format!("--{flag} names a file of PEM that we may read");
     read(path).map_err(|text| LabFault::new(text, hint))
 }
 
-fn client_certificate(path: &Path) -> Result<OwnCertificate, LabFault> {
+fn client_certificate(path: &Path) -> LabResult<OwnCertificate> {
     let pem = file("client-certificate", path)?;
     Ok(OwnCertificate { chain_pem: pem.clone(), key_pem: pem })
 }

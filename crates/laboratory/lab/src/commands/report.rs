@@ -9,12 +9,13 @@ use std::time::SystemTime;
 use clap::{Args, ValueHint};
 use load::options::value::OrNone;
 use measure::merge::merged;
+use measure::record::to_json;
 use report::ReportDocument;
 use report::experiment::CardSubject;
 
 use crate::console::{Console, WIDTH, print, stdout_colour};
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::destination::{Destination, RecordDate};
 use crate::pages::{
     Records, check_card, check_page, listed, open_all, tame, write_files, write_page,
@@ -89,7 +90,7 @@ pub(super) struct Sinks {
 }
 
 /// Makes what was asked for.
-pub(super) fn run(arguments: ReportArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: ReportArguments, console: Console) -> LabResult<Exit> {
     check(&arguments)?;
     let paths = &arguments.records;
     let mut records = of_one_kind(open_all(paths, console))?;
@@ -117,7 +118,7 @@ pub(super) fn run(arguments: ReportArguments, console: Console) -> Result<Exit, 
 }
 
 /// One claim as a picture, or why there is none.
-fn card(records: &Records, arguments: &ReportArguments) -> Result<String, LabFault> {
+fn card(records: &Records, arguments: &ReportArguments) -> LabResult<String> {
     let experiment = match records {
         Records::Experiments(named) if named.len() == 1 => &named[0].1,
         _ => {
@@ -138,7 +139,7 @@ fn card(records: &Records, arguments: &ReportArguments) -> Result<String, LabFau
 }
 
 /// Refuses a reference that no record has.
-fn check_reference(records: &Records, reference: Option<&str>) -> Result<(), LabFault> {
+fn check_reference(records: &Records, reference: Option<&str>) -> LabResult<()> {
     let Some(reference) = reference else {
         return Ok(());
     };
@@ -159,7 +160,7 @@ fn check_reference(records: &Records, reference: Option<&str>) -> Result<(), Lab
 }
 
 /// The sum of all records, which is written.
-fn merge(records: &Records, count: usize, path: &Path) -> Result<Records, LabFault> {
+fn merge(records: &Records, count: usize, path: &Path) -> LabResult<Records> {
     let Records::Loads(named) = records else {
         return Err(LabFault::new(
             "--merge is of loads, and these records are of experiments",
@@ -177,15 +178,15 @@ fn merge(records: &Records, count: usize, path: &Path) -> Result<Records, LabFau
         LabFault::new(format_args!("these records are not of one load: {fault}"), hint)
     })?;
     let target = OrNone::This(path.to_owned());
-    let now = RecordDate::of(SystemTime::now());
-    let place = Destination::open("merge", Some(&target), now);
-    let written = place.and_then(|place| place.write(&sum.to_json()));
-    written.map_err(|fault| fault.with(Exit::Failed))?;
+    let place = Destination::open("merge", Some(&target), RecordDate::of(SystemTime::now()));
+    place
+        .and_then(|place| place.write(&to_json(&sum)))
+        .map_err(|fault| fault.with(Exit::Failed))?;
     Ok(Records::Loads(vec![("sum".to_owned(), sum)]))
 }
 
 /// Refuses what cannot be meant, before anything is read.
-fn check(arguments: &ReportArguments) -> Result<(), LabFault> {
+fn check(arguments: &ReportArguments) -> LabResult<()> {
     let records = &arguments.records;
     if records.is_empty() {
         return Err(LabFault::new(
@@ -198,7 +199,7 @@ fn check(arguments: &ReportArguments) -> Result<(), LabFault> {
 }
 
 /// Refuses records of two kinds.
-fn of_one_kind(records: Records) -> Result<Records, LabFault> {
+fn of_one_kind(records: Records) -> LabResult<Records> {
     match records {
         Records::Mixed(loads, experiments) => Err(LabFault::new(
             format!("{loads} of these records are of loads and {experiments} of experiments"),
@@ -214,7 +215,7 @@ pub(super) fn write_all(
     report: &ReportDocument,
     figures: &str,
     console: Console,
-) -> Result<(), LabFault> {
+) -> LabResult<()> {
     if let Some(directory) = &sinks.svg {
         let mut all = report.figures();
         all.retain(|(name, _)| name.starts_with(figures));
@@ -227,10 +228,7 @@ pub(super) fn write_all(
         write_page(path, &report.html(), console)?;
     }
     if let (None, None, None) = (&sinks.output, &sinks.svg, &sinks.csv) {
-        let printed = print(report.text(WIDTH, stdout_colour()));
-        if printed != Exit::Success {
-            return Err(LabFault::reported(printed));
-        }
+        print(report.text(WIDTH, stdout_colour()))?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use super::run_arguments::RunArguments;
 use super::targets::{check_name, programs, with_root};
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::host::SpeedTiming;
 use crate::interrupt::Interrupt;
 use crate::load::destination::RecordDate;
@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const ENDING: &str = "Ending; what was measured is in the record.";
 
 /// Runs scenarios, lists them, or prints what it would do.
-pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(request: RunArguments, console: Console) -> LabResult<Exit> {
     let words = std::env::args_os().skip(2);
     let words = words.map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(path) = &request.resume {
@@ -58,7 +58,7 @@ pub(super) fn run(request: RunArguments, console: Console) -> Result<Exit, LabFa
     let prepared = prepare(&request, console)?;
     if request.dry_run {
         let Prepared { resolved, expanded, placement, .. } = &prepared;
-        return Ok(print(listing::plan(expanded, resolved, placement)));
+        return print(listing::plan(expanded, resolved, placement));
     }
     begin(prepared, &request, words, &Ground::new(&request, console)?)
 }
@@ -69,7 +69,7 @@ pub(super) fn carry_out_alone(
     words: Vec<String>,
     console: Console,
     interrupt: Interrupt,
-) -> Result<Exit, LabFault> {
+) -> LabResult<Exit> {
     let ground = Ground::beside(request, console, interrupt)?;
     match &request.resume {
         Some(path) => resume(path, request, words, &ground),
@@ -86,7 +86,7 @@ struct Prepared {
 }
 
 /// Everything that can be wrong about what was asked.
-fn prepare(request: &RunArguments, console: Console) -> Result<Prepared, LabFault> {
+fn prepare(request: &RunArguments, console: Console) -> LabResult<Prepared> {
     let targets = targets(request)?;
     let listed = scenarios::choose(&request.scenarios, request.scenario_folder.as_deref())?;
     let host = host::report(None);
@@ -97,7 +97,7 @@ fn prepare(request: &RunArguments, console: Console) -> Result<Prepared, LabFaul
     Ok(Prepared { resolved: resolve(targets, &expanded, &builds)?, expanded, placement, host })
 }
 
-fn targets(request: &RunArguments) -> Result<Vec<TestTarget>, LabFault> {
+fn targets(request: &RunArguments) -> LabResult<Vec<TestTarget>> {
     let targets = targets::load_all(request.builds.target_folder.as_deref())?;
     for name in request.targets() {
         check_name(&name, &targets)?;
@@ -110,7 +110,7 @@ fn resolve(
     targets: Vec<TestTarget>,
     expanded: &[Expanded],
     builds: &Builds,
-) -> Result<Vec<ResolvedTarget>, LabFault> {
+) -> LabResult<Vec<ResolvedTarget>> {
     let mut resolved: Vec<ResolvedTarget> = Vec::new();
     let mut others = targets;
     let configurations = || expanded.iter().flat_map(|one| &one.configurations);
@@ -143,7 +143,7 @@ fn expand(
     request: &RunArguments,
     host: &HostReport,
     console: Console,
-) -> Result<Vec<Expanded>, LabFault> {
+) -> LabResult<Vec<Expanded>> {
     let asked = request.asked(host);
     let contenders =
         targets.iter().map(|target| Contender { target, is_given: builds.is_other(target) });
@@ -171,15 +171,14 @@ fn expand(
     if is_wrong { Err(LabFault::reported(Exit::Usage)) } else { Ok(expanded) }
 }
 
-fn list(request: &RunArguments, console: Console) -> Result<Exit, LabFault> {
+fn list(request: &RunArguments, console: Console) -> LabResult<Exit> {
     let listed = scenarios::list(request.scenario_folder.as_deref())?;
     let targets = targets(request)?;
     let host = HostReport::default();
     let of_mode = |full| {
-        let mode = RunArguments::of_mode(full);
-        expand(&listed, &targets, &Builds::default(), &mode, &host, console)
+        expand(&listed, &targets, &Builds::default(), &RunArguments::of_mode(full), &host, console)
     };
-    Ok(print(listing::list(&of_mode(false)?, &of_mode(true)?)))
+    print(listing::list(&of_mode(false)?, &of_mode(true)?))
 }
 
 fn begin(
@@ -187,7 +186,7 @@ fn begin(
     request: &RunArguments,
     words: Vec<String>,
     ground: &Ground,
-) -> Result<Exit, LabFault> {
+) -> LabResult<Exit> {
     let date = RecordDate::of(SystemTime::now());
     let mut journal = Journal::create(request.record.as_deref(), date)?;
     let plan = plan(&mut prepared, request, words, date, ground);
@@ -203,15 +202,11 @@ struct Ground {
 }
 
 impl Ground {
-    fn new(request: &RunArguments, console: Console) -> Result<Self, LabFault> {
+    fn new(request: &RunArguments, console: Console) -> LabResult<Self> {
         Self::beside(request, console, Interrupt::new(console, ENDING)?)
     }
 
-    fn beside(
-        request: &RunArguments,
-        console: Console,
-        interrupt: Interrupt,
-    ) -> Result<Self, LabFault> {
+    fn beside(request: &RunArguments, console: Console, interrupt: Interrupt) -> LabResult<Self> {
         let mut scratch = Scratch::new()?;
         if request.keep {
             scratch.is_kept = true;
@@ -289,9 +284,7 @@ fn measure_speeds(prepared: &mut Prepared, request: &RunArguments, ground: &Grou
 
 /// Without `--seed`: another order in each run, as a number for `--seed`.
 fn seed_of(date: RecordDate) -> u64 {
-    let digits = date.compact();
-    let digits = digits.chars().filter(char::is_ascii_digit);
-    digits.collect::<String>().parse().unwrap_or(1)
+    date.compact().chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap_or(1)
 }
 
 /// The targets that take part, in the order of the tables; the versions of those that are there.
@@ -309,7 +302,7 @@ fn resume(
     request: &RunArguments,
     words: Vec<String>,
     ground: &Ground,
-) -> Result<Exit, LabFault> {
+) -> LabResult<Exit> {
     let console = ground.console;
     let (record, mut journal) = Journal::resume(path)?;
     let mut prepared = prepare(&RunArguments::of_command(&record.plan.command)?, console)?;
@@ -345,7 +338,7 @@ fn carry_out(
     past: RecordedPast,
     request: &RunArguments,
     ground: &Ground,
-) -> Result<Exit, LabFault> {
+) -> LabResult<Exit> {
     let console = ground.console;
     report_missing(plan, &prepared.resolved, console);
     let run = ExperimentRun {
@@ -375,8 +368,8 @@ fn report_missing(
     for target in &plan.targets {
         let one = resolved.iter().find(|one| one.target.name == target.name);
         if let Some(Err(missing)) = one.map(|one| &one.program) {
-            console.warn(format_args!("{} takes no part: {}", target.name, missing.message));
-            console.hint(&missing.hint);
+            let text = format_args!("{} takes no part: {}", target.name, missing.message);
+            console.advise(text, &missing.hint);
         }
     }
 }
@@ -386,7 +379,7 @@ fn conclude(
     journal: &Journal,
     request: &RunArguments,
     console: Console,
-) -> Result<Exit, LabFault> {
+) -> LabResult<Exit> {
     let path = journal.path().display().to_string();
     if !tally.is_complete {
         console.say(format_args!("stopped; the record is {path}"));
@@ -404,10 +397,9 @@ fn conclude(
         )),
         RunTally { lacking: 0, .. } => Ok(Exit::Success),
         RunTally { lacking, .. } => {
-            console.warn(format_args!(
-                "{lacking} configurations have fewer measurements than planned"
-            ));
-            console.hint("the reasons stand above, and in the record");
+            let text =
+                format_args!("{lacking} configurations have fewer measurements than planned");
+            console.advise(text, "the reasons stand above, and in the record");
             Ok(Exit::Partial)
         }
     }

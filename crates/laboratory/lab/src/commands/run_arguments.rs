@@ -14,7 +14,7 @@ use options::command_line::proposals_and_paths;
 use super::values::{
     BuildArguments, CpuList, Pair, SOME_TIME, Speeds, cpu_list, pair, time, value,
 };
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::run::scenario;
 use crate::run::scenario::expansion::ScenarioOverrides;
 
@@ -99,7 +99,7 @@ pub(super) struct RunArguments {
     pub(super) record: Option<PathBuf>,
     /// Resume a run that was stopped, or measure again what failed in one that is complete
     #[arg(long, value_name = "RECORD.jsonl", value_hint = ValueHint::AnyPath)]
-    #[arg(conflicts_with_all = OF_NEW_RUNS)]
+    #[arg(conflicts_with_all = OF_NEW_RUNS.split(' '))]
     pub(super) resume: Option<PathBuf>,
     /// Scenarios in place of ours
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -113,29 +113,9 @@ pub(super) struct RunArguments {
 }
 
 /// Arguments of new runs: one that is resumed goes by its record.
-const OF_NEW_RUNS: [&str; 21] = [
-    "scenarios",
-    "list",
-    "dry_run",
-    "quick",
-    "full",
-    "targets",
-    "only",
-    "repeats",
-    "until",
-    "time_max",
-    "duration",
-    "program",
-    "target_folder",
-    "suite",
-    "root",
-    "root_folder",
-    "server_cpus",
-    "client_cpus",
-    "speeds",
-    "seed",
-    "record",
-];
+const OF_NEW_RUNS: &str = "scenarios list dry_run quick full targets only repeats until time_max \
+                           duration program target_folder suite root root_folder server_cpus \
+                           client_cpus speeds seed record";
 
 /// Names that one flag lists.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -163,8 +143,7 @@ fn reach(text: &str) -> Option<f64> {
 const TIME_MAX: Duration = Duration::from_secs(600);
 
 fn scenario_names() -> Vec<String> {
-    let listed = scenario::list(None).unwrap_or_default();
-    listed.into_iter().map(|one| one.name).collect()
+    scenario::list(None).unwrap_or_default().into_iter().map(|one| one.name).collect()
 }
 
 impl RunArguments {
@@ -226,7 +205,7 @@ impl RunArguments {
     }
 
     /// The arguments by which a record was begun, from the words of its command.
-    pub(super) fn of_command(command: &[String]) -> Result<Self, LabFault> {
+    pub(super) fn of_command(command: &[String]) -> LabResult<Self> {
         let read = Self::try_parse_from(command.iter().skip(1));
         read.map_err(|error| {
             let hint = "another version of lariat-lab began the record: begin anew";

@@ -17,7 +17,7 @@ use super::run_arguments::{RunArguments, SELF_TEST_PLANTED};
 use super::values::{SOME_TIME, time};
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::interrupt::Interrupt;
 use crate::run::journal;
 use crate::run::measurement::failure::Cancel;
@@ -58,7 +58,7 @@ const TRIALS_MAX: i64 = 999;
 /// Ten minutes for each of the four comparisons of a trial, or two.
 const TIME_MAX: (Duration, Duration) = (Duration::from_secs(2400), Duration::from_secs(480));
 
-pub(super) fn run(arguments: SelfTestArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: SelfTestArguments, console: Console) -> LabResult<Exit> {
     let (times, time_max) = if arguments.quick { (3, TIME_MAX.1) } else { (20, TIME_MAX.0) };
     let times = arguments.times.unwrap_or(times);
     let time_max = arguments.time_max.unwrap_or(time_max);
@@ -84,11 +84,11 @@ pub(super) fn run(arguments: SelfTestArguments, console: Console) -> Result<Exit
             break;
         }
     }
-    let printed = print(table(&trials));
+    let exit = print(table(&trials))?;
     if trials.iter().flat_map(findings).all(|finding| finding.effect.interval.is_none()) {
         console.hint("no trial had time for two rounds: a longer --time-max");
     }
-    Ok(if interrupt.is_requested() { Exit::Partial } else { printed })
+    Ok(if interrupt.is_requested() { Exit::Partial } else { exit })
 }
 
 /// Whether the trial came to its end.
@@ -98,7 +98,7 @@ fn measure_trial(
     quiet: bool,
     console: Console,
     interrupt: &Interrupt,
-) -> Result<bool, LabFault> {
+) -> LabResult<bool> {
     let name = path.to_string_lossy();
     let time_max = format!("{}ms", time_max.as_millis());
     let quiet = quiet.then_some("--quiet");
@@ -114,12 +114,11 @@ fn measure_trial(
     let words: Vec<_> = words.into_iter().chain(quiet).map(str::to_owned).collect();
     let command = ["lariat-lab", "run"].map(str::to_owned);
     let command: Vec<_> = command.into_iter().chain(words.clone()).collect();
-    let request = RunArguments::of_command(&command)?;
-    carry_out_alone(&request, words, console, interrupt.clone())?;
+    carry_out_alone(&RunArguments::of_command(&command)?, words, console, interrupt.clone())?;
     Ok(!interrupt.is_requested())
 }
 
-fn read(path: &Path) -> Result<Experiment, LabFault> {
+fn read(path: &Path) -> LabResult<Experiment> {
     let file = File::open(path).map_err(|error| unwritable(path, &error))?;
     let (experiment, _) = journal::read(path, &file).map_err(|fault| {
         LabFault::new(fault.message, "take that file away, or name another folder")

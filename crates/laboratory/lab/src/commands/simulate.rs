@@ -3,21 +3,22 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use measure::record::{LoadRecord, RecordedTarget};
-use measure::simulated::{SimulatedRemedy, SimulatedRun};
+use measure::record::{LoadRecord, RecordedTarget, to_json};
+use measure::simulated::SimulatedRemedy;
 use plan::cost::TargetCosts;
 use plan::farm::{Farm, FarmSettings, NODES_MAX, RetryPolicy};
 use plan::hosts::FarmModel;
 use plan::script::ScriptLine;
 use plan::traffic::{Sharing, TrafficForecast};
 
-use super::farm_question::{FarmQuestion, WrittenValue, number, seconds, share, whole};
-use super::plan::{RecordEvidence, command, evidence, json, printed, refused, tool};
-use crate::console::{Console, WIDTH, stdout_colour};
+use super::farm_question::{FarmQuestion, WrittenValue, number, share, time, whole};
+use super::plan::{RecordEvidence, command, evidence, refused, tool};
+use super::values::{AnswerOutput, give};
+use crate::console::Console;
 use crate::exit::Exit;
-use crate::fault::{LabFault, unknown};
+use crate::fault::{LabResult, unknown};
 use crate::interrupt::Interrupt;
-use crate::pages::{check_page, write_files, write_page};
+use crate::pages::{check_page, write_files};
 use crate::run::measurement::failure::Cancel;
 
 /// Simulate a farm second by second, and what failures do to it
@@ -88,12 +89,8 @@ pub(super) struct SimulateArguments {
     /// Leave out the runs with one thing changed
     #[arg(long)]
     no_remedies: bool,
-    /// Print one JSON document instead of text
-    #[arg(long)]
-    json: bool,
-    /// Write one page that needs no network, instead of text
-    #[arg(short, long, value_name = "PAGE.html", value_hint = ValueHint::AnyPath)]
-    output: Option<PathBuf>,
+    #[command(flatten)]
+    output: AnswerOutput,
     /// Write the figures as SVG files
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     svg: Option<PathBuf>,
@@ -105,10 +102,10 @@ const DURATION_MAX_S: f64 = 7.0 * 86_400.0;
 /// Points at which responses of a worker are simulated, from rest to full use.
 const WORK_STEPS: u32 = 20;
 
-pub(super) fn run(arguments: SimulateArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: SimulateArguments, console: Console) -> LabResult<Exit> {
     let mut arguments = arguments;
     let question = std::mem::take(&mut arguments.question).with_file(arguments.file.as_deref())?;
-    check_page(arguments.output.as_deref(), &question.record)?;
+    check_page(arguments.output.output.as_deref(), &question.record)?;
     let script = script(&arguments.event)?;
     let evidence = evidence(&question, console)?;
     let forecast = question.meant(evidence.host)?;
@@ -117,40 +114,27 @@ pub(super) fn run(arguments: SimulateArguments, console: Console) -> Result<Exit
     let interrupt = Interrupt::new(console, "Ending the simulation; what there is is kept.")?;
     let mut farm = farm(&settings, &script)?;
     let is_whole = go_on(&mut farm, &interrupt);
-    let load = record(&settings, &target, evidence);
-    let mut result = farm.run(load, forecast.resumption());
+    let mut result = farm.run(record(&settings, &target, evidence), forecast.resumption());
     if is_whole && !arguments.no_remedies && result.verdict.seconds_failing > 0 {
         result.remedies = remedies(&settings, &script, &interrupt)?;
     }
     let exit = if is_whole { Exit::Success } else { Exit::Partial };
-    tell(&arguments, &result, exit, console)
-}
-
-fn tell(
-    arguments: &SimulateArguments,
-    result: &SimulatedRun,
-    exit: Exit,
-    console: Console,
-) -> Result<Exit, LabFault> {
-    let document = report::simulated::document(result);
+    let document = report::simulated::document(&result);
+    let AnswerOutput { json, output } = &arguments.output;
     if let Some(directory) = &arguments.svg {
         write_files(directory, "svg", &document.figures(), console)?;
+        if output.is_none() && !json {
+            return Ok(exit);
+        }
     }
-    if let Some(page) = &arguments.output {
-        write_page(page, &document.html(), console)?;
-    }
-    match (arguments.json, &arguments.output, &arguments.svg) {
-        (true, ..) => json(result, exit),
-        (false, None, None) => Ok(printed(document.text(WIDTH, stdout_colour()), exit)),
-        _ => Ok(exit),
-    }
+    give(&arguments.output, &document, || to_json(&result) + "\n", console).map(|()| exit)
 }
 
-fn script(lines: &[String]) -> Result<Vec<ScriptLine>, LabFault> {
+fn script(lines: &[String]) -> LabResult<Vec<ScriptLine>> {
     lines.iter().map(|line| ScriptLine::parse(line).map_err(|fault| refused(&fault))).collect()
 }
 
-fn farm(settings: &FarmSettings, script: &[ScriptLine]) -> Result<Farm, LabFault> {
+fn farm(settings: &FarmSettings, script: &[ScriptLine]) -> LabResult<Farm> {
     Farm::new(settings.clone(), script.to_vec()).map_err(|fault| refused(&fault))
 }
 
@@ -170,40 +154,25 @@ fn remedies(
     settings: &FarmSettings,
     script: &[ScriptLine],
     interrupt: &Interrupt,
-) -> Result<Vec<SimulatedRemedy>, LabFault> {
-    let own = || settings.clone();
-    let retry = |most, backs_off| RetryPolicy { most, backs_off };
-    let changes = [
-        ("nodes shed load", FarmSettings { sheds: true, ..own() }, settings.sheds),
-        ("nodes serve all in turn", FarmSettings { sheds: false, ..own() }, !settings.sheds),
-        (
-            "clients back off",
-            FarmSettings { retry: retry(settings.retry.most, true), ..own() },
-            settings.retry.backs_off,
-        ),
-        (
-            "clients do not back off",
-            FarmSettings { retry: retry(settings.retry.most, false), ..own() },
-            !settings.retry.backs_off,
-        ),
-        (
-            "clients try once",
-            FarmSettings { retry: retry(0, true), ..own() },
-            settings.retry.most == 0,
-        ),
-        (
-            "sessions by tickets",
-            FarmSettings { sharing: Sharing::Tickets, ..own() },
-            settings.sharing == Sharing::Tickets,
-        ),
-        (
-            "a fifth more nodes",
-            FarmSettings { nodes: settings.nodes + settings.nodes.div_ceil(5), ..own() },
-            false,
-        ),
+) -> LabResult<Vec<SimulatedRemedy>> {
+    type FarmChange = fn(&mut FarmSettings);
+    let changes: [(&str, bool, FarmChange); 7] = [
+        ("nodes shed load", settings.sheds, |it| it.sheds = true),
+        ("nodes serve all in turn", !settings.sheds, |it| it.sheds = false),
+        ("clients back off", settings.retry.backs_off, |it| it.retry.backs_off = true),
+        ("clients do not back off", !settings.retry.backs_off, |it| it.retry.backs_off = false),
+        ("clients try once", settings.retry.most == 0, |it| {
+            it.retry = RetryPolicy { most: 0, backs_off: true };
+        }),
+        ("sessions by tickets", settings.sharing == Sharing::Tickets, |it| {
+            it.sharing = Sharing::Tickets;
+        }),
+        ("a fifth more nodes", false, |it| it.nodes += it.nodes.div_ceil(5)),
     ];
     let mut all = Vec::new();
-    for (change, changed, is_so_already) in changes {
+    for (change, is_so_already, make) in changes {
+        let mut changed = settings.clone();
+        make(&mut changed);
         // A store that is away is no event of a farm without one.
         let (false, Ok(mut farm)) = (is_so_already, Farm::new(changed, script.to_vec())) else {
             continue;
@@ -221,16 +190,14 @@ fn settings(
     evidence: &RecordEvidence,
     forecast: &TrafficForecast,
     target: &str,
-) -> Result<FarmSettings, LabFault> {
+) -> LabResult<FarmSettings> {
     let costs = TargetCosts::new(target, &evidence.observations, &evidence.speeds);
     let model = FarmModel::new(&costs, forecast).map_err(|fault| refused(&fault))?;
     let model = model.scaled_by(&evidence.observations, target);
     let (full_us, resumed_us) = model.connection_us();
-    let nodes = number("nodes", Some(&arguments.nodes), 0.0, (1.0, f64::from(NODES_MAX)))?;
-    let time = |name, written: &Option<WrittenValue>, usual, bounds| {
-        seconds(name, written.as_ref(), usual, bounds)
-    };
-    let retries = number("retries", arguments.retries.as_ref(), 3.0, (0.0, 6.0))?;
+    let nodes = number("nodes", &Some(arguments.nodes.clone()), 0.0, (1.0, f64::from(NODES_MAX)))?;
+    let retries = number("retries", &arguments.retries, 3.0, (0.0, 6.0))?;
+    let waiting = &arguments.waiting_max;
     let chosen = |name: &str, written: &Option<String>, usual: bool, words: [&str; 2]| match written
         .as_deref()
     {
@@ -258,13 +225,8 @@ fn settings(
         },
         sheds: chosen("queue", &arguments.queue, target.starts_with("lariat"), ["shed", "fifo"])?,
         detection_s: time("detection", &arguments.detection, 2.0, (0.0, 3600.0))?,
-        lost_share: share("mesh-loss", arguments.mesh_loss.as_ref(), 0.0)?,
-        connections_max: number(
-            "waiting-max",
-            arguments.waiting_max.as_ref(),
-            20_000.0,
-            (1.0, 1e9),
-        )? as u64,
+        lost_share: share("mesh-loss", &arguments.mesh_loss, 0.0)?,
+        connections_max: number("waiting-max", waiting, 20_000.0, (1.0, 1e9))? as u64,
         duration_s: time("duration", &arguments.duration, 600.0, (1.0, DURATION_MAX_S))?.ceil()
             as u64,
         seed: forecast.seed,

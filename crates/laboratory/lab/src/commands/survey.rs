@@ -13,12 +13,12 @@ use sys::process;
 use wire::starttls::Dialect;
 
 use super::probe::{
-    ProbeConduct, addresses, endpoint, get, give, host_of, json_line, now_s, socket_address,
+    ProbeConduct, addresses, endpoint, get, host_of, json_line, now_s, socket_address,
 };
-use super::values::{ProbeOutput, choice};
+use super::values::{AnswerOutput, choice, give};
 use crate::console::Console;
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::PlanFile;
 use crate::pages::check_page;
 
@@ -44,7 +44,7 @@ pub(super) struct SurveyArguments {
     #[command(flatten)]
     conduct: ProbeConduct,
     #[command(flatten)]
-    output: ProbeOutput,
+    output: AnswerOutput,
 }
 
 /// Addresses of a site; more of them tell nothing new of it.
@@ -55,7 +55,7 @@ const ATTEMPTS: u32 = 4;
 const SITES_MAX: usize = 1000;
 
 /// Probes all of them and prints.
-pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: SurveyArguments, console: Console) -> LabResult<Exit> {
     check_page(arguments.output.output.as_deref(), &[])?;
     let conduct = &arguments.conduct;
     let expected = conduct.expectations(console)?;
@@ -63,16 +63,13 @@ pub(super) fn run(arguments: SurveyArguments, console: Console) -> Result<Exit, 
     let count = sites.len();
     let reports = survey(sites, arguments.at_once.into());
     console.say(format_args!("{count} sites probed"));
-    let document = || report::probe::survey(&reports);
     let lines = || reports.iter().map(json_line).collect();
-    match give(&arguments.output, document, lines, console)? {
-        Exit::Success => Ok(conduct.conclude(expected.as_ref(), &reports, console)),
-        failed => Ok(failed),
-    }
+    give(&arguments.output, &report::probe::survey(&reports), lines, console)?;
+    Ok(conduct.conclude(expected.as_ref(), &reports, console))
 }
 
 /// The sites of a file, looked up.
-fn sites(arguments: &SurveyArguments) -> Result<Vec<ProbeOptions>, LabFault> {
+fn sites(arguments: &SurveyArguments) -> LabResult<Vec<ProbeOptions>> {
     let hint = "a list has a HOST or HOST:PORT per line, and after it addresses to connect to";
     let (path, conduct) = (&arguments.file, &arguments.conduct);
     let (limits, roots_pem) = (conduct.limits(), conduct.roots()?);

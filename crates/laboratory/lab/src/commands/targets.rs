@@ -10,7 +10,7 @@ use options::command_line::proposals;
 use super::values::BuildArguments;
 use crate::console::{Console, print};
 use crate::exit::Exit;
-use crate::fault::{LabFault, unknown};
+use crate::fault::{LabFault, LabResult, unknown};
 use crate::process::scratch::Scratch;
 use crate::run::scenario as scenarios;
 use crate::targets;
@@ -56,12 +56,12 @@ fn names() -> Vec<String> {
 
 struct Row<'p> {
     target: &'p TestTarget,
-    found: Result<(TargetProgram, Vec<String>), LabFault>,
+    found: LabResult<(TargetProgram, Vec<String>)>,
 }
 
 /// Lists every target, those that are named or those of a scenario, and installs what is missing if
 /// it is asked to.
-pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit, LabFault> {
+pub(super) fn run(arguments: TargetsArguments, console: Console) -> LabResult<Exit> {
     let all = targets::load_all(arguments.builds.target_folder.as_deref())?;
     let installs = arguments.install;
     let builds = Builds { programs: programs(&arguments.builds, &all)?, ..Builds::default() };
@@ -78,7 +78,7 @@ pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit,
     if builds.root.is_none() {
         text += &tables_of_roots(&chosen, &builds);
     }
-    let exit = print(text);
+    let exit = print(text)?;
     let missing = rows.iter().filter_map(|row| row.found.as_ref().err());
     let hints: BTreeSet<_> = missing.map(|missing| missing.hint.as_str()).collect();
     for hint in &hints {
@@ -91,7 +91,7 @@ pub(super) fn run(arguments: TargetsArguments, console: Console) -> Result<Exit,
 pub(super) fn programs(
     arguments: &BuildArguments,
     all: &[TestTarget],
-) -> Result<BTreeMap<String, PathBuf>, LabFault> {
+) -> LabResult<BTreeMap<String, PathBuf>> {
     let named = arguments.program.iter().map(|(name, path)| {
         check_name(name, all)?;
         Ok((name.clone(), PathBuf::from(path)))
@@ -99,7 +99,7 @@ pub(super) fn programs(
     named.collect()
 }
 
-pub(super) fn check_name(name: &str, all: &[TestTarget]) -> Result<(), LabFault> {
+pub(super) fn check_name(name: &str, all: &[TestTarget]) -> LabResult<()> {
     let names = all.iter().map(|target| target.name.as_str());
     if names.clone().any(|known| known == name) {
         Ok(())
@@ -109,7 +109,7 @@ pub(super) fn check_name(name: &str, all: &[TestTarget]) -> Result<(), LabFault>
 }
 
 /// The builds, with the root that was chosen.
-pub(super) fn with_root(builds: Builds, arguments: &BuildArguments) -> Result<Builds, LabFault> {
+pub(super) fn with_root(builds: Builds, arguments: &BuildArguments) -> LabResult<Builds> {
     let roots = roots(arguments)?;
     let root = match (&arguments.suite, &arguments.root) {
         (Some(suite), _) => Some(root::of_suite(suite, &roots)),
@@ -119,7 +119,7 @@ pub(super) fn with_root(builds: Builds, arguments: &BuildArguments) -> Result<Bu
     Ok(Builds { root: root.transpose()?, roots, ..builds })
 }
 
-fn roots(arguments: &BuildArguments) -> Result<PathBuf, LabFault> {
+fn roots(arguments: &BuildArguments) -> LabResult<PathBuf> {
     root::folder(arguments.root_folder.clone())
 }
 
@@ -130,7 +130,7 @@ fn make_root(
     chosen: &[&TestTarget],
     builds: &Builds,
     console: Console,
-) -> Result<(), LabFault> {
+) -> LabResult<()> {
     let folder = roots(&arguments.builds)?;
     root::place(suite, &folder)?;
     let is_whole = |root: PackageRoot| {
@@ -147,7 +147,7 @@ fn make_root(
     root::make(suite, &folder, &packages, &arguments.apt_option)
 }
 
-fn chosen<'p>(all: &'p [TestTarget], words: &[String]) -> Result<Vec<&'p TestTarget>, LabFault> {
+fn chosen<'p>(all: &'p [TestTarget], words: &[String]) -> LabResult<Vec<&'p TestTarget>> {
     if words.is_empty() {
         return Ok(all.iter().collect());
     }
@@ -166,11 +166,7 @@ fn chosen<'p>(all: &'p [TestTarget], words: &[String]) -> Result<Vec<&'p TestTar
     Ok(all.iter().filter(is_wanted).collect())
 }
 
-fn install_missing(
-    targets: &[&TestTarget],
-    builds: &Builds,
-    console: Console,
-) -> Result<(), LabFault> {
+fn install_missing(targets: &[&TestTarget], builds: &Builds, console: Console) -> LabResult<()> {
     let missing = targets.iter().filter(|target| {
         !builds.programs.contains_key(&target.name) && builds.find(target).is_err()
     });
@@ -224,8 +220,7 @@ fn versions(target: &TestTarget, program: &TargetProgram) -> Vec<String> {
 }
 
 fn table(rows: &[Row<'_>]) -> String {
-    let width = rows.iter().map(|row| row.target.name.len()).max();
-    let width = width.unwrap_or(0);
+    let width = rows.iter().map(|row| row.target.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     let mut line = |name: &str, words: &str| {
         // Writing to a string does not fail.

@@ -7,6 +7,11 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum, ValueHint};
 use load::speed::SpeedRows;
 use options::quantity;
+use report::ReportDocument;
+
+use crate::console::{Console, WIDTH, print, stdout_colour};
+use crate::fault::LabResult;
+use crate::pages::write_page;
 
 /// CPUs that a flag lists; none of them for `none`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -33,10 +38,10 @@ impl Speeds {
     }
 }
 
-/// How the result of a probe is given.
+/// How an answer is given.
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct ProbeOutput {
-    /// Print JSON instead of text: one document, of a survey one per line
+pub(super) struct AnswerOutput {
+    /// Print JSON instead of text: one document, of several sites one per line
     #[arg(long)]
     pub(super) json: bool,
     /// Write one page that needs no network, instead of text
@@ -65,6 +70,24 @@ pub(super) struct BuildArguments {
     pub(super) root_folder: Option<PathBuf>,
 }
 
+/// Writes the page if one is named, and prints JSON if that was asked for; else text without one.
+pub(super) fn give(
+    output: &AnswerOutput,
+    document: &ReportDocument,
+    json: impl FnOnce() -> String,
+    console: Console,
+) -> LabResult<()> {
+    if let Some(page) = &output.output {
+        write_page(page, &document.html(), console)?;
+    }
+    if output.json {
+        print(json())?;
+    } else if output.output.is_none() {
+        print(document.text(WIDTH, stdout_colour()))?;
+    }
+    Ok(())
+}
+
 /// A parser of values: what a text says; or that it is not `wanted`, and an example of one that is.
 pub(super) fn value<T>(
     read: impl Fn(&str) -> Option<T> + Clone,
@@ -80,8 +103,7 @@ pub(super) fn choice<T: Copy + Send + Sync + 'static>(
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(known.iter().map(|(name, _)| *name)).map(|typed| {
         let mut all = known.iter();
-        let found = all.find(|(name, _)| *name == typed);
-        found.expect("the parser knows no other names").1
+        all.find(|(name, _)| *name == typed).expect("the parser knows no other names").1
     })
 }
 

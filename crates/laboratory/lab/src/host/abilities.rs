@@ -35,12 +35,7 @@ fn able(name: &str, why: impl Into<String>) -> Ability {
 }
 
 fn unable(name: &str, why: impl Into<String>, remedy: Option<&str>) -> Ability {
-    Ability {
-        name: name.to_owned(),
-        is_there: false,
-        why: why.into(),
-        remedy: remedy.map(str::to_owned),
-    }
+    Ability { is_there: false, remedy: remedy.map(str::to_owned), ..able(name, why) }
 }
 
 /// There if anything of it is.
@@ -168,8 +163,7 @@ fn locked(limit: Limit) -> HostFact {
     let bytes = |limit: Option<u64>| {
         limit.map_or_else(|| "unlimited".to_owned(), |limit| ByteCount(limit).to_string())
     };
-    let value = format!("{} soft, {} hard", bytes(limit.soft), bytes(limit.hard));
-    fact("locked memory", value)
+    fact("locked memory", format!("{} soft, {} hard", bytes(limit.soft), bytes(limit.hard)))
 }
 
 fn at_least(setting: &str, least: u64) -> Option<HostFact> {

@@ -24,8 +24,7 @@ const PATIENCE: u32 = 4;
 
 /// The reason why there are no rows, with the remedy where there is one.
 fn unmeasured(why: impl Display, remedy: Option<&str>) -> HostFact {
-    let value = format!("not measured: {why}");
-    with_remedy("system's OpenSSL", value, remedy.map(str::to_owned))
+    with_remedy("system's OpenSSL", format!("not measured: {why}"), remedy.map(str::to_owned))
 }
 
 /// Rows of `openssl speed`, each for `seconds`, on that CPU.
@@ -42,7 +41,7 @@ pub(super) fn measure(rows: SpeedRows, seconds: u32, cpu: u16) -> Result<Vec<Spe
     let keys = keys(rows);
     let asked = ["speed", "-mr", "-seconds", &each];
     let mut words = asked.to_vec();
-    words.extend(keys);
+    words.extend(&keys);
     let said = run(&words, 2 * keys.len() as u32)?;
     let mut speeds = of_keys(&said, &library);
     if speeds.is_empty() {
@@ -62,20 +61,14 @@ pub(super) fn measure(rows: SpeedRows, seconds: u32, cpu: u16) -> Result<Vec<Spe
 }
 
 /// By the names of `openssl speed`; with keys that are kept, as ours.
-fn keys(rows: SpeedRows) -> &'static [&'static str] {
-    match rows {
-        SpeedRows::Quick => &["rsa2048", "ecdsap256", "ed25519", "ecdhx25519"],
-        SpeedRows::Full => &[
-            "rsa2048",
-            "rsa3072",
-            "rsa4096",
-            "ecdsap256",
-            "ecdsap384",
-            "ed25519",
-            "ecdhx25519",
-            "ecdhp256",
-        ],
-    }
+fn keys(rows: SpeedRows) -> Vec<&'static str> {
+    let names = match rows {
+        SpeedRows::Quick => "rsa2048 ecdsap256 ed25519 ecdhx25519",
+        SpeedRows::Full => {
+            "rsa2048 rsa3072 rsa4096 ecdsap256 ecdsap384 ed25519 ecdhx25519 ecdhp256"
+        }
+    };
+    names.split(' ').collect()
 }
 
 const CIPHERS: [(&str, &str); 3] = [
@@ -93,16 +86,14 @@ fn sizes(rows: SpeedRows) -> &'static [u32] {
 
 /// How many seconds its rows take, at one each.
 pub(super) fn row_count(rows: SpeedRows) -> u32 {
-    let exchange = |name: &&&str| name.starts_with("ecdh");
-    let exchanges = keys(rows).iter().filter(exchange).count();
-    let keys = 2 * keys(rows).len() - exchanges;
-    (keys + CIPHERS.len() * sizes(rows).len()) as u32
+    let keys = keys(rows);
+    let exchanges = keys.iter().filter(|name| name.starts_with("ecdh")).count();
+    (2 * keys.len() - exchanges + CIPHERS.len() * sizes(rows).len()) as u32
 }
 
 fn located() -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
-    let files = env::split_paths(&path).map(|folder| folder.join(PROGRAM));
-    files.into_iter().find(|file| file.is_file())
+    env::split_paths(&path).map(|folder| folder.join(PROGRAM)).find(|file| file.is_file())
 }
 
 fn run(program: &Path, words: &[&str], cpu: u16, seconds: Duration) -> Result<String, HostFact> {

@@ -121,8 +121,7 @@ fn quota() -> HostFact {
     let unified = group(&groups, "").map(|path| ("/sys/fs/cgroup", path));
     let legacy = group(&groups, "cpu").map(|path| ("/sys/fs/cgroup/cpu", path));
     let quotas = [unified, legacy].into_iter().flatten();
-    let least = quotas.flat_map(|(root, path)| quotas_above(root, path)).min();
-    quota_fact(least)
+    quota_fact(quotas.flat_map(|(root, path)| quotas_above(root, path)).min())
 }
 
 /// The path of our group: `0::/x` of version 2, `4:cpu,cpuacct:/x` of version 1 (cgroups(7)).
@@ -169,8 +168,7 @@ const CARDS: &str = "/sys/class/net";
 
 /// Cards with a driver of their own; loopback, bridges and tunnels have none.
 pub(super) fn networks(cpus: usize) -> Vec<HostFact> {
-    let cards = names(CARDS).into_iter();
-    cards.filter_map(|name| card(&name)).map(|card| card.fact(cpus)).collect()
+    names(CARDS).into_iter().filter_map(|name| card(&name)).map(|card| card.fact(cpus)).collect()
 }
 
 struct NetworkCard {
@@ -212,10 +210,8 @@ fn interrupted(device: &Path) -> BTreeSet<u32> {
     let own = device.join("msi_irqs");
     let carrier = fs::canonicalize(device).ok();
     let carrier = carrier.and_then(|path| Some(path.parent()?.join("msi_irqs")));
-    let folder = Some(own).filter(|path| path.is_dir()).or(carrier);
-    let numbers = folder.map(names).unwrap_or_default();
-    let cpus = numbers.iter().flat_map(|number| cpus_of(number));
-    cpus.collect()
+    let numbers = Some(own).filter(|path| path.is_dir()).or(carrier).map(names).unwrap_or_default();
+    numbers.iter().flat_map(|number| cpus_of(number)).collect()
 }
 
 fn cpus_of(interrupt: &str) -> Vec<u32> {

@@ -10,7 +10,8 @@ use load::options::value::OrNone;
 use wire::date::civil_from_days;
 
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
+use crate::process::scratch::first_free;
 
 #[derive(Debug)]
 pub(crate) struct Destination {
@@ -56,7 +57,7 @@ impl Destination {
         flag: &'static str,
         asked: Option<&OrNone<PathBuf>>,
         now: RecordDate,
-    ) -> Result<Self, LabFault> {
+    ) -> LabResult<Self> {
         let place = |kind| Self { flag, kind };
         let path = match asked {
             Some(OrNone::Nothing) => return Ok(place(DestinationKind::Nowhere)),
@@ -75,11 +76,10 @@ impl Destination {
             _ => {}
         }
         let partial = Partial::look(&path, asked.is_none());
-        let partial = partial.map_err(|error| refused(flag, &path, &error))?;
-        Ok(place(DestinationKind::File(partial)))
+        Ok(place(DestinationKind::File(partial.map_err(|error| refused(flag, &path, &error))?)))
     }
 
-    pub(crate) fn write(self, record: &str) -> Result<Option<PathBuf>, LabFault> {
+    pub(crate) fn write(self, record: &str) -> LabResult<Option<PathBuf>> {
         let (path, written) = match self.kind {
             DestinationKind::Nowhere => return Ok(None),
             DestinationKind::Output => {
@@ -139,13 +139,8 @@ impl Partial {
         }
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let others = (2..).map(|number| self.path.with_file_name(format!("{stem}-{number}.json")));
-        for path in std::iter::once(self.path.clone()).chain(others) {
-            match File::create_new(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => return made.map(|_| path),
-            }
-        }
-        unreachable!("numbers do not end")
+        let paths = std::iter::once(self.path.clone()).chain(others);
+        first_free(paths, |path| File::create_new(path)).map(|(path, _)| path)
     }
 }
 
@@ -189,7 +184,7 @@ mod tests {
             Self(path)
         }
 
-        fn open(&self, name: &str) -> Result<Destination, LabFault> {
+        fn open(&self, name: &str) -> LabResult<Destination> {
             let path = OrNone::This(self.0.join(name));
             Destination::open("record", Some(&path), RecordDate::of(UNIX_EPOCH))
         }

@@ -9,7 +9,7 @@ use measure::hdr_log;
 use measure::histogram::Histogram;
 
 use crate::exit::Exit;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 
 #[derive(Debug)]
 pub(crate) struct HdrFile {
@@ -21,7 +21,7 @@ pub(crate) struct HdrFile {
 
 impl HdrFile {
     /// Begins the file anew; one that holds something else stays as it is.
-    pub(crate) fn create(path: &str, about: &str, started: SystemTime) -> Result<Self, LabFault> {
+    pub(crate) fn create(path: &str, about: &str, started: SystemTime) -> LabResult<Self> {
         let failed = |error| refused(path, &error);
         if is_foreign(Path::new(path)).map_err(failed)? {
             let message = format!("{path} is there, and is no log of histograms");
@@ -35,7 +35,7 @@ impl HdrFile {
     }
 
     /// Adds the next second.
-    pub(crate) fn add(&mut self, total: &Histogram) -> Result<(), LabFault> {
+    pub(crate) fn add(&mut self, total: &Histogram) -> LabResult<()> {
         let at = Duration::from_secs(self.seconds);
         self.seconds += 1;
         let line = hdr_log::line(total, at, Duration::from_secs(1));

@@ -42,8 +42,7 @@ impl LoadView<'_> {
         let room = height.saturating_sub(lines.len() + tail.len() + 1);
         if room >= *HISTOGRAM_ROWS.start() && !progress.total.is_empty() {
             lines.push((String::new(), None));
-            let rows = room.min(*HISTOGRAM_ROWS.end());
-            lines.extend(self.histogram(&progress.total, rows, width));
+            lines.extend(self.histogram(&progress.total, room.min(*HISTOGRAM_ROWS.end()), width));
         }
         lines.extend(tail);
         lines.truncate(height);
@@ -110,8 +109,7 @@ impl LoadView<'_> {
         let room = width.saturating_sub(LABEL_COLUMNS + 10);
         let rows = counts.into_iter().enumerate().map(|(row, count)| {
             let end = Nanoseconds(least * factor.powi(row as i32 + 1)).to_string();
-            let cells = (count as f64 / greatest as f64 * room as f64).ceil() as usize;
-            let bar = cell.repeat(cells);
+            let bar = cell.repeat((count as f64 / greatest as f64 * room as f64).ceil() as usize);
             (format!("{end:>10}  {bar} {}", RoundedCount(count as f64)), None)
         });
         rows.collect()

@@ -284,8 +284,7 @@ impl Download {
                     _ => b"\r\n0\r\n\r\n",
                 };
                 let within = at - full * FRAME_BYTES;
-                let data = bytes % CHUNK_BYTES;
-                framed(last.line(), full * CHUNK_BYTES, data, ending, within)
+                framed(last.line(), full * CHUNK_BYTES, bytes % CHUNK_BYTES, ending, within)
             }
         }
     }

@@ -143,8 +143,7 @@ fn parse_size(text: &str) -> Option<u64> {
 const SIZE_BYTES_MAX: u64 = 1 << 60;
 
 fn parse_delay(text: &str) -> Option<Duration> {
-    let ms = parse_number(text).filter(|&ms| ms <= DELAY_MS_MAX)?;
-    Some(Duration::from_millis(ms))
+    Some(Duration::from_millis(parse_number(text).filter(|&ms| ms <= DELAY_MS_MAX)?))
 }
 
 /// A status that ends an exchange; 1xx announces another.

@@ -140,8 +140,7 @@ impl OriginWorker {
         }
         let delay = self.delays.peek().map(|Reverse((at, _))| *at);
         let sweep = (!self.slots.is_empty()).then_some(self.sweep_at);
-        let instants = [delay, sweep, self.paused_until];
-        let next = instants.into_iter().flatten().min()?;
+        let next = [delay, sweep, self.paused_until].into_iter().flatten().min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 

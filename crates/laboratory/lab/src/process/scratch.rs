@@ -4,12 +4,26 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io, process};
 
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 
 /// Whether a path needs no quotes in the configuration of any server.
 fn is_plain(path: &Path) -> bool {
     let is_plain = |one: char| one.is_alphanumeric() || "/._-+@:=,%".contains(one);
     path.to_str().is_some_and(|path| path.chars().all(is_plain))
+}
+
+/// Makes something at the first of these paths at which there is nothing yet.
+pub(crate) fn first_free<T>(
+    paths: impl IntoIterator<Item = PathBuf>,
+    make: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<(PathBuf, T)> {
+    for path in paths {
+        match make(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|made| (path, made)),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// A folder of our own, removed on drop.
@@ -23,7 +37,7 @@ pub(crate) struct Scratch {
 impl Scratch {
     /// A new one in `$TMPDIR`, or `/tmp`. Others may pass through it, as servers do that become
     /// another user, and not look into it.
-    pub(crate) fn new() -> Result<Self, LabFault> {
+    pub(crate) fn new() -> LabResult<Self> {
         let parent = env::temp_dir();
         let refused = |error: io::Error| {
             let parent = parent.display();
@@ -49,17 +63,9 @@ impl Scratch {
 
     fn new_in(parent: &Path) -> io::Result<Self> {
         let own = process::id();
-        for number in 0_u32.. {
-            let path = parent.join(format!("lariat-lab-{own}-{number}"));
-            match fs::DirBuilder::new().mode(0o711).create(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => {
-                    let is_kept = false;
-                    return made.map(|()| Self { path, is_kept });
-                }
-            }
-        }
-        Err(io::ErrorKind::AlreadyExists.into())
+        let paths = (0_u32..).map(|number| parent.join(format!("lariat-lab-{own}-{number}")));
+        let make = |path: &Path| fs::DirBuilder::new().mode(0o711).create(path);
+        first_free(paths, make).map(|(path, ())| Self { path, is_kept: false })
     }
 
     pub(crate) fn path(&self) -> &Path {

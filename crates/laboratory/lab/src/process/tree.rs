@@ -135,11 +135,9 @@ impl ProcessTree {
 fn resident(id: u32) -> u64 {
     // A member may have ended meanwhile; then it holds nothing.
     let kib = |file: &str, name: &str| {
-        let text = fs::read_to_string(format!("/proc/{id}/{file}")).ok()?;
-        field(&text, name)
+        field(&fs::read_to_string(format!("/proc/{id}/{file}")).ok()?, name)
     };
-    let kib = kib("smaps_rollup", "Pss:").or_else(|| kib("status", "VmRSS:"));
-    kib.unwrap_or(0) * 1024
+    kib("smaps_rollup", "Pss:").or_else(|| kib("status", "VmRSS:")).unwrap_or(0) * 1024
 }
 
 /// The parent of a process that lives; one that has ended, and was not awaited yet, does not.
@@ -157,8 +155,7 @@ fn parent_in(stat: &str) -> Option<u32> {
 }
 
 fn field(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
+    status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

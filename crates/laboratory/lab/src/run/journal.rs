@@ -13,9 +13,10 @@ use measure::record::LoadRecordFault;
 use super::measurement::failure::MeasurementFailure;
 use super::scenario::settings::Planned;
 use crate::console::Console;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::destination::RecordDate;
 use crate::pages::{RECORD_BYTES_MAX, tame};
+use crate::process::scratch::first_free;
 
 /// An open record, which no other run writes meanwhile.
 #[derive(Debug)]
@@ -26,27 +27,24 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Creates one: there, or, if no path was given, in the working directory under a free name.
-    pub(crate) fn create(path: Option<&Path>, now: RecordDate) -> Result<Self, LabFault> {
+    pub(crate) fn create(path: Option<&Path>, now: RecordDate) -> LabResult<Self> {
         let create = |path: &Path| OpenOptions::new().append(true).create_new(true).open(path);
         let stem = format!("lariat-run-{}", now.compact());
-        let mut number = 1;
-        let mut place = path.map_or_else(|| format!("{stem}.jsonl").into(), Path::to_owned);
-        loop {
-            match create(&place) {
-                Ok(file) => return locked(file, place),
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(refused(&place, &error));
-                }
-                Err(_) if path.is_some() => return Err(taken(&place)),
-                Err(_) => {}
-            }
-            number += 1;
-            place = format!("{stem}-{number}.jsonl").into();
-        }
+        let own = PathBuf::from(format!("{stem}.jsonl"));
+        let others = (2..).map(|number| format!("{stem}-{number}.jsonl").into());
+        let created = match path {
+            Some(path) => first_free([path.to_owned()], create),
+            None => first_free(std::iter::once(own.clone()).chain(others), create),
+        };
+        let (path, file) = created.map_err(|error| match (path, error.kind()) {
+            (Some(path), io::ErrorKind::AlreadyExists) => taken(path),
+            (path, _) => refused(path.unwrap_or(&own), &error),
+        })?;
+        locked(file, path)
     }
 
     /// Opens one to go on with it, and returns what it holds. An unfinished line is removed.
-    pub(crate) fn resume(path: &Path) -> Result<(Experiment, Self), LabFault> {
+    pub(crate) fn resume(path: &Path) -> LabResult<(Experiment, Self)> {
         let shown = path.display();
         let refused = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => LabFault::new(
@@ -67,7 +65,7 @@ impl Journal {
     ///
     /// # Errors
     /// The kernel refused it: a full disk, for one.
-    pub(crate) fn append(&mut self, event: &RunEvent) -> Result<(), LabFault> {
+    pub(crate) fn append(&mut self, event: &RunEvent) -> LabResult<()> {
         let before = self.file.metadata().map(|facts| facts.len());
         let written = self.file.write_all(format!("{}\n", event.to_line()).as_bytes());
         written.map_err(|error| {
@@ -90,7 +88,7 @@ impl Journal {
 ///
 /// # Errors
 /// The file is no record, or is larger than [`RECORD_BYTES_MAX`].
-pub(crate) fn read(path: &Path, file: &File) -> Result<(Experiment, u64), LabFault> {
+pub(crate) fn read(path: &Path, file: &File) -> LabResult<(Experiment, u64)> {
     let too_large = || {
         let message = format!("{} is larger than {}", path.display(), ByteCount(RECORD_BYTES_MAX));
         LabFault::new(message, "name a record that `lariat-lab run` has begun")
@@ -138,7 +136,7 @@ fn unread(path: &Path, fault: &LoadRecordFault) -> LabFault {
     LabFault::new(format_args!("{}: {}", path.display(), tame(&fault.to_string())), hint)
 }
 
-fn locked(file: File, path: PathBuf) -> Result<Journal, LabFault> {
+fn locked(file: File, path: PathBuf) -> LabResult<Journal> {
     match sys::file::lock(&file) {
         Ok(true) => Ok(Journal { file, path }),
         Ok(false) => Err(LabFault::new(
@@ -201,8 +199,7 @@ impl RunProgress {
     ) {
         self.step(planned);
         if !self.is_quiet {
-            let metrics = metrics.iter().take(2);
-            let values = metrics.filter_map(|metric| value(*metric, measurement));
+            let values = metrics.iter().take(2).filter_map(|metric| value(*metric, measurement));
             self.say(planned, &values.collect::<Vec<_>>().join(", "));
         }
     }

@@ -35,7 +35,7 @@ use crate::targets::form::TestTarget;
 use crate::targets::program::TargetProgram;
 use crate::targets::server::{ServerPlace, TargetServer, own_folder};
 
-use failure::{Cancel, MeasurementFailure};
+use failure::{Cancel, Measured, MeasurementFailure};
 use loaded::{BackgroundLoad, LoadResult, LoadedUsage};
 use origin::{CpuAssignment, RunningOrigin};
 use requests::{EventCommand, Fetched, LoggedRequests, ServerEvent, fetch};
@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
         certificates: &'a TargetCertificates,
         folder: &'a Path,
         placement: &'a Placement,
-    ) -> Result<Self, MeasurementFailure> {
+    ) -> Measured<Self> {
         Ok(Self {
             origin: RunningOrigin::start(&placement.client, folder)?,
             certificates,
@@ -107,7 +107,7 @@ impl<'a> Bench<'a> {
         &mut self,
         subject: MeasuredSubject<'_>,
         cancel: &dyn Cancel,
-    ) -> Result<Measurement, MeasurementFailure> {
+    ) -> Measured<Measurement> {
         let cpus = CpuAssignment::of(self.placement, subject.planned.spec.workers);
         if self.origin.has_ended() || self.origin.cpus != cpus.client {
             self.origin = RunningOrigin::start(&cpus.client, self.folder)?;
@@ -130,7 +130,7 @@ impl<'a> Bench<'a> {
         subject: MeasuredSubject<'_>,
         cpus: &CpuAssignment,
         cancel: &dyn Cancel,
-    ) -> Result<Measurement, MeasurementFailure> {
+    ) -> Measured<Measurement> {
         let MeasuredSubject { planned, target, program, .. } = subject;
         let place = ServerPlace {
             cpus: &cpus.server,
@@ -145,8 +145,7 @@ impl<'a> Bench<'a> {
             Some((target, program)) => {
                 let spec = origin::spec(&planned.spec, cpus.client.len());
                 let cpus = &cpus.client;
-                let place = ServerPlace { cpus, ..place };
-                Some(TargetServer::start(target, program, &spec, &place)?)
+                Some(TargetServer::start(target, program, &spec, &ServerPlace { cpus, ..place })?)
             }
         };
         let place = ServerPlace {
@@ -177,8 +176,7 @@ impl<'a> Bench<'a> {
         // If the server has ended, that is why the rest failed.
         if let Some(how) = server.ended() {
             let name = &target.name;
-            let why = format!("{name} ended meanwhile: {how}");
-            return Err(MeasurementFailure::Failed(why));
+            return Err(MeasurementFailure::Failed(format!("{name} ended meanwhile: {how}")));
         }
         server.stop();
         origin.into_iter().for_each(TargetServer::stop);
@@ -200,7 +198,7 @@ struct Session<'s, 'a> {
 }
 
 impl Session<'_, '_> {
-    fn load(&mut self) -> Result<Measurement, MeasurementFailure> {
+    fn load(&mut self) -> Measured<Measurement> {
         let Planned { load, launch, .. } = self.subject.planned;
         let settings = load.settings.clone();
         let capacity = load.capacity.as_ref();
@@ -254,11 +252,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn plan(
-        &self,
-        settings: &ConfigurationSettings,
-        duration: Duration,
-    ) -> Result<LoadPlan, MeasurementFailure> {
+    fn plan(&self, settings: &ConfigurationSettings, duration: Duration) -> Measured<LoadPlan> {
         let settings = match self.subject.planned.spec.sites.checked_sub(1) {
             None => settings,
             Some(last) => &settings.clone().with("server-name", &site_name(last)),
@@ -282,7 +276,7 @@ impl Session<'_, '_> {
         Ok(plan)
     }
 
-    fn run(&self, plan: &LoadPlan) -> Result<LoadResult, MeasurementFailure> {
+    fn run(&self, plan: &LoadPlan) -> Measured<LoadResult> {
         let event = self.node_loss();
         let loaded = loaded::run(plan, &self.watched, event.as_ref(), self.cancel)?;
         match loaded.record.totals.succeeded {
@@ -293,7 +287,7 @@ impl Session<'_, '_> {
 
     /// The target's capacity under this load. It is measured right before each load that is a
     /// multiple of it: a host's CPUs are not as fast in one minute as in the next.
-    fn capacity(&self, plan: &LoadPlan) -> Result<MeasuredCapacity, MeasurementFailure> {
+    fn capacity(&self, plan: &LoadPlan) -> Measured<MeasuredCapacity> {
         let loaded = self.run(plan)?;
         let seconds = loaded.elapsed.as_secs_f64();
         let cpus = self.cpus.server.len();
@@ -303,7 +297,7 @@ impl Session<'_, '_> {
         })
     }
 
-    fn judge(&self, plan: &LoadPlan, loaded: &LoadResult) -> Result<(), MeasurementFailure> {
+    fn judge(&self, plan: &LoadPlan, loaded: &LoadResult) -> Measured<()> {
         let evidence = Evidence {
             record: &loaded.record,
             is_tls: self.subject.planned.launch.is_tls,
@@ -313,7 +307,7 @@ impl Session<'_, '_> {
     }
 
     /// How the connections to an origin that speaks TLS must have begun.
-    fn judge_origin(&self) -> Result<(), MeasurementFailure> {
+    fn judge_origin(&self) -> Measured<()> {
         match (self.origin, self.subject.planned.expect.origin_resumed) {
             (Some(origin), Some(wanted)) => {
                 let requests = requests::read(&origin.folder, &self.subject.planned.spec)?;
@@ -351,8 +345,7 @@ impl Session<'_, '_> {
     fn warning(&self, load: Duration, elapsed: Duration, used: Used) -> Option<RunWarning> {
         let CpuAssignment { server, client, is_shared } = self.cpus;
         let server_busy = used.server_busy(elapsed, server.len());
-        let found = of_client(load + used.origin, elapsed, client.len(), server_busy);
-        found.filter(|_| !is_shared)
+        of_client(load + used.origin, elapsed, client.len(), server_busy).filter(|_| !is_shared)
     }
 
     fn common(
@@ -385,7 +378,7 @@ impl Session<'_, '_> {
         }
     }
 
-    fn call(&self) -> Result<Measurement, MeasurementFailure> {
+    fn call(&self) -> Measured<Measurement> {
         let planned = self.subject.planned;
         let missing = || MeasurementFailure::Failed("no program makes the load".to_owned());
         let (client, program) = self.subject.client.ok_or_else(missing)?;
@@ -413,7 +406,7 @@ impl Session<'_, '_> {
     }
 
     /// The server's log, if it was asked for one.
-    fn requests(&self) -> Result<Option<LoggedRequests>, MeasurementFailure> {
+    fn requests(&self) -> Measured<Option<LoggedRequests>> {
         let planned = self.subject.planned;
         if !planned.spec.request_log || !planned.launch.is_tls {
             return Ok(None);
@@ -428,7 +421,7 @@ impl Session<'_, '_> {
         fetched: &Fetched,
         requests: Option<&LoggedRequests>,
         connections: u64,
-    ) -> Result<(), MeasurementFailure> {
+    ) -> Measured<()> {
         let planned = self.subject.planned;
         let counted = fetched.counted;
         let void = |why| Err(MeasurementFailure::Void(why));
@@ -478,7 +471,7 @@ impl Session<'_, '_> {
 
     /// Fills the session cache by full handshakes, each of which stores a session, or as many as it
     /// has stateful tickets.
-    fn fill(&self, settings: &ConfigurationSettings) -> Result<(), MeasurementFailure> {
+    fn fill(&self, settings: &ConfigurationSettings) -> Measured<()> {
         let count = self.subject.planned.fill;
         if count == 0 {
             return Ok(());
@@ -490,8 +483,7 @@ impl Session<'_, '_> {
             settings.with("tls", "1.2").with("tickets", "off")
         };
         let more = u32::try_from(count.saturating_sub(1_000_000)).unwrap_or(u32::MAX);
-        let time_max = FILL_MAX + FILL_MORE * more;
-        let mut plan = self.plan(&settings, time_max)?;
+        let mut plan = self.plan(&settings, FILL_MAX + FILL_MORE * more)?;
         plan.warm_up = Duration::ZERO;
         plan.rests = false;
         plan.count_max = Some(count);
@@ -519,7 +511,7 @@ impl Session<'_, '_> {
     }
 
     /// Reloads the server, and reads its memory meanwhile.
-    fn reload(&self) -> Result<Option<Reload>, MeasurementFailure> {
+    fn reload(&self) -> Measured<Option<Reload>> {
         let MeasuredSubject { planned, target, .. } = self.subject;
         if !planned.reloads || target.form.reload.is_empty() {
             return Ok(None);
@@ -549,7 +541,7 @@ impl Session<'_, '_> {
         Ok(Some(reload))
     }
 
-    fn resident_bytes(&self) -> Result<u64, MeasurementFailure> {
+    fn resident_bytes(&self) -> Measured<u64> {
         Ok(self.watched.server.resident_bytes()?)
     }
 }

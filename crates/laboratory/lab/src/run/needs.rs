@@ -8,7 +8,7 @@ use measure::experiment::Placement;
 use measure::host::Core;
 
 use super::scenario::settings::{ConfigurationSettings, Planned};
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::process::cpu_list;
 use crate::targets::form::{Serves, TestTarget};
 use crate::targets::program;
@@ -78,7 +78,7 @@ fn files(settings: &ConfigurationSettings) -> u64 {
 #[derive(Debug)]
 pub(crate) struct ResolvedTarget {
     pub(crate) target: TestTarget,
-    pub(crate) program: Result<TargetProgram, LabFault>,
+    pub(crate) program: LabResult<TargetProgram>,
     /// The program's words about its version; looked at by [`ResolvedTarget::probe`].
     version: Vec<String>,
 }
@@ -115,13 +115,12 @@ impl ResolvedTarget {
 }
 
 fn last_name(program: &TargetProgram) -> String {
-    let name = program.path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
+    program.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Places everybody, the server and the client on the CPUs that the user asked for; `None` = the
 /// rest, or half. `cores` are the CPUs that we may use; where there is only one, all share it.
-pub(crate) fn place(asked: [Option<&[u16]>; 2], cores: &[Core]) -> Result<Placement, LabFault> {
+pub(crate) fn place(asked: [Option<&[u16]>; 2], cores: &[Core]) -> LabResult<Placement> {
     let [server_asked, client_asked] = asked;
     let mut asked = asked.into_iter().flatten().flatten();
     let is_ours = |cpu: &&u16| cores.iter().any(|core| core.cpu == **cpu);
@@ -189,7 +188,7 @@ mod placement_tests {
         all.collect()
     }
 
-    fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> Result<[Vec<u16>; 2], LabFault> {
+    fn placed(server: &[u16], client: &[u16], cores: &[Core]) -> LabResult<[Vec<u16>; 2]> {
         let asked = [server, client].map(|cpus| Some(cpus).filter(|cpus| !cpus.is_empty()));
         place(asked, cores).map(|placement| [placement.server, placement.client])
     }

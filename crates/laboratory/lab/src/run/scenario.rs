@@ -13,49 +13,23 @@ use std::path::Path;
 use options::Complaint;
 use options::diagnostic::nearest;
 
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::load::PlanFile;
 
 use form::ScenarioForm;
 
 macro_rules! embedded {
-    ($($name:literal,)+) => {
+    ($($name:literal)+) => {
         [$(($name, include_str!(concat!("../../../../../scenarios/", $name, ".toml"))),)+]
     };
 }
 
 /// The scenarios of this build, in the order of reports.
 const SCENARIOS: [(&str, &str); 30] = embedded! {
-    "implementations",
-    "terminate",
-    "part-load",
-    "both-ends",
-    "passthrough",
-    "cores",
-    "ciphers",
-    "keys",
-    "key-places",
-    "groups",
-    "reuse",
-    "resumption-kinds",
-    "object-sizes",
-    "connections",
-    "ramp",
-    "contexts",
-    "overload",
-    "mixed",
-    "big-file",
-    "dual-certificate",
-    "idle",
-    "certificates",
-    "limits",
-    "session-cache",
-    "scale-out",
-    "mysql-connections",
-    "mysql-pool",
-    "load-generators",
-    "load-memory",
-    "origin",
+    "implementations" "terminate" "part-load" "both-ends" "passthrough" "cores" "ciphers" "keys"
+    "key-places" "groups" "reuse" "resumption-kinds" "object-sizes" "connections" "ramp" "contexts"
+    "overload" "mixed" "big-file" "dual-certificate" "idle" "certificates" "limits" "session-cache"
+    "scale-out" "mysql-connections" "mysql-pool" "load-generators" "load-memory" "origin"
 };
 
 /// The scenario of `lariat-lab self-test`, which asks nothing of servers, and is not listed.
@@ -85,7 +59,7 @@ impl ListedScenario {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub(crate) fn list(folder: Option<&Path>) -> Result<Vec<ListedScenario>, LabFault> {
+pub(crate) fn list(folder: Option<&Path>) -> LabResult<Vec<ListedScenario>> {
     let Some(folder) = folder else {
         return Ok(SCENARIOS.iter().map(ours).collect());
     };
@@ -114,7 +88,7 @@ fn ours((name, text): &(&str, &str)) -> ListedScenario {
     }
 }
 
-fn of_file(path: &Path) -> Result<ListedScenario, LabFault> {
+fn of_file(path: &Path) -> LabResult<ListedScenario> {
     let hint = "name a TOML file that we may read; docs/guide/lab.md tells what it holds";
     let PlanFile { path: shown, text } =
         PlanFile::open(path).map_err(|why| LabFault::new(why, hint))?;
@@ -124,10 +98,7 @@ fn of_file(path: &Path) -> Result<ListedScenario, LabFault> {
 
 /// The scenarios that were asked for, by name, by the first word of several names, by path (what
 /// has a `/` or ends in `.toml`), or `all`.
-pub(crate) fn choose(
-    asked: &[String],
-    folder: Option<&Path>,
-) -> Result<Vec<ListedScenario>, LabFault> {
+pub(crate) fn choose(asked: &[String], folder: Option<&Path>) -> LabResult<Vec<ListedScenario>> {
     let known = list(folder)?;
     let mut chosen: Vec<ListedScenario> = Vec::new();
     for name in asked {
@@ -164,7 +135,7 @@ fn of_group(name: &str, known: &[ListedScenario]) -> Vec<ListedScenario> {
     known.iter().filter(|one| !is_exact && is_it(one)).cloned().collect()
 }
 
-fn named(name: &str, known: &[ListedScenario]) -> Result<ListedScenario, LabFault> {
+fn named(name: &str, known: &[ListedScenario]) -> LabResult<ListedScenario> {
     let found = known.iter().find(|one| one.name == name);
     found.cloned().ok_or_else(|| {
         let names = known.iter().map(|one| one.name.as_str());

@@ -45,8 +45,7 @@ impl TargetCertificates {
     /// Makes the authorities, in a folder that exists.
     pub(crate) fn new(folder: &Path) -> io::Result<Self> {
         let (elliptic, elliptic_pem) = authority("ECDSA", generate(ServerKeyKind::P256)?)?;
-        let key = generate(ServerKeyKind::Rsa2048)?;
-        let (rsa, rsa_pem) = authority("RSA", key)?;
+        let (rsa, rsa_pem) = authority("RSA", generate(ServerKeyKind::Rsa2048)?)?;
         Ok(Self {
             folder: folder.to_owned(),
             elliptic,

@@ -190,8 +190,7 @@ impl TestTarget {
                 && conditions
                     .all(|(field, condition)| condition.holds(&fields[&field.replace('-', "_")]))
         };
-        let entry = self.form.unsupported.iter().find(holds)?;
-        Some(entry.why.trim().to_owned())
+        Some(self.form.unsupported.iter().find(holds)?.why.trim().to_owned())
     }
 }
 
@@ -332,16 +331,10 @@ pub(crate) enum ServerKeyKind {
     Ed25519,
 }
 
+/// As files of scenarios have it.
 impl fmt::Display for ServerKeyKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Rsa2048 => "rsa2048",
-            Self::Rsa3072 => "rsa3072",
-            Self::Rsa4096 => "rsa4096",
-            Self::P256 => "p256",
-            Self::P384 => "p384",
-            Self::Ed25519 => "ed25519",
-        })
+        self.serialize(out)
     }
 }
 
@@ -408,8 +401,7 @@ impl OutputForm {
         let time = |of: &Option<Number>, unit_s: f64| match of {
             None => Some(None),
             Some(number) => {
-                let seconds = number.find(text)? * unit_s;
-                Some(Some(Duration::try_from_secs_f64(seconds).ok()?))
+                Some(Some(Duration::try_from_secs_f64(number.find(text)? * unit_s).ok()?))
             }
         };
         // The casts saturate.

@@ -9,7 +9,7 @@ use std::{env, io};
 use super::form::{TargetForm, TestTarget};
 use super::root;
 use super::root::PackageRoot;
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 use crate::process::GuardedChild;
 
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Builds {
 }
 
 impl Builds {
-    pub(crate) fn find(&self, target: &TestTarget) -> Result<TargetProgram, LabFault> {
+    pub(crate) fn find(&self, target: &TestTarget) -> LabResult<TargetProgram> {
         let named = target.form.root.as_ref().map(|name| {
             let hint = format!("`lariat-lab targets --install --suite {name}` installs it");
             root::of_suite(name, &self.roots).map_err(|fault| LabFault { hint, ..fault })
@@ -65,7 +65,7 @@ fn find(
     target: &TestTarget,
     given: Option<&Path>,
     root: Option<&PackageRoot>,
-) -> Result<TargetProgram, LabFault> {
+) -> LabResult<TargetProgram> {
     if let Some(path) = given {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         return if path.is_file() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
-use crate::fault::LabFault;
+use crate::fault::{LabFault, LabResult};
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct PackageRoot {
@@ -17,7 +17,7 @@ pub(crate) struct PackageRoot {
     pub(crate) path: PathBuf,
 }
 
-pub(crate) fn folder(chosen: Option<PathBuf>) -> Result<PathBuf, LabFault> {
+pub(crate) fn folder(chosen: Option<PathBuf>) -> LabResult<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let cache = || {
         let home = || Some(PathBuf::from(set("HOME")?).join(".cache"));
@@ -39,7 +39,7 @@ pub(crate) fn list(folder: &Path) -> Vec<PackageRoot> {
     names.iter().filter_map(|name| of_suite(name, folder).ok()).collect()
 }
 
-pub(crate) fn of_suite(suite: &str, folder: &Path) -> Result<PackageRoot, LabFault> {
+pub(crate) fn of_suite(suite: &str, folder: &Path) -> LabResult<PackageRoot> {
     let path = place(suite, folder)?;
     if !path.join("usr").is_dir() {
         return Err(LabFault::new(
@@ -52,7 +52,7 @@ pub(crate) fn of_suite(suite: &str, folder: &Path) -> Result<PackageRoot, LabFau
 }
 
 /// The folder of the root of a suite, whether it is there or not.
-pub(crate) fn place(suite: &str, folder: &Path) -> Result<PathBuf, LabFault> {
+pub(crate) fn place(suite: &str, folder: &Path) -> LabResult<PathBuf> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     if suite.is_empty() || suite.starts_with('-') || !suite.chars().all(is_plain) {
         let message = format!("`{}` is no name of a suite", suite.escape_debug());
@@ -62,13 +62,12 @@ pub(crate) fn place(suite: &str, folder: &Path) -> Result<PathBuf, LabFault> {
 }
 
 /// The root in a folder that the user names.
-pub(crate) fn at(named: &Path) -> Result<PackageRoot, LabFault> {
+pub(crate) fn at(named: &Path) -> LabResult<PackageRoot> {
     let path = fs::canonicalize(named).map_err(|error| no_root(named, &error))?;
     if !path.join("usr").is_dir() {
         return Err(no_root(named, &io::ErrorKind::NotFound.into()));
     }
-    let name = path.file_name().unwrap_or_default();
-    let name = name.to_string_lossy().into_owned();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(PackageRoot { name, path })
 }
 
@@ -98,7 +97,7 @@ pub(crate) fn make(
     folder: &Path,
     packages: &[&str],
     apt_options: &[String],
-) -> Result<(), LabFault> {
+) -> LabResult<()> {
     let unmade = |why: String| {
         LabFault::failed(
             format_args!("the root was not made: {why}"),
@@ -179,8 +178,8 @@ fn as_root(script: &str, arguments: &[OsString]) -> Result<(), String> {
     command.args(&shell[1..]).args(arguments).stdin(Stdio::null());
     // Ours is for data.
     command.stdout(io::stderr());
-    let status = command.status();
-    let status = status.map_err(|error| format!("{} cannot be run: {error}", shell[0]))?;
+    let status =
+        command.status().map_err(|error| format!("{} cannot be run: {error}", shell[0]))?;
     if status.success() { Ok(()) } else { Err(format!("the command failed ({status})")) }
 }
 

@@ -12,6 +12,7 @@ use super::form::{ServerSpec, Serves, TestTarget};
 use super::program::TargetProgram;
 use super::templates;
 use super::templates::{TemplateTls, Values};
+use crate::process::scratch::first_free;
 use crate::process::tree::ProcessTree;
 use crate::process::{GuardedChild, fault_lines};
 
@@ -67,8 +68,7 @@ impl TargetServer {
         spec: &ServerSpec,
         place: &ServerPlace<'_>,
     ) -> io::Result<Self> {
-        let kinds = spec.certificates.iter();
-        let certificates = kinds.map(|&kind| place.certificates.of(kind));
+        let certificates = spec.certificates.iter().map(|&kind| place.certificates.of(kind));
         let certificates = certificates.collect::<Result<Vec<_>, _>>()?;
         let certificate_folder = match spec.sites {
             0 => None,
@@ -117,10 +117,10 @@ impl TargetServer {
     /// How it or its tunnel ended, if one did, and what it said.
     fn end(&mut self) -> Option<(String, String)> {
         let near = self.near.as_mut();
-        [Some(&mut self.child), near].into_iter().flatten().find_map(|child| {
-            let how = child.ended()?.to_owned();
-            Some((how, fault_lines(&child.output())))
-        })
+        [Some(&mut self.child), near]
+            .into_iter()
+            .flatten()
+            .find_map(|child| Some((child.ended()?.to_owned(), fault_lines(&child.output()))))
     }
 
     /// Ends it, and waits until all its processes are gone.
@@ -259,14 +259,8 @@ fn free_address() -> io::Result<SocketAddr> {
 
 /// A new folder for one start: `NAME-1`, `NAME-2`.
 pub(crate) fn own_folder(run: &Path, name: &str) -> io::Result<PathBuf> {
-    for number in 1_u64.. {
-        let path = run.join(format!("{name}-{number}"));
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| path),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
+    let paths = (1_u64..).map(|number| run.join(format!("{name}-{number}")));
+    first_free(paths, |path| fs::create_dir(path)).map(|(path, ())| path)
 }
 
 /// Files of these sizes, which all servers of a run share. Their bytes are written, not left as

@@ -126,8 +126,7 @@ impl<'a> From<&'a ServerSpec> for TemplateTls<'a> {
 fn openssl_cipher(standard: &str) -> String {
     let name = standard.strip_prefix("TLS_").unwrap_or(standard);
     let name = name.replace("_WITH", "").replace("AES_", "AES");
-    let name = name.replace("POLY1305_SHA256", "POLY1305");
-    name.replace('_', "-")
+    name.replace("POLY1305_SHA256", "POLY1305").replace('_', "-")
 }
 
 /// OpenSSL's name of a group, which all its versions know.
@@ -174,11 +173,9 @@ pub(crate) fn command(
     words: &[String],
     values: &impl Serialize,
 ) -> io::Result<Vec<String>> {
-    let words = words.iter();
-    let words = words.map(|word| render(target, "command", word, values));
+    let words = words.iter().map(|word| render(target, "command", word, values));
     let words: Vec<_> = words.collect::<Result<_, _>>()?;
-    let lines = words.iter().flat_map(|word| word.lines());
-    let lines = lines.filter(|line| !line.is_empty());
+    let lines = words.iter().flat_map(|word| word.lines()).filter(|line| !line.is_empty());
     Ok(lines.map(ToOwned::to_owned).collect())
 }
 

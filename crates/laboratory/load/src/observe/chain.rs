@@ -93,8 +93,7 @@ impl TrustedRoots {
 #[must_use]
 pub fn fingerprint(certificate: &[u8]) -> String {
     let digest = digest::digest(&digest::SHA256, certificate);
-    let hex = digest.as_ref().iter().map(|byte| format!("{byte:02x}"));
-    hex.collect()
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The algorithms of signatures that connections take.

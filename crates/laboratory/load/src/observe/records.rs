@@ -82,8 +82,7 @@ pub fn next(bytes: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, RecordBytesFault
     if length > FRAGMENT_BYTES_MAX {
         return Err(RecordBytesFault::TooLong(length));
     }
-    let parts = rest.split_at_checked(length);
-    Ok(parts.map(|(fragment, rest)| (*kind, fragment, rest)))
+    Ok(rest.split_at_checked(length).map(|(fragment, rest)| (*kind, fragment, rest)))
 }
 
 /// All whole records: type and fragment.
@@ -103,6 +102,15 @@ pub fn message(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*kind, body, rest))
 }
 
+/// All whole messages: type and body.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let (kind, body, rest) = message(bytes)?;
+        bytes = rest;
+        Some((kind, body))
+    })
+}
+
 /// The visible part of TLS 1.2: the handshake until the server changes to ciphers, and lengths.
 pub fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFindings {
     let added = match suite.map(|suite| suite.suite().as_str().unwrap_or_default()) {
@@ -116,20 +124,17 @@ pub fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFin
             CHANGE_CIPHER_SPEC => encrypted = true,
             HANDSHAKE if !encrypted => clear.extend_from_slice(fragment),
             APPLICATION_DATA => {
-                let length = fragment.len().saturating_sub(added);
-                found.application.extend(u32::try_from(length));
+                found.application.extend(u32::try_from(fragment.len().saturating_sub(added)));
             }
             _ => {}
         }
     }
-    let mut rest = clear.as_slice();
-    while let Some((kind, body, behind)) = message(rest) {
+    for (kind, body) in messages(&clear) {
         match kind {
             SERVER_HELLO => found.session_id = session_id(body).unwrap_or_default().to_vec(),
             NEW_SESSION_TICKET => found.tickets.extend(ticket12(body)),
             _ => {}
         }
-        rest = behind;
     }
     found
 }
@@ -155,37 +160,34 @@ fn beginning(ticket: &[u8]) -> Vec<u8> {
     ticket.iter().copied().take(KEY_NAME_BYTES).collect()
 }
 
+/// Type and content of what can be decrypted by a secret of TLS 1.3: records of the handshake have
+/// other keys than those after it.
+fn opened(
+    received: &[u8],
+    suite: SupportedCipherSuite,
+    secret: &[u8],
+) -> impl Iterator<Item = (u8, Vec<u8>)> {
+    let mut keys = DirectionKeys::new(suite.suite(), secret);
+    let encrypted = all(received).filter(|(kind, _)| *kind == APPLICATION_DATA);
+    encrypted.filter_map(move |(_, fragment)| keys.as_mut()?.open(fragment))
+}
+
 /// The contents of records after a handshake of TLS 1.3.
 pub(super) fn decrypted(
     received: &[u8],
     suite: SupportedCipherSuite,
     secret: &[u8],
 ) -> RecordFindings {
-    let mut found = RecordFindings::default();
-    let Some(mut keys) = DirectionKeys::new(suite.suite(), secret) else {
-        return found;
-    };
-    let mut messages = Vec::new();
-    for (kind, fragment) in all(received) {
-        if kind != APPLICATION_DATA {
-            continue;
-        }
-        // Those of the handshake have other keys and do not decrypt.
-        match keys.open(fragment) {
-            Some((APPLICATION_DATA, plain)) => {
-                found.application.extend(u32::try_from(plain.len()));
-            }
-            Some((HANDSHAKE, plain)) => messages.extend_from_slice(&plain),
+    let (mut found, mut clear) = (RecordFindings::default(), Vec::new());
+    for (kind, plain) in opened(received, suite, secret) {
+        match kind {
+            APPLICATION_DATA => found.application.extend(u32::try_from(plain.len())),
+            HANDSHAKE => clear.extend(plain),
             _ => {}
         }
     }
-    let mut rest = messages.as_slice();
-    while let Some((kind, body, behind)) = message(rest) {
-        if kind == NEW_SESSION_TICKET {
-            found.tickets.extend(ticket13(body));
-        }
-        rest = behind;
-    }
+    let tickets = messages(&clear).filter(|(kind, _)| *kind == NEW_SESSION_TICKET);
+    found.tickets = tickets.filter_map(|(_, body)| ticket13(body)).collect();
     found
 }
 
@@ -195,23 +197,10 @@ pub(super) fn compression(
     suite: SupportedCipherSuite,
     secret: &[u8],
 ) -> Option<u16> {
-    let mut keys = DirectionKeys::new(suite.suite(), secret)?;
-    let mut messages = Vec::new();
-    for (kind, fragment) in all(received) {
-        if kind == APPLICATION_DATA
-            && let Some((HANDSHAKE, plain)) = keys.open(fragment)
-        {
-            messages.extend_from_slice(&plain);
-        }
-    }
-    let mut rest = messages.as_slice();
-    while let Some((kind, body, behind)) = message(rest) {
-        if kind == COMPRESSED_CERTIFICATE {
-            return body.first_chunk().map(|algorithm| u16::from_be_bytes(*algorithm));
-        }
-        rest = behind;
-    }
-    None
+    let records = opened(received, suite, secret).filter(|(kind, _)| *kind == HANDSHAKE);
+    let clear: Vec<u8> = records.flat_map(|(_, plain)| plain).collect();
+    let (_, body) = messages(&clear).find(|(kind, _)| *kind == COMPRESSED_CERTIFICATE)?;
+    body.first_chunk().map(|algorithm| u16::from_be_bytes(*algorithm))
 }
 
 /// RFC 8446, section 4.6.1.
@@ -223,8 +212,7 @@ fn ticket13(body: &[u8]) -> Option<Ticket> {
     let mut extensions = rest.get(bytes..)?.get(2..)?;
     let mut early_data_max = 0;
     while let Some(([a, b, c, d], rest)) = extensions.split_first_chunk() {
-        let length = usize::from(u16::from_be_bytes([*c, *d]));
-        let (data, behind) = rest.split_at_checked(length)?;
+        let (data, behind) = rest.split_at_checked(usize::from(u16::from_be_bytes([*c, *d])))?;
         if u16::from_be_bytes([*a, *b]) == EARLY_DATA {
             early_data_max = data.try_into().map_or(0, u32::from_be_bytes);
         }
@@ -297,8 +285,7 @@ fn expand(secret: &Prk, label: &[u8], length: usize) -> Option<Vec<u8>> {
     let label_length = u8::try_from(label.len()).ok()?;
     let info: [&[u8]; 4] = [&[high, low], &[label_length], label, &[0]];
     let mut out = vec![0; length];
-    let okm = secret.expand(&info, OkmLength(length)).ok()?;
-    okm.fill(&mut out).ok()?;
+    secret.expand(&info, OkmLength(length)).ok()?.fill(&mut out).ok()?;
     Some(out)
 }
 

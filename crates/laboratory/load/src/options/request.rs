@@ -1,7 +1,9 @@
 //! The requests that are made on connections.
 
-use super::files::{Files, content};
-use super::requests::{method_with, requests as of_file};
+use options::KeyPlace;
+
+use super::files::Files;
+use super::requests::{body, method_with, requests as of_file};
 use super::url::Url;
 use super::value::Times;
 use super::written::WrittenLoad;
@@ -17,10 +19,7 @@ pub(crate) fn requests(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> V
     if load.request.requests.is_written() {
         return mixture(load, url, files);
     }
-    let body = match load.request.body.given() {
-        Some(text) => text.clone().into_bytes(),
-        None => content(&load.request.body_file, files).unwrap_or_default(),
-    };
+    let body = body(&load.request.body, &load.request.body_file, files);
     check_early(load, &body);
     vec![PlannedRequest {
         method: method_with(&load.request.method, !body.is_empty()),
@@ -34,17 +33,21 @@ pub(crate) fn requests(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> V
 /// The requests of a file, each with the headers of all.
 fn mixture(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Vec<PlannedRequest> {
     let option = &load.request.requests;
-    option.refuse_if(
-        url.path != "/",
-        format!("stands beside a path in the URL, {}", url.path),
-        "leave out one of the two",
-    );
+    refuse_beside_path(option, url);
     let mut requests = of_file(option, url, files);
     for request in &mut requests {
         request.headers.splice(0..0, load.request.header.elements().iter().cloned());
         check_early(load, &request.body);
     }
     requests
+}
+
+fn refuse_beside_path(key: &KeyPlace<'_>, url: &Url) {
+    key.refuse_if(
+        url.path != "/",
+        format!("stands beside a path in the URL, {}", url.path),
+        "leave out one of the two",
+    );
 }
 
 /// Refuses contradictions to `--no-request` that the table of options does not exclude.
@@ -77,10 +80,6 @@ fn path(load: &WrittenLoad<'_>, url: &Url) -> String {
     let Some(size) = load.request.size.given() else {
         return url.path.clone();
     };
-    load.request.size.refuse_if(
-        url.path != "/",
-        format!("stands beside a path in the URL, {}", url.path),
-        "leave out one of the two",
-    );
+    refuse_beside_path(&load.request.size, url);
     format!("/?size={size}")
 }

@@ -189,10 +189,7 @@ fn planned(
     url: &Url,
     files: Files<'_>,
 ) -> Option<PlannedRequest> {
-    let body = match written.body.given() {
-        Some(text) => text.clone().into_bytes(),
-        None => content(&written.body_file, files).unwrap_or_default(),
-    };
+    let body = body(&written.body, &written.body_file, files);
     let path = path_of(written.path.value.as_ref()?, url);
     let path = path.map_err(|problem| written.path.error(problem)).ok()?;
     Some(PlannedRequest {
@@ -202,6 +199,18 @@ fn planned(
         body,
         weight: written.weight.value?,
     })
+}
+
+/// The body as written, or that of a file.
+pub(super) fn body(
+    written: &Field<'_, Option<String>>,
+    file: &Field<'_, Option<String>>,
+    files: Files<'_>,
+) -> Vec<u8> {
+    match written.given() {
+        Some(text) => text.clone().into_bytes(),
+        None => content(file, files).unwrap_or_default(),
+    }
 }
 
 /// Methods that must not have a body (RFC 9110, section 9.3), though some clients send one.

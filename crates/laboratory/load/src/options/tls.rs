@@ -212,8 +212,7 @@ fn check_kind(load: &WrittenLoad<'_>, kind: Handshake, reach: Reach) {
         Handshake::Ticket => (reach.tls12, "ticket is of TLS 1.2", TLS12),
         Handshake::Psk => (reach.tls13, "PSK is of TLS 1.3", TLS13),
     };
-    let why = format!("resumption by {resumption}, {cause}");
-    key.refuse_if(!is_offered, why, hint);
+    key.refuse_if(!is_offered, format!("resumption by {resumption}, {cause}"), hint);
 }
 
 /// Settings that would lull, or leave nothing to resume.

@@ -146,8 +146,7 @@ pub(crate) fn source(text: &str) -> Read<std::net::IpAddr> {
 
 /// A moment, in seconds since 1970.
 pub(crate) fn moment(text: &str) -> Read<u64> {
-    let moment = wire::date::seconds_of(text);
-    moment.map_or_else(|| not(text, "a time as in 2026-12-01T09:30:00Z"), Ok)
+    wire::date::seconds_of(text).map_or_else(|| not(text, "a time as in 2026-12-01T09:30:00Z"), Ok)
 }
 
 /// A list without repetition.

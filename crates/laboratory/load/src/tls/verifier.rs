@@ -43,8 +43,7 @@ impl Presented {
     }
 
     fn staple_slot(&self) -> Option<MutexGuard<'_, Vec<u8>>> {
-        let slot = self.staple.as_ref()?;
-        Some(slot.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.staple.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -86,12 +85,18 @@ pub(crate) struct PlanVerifier {
 impl PlanVerifier {
     /// The server signed by this scheme, which must be one that was offered (RFC 8446, section
     /// 4.4.3).
-    fn take(&self, scheme: SignatureScheme) -> Result<(), Error> {
+    fn judge(
+        &self,
+        scheme: SignatureScheme,
+        verify: impl FnOnce() -> Result<HandshakeSignatureValid, Error>,
+    ) -> Result<HandshakeSignatureValid, Error> {
         self.presented.scheme.store(u16::from(scheme), Relaxed);
-        if self.offered.contains(&scheme) {
-            Ok(())
-        } else {
-            Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into())
+        if !self.offered.contains(&scheme) {
+            return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
+        }
+        match self.check {
+            ChainCheck::Off | ChainCheck::These(_) => Ok(HandshakeSignatureValid::assertion()),
+            ChainCheck::Signature | ChainCheck::Chain(_) => verify(),
         }
     }
 }
@@ -125,11 +130,8 @@ impl ServerCertVerifier for PlanVerifier {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.take(signed.scheme)?;
-        match self.check {
-            ChainCheck::Off | ChainCheck::These(_) => Ok(HandshakeSignatureValid::assertion()),
-            _ => verify_tls12_signature(message, leaf, signed, &self.algorithms),
-        }
+        let verify = || verify_tls12_signature(message, leaf, signed, &self.algorithms);
+        self.judge(signed.scheme, verify)
     }
 
     fn verify_tls13_signature(
@@ -138,11 +140,8 @@ impl ServerCertVerifier for PlanVerifier {
         leaf: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.take(signed.scheme)?;
-        match self.check {
-            ChainCheck::Off | ChainCheck::These(_) => Ok(HandshakeSignatureValid::assertion()),
-            _ => verify_tls13_signature(message, leaf, signed, &self.algorithms),
-        }
+        let verify = || verify_tls13_signature(message, leaf, signed, &self.algorithms);
+        self.judge(signed.scheme, verify)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

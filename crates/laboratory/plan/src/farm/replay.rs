@@ -82,8 +82,7 @@ pub(crate) fn scale_out(nodes: u32, sessions: &str) -> Option<f64> {
         farm.step();
     }
     let seconds = farm.seconds.iter().skip(5).filter(|it| it.full + it.resumed > 0);
-    let shares = seconds.map(|it| it.resumed as f64 / (it.full + it.resumed) as f64);
-    Some(shares.fold(1.0, f64::min))
+    Some(seconds.map(|it| it.resumed as f64 / (it.full + it.resumed) as f64).fold(1.0, f64::min))
 }
 
 #[cfg(test)]

@@ -57,12 +57,8 @@ pub fn card(experiment: &Experiment, subject: CardSubject<'_>) -> Result<String,
     }
     let all = studies(experiment, 1, subject.reference);
     let ranking = Ranking::of(all.iter());
-    let study = one_of(
-        &all,
-        subject.scenario,
-        |study| study.scenario.name.clone(),
-        ("scenario", "--scenario"),
-    )?;
+    let name = |study: &Study<'_>| study.scenario.name.clone();
+    let study = one_of(&all, subject.scenario, name, ("scenario", "--scenario"))?;
     let combination =
         one_of(&study.combinations, subject.context, Combination::title, ("context", "--context"))?;
     let claim = Claim::of(study, combination, &ranking)?;
@@ -238,16 +234,9 @@ fn bars(
     const PLACE: (f64, f64) = (56.0, 244.0);
     const ROOM: (f64, f64) = (1088.0, 248.0);
     const SCALE_MAX: f64 = 1.7;
-    let bars = Bars {
-        title: String::new(),
-        description: String::new(),
-        head: String::new(),
-        legend: Vec::new(),
-        panels: vec![BarPanel {
-            heading: format!("{}: median", heading(study, metric)),
-            ..panel(study, combination, metric, palette)
-        }],
-    };
+    let heading = format!("{}: median", heading(study, metric));
+    let panel = BarPanel { heading, ..panel(study, combination, metric, palette) };
+    let bars = Bars { panels: vec![panel], ..Bars::default() };
     let legend = drawing_text("tick", (0.0, 13.0), &legend(study));
     let above = 24.0;
     let drawn = |scale: f64| bars.shapes(ROOM.0 / scale).remove(0);
@@ -264,7 +253,7 @@ fn doubt(verdict: ComparisonVerdict) -> &'static str {
     match verdict {
         ComparisonVerdict::Better => "it is better",
         ComparisonVerdict::Equal => "equal",
-        ComparisonVerdict::NotKnown => "it is not known to differ",
+        ComparisonVerdict::NotKnown | ComparisonVerdict::WithinStep => "it is not known to differ",
         ComparisonVerdict::Worse => {
             "it differs by its own interval only, not among all comparisons"
         }

@@ -10,17 +10,17 @@ use measure::experiment::{Experiment, TargetDescription};
 use measure::metric::Metric;
 use measure::statistics::CONFIDENCE;
 
-use super::comparison::{Comparison, ComparisonVerdict, compare_runs, digits};
+use super::comparison::{Comparison, ComparisonVerdict, compare_runs};
 use super::plots::Palette;
-use super::study::{Combination, MeasuredConfiguration, Study, studies};
+use super::study::{Combination, Study, StudyEntry, studies};
 use super::tables::heading;
 use crate::document::{
     Cell, Figure, NONE, ReportBlock, ReportDocument, ReportFact, ReportSection, ReportTable,
-    ReportWarning, SectionKind, section,
+    ReportWarning, SectionKind, cells, section,
 };
 use crate::figure::{Axis, AxisUnit, Chart, Panel, Series};
 use crate::host;
-use crate::words::{id_part, listed};
+use crate::words::{digits, id_part, listed};
 
 struct ScenarioPair<'e> {
     a: Study<'e>,
@@ -57,8 +57,7 @@ pub fn compared(a: (&str, &Experiment), b: (&str, &Experiment)) -> ReportDocumen
         ],
         ..ReportDocument::default()
     };
-    let differing = differing.block();
-    document.blocks.extend(section(SectionKind::Card, "In what they differ", differing));
+    document.blocks.extend(section(SectionKind::Card, "In what they differ", differing.block()));
     for pair in &pairs {
         let id = format!("c-{}", pair.name());
         document.links.push((id.clone(), pair.name().to_owned()));
@@ -93,8 +92,7 @@ fn pairs<'e>(a: &'e Experiment, b: &'e Experiment) -> Vec<ScenarioPair<'e>> {
     let pair = |a: Study<'e>| {
         let index = others.iter().position(|b| b.scenario.name == a.scenario.name)?;
         let b = others.swap_remove(index);
-        let metrics = a.metrics.iter().copied();
-        let metrics = metrics.filter(|it| b.metrics.contains(it)).collect();
+        let metrics = a.metrics.iter().copied().filter(|it| b.metrics.contains(it)).collect();
         Some(ScenarioPair { a, b, metrics })
     };
     let pairs = studies(a, 1, None).into_iter().filter_map(pair);
@@ -109,20 +107,18 @@ impl<'e> ScenarioPair<'e> {
     fn changes(&self) -> impl Iterator<Item = Option<Comparison>> + '_ {
         let main = self.metrics.first().copied();
         let entries = self.a.entries();
-        entries.filter_map(move |(combination, entry)| {
-            let (_, _, change) = self.change(combination, entry, main?)?;
-            Some(change)
-        })
+        entries
+            .filter_map(move |(combination, entry)| Some(self.change(combination, entry, main?)?.1))
     }
 
-    /// The medians of an entry of the first and of the same of the second, and how they compare;
-    /// `None` where one of them has no value.
+    /// An entry of the first and the same of the second as medians, and how they compare; `None`
+    /// where one of them has no value.
     fn change(
         &self,
         combination: &Combination<'_>,
-        entry: &MeasuredConfiguration<'_>,
+        entry: &StudyEntry<'_>,
         metric: Metric,
-    ) -> Option<(f64, f64, Option<Comparison>)> {
+    ) -> Option<([String; 2], Option<Comparison>)> {
         let names = |it: &Combination<'_>| -> Vec<String> {
             it.values.iter().map(|value| value.name.clone()).collect()
         };
@@ -130,8 +126,7 @@ impl<'e> ScenarioPair<'e> {
         let other = others.find(|other| names(other) == names(combination))?;
         let mut entries = other.entries.iter();
         let other = entries.find(|other| other.target.name == entry.target.name)?;
-        let (a, b) = (entry.spread(metric)?.median, other.spread(metric)?.median);
-        Some((a, b, compare_runs(other, entry, metric)))
+        Some(([entry.median(metric)?, other.median(metric)?], compare_runs(other, entry, metric)))
     }
 }
 
@@ -142,7 +137,7 @@ fn headline(pairs: &[ScenarioPair<'_>]) -> String {
     let count = |verdict| verdicts.iter().filter(|it| **it == verdict).count();
     let (better, worse) = (count(ComparisonVerdict::Better), count(ComparisonVerdict::Worse));
     let equal = count(ComparisonVerdict::Equal);
-    let not_known = count(ComparisonVerdict::NotKnown);
+    let not_known = count(ComparisonVerdict::NotKnown) + count(ComparisonVerdict::WithinStep);
     let all = better + equal + not_known + worse;
     let others = match verdicts.len() - all {
         0 => String::new(),
@@ -174,20 +169,14 @@ fn changes(pair: &ScenarioPair<'_>, metric: Metric) -> ReportTable {
         table.head(combination.title());
         for entry in &combination.entries {
             let name = Cell::from(&entry.target.name);
-            let Some((a, b, change)) = pair.change(combination, entry, metric) else {
-                table.row([
-                    name,
-                    NONE.into(),
-                    NONE.into(),
-                    NONE.into(),
-                    "not measured in both".into(),
-                ]);
+            let Some((medians, change)) = pair.change(combination, entry, metric) else {
+                table.row(cells![name, NONE, NONE, NONE, "not measured in both"]);
                 continue;
             };
             // Each record has so many at least, and all of them are compared.
             let rounds = change.map_or(0, |it| it.effect.count);
             let change = change.map_or_else(String::new, |it| it.as_change());
-            let medians = [a, b].map(|median| Cell::from(metric.number(median)));
+            let medians = medians.map(Cell::from);
             table.row([name].into_iter().chain(medians).chain([rounds.into(), change.into()]));
         }
     }
@@ -223,7 +212,7 @@ fn chart(pair: &ScenarioPair<'_>, palette: &Palette<'_>) -> Option<Chart> {
         let (mut points, mut intervals) = (Vec::new(), Vec::new());
         for (place, combination) in study.combinations.iter().enumerate() {
             let change = pair.change(combination, &combination.entries[index], metric);
-            let change = change.and_then(|(_, _, change)| change);
+            let change = change.and_then(|(_, change)| change);
             let judged = change.filter(|change| change.verdict.is_counted());
             let found = judged.and_then(|change| loss_percent(&change));
             let title = combination.title();

@@ -4,15 +4,17 @@
 use measure::effect::{Effect, EffectScale};
 use measure::experiment::Measurement;
 use measure::metric::Metric;
-use measure::quantity::RoundedCount;
 
-use super::study::MeasuredConfiguration;
+use super::study::StudyEntry;
+use crate::words::{digits, in_percent, percentage};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Comparison {
     pub(crate) metric: Metric,
     pub(crate) effect: Effect,
     pub(crate) verdict: ComparisonVerdict,
+    /// The greater step of the ramps that both were read off, as a share of what was read off.
+    pub(crate) step: Option<f64>,
 }
 
 /// The verdict of a comparison about its first metric.
@@ -23,6 +25,8 @@ pub(crate) enum ComparisonVerdict {
     Equal,
     /// The interval holds both no difference and one that matters.
     NotKnown,
+    /// One step of the ramp holds both, however often they are read off it.
+    WithinStep,
     Worse,
     /// The metric says something of what loaded the server.
     LoadLimited,
@@ -48,7 +52,7 @@ const EQUAL_WITHIN_POINTS: f64 = 0.01;
 
 /// Whether a metric says something of what loaded the server rather than of the server: a rate or
 /// response time of a closed load that shared the server's CPUs, or left them idle.
-fn is_load_limited(entry: &MeasuredConfiguration<'_>, metric: Metric) -> bool {
+fn is_load_limited(entry: &StudyEntry<'_>, metric: Metric) -> bool {
     let mut closed = entry.measurements.values().filter(|it| is_closed(it));
     let is_shared = closed.any(|it| it.noise.is_shared);
     let is_idle = !entry.scenario.end_to_end && busy(entry).is_some_and(|busy| busy < BUSY_MIN);
@@ -57,9 +61,8 @@ fn is_load_limited(entry: &MeasuredConfiguration<'_>, metric: Metric) -> bool {
 
 /// The share of time that the server's CPUs were busy, the median of what is known; open load
 /// leaves a server idle by intent.
-pub(crate) fn busy(entry: &MeasuredConfiguration<'_>) -> Option<f64> {
-    let all = entry.measurements.values();
-    let known = all.filter(|it| is_closed(it) && !it.noise.is_shared);
+pub(crate) fn busy(entry: &StudyEntry<'_>) -> Option<f64> {
+    let known = entry.measurements.values().filter(|it| is_closed(it) && !it.noise.is_shared);
     let mut shares: Vec<f64> = known.map(|it| it.noise.server_busy).collect();
     shares.sort_by(f64::total_cmp);
     shares.get(shares.len() / 2).copied()
@@ -72,8 +75,8 @@ fn is_closed(measurement: &Measurement) -> bool {
 /// An entry against the one it is compared with, in rounds in which both were measured; `None`
 /// without any.
 pub(crate) fn compare(
-    entry: &MeasuredConfiguration<'_>,
-    base: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
+    base: &StudyEntry<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
     let effect = Effect::of_metric(metric, &entry.pairs(base, metric, |_| true));
@@ -86,27 +89,32 @@ pub(crate) fn compare(
 
 /// The same of two runs.
 pub(crate) fn compare_runs(
-    entry: &MeasuredConfiguration<'_>,
-    base: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
+    base: &StudyEntry<'_>,
     metric: Metric,
 ) -> Option<Comparison> {
     let effect = Effect::of_runs(metric, &entry.samples(metric), &base.samples(metric));
     effect.map(|effect| judged([entry, base], metric, effect))
 }
 
-fn judged(entries: [&MeasuredConfiguration<'_>; 2], metric: Metric, effect: Effect) -> Comparison {
-    Comparison { metric, effect, verdict: verdict(entries, metric, &effect) }
+fn judged(entries: [&StudyEntry<'_>; 2], metric: Metric, effect: Effect) -> Comparison {
+    let step = entries.iter().filter_map(|entry| entry.step(metric)).reduce(f64::max);
+    Comparison { metric, effect, verdict: verdict(entries, metric, &effect, step), step }
 }
 
 fn verdict(
-    entries: [&MeasuredConfiguration<'_>; 2],
+    entries: [&StudyEntry<'_>; 2],
     metric: Metric,
     effect: &Effect,
+    step: Option<f64>,
 ) -> ComparisonVerdict {
+    let is_within = |step: f64| effect.value.max(effect.value.recip()) <= 1.0 + step;
     if entries.iter().any(|entry| is_load_limited(entry, metric)) {
         ComparisonVerdict::LoadLimited
     } else if effect.count < ROUNDS_MIN {
         ComparisonVerdict::TooFewRounds
+    } else if effect.scale == EffectScale::Ratio && step.is_some_and(is_within) {
+        ComparisonVerdict::WithinStep
     } else if !effect.is_proven() && is_equal(metric, effect) {
         ComparisonVerdict::Equal
     } else if !effect.is_proven() {
@@ -130,42 +138,39 @@ fn is_equal(metric: Metric, effect: &Effect) -> bool {
 
 impl ComparisonVerdict {
     pub(crate) fn is_counted(self) -> bool {
-        matches!(self, Self::Better | Self::Equal | Self::NotKnown | Self::Worse)
+        !matches!(self, Self::LoadLimited | Self::TooFewRounds | Self::OtherWork)
     }
 
     pub(crate) fn is_difference(self) -> bool {
         matches!(self, Self::Better | Self::Worse)
     }
 
-    /// In front of a comparison, since colours alone do not suffice.
-    pub(crate) fn sign(self) -> &'static str {
+    /// The sign in front of a comparison, since colours alone do not suffice, and an id.
+    fn marks(self) -> (&'static str, &'static str) {
         match self {
-            Self::Better => "▲ ",
-            Self::Equal => "≈ ",
-            Self::NotKnown => "~ ",
-            Self::Worse => "▽ ",
-            Self::LoadLimited => "○ ",
-            Self::TooFewRounds => "? ",
-            Self::OtherWork => "",
+            Self::Better => ("▲ ", "better"),
+            Self::Equal => ("≈ ", "equal"),
+            Self::NotKnown | Self::WithinStep => ("~ ", "not-known"),
+            Self::Worse => ("▽ ", "worse"),
+            Self::LoadLimited => ("○ ", "load-limited"),
+            Self::TooFewRounds => ("? ", "too-few-rounds"),
+            Self::OtherWork => ("", "other-work"),
         }
     }
 
+    pub(crate) fn sign(self) -> &'static str {
+        self.marks().0
+    }
+
     pub(crate) fn id(self) -> &'static str {
-        match self {
-            Self::Better => "better",
-            Self::Equal => "equal",
-            Self::NotKnown => "not-known",
-            Self::Worse => "worse",
-            Self::LoadLimited => "load-limited",
-            Self::TooFewRounds => "too-few-rounds",
-            Self::OtherWork => "other-work",
-        }
+        self.marks().1
     }
 }
 
 pub(crate) const SIGNS: &str = "▲ better than the reference, ▽ worse, ≈ equal within 5 %, ~ \
-     not known, ○ limited by the load, ? too few rounds; medians of repeats; ratios, or \
-     differences of shares, by round with their 95 % interval";
+     not known, or equal within one step of the ramp (± %), ○ limited by the load, ? too few \
+     rounds; medians of repeats; ratios, or differences of shares, by round with their 95 % \
+     interval";
 
 impl Comparison {
     /// With its sign: `▽ 1.34× (1.30 to 1.38)`.
@@ -211,6 +216,7 @@ impl Comparison {
                 let visible = shown(visible);
                 Some(format!("not known: less than {visible} could not have been seen"))
             }
+            ComparisonVerdict::WithinStep => self.step.map(within_step),
             _ => None,
         }
     }
@@ -238,9 +244,12 @@ impl Comparison {
             Some((from, to)) if value < 1.0 => Some((to, from)),
             interval => interval,
         };
-        let words = format!("{} % {word}", percent(value));
-        (words, shown_interval(interval, percent, " %"))
+        (format!("{} % {word}", percent(value)), shown_interval(interval, percent, " %"))
     }
+}
+
+pub(crate) fn within_step(step: f64) -> String {
+    format!("equal within one step of the ramp: {}", in_percent(step))
 }
 
 /// `1.34× (1.30 to 1.38)`, or `−40 points (−44 to −36)`; without an interval where there were too
@@ -298,29 +307,12 @@ fn signed(value: f64) -> String {
     format!("{sign}{text}")
 }
 
-pub(crate) fn percentage(percent: f64) -> String {
-    match percent.abs() {
-        ..9.95 => format!("{percent:.1}"),
-        _ => digits(percent.round()).trim_end_matches(".0").to_owned(),
-    }
-}
-
-/// Two decimals under 10, one under 100; an interval may have no end to speak of.
-pub(crate) fn digits(value: f64) -> String {
-    match value.abs() {
-        ..9.995 => format!("{value:.2}"),
-        ..99.95 => format!("{value:.1}"),
-        ..1e4 => RoundedCount(value.round()).to_string(),
-        _ => "over 10\u{202f}000".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn of(metric: Metric, effect: Effect) -> Comparison {
-        Comparison { metric, effect, verdict: ComparisonVerdict::OtherWork }
+        Comparison { metric, effect, verdict: ComparisonVerdict::OtherWork, step: None }
     }
 
     fn ratio(value: f64, from: f64, to: f64) -> Comparison {

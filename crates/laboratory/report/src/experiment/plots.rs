@@ -5,7 +5,7 @@ use measure::metric::Metric;
 use measure::statistics::Spread;
 
 use super::comparison::compare;
-use super::study::{Combination, MeasuredConfiguration, Study};
+use super::study::{Combination, Study, StudyEntry};
 use super::tables::heading;
 use crate::document::NONE;
 use crate::figure::{
@@ -77,18 +77,14 @@ pub(crate) fn files(study: &Study<'_>, palette: &Palette<'_>) -> Vec<(String, Pl
         Plot::Chart(_) => files.extend(study.main().map(|main| (name(main.id()), plot))),
         Plot::Bars(_) => {
             let count = if study.combinations.len() == 1 { usize::MAX } else { 1 };
-            let metrics = study.metrics.iter().take(count);
-            files
-                .extend(metrics.map(|metric| {
-                    (name(metric.id()), Plot::Bars(single(study, *metric, palette)))
-                }));
+            let bars = |it: &Metric| (name(it.id()), Plot::Bars(single(study, *it, palette)));
+            files.extend(study.metrics.iter().take(count).map(bars));
         }
     }
-    let courses = courses(study).into_iter();
-    files.extend(
-        courses
-            .map(|(course, chart)| (name(&format!("course-{}", id_part(&course))), chart.into())),
-    );
+    let course = |(course, chart): (String, Chart)| {
+        (name(&format!("course-{}", id_part(&course))), chart.into())
+    };
+    files.extend(courses(study).into_iter().map(course));
     let rates = multiples(study).into_iter().take(usize::from(study.is_rising()));
     files.extend(rates.map(|chart| (name("courses"), chart.into())));
     files.extend(replay(study, palette).map(|chart| (name("replay"), chart.into())));
@@ -164,7 +160,7 @@ pub(crate) fn panel(
 
 /// The one that others are compared with is named so.
 fn bar(
-    entry: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
     combination: &Combination<'_>,
     metric: Metric,
     palette: &Palette<'_>,
@@ -217,10 +213,7 @@ fn lines(study: &Study<'_>, main: Metric, palette: &Palette<'_>) -> Option<Chart
     let factor = study.scenario.factors.last()?;
     let series: Vec<&[Combination<'_>]> = study.series().collect();
     let drawn: Vec<(&[Combination<'_>], Metric)> = match series.as_slice() {
-        [one] => {
-            let metrics = study.metrics.iter().take(METRICS_MAX);
-            metrics.map(|metric| (*one, *metric)).collect()
-        }
+        [one] => study.metrics.iter().take(METRICS_MAX).map(|metric| (*one, *metric)).collect(),
         several => several.iter().map(|one| (*one, main)).collect(),
     };
     // Records of earlier builds lack some metrics.
@@ -235,8 +228,7 @@ fn lines(study: &Study<'_>, main: Metric, palette: &Palette<'_>) -> Option<Chart
     if series.len() > 1 {
         Axis::share(panels.iter_mut().map(|panel| &mut panel.y));
     }
-    let values = study.last_values();
-    let names = values.iter().map(|value| value.title.clone()).collect();
+    let names = study.last_values().iter().map(|value| value.title.clone()).collect();
     Some(Chart {
         title: title(study, main),
         description: description(study, main),
@@ -264,8 +256,7 @@ fn line_panel(
     let values = study.last_values();
     for (index, target) in study.targets.iter().enumerate() {
         let spreads = values.iter().map(|value| {
-            let group = combinations.iter().find(|it| it.is_last(value))?;
-            group.entries[index].spread(metric)
+            combinations.iter().find(|it| it.is_last(value))?.entries[index].spread(metric)
         });
         let places: Vec<_> = values.iter().copied().zip(spreads).collect();
         // Beside each other, so that whiskers of equals do not cover each other.
@@ -281,8 +272,7 @@ fn line_panel(
         _ => heading(study, metric),
     };
     let values = series.iter().flat_map(|line: &Series| &line.points);
-    let y = Axis::amounts(&title, AxisUnit::Count, values.map(|point| point.1));
-    Panel::new(y, series)
+    Panel::new(Axis::amounts(&title, AxisUnit::Count, values.map(|point| point.1)), series)
 }
 
 /// Between the marks of two targets, in parts of the distance between two places.
@@ -319,7 +309,7 @@ fn line(
 /// The courses of a rising load, or of a server to which something happened, one per configuration
 /// that has one: the measurement whose main metric is the middle one.
 pub(crate) fn courses(study: &Study<'_>) -> Vec<(String, Chart)> {
-    let course = |(combination, entry): (&Combination<'_>, &MeasuredConfiguration<'_>)| {
+    let course = |(combination, entry): (&Combination<'_>, &StudyEntry<'_>)| {
         let measurement = middle(entry, study.main()?)?;
         let timeline = Timeline::from(measurement).while_attempted();
         let name = combination.named(entry);
@@ -404,7 +394,7 @@ pub(crate) fn replay(study: &Study<'_>, palette: &Palette<'_>) -> Option<Chart> 
     })
 }
 
-fn middle<'e>(entry: &MeasuredConfiguration<'e>, metric: Metric) -> Option<&'e Measurement> {
+fn middle<'e>(entry: &StudyEntry<'e>, metric: Metric) -> Option<&'e Measurement> {
     let all = entry.measurements.values().copied();
     let mut rising: Vec<&Measurement> = all.filter(|it| !it.seconds.is_empty()).collect();
     let value = |measurement: &Measurement| metric.of(measurement).unwrap_or(0.0);

@@ -14,11 +14,11 @@ use measure::metric::Metric;
 use measure::statistics;
 
 use super::comparison::{
-    BUSY_MIN, Comparison, ComparisonVerdict, ROUNDS_MIN, compare, digits, in_cell, percentage,
+    BUSY_MIN, Comparison, ComparisonVerdict, ROUNDS_MIN, compare, in_cell, within_step,
 };
 use super::study::{Combination, Study, base, do_same_work};
 use crate::document::{ListItem, ReportBlock, ReportSection, SectionKind};
-use crate::words::{joined, listed};
+use crate::words::{digits, joined, listed, percentage};
 
 /// A page about one question may ask it in two scenarios; of more, the first one is the headline.
 const HEADLINE_SCENARIOS_MAX: usize = 2;
@@ -114,8 +114,7 @@ impl Ranking {
                     0 => Weight::Alone,
                     _ => Weight::Further,
                 };
-                let line = found.entry((verdict, weight)).or_default();
-                line.push((combination.title(), comparison));
+                found.entry((verdict, weight)).or_default().push((combination.title(), comparison));
             }
             self.lines.extend(found.into_iter().map(|((verdict, weight), found)| RankingLine {
                 verdict,
@@ -177,8 +176,7 @@ impl Ranking {
         verdict: ComparisonVerdict,
         weight: Weight,
     ) -> impl Iterator<Item = &RankingLine> {
-        let lines = self.lines.iter();
-        lines.filter(move |line| line.verdict == verdict && line.weight == weight)
+        self.lines.iter().filter(move |line| line.verdict == verdict && line.weight == weight)
     }
 
     fn count(&self, verdict: ComparisonVerdict, weight: Weight) -> usize {
@@ -191,6 +189,7 @@ impl Ranking {
         let of = |verdict| self.count(verdict, Weight::Main);
         let alone = |verdict| self.count(verdict, Weight::Alone);
         let not_known = of(ComparisonVerdict::NotKnown)
+            + of(ComparisonVerdict::WithinStep)
             + alone(ComparisonVerdict::Better)
             + alone(ComparisonVerdict::Worse);
         let equal = of(ComparisonVerdict::Equal);
@@ -225,8 +224,7 @@ impl Ranking {
 
     /// The established differences of a scenario's main metric, targets that say the same together.
     pub(crate) fn sentences(&self, anchor: &str) -> Vec<String> {
-        let lines = self.lines.iter();
-        let lines = lines.filter(|it| it.anchor == anchor && it.weight == Weight::Main);
+        let lines = self.lines.iter().filter(|it| it.anchor == anchor && it.weight == Weight::Main);
         let differing = lines.filter(|it| it.verdict.is_difference());
         let mut by_target: Vec<Vec<&RankingLine>> = Vec::new();
         for line in differing {
@@ -393,8 +391,7 @@ impl Ranking {
             let parts = match items.iter_mut().find(is_it) {
                 Some(item) => &mut item.parts,
                 None => {
-                    let item = ListItem { link: line.anchor.clone(), head, parts: Vec::new() };
-                    items.push(item);
+                    items.push(ListItem { link: line.anchor.clone(), head, parts: Vec::new() });
                     &mut items.last_mut().expect("it was pushed just now").parts
                 }
             };
@@ -433,6 +430,10 @@ impl RankingLine {
             (ComparisonVerdict::NotKnown, Some(_)) => {
                 let visible = most(reaches.map(|(_, visible)| visible).collect());
                 format!("not known: less than {visible} % could not have been seen")
+            }
+            (ComparisonVerdict::WithinStep, _) => {
+                let steps = self.found.iter().filter_map(|(_, it)| it.step);
+                within_step(steps.fold(0.0, f64::max))
             }
             (_, Some((least, greatest))) => format!("{}× to {}×", digits(least), digits(greatest)),
             (_, None) => {
@@ -486,9 +487,7 @@ impl WorkSentence {
         let terms = if terms.is_empty() { String::new() } else { format!(", {terms},") };
         let object = format!(" the {name}{terms} of {reference}{with}");
         if ranges().count() < lines.len() {
-            let amount = difference(lines);
-            let object = format!(" {metric} than {reference}{with}");
-            return sentence("has", amount, object);
+            return sentence("has", difference(lines), format!(" {metric} than {reference}{with}"));
         }
         match found.as_slice() {
             [(_, it)] if all == 1 => {
@@ -570,9 +569,12 @@ fn chances<'s>(study: &'s Study<'_>) -> impl Iterator<Item = f64> + 's {
     let ranked = (0..study.targets.len()).filter(is_ranked);
     let comparisons = ranked.flat_map(|index| {
         let main = study.main();
-        let combinations = study.combinations.iter();
-        combinations.filter_map(move |combination| judged(combination, index, main?))
+        study.combinations.iter().filter_map(move |combination| judged(combination, index, main?))
     });
     let counted = comparisons.filter(|it| it.verdict.is_counted());
-    counted.map(|it| it.effect.chance.unwrap_or(1.0))
+    counted.map(|it| match it.verdict {
+        // No difference is claimed, however alike the rounds are.
+        ComparisonVerdict::WithinStep => 1.0,
+        _ => it.effect.chance.unwrap_or(1.0),
+    })
 }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use measure::capacity;
 use measure::experiment::{
-    Configuration, Experiment, Factor, FailedRepeat, FailureKind, Measurement, RecordedValue,
-    Scenario, TargetDescription,
+    Configuration, Experiment, Factor, FailedRepeat, Measurement, RecordedValue, Scenario,
+    TargetDescription,
 };
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
-use crate::words::{joined, titled};
+use crate::words::{in_percent, joined, titled};
 
 /// A scenario with all its measurements.
 #[derive(Debug)]
@@ -27,11 +28,11 @@ pub(crate) struct Study<'e> {
 pub(crate) struct Combination<'e> {
     factors: &'e [Factor],
     pub(crate) values: Vec<&'e RecordedValue>,
-    pub(crate) entries: Vec<MeasuredConfiguration<'e>>,
+    pub(crate) entries: Vec<StudyEntry<'e>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct MeasuredConfiguration<'e> {
+pub(crate) struct StudyEntry<'e> {
     pub(crate) scenario: &'e Scenario,
     pub(crate) target: &'e TargetDescription,
     /// `None` where it was not planned.
@@ -94,8 +95,7 @@ impl<'e> StudyResults<'e> {
             scenario.configurations.iter().any(|configuration| configuration.target == target.name)
         };
         let targets: Vec<&TargetDescription> = targets.iter().copied().filter(takes_part).collect();
-        let combinations = combinations(&scenario.factors);
-        let combinations = combinations.into_iter();
+        let combinations = combinations(&scenario.factors).into_iter();
         let combinations = combinations.map(|values| self.combination(scenario, &targets, values));
         let combinations: Vec<Combination<'_>> =
             combinations.filter(Combination::is_planned).collect();
@@ -126,7 +126,7 @@ impl<'e> StudyResults<'e> {
                 scenario.name.as_str(),
                 configuration.map_or("", |configuration| configuration.key.as_str()),
             );
-            MeasuredConfiguration {
+            StudyEntry {
                 scenario,
                 target,
                 configuration,
@@ -199,9 +199,7 @@ impl<'e> Study<'e> {
     }
 
     /// All cells, with the combination that they stand in.
-    pub(crate) fn entries(
-        &self,
-    ) -> impl Iterator<Item = (&Combination<'e>, &MeasuredConfiguration<'e>)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&Combination<'e>, &StudyEntry<'e>)> {
         self.combinations.iter().flat_map(|combination| {
             combination.entries.iter().map(move |entry| (combination, entry))
         })
@@ -248,7 +246,7 @@ impl<'e> Combination<'e> {
     }
 
     /// A target's name with these titles.
-    pub(crate) fn named(&self, entry: &MeasuredConfiguration<'_>) -> String {
+    pub(crate) fn named(&self, entry: &StudyEntry<'_>) -> String {
         joined([entry.target.name.clone(), self.title()], ", ")
     }
 
@@ -270,8 +268,7 @@ impl<'e> Combination<'e> {
     /// The names of the values of all factors but the last.
     fn outer(&self) -> Vec<&'e str> {
         let others = self.values.len().saturating_sub(1);
-        let others = self.values.iter().take(others);
-        others.map(|value| value.name.as_str()).collect()
+        self.values.iter().take(others).map(|value| value.name.as_str()).collect()
     }
 
     /// Whether this is the last factor's value.
@@ -287,20 +284,15 @@ impl<'e> Combination<'e> {
 
     /// The names of its values, for ids.
     pub(crate) fn id(&self) -> String {
-        let names = self.values.iter().map(|value| value.name.as_str());
-        joined(names, "-")
+        joined(self.values.iter().map(|value| value.name.as_str()), "-")
     }
 
     /// The one that this one is compared with; `None` = it is that one itself.
-    pub(crate) fn base_of(
-        &self,
-        entry: &MeasuredConfiguration<'_>,
-    ) -> Option<&MeasuredConfiguration<'e>> {
+    pub(crate) fn base_of(&self, entry: &StudyEntry<'_>) -> Option<&StudyEntry<'e>> {
         let targets: Vec<&TargetDescription> =
             self.entries.iter().map(|entry| entry.target).collect();
         let named = |target: &&TargetDescription| target.name == entry.target.name;
-        let base = base(entry.scenario, &targets, targets.iter().position(named)?)?;
-        self.entries.get(base)
+        self.entries.get(base(entry.scenario, &targets, targets.iter().position(named)?)?)
     }
 
     fn is_planned(&self) -> bool {
@@ -308,16 +300,16 @@ impl<'e> Combination<'e> {
     }
 }
 
-impl MeasuredConfiguration<'_> {
+impl StudyEntry<'_> {
     /// Whether it does the same work as the other: TLS or none, with an origin behind it or not.
-    pub(crate) fn does_same_work(&self, other: &MeasuredConfiguration<'_>) -> bool {
+    pub(crate) fn does_same_work(&self, other: &StudyEntry<'_>) -> bool {
         do_same_work(self.scenario, self.target, other.target)
     }
 
     /// A metric of this one and of the other in each round in which both have one that is used.
     pub(crate) fn pairs(
         &self,
-        base: &MeasuredConfiguration<'_>,
+        base: &StudyEntry<'_>,
         metric: Metric,
         is_used: impl Fn(&Measurement) -> bool,
     ) -> Vec<(f64, f64)> {
@@ -331,12 +323,34 @@ impl MeasuredConfiguration<'_> {
 
     /// A metric of each repeat, in the unit of the record.
     pub(crate) fn samples(&self, metric: Metric) -> Vec<f64> {
-        let values = self.measurements.values();
-        values.filter_map(|measurement| metric.of(*measurement)).collect()
+        self.measurements.values().filter_map(|measurement| metric.of(*measurement)).collect()
     }
 
     pub(crate) fn spread(&self, metric: Metric) -> Option<Spread> {
         Spread::of(&self.samples(metric))
+    }
+
+    /// One step of the ramp as a share of a capacity that was read off it, the median of repeats:
+    /// capacities that lie closer to each other are equal. `None` of other metrics.
+    pub(crate) fn step(&self, metric: Metric) -> Option<f64> {
+        let measurements = self.measurements.values().filter(|_| READ_OFFS.contains(&metric));
+        let steps = measurements.filter_map(|it| {
+            let steps = it.steps.iter().map(|it| &it.point);
+            let steps = steps.map(|it| (it.offered_per_s, it.succeeded_per_s));
+            let seconds = it.seconds.iter().take(if it.steps.is_empty() { usize::MAX } else { 0 });
+            let seconds = seconds.map(|it| (it.attempted as f64, it.succeeded as f64));
+            capacity::step(&steps.chain(seconds).collect::<Vec<_>>(), metric.of(*it)?)
+        });
+        Spread::of(&steps.collect::<Vec<_>>()).map(|it| it.median)
+    }
+
+    /// The median of a metric, and one step of the ramp where it was read off one: `1661 ±12 %`.
+    pub(crate) fn median(&self, metric: Metric) -> Option<String> {
+        let median = metric.number(self.spread(metric)?.median);
+        Some(match self.step(metric) {
+            Some(step) => format!("{median} {}", in_percent(step)),
+            None => median,
+        })
     }
 
     /// The reason why there is no measurement; `None` if there is one.
@@ -351,7 +365,7 @@ impl MeasuredConfiguration<'_> {
             return Some(Gap::of("unsupported", why));
         }
         if let Some(failure) = self.failures.last() {
-            return Some(Gap::of(kind(failure.kind), &failure.why));
+            return Some(Gap::of(failure.kind.name(), &failure.why));
         }
         Some(match &self.target.missing {
             Some(why) => Gap::of("missing", why),
@@ -393,14 +407,6 @@ impl Gap {
 
     fn of(kind: &'static str, why: &str) -> Self {
         Self { kind, why: why.to_owned() }
-    }
-}
-
-pub(crate) fn kind(kind: FailureKind) -> &'static str {
-    match kind {
-        FailureKind::Unsupported => "unsupported",
-        FailureKind::Failed => "failed",
-        FailureKind::Void => "void",
     }
 }
 

@@ -8,10 +8,10 @@ use measure::experiment::{Measurement, Published, TargetDescription};
 use measure::metric::Metric;
 use measure::statistics::Spread;
 
-use super::comparison::{compare, digits, in_cell};
-use super::study::{Combination, Gap, MeasuredConfiguration, Study, base};
+use super::comparison::{compare, in_cell};
+use super::study::{Combination, Gap, Study, StudyEntry, base};
 use crate::document::{Cell, NONE, ReportTable, Sheet, number};
-use crate::words::joined;
+use crate::words::{digits, in_percent, joined};
 
 /// A row per configuration: the medians of its metrics, and the main one against that of the target
 /// that it is compared with. For a terminal: as many metrics as leave room for the comparison.
@@ -32,10 +32,7 @@ pub(crate) fn summary(study: &Study<'_>, width: usize) -> ReportTable {
     for combination in &study.combinations {
         table.head(combination.title());
         for entry in &combination.entries {
-            let medians = metrics.iter().map(|metric| {
-                let spread = entry.spread(*metric);
-                Cell::maybe(spread.map(|it| metric.number(it.median)))
-            });
+            let medians = metrics.iter().map(|metric| Cell::maybe(entry.median(*metric)));
             let comparison = match entry.gap() {
                 Some(gap) => words(&gap),
                 None => {
@@ -118,8 +115,7 @@ pub(crate) fn full(study: &Study<'_>) -> ReportTable {
     for combination in &study.combinations {
         table.head(combination.title());
         for entry in &combination.entries {
-            let metrics = study.metrics.iter();
-            let cells = metrics.map(|metric| cell(study, combination, entry, *metric));
+            let cells = study.metrics.iter().map(|metric| cell(study, combination, entry, *metric));
             let name = Cell::from(&entry.target.name);
             table.row([name].into_iter().chain(cells));
         }
@@ -130,7 +126,7 @@ pub(crate) fn full(study: &Study<'_>) -> ReportTable {
 fn cell(
     study: &Study<'_>,
     combination: &Combination<'_>,
-    entry: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
     metric: Metric,
 ) -> Cell {
     if let Some(gap) = entry.gap() {
@@ -147,6 +143,8 @@ fn cell(
         let (least, most) = (metric.number(spread.min), metric.number(spread.max));
         notes.push(("", format!("{least} – {most}").into()));
     }
+    let step = entry.step(metric).map(in_percent);
+    notes.extend(step.map(|step| ("", format!("{step}, one step of the ramp").into())));
     let base = combination.base_of(entry);
     if let Some(found) = base.and_then(|base| compare(entry, base, metric)) {
         let note = Cell::from(found.signed()).id(format!("{id}-ratio"), found.effect.value);
@@ -184,11 +182,7 @@ pub(crate) fn gains(study: &Study<'_>) -> Option<ReportTable> {
 }
 
 /// A rate of a server that shared its CPUs with what loaded it is no gain of the server.
-fn gain(
-    entry: &MeasuredConfiguration<'_>,
-    base: &MeasuredConfiguration<'_>,
-    metric: Metric,
-) -> Cell {
+fn gain(entry: &StudyEntry<'_>, base: &StudyEntry<'_>, metric: Metric) -> Cell {
     let is_used = |it: &Measurement| !(metric.depends_on_load() && it.noise.is_shared);
     let effect = Effect::of_metric(metric, &entry.pairs(base, metric, is_used));
     Cell::maybe(effect.map(|effect| in_cell(&effect, metric)))
@@ -237,7 +231,7 @@ pub(crate) fn spreads(study: &Study<'_>, metric: Metric) -> ReportTable {
 }
 
 fn spread_row(
-    entry: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
     combination: &Combination<'_>,
     metric: Metric,
 ) -> Option<Vec<Cell>> {
@@ -294,8 +288,7 @@ pub(crate) fn published(published: &Published) -> ReportTable {
 }
 
 pub(crate) fn targets(targets: &[TargetDescription]) -> ReportTable {
-    let heads = ["<target", "<what it is", "<from", "<version"];
-    let mut table = ReportTable::new("Targets", heads);
+    let mut table = ReportTable::new("Targets", ["<target", "<what it is", "<from", "<version"]);
     for target in targets {
         table.row([&target.name, &target.title, &target.from, &version(target)].map(Into::into));
     }
@@ -332,7 +325,7 @@ pub(crate) fn configurations(studies: &[Study<'_>]) -> Sheet {
 fn configuration(
     study: &Study<'_>,
     combination: &Combination<'_>,
-    entry: &MeasuredConfiguration<'_>,
+    entry: &StudyEntry<'_>,
     metric: Metric,
 ) -> Vec<String> {
     let spread = entry.spread(metric);
@@ -357,11 +350,7 @@ fn configuration(
     names(study, combination, entry).into_iter().chain(fields).collect()
 }
 
-fn names(
-    study: &Study<'_>,
-    combination: &Combination<'_>,
-    entry: &MeasuredConfiguration<'_>,
-) -> [String; 4] {
+fn names(study: &Study<'_>, combination: &Combination<'_>, entry: &StudyEntry<'_>) -> [String; 4] {
     [
         study.scenario.name.clone(),
         entry.configuration.map_or_else(String::new, |it| it.key.clone()),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use measure::experiment::Measurement;
 
 use super::comparison::{BUSY_MIN, busy};
-use super::study::{Combination, MeasuredConfiguration, Study, kind};
+use super::study::{Combination, Study, StudyEntry};
 use crate::document::ReportWarning;
 use crate::words::{joined, listed};
 
@@ -109,8 +109,7 @@ fn named(target: &str, combinations: &[String]) -> String {
 fn of_load(measurements: &[&Measurement]) -> Vec<String> {
     let mut seen: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     for warning in measurements.iter().flat_map(|measurement| &measurement.warnings) {
-        let entry = seen.entry(&warning.hint).or_insert((0, &warning.seen));
-        entry.0 += 1;
+        seen.entry(&warning.hint).or_insert((0, &warning.seen)).0 += 1;
     }
     let say = |(hint, (count, seen)): (&&str, &(usize, &str))| {
         format!("{count} of {} measurements: {seen}; {hint}", measurements.len())
@@ -124,14 +123,14 @@ fn failed(study: &Study<'_>) -> Vec<String> {
     let partly = study
         .entries()
         .filter(|(_, entry)| !entry.measurements.is_empty() && !entry.failures.is_empty());
-    let say = |(combination, entry): (&Combination<'_>, &MeasuredConfiguration<'_>)| {
+    let say = |(combination, entry): (&Combination<'_>, &StudyEntry<'_>)| {
         let last = entry.failures.last()?;
         Some(format!(
             "{}: {} of {} repeats {}: {}",
             named(&entry.target.name, &[combination.title()]),
             entry.failures.len(),
             study.scenario.repeats,
-            kind(last.kind),
+            last.kind.name(),
             last.why
         ))
     };

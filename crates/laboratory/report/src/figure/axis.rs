@@ -40,8 +40,7 @@ impl Axis {
 
     /// An axis from one value to another, both moved out to ticks.
     pub(crate) fn range(title: &str, unit: AxisUnit, from: f64, to: f64, ticks: usize) -> Self {
-        let scale = AxisScale::rounded(Spacing::Linear, from, to, ticks);
-        Self::new(title, unit, scale, ticks)
+        Self::new(title, unit, AxisScale::rounded(Spacing::Linear, from, to, ticks), ticks)
     }
 
     /// An axis from one value to another.
@@ -252,8 +251,7 @@ impl AxisScale {
             _ if decades * 3 <= about + 5 => &[1.0, 2.0, 5.0],
             _ => &[1.0],
         };
-        let every = decades.div_ceil(about + 2);
-        let powers = (first..=last).step_by(every).map(power);
+        let powers = (first..=last).step_by(decades.div_ceil(about + 2)).map(power);
         let ticks = powers.flat_map(|power| factors.iter().map(move |factor| power * factor));
         ticks.filter(|tick| self.place(*tick).is_some()).collect()
     }
@@ -303,8 +301,7 @@ fn nice_above(value: f64) -> f64 {
 /// The greatest that is not more.
 fn nice_below(value: f64) -> f64 {
     let power = power(exponent(value));
-    let factors = [5.0, 2.0, 1.0];
-    let found = factors.iter().find(|factor| power * **factor <= value * (1.0 + 1e-9));
+    let found = [5.0, 2.0, 1.0].iter().find(|factor| power * **factor <= value * (1.0 + 1e-9));
     power * found.copied().unwrap_or(1.0)
 }
 

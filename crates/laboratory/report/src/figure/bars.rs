@@ -5,7 +5,7 @@ use super::shapes::{LINE, pixels, text, text_width};
 use crate::markup::{MarkupElement, element};
 use crate::words::joined;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Bars {
     pub(crate) title: String,
     pub(crate) description: String,
@@ -46,8 +46,7 @@ impl Bars {
     /// The shapes of each panel in that width, and how high it is.
     pub(crate) fn shapes(&self, width: f64) -> Vec<(Vec<MarkupElement>, f64)> {
         let edges = Edges::of(self, width);
-        let panels = self.panels.iter();
-        panels.map(|panel| edges.panel(panel)).collect()
+        self.panels.iter().map(|panel| edges.panel(panel)).collect()
     }
 }
 
@@ -79,8 +78,7 @@ impl Edges {
     fn panel(&self, panel: &BarPanel) -> (Vec<MarkupElement>, f64) {
         let mut shapes = vec![text("head", (0.0, LINE - 4.0), &panel.heading)];
         for (index, bar) in panel.bars.iter().enumerate() {
-            let middle = HEADING + (index as f64 + 0.5) * STEP;
-            shapes.extend(self.bar(bar, panel.full, middle));
+            shapes.extend(self.bar(bar, panel.full, HEADING + (index as f64 + 0.5) * STEP));
         }
         (shapes, HEADING + panel.bars.len() as f64 * STEP)
     }
@@ -105,8 +103,7 @@ impl Edges {
         }
         let after = place(value).max(place(greatest)) + 7.0;
         shapes.push(text("name", (after, baseline), &bar.text));
-        let beside = after + text_width(&bar.text) + 6.0;
-        shapes.push(text("tick", (beside, baseline), &bar.beside));
+        shapes.push(text("tick", (after + text_width(&bar.text) + 6.0, baseline), &bar.beside));
         shapes
     }
 }

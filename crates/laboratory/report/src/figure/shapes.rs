@@ -44,8 +44,7 @@ impl PanelLayout {
         const NAME: f64 = 64.0;
         // A tick each two and a half lines.
         let vertical = panel.y.ticks.min((HEIGHT / (LINE * 2.5)) as usize).max(2);
-        let names = panel.y.named_ticks(vertical).into_iter();
-        let names = names.map(|(_, name)| text_width(&name));
+        let names = panel.y.named_ticks(vertical).into_iter().map(|(_, name)| text_width(&name));
         let left = names.fold(20.0, f64::max).ceil() + 10.0;
         let right = WIDTH - MARGIN;
         let horizontal = chart.x.ticks.min(((right - left) / NAME) as usize).max(2);
@@ -194,8 +193,7 @@ impl Draw<'_> {
     /// no place among logarithms.
     fn whiskers(&self, series: &Series) -> Vec<MarkupElement> {
         const END: f64 = 3.0;
-        let pairs = series.points.chunks_exact(2);
-        let there = pairs.filter(|pair| self.y.meets(pair[0].1, pair[1].1));
+        let there = series.points.chunks_exact(2).filter(|pair| self.y.meets(pair[0].1, pair[1].1));
         let drawn = there.filter_map(|pair| {
             let (x, lower, upper) = (self.x(pair[0].0)?, pair[0].1, pair[1].1);
             let end = |y: f64| format!("M{} {}H{}", pixels(x - END), pixels(y), pixels(x + END));
@@ -254,8 +252,7 @@ impl Draw<'_> {
             .with("y", pixels(self.layout.top))
             .with("width", pixels(to - from))
             .with("height", pixels(HEIGHT));
-        let title = element("title").text(&column.text);
-        Some(surface.child(title))
+        Some(surface.child(element("title").text(&column.text)))
     }
 }
 
@@ -270,8 +267,7 @@ fn foot(figure: &Chart, layout: &PanelLayout) -> Vec<MarkupElement> {
         };
         let half = text_width(&name) / 2.0;
         // What is outside the drawing is not seen.
-        let x = (layout.left + share * width).min(WIDTH - half);
-        let x = x.max(half);
+        let x = (layout.left + share * width).min(WIDTH - half).max(half);
         // Names do not run into each other.
         if x - half > taken {
             shapes.push(text("tick middle", (x, baseline), &name));

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use measure::capacity::{RatePoint, ReadOffs};
+use measure::capacity::{self, RatePoint, ReadOffs};
 use measure::metric::Metric;
 use measure::record::{LoadRecord, Second};
 
@@ -28,8 +28,7 @@ fn of_seconds(record: &LoadRecord) -> Option<Vec<RatePoint>> {
     const POINTS_MAX: usize = 40;
     let seconds: Vec<Second> = whole_seconds(record).copied().collect();
     let together = seconds.len().div_ceil(POINTS_MAX).max(1);
-    let points = seconds.chunks(together);
-    points.map(|seconds| point(record, seconds)).collect()
+    seconds.chunks(together).map(|seconds| point(record, seconds)).collect()
 }
 
 /// The offered rate is the planned one: a load that lags behind attempts less per second.
@@ -65,6 +64,8 @@ pub(crate) struct Reached {
     pub(crate) per_s: f64,
     /// Whether nothing broke the limit: then more may be possible than was offered.
     pub(crate) is_open: bool,
+    /// How far apart rates were offered there, as a share of it, if that is known.
+    pub(crate) step: Option<f64>,
 }
 
 impl fmt::Display for Reached {
@@ -84,9 +85,14 @@ pub(crate) fn read_offs(record: &LoadRecord) -> Vec<ReadOff> {
     };
     // Past a peak no rate is greater, whatever limit it keeps.
     let is_rising = points.last().map(|point| point.succeeded_per_s) == read.peak_per_s;
+    let offered: Vec<_> = points.iter().map(|it| (it.offered_per_s, it.succeeded_per_s)).collect();
     let row = |metric, name, short, per_s: Option<f64>, is_broken: fn(&RatePoint) -> bool| {
         let is_open = is_rising && !points.iter().any(is_broken);
-        ReadOff { metric, name, short, rate: per_s.map(|per_s| Reached { per_s, is_open }) }
+        let rate = per_s.map(|per_s| {
+            let step = capacity::step(&offered, per_s);
+            Reached { per_s, is_open, step }
+        });
+        ReadOff { metric, name, short, rate }
     };
     let (slow, fast) = (read.under_500_ms_per_s, read.under_100_ms_per_s);
     let (peak, few) = (read.peak_per_s, read.few_errors_per_s);

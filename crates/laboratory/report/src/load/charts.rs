@@ -168,8 +168,7 @@ fn columns(timeline: Timeline<'_>) -> Vec<AxisStretch> {
 
 /// A part's percentiles, a line per kind; `None` if nothing was measured.
 pub(crate) fn percentiles(record: &LoadRecord, part: &TransactionPart) -> Option<Chart> {
-    let kinds = record.latencies.iter();
-    let histograms = kinds.map(|(kind, latencies)| (*kind, (part.of)(latencies)));
+    let histograms = record.latencies.iter().map(|(kind, latencies)| (*kind, (part.of)(latencies)));
     let curves = histograms.filter(|(_, histogram)| !histogram.is_empty());
     let curves = curves.map(|(kind, histogram)| {
         let (colour, dashes) = look(kind);
@@ -235,8 +234,7 @@ fn without_repeats(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
         let value = |index: usize| points.get(index).map(|point| point.1);
         index == 0 || value(index - 1) != value(index) || value(index + 1) != value(index)
     };
-    let needed = (0..points.len()).filter(|index| is_needed(*index));
-    needed.map(|index| points[index]).collect()
+    (0..points.len()).filter(|index| is_needed(*index)).map(|index| points[index]).collect()
 }
 
 fn curve_figure(title: &str, axis: &str, curves: Vec<Curve>) -> Option<Chart> {
@@ -331,8 +329,7 @@ fn response(points: &[RatePoint], limit: CapacityLimit) -> Panel {
     };
     let mut series = vec![Series::new("mean", "ink", marked("")).of(of(|point| point.mean_ns))];
     if limit.quantile_below_ns.is_some() {
-        let name = limit.quantile_name();
-        let line = Series::new(&name, "grey", marked("7 3"));
+        let line = Series::new(&limit.quantile_name(), "grey", marked("7 3"));
         series.push(line.of(of(|point| point.quantile_ns)));
     }
     let values = series.iter().flat_map(|series| &series.points).map(|point| point.1);

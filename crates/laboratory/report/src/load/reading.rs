@@ -13,6 +13,7 @@ use measure::record::{
 };
 use measure::statistics::Spread;
 
+use crate::document::counted;
 use crate::words::joined;
 
 /// The metrics of a run that have a spread over its seconds; the first ones are the main ones.
@@ -37,8 +38,7 @@ pub(crate) fn whole_seconds(record: &LoadRecord) -> impl Iterator<Item = &Second
     /// A load that ends this much too early has still filled its last second.
     const TOLERANCE_S: f64 = 1e-3;
     let end = elapsed_s(record) + TOLERANCE_S;
-    let seconds = record.seconds.iter();
-    seconds.filter(move |second| second.at_s as f64 + 1.0 <= end)
+    record.seconds.iter().filter(move |second| second.at_s as f64 + 1.0 <= end)
 }
 
 /// The spread of a metric over whole seconds.
@@ -70,10 +70,9 @@ pub(crate) fn cpu_per_transaction_ns(record: &LoadRecord) -> Option<f64> {
 pub(crate) fn client_load(record: &LoadRecord) -> Option<String> {
     let threads = record.client.threads.len();
     let time_ns = record.elapsed_ns as f64 * threads as f64;
-    let plural = if threads == 1 { "thread" } else { "threads" };
     (time_ns > 0.0).then(|| {
         let percent = record.client.cpu_ns as f64 / time_ns * 100.0;
-        format!("{percent:.0} % busy in {threads} {plural}")
+        format!("{percent:.0} % busy in {}", counted(threads, "thread"))
     })
 }
 
@@ -141,8 +140,7 @@ fn given(record: &LoadRecord) -> RunConditions {
 }
 
 fn value_of<'c>(conditions: &'c RunConditions, name: &str) -> Option<&'c str> {
-    let found = conditions.iter().find(|(other, _)| *other == name);
-    found.map(|(_, value)| value.as_str())
+    conditions.iter().find(|(other, _)| *other == name).map(|(_, value)| value.as_str())
 }
 
 /// For each record in what it differs from the others; its URL if it differs in nothing.
@@ -155,8 +153,7 @@ pub(crate) fn names(records: &[&LoadRecord]) -> Vec<String> {
             keys.push(key);
         }
     }
-    let names = records.iter().zip(&all);
-    names.map(|(record, conditions)| name(record, conditions, &keys)).collect()
+    records.iter().zip(&all).map(|(record, conditions)| name(record, conditions, &keys)).collect()
 }
 
 fn name(record: &LoadRecord, conditions: &RunConditions, keys: &[&str]) -> String {

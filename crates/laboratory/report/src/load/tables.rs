@@ -9,8 +9,8 @@ use measure::statistics::Spread;
 use super::capacity::{Reached, read_offs};
 use super::reading::{CARDS, METRICS, PARTS, conditions, cpu_per_transaction_ns, resumed, spread};
 use super::time_series::Timeline;
-use crate::document::{Cell, NONE, ReportTable, Sheet, number};
-use crate::words::{id_part, joined, titled};
+use crate::document::{Cell, NONE, ReportTable, Sheet, cells, number};
+use crate::words::{id_part, in_percent, joined, titled};
 
 /// For people, as the head of a row.
 pub(crate) fn title(metric: Metric) -> String {
@@ -88,8 +88,7 @@ pub(crate) fn latencies(record: &LoadRecord) -> ReportTable {
         let quantiles = QUANTILES.map(|(_, share)| time(failed.quantile_ns(share) as f64));
         let count = RoundedCount(failed.count() as f64);
         let cells = ["until it failed".into(), count.into(), time(failed.mean_ns())];
-        let max = [time(failed.max_ns() as f64)];
-        table.row(cells.into_iter().chain(quantiles).chain(max));
+        table.row(cells.into_iter().chain(quantiles).chain([time(failed.max_ns() as f64)]));
     }
     table
 }
@@ -135,20 +134,14 @@ fn sheet(name: &str, heads: &'static str, rows: Vec<Vec<String>>) -> Sheet {
 
 pub(crate) fn handshakes(record: &LoadRecord) -> ReportTable {
     let heads = ["<", "<version", "count", "share", "<negotiated"];
-    let caption = "Handshakes as the client saw them, warm-up included";
-    let mut table = ReportTable::new(caption, heads);
+    let mut table = ReportTable::new("Handshakes as the client saw them, warm-up included", heads);
     let mut rows: Vec<&HandshakeCounts> = record.handshakes.iter().collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.count));
     let whole = resumed(record).whole;
     for row in rows {
         let part = row.count;
-        table.row([
-            row.kind.name().into(),
-            Cell::from(&row.version),
-            RoundedCount(part as f64).into(),
-            Percentage { part, whole }.into(),
-            negotiated(row).into(),
-        ]);
+        let (count, share) = (RoundedCount(part as f64), Percentage { part, whole });
+        table.row(cells![row.kind.name(), &row.version, count, share, negotiated(row)]);
     }
     table
 }
@@ -285,23 +278,21 @@ pub(crate) fn second_sheet(record: &LoadRecord) -> Sheet {
 
 /// Steps in the order in which they were made; none if there is one rate only.
 pub(crate) fn steps(record: &LoadRecord) -> ReportTable {
-    let limit = record.capacity.as_ref().map(|it| it.limit).unwrap_or_default();
-    let quantile = limit.quantile_name();
+    let quantile = record.capacity.as_ref().map(|it| it.limit).unwrap_or_default().quantile_name();
     let heads = "from length offered/s succeeded/s failed mean".split(' ');
-    let heads = heads.chain([quantile.as_str()]);
-    let mut table = ReportTable::new("Steps, as they were made", heads);
+    let mut table = ReportTable::new("Steps, as they were made", heads.chain([quantile.as_str()]));
     if record.steps.len() < 2 && record.capacity.is_none() {
         return table;
     }
     for step in &record.steps {
         let rate = |per_s: f64| Cell::from(Metric::Rate.fitted(per_s));
         let from = Metric::Rate.fitted(step.from_ns as f64 / 1e9);
-        table.row([
-            format!("{from} s").into(),
-            Nanoseconds(step.length_ns as f64).into(),
+        table.row(cells![
+            format!("{from} s"),
+            Nanoseconds(step.length_ns as f64),
             rate(step.point.offered_per_s),
             rate(step.point.succeeded_per_s),
-            failed_share(step.counts).into(),
+            failed_share(step.counts),
             time(step.point.mean_ns),
             time(step.point.quantile_ns),
         ]);
@@ -340,13 +331,16 @@ fn time(ns: f64) -> Cell {
 /// The search and its finding, and the four read-offs.
 pub(crate) fn capacity(record: &LoadRecord) -> ReportTable {
     let caption = match record.steps.len() {
-        0 => "Greatest rates of success, read off the seconds of the ramp",
-        _ => "Greatest rates of success, read off the steps",
+        0 => "Greatest rates of success, read off the ramp; ±: one step of it",
+        _ => "Greatest rates of success, read off the steps; ±: from one to the next",
     };
     let mut table = ReportTable::new(caption, ["<", ""]);
     let mut line = |name: &str, id: &str, rate: Option<Reached>| {
         let cell = match rate {
-            Some(rate) => Cell::from(rate).id(id, rate.per_s),
+            Some(rate) => {
+                let step = rate.step.map_or_else(String::new, in_percent);
+                Cell::from(joined([rate.to_string(), step], " ")).id(id, rate.per_s)
+            }
             None => Cell::from("nothing kept it"),
         };
         table.row([name.into(), cell]);
@@ -354,7 +348,7 @@ pub(crate) fn capacity(record: &LoadRecord) -> ReportTable {
     if let Some(capacity) = &record.capacity {
         let broken = capacity.broken_at_per_s;
         let is_open = broken.is_none();
-        let reached = |per_s, is_open| Reached { per_s, is_open };
+        let reached = |per_s, is_open| Reached { per_s, is_open, step: None };
         let found = capacity.found_per_s.map(|per_s| reached(per_s, is_open));
         line(&capacity.limit.to_string(), "capacity-per-s", found);
         if let Some(broken) = broken {

@@ -71,8 +71,7 @@ impl<'r> Timeline<'r> {
     pub(crate) fn groups(self, groups_max: usize) -> (Vec<&'r [Second]>, u64) {
         let first = self.seconds.first().map_or(0, |second| second.at_s);
         let last = self.seconds.last().map_or(0, |second| second.at_s);
-        let length_s = (last.saturating_sub(first) + 1).div_ceil(groups_max as u64);
-        let length_s = length_s.max(1);
+        let length_s = (last.saturating_sub(first) + 1).div_ceil(groups_max as u64).max(1);
         let of = |second: &Second| second.at_s.saturating_sub(first) / length_s;
         let groups = self.seconds.chunk_by(|a, b| of(a) == of(b));
         (groups.collect(), length_s)

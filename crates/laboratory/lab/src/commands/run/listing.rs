@@ -7,7 +7,7 @@ use std::time::Duration;
 use measure::experiment::{ExperimentPlan, Placement, Scenario, TargetDescription};
 use measure::host::HostReport;
 
-use crate::fault::{LabFault, unknown};
+use crate::fault::{LabResult, unknown};
 use crate::process::cpu_list;
 use crate::run::journal::minutes;
 use crate::run::needs::ResolvedTarget;
@@ -49,8 +49,7 @@ fn extent(expanded: &Expanded) -> String {
 }
 
 fn time(expanded: &Expanded) -> Duration {
-    let supported = expanded.supported();
-    supported.map(|it| it.estimate() * it.repeats).sum()
+    expanded.supported().map(|it| it.estimate() * it.repeats).sum()
 }
 
 /// The plan of a run: its configurations with the command that makes the same load.
@@ -89,7 +88,7 @@ pub(super) fn plan(
 pub(super) fn check_only<'f>(
     only: &BTreeMap<String, Vec<String>>,
     forms: impl Iterator<Item = &'f ScenarioForm> + Clone,
-) -> Result<(), LabFault> {
+) -> LabResult<()> {
     let factors = || forms.clone().flat_map(|form| &form.factor);
     for (name, values) in only.iter().filter(|(name, _)| *name != "target") {
         let mut known: Vec<_> = factors().map(|factor| factor.name.as_str()).collect();
@@ -127,8 +126,7 @@ pub(super) fn changed(
     if let Some(target) = plan.targets.iter().find(|target| !targets.contains(target)) {
         return Some(format!("{} is another version now, or is gone", target.name));
     }
-    let scenarios = expanded.iter().map(|one| &one.scenario);
-    let mut pairs = scenarios.zip(&plan.scenarios);
+    let mut pairs = expanded.iter().map(|one| &one.scenario).zip(&plan.scenarios);
     let differs = pairs.find(|(now, then)| {
         let repeats = |it: &Scenario| (it.repeats, it.until);
         now.configurations != then.configurations || repeats(now) != repeats(then)

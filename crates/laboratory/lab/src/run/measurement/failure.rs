@@ -13,6 +13,9 @@ pub(crate) enum MeasurementFailure {
     Cancelled,
 }
 
+/// What a measurement, or a step of one, came to.
+pub(crate) type Measured<T> = Result<T, MeasurementFailure>;
+
 impl<E: std::error::Error> From<E> for MeasurementFailure {
     fn from(error: E) -> Self {
         Self::Failed(error.to_string())

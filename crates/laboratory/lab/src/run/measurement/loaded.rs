@@ -9,7 +9,7 @@ use load::plan::{ArrivalModel, LoadPlan};
 use load::run::{self, Run, Stopper};
 use measure::record::{LoadRecord, RunEnding};
 
-use super::failure::{Cancel, MeasurementFailure};
+use super::failure::{Cancel, Measured, MeasurementFailure};
 use super::requests::ServerEvent;
 use super::usage::{TimedReading, Used, WatchedProcesses};
 use crate::process::tree::ProcessTree;
@@ -48,7 +48,7 @@ pub(crate) fn run(
     watched: &WatchedProcesses,
     event: Option<&ServerEvent>,
     cancel: &dyn Cancel,
-) -> Result<LoadResult, MeasurementFailure> {
+) -> Measured<LoadResult> {
     let run = run::start(plan.clone())?;
     cancel.watch(run.stopper());
     let stopper = run.stopper();
@@ -93,7 +93,7 @@ pub(crate) fn run(
 ///
 /// # Errors
 /// It fails.
-pub(crate) fn probe(plan: &LoadPlan, cancel: &dyn Cancel) -> Result<(), MeasurementFailure> {
+pub(crate) fn probe(plan: &LoadPlan, cancel: &dyn Cancel) -> Measured<()> {
     let mut plan = plan.clone();
     plan.arrival = ArrivalModel::Closed { connections: 1 };
     plan.clients.count = 1;
@@ -128,7 +128,7 @@ pub(crate) fn fruitless(record: &LoadRecord) -> MeasurementFailure {
 }
 
 /// Waits for the end of the warm-up.
-fn at_beginning(run: &Run, watched: &WatchedProcesses) -> Result<TimedReading, MeasurementFailure> {
+fn at_beginning(run: &Run, watched: &WatchedProcesses) -> Measured<TimedReading> {
     if run.wait_for_rest() {
         let usage = watched.usage_at_rest();
         run.go_on();
@@ -145,11 +145,7 @@ fn finish(
     plan: &LoadPlan,
     server: ProcessTree,
     event: Option<&ServerEvent>,
-) -> (
-    std::io::Result<LoadOutcome>,
-    Result<LoadedUsage, MeasurementFailure>,
-    Result<(), MeasurementFailure>,
-) {
+) -> (std::io::Result<LoadOutcome>, Measured<LoadedUsage>, Measured<()>) {
     let stopper = run.stopper();
     let lead = BEFORE_END_MAX.min(plan.duration / 10);
     let (zero, at) = (run.zero(), run.zero() + plan.duration - lead);
@@ -170,11 +166,7 @@ fn finish(
 }
 
 /// Makes the event happen when it is due, unless the load is over before.
-fn happen(
-    due: Instant,
-    over: &Receiver<()>,
-    event: &ServerEvent,
-) -> Result<(), MeasurementFailure> {
+fn happen(due: Instant, over: &Receiver<()>, event: &ServerEvent) -> Measured<()> {
     match over.recv_timeout(due.saturating_duration_since(Instant::now())) {
         Err(RecvTimeoutError::Timeout) => event.command.run(),
         _ => Ok(()),
@@ -187,7 +179,7 @@ fn look_at(
     over: &Receiver<()>,
     server: ProcessTree,
     stopper: &Stopper,
-) -> Result<LoadedUsage, MeasurementFailure> {
+) -> Measured<LoadedUsage> {
     let waited = over.recv_timeout(at.saturating_duration_since(Instant::now()));
     let is_over = waited == Err(RecvTimeoutError::Disconnected);
     Ok(LoadedUsage {
@@ -201,10 +193,7 @@ pub(crate) struct BackgroundLoad(Option<Run>);
 
 impl BackgroundLoad {
     /// Starts it. Its threads let those of the measured load have the CPU.
-    pub(crate) fn start(
-        mut plan: LoadPlan,
-        cancel: &dyn Cancel,
-    ) -> Result<Self, MeasurementFailure> {
+    pub(crate) fn start(mut plan: LoadPlan, cancel: &dyn Cancel) -> Measured<Self> {
         plan.warm_up = Duration::ZERO;
         plan.rests = false;
         plan.is_background = true;

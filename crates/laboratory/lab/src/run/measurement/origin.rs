@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use measure::experiment::Placement;
 
-use super::failure::MeasurementFailure;
+use super::failure::{Measured, MeasurementFailure};
 use crate::process::tree::ProcessTree;
 use crate::process::{GuardedChild, cpu_list, first_lines};
 use crate::targets::form::{ServerKeyKind, ServerSpec};
@@ -41,7 +41,7 @@ impl RunningOrigin {
     ///
     /// # Errors
     /// It does not serve.
-    pub(crate) fn start(cpus: &[u16], folder: &Path) -> Result<Self, MeasurementFailure> {
+    pub(crate) fn start(cpus: &[u16], folder: &Path) -> Measured<Self> {
         let words = format!(
             "{OWN_PROGRAM} origin --listen 127.0.0.1:0 --idle-timeout {IDLE_TIMEOUT} --cpus {}",
             cpu_list(cpus)
@@ -76,7 +76,7 @@ pub(crate) fn spec(of: &ServerSpec, cpus: usize) -> ServerSpec {
     }
 }
 
-fn wait_until_serving(child: &mut GuardedChild) -> Result<SocketAddr, MeasurementFailure> {
+fn wait_until_serving(child: &mut GuardedChild) -> Measured<SocketAddr> {
     let begun = Instant::now();
     loop {
         if let Some(address) = address_in(&child.output()) {
@@ -118,8 +118,7 @@ impl CpuAssignment {
     /// client's; where that leaves the client none, the load spreads over all of them, lest one
     /// worker have a neighbour and the others none.
     pub(crate) fn of(placement: &Placement, workers: u16) -> Self {
-        let others = placement.client.iter();
-        let others = others.filter(|cpu| !placement.server.contains(cpu));
+        let others = placement.client.iter().filter(|cpu| !placement.server.contains(cpu));
         let in_order = placement.server.iter().chain(others).copied();
         let server: Vec<_> = in_order.take(workers.max(1).into()).collect();
         let left = placement.client.iter().copied();

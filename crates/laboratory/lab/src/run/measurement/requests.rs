@@ -11,7 +11,7 @@ use std::{fs, io, thread};
 use measure::choice::Kind;
 use measure::record::HandshakeCounts;
 
-use super::failure::{Cancel, MeasurementFailure};
+use super::failure::{Cancel, Measured, MeasurementFailure};
 use crate::process::{GuardedChild, first_lines};
 use crate::targets::form::OutputNumbers;
 use crate::targets::form::{ServerSpec, TestTarget};
@@ -30,7 +30,7 @@ pub(crate) struct LoggedRequests {
 ///
 /// # Errors
 /// There is no log, or it is malformed.
-pub(crate) fn read(folder: &Path, spec: &ServerSpec) -> Result<LoggedRequests, MeasurementFailure> {
+pub(crate) fn read(folder: &Path, spec: &ServerSpec) -> Measured<LoggedRequests> {
     let path = folder.join(REQUEST_LOG);
     let failed =
         |why: &dyn Display| MeasurementFailure::Failed(format!("{}: {why}", path.display()));
@@ -106,10 +106,9 @@ impl EventCommand {
         cpus: &[u16],
     ) -> Self {
         let (path, own) = (program.to_string_lossy(), folder.to_string_lossy());
-        let words = words.iter().map(|word| {
-            let word = word.replace("{{program}}", &path);
-            word.replace("{{folder}}", &own).into()
-        });
+        let words = words
+            .iter()
+            .map(|word| word.replace("{{program}}", &path).replace("{{folder}}", &own).into());
         Self { name, words: words.collect(), cpus: cpus.to_owned(), folder: folder.to_owned() }
     }
 
@@ -122,7 +121,7 @@ impl EventCommand {
     ///
     /// # Errors
     /// It failed.
-    pub(super) fn judge(&self, child: &mut GuardedChild) -> Result<(), MeasurementFailure> {
+    pub(super) fn judge(&self, child: &mut GuardedChild) -> Measured<()> {
         if child.ended().is_some_and(|how| how.ends_with(" 0")) {
             return Ok(());
         }
@@ -135,7 +134,7 @@ impl EventCommand {
     ///
     /// # Errors
     /// It failed.
-    pub(super) fn run(&self) -> Result<(), MeasurementFailure> {
+    pub(super) fn run(&self) -> Measured<()> {
         let mut child = self.start()?;
         while child.ended().is_none() {
             thread::sleep(PAUSE);
@@ -172,7 +171,7 @@ pub(crate) fn fetch(
     cpus: &[u16],
     server_bytes: impl Fn() -> u64,
     cancel: &dyn Cancel,
-) -> Result<Fetched, MeasurementFailure> {
+) -> Measured<Fetched> {
     let mut child = start(client, values, cpus)?;
     let begun = Instant::now();
     let mut most = (server_bytes(), 0);
@@ -189,8 +188,7 @@ pub(crate) fn fetch(
                 "{name} has not ended after {seconds} s"
             )));
         }
-        let own = child.tree().resident_bytes().unwrap_or(0);
-        most = (most.0.max(server_bytes()), most.1.max(own));
+        most = (most.0.max(server_bytes()), most.1.max(child.tree().resident_bytes().unwrap_or(0)));
         thread::sleep(LOOK_PAUSE);
     };
     let took = begun.elapsed();
@@ -199,8 +197,7 @@ pub(crate) fn fetch(
     let output = &client.form.output;
     let written = output.file().map(|name| values.folder.join(name));
     let written = written.map(|path| fs::read_to_string(path).unwrap_or_default());
-    let counted = output.read(written.as_ref().unwrap_or(&said));
-    let counted = counted.filter(|_| is_over);
+    let counted = output.read(written.as_ref().unwrap_or(&said)).filter(|_| is_over);
     let counted = counted.ok_or_else(|| {
         let said = first_lines(&said);
         MeasurementFailure::Failed(format!("{} ended ({how}): {said}", client.name))
@@ -213,11 +210,7 @@ pub(crate) fn fetch(
     })
 }
 
-fn start(
-    client: &TestTarget,
-    values: &ClientValues<'_>,
-    cpus: &[u16],
-) -> Result<GuardedChild, MeasurementFailure> {
+fn start(client: &TestTarget, values: &ClientValues<'_>, cpus: &[u16]) -> Measured<GuardedChild> {
     let folder: &Path = values.folder;
     for (name, text) in templates::files(client, values)? {
         fs::write(folder.join(name), text)?;

@@ -20,13 +20,16 @@ pub(crate) fn handshake_durations(record: &LoadRecord) -> DurationSummary {
     DurationSummary::from(&sum)
 }
 
-pub(crate) fn offered_per_s(plan: &LoadPlan) -> Option<f64> {
+/// The stretches of an open load; none of a closed one.
+fn stretches(plan: &LoadPlan) -> &[Stretch] {
     match &plan.arrival {
-        ArrivalModel::Open { stretches, .. } if !changes(stretches) => {
-            stretches.first().map(|stretch| stretch.from_per_s)
-        }
-        _ => None,
+        ArrivalModel::Open { stretches, .. } => stretches,
+        ArrivalModel::Closed { .. } => &[],
     }
+}
+
+pub(crate) fn offered_per_s(plan: &LoadPlan) -> Option<f64> {
+    stretches(plan).first().filter(|_| !changes(stretches(plan))).map(|stretch| stretch.from_per_s)
 }
 
 pub(crate) fn counts(of: OutputNumbers) -> TransactionCounts {
@@ -48,26 +51,19 @@ pub(crate) fn called(seen: &Histogram, counted: OutputNumbers) -> DurationSummar
 
 /// Second by second, where the rate changes or something happens to the server; else nothing.
 pub(crate) fn seconds(plan: &LoadPlan, record: &LoadRecord, has_event: bool) -> Vec<Second> {
-    match &plan.arrival {
-        _ if has_event => record.seconds.clone(),
-        ArrivalModel::Open { stretches, .. } if changes(stretches) => record.seconds.clone(),
-        _ => Vec::new(),
-    }
+    let is_kept = has_event || changes(stretches(plan));
+    if is_kept { record.seconds.clone() } else { Vec::new() }
 }
 
 /// Read-offs of rates that rise: of steps, a point each; of a ramp, a point for each whole second
 /// of it.
 pub(crate) fn read_offs(plan: &LoadPlan, record: &LoadRecord) -> Option<ReadOffs> {
-    let ArrivalModel::Open { stretches, .. } = &plan.arrival else {
-        return None;
-    };
-    if !changes(stretches) {
+    if !changes(stretches(plan)) {
         return None;
     }
     let points: Vec<_> = if record.steps.is_empty() {
         let whole = record.seconds.iter();
-        let whole = whole.take_while(|second| second.at_s < plan.duration.as_secs());
-        whole.map(point).collect()
+        whole.take_while(|second| second.at_s < plan.duration.as_secs()).map(point).collect()
     } else {
         record.steps.iter().map(|step| step.point).collect()
     };

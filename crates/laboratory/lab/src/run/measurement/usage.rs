@@ -7,7 +7,7 @@ use std::{fs, io};
 use load::run::Stopper;
 use measure::record::BackgroundResult;
 
-use super::failure::MeasurementFailure;
+use super::failure::{Measured, MeasurementFailure};
 use crate::process::tree::{CpuReading, ProcessTree};
 
 /// The processes whose CPU time is read.
@@ -57,7 +57,7 @@ impl WatchedProcesses {
     ///
     /// # Errors
     /// It does not come to rest.
-    pub(crate) fn usage_at_rest(&self) -> Result<TimedReading, MeasurementFailure> {
+    pub(crate) fn usage_at_rest(&self) -> Measured<TimedReading> {
         match &self.background {
             None => self.with_others(self.server.cpu_at_rest()?),
             Some(_) => self.usage_now(),
@@ -65,11 +65,11 @@ impl WatchedProcesses {
     }
 
     /// Now, whatever is in progress.
-    pub(crate) fn usage_now(&self) -> Result<TimedReading, MeasurementFailure> {
+    pub(crate) fn usage_now(&self) -> Measured<TimedReading> {
         self.with_others(self.server.cpu()?)
     }
 
-    fn with_others(&self, server: CpuReading) -> Result<TimedReading, MeasurementFailure> {
+    fn with_others(&self, server: CpuReading) -> Measured<TimedReading> {
         let own = sys::cpu::process_time(std::process::id())?;
         Ok(TimedReading {
             server,
@@ -94,7 +94,7 @@ impl TimedReading {
     ///
     /// # Errors
     /// A process of the server or the origin ended in between: what it used is lost.
-    pub(crate) fn since(&self, before: &Self) -> Result<Used, MeasurementFailure> {
+    pub(crate) fn since(&self, before: &Self) -> Measured<Used> {
         let server = self.server.since(&before.server)?;
         let origin = self.origin.since(&before.origin);
         let origin = origin

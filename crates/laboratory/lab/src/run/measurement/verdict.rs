@@ -6,7 +6,7 @@ use std::fmt::Write;
 use measure::choice::Kind;
 use measure::record::{HandshakeCounts, LoadRecord, Second, TransactionCounts};
 
-use super::failure::MeasurementFailure;
+use super::failure::{Measured, MeasurementFailure};
 use crate::run::scenario::settings::{Expect, ShareBounds};
 
 /// A closed load that fails more often than this measures faults.
@@ -32,7 +32,7 @@ pub(crate) struct Evidence<'a> {
 ///
 /// # Errors
 /// [`MeasurementFailure::Void`], with all that is not.
-pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Result<(), MeasurementFailure> {
+pub(crate) fn judge(expect: &Expect, evidence: Evidence<'_>) -> Measured<()> {
     let mut faults = Vec::new();
     let has_any = evidence.is_closed || !evidence.record.handshakes.is_empty();
     if evidence.is_tls && has_any {
@@ -104,12 +104,8 @@ fn counted(rows: &[HandshakeCounts], of: impl Fn(&HandshakeCounts) -> Option<Str
 ///
 /// # Errors
 /// [`MeasurementFailure::Void`], with the share that resumed.
-pub(crate) fn judge_origin(
-    wanted: ShareBounds,
-    rows: &[HandshakeCounts],
-) -> Result<(), MeasurementFailure> {
-    let full = rows.iter().filter(|row| row.kind == Kind::Full);
-    let full: u64 = full.map(|row| row.count).sum();
+pub(crate) fn judge_origin(wanted: ShareBounds, rows: &[HandshakeCounts]) -> Measured<()> {
+    let full: u64 = rows.iter().filter(|row| row.kind == Kind::Full).map(|row| row.count).sum();
     let resumed = rows.iter().map(|row| row.count).sum::<u64>() - full;
     let fault = of_share("handshakes with the origin", wanted, resumed, full);
     fault.map_or(Ok(()), |fault| Err(MeasurementFailure::Void(fault)))

@@ -53,8 +53,7 @@ pub(crate) struct Expanded {
 
 impl Expanded {
     pub(crate) fn supported(&self) -> impl Iterator<Item = &Planned> {
-        let all = self.configurations.iter();
-        all.filter(|planned| planned.configuration.unsupported.is_none())
+        self.configurations.iter().filter(|planned| planned.configuration.unsupported.is_none())
     }
 }
 
@@ -121,8 +120,7 @@ struct Expansion<'f> {
 
 impl<'f> Expansion<'f> {
     fn targets(&self) -> &'f [String] {
-        let asked = self.asked.targets.as_ref().or(self.pace.targets.as_ref());
-        asked.unwrap_or(&self.form.targets)
+        self.asked.targets.as_ref().or(self.pace.targets.as_ref()).unwrap_or(&self.form.targets)
     }
 
     /// All of them, the last factor varied first.
@@ -160,8 +158,7 @@ impl<'f> Expansion<'f> {
     fn contender(&self, name: &str) -> Result<&'f Contender<'f>, Vec<Complaint>> {
         let mut contenders = self.contenders.iter();
         let known = || self.contenders.iter().map(|one| one.target.name.as_str());
-        let found = contenders.find(|one| one.target.name == name);
-        found.ok_or_else(|| vec![no_target(name, known())])
+        contenders.find(|one| one.target.name == name).ok_or_else(|| vec![no_target(name, known())])
     }
 
     /// The server, and the program that makes the load in place of ours: one of them is the target.
@@ -205,14 +202,12 @@ impl<'f> Expansion<'f> {
         spec.request_log |= target.form.role == TargetRole::Client;
         let is_tls = server.target.form.scheme == Scheme::Https && spec.front != TargetFront::Plain;
         let origin = self.origin(&spec)?;
-        let is_of_files = server.target.form.serves == Serves::Files;
-        let launch = self.launch(is_tls, is_of_files, choice);
+        let launch = self.launch(is_tls, server.target.form.serves == Serves::Files, choice);
         if program.is_none() {
             check_load(&load, &launch)?;
         }
         let cannot = self.cannot(server, choice, &spec);
-        let of_client = program.and_then(|one| one.target.unsupported(&spec, one.is_given));
-        let cannot = cannot.or(of_client);
+        let cannot = cannot.or(program.and_then(|one| one.target.unsupported(&spec, one.is_given)));
         let mut values = BTreeMap::new();
         let mut key = format!("target={}", target.name);
         for (factor, value) in choice {
@@ -245,8 +240,7 @@ impl<'f> Expansion<'f> {
     }
 
     fn repeats(&self) -> u32 {
-        let by_rule = self.asked.until.map(|_| ROUNDS_MIN);
-        by_rule.or(self.asked.repeats).unwrap_or(self.pace.repeats)
+        self.asked.until.map(|_| ROUNDS_MIN).or(self.asked.repeats).unwrap_or(self.pace.repeats)
     }
 
     /// The target that answers behind a server in place of the test server, which has no TLS.
@@ -320,8 +314,7 @@ impl<'f> Expansion<'f> {
         spec.versions.sort_unstable();
         if spec.objects.is_empty() {
             let loads = [Some(&load.settings), load.background.as_ref()].into_iter().flatten();
-            let sizes = loads.filter_map(|load| quantity::size(&load.text("size")?));
-            spec.objects.extend(sizes);
+            spec.objects.extend(loads.filter_map(|load| quantity::size(&load.text("size")?)));
         }
         spec
     }
@@ -335,8 +328,7 @@ impl<'f> Expansion<'f> {
         let lacks = &self.asked.lacks;
         let mut needs = choice.iter().filter_map(|(_, value)| value.needs.as_ref());
         let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
-        let target = contender.target.unsupported(spec, contender.is_given);
-        host.or(target)
+        host.or(contender.target.unsupported(spec, contender.is_given))
     }
 
     fn expect(&self, choice: &FactorChoice<'f>) -> Expect {
@@ -353,8 +345,7 @@ impl<'f> Expansion<'f> {
             values.any(|name| name == value)
         };
         let values = |factor: &FactorForm| {
-            let there = factor.value.iter();
-            let there = there.filter(|value| is_there(&factor.name, &value.name));
+            let there = factor.value.iter().filter(|value| is_there(&factor.name, &value.name));
             there.map(value).collect()
         };
         let factors = file.factor.iter().map(|factor| Factor {
@@ -397,8 +388,7 @@ fn check_load(load: &PlannedLoad, launch: &LaunchSettings) -> Result<(), Vec<Com
         return settings.plan(launch).map(|_| ());
     };
     capacity.settings.plan(launch)?;
-    let open = settings.offering(capacity.offered, 1000.0, launch.duration);
-    open.plan(launch).map(|_| ())
+    settings.offering(capacity.offered, 1000.0, launch.duration).plan(launch).map(|_| ())
 }
 
 fn wrong_role(target: &TestTarget, key: &str) -> Complaint {
@@ -439,8 +429,7 @@ fn program_command(
     let words = templates::command(target, &target.form.start, &load.values(call, launch));
     words.map_err(|fault| {
         let hint = "targets/README.md lists what a template may use";
-        let problem = Problem::new(fault.to_string()).hint(hint);
-        vec![Complaint::error(Spot::Nowhere, problem)]
+        vec![Complaint::error(Spot::Nowhere, Problem::new(fault.to_string()).hint(hint))]
     })
 }
 

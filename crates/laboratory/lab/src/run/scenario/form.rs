@@ -234,8 +234,7 @@ fn check(file: &ScenarioForm) -> Result<(), Vec<Complaint>> {
     let mut wrong = Vec::new();
     let mut note = |is_so: bool, message: String| {
         if is_so {
-            let problem = Problem::new(message).hint(REFERENCE);
-            wrong.push(Complaint::error(Spot::Nowhere, problem));
+            wrong.push(Complaint::error(Spot::Nowhere, Problem::new(message).hint(REFERENCE)));
         }
     };
     note(file.metrics.is_empty(), "`metrics` is empty".to_owned());

@@ -87,8 +87,7 @@ impl ConfigurationSettings {
     }
 
     fn only(&self, is_kept: impl Fn(&Entry) -> bool) -> Self {
-        let entries = self.0.entries().iter();
-        let kept = entries.filter(|entry| is_kept(entry)).cloned().collect();
+        let kept = self.0.entries().iter().filter(|entry| is_kept(entry)).cloned().collect();
         Self(Node::new(Value::Table(kept), Spot::Nowhere))
     }
 
@@ -112,8 +111,7 @@ impl ConfigurationSettings {
         match offered {
             OfferedLoad::Even(multiple) => self.with("rate", &rate(multiple)),
             OfferedLoad::Ramp(RampSettings { from, to }) => {
-                let text = format!("{}:{}:{}", rate(from), rate(to), typed(time));
-                self.with("ramp", &text)
+                self.with("ramp", &format!("{}:{}:{}", rate(from), rate(to), typed(time)))
             }
         }
     }
