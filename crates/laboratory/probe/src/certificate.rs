@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use load::observe::chain::{Path, TrustedRoots, fingerprint};
 use measure::probe::{CertificateReport, ChainState, StapleReport};
 use wire::network::address_of;
-use x509_parser::asn1_rs::{FromDer, Oid};
+use x509_parser::asn1_rs::{FromDer, Tag};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::public_key::PublicKey;
@@ -134,38 +134,60 @@ fn is_for(pattern: &str, name: &str) -> bool {
 }
 
 fn key(leaf: &X509Certificate<'_>) -> (String, u32) {
-    let curve = |oid: &Oid<'_>| match oid.to_id_string().as_str() {
-        "1.2.840.10045.3.1.7" => "ECDSA P-256".to_owned(),
-        "1.3.132.0.34" => "ECDSA P-384".to_owned(),
-        "1.3.132.0.35" => "ECDSA P-521".to_owned(),
-        other => format!("ECDSA {other}"),
-    };
     let info = leaf.public_key();
-    let algorithm = &info.algorithm;
+    let oid = info.algorithm.algorithm.to_id_string();
     match info.parsed() {
         Ok(PublicKey::RSA(rsa)) => {
             let bits = u32::try_from(rsa.key_size()).unwrap_or(u32::MAX);
             (format!("RSA {bits}"), bits)
         }
         Ok(PublicKey::EC(_)) => {
-            let parameters = algorithm.parameters.as_ref();
-            let oid = parameters.and_then(|any| any.as_oid().ok());
-            (oid.map_or_else(|| "ECDSA".to_owned(), |oid| curve(&oid)), 0)
+            let parameters = info.algorithm.parameters.as_ref();
+            let curve =
+                parameters.filter(|any| any.tag() == Tag::Oid).and_then(|any| any.as_oid().ok());
+            let curve = curve.map(|oid| registered(&CURVES, oid.to_id_string()));
+            (format!("ECDSA {}", curve.as_deref().unwrap_or("with parameters of its own")), 0)
         }
-        _ => match algorithm.algorithm.to_id_string().as_str() {
-            "1.3.101.112" => ("Ed25519".to_owned(), 0),
-            "1.3.101.113" => ("Ed448".to_owned(), 0),
-            "1.2.840.113549.1.1.10" => ("RSASSA-PSS".to_owned(), 0),
-            other => (other.to_owned(), 0),
-        },
+        _ => (registered(&KEYS, oid), 0),
     }
 }
 
-/// The algorithm of a certificate's signature; its number if it is not a usual one.
-fn signature(certificate: &X509Certificate<'_>) -> String {
-    let oid = certificate.signature_algorithm.algorithm.to_id_string();
-    let known = SIGNATURES.iter().find(|(number, _)| *number == oid);
+/// The name of an object identifier; its number if it is not a usual one.
+fn registered(known: &[(&str, &str)], oid: String) -> String {
+    let known = known.iter().find(|(number, _)| *number == oid);
     known.map_or(oid, |(_, name)| (*name).to_owned())
+}
+
+/// RFC 5480, RFC 5639, SEC 2.
+const CURVES: [(&str, &str); 10] = [
+    ("1.2.840.10045.3.1.7", "P-256"),
+    ("1.3.132.0.34", "P-384"),
+    ("1.3.132.0.35", "P-521"),
+    ("1.3.36.3.3.2.8.1.1.7", "brainpoolP256r1"),
+    ("1.3.36.3.3.2.8.1.1.11", "brainpoolP384r1"),
+    ("1.3.36.3.3.2.8.1.1.13", "brainpoolP512r1"),
+    ("1.3.132.0.10", "secp256k1"),
+    ("1.3.132.0.33", "secp224r1"),
+    ("1.2.840.10045.3.1.1", "secp192r1"),
+    ("1.2.156.10197.1.301", "curveSM2"),
+];
+
+/// Kinds of keys: RFC 3279, RFC 4055, RFC 8410, RFC 9215, RFC 9881.
+const KEYS: [(&str, &str); 9] = [
+    ("1.3.101.112", "Ed25519"),
+    ("1.3.101.113", "Ed448"),
+    ("1.2.840.113549.1.1.10", "RSASSA-PSS"),
+    ("1.2.840.10040.4.1", "DSA"),
+    ("1.2.643.7.1.1.1.1", "GOST R 34.10-2012"),
+    ("1.2.643.7.1.1.1.2", "GOST R 34.10-2012"),
+    ("2.16.840.1.101.3.4.3.17", "ML-DSA-44"),
+    ("2.16.840.1.101.3.4.3.18", "ML-DSA-65"),
+    ("2.16.840.1.101.3.4.3.19", "ML-DSA-87"),
+];
+
+/// The algorithm of a certificate's signature.
+fn signature(certificate: &X509Certificate<'_>) -> String {
+    registered(&SIGNATURES, certificate.signature_algorithm.algorithm.to_id_string())
 }
 
 /// Browsers refuse these: collisions can be made.

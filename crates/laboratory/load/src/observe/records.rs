@@ -18,6 +18,7 @@ pub const APPLICATION_DATA: u8 = 23;
 
 /// Handshake messages (RFC 8446, section 4).
 pub const SERVER_HELLO: u8 = 2;
+pub const CERTIFICATE: u8 = 11;
 const COMPRESSED_CERTIFICATE: u8 = 25;
 /// The message that brings a ticket.
 pub const NEW_SESSION_TICKET: u8 = 4;
@@ -103,6 +104,22 @@ pub fn message(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*kind, body, rest))
 }
 
+/// The handshake messages that are not encrypted.
+pub fn clear(received: &[u8]) -> Vec<u8> {
+    let visible = all(received).take_while(|(kind, _)| *kind != CHANGE_CIPHER_SPEC);
+    visible.filter(|(kind, _)| *kind == HANDSHAKE).flat_map(|(_, part)| part.to_vec()).collect()
+}
+
+/// The type and the length of the message that has not come to its end.
+pub fn unfinished(messages: &[u8]) -> Option<(u8, usize)> {
+    let mut rest = messages;
+    while let Some((_, _, behind)) = message(rest) {
+        rest = behind;
+    }
+    let ([kind, a, b, c], _) = rest.split_first_chunk()?;
+    Some((*kind, u32::from_be_bytes([0, *a, *b, *c]) as usize))
+}
+
 /// The visible part of TLS 1.2: the handshake until the server changes to ciphers, and lengths.
 pub fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFindings {
     let added = match suite.map(|suite| suite.suite().as_str().unwrap_or_default()) {
@@ -110,18 +127,11 @@ pub fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFin
         // An explicit nonce of 8 bytes (RFC 5288).
         _ => 24,
     };
-    let (mut found, mut clear, mut encrypted) = (RecordFindings::default(), Vec::new(), false);
-    for (kind, fragment) in all(received) {
-        match kind {
-            CHANGE_CIPHER_SPEC => encrypted = true,
-            HANDSHAKE if !encrypted => clear.extend_from_slice(fragment),
-            APPLICATION_DATA => {
-                let length = fragment.len().saturating_sub(added);
-                found.application.extend(u32::try_from(length));
-            }
-            _ => {}
-        }
-    }
+    let mut found = RecordFindings::default();
+    let application = all(received).filter(|(kind, _)| *kind == APPLICATION_DATA);
+    let lengths = application.map(|(_, fragment)| fragment.len().saturating_sub(added));
+    found.application = lengths.filter_map(|length| u32::try_from(length).ok()).collect();
+    let clear = clear(received);
     let mut rest = clear.as_slice();
     while let Some((kind, body, behind)) = message(rest) {
         match kind {
@@ -189,21 +199,21 @@ pub(super) fn decrypted(
     found
 }
 
+/// The handshake messages of TLS 1.3 that are encrypted.
+pub(super) fn encrypted(received: &[u8], suite: SupportedCipherSuite, secret: &[u8]) -> Vec<u8> {
+    let mut keys = DirectionKeys::new(suite.suite(), secret);
+    let opened = all(received).filter(|(kind, _)| *kind == APPLICATION_DATA);
+    let opened = opened.filter_map(|(_, fragment)| keys.as_mut()?.open(fragment));
+    opened.filter(|(kind, _)| *kind == HANDSHAKE).flat_map(|(_, plain)| plain).collect()
+}
+
 /// The algorithm of a compressed certificate among the messages of a handshake of TLS 1.3.
 pub(super) fn compression(
     received: &[u8],
     suite: SupportedCipherSuite,
     secret: &[u8],
 ) -> Option<u16> {
-    let mut keys = DirectionKeys::new(suite.suite(), secret)?;
-    let mut messages = Vec::new();
-    for (kind, fragment) in all(received) {
-        if kind == APPLICATION_DATA
-            && let Some((HANDSHAKE, plain)) = keys.open(fragment)
-        {
-            messages.extend_from_slice(&plain);
-        }
-    }
+    let messages = encrypted(received, suite, secret);
     let mut rest = messages.as_slice();
     while let Some((kind, body, behind)) = message(rest) {
         if kind == COMPRESSED_CERTIFICATE {
