@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use load::observe::chain::{Path, TrustedRoots, fingerprint};
 use measure::probe::{CertificateReport, ChainState, StapleReport};
 use wire::network::address_of;
-use x509_parser::asn1_rs::{FromDer, Tag};
+use x509_parser::asn1_rs::Tag;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::public_key::PublicKey;
 
-use crate::staple;
+use crate::registry::{algorithm_name, key_name};
+use crate::staple::{self, parse};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateExpectation {
@@ -67,11 +68,6 @@ pub(crate) fn facts(
     Some(certificate)
 }
 
-fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
-    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
-    rest.is_empty().then_some(certificate)
-}
-
 fn is_own_issuer(certificate: &X509Certificate<'_>) -> bool {
     certificate.issuer().as_raw() == certificate.subject().as_raw()
 }
@@ -99,7 +95,7 @@ fn of_leaf(leaf: &X509Certificate<'_>, expected: &CertificateExpectation) -> Cer
         issuer: leaf.issuer().to_string(),
         key,
         rsa_bits,
-        signature: signature(leaf),
+        signature: algorithm_name(leaf.signature_algorithm.algorithm.to_id_string()),
         name_matches: expected.map(|name| names.iter().any(|one| is_for(one, name))),
         names,
         not_before_s: seconds(validity.not_before.timestamp()),
@@ -145,72 +141,18 @@ fn key(leaf: &X509Certificate<'_>) -> (String, u32) {
             let parameters = info.algorithm.parameters.as_ref();
             let curve =
                 parameters.filter(|any| any.tag() == Tag::Oid).and_then(|any| any.as_oid().ok());
-            let curve = curve.map(|oid| registered(&CURVES, oid.to_id_string()));
+            let curve = curve.map(|oid| key_name(oid.to_id_string()));
             (format!("ECDSA {}", curve.as_deref().unwrap_or("with parameters of its own")), 0)
         }
-        _ => (registered(&KEYS, oid), 0),
+        _ => (key_name(oid), 0),
     }
-}
-
-/// The name of an object identifier; its number if it is not a usual one.
-fn registered(known: &[(&str, &str)], oid: String) -> String {
-    let known = known.iter().find(|(number, _)| *number == oid);
-    known.map_or(oid, |(_, name)| (*name).to_owned())
-}
-
-/// RFC 5480, RFC 5639, SEC 2.
-const CURVES: [(&str, &str); 10] = [
-    ("1.2.840.10045.3.1.7", "P-256"),
-    ("1.3.132.0.34", "P-384"),
-    ("1.3.132.0.35", "P-521"),
-    ("1.3.36.3.3.2.8.1.1.7", "brainpoolP256r1"),
-    ("1.3.36.3.3.2.8.1.1.11", "brainpoolP384r1"),
-    ("1.3.36.3.3.2.8.1.1.13", "brainpoolP512r1"),
-    ("1.3.132.0.10", "secp256k1"),
-    ("1.3.132.0.33", "secp224r1"),
-    ("1.2.840.10045.3.1.1", "secp192r1"),
-    ("1.2.156.10197.1.301", "curveSM2"),
-];
-
-/// Kinds of keys: RFC 3279, RFC 4055, RFC 8410, RFC 9215, RFC 9881.
-const KEYS: [(&str, &str); 9] = [
-    ("1.3.101.112", "Ed25519"),
-    ("1.3.101.113", "Ed448"),
-    ("1.2.840.113549.1.1.10", "RSASSA-PSS"),
-    ("1.2.840.10040.4.1", "DSA"),
-    ("1.2.643.7.1.1.1.1", "GOST R 34.10-2012"),
-    ("1.2.643.7.1.1.1.2", "GOST R 34.10-2012"),
-    ("2.16.840.1.101.3.4.3.17", "ML-DSA-44"),
-    ("2.16.840.1.101.3.4.3.18", "ML-DSA-65"),
-    ("2.16.840.1.101.3.4.3.19", "ML-DSA-87"),
-];
-
-/// The algorithm of a certificate's signature.
-fn signature(certificate: &X509Certificate<'_>) -> String {
-    registered(&SIGNATURES, certificate.signature_algorithm.algorithm.to_id_string())
 }
 
 /// Browsers refuse these: collisions can be made.
 fn is_weak(certificate: &X509Certificate<'_>) -> bool {
-    let name = signature(certificate);
+    let name = algorithm_name(certificate.signature_algorithm.algorithm.to_id_string());
     name.ends_with("SHA-1") || name.ends_with("MD5")
 }
-
-/// RFC 3279, RFC 4055, RFC 5758, RFC 8410.
-const SIGNATURES: [(&str, &str); 12] = [
-    ("1.2.840.113549.1.1.4", "RSA with MD5"),
-    ("1.2.840.113549.1.1.5", "RSA with SHA-1"),
-    ("1.2.840.113549.1.1.10", "RSA-PSS"),
-    ("1.2.840.113549.1.1.11", "RSA with SHA-256"),
-    ("1.2.840.113549.1.1.12", "RSA with SHA-384"),
-    ("1.2.840.113549.1.1.13", "RSA with SHA-512"),
-    ("1.2.840.10045.4.1", "ECDSA with SHA-1"),
-    ("1.2.840.10045.4.3.2", "ECDSA with SHA-256"),
-    ("1.2.840.10045.4.3.3", "ECDSA with SHA-384"),
-    ("1.2.840.10045.4.3.4", "ECDSA with SHA-512"),
-    ("1.3.101.112", "Ed25519"),
-    ("1.3.101.113", "Ed448"),
-];
 
 /// The first HTTP address for OCSP in the authority's information (RFC 5280, section 4.2.2.1).
 fn responder(leaf: &X509Certificate<'_>) -> Option<String> {

@@ -51,6 +51,7 @@ pub(crate) struct RawHello {
     pub(crate) groups: Vec<u16>,
     pub(crate) signatures: Vec<u16>,
     pub(crate) server_name: Option<String>,
+    pub(crate) heartbeat: bool,
     /// Whether it offers a pre-shared key of TLS 1.3, which it does not have.
     pub(crate) psk: bool,
     /// Whether it sends a share of X25519, so that a server goes on to its signature.
@@ -104,9 +105,8 @@ impl RawHello {
     /// Offers heartbeats, and sends a ChangeCipherSpec too early. `None` = it answered otherwise
     /// than any server should or any that is known to be wrong does.
     pub(crate) fn old_errors(&self, reach: &ReachedAddress<'_>) -> Option<OldErrors> {
-        let mut hello = self.wire();
-        append_extension(&mut hello, HEARTBEAT, &[1]);
-        let (mut wire, answer) = converse(reach, &hello).ok()?;
+        let hello = Self { heartbeat: true, ..self.clone() };
+        let (mut wire, answer) = converse(reach, &hello.wire()).ok()?;
         let HelloAnswer::Choice(choice) = answer else { return None };
         let [major, minor] = choice.version.to_be_bytes();
         let early = [CHANGE_CIPHER_SPEC, major, minor, 0, 1, 1];
@@ -135,7 +135,9 @@ impl RawHello {
         // DEFLATE (RFC 3749), to see whether it is taken. TLS 1.3 knows none.
         body.extend(vector8(if is_tls13 { &[0] } else { &[1, 0] }));
         let mut extensions = Vec::new();
-        let mut add = |kind: u16, data: &[u8]| extensions.extend(extension(kind, data));
+        let mut add = |kind: u16, data: &[u8]| {
+            extensions.extend([&kind.to_be_bytes(), &*vector16(data)].concat());
+        };
         if let Some(name) = &self.server_name {
             let mut entry = vec![0];
             entry.extend(vector16(name.as_bytes()));
@@ -147,6 +149,9 @@ impl RawHello {
             add(SIGNATURE_ALGORITHMS, &vector16(&words(&self.signatures)));
         }
         add(RENEGOTIATION_INFO, &[0]);
+        if self.heartbeat {
+            add(HEARTBEAT, &[1]);
+        }
         if is_tls13 {
             add(SUPPORTED_VERSIONS, &vector8(&words(&self.versions)));
             let share = if self.share { [&[0, 29], &*vector16(&noise())].concat() } else { vec![] };
@@ -170,34 +175,6 @@ impl RawHello {
         record.extend(vector16(&message));
         record
     }
-}
-
-fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
-    [&kind.to_be_bytes(), &*vector16(data)].concat()
-}
-
-/// Adds an extension to a hello that is a record: the lengths of record, message and extensions
-/// are the only ones that grow.
-fn append_extension(hello: &mut Vec<u8>, kind: u16, data: &[u8]) {
-    let more = extension(kind, data);
-    let added = u16::try_from(more.len()).expect("our own extensions are short");
-    let extensions = extensions_at(hello);
-    for at in [3, 7].into_iter().chain(extensions) {
-        if let Some(Ok(length)) = hello.get_mut(at..at + 2).map(<&mut [u8; 2]>::try_from) {
-            *length = (u16::from_be_bytes(*length) + added).to_be_bytes();
-        }
-    }
-    hello.extend(more);
-}
-
-/// The place of the length of a hello's extensions; `None` = it has none.
-fn extensions_at(hello: &[u8]) -> Option<usize> {
-    let id = 5 + 4 + 2 + 32;
-    let suites = id + 1 + usize::from(*hello.get(id)?);
-    let length = hello.get(suites..suites + 2)?.try_into().ok()?;
-    let compression = suites + 2 + usize::from(u16::from_be_bytes(length));
-    let extensions = compression + 1 + usize::from(*hello.get(compression)?);
-    (extensions < hello.len()).then_some(extensions)
 }
 
 /// Whether nothing comes while a server could complain.
@@ -261,7 +238,10 @@ fn read(received: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
             }
         }
     }
-    flight(&messages).map(|choice| choice.map(HelloAnswer::Choice))
+    // Everything of TLS 1.3 stands in its first message, of older versions in all up to
+    // ServerHelloDone.
+    let (choice, is_whole) = flight_so_far(&messages)?;
+    Ok(choice.filter(|_| is_whole).map(HelloAnswer::Choice))
 }
 
 const FATAL: u8 = 2;
@@ -273,13 +253,6 @@ fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, Trouble>
     } else {
         malformed("what follows its first record is no record")
     })
-}
-
-/// The choice of a flight: everything of TLS 1.3 stands in its first message, of older versions in
-/// all up to ServerHelloDone. `None` = more is to come.
-fn flight(messages: &[u8]) -> Result<Option<HelloChoice>, Trouble> {
-    let (choice, is_whole) = flight_so_far(messages)?;
-    Ok(choice.filter(|_| is_whole))
 }
 
 /// The choice of a flight so far, and whether it is whole. One that resumes a session has no chain.
@@ -416,6 +389,7 @@ mod tests {
             groups: vec![29, 23],
             signatures: vec![0x0403],
             server_name: Some("a.example".to_owned()),
+            heartbeat: false,
             psk: false,
             share: false,
         }
@@ -424,8 +398,10 @@ mod tests {
     #[test]
     fn our_hello_is_one() {
         let plain = hello(&[TLS_1_3, TLS_1_2]);
-        for (psk, share) in [(false, false), (true, false), (false, true)] {
-            let wire = RawHello { psk, share, ..plain.clone() }.wire();
+        for (heartbeat, psk, share) in
+            [(false, false, false), (true, true, false), (false, false, true)]
+        {
+            let wire = RawHello { heartbeat, psk, share, ..plain.clone() }.wire();
             let Ok(Peek::Hello(hello)) = client_hello::read(&wire) else {
                 panic!("no hello");
             };
@@ -433,16 +409,6 @@ mod tests {
             assert!(hello.supported_versions().eq([TLS_1_3, TLS_1_2]));
             assert!(hello.supported_groups().eq([29, 23]) && hello.has_key_share());
         }
-    }
-
-    #[test]
-    fn a_hello_with_one_more_extension_is_one() {
-        let mut wire = hello(&[TLS_1_3, TLS_1_2]).wire();
-        append_extension(&mut wire, HEARTBEAT, &[1]);
-        assert!(matches!(client_hello::read(&wire), Ok(Peek::Hello(_))));
-        assert!(wire.ends_with(&[0, 15, 0, 1, 1]));
-        let old = hello(&[SSL_3]).wire();
-        assert_eq!((extensions_at(&old), old.get(2)), (None, Some(&0)));
     }
 
     fn record(kind: u8, fragment: &[u8]) -> Vec<u8> {

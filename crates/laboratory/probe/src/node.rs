@@ -65,7 +65,9 @@ impl Visit<'_> {
         if node.spoken().next().is_none() {
             let said: Vec<_> = node.versions.iter().map(|one| one.answer.as_str()).collect();
             let text = format!("it refuses every version: {}", said.join(", "));
-            node.trouble = Some(trouble(TroubleKind::Refused, text));
+            let refused = || trouble(TroubleKind::Refused, text);
+            // What was not tried was not refused.
+            node.trouble = Some(self.reach.left_alone().unwrap_or_else(refused));
             return node;
         }
         node.fallback_refused = self.fallback_refused(&node.versions);
@@ -148,6 +150,7 @@ impl Visit<'_> {
             groups: numbers(&GROUPS),
             signatures: numbers(&SIGNATURES),
             server_name: self.options.server_name.clone(),
+            heartbeat: false,
             psk: versions == [TLS_1_3] && self.is_rare.get(),
             share: false,
         }
@@ -213,10 +216,7 @@ impl Visit<'_> {
 
     /// The certificate that a server shows in clear text, up to TLS 1.2, if it shows one.
     fn plaintext_certificate(&self, versions: &[VersionReport]) -> Option<CertificateReport> {
-        let both = VERSIONS.iter().zip(versions);
-        let mut spoken = both.filter(|((number, _), version)| version.spoken && *number <= TLS_1_2);
-        let ((number, _), _) = spoken.next()?;
-        match self.hello(&[*number]).ask(self.reach) {
+        match self.hello(&[newest_older(versions)?.0]).ask(self.reach) {
             Ok(HelloAnswer::Choice(choice)) => facts(&choice.chain, &choice.staple, self.expected),
             _ => None,
         }
@@ -225,10 +225,7 @@ impl Visit<'_> {
     /// Whether a client that comes with the second newest version, as after an attack on the
     /// newest, is turned away.
     fn fallback_refused(&self, versions: &[VersionReport]) -> Option<bool> {
-        let both = VERSIONS.iter().zip(versions);
-        let mut spoken = both.filter(|(_, version)| version.spoken);
-        let ((older, _), _) = spoken.nth(1)?;
-        let mut hello = self.hello(&[*older]);
+        let mut hello = self.hello(&[spoken(versions).nth(1)?.0]);
         hello.suites.push(FALLBACK_SCSV);
         match hello.ask(self.reach).ok()? {
             HelloAnswer::Choice(_) => Some(false),
@@ -242,7 +239,7 @@ impl Visit<'_> {
     /// exchange. Of TLS 1.3 alone, only what would be needed. `None` = that is not known.
     fn older(&self, versions: &[VersionReport]) -> Option<ClientReport> {
         let mut client = ClientReport { kind: OLDER.to_owned(), ..ClientReport::default() };
-        let Some(version) = newest_older(versions) else {
+        let Some((_, version)) = newest_older(versions) else {
             client.signature = self.rare_signatures()?;
             let text = format!("in TLS 1.3 it signs by {} alone", client.signature);
             client.trouble = Some(trouble(TroubleKind::Refused, text));
@@ -280,11 +277,9 @@ impl Visit<'_> {
 
     /// Weaknesses that only versions before TLS 1.3 can have. One connection each.
     fn old_weaknesses(&self, node: &mut NodeReport) {
-        let Some(version) = newest_older(&node.versions) else { return };
+        let Some((number, version)) = newest_older(&node.versions) else { return };
         node.client_renegotiation = self.client_renegotiation(version);
-        let number = VERSIONS.iter().find(|(_, title)| *title == version);
-        let hello = self.hello(&[number.map_or(TLS_1_2, |(number, _)| *number)]);
-        if let Some(errors) = hello.old_errors(self.reach) {
+        if let Some(errors) = self.hello(&[number]).old_errors(self.reach) {
             node.heartbeat = Some(errors.heartbeat);
             node.early_change = Some(errors.early_change);
         }
@@ -399,10 +394,15 @@ impl Visit<'_> {
     }
 }
 
+/// The versions that are spoken, of those that were tried in the order of the registry.
+fn spoken(versions: &[VersionReport]) -> impl Iterator<Item = RegisteredNumber> {
+    let both = VERSIONS.iter().zip(versions);
+    both.filter(|(_, version)| version.spoken).map(|(version, _)| *version)
+}
+
 /// The newest version before TLS 1.3 that is spoken.
-fn newest_older(versions: &[VersionReport]) -> Option<&str> {
-    let mut spoken = versions.iter().filter(|one| one.spoken && one.name != "TLSv1.3");
-    spoken.next().map(|one| one.name.as_str())
+fn newest_older(versions: &[VersionReport]) -> Option<RegisteredNumber> {
+    spoken(versions).find(|(number, _)| *number <= TLS_1_2)
 }
 
 /// The max-age of an HTTP reply's Strict-Transport-Security (RFC 6797, section 6.1).

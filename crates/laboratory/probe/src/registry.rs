@@ -30,12 +30,24 @@ pub(crate) static GROUPS: RegisteredNumbers = LazyLock::new(|| section("# Groups
 pub(crate) static SIGNATURES: RegisteredNumbers = LazyLock::new(|| section("# Signature"));
 
 fn section(title: &str) -> Vec<RegisteredNumber> {
+    let number = |(number, name)| Some((u16::from_str_radix(number, 16).ok()?, name));
+    lines(title).filter_map(number).collect()
+}
+
+fn lines(title: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let (_, behind) = include_str!("registry.txt").split_once(title).expect("a test reads it");
-    let number = |line: &'static str| {
-        let (number, name) = line.split_once(' ')?;
-        Some((u16::from_str_radix(number, 16).ok()?, name))
-    };
-    behind.lines().take_while(|line| !line.is_empty()).filter_map(number).collect()
+    let lines = behind.lines().take_while(|line| !line.is_empty());
+    lines.filter_map(|line| line.split_once(' '))
+}
+
+/// The curve or the kind of a certificate's key; its number if it is not a usual one.
+pub(crate) fn key_name(oid: String) -> String {
+    lines("# Curves").find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name.to_owned())
+}
+
+/// The algorithm of a certificate's signature, in the same way.
+pub(crate) fn algorithm_name(oid: String) -> String {
+    lines("# Algorithms").find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name.to_owned())
 }
 
 /// The name of a suite of any version.
@@ -153,6 +165,8 @@ mod tests {
         let lines = include_str!("registry.txt").lines();
         let lines = lines.filter(|line| line.get(4..5) == Some(" ") && !line.starts_with('#'));
         assert_eq!(all.map(|one| one.len()).iter().sum::<usize>(), lines.count());
+        assert_eq!(key_name("1.3.132.0.34".to_owned()), "P-384");
+        assert_eq!(algorithm_name("1.3.101.113".to_owned()), "Ed448");
         assert_eq!(suite_name(0x00a3), "TLS_DHE_DSS_WITH_AES_256_GCM_SHA384");
         for known in all {
             let numbers: BTreeSet<u16> = numbers(known).into_iter().collect();

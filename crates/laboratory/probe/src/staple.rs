@@ -91,8 +91,9 @@ fn is_vouched_for(
         })
 }
 
-fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
-    X509Certificate::from_der(der).ok().map(|(_, certificate)| certificate)
+pub(crate) fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
+    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
+    rest.is_empty().then_some(certificate)
 }
 
 /// The public key without its algorithm.

@@ -88,7 +88,7 @@ pub fn next(bytes: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, RecordBytesFault
 }
 
 /// All whole records: type and fragment.
-fn all(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+pub fn all(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (kind, fragment, rest) = next(bytes).ok()??;
         bytes = rest;
