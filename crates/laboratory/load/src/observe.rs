@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustls::client::{ClientConnection, ResolvesClientCert, Tls12ClientSessionValue};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, Error, HandshakeKind, KeyLog, SignatureScheme};
+use rustls::{ClientConfig, Error, HandshakeKind, InvalidMessage, KeyLog, SignatureScheme};
 use rustls_pki_types::ServerName;
 
 use crate::ech;
@@ -140,6 +140,9 @@ pub enum ObserveFault {
         /// The chain of who answered, in DER, the leaf first.
         chain: Vec<Vec<u8>>,
     },
+    /// A handshake message is longer than the 64 KiB that the library takes.
+    #[error("its handshake message of type {message} takes {bytes} bytes")]
+    TooLong { message: u8, bytes: usize },
     #[error("{0}")]
     Protocol(String),
 }
@@ -224,9 +227,22 @@ impl ObservingClient {
             sent_hello: Vec::new(),
             observed: Observed::default(),
         };
-        talk.handshake(conversation.early)?;
+        talk.handshake(conversation.early).map_err(|fault| self.measured(fault, &talk))?;
         talk.finish(conversation);
         Ok(self.observed(talk))
+    }
+
+    /// The library does not report which message is too long.
+    fn measured<S>(&self, fault: ObserveFault, talk: &TalkInProgress<'_, S>) -> ObserveFault {
+        let ObserveFault::TooLong { .. } = fault else { return fault };
+        let suite = talk.connection.negotiated_cipher_suite();
+        let secret = locked(&self.seen.handshake_secret);
+        let messages = match (&*secret, suite) {
+            (Some(secret), Some(suite)) => records::encrypted(&talk.received, suite, secret),
+            _ => records::clear(&talk.received),
+        };
+        let (message, bytes) = records::unfinished(&messages).unwrap_or_default();
+        ObserveFault::TooLong { message, bytes }
     }
 
     fn observed<S>(&self, talk: TalkInProgress<'_, S>) -> Observed {
@@ -440,6 +456,9 @@ fn broken(error: &io::Error) -> ObserveFault {
 fn fault(error: Error) -> ObserveFault {
     match error {
         Error::AlertReceived(alert) => ObserveFault::Alert(u8::from(alert)),
+        Error::InvalidMessage(InvalidMessage::HandshakePayloadTooLarge) => {
+            ObserveFault::TooLong { message: 0, bytes: 0 }
+        }
         other => ObserveFault::Protocol(other.to_string()),
     }
 }

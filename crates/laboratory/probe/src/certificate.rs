@@ -5,12 +5,13 @@ use std::net::IpAddr;
 use load::observe::chain::{Path, TrustedRoots, fingerprint};
 use measure::probe::{CertificateReport, ChainState, StapleReport};
 use wire::network::address_of;
-use x509_parser::asn1_rs::{FromDer, Oid};
+use x509_parser::asn1_rs::Tag;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::public_key::PublicKey;
 
-use crate::staple;
+use crate::registry::{algorithm_name, key_name};
+use crate::staple::{self, parse};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateExpectation {
@@ -67,11 +68,6 @@ pub(crate) fn facts(
     Some(certificate)
 }
 
-fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
-    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
-    rest.is_empty().then_some(certificate)
-}
-
 fn is_own_issuer(certificate: &X509Certificate<'_>) -> bool {
     certificate.issuer().as_raw() == certificate.subject().as_raw()
 }
@@ -99,7 +95,7 @@ fn of_leaf(leaf: &X509Certificate<'_>, expected: &CertificateExpectation) -> Cer
         issuer: leaf.issuer().to_string(),
         key,
         rsa_bits,
-        signature: signature(leaf),
+        signature: algorithm_name(leaf.signature_algorithm.algorithm.to_id_string()),
         name_matches: expected.map(|name| names.iter().any(|one| is_for(one, name))),
         names,
         not_before_s: seconds(validity.not_before.timestamp()),
@@ -134,61 +130,29 @@ fn is_for(pattern: &str, name: &str) -> bool {
 }
 
 fn key(leaf: &X509Certificate<'_>) -> (String, u32) {
-    let curve = |oid: &Oid<'_>| match oid.to_id_string().as_str() {
-        "1.2.840.10045.3.1.7" => "ECDSA P-256".to_owned(),
-        "1.3.132.0.34" => "ECDSA P-384".to_owned(),
-        "1.3.132.0.35" => "ECDSA P-521".to_owned(),
-        other => format!("ECDSA {other}"),
-    };
     let info = leaf.public_key();
-    let algorithm = &info.algorithm;
+    let oid = info.algorithm.algorithm.to_id_string();
     match info.parsed() {
         Ok(PublicKey::RSA(rsa)) => {
             let bits = u32::try_from(rsa.key_size()).unwrap_or(u32::MAX);
             (format!("RSA {bits}"), bits)
         }
         Ok(PublicKey::EC(_)) => {
-            let parameters = algorithm.parameters.as_ref();
-            let oid = parameters.and_then(|any| any.as_oid().ok());
-            (oid.map_or_else(|| "ECDSA".to_owned(), |oid| curve(&oid)), 0)
+            let parameters = info.algorithm.parameters.as_ref();
+            let curve =
+                parameters.filter(|any| any.tag() == Tag::Oid).and_then(|any| any.as_oid().ok());
+            let curve = curve.map(|oid| key_name(oid.to_id_string()));
+            (format!("ECDSA {}", curve.as_deref().unwrap_or("with parameters of its own")), 0)
         }
-        _ => match algorithm.algorithm.to_id_string().as_str() {
-            "1.3.101.112" => ("Ed25519".to_owned(), 0),
-            "1.3.101.113" => ("Ed448".to_owned(), 0),
-            "1.2.840.113549.1.1.10" => ("RSASSA-PSS".to_owned(), 0),
-            other => (other.to_owned(), 0),
-        },
+        _ => (key_name(oid), 0),
     }
-}
-
-/// The algorithm of a certificate's signature; its number if it is not a usual one.
-fn signature(certificate: &X509Certificate<'_>) -> String {
-    let oid = certificate.signature_algorithm.algorithm.to_id_string();
-    let known = SIGNATURES.iter().find(|(number, _)| *number == oid);
-    known.map_or(oid, |(_, name)| (*name).to_owned())
 }
 
 /// Browsers refuse these: collisions can be made.
 fn is_weak(certificate: &X509Certificate<'_>) -> bool {
-    let name = signature(certificate);
+    let name = algorithm_name(certificate.signature_algorithm.algorithm.to_id_string());
     name.ends_with("SHA-1") || name.ends_with("MD5")
 }
-
-/// RFC 3279, RFC 4055, RFC 5758, RFC 8410.
-const SIGNATURES: [(&str, &str); 12] = [
-    ("1.2.840.113549.1.1.4", "RSA with MD5"),
-    ("1.2.840.113549.1.1.5", "RSA with SHA-1"),
-    ("1.2.840.113549.1.1.10", "RSA-PSS"),
-    ("1.2.840.113549.1.1.11", "RSA with SHA-256"),
-    ("1.2.840.113549.1.1.12", "RSA with SHA-384"),
-    ("1.2.840.113549.1.1.13", "RSA with SHA-512"),
-    ("1.2.840.10045.4.1", "ECDSA with SHA-1"),
-    ("1.2.840.10045.4.3.2", "ECDSA with SHA-256"),
-    ("1.2.840.10045.4.3.3", "ECDSA with SHA-384"),
-    ("1.2.840.10045.4.3.4", "ECDSA with SHA-512"),
-    ("1.3.101.112", "Ed25519"),
-    ("1.3.101.113", "Ed448"),
-];
 
 /// The first HTTP address for OCSP in the authority's information (RFC 5280, section 4.2.2.1).
 fn responder(leaf: &X509Certificate<'_>) -> Option<String> {

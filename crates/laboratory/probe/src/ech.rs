@@ -41,16 +41,14 @@ impl Visit<'_> {
         let full = offer(Handshake::Full, self.options);
         let suites = Suite::ALL.into_iter().filter(|suite| Versions::Tls13.have(*suite)).collect();
         let offered = PlannedTls { versions: Versions::Tls13, suites, ech, ..full };
-        let client = match Observer::new(&offered) {
-            Ok(client) => client,
-            Err(fault) => return EchAnswer::failed(malformed(fault)),
-        };
-        let mut stream = match self.reach.open() {
-            Ok(stream) => stream,
-            Err(trouble) => return EchAnswer::failed(trouble),
-        };
         let conversation =
             ObservedConversation { linger: self.linger.get(), ..ObservedConversation::default() };
+        let opened = Observer::new(&offered).map_err(malformed);
+        let opened = opened.and_then(|client| Ok((client, self.reach.open()?)));
+        let (client, mut stream) = match opened {
+            Ok(both) => both,
+            Err(trouble) => return EchAnswer::failed(trouble),
+        };
         match client.converse(&mut stream, conversation) {
             Ok(seen) => EchAnswer {
                 fate: match seen.ech {
@@ -61,18 +59,11 @@ impl Visit<'_> {
                 ..EchAnswer::default()
             },
             Err(ObserveFault::EchRejected { retry_configurations, chain }) => {
-                let expected = CertificateExpectation {
-                    roots: None,
-                    is_public: self.expected.is_public,
-                    name: public_name.map(str::to_owned),
-                    now_s: self.expected.now_s,
-                };
+                let name = public_name.map(str::to_owned);
+                let expected = CertificateExpectation { roots: None, name, ..*self.expected };
+                let is_outdated = retry_configurations > 0;
                 EchAnswer {
-                    fate: if retry_configurations > 0 {
-                        EchFate::Outdated
-                    } else {
-                        EchFate::Rejected
-                    },
+                    fate: if is_outdated { EchFate::Outdated } else { EchFate::Rejected },
                     retry_configurations: retry_configurations as u64,
                     certificate: facts(&chain, &[], &expected),
                     ..EchAnswer::default()

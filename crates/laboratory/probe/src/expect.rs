@@ -154,14 +154,12 @@ fn conditions(entry: &Entry, report: &Report<'_>) -> Vec<ExpectedValue> {
             ("has", _) => ExpectedValue::Has(node.texts()),
             ("not", _) => ExpectedValue::Not(node.texts()),
             ("one-of", _) => ExpectedValue::OneOf(node.texts()),
-            ("least" | "most", other) => {
-                let problem = Problem::new(format!("`{name}` is {}, no number", other.kind()));
-                report.error_here(&node.spot, problem.hint(format!("for example: {name} = 20")));
-                continue;
-            }
-            ("known", other) => {
-                let problem = Problem::new(format!("`known` is {}, no boolean", other.kind()));
-                report.error_here(&node.spot, problem.hint("for example: known = true"));
+            ("least" | "most" | "known", other) => {
+                let (what, example) =
+                    if name == "known" { ("boolean", "true") } else { ("number", "20") };
+                let problem = Problem::new(format!("`{name}` is {}, no {what}", other.kind()));
+                let hint = format!("for example: {name} = {example}");
+                report.error_here(&node.spot, problem.hint(hint));
                 continue;
             }
             _ => {

@@ -28,13 +28,6 @@ pub struct ProbeFact {
     read: FactRead,
 }
 
-const STAPLE_HELP: &str = "The stapled OCSP response, whose time, signature and responder are \
-    checked: good, revoked, unknown, expired, early, invalid (nobody has signed it who may), \
-    foreign (it is of another certificate), unverified (the issuer is not known) or none";
-
-const LIFETIME_HELP: &str = "Whether its lifetime is within what the CA/Browser Forum allowed \
-    when it was issued; known with roots of the system alone";
-
 type FactRead = Box<dyn Fn(&At<'_>) -> Option<FactValue>>;
 
 /// An address in a report.
@@ -52,12 +45,22 @@ impl ProbeFact {
     }
 }
 
+impl At<'_> {
+    fn ticket(&self, kind: Resumes) -> Option<&TicketReport> {
+        self.node.tickets.iter().find(|one| one.kind == kind)
+    }
+}
+
 /// Seconds in a day and in an hour.
 const DAY_S: u64 = 86400;
 const HOUR_S: u64 = 3600;
 
 fn text(text: impl Into<String>) -> FactValue {
     FactValue::Text(text.into())
+}
+
+fn number(number: impl Into<u64>) -> FactValue {
+    FactValue::Number(number.into())
 }
 
 fn list(texts: impl IntoIterator<Item = impl Into<String>>) -> FactValue {
@@ -67,14 +70,10 @@ fn list(texts: impl IntoIterator<Item = impl Into<String>>) -> FactValue {
 /// All of them, in the order of the reference.
 pub fn all() -> Vec<ProbeFact> {
     let mut all = ProbeFacts::default();
-    all.add("speaks-tls", "Whether it speaks TLS at all", |at| {
-        Some(FactValue::Boolean(at.node.trouble.is_none()))
-    });
-    all.add("faults", "The points that are faults there", |at| points(at, Level::Fault));
-    all.add("advice", "The points that could be better", |at| points(at, Level::Advice));
-    all.add("versions", "The versions that it speaks", |at| {
-        Some(list(at.node.spoken().map(|version| &version.name)))
-    });
+    all.add("speaks-tls", |at| Some(FactValue::Boolean(at.node.trouble.is_none())));
+    all.add("faults", |at| points(at, Level::Fault));
+    all.add("advice", |at| points(at, Level::Advice));
+    all.add("versions", |at| Some(list(at.node.spoken().map(|version| &version.name))));
     all.of_old_versions();
     for (version, name) in [("TLSv1.3", "tls13"), ("TLSv1.2", "tls12")] {
         all.of_version(version, name);
@@ -91,6 +90,17 @@ pub fn all() -> Vec<ProbeFact> {
     all.0
 }
 
+/// The words of `facts.txt` about a fact; `*` stands for a version, a kind of client, of resumption
+/// or of handshake.
+fn help(name: &str) -> Option<&'static str> {
+    let mut lines = include_str!("facts.txt").lines().filter_map(|line| line.split_once(' '));
+    let (_, help) = lines.find(|(pattern, _)| match pattern.split_once('*') {
+        Some((before, behind)) => name.starts_with(before) && name.ends_with(behind),
+        None => *pattern == name,
+    })?;
+    Some(help)
+}
+
 #[derive(Default)]
 struct ProbeFacts(Vec<ProbeFact>);
 
@@ -98,92 +108,61 @@ impl ProbeFacts {
     fn add(
         &mut self,
         name: impl Into<String>,
-        help: &'static str,
         read: impl Fn(&At<'_>) -> Option<FactValue> + 'static,
     ) {
-        self.0.push(ProbeFact { name: name.into(), help, read: Box::new(read) });
+        let name = name.into();
+        let help = help(&name).expect("a test asks for all");
+        self.0.push(ProbeFact { name, help, read: Box::new(read) });
     }
 
     fn of_old_versions(&mut self) {
-        let help = "Whether all versions before TLS 1.3 bind a renegotiation to what was before \
-                    (RFC 5746)";
-        self.add("secure-renegotiation", help, |at| {
+        self.add("secure-renegotiation", |at| {
             at.node.secure_renegotiation().map(FactValue::Boolean)
         });
-        let help = "Whether some version takes a client's offer to compress";
-        self.add("compression", help, |at| {
+        self.add("compression", |at| {
             let mut spoken = at.node.spoken().peekable();
             spoken.peek()?;
             Some(FactValue::Boolean(spoken.any(|version| version.compression)))
         });
-        type OldWeakness = fn(&NodeReport) -> Option<bool>;
-        let weaknesses: [(&str, &'static str, OldWeakness); 3] = [
-            (
-                "client-renegotiation",
-                "Whether a client may renegotiate; asked once, by an installed openssl",
-                |node| node.client_renegotiation,
-            ),
-            ("heartbeat", "Whether it takes an offer of heartbeats (RFC 6520)", |node| {
-                node.heartbeat
-            }),
-            (
-                "early-change",
-                "Whether it takes a ChangeCipherSpec that comes too early (CVE-2014-0224)",
-                |node| node.early_change,
-            ),
-        ];
-        for (name, help, read) in weaknesses {
-            self.add(name, help, move |at| read(at.node).map(FactValue::Boolean));
-        }
-        let help = "What a client gets that says that a newer version failed (RFC 7507): refused \
-                    or served";
-        self.add("fallback", help, |at| {
+        self.add("client-renegotiation", |at| at.node.client_renegotiation.map(FactValue::Boolean));
+        self.add("heartbeat", |at| at.node.heartbeat.map(FactValue::Boolean));
+        self.add("early-change", |at| at.node.early_change.map(FactValue::Boolean));
+        self.add("fallback", |at| {
             let refused = at.node.fallback_refused?;
             Some(text(if refused { "refused" } else { "served" }))
         });
     }
 
     fn of_version(&mut self, version: &'static str, name: &str) {
-        let help = "The suites of that version that it accepts";
-        self.add(format!("{name}.suites"), help, move |at| {
-            Some(list(&at.node.version(version)?.suites))
-        });
-        let help = "The groups of that version that it accepts";
-        self.add(format!("{name}.groups"), help, move |at| {
-            Some(list(&at.node.version(version)?.groups))
-        });
-        let help = "Bits of the shortest prime of DHE";
-        self.add(format!("{name}.dh-bits"), help, move |at| {
+        self.add(format!("{name}.suites"), move |at| Some(list(&at.node.version(version)?.suites)));
+        self.add(format!("{name}.groups"), move |at| Some(list(&at.node.version(version)?.groups)));
+        self.add(format!("{name}.dh-bits"), move |at| {
             let bits = at.node.version(version)?.dh_bits;
-            (bits > 0).then_some(FactValue::Number(bits.into()))
+            (bits > 0).then(|| number(bits))
         });
-        let help = "Whose order of suites decides: server or client";
-        self.add(format!("{name}.order"), help, move |at| {
+        self.add(format!("{name}.order"), move |at| {
             Some(text(at.node.version(version)?.order?.name()))
         });
     }
 
     fn of_client(&mut self, kind: &'static str) {
         type ClientField = fn(&ClientReport) -> Option<&str>;
-        let fields: [(&str, &'static str, ClientField); 7] = [
-            ("version", "The version that this kind of client gets", |one| Some(&one.version)),
-            ("suite", "The suite that it gets", |one| Some(&one.suite)),
-            ("group", "The group that it gets", |one| Some(&one.group)),
-            ("signature", "The scheme of the server's signature", |one| Some(&one.signature)),
-            ("alpn", "The application protocol that it gets", |one| Some(&one.alpn)),
-            ("key", "The key of the certificate that it gets", |one| {
-                Some(&one.certificate.as_ref()?.key)
-            }),
-            ("refused", "Why it gets no connection", |one| Some(&one.trouble.as_ref()?.text)),
+        let fields: [(&str, ClientField); 7] = [
+            ("version", |one| Some(&one.version)),
+            ("suite", |one| Some(&one.suite)),
+            ("group", |one| Some(&one.group)),
+            ("signature", |one| Some(&one.signature)),
+            ("alpn", |one| Some(&one.alpn)),
+            ("key", |one| Some(&one.certificate.as_ref()?.key)),
+            ("refused", |one| Some(&one.trouble.as_ref()?.text)),
         ];
-        for (name, help, field) in fields {
-            self.add(format!("{kind}.{name}"), help, move |at| {
+        for (name, field) in fields {
+            self.add(format!("{kind}.{name}"), move |at| {
                 let found = field(at.node.client(kind)?)?;
                 (!found.is_empty()).then(|| text(found))
             });
         }
-        let help = "Whether it is asked for another hello first: one more round trip";
-        self.add(format!("{kind}.hello-retry"), help, move |at| {
+        self.add(format!("{kind}.hello-retry"), move |at| {
             let client = at.node.client(kind)?;
             let is_met = client.trouble.is_none();
             is_met.then_some(FactValue::Boolean(client.hello_retry))
@@ -193,45 +172,37 @@ impl ProbeFacts {
     /// The worst of all certificates that are shown there.
     fn of_certificate(&mut self) {
         type CertificateField = fn(&At<'_>, &CertificateReport) -> Option<FactValue>;
-        let fields: [(&str, &'static str, CertificateField); 10] = [
-            ("lifetime-allowed", LIFETIME_HELP, |_, one| {
+        let fields: [(&str, CertificateField); 10] = [
+            ("lifetime-allowed", |_, one| {
                 (one.lifetime_days_max > 0)
                     .then(|| FactValue::Boolean(one.lifetime_days() <= one.lifetime_days_max))
             }),
-            ("signature", "The algorithm of its issuer's signature", |_, one| {
-                (!one.signature.is_empty()).then(|| text(&one.signature))
-            }),
-            ("name-matches", "Whether it is for the server name", |_, one| {
-                one.name_matches.map(FactValue::Boolean)
-            }),
-            ("trusted", "Whether its chain leads to a trusted root", |_, one| {
+            ("signature", |_, one| (!one.signature.is_empty()).then(|| text(&one.signature))),
+            ("name-matches", |_, one| one.name_matches.map(FactValue::Boolean)),
+            ("trusted", |_, one| {
                 (one.chain_state != ChainState::Unchecked)
                     .then_some(FactValue::Boolean(one.chain_state == ChainState::Trusted))
             }),
-            ("chain-ordered", "Whether each certificate is followed by its issuer", |_, one| {
-                Some(FactValue::Boolean(one.chain_ordered))
+            ("chain-ordered", |_, one| Some(FactValue::Boolean(one.chain_ordered))),
+            ("days-left", |at, one| {
+                Some(number(one.not_after_s.saturating_sub(at.report.at_s) / DAY_S))
             }),
-            ("days-left", "Whole days until it expires; 0 if it has", |at, one| {
-                let left = one.not_after_s.saturating_sub(at.report.at_s);
-                Some(FactValue::Number(left / DAY_S))
-            }),
-            ("key", "Its key", |_, one| Some(text(&one.key))),
-            ("names", "The names that it is for", |_, one| Some(list(&one.names))),
-            ("staple", STAPLE_HELP, |_, one| {
+            ("key", |_, one| Some(text(&one.key))),
+            ("names", |_, one| Some(list(&one.names))),
+            ("staple", |_, one| {
                 Some(text(one.staple.as_ref().map_or("none", |staple| &staple.status)))
             }),
-            ("staple-age-hours", "Hours since the staple was made", |at, one| {
+            ("staple-age-hours", |at, one| {
                 let made = one.staple.as_ref()?.this_update_s;
-                Some(FactValue::Number(at.report.at_s.saturating_sub(made) / HOUR_S))
+                Some(number(at.report.at_s.saturating_sub(made) / HOUR_S))
             }),
         ];
-        let help = "Days from its first second to its last, of the one that is valid the longest";
-        self.add("certificate.lifetime-days", help, |at| {
+        self.add("certificate.lifetime-days", |at| {
             let days = at.node.certificates().into_iter().map(CertificateReport::lifetime_days);
             days.max().map(FactValue::Number)
         });
-        for (name, help, field) in fields {
-            self.add(format!("certificate.{name}"), help, move |at| {
+        for (name, field) in fields {
+            self.add(format!("certificate.{name}"), move |at| {
                 let certificates = at.node.certificates();
                 let values = certificates.into_iter().filter_map(|one| field(at, one));
                 values.reduce(worse)
@@ -241,104 +212,63 @@ impl ProbeFacts {
 
     fn of_resumption(&mut self, kind: Resumes) {
         let name = format!("resumption.{}", kind.name());
-        let help = "Where its sessions of that kind are resumed: always, same-address (but not at \
-                    each other one), sometimes, never";
-        self.add(&name, help, move |at| {
+        self.add(&name, move |at| {
             let own = at.report.own_resumption(at.index, kind)?;
             Some(text(resumed(at, own)))
         });
         if kind != Resumes::SessionId {
-            let help = "Hours for which the same ticket key is known to be in use, by --earlier";
-            let hours_name = format!("{name}-key-hours");
-            self.add(hours_name, help, move |at| {
-                let mut tickets = at.node.tickets.iter();
-                let since_s = tickets.find(|one| one.kind == kind)?.key_since_s?;
-                Some(FactValue::Number(at.report.at_s.saturating_sub(since_s) / HOUR_S))
+            self.add(format!("{name}-key-hours"), move |at| {
+                let since_s = at.ticket(kind)?.key_since_s?;
+                Some(number(at.report.at_s.saturating_sub(since_s) / HOUR_S))
             });
         }
-        type TicketField = fn(&TicketReport) -> Option<FactValue>;
-        let mut add = |field: &str, help, read: TicketField| {
-            self.add(format!("{name}-{field}"), help, move |at| {
-                let mut tickets = at.node.tickets.iter();
-                read(tickets.find(|one| one.kind == kind)?)
-            });
-        };
-        add("single-use", "Whether one that was used is refused", |one| {
-            one.single_use.map(FactValue::Boolean)
+        self.add(format!("{name}-single-use"), move |at| {
+            at.ticket(kind)?.single_use.map(FactValue::Boolean)
         });
         if kind == Resumes::SessionId {
             return;
         }
-        add("count", "Tickets after a full handshake", |one| {
-            Some(FactValue::Number(one.count.into()))
-        });
-        add("lifetime-s", "The lifetime hint, in seconds", |one| {
-            one.lifetime_s.map(|seconds| FactValue::Number(seconds.into()))
-        });
+        self.add(format!("{name}-count"), move |at| Some(number(at.ticket(kind)?.count)));
+        self.add(format!("{name}-lifetime-s"), move |at| at.ticket(kind)?.lifetime_s.map(number));
         if kind == Resumes::Psk {
-            add("early-data", "Whether early data (0-RTT) is accepted", |one| {
-                Some(FactValue::Boolean(one.early_data_accepted == Some(true)))
+            self.add(format!("{name}-early-data"), move |at| {
+                Some(FactValue::Boolean(at.ticket(kind)?.early_data_accepted == Some(true)))
             });
         }
     }
 
     fn of_ech(&mut self) {
         type AnswerOf = fn(&EchReport) -> Option<&EchAnswer>;
-        let answers: [(&str, &'static str, AnswerOf); 3] = [
-            (
-                "ech",
-                "What a hello gets that is encrypted by --ech: accepted, outdated (newer \
-                 configurations), rejected (none), or refused",
-                |ech| ech.given.as_ref(),
-            ),
-            (
-                "ech-outdated",
-                "What a client gets whose configuration for that public name is outdated, in the \
-                 same words",
-                |ech| ech.outdated.as_ref(),
-            ),
-            (
-                "ech-grease",
-                "What an encrypted hello gets that nobody can open, as browsers send it: \
-                 passed-over or refused",
-                |ech| Some(&ech.grease),
-            ),
+        let answers: [(&str, AnswerOf); 3] = [
+            ("ech", |ech| ech.given.as_ref()),
+            ("ech-outdated", |ech| ech.outdated.as_ref()),
+            ("ech-grease", |ech| Some(&ech.grease)),
         ];
-        for (name, help, answer) in answers {
-            self.add(name, help, move |at| Some(text(answer(at.node.ech.as_ref()?)?.fate.name())));
+        for (name, answer) in answers {
+            self.add(name, move |at| Some(text(answer(at.node.ech.as_ref()?)?.fate.name())));
         }
-        let help =
-            "Whether the certificate that such an outdated client gets is for the public name";
-        self.add("ech-public-name-matches", help, |at| {
+        self.add("ech-public-name-matches", |at| {
             let certificate = at.node.ech.as_ref()?.outdated.as_ref()?.certificate.as_ref()?;
             certificate.name_matches.map(FactValue::Boolean)
         });
     }
 
     fn of_connection(&mut self) {
-        let help = "What a name gets that nobody has: served or refused";
-        self.add("unknown-name", help, |at| {
+        self.add("unknown-name", |at| {
             let served = at.node.unknown_name.as_ref()?.served;
             Some(text(if served { "served" } else { "refused" }))
         });
-        let help = "The certificate of a client that sends no name: same (as with the name), \
-                    another, or refused";
-        self.add("without-name", help, |at| Some(text(without_name(at.node)?)));
-        let help = "How the certificates are compressed for clients that can read it (RFC 8879): \
-                    brotli, zlib or none";
-        self.add("certificate-compression", help, |at| {
+        self.add("without-name", |at| Some(text(without_name(at.node)?)));
+        self.add("certificate-compression", |at| {
             at.node.certificate_compression.as_ref().map(text)
         });
         self.of_ech();
-        let help = "Whether a server speaks HTTP/2 that agrees on it";
-        self.add("h2-honoured", help, |at| at.node.h2_honoured.map(FactValue::Boolean));
-        let help = "Days for which browsers are told to come by TLS alone (RFC 6797); 0 = not told";
-        self.add("hsts-days", help, |at| {
+        self.add("h2-honoured", |at| at.node.h2_honoured.map(FactValue::Boolean));
+        self.add("hsts-days", |at| {
             let page = at.node.exchange.as_ref().filter(|one| one.reply.starts_with("HTTP/"))?;
-            Some(FactValue::Number(page.hsts_s.unwrap_or(0) / DAY_S))
+            Some(number(page.hsts_s.unwrap_or(0) / DAY_S))
         });
-        let help = "Whether clients are asked for a certificate: no, asked, required";
-        self.add("client-certificate", help, |at| {
+        self.add("client-certificate", |at| {
             let found = at.node.client_certificate?;
             Some(text(match (found.asked, found.required) {
                 (_, true) => "required",
@@ -346,18 +276,13 @@ impl ProbeFacts {
                 (false, false) => "no",
             }))
         });
-        let help =
-            "Whether resumption goes without the client certificate that a full handshake asks for";
-        self.add("resumption.skips-client-certificate", help, |at| {
+        self.add("resumption.skips-client-certificate", |at| {
             let found = at.node.client_certificate.filter(|found| found.asked)?;
             Some(FactValue::Boolean(!found.asked_at_resumption?))
         });
-        let help = "How the server ends its stream: close-notify, truncated, reset, open";
-        self.add("end", help, |at| Some(text(at.node.exchange.as_ref()?.end.name())));
-        let help = "Bytes of the longest record of the reply";
-        self.add("record-bytes-max", help, |at| {
-            let longest = at.node.exchange.as_ref()?.records.iter().max()?;
-            Some(FactValue::Number((*longest).into()))
+        self.add("end", |at| Some(text(at.node.exchange.as_ref()?.end.name())));
+        self.add("record-bytes-max", |at| {
+            at.node.exchange.as_ref()?.records.iter().max().copied().map(number)
         });
     }
 
@@ -369,11 +294,9 @@ impl ProbeFacts {
             ("ticket", "ticket"),
             ("psk", "psk"),
         ] {
-            let help = "Times that such a handshake waits for the server, without TCP's";
-            self.add(format!("round-trips.{name}"), help, move |at| {
+            self.add(format!("round-trips.{name}"), move |at| {
                 let mut times = at.node.handshakes.iter();
-                let found = times.find(|one| one.kind == kind)?;
-                Some(FactValue::Number(found.round_trips.into()))
+                Some(number(times.find(|one| one.kind == kind)?.round_trips))
             });
         }
     }
@@ -439,5 +362,20 @@ impl std::fmt::Display for FactValue {
             Self::List(all) if all.is_empty() => write!(f, "none"),
             Self::List(all) => write!(f, "{}", all.join(", ")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_fact_has_words_and_all_words_have_facts() {
+        let used: BTreeSet<&str> = all().iter().map(|fact| fact.help).collect();
+        let written = include_str!("facts.txt").lines();
+        let written: BTreeSet<&str> = written.map(|line| line.split_once(' ').unwrap().1).collect();
+        assert_eq!(used, written);
     }
 }

@@ -9,19 +9,19 @@ use std::time::Duration;
 
 use load::observe::TimeLimited;
 use load::observe::records::{
-    self, ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE, RecordBytesFault, SERVER_HELLO,
+    self, ALERT, CERTIFICATE, CHANGE_CIPHER_SPEC, HANDSHAKE, RecordBytesFault, SERVER_HELLO,
 };
 use measure::probe::{Trouble, TroubleKind};
 
-use crate::reach::{ReachedAddress, TimedStream, malformed, trouble};
-use crate::registry::{SIGNATURES, SSL_3, SUITES_12, name, told};
+use crate::reach::{ReachedAddress, TimedStream, long_chain, malformed, trouble};
+use crate::registry::{SSL_3, suite_name, told};
 
-const CERTIFICATE: u8 = 11;
 const SERVER_KEY_EXCHANGE: u8 = 12;
 const SERVER_HELLO_DONE: u8 = 14;
 const CERTIFICATE_STATUS: u8 = 22;
 
-const TLS_1_3: u16 = 0x0304;
+pub(crate) const TLS_1_2: u16 = 0x0303;
+pub(crate) const TLS_1_3: u16 = 0x0304;
 
 /// Extensions (RFC 8446, section 4.2).
 const SERVER_NAME: u16 = 0;
@@ -31,6 +31,7 @@ const SIGNATURE_ALGORITHMS: u16 = 13;
 const HEARTBEAT: u16 = 15;
 const PRE_SHARED_KEY: u16 = 41;
 const SUPPORTED_VERSIONS: u16 = 43;
+const PSK_KEY_EXCHANGE_MODES: u16 = 45;
 const KEY_SHARE: u16 = 51;
 const RENEGOTIATION_INFO: u16 = 0xff01;
 
@@ -43,13 +44,22 @@ const COMPLAINT_WAIT: Duration = Duration::from_secs(1);
 /// Alerts of a server that takes what is not encrypted for encrypted (RFC 5246, section 7.2).
 const UNDECIPHERED: [u8; 2] = [20, 21];
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RawHello<'a> {
-    pub(crate) versions: &'a [u16],
-    pub(crate) suites: &'a [u16],
-    pub(crate) groups: &'a [u16],
-    pub(crate) server_name: Option<&'a str>,
+#[derive(Clone, Debug)]
+pub(crate) struct RawHello {
+    pub(crate) versions: Vec<u16>,
+    pub(crate) suites: Vec<u16>,
+    pub(crate) groups: Vec<u16>,
+    pub(crate) signatures: Vec<u16>,
+    pub(crate) server_name: Option<String>,
+    pub(crate) heartbeat: bool,
+    /// Whether it offers a pre-shared key of TLS 1.3, which it does not have.
+    pub(crate) psk: bool,
+    /// Whether it sends a share of X25519, so that a server goes on to its signature.
+    pub(crate) share: bool,
 }
+
+/// The identity that OpenSSL's programs have by default; any other server knows none.
+const PSK_IDENTITY: &[u8] = b"Client_identity";
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct HelloChoice {
@@ -85,7 +95,7 @@ pub(crate) enum HelloAnswer {
     Alert(u8),
 }
 
-impl RawHello<'_> {
+impl RawHello {
     /// Sends it on a connection of its own and reads the answer. A connection that comes to nothing
     /// is repeated, because it is no answer: a busy host drops some.
     pub(crate) fn ask(&self, reach: &ReachedAddress<'_>) -> Result<HelloAnswer, Trouble> {
@@ -95,9 +105,8 @@ impl RawHello<'_> {
     /// Offers heartbeats, and sends a ChangeCipherSpec too early. `None` = it answered otherwise
     /// than any server should or any that is known to be wrong does.
     pub(crate) fn old_errors(&self, reach: &ReachedAddress<'_>) -> Option<OldErrors> {
-        let mut hello = self.wire();
-        append_extension(&mut hello, HEARTBEAT, &[1]);
-        let (mut wire, answer) = converse(reach, &hello).ok()?;
+        let hello = Self { heartbeat: true, ..self.clone() };
+        let (mut wire, answer) = converse(reach, &hello.wire()).ok()?;
         let HelloAnswer::Choice(choice) = answer else { return None };
         let [major, minor] = choice.version.to_be_bytes();
         let early = [CHANGE_CIPHER_SPEC, major, minor, 0, 1, 1];
@@ -118,29 +127,42 @@ impl RawHello<'_> {
     fn wire(&self) -> Vec<u8> {
         let highest = self.versions.iter().copied().max().unwrap_or(TLS_1_3);
         let is_tls13 = highest >= TLS_1_3;
-        let mut body = highest.min(0x0303).to_be_bytes().to_vec();
+        let mut body = highest.min(TLS_1_2).to_be_bytes().to_vec();
         body.extend(noise());
         // RFC 8446, appendix D.4.
         body.extend(vector8(if is_tls13 { &[7; 32] } else { &[] }));
-        body.extend(vector16(&words(self.suites)));
+        body.extend(vector16(&words(&self.suites)));
         // DEFLATE (RFC 3749), to see whether it is taken. TLS 1.3 knows none.
         body.extend(vector8(if is_tls13 { &[0] } else { &[1, 0] }));
         let mut extensions = Vec::new();
-        let mut add = |kind: u16, data: &[u8]| extensions.extend(extension(kind, data));
-        if let Some(name) = self.server_name {
+        let mut add = |kind: u16, data: &[u8]| {
+            extensions.extend([&kind.to_be_bytes(), &*vector16(data)].concat());
+        };
+        if let Some(name) = &self.server_name {
             let mut entry = vec![0];
             entry.extend(vector16(name.as_bytes()));
             add(SERVER_NAME, &vector16(&entry));
         }
-        add(SUPPORTED_GROUPS, &vector16(&words(self.groups)));
+        add(SUPPORTED_GROUPS, &vector16(&words(&self.groups)));
         add(POINT_FORMATS, &[1, 0]);
-        if highest >= 0x0303 {
-            add(SIGNATURE_ALGORITHMS, &vector16(&words(&SIGNATURES)));
+        if highest >= TLS_1_2 {
+            add(SIGNATURE_ALGORITHMS, &vector16(&words(&self.signatures)));
         }
         add(RENEGOTIATION_INFO, &[0]);
+        if self.heartbeat {
+            add(HEARTBEAT, &[1]);
+        }
         if is_tls13 {
-            add(SUPPORTED_VERSIONS, &vector8(&words(self.versions)));
-            add(KEY_SHARE, &[0, 0]);
+            add(SUPPORTED_VERSIONS, &vector8(&words(&self.versions)));
+            let share = if self.share { [&[0, 29], &*vector16(&noise())].concat() } else { vec![] };
+            add(KEY_SHARE, &vector16(&share));
+        }
+        if self.psk {
+            add(PSK_KEY_EXCHANGE_MODES, &[2, 0, 1]);
+            let identity = [vector16(PSK_IDENTITY), vec![0; 4]].concat();
+            let binder = vector16(&vector8(&noise()));
+            // RFC 8446, section 4.2.11: it is the last.
+            add(PRE_SHARED_KEY, &[vector16(&identity), binder].concat());
         }
         // SSL 3.0 has none (RFC 6101, section 5.6.1.2).
         if highest > SSL_3 {
@@ -153,34 +175,6 @@ impl RawHello<'_> {
         record.extend(vector16(&message));
         record
     }
-}
-
-fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
-    [&kind.to_be_bytes(), &*vector16(data)].concat()
-}
-
-/// Adds an extension to a hello that is a record: the lengths of record, message and extensions
-/// are the only ones that grow.
-fn append_extension(hello: &mut Vec<u8>, kind: u16, data: &[u8]) {
-    let more = extension(kind, data);
-    let added = u16::try_from(more.len()).expect("our own extensions are short");
-    let extensions = extensions_at(hello);
-    for at in [3, 7].into_iter().chain(extensions) {
-        if let Some(Ok(length)) = hello.get_mut(at..at + 2).map(<&mut [u8; 2]>::try_from) {
-            *length = (u16::from_be_bytes(*length) + added).to_be_bytes();
-        }
-    }
-    hello.extend(more);
-}
-
-/// The place of the length of a hello's extensions; `None` = it has none.
-fn extensions_at(hello: &[u8]) -> Option<usize> {
-    let id = 5 + 4 + 2 + 32;
-    let suites = id + 1 + usize::from(*hello.get(id)?);
-    let length = hello.get(suites..suites + 2)?.try_into().ok()?;
-    let compression = suites + 2 + usize::from(u16::from_be_bytes(length));
-    let extensions = compression + 1 + usize::from(*hello.get(compression)?);
-    (extensions < hello.len()).then_some(extensions)
 }
 
 /// Whether nothing comes while a server could complain.
@@ -210,7 +204,11 @@ fn converse<'r>(
             return Ok((wire, answer));
         }
         if received.len() > FLIGHT_BYTES_MAX {
-            return Err(malformed("its first flight is longer than 256 KiB"));
+            let longest = records::unfinished(&records::clear(&received));
+            return Err(match longest {
+                Some((CERTIFICATE, bytes)) => long_chain(bytes),
+                _ => malformed("its first flight is longer than 256 KiB"),
+            });
         }
         let mut chunk = [0; 4096];
         let count = wire.read(&mut chunk).map_err(failed)?;
@@ -240,7 +238,10 @@ fn read(received: &[u8]) -> Result<Option<HelloAnswer>, Trouble> {
             }
         }
     }
-    flight(&messages).map(|choice| choice.map(HelloAnswer::Choice))
+    // Everything of TLS 1.3 stands in its first message, of older versions in all up to
+    // ServerHelloDone.
+    let (choice, is_whole) = flight_so_far(&messages)?;
+    Ok(choice.filter(|_| is_whole).map(HelloAnswer::Choice))
 }
 
 const FATAL: u8 = 2;
@@ -252,13 +253,6 @@ fn not_tls(received: &[u8], rest: &[u8]) -> Result<Option<HelloAnswer>, Trouble>
     } else {
         malformed("what follows its first record is no record")
     })
-}
-
-/// The choice of a flight: everything of TLS 1.3 stands in its first message, of older versions in
-/// all up to ServerHelloDone. `None` = more is to come.
-fn flight(messages: &[u8]) -> Result<Option<HelloChoice>, Trouble> {
-    let (choice, is_whole) = flight_so_far(messages)?;
-    Ok(choice.filter(|_| is_whole))
 }
 
 /// The choice of a flight so far, and whether it is whole. One that resumes a session has no chain.
@@ -312,7 +306,8 @@ fn certificates(body: &[u8]) -> Vec<Vec<u8>> {
 }
 
 fn is_dhe(suite: u16) -> bool {
-    name(&SUITES_12, suite).starts_with("TLS_DHE_")
+    let name = suite_name(suite);
+    name.starts_with("TLS_DHE_") && !name.contains("_PSK_")
 }
 
 /// The size of ServerDHParams' prime, which stands first (RFC 5246, section 7.4.3).
@@ -387,32 +382,33 @@ mod tests {
     use proptest::prelude::*;
     use wire::client_hello::{self, Peek};
 
-    const HELLO: RawHello<'_> = RawHello {
-        versions: &[0x0304, 0x0303],
-        suites: &[0x1301, 0xc02b],
-        groups: &[29, 23],
-        server_name: Some("a.example"),
-    };
-
-    #[test]
-    fn our_hello_is_one() {
-        let wire = HELLO.wire();
-        let Ok(Peek::Hello(hello)) = client_hello::read(&wire) else {
-            panic!("no hello");
-        };
-        assert_eq!(hello.server_name(), Some("a.example"));
-        assert!(hello.supported_versions().eq([0x0304, 0x0303]));
-        assert!(hello.supported_groups().eq([29, 23]) && hello.has_key_share());
+    fn hello(versions: &[u16]) -> RawHello {
+        RawHello {
+            versions: versions.to_vec(),
+            suites: vec![0x1301, 0xc02b],
+            groups: vec![29, 23],
+            signatures: vec![0x0403],
+            server_name: Some("a.example".to_owned()),
+            heartbeat: false,
+            psk: false,
+            share: false,
+        }
     }
 
     #[test]
-    fn a_hello_with_one_more_extension_is_one() {
-        let mut wire = HELLO.wire();
-        append_extension(&mut wire, HEARTBEAT, &[1]);
-        assert!(matches!(client_hello::read(&wire), Ok(Peek::Hello(_))));
-        assert!(wire.ends_with(&[0, 15, 0, 1, 1]));
-        let old = RawHello { versions: &[SSL_3], ..HELLO }.wire();
-        assert_eq!((extensions_at(&old), old.get(2)), (None, Some(&0)));
+    fn our_hello_is_one() {
+        let plain = hello(&[TLS_1_3, TLS_1_2]);
+        for (heartbeat, psk, share) in
+            [(false, false, false), (true, true, false), (false, false, true)]
+        {
+            let wire = RawHello { heartbeat, psk, share, ..plain.clone() }.wire();
+            let Ok(Peek::Hello(hello)) = client_hello::read(&wire) else {
+                panic!("no hello");
+            };
+            assert_eq!(hello.server_name(), Some("a.example"));
+            assert!(hello.supported_versions().eq([TLS_1_3, TLS_1_2]));
+            assert!(hello.supported_groups().eq([29, 23]) && hello.has_key_share());
+        }
     }
 
     fn record(kind: u8, fragment: &[u8]) -> Vec<u8> {

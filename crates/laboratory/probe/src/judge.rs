@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use measure::probe::{
     CertificateReport, ChainState, EchFate, End, NodeReport, Order, PointVerdict, ProbeReport,
-    Resumes, TroubleKind, VersionReport,
+    Resumes, Trouble, TroubleKind, VersionReport,
 };
 
+use crate::reach::LONG_CHAIN;
 use crate::{offers, points};
 
 /// Days before the end of a certificate at which its renewal is late: authorities advise a third of
@@ -32,7 +33,7 @@ pub fn judge(report: &ProbeReport) -> Vec<PointVerdict> {
     for (index, node) in report.nodes.iter().enumerate() {
         found.node = node.address.clone();
         match &node.trouble {
-            Some(trouble) => found.note(trouble_point(trouble.kind), &trouble.text),
+            Some(trouble) => found.note(trouble_point(trouble), &trouble.text),
             None => {
                 clients(node, &mut found);
                 versions(node, &mut found);
@@ -88,14 +89,15 @@ impl PointFinding {
     }
 }
 
-fn trouble_point(kind: TroubleKind) -> &'static str {
-    match kind {
+fn trouble_point(trouble: &Trouble) -> &'static str {
+    match trouble.kind {
         TroubleKind::Unresolved | TroubleKind::Connect | TroubleKind::ConnectTimeout => {
             "unreachable"
         }
         TroubleKind::NotTls => "not-tls",
         TroubleKind::NoStarttls => "no-starttls",
         TroubleKind::Timeout | TroubleKind::Closed => "no-answer",
+        TroubleKind::Malformed if trouble.text.starts_with(LONG_CHAIN) => "chain-too-large",
         TroubleKind::Malformed => "broken-answer",
         TroubleKind::Refused => "refused",
     }
@@ -107,58 +109,90 @@ fn clients(node: &NodeReport, found: &mut PointFinding) {
     let (older, ours): (Vec<_>, Vec<_>) =
         node.clients.iter().partition(|client| client.kind == offers::OLDER);
     let mut troubles = ours.into_iter().map(|client| client.trouble.as_ref());
+    let mut large = troubles.clone().flatten().filter(|one| one.text.starts_with(LONG_CHAIN));
+    if let Some(large) = large.next() {
+        found.note("chain-too-large", &large.text);
+        return;
+    }
     let Some(Some(first)) = troubles.next() else {
         return;
     };
-    let older = older.first().map(|client| client.trouble.as_ref());
-    // Its TLS 1.3 is another matter.
-    let is_met = older == Some(None) && !node.speaks("TLSv1.3");
-    if is_met || troubles.any(|trouble| trouble.is_none()) || node.lacks_our_certificate() {
+    if troubles.any(|trouble| trouble.is_none()) || node.lacks_our_certificate() {
         return;
     }
-    let older = older.flatten().map_or_else(String::new, |trouble| format!("; {}", trouble.text));
+    let older = older.first();
+    let said = older.map_or_else(String::new, |older| match &older.trouble {
+        Some(trouble) => format!("; {}", trouble.text),
+        None => format!("; openssl gets one by {}", older.version),
+    });
     let wanted = beyond_our_clients(node);
-    if let Some(wanted) = wanted {
-        let seen = format!("no client of this probe gets a handshake: {wanted}{older}");
+    // Its TLS 1.3 is another matter.
+    if older.is_some_and(|older| older.trouble.is_none()) && !node.speaks("TLSv1.3") {
+        let (wanted, is_rare) =
+            wanted.unwrap_or_else(|| (first.text.clone(), first.kind == TroubleKind::Refused));
+        let seen = format!("most browsers get no handshake: {wanted}{said}");
+        found.note_if(is_rare, "few-clients", seen);
+    } else if let Some((wanted, _)) = wanted {
+        let seen = format!("no client of this probe gets a handshake: {wanted}{said}");
         found.note("not-examined", seen);
     } else if first.kind == TroubleKind::Refused {
         let seen = format!(
-            "no client of this probe gets a handshake ({}), though hellos with older suites, groups \
-             and signature schemes are answered",
+            "no client of this probe gets a handshake ({}), though hellos with older suites, \
+             groups and signature schemes are answered{said}",
             first.text
         );
         found.note("not-examined", seen);
     } else {
         let seen = format!("no kind of client gets a handshake: {}", first.text);
-        found.note(trouble_point(first.kind), seen);
+        found.note(trouble_point(first), seen);
     }
 }
 
 /// The reason why the clients of this probe cannot talk to a server, if it is something that they
-/// lack.
-fn beyond_our_clients(node: &NodeReport) -> Option<String> {
+/// lack, and whether browsers lack it too.
+fn beyond_our_clients(node: &NodeReport) -> Option<(String, bool)> {
     let spoken = node.spoken();
-    let ours = ["TLSv1.3", "TLSv1.2"];
-    if spoken.clone().all(|version| !ours.contains(&version.name.as_str())) {
-        let names: Vec<&str> = spoken.map(|version| version.name.as_str()).collect();
-        return Some(format!("it speaks {} alone", names.join(" and ")));
-    }
-    let lacks = |ours: fn(&str) -> bool, theirs: fn(&VersionReport) -> &Vec<String>| {
-        let theirs = spoken.clone().flat_map(theirs);
-        let named: BTreeSet<&str> = theirs.map(String::as_str).collect();
-        let is_beyond = !named.is_empty() && named.iter().all(|name| !ours(name));
-        let named: Vec<&str> = named.into_iter().take(SUITES_NAMED_MAX).collect();
-        is_beyond.then(|| named.join(", "))
+    let suites: BTreeSet<&str> = named(node, |version| &version.suites);
+    let all_have = |part: &str| suites.iter().all(|suite| suite.contains(part));
+    let first = |names: &BTreeSet<&str>| {
+        let names: Vec<&str> = names.iter().copied().take(SUITES_NAMED_MAX).collect();
+        names.join(", ")
     };
-    if let Some(named) = lacks(offers::has_suite, |version| &version.suites) {
-        return Some(format!("they have none of its suites ({named})"));
+    // Others that chose nothing of what was offered gave no alert.
+    if spoken.clone().all(|version| !version.answer.is_empty()) {
+        return Some(("it wants a pre-shared key or a password (SRP)".to_owned(), true));
     }
-    if let Some(named) = lacks(offers::has_group, |version| &version.groups) {
-        return Some(format!("they have none of its groups ({named})"));
+    if !suites.is_empty() && all_have("_PSK_") {
+        return Some((format!("it needs a pre-shared key ({})", first(&suites)), true));
     }
-    let key = &node.plaintext_certificate.as_ref()?.key;
-    let is_beyond = !key.is_empty() && !offers::has_key(key);
-    is_beyond.then(|| format!("they cannot use its key ({key})"))
+    let ours = ["TLSv1.3", "TLSv1.2"];
+    let is_old = spoken.clone().all(|version| !ours.contains(&version.name.as_str()));
+    let old = is_old.then(|| {
+        let names: Vec<&str> = spoken.map(|version| version.name.as_str()).collect();
+        (format!("it speaks {} alone", names.join(" and ")), false)
+    });
+    let lacks = |names: BTreeSet<&str>, what: &str, ours: fn(&str) -> bool| {
+        let is_beyond = !names.is_empty() && names.iter().all(|name| !ours(name));
+        is_beyond.then(|| format!("they have none of its {what} ({})", first(&names)))
+    };
+    let key = || {
+        let key = &node.certificates().first()?.key;
+        let is_beyond = !key.is_empty() && !offers::has_key(key);
+        is_beyond.then(|| format!("they cannot use its key ({key})"))
+    };
+    let beyond = |text: Option<String>| text.map(|text| (text, true));
+    beyond(key())
+        .or(old)
+        .or_else(|| {
+            let is_dhe = all_have("TLS_DHE_");
+            Some((lacks(suites.clone(), "suites", offers::has_suite)?, is_dhe))
+        })
+        .or_else(|| beyond(lacks(named(node, |one| &one.groups), "groups", offers::has_group)))
+}
+
+/// The names of this kind of all versions that are spoken.
+fn named(node: &NodeReport, of: fn(&VersionReport) -> &Vec<String>) -> BTreeSet<&str> {
+    node.spoken().flat_map(of).map(String::as_str).collect()
 }
 
 fn versions(node: &NodeReport, found: &mut PointFinding) {
@@ -226,6 +260,7 @@ fn suites(node: &NodeReport, found: &mut PointFinding) {
     let aead = ["_GCM_", "_CCM", "CHACHA20"];
     let has_aead = |suite: &String| aead.iter().any(|part| suite.contains(part));
     let spoken = node.version("TLSv1.2").filter(|one| one.spoken && !node.speaks("TLSv1.3"));
+    let spoken = spoken.filter(|one| !one.suites.is_empty());
     if let Some(version) = spoken.filter(|one| !one.suites.iter().any(has_aead)) {
         found.note("no-aead", format!("its suites of TLS 1.2 are {}", version.suites.join(", ")));
     }
@@ -248,7 +283,8 @@ fn key_exchange(node: &NodeReport, found: &mut PointFinding) {
         found.note("hello-retry", seen);
     }
     let is_hybrid = |group: &String| group.contains("MLKEM");
-    if let Some(version) = node.version("TLSv1.3").filter(|version| version.spoken) {
+    // One of pre-shared keys alone tells none.
+    if let Some(version) = node.version("TLSv1.3").filter(|version| !version.groups.is_empty()) {
         let seen = format!("its groups are {}", version.groups.join(", "));
         found.note_if(!version.groups.iter().any(is_hybrid), "no-post-quantum", seen);
     }
@@ -490,7 +526,7 @@ fn differences(report: &ProbeReport, found: &mut PointFinding) {
 mod tests {
     use super::*;
     use measure::probe::{EchAnswer, EchReport};
-    use measure::probe::{Level, ResumptionReport, Trouble};
+    use measure::probe::{Level, ResumptionReport};
 
     /// Names in this file that stand behind `note(` or `note_if(…, `, and those of troubles.
     #[test]

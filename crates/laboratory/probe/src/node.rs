@@ -13,12 +13,13 @@ use wire::alert;
 use wire::text::is_control;
 
 use crate::certificate::facts;
-use crate::hello::{HelloAnswer, HelloChoice, RawHello};
-use crate::offers::{KINDS, OLDER, OfferKind, Visit, offer};
-use crate::openssl::Purpose;
+use crate::hello::{HelloAnswer, HelloChoice, RawHello, TLS_1_2, TLS_1_3};
+use crate::offers::{KINDS, OLDER, OfferKind, Visit, has_signature, offer};
+use crate::openssl::{Purpose, unusual_groups};
 use crate::reach::{malformed, trouble};
 use crate::registry::{
-    GROUPS, RegisteredNumber, SSL_3, SUITES_12, SUITES_13, VERSIONS, name, numbers,
+    GROUPS, RegisteredNumber, SIGNATURES, SSL_3, SUITES_12, SUITES_13, SUITES_RARE, VERSIONS, name,
+    numbers, suite_name,
 };
 use crate::resumption::{SessionWay, found};
 
@@ -28,13 +29,15 @@ const UNKNOWN_NAME: &str = "unknown-name.invalid";
 /// Whatever else a server says, it does not accept more suites or groups than this.
 const CHOICES_MAX: usize = 64;
 
-const TLS_1_2: u16 = 0x0303;
-
 /// The beginning of every client of HTTP/2, with empty SETTINGS (RFC 9113, section 3.4).
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const H2_SETTINGS: u8 = 4;
 /// The rest of its reply does not matter; the server would keep the connection.
 const H2_LINGER: Duration = Duration::from_millis(1);
+
+/// Alerts of servers that want a secret that both sides know: in older versions a password (RFC
+/// 5054, section 2.5.1.3), in TLS 1.3 a key. The others complain of a proof that is false.
+const WANTS_SECRET: [&str; 3] = ["unknown_psk_identity", "illegal_parameter", "decrypt_error"];
 
 /// Among its suites, a client that comes again with an older version says so (RFC 7507).
 const FALLBACK_SCSV: u16 = 0x5600;
@@ -50,17 +53,28 @@ impl Visit<'_> {
             node.trouble = Some(self.explained(trouble));
             return node;
         }
-        node.versions = VERSIONS.iter().map(|version| self.version(*version)).collect();
-        if node.versions.iter().all(|version| !version.spoken) {
+        let versions = || -> Vec<_> { VERSIONS.iter().map(|one| self.version(*one)).collect() };
+        node.versions = versions();
+        if node.spoken().next().is_none() {
+            self.is_rare.set(true);
+            let rare = versions();
+            if rare.iter().any(|version| version.spoken) {
+                node.versions = rare;
+            }
+        }
+        if node.spoken().next().is_none() {
             let said: Vec<_> = node.versions.iter().map(|one| one.answer.as_str()).collect();
             let text = format!("it refuses every version: {}", said.join(", "));
-            node.trouble = Some(trouble(TroubleKind::Refused, text));
+            let refused = || trouble(TroubleKind::Refused, text);
+            // What was not tried was not refused.
+            node.trouble = Some(self.reach.left_alone().unwrap_or_else(refused));
             return node;
         }
         node.fallback_refused = self.fallback_refused(&node.versions);
         node.clients = KINDS.iter().map(|kind| self.client(kind)).collect();
         if node.clients.iter().all(|client| client.trouble.is_some()) {
             node.plaintext_certificate = self.plaintext_certificate(&node.versions);
+            self.openssl_groups.replace(unusual_groups(&node));
             node.clients.extend(self.older(&node.versions));
         }
         node.unknown_name = self.unknown_name();
@@ -121,27 +135,45 @@ impl Visit<'_> {
 
     /// Whether there is TLS at all. That it refuses is an answer.
     fn contact(&self) -> Result<(), Trouble> {
-        let suites = [numbers(&SUITES_13), numbers(&SUITES_12)].concat();
-        self.hello(&numbers(&VERSIONS), &suites, &numbers(&GROUPS)).map(drop)
+        self.hello(&numbers(&VERSIONS)).ask(self.reach).map(drop)
     }
 
-    fn hello(
-        &self,
-        versions: &[u16],
-        suites: &[u16],
-        groups: &[u16],
-    ) -> Result<HelloAnswer, Trouble> {
-        let hello =
-            RawHello { versions, suites, groups, server_name: self.options.server_name.as_deref() };
-        hello.ask(self.reach)
+    /// A hello that offers all that is known of these versions.
+    fn hello(&self, versions: &[u16]) -> RawHello {
+        let of = |is_newer: bool| {
+            let is_offered = versions.iter().any(|version| (*version > TLS_1_2) == is_newer);
+            if is_offered { numbers(self.suites(is_newer)) } else { Vec::new() }
+        };
+        RawHello {
+            versions: versions.to_vec(),
+            suites: [of(true), of(false)].concat(),
+            groups: numbers(&GROUPS),
+            signatures: numbers(&SIGNATURES),
+            server_name: self.options.server_name.clone(),
+            heartbeat: false,
+            psk: versions == [TLS_1_3] && self.is_rare.get(),
+            share: false,
+        }
+    }
+
+    /// The suites that are offered in TLS 1.3, or in what is older.
+    fn suites(&self, is_newer: bool) -> &'static [RegisteredNumber] {
+        if is_newer {
+            &SUITES_13
+        } else if self.is_rare.get() {
+            &SUITES_RARE
+        } else {
+            &SUITES_12
+        }
     }
 
     fn version(&self, (number, title): RegisteredNumber) -> VersionReport {
         let mut version = VersionReport { name: title.to_owned(), ..VersionReport::default() };
-        let known: &[RegisteredNumber] = if number > TLS_1_2 { &SUITES_13 } else { &SUITES_12 };
-        let suites = numbers(known);
+        let hello = self.hello(&[number]);
+        let RawHello { suites, groups, .. } = hello.clone();
         let chosen = |suites: &[u16], groups: &[u16]| -> Result<HelloChoice, String> {
-            match self.hello(&[number], suites, groups) {
+            let (suites, groups) = (suites.to_vec(), groups.to_vec());
+            match (RawHello { suites, groups, ..hello.clone() }).ask(self.reach) {
                 Ok(HelloAnswer::Choice(choice)) if choice.version == number => Ok(choice),
                 Ok(HelloAnswer::Choice(choice)) => {
                     Err(format!("it answers with {}", name(&VERSIONS, choice.version)))
@@ -150,9 +182,10 @@ impl Visit<'_> {
                 Err(trouble) => Err(trouble.text),
             }
         };
-        let groups = numbers(&GROUPS);
         let first = match chosen(&suites, &groups) {
             Err(answer) => {
+                let wanting = if number > TLS_1_2 { &WANTS_SECRET[..] } else { &WANTS_SECRET[..1] };
+                version.spoken = self.is_rare.get() && wanting.contains(&answer.as_str());
                 version.answer = answer;
                 return version;
             }
@@ -172,10 +205,10 @@ impl Visit<'_> {
         // Many servers with an order of their own take ChaCha20 from clients that name it first,
         // since those have no AES in hardware.
         let mut compared = accepted.clone();
-        compared.retain(|suite| !name(known, *suite).contains("CHACHA20"));
+        compared.retain(|suite| !suite_name(*suite).contains("CHACHA20"));
         version.order = order(&compared, choose);
         version.dh_bits = dh_bits.get().unwrap_or(0);
-        version.suites = accepted.iter().map(|suite| name(known, *suite)).collect();
+        version.suites = accepted.iter().map(|suite| suite_name(*suite)).collect();
         let taken = in_turn(&groups, |offered| chosen(&suites, offered).ok()?.group);
         version.groups = taken.iter().map(|group| name(&GROUPS, *group)).collect();
         version
@@ -183,10 +216,7 @@ impl Visit<'_> {
 
     /// The certificate that a server shows in clear text, up to TLS 1.2, if it shows one.
     fn plaintext_certificate(&self, versions: &[VersionReport]) -> Option<CertificateReport> {
-        let both = VERSIONS.iter().zip(versions);
-        let mut spoken = both.filter(|((number, _), version)| version.spoken && *number <= TLS_1_2);
-        let ((number, _), _) = spoken.next()?;
-        match self.hello(&[*number], &numbers(&SUITES_12), &numbers(&GROUPS)) {
+        match self.hello(&[newest_older(versions)?.0]).ask(self.reach) {
             Ok(HelloAnswer::Choice(choice)) => facts(&choice.chain, &choice.staple, self.expected),
             _ => None,
         }
@@ -195,11 +225,9 @@ impl Visit<'_> {
     /// Whether a client that comes with the second newest version, as after an attack on the
     /// newest, is turned away.
     fn fallback_refused(&self, versions: &[VersionReport]) -> Option<bool> {
-        let both = VERSIONS.iter().zip(versions);
-        let mut spoken = both.filter(|(_, version)| version.spoken);
-        let ((older, _), _) = spoken.nth(1)?;
-        let suites = [numbers(&SUITES_12), vec![FALLBACK_SCSV]].concat();
-        match self.hello(&[*older], &suites, &numbers(&GROUPS)).ok()? {
+        let mut hello = self.hello(&[spoken(versions).nth(1)?.0]);
+        hello.suites.push(FALLBACK_SCSV);
+        match hello.ask(self.reach).ok()? {
             HelloAnswer::Choice(_) => Some(false),
             HelloAnswer::Alert(description) => {
                 (description == INAPPROPRIATE_FALLBACK).then_some(true)
@@ -208,16 +236,21 @@ impl Visit<'_> {
     }
 
     /// An installed OpenSSL, as a client of the newest version that has no more than CBC or RSA key
-    /// exchange. `None` = all versions are ours alone.
+    /// exchange. Of TLS 1.3 alone, only what would be needed. `None` = that is not known.
     fn older(&self, versions: &[VersionReport]) -> Option<ClientReport> {
-        let version = newest_older(versions)?;
         let mut client = ClientReport { kind: OLDER.to_owned(), ..ClientReport::default() };
+        let Some((_, version)) = newest_older(versions) else {
+            client.signature = self.rare_signatures()?;
+            let text = format!("in TLS 1.3 it signs by {} alone", client.signature);
+            client.trouble = Some(trouble(TroubleKind::Refused, text));
+            return Some(client);
+        };
         match self.carried_handshakes(version, Purpose::Once).as_deref() {
             Err(trouble) => client.trouble = Some(trouble.clone()),
             Ok(all) => {
                 let choice = all.first().map(|one| one.choice.clone()).unwrap_or_default();
                 client.version = name(&VERSIONS, choice.version);
-                client.suite = name(&SUITES_12, choice.suite);
+                client.suite = suite_name(choice.suite);
                 client.group = choice.group.map(|it| name(&GROUPS, it)).unwrap_or_default();
                 client.certificate = facts(&choice.chain, &choice.staple, self.expected);
             }
@@ -225,18 +258,28 @@ impl Visit<'_> {
         Some(client)
     }
 
+    /// The signature schemes of TLS 1.3 that it goes on with one by one, if it refuses those of our
+    /// clients.
+    fn rare_signatures(&self) -> Option<String> {
+        let hello = RawHello { share: true, ..self.hello(&[TLS_1_3]) };
+        let goes_on = |signatures: Vec<u16>| {
+            let answer = RawHello { signatures, ..hello.clone() }.ask(self.reach);
+            matches!(answer, Ok(HelloAnswer::Choice(_)))
+        };
+        let (ours, rare): (Vec<_>, Vec<_>) =
+            SIGNATURES.iter().partition(|(_, name)| has_signature(name));
+        if goes_on(numbers(&ours)) || !goes_on(numbers(&rare)) {
+            return None;
+        }
+        let taken = rare.into_iter().filter(|(number, _)| goes_on(vec![*number]));
+        Some(taken.map(|(_, name)| name).collect::<Vec<_>>().join(", "))
+    }
+
     /// Weaknesses that only versions before TLS 1.3 can have. One connection each.
     fn old_weaknesses(&self, node: &mut NodeReport) {
-        let Some(version) = newest_older(&node.versions) else { return };
+        let Some((number, version)) = newest_older(&node.versions) else { return };
         node.client_renegotiation = self.client_renegotiation(version);
-        let number = VERSIONS.iter().find(|(_, title)| *title == version);
-        let hello = RawHello {
-            versions: &[number.map_or(TLS_1_2, |(number, _)| *number)],
-            suites: &numbers(&SUITES_12),
-            groups: &numbers(&GROUPS),
-            server_name: self.options.server_name.as_deref(),
-        };
-        if let Some(errors) = hello.old_errors(self.reach) {
+        if let Some(errors) = self.hello(&[number]).old_errors(self.reach) {
             node.heartbeat = Some(errors.heartbeat);
             node.early_change = Some(errors.early_change);
         }
@@ -302,13 +345,8 @@ impl Visit<'_> {
     }
 
     fn unknown_name(&self) -> Option<UnknownNameAnswer> {
-        let suites = [numbers(&SUITES_13), numbers(&SUITES_12)].concat();
-        let hello = RawHello {
-            versions: &[0x0304, TLS_1_2],
-            suites: &suites,
-            groups: &numbers(&GROUPS),
-            server_name: Some(UNKNOWN_NAME),
-        };
+        let hello = self.hello(&[TLS_1_3, TLS_1_2]);
+        let hello = RawHello { server_name: Some(UNKNOWN_NAME.to_owned()), ..hello };
         let (served, answer) = match hello.ask(self.reach) {
             Ok(HelloAnswer::Choice(_)) => (true, "it goes on".to_owned()),
             Ok(HelloAnswer::Alert(description)) => (false, alert::label(description)),
@@ -356,10 +394,15 @@ impl Visit<'_> {
     }
 }
 
+/// The versions that are spoken, of those that were tried in the order of the registry.
+fn spoken(versions: &[VersionReport]) -> impl Iterator<Item = RegisteredNumber> {
+    let both = VERSIONS.iter().zip(versions);
+    both.filter(|(_, version)| version.spoken).map(|(version, _)| *version)
+}
+
 /// The newest version before TLS 1.3 that is spoken.
-fn newest_older(versions: &[VersionReport]) -> Option<&str> {
-    let mut spoken = versions.iter().filter(|one| one.spoken && one.name != "TLSv1.3");
-    spoken.next().map(|one| one.name.as_str())
+fn newest_older(versions: &[VersionReport]) -> Option<RegisteredNumber> {
+    spoken(versions).find(|(number, _)| *number <= TLS_1_2)
 }
 
 /// The max-age of an HTTP reply's Strict-Transport-Security (RFC 6797, section 6.1).

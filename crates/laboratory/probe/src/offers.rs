@@ -1,6 +1,6 @@
 //! The offers of each kind of client, and how an address is visited with one.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use load::observe::{Observed, ObservedConversation, ObservingClient};
@@ -57,6 +57,10 @@ pub(crate) fn has_suite(name: &str) -> bool {
 /// Whether any kind of client offers the group of this name.
 pub(crate) fn has_group(name: &str) -> bool {
     BROWSER.iter().any(|group| group.name().eq_ignore_ascii_case(name))
+}
+
+pub(crate) fn has_signature(name: &str) -> bool {
+    Signature::ALL.iter().any(|scheme| scheme.name() == name)
 }
 
 /// Whether any kind of client can use a certificate with this kind of key, as reports name it.
@@ -129,6 +133,10 @@ pub(crate) struct Visit<'v> {
     pub(crate) reach: &'v ReachedAddress<'v>,
     pub(crate) options: &'v ProbeOptions,
     pub(crate) expected: &'v CertificateExpectation,
+    /// Whether suites are offered that hardly any server has.
+    pub(crate) is_rare: Cell<bool>,
+    /// Groups that an installed OpenSSL offers in place of its own.
+    pub(crate) openssl_groups: RefCell<Option<String>>,
     /// How often a session is offered.
     pub(crate) attempts: u32,
     /// How long the server's end is waited for. Of a server that did not end, shorter.

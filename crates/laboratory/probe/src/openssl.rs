@@ -5,6 +5,7 @@
 //! address and back. So what is said before TLS and all limits are those of other connections, and
 //! what was negotiated is read off the server's bytes: nothing of what the program prints counts.
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -15,12 +16,13 @@ use load::observe::TimeLimited;
 use load::observe::records::{
     self, ALERT, CHANGE_CIPHER_SPEC, HANDSHAKE, RecordFindings, Ticket, opaque,
 };
-use measure::probe::{Resumes, Trouble, TroubleKind};
+use measure::probe::{NodeReport, Resumes, Trouble, TroubleKind};
 use wire::alert;
 
 use crate::hello::{HelloChoice, flight_so_far};
 use crate::offers::Visit;
 use crate::reach::{ReachedAddress, TimedStream, trouble};
+use crate::registry::GROUPS;
 
 /// The first connection and five more, as `-reconnect` makes them.
 const CONVERSATIONS_MAX: usize = 6;
@@ -36,6 +38,9 @@ const PROGRAM_STEP: Duration = Duration::from_millis(2);
 /// The options of the program for each version that it may know.
 const VERSIONS: [(&str, &str); 3] =
     [("TLSv1.2", "-tls1_2"), ("TLSv1.1", "-tls1_1"), ("TLSv1.0", "-tls1")];
+
+/// The groups that the program offers by itself.
+const USUAL_GROUPS: [&str; 5] = ["x25519", "secp256r1", "x448", "secp521r1", "secp384r1"];
 
 /// One of the program's connections, as its server's bytes tell.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +121,9 @@ impl Visit<'_> {
         let mut command = command(version, purpose).ok_or_else(|| {
             trouble(TroubleKind::Refused, format!("no client here speaks {version}"))
         })?;
+        if let Some(groups) = &*self.openssl_groups.borrow() {
+            command.args(["-groups", groups]);
+        }
         match &self.options.server_name {
             Some(name) => command.args(["-servername", name]),
             None => command.arg("-noservername"),
@@ -140,6 +148,20 @@ impl Visit<'_> {
         }
         Ok(all)
     }
+}
+
+/// The groups of the server and the curve of its key, where the program would not offer them: a
+/// build of it that has no such groups does not start.
+pub(crate) fn unusual_groups(node: &NodeReport) -> Option<String> {
+    let key = node.plaintext_certificate.as_ref().and_then(|one| one.key.strip_prefix("ECDSA "));
+    let is_unusual = |curve: &&str| GROUPS.iter().any(|(_, name)| name == curve);
+    let groups: BTreeSet<&str> =
+        node.versions.iter().flat_map(|one| &one.groups).map(String::as_str).collect();
+    let is_usual = groups.is_empty() || groups.iter().any(|group| USUAL_GROUPS.contains(group));
+    // It must be offered too (RFC 8422, section 5.1.1).
+    let curve = key.filter(|curve| curve.starts_with("P-") || is_unusual(curve));
+    let all = groups.into_iter().chain(curve).collect::<Vec<_>>().join(":");
+    (curve.as_ref().is_some_and(is_unusual) || !is_usual).then_some(all)
 }
 
 fn command(version: &str, purpose: Purpose) -> Option<Command> {
@@ -243,46 +265,28 @@ fn received(
 
 /// The handshake in a server's bytes, if it came to its end: its Finished, which is encrypted.
 fn handshake(received: &[u8]) -> Option<CarriedHandshake> {
-    let (mut rest, mut clear, mut is_encrypted) = (received, Vec::new(), false);
-    while let Ok(Some((kind, fragment, behind))) = records::next(rest) {
-        match kind {
-            HANDSHAKE if is_encrypted => {
-                let (choice, is_full) = flight_so_far(&clear).ok()?;
-                let RecordFindings { session_id, tickets, .. } = opaque(received, None);
-                let (choice, is_resumed) = (choice?, !is_full);
-                return Some(CarriedHandshake { choice, is_resumed, session_id, tickets });
-            }
-            HANDSHAKE => clear.extend_from_slice(fragment),
-            CHANGE_CIPHER_SPEC => is_encrypted = true,
-            _ => {}
-        }
-        rest = behind;
-    }
-    None
+    let mut kinds = records::all(received).map(|(kind, _)| kind);
+    kinds.find(|kind| *kind == CHANGE_CIPHER_SPEC)?;
+    kinds.find(|kind| *kind == HANDSHAKE)?;
+    let (choice, is_full) = flight_so_far(&records::clear(received)).ok()?;
+    let RecordFindings { session_id, tickets, .. } = opaque(received, None);
+    Some(CarriedHandshake { choice: choice?, is_resumed: !is_full, session_id, tickets })
 }
 
 /// The type of the first record behind the server's Finished.
 fn after_handshake(received: &[u8]) -> Option<u8> {
-    let mut rest = received;
-    let mut kinds = std::iter::from_fn(|| {
-        let (kind, _, behind) = records::next(rest).ok()??;
-        rest = behind;
-        Some(kind)
-    });
+    let mut kinds = records::all(received).map(|(kind, _)| kind);
     kinds.by_ref().find(|kind| *kind == CHANGE_CIPHER_SPEC)?;
     kinds.nth(1)
 }
 
 fn failure(received: &[u8]) -> Trouble {
-    let mut rest = received;
-    while let Ok(Some((kind, fragment, behind))) = records::next(rest) {
-        if let (ALERT, [2, description]) = (kind, fragment) {
-            let text = format!("it refused openssl by the alert {}", alert::label(*description));
-            return trouble(TroubleKind::Refused, text);
-        }
-        rest = behind;
-    }
-    trouble(TroubleKind::Refused, "openssl gets no handshake either")
+    let alert = records::all(received).find_map(|record| match record {
+        (ALERT, [2, description]) => Some(alert::label(*description)),
+        _ => None,
+    });
+    let text = alert.map(|alert| format!("it refused openssl by the alert {alert}"));
+    trouble(TroubleKind::Refused, text.as_deref().unwrap_or("openssl gets no handshake either"))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use load::observe::records::CERTIFICATE;
 use load::observe::{ObserveFault, TimeLimited};
 use load::plan::proxy_header;
 use measure::probe::{Trouble, TroubleKind};
@@ -302,7 +303,10 @@ impl<'o> ReachedAddress<'o> {
                 trouble(TroubleKind::Refused, fault.to_string())
             }
             ObserveFault::Closed(_) => trouble(TroubleKind::Closed, fault.to_string()),
-            ObserveFault::Protocol(_) => trouble(TroubleKind::Malformed, fault.to_string()),
+            ObserveFault::TooLong { message: CERTIFICATE, bytes } => long_chain(*bytes),
+            ObserveFault::TooLong { .. } | ObserveFault::Protocol(_) => {
+                trouble(TroubleKind::Malformed, fault.to_string())
+            }
         }
     }
 }
@@ -313,6 +317,13 @@ fn is_timeout(error: &io::Error) -> bool {
 
 pub(crate) fn trouble(kind: TroubleKind, text: impl Into<String>) -> Trouble {
     Trouble { kind, text: text.into() }
+}
+
+/// The beginning of the words about a chain that clients refuse for its size.
+pub(crate) const LONG_CHAIN: &str = "its chain takes ";
+
+pub(crate) fn long_chain(bytes: usize) -> Trouble {
+    malformed(format!("{LONG_CHAIN}{} KiB", bytes.div_ceil(1024)))
 }
 
 /// An answer that makes no sense.

@@ -1,6 +1,8 @@
 //! Numbers of versions, suites and groups with their registered names, and protocols without TLS by
 //! their first bytes.
 
+use std::sync::LazyLock;
+
 use wire::starttls::Dialect;
 
 /// A number with its name.
@@ -17,138 +19,41 @@ pub(crate) const VERSIONS: [RegisteredNumber; 5] = [
 /// RFC 6101.
 pub(crate) const SSL_3: u16 = 0x0300;
 
-/// Suites of TLS 1.3, in browsers' order.
-pub(crate) const SUITES_13: [RegisteredNumber; 5] = [
-    (0x1301, "TLS_AES_128_GCM_SHA256"),
-    (0x1302, "TLS_AES_256_GCM_SHA384"),
-    (0x1303, "TLS_CHACHA20_POLY1305_SHA256"),
-    (0x1304, "TLS_AES_128_CCM_SHA256"),
-    (0x1305, "TLS_AES_128_CCM_8_SHA256"),
-];
+/// A section of `registry.txt`.
+pub(crate) type RegisteredNumbers = LazyLock<Vec<RegisteredNumber>>;
 
-/// Suites of older versions that any server may still accept, the best first. Those with keys that
-/// are agreed on before (PSK, SRP) or of certificates that nobody issues (DSS, DH, ECDH) are not.
-pub(crate) const SUITES_12: [RegisteredNumber; 99] = [
-    (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
-    (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
-    (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
-    (0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
-    (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
-    (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
-    (0xc0ac, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM"),
-    (0xc0ad, "TLS_ECDHE_ECDSA_WITH_AES_256_CCM"),
-    (0x009e, "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256"),
-    (0x009f, "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384"),
-    (0xccaa, "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
-    (0xc023, "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256"),
-    (0xc027, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256"),
-    (0xc024, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384"),
-    (0xc028, "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384"),
-    (0xc009, "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"),
-    (0xc013, "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"),
-    (0xc00a, "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA"),
-    (0xc014, "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA"),
-    (0x0067, "TLS_DHE_RSA_WITH_AES_128_CBC_SHA256"),
-    (0x006b, "TLS_DHE_RSA_WITH_AES_256_CBC_SHA256"),
-    (0x0033, "TLS_DHE_RSA_WITH_AES_128_CBC_SHA"),
-    (0x0039, "TLS_DHE_RSA_WITH_AES_256_CBC_SHA"),
-    (0xc0ae, "TLS_ECDHE_ECDSA_WITH_AES_128_CCM_8"),
-    (0xc0af, "TLS_ECDHE_ECDSA_WITH_AES_256_CCM_8"),
-    (0xc05c, "TLS_ECDHE_ECDSA_WITH_ARIA_128_GCM_SHA256"),
-    (0xc05d, "TLS_ECDHE_ECDSA_WITH_ARIA_256_GCM_SHA384"),
-    (0xc060, "TLS_ECDHE_RSA_WITH_ARIA_128_GCM_SHA256"),
-    (0xc061, "TLS_ECDHE_RSA_WITH_ARIA_256_GCM_SHA384"),
-    (0xc09e, "TLS_DHE_RSA_WITH_AES_128_CCM"),
-    (0xc09f, "TLS_DHE_RSA_WITH_AES_256_CCM"),
-    (0xc0a2, "TLS_DHE_RSA_WITH_AES_128_CCM_8"),
-    (0xc0a3, "TLS_DHE_RSA_WITH_AES_256_CCM_8"),
-    (0xc052, "TLS_DHE_RSA_WITH_ARIA_128_GCM_SHA256"),
-    (0xc053, "TLS_DHE_RSA_WITH_ARIA_256_GCM_SHA384"),
-    (0xc072, "TLS_ECDHE_ECDSA_WITH_CAMELLIA_128_CBC_SHA256"),
-    (0xc073, "TLS_ECDHE_ECDSA_WITH_CAMELLIA_256_CBC_SHA384"),
-    (0xc076, "TLS_ECDHE_RSA_WITH_CAMELLIA_128_CBC_SHA256"),
-    (0xc077, "TLS_ECDHE_RSA_WITH_CAMELLIA_256_CBC_SHA384"),
-    (0x00be, "TLS_DHE_RSA_WITH_CAMELLIA_128_CBC_SHA256"),
-    (0x00c4, "TLS_DHE_RSA_WITH_CAMELLIA_256_CBC_SHA256"),
-    (0x0045, "TLS_DHE_RSA_WITH_CAMELLIA_128_CBC_SHA"),
-    (0x0088, "TLS_DHE_RSA_WITH_CAMELLIA_256_CBC_SHA"),
-    (0x009a, "TLS_DHE_RSA_WITH_SEED_CBC_SHA"),
-    (0x009c, "TLS_RSA_WITH_AES_128_GCM_SHA256"),
-    (0x009d, "TLS_RSA_WITH_AES_256_GCM_SHA384"),
-    (0xc09c, "TLS_RSA_WITH_AES_128_CCM"),
-    (0xc09d, "TLS_RSA_WITH_AES_256_CCM"),
-    (0xc0a0, "TLS_RSA_WITH_AES_128_CCM_8"),
-    (0xc0a1, "TLS_RSA_WITH_AES_256_CCM_8"),
-    (0xc050, "TLS_RSA_WITH_ARIA_128_GCM_SHA256"),
-    (0xc051, "TLS_RSA_WITH_ARIA_256_GCM_SHA384"),
-    (0x00ba, "TLS_RSA_WITH_CAMELLIA_128_CBC_SHA256"),
-    (0x00c0, "TLS_RSA_WITH_CAMELLIA_256_CBC_SHA256"),
-    (0x003c, "TLS_RSA_WITH_AES_128_CBC_SHA256"),
-    (0x003d, "TLS_RSA_WITH_AES_256_CBC_SHA256"),
-    (0x002f, "TLS_RSA_WITH_AES_128_CBC_SHA"),
-    (0x0035, "TLS_RSA_WITH_AES_256_CBC_SHA"),
-    (0x0041, "TLS_RSA_WITH_CAMELLIA_128_CBC_SHA"),
-    (0x0084, "TLS_RSA_WITH_CAMELLIA_256_CBC_SHA"),
-    (0x0096, "TLS_RSA_WITH_SEED_CBC_SHA"),
-    (0x0007, "TLS_RSA_WITH_IDEA_CBC_SHA"),
-    (0xc008, "TLS_ECDHE_ECDSA_WITH_3DES_EDE_CBC_SHA"),
-    (0xc012, "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA"),
-    (0x0016, "TLS_DHE_RSA_WITH_3DES_EDE_CBC_SHA"),
-    (0x000a, "TLS_RSA_WITH_3DES_EDE_CBC_SHA"),
-    (0xc011, "TLS_ECDHE_RSA_WITH_RC4_128_SHA"),
-    (0x0005, "TLS_RSA_WITH_RC4_128_SHA"),
-    (0x0004, "TLS_RSA_WITH_RC4_128_MD5"),
-    (0xc007, "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA"),
-    (0x0015, "TLS_DHE_RSA_WITH_DES_CBC_SHA"),
-    (0x0009, "TLS_RSA_WITH_DES_CBC_SHA"),
-    (0x0014, "TLS_DHE_RSA_EXPORT_WITH_DES40_CBC_SHA"),
-    (0x0008, "TLS_RSA_EXPORT_WITH_DES40_CBC_SHA"),
-    (0x0006, "TLS_RSA_EXPORT_WITH_RC2_CBC_40_MD5"),
-    (0x0003, "TLS_RSA_EXPORT_WITH_RC4_40_MD5"),
-    (0x00a6, "TLS_DH_anon_WITH_AES_128_GCM_SHA256"),
-    (0x00a7, "TLS_DH_anon_WITH_AES_256_GCM_SHA384"),
-    (0x006c, "TLS_DH_anon_WITH_AES_128_CBC_SHA256"),
-    (0x006d, "TLS_DH_anon_WITH_AES_256_CBC_SHA256"),
-    (0x0034, "TLS_DH_anon_WITH_AES_128_CBC_SHA"),
-    (0x003a, "TLS_DH_anon_WITH_AES_256_CBC_SHA"),
-    (0x00bf, "TLS_DH_anon_WITH_CAMELLIA_128_CBC_SHA256"),
-    (0x00c5, "TLS_DH_anon_WITH_CAMELLIA_256_CBC_SHA256"),
-    (0x0046, "TLS_DH_anon_WITH_CAMELLIA_128_CBC_SHA"),
-    (0x0089, "TLS_DH_anon_WITH_CAMELLIA_256_CBC_SHA"),
-    (0x009b, "TLS_DH_anon_WITH_SEED_CBC_SHA"),
-    (0x001b, "TLS_DH_anon_WITH_3DES_EDE_CBC_SHA"),
-    (0x0018, "TLS_DH_anon_WITH_RC4_128_MD5"),
-    (0xc018, "TLS_ECDH_anon_WITH_AES_128_CBC_SHA"),
-    (0xc019, "TLS_ECDH_anon_WITH_AES_256_CBC_SHA"),
-    (0xc017, "TLS_ECDH_anon_WITH_3DES_EDE_CBC_SHA"),
-    (0xc016, "TLS_ECDH_anon_WITH_RC4_128_SHA"),
-    (0xc006, "TLS_ECDHE_ECDSA_WITH_NULL_SHA"),
-    (0xc010, "TLS_ECDHE_RSA_WITH_NULL_SHA"),
-    (0x003b, "TLS_RSA_WITH_NULL_SHA256"),
-    (0x0002, "TLS_RSA_WITH_NULL_SHA"),
-    (0x0001, "TLS_RSA_WITH_NULL_MD5"),
-    (0xc015, "TLS_ECDH_anon_WITH_NULL_SHA"),
-];
+pub(crate) static SUITES_13: RegisteredNumbers = LazyLock::new(|| section("# Suites of TLS 1.3"));
+pub(crate) static SUITES_12: RegisteredNumbers = LazyLock::new(|| section("# Suites of older"));
+/// Suites that are offered where all others are refused.
+pub(crate) static SUITES_RARE: RegisteredNumbers = LazyLock::new(|| section("# Suites with keys"));
+pub(crate) static GROUPS: RegisteredNumbers = LazyLock::new(|| section("# Groups"));
+pub(crate) static SIGNATURES: RegisteredNumbers = LazyLock::new(|| section("# Signature"));
 
-/// Groups of key exchange. What is fastest first, as browsers have them.
-pub(crate) const GROUPS: [RegisteredNumber; 10] = [
-    (0x11ec, "X25519MLKEM768"),
-    (0x001d, "x25519"),
-    (0x0017, "secp256r1"),
-    (0x0018, "secp384r1"),
-    (0x0019, "secp521r1"),
-    (0x001e, "x448"),
-    (0x11eb, "SecP256r1MLKEM768"),
-    (0x11ed, "SecP384r1MLKEM1024"),
-    (0x0100, "ffdhe2048"),
-    (0x0101, "ffdhe3072"),
-];
+fn section(title: &str) -> Vec<RegisteredNumber> {
+    let number = |(number, name)| Some((u16::from_str_radix(number, 16).ok()?, name));
+    lines(title).filter_map(number).collect()
+}
 
-/// Signature schemes that hellos by hand offer: those of browsers, and SHA-1 for old servers.
-pub(crate) const SIGNATURES: [u16; 14] = [
-    0x0403, 0x0804, 0x0401, 0x0503, 0x0805, 0x0501, 0x0806, 0x0601, 0x0807, 0x0603, 0x0808, 0x0809,
-    0x0203, 0x0201,
-];
+fn lines(title: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let (_, behind) = include_str!("registry.txt").split_once(title).expect("a test reads it");
+    let lines = behind.lines().take_while(|line| !line.is_empty());
+    lines.filter_map(|line| line.split_once(' '))
+}
+
+/// The curve or the kind of a certificate's key; its number if it is not a usual one.
+pub(crate) fn key_name(oid: String) -> String {
+    lines("# Curves").find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name.to_owned())
+}
+
+/// The algorithm of a certificate's signature, in the same way.
+pub(crate) fn algorithm_name(oid: String) -> String {
+    lines("# Algorithms").find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name.to_owned())
+}
+
+/// The name of a suite of any version.
+pub(crate) fn suite_name(number: u16) -> String {
+    name(&[&SUITES_13[..], &SUITES_12, &SUITES_RARE].concat(), number)
+}
 
 pub(crate) fn name(known: &[RegisteredNumber], number: u16) -> String {
     let found = known.iter().find(|(one, _)| *one == number);
@@ -249,8 +154,25 @@ pub(crate) fn is_answer(dialect: Dialect, bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod plain_text_tests {
+mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn every_line_of_the_registry_is_a_number_with_its_name() {
+        let all = [&SUITES_13, &SUITES_12, &SUITES_RARE, &GROUPS, &SIGNATURES];
+        let lines = include_str!("registry.txt").lines();
+        let lines = lines.filter(|line| line.get(4..5) == Some(" ") && !line.starts_with('#'));
+        assert_eq!(all.map(|one| one.len()).iter().sum::<usize>(), lines.count());
+        assert_eq!(key_name("1.3.132.0.34".to_owned()), "P-384");
+        assert_eq!(algorithm_name("1.3.101.113".to_owned()), "Ed448");
+        assert_eq!(suite_name(0x00a3), "TLS_DHE_DSS_WITH_AES_256_GCM_SHA384");
+        for known in all {
+            let numbers: BTreeSet<u16> = numbers(known).into_iter().collect();
+            assert_eq!(numbers.len(), known.len(), "{known:?}");
+        }
+    }
 
     #[test]
     fn protocols_are_known_by_their_beginning() {

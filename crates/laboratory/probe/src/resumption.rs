@@ -78,14 +78,7 @@ pub(crate) fn found(
         key_names: BTreeSet::new(),
         full: HandshakeTimes::default(),
         short: HandshakeTimes::default(),
-        found: ResumptionReport {
-            kind,
-            from: way.from,
-            to: way.to,
-            offered: 0,
-            resumed: 0,
-            trouble: None,
-        },
+        found: none_offered(kind, way),
     };
     if let Err(trouble) = attempts.all() {
         attempts.found.trouble = Some(trouble);
@@ -103,6 +96,10 @@ pub(crate) fn found(
         tickets,
         times: times.into_iter().flatten().collect(),
     }
+}
+
+fn none_offered(kind: Resumes, SessionWay { from, to }: SessionWay) -> ResumptionReport {
+    ResumptionReport { kind, from, to, offered: 0, resumed: 0, trouble: None }
 }
 
 struct Attempts<'v> {
@@ -172,21 +169,16 @@ impl Attempts<'_> {
 
     fn tickets(&self) -> Option<TicketReport> {
         let first = self.first.as_ref()?;
-        let last = first.tickets.last();
         let is_id = self.kind == Resumes::SessionId;
         let count =
             if is_id { usize::from(!first.session_id.is_empty()) } else { first.tickets.len() };
-        let early_data_max = last.map_or(0, |ticket| ticket.early_data_max);
+        let report = ticket_report(self.kind, &first.tickets);
         Some(TicketReport {
-            kind: self.kind,
             count: u32::try_from(count).unwrap_or(u32::MAX),
-            lifetime_s: last.map(|ticket| ticket.lifetime_s),
-            bytes: last.map_or(0, |ticket| u32::try_from(ticket.bytes).unwrap_or(u32::MAX)),
             key_names: self.key_names.iter().take(KEY_NAMES_MAX).cloned().collect(),
-            key_since_s: None,
             single_use: self.is_single_use(),
-            early_data_max,
-            early_data_accepted: (early_data_max > 0).then(|| self.takes_early_data()),
+            early_data_accepted: (report.early_data_max > 0).then(|| self.takes_early_data()),
+            ..report
         })
     }
 
@@ -243,14 +235,7 @@ impl Visit<'_> {
     pub(crate) fn older_resumption(&self, version: &str, index: usize) -> Vec<ResumptionFindings> {
         let kinds = [Resumes::SessionId, Resumes::Ticket].into_iter();
         let found = |kind| {
-            let mut resumption = ResumptionReport {
-                kind,
-                from: index,
-                to: index,
-                offered: 0,
-                resumed: 0,
-                trouble: None,
-            };
+            let mut resumption = none_offered(kind, SessionWay { from: index, to: index });
             let tickets = kind == Resumes::Ticket;
             let all = self.carried_handshakes(version, Purpose::Resume { tickets });
             let mut report = None;
@@ -260,7 +245,7 @@ impl Visit<'_> {
                     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
                     resumption.offered = count(others.len());
                     resumption.resumed = count(others.iter().filter(|one| one.is_resumed).count());
-                    report = Some(older_ticket(kind, &first.tickets));
+                    report = Some(ticket_report(kind, &first.tickets));
                 }
                 Ok(_) => {
                     let text = format!("no {} is given", noun(kind));
@@ -278,7 +263,8 @@ impl Visit<'_> {
     }
 }
 
-fn older_ticket(kind: Resumes, tickets: &[Ticket]) -> TicketReport {
+/// The facts of a ticket that stand in it.
+fn ticket_report(kind: Resumes, tickets: &[Ticket]) -> TicketReport {
     let last = tickets.last();
     TicketReport {
         kind,
@@ -288,7 +274,7 @@ fn older_ticket(kind: Resumes, tickets: &[Ticket]) -> TicketReport {
         key_names: key_names(tickets).collect(),
         key_since_s: None,
         single_use: None,
-        early_data_max: 0,
+        early_data_max: last.map_or(0, |ticket| ticket.early_data_max),
         early_data_accepted: None,
     }
 }

@@ -1,6 +1,6 @@
 //! A whole probe: all addresses, one connection at a time.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use load::observe::chain::TrustedRoots;
@@ -35,6 +35,8 @@ pub fn probe(options: &ProbeOptions, tell: &dyn Fn(&str)) -> ProbeReport {
         options,
         expected: &expected,
         attempts,
+        is_rare: Cell::new(false),
+        openssl_groups: RefCell::default(),
         linger: Cell::new(LINGER.min(options.limits.connection)),
     };
     let mut report = ProbeReport {

@@ -5,6 +5,7 @@ use measure::probe::StapleReport;
 use wire::ocsp::{
     BasicOcspResponse, OcspCertificateStatus, OcspUnusable, SingleOcspResponse, key_of,
 };
+use x509_parser::asn1_rs::FromDer;
 use x509_parser::certificate::X509Certificate;
 
 /// Seconds that the clocks of a responder and of this host may differ.
@@ -74,4 +75,9 @@ fn status(
         OcspCertificateStatus::Revoked => "revoked",
         OcspCertificateStatus::Unknown => "unknown",
     }
+}
+
+pub(crate) fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
+    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
+    rest.is_empty().then_some(certificate)
 }

@@ -1,6 +1,8 @@
 //! Servers that mean ill: they cut, drip, lie about lengths, never end, or write what a terminal or
 //! a browser would obey. A probe ends with a finding, and shows their words as words.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use rustix::net::sockopt::set_socket_linger;
 use suite::prelude::*;
 use suite::probe::{BRIEF, BUSY, NOT_PROBED, probe, report, trouble};
@@ -193,6 +195,20 @@ fn a_tarpit_that_answers_just_in_time_is_left_when_its_time_is_over() {
     let verdicts = report["verdicts"].as_array().unwrap();
     let points: Vec<_> = verdicts.iter().map(|one| &one["point"]).collect();
     assert_eq!(points, ["no-answer"]);
+}
+
+#[test]
+fn what_was_not_tried_in_time_is_no_refusal() {
+    let count = AtomicUsize::new(0);
+    let address = serve_by_hello(move |stream, _| {
+        if count.fetch_add(1, Relaxed) == 0 {
+            let _gone = stream.write_all(&record(21, &[2, 40]));
+        }
+        let _end = stream.read(&mut [0; 4096]);
+    });
+    let (kind, text) = trouble(&report(BUSY, address, &["--max-time", "1s"]));
+    assert_eq!(kind, "timeout", "{text}");
+    assert_has(&text, "the 1 s of --max-time");
 }
 
 #[test]

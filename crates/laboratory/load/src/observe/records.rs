@@ -18,6 +18,7 @@ pub const APPLICATION_DATA: u8 = 23;
 
 /// Handshake messages (RFC 8446, section 4).
 pub const SERVER_HELLO: u8 = 2;
+pub const CERTIFICATE: u8 = 11;
 const COMPRESSED_CERTIFICATE: u8 = 25;
 /// The message that brings a ticket.
 pub const NEW_SESSION_TICKET: u8 = 4;
@@ -86,7 +87,7 @@ pub fn next(bytes: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, RecordBytesFault
 }
 
 /// All whole records: type and fragment.
-fn all(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+pub fn all(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let (kind, fragment, rest) = next(bytes).ok()??;
         bytes = rest;
@@ -111,6 +112,22 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     })
 }
 
+/// The handshake messages that are not encrypted.
+pub fn clear(received: &[u8]) -> Vec<u8> {
+    let visible = all(received).take_while(|(kind, _)| *kind != CHANGE_CIPHER_SPEC);
+    visible.filter(|(kind, _)| *kind == HANDSHAKE).flat_map(|(_, part)| part.to_vec()).collect()
+}
+
+/// The type and the length of the message that has not come to its end.
+pub fn unfinished(messages: &[u8]) -> Option<(u8, usize)> {
+    let mut rest = messages;
+    while let Some((_, _, behind)) = message(rest) {
+        rest = behind;
+    }
+    let ([kind, a, b, c], _) = rest.split_first_chunk()?;
+    Some((*kind, u32::from_be_bytes([0, *a, *b, *c]) as usize))
+}
+
 /// The visible part of TLS 1.2: the handshake until the server changes to ciphers, and lengths.
 pub fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFindings {
     let added = match suite.map(|suite| suite.suite().as_str().unwrap_or_default()) {
@@ -118,18 +135,11 @@ pub fn opaque(received: &[u8], suite: Option<SupportedCipherSuite>) -> RecordFin
         // An explicit nonce of 8 bytes (RFC 5288).
         _ => 24,
     };
-    let (mut found, mut clear, mut encrypted) = (RecordFindings::default(), Vec::new(), false);
-    for (kind, fragment) in all(received) {
-        match kind {
-            CHANGE_CIPHER_SPEC => encrypted = true,
-            HANDSHAKE if !encrypted => clear.extend_from_slice(fragment),
-            APPLICATION_DATA => {
-                found.application.extend(u32::try_from(fragment.len().saturating_sub(added)));
-            }
-            _ => {}
-        }
-    }
-    for (kind, body) in messages(&clear) {
+    let mut found = RecordFindings::default();
+    let application = all(received).filter(|(kind, _)| *kind == APPLICATION_DATA);
+    let lengths = application.map(|(_, fragment)| fragment.len().saturating_sub(added));
+    found.application = lengths.filter_map(|length| u32::try_from(length).ok()).collect();
+    for (kind, body) in messages(&clear(received)) {
         match kind {
             SERVER_HELLO => found.session_id = session_id(body).unwrap_or_default().to_vec(),
             NEW_SESSION_TICKET => found.tickets.extend(ticket12(body)),
@@ -191,14 +201,21 @@ pub(super) fn decrypted(
     found
 }
 
+/// The handshake messages of TLS 1.3 that are encrypted.
+pub(super) fn encrypted(received: &[u8], suite: SupportedCipherSuite, secret: &[u8]) -> Vec<u8> {
+    let mut keys = DirectionKeys::new(suite.suite(), secret);
+    let opened = all(received).filter(|(kind, _)| *kind == APPLICATION_DATA);
+    let opened = opened.filter_map(|(_, fragment)| keys.as_mut()?.open(fragment));
+    opened.filter(|(kind, _)| *kind == HANDSHAKE).flat_map(|(_, plain)| plain).collect()
+}
+
 /// The algorithm of a compressed certificate among the messages of a handshake of TLS 1.3.
 pub(super) fn compression(
     received: &[u8],
     suite: SupportedCipherSuite,
     secret: &[u8],
 ) -> Option<u16> {
-    let records = opened(received, suite, secret).filter(|(kind, _)| *kind == HANDSHAKE);
-    let clear: Vec<u8> = records.flat_map(|(_, plain)| plain).collect();
+    let clear = encrypted(received, suite, secret);
     let (_, body) = messages(&clear).find(|(kind, _)| *kind == COMPRESSED_CERTIFICATE)?;
     body.first_chunk().map(|algorithm| u16::from_be_bytes(*algorithm))
 }
