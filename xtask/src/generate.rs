@@ -70,8 +70,8 @@ fn unwrapped_pages() -> Vec<GeneratedPage> {
     telemetry::reference::write_reference(&mut metrics);
     let mut outcomes = head("How connections end", "the table of reasons");
     outcomes.push_str(
-        "Every connection ends with exactly one of these: the `reason` of its line in the log and \
-         of `lariat_connections_ended_total`.\n",
+        "Every connection ends with exactly one of these: the `reason` of its line in the log, \
+         whose `detail` says more, and of `lariat_connections_ended_total`.\n",
     );
     telemetry::outcome::write_reference(&mut outcomes);
     let mut failures = head("Why transactions fail", "the table of reasons");
@@ -98,10 +98,9 @@ fn unwrapped_pages() -> Vec<GeneratedPage> {
     pages
 }
 
-/// The programs whose configurations are imported.
-const PREDECESSORS: [(Predecessor, &str); 5] = [
+/// The programs whose configurations are imported; the options of stud are among those of hitch.
+const PREDECESSORS: [(Predecessor, &str); 4] = [
     (Predecessor::Hitch, "docs/reference/from-hitch.md"),
-    (Predecessor::Stud, "docs/reference/from-stud.md"),
     (Predecessor::Stunnel, "docs/reference/from-stunnel.md"),
     (Predecessor::Haproxy, "docs/reference/from-haproxy.md"),
     (Predecessor::Nginx, "docs/reference/from-nginx.md"),

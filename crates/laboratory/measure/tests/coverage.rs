@@ -1,5 +1,5 @@
 //! Intervals by three methods, and whether they hold their 95 % on recorded noise: rounds of the
-//! same server twice, on a host with other work. The table in docs/benchmarks.md is printed by
+//! same server twice, on a host with other work. The figures in docs/benchmarks.md are printed by
 //! `DRAWS=20000 cargo test -p measure --test coverage -- --nocapture`.
 #![allow(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 

@@ -65,18 +65,20 @@ impl Table {
         ];
         let facts: Vec<_> = facts.into_iter().flatten().collect();
         let facts = facts.join("; ");
-        // The facts of a plain value, in the forms of the page's head, are an example of it.
-        let is_plain = matches!(
-            key.kind,
+        // The facts of a plain value, in the forms of the page's head, are an example of it; of a
+        // table its keys, which follow, have theirs.
+        let is_plain = match key.kind {
+            Kind::Table => !key.many,
             Kind::Boolean
-                | Kind::Switch
-                | Kind::Choice(_)
-                | Kind::Path
-                | Kind::Count(..)
-                | Kind::Duration(..)
-                | Kind::Size(..)
-        );
-        let shown = if is_plain && !key.many { "" } else { key.example };
+            | Kind::Switch
+            | Kind::Choice(_)
+            | Kind::Path
+            | Kind::Count(..)
+            | Kind::Duration(..)
+            | Kind::Size(..) => true,
+            _ => false,
+        };
+        let shown = if is_plain { "" } else { key.example };
         let example = if shown.is_empty() { String::new() } else { format!("\n    {shown}\n") };
         format!("\n{level} `{path}`\n\n{help}\n\n*{facts}*\n{example}")
     }
@@ -140,7 +142,7 @@ fn holds(key: &Key) -> String {
         Some(short) => format!("{one}, or a value that means its `{short}`"),
         None => one,
     };
-    if key.many { format!("list of: {one}") } else { one }
+    if key.many { format!("list: {one}") } else { one }
 }
 
 fn default(key: &Key) -> Option<String> {

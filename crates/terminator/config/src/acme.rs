@@ -24,12 +24,11 @@ use crate::shelf::{Shelf, optional};
 const DOMAINS_MAX: usize = 100;
 
 section! {
-    table("acme").absent("its defaults").example(r#"acme = { folder = "/srv/acme" }"#);
+    table("acme").absent("").example(r#"acme = { folder = "/srv/acme" }"#);
     /// Certificates that come by themselves (ACME, RFC 8555): see `service.front.tls.acme`.
     pub(crate) struct WrittenAcme<'a> {
         /// The directory of accounts, keys and certificates. It is made if it is not there, and
-        /// must belong to the user that the supervisor runs as, with mode 0700. Only the
-        /// supervisor's side opens it.
+        /// must be the supervisor's user's own, with mode 0700.
         folder: String = path()
             .default("/var/lib/lariat/acme").flag("acme-folder").example(r#"folder = "/srv/acme""#),
     }
@@ -39,12 +38,11 @@ section! {
     table("service.front.tls.acme")
         .absent("certificates come from files alone").shorthand("domains")
         .example(r#"acme = { domains = ["a.example"], accept-terms = true }"#);
-    /// A certificate that is ordered from an authority by ACME (RFC 8555), and renewed. Until it is
-    /// there, and if there are no `certificates`, clients get a self-signed one. No connection
-    /// ends when it is renewed.
+    /// A certificate that is ordered by ACME (RFC 8555), and renewed. Until it is there, clients
+    /// get `certificates`, or a self-signed one.
     pub(crate) struct WrittenServiceAcme<'a> {
-        /// The names and IP addresses (RFC 8738) that the certificate is for. A name that begins
-        /// with `*.` needs `challenge.dns`. One that is taken out is no longer renewed.
+        /// The certificate's names and IP addresses (RFC 8738). A name that begins with `*.` needs
+        /// `challenge.dns`.
         domains: Vec<String> = row(Kind::Text("DOMAIN"), domain)
             .many().flag("acme").example(r#"domains = ["a.example", "*.b.example", "192.0.2.1"]"#),
         /// Whether you accept the authority's terms of service. Without it nothing is ordered.
@@ -81,13 +79,11 @@ section! {
     /// The proof to the authority that the names are ours.
     pub(crate) struct WrittenChallenge<'a> {
         /// `tls-alpn`: the authority connects to port 443 of each name (RFC 8737), where any
-        /// service with TLS of its own answers. `http`: it connects to port 80, where any service
-        /// without TLS answers.
+        /// service with TLS answers; `http`: to port 80, where any without TLS does.
         kind: bool = choice!["tls-alpn" => false, "http" => true]
             .default("tls-alpn").flag("acme-challenge").example(r#"kind = "http""#),
-        /// A program that puts a TXT record into the DNS (dns-01), and takes it away. It is run as
-        /// `PROGRAM present|cleanup NAME VALUE` by the supervisor's user; the guide has its
-        /// environment.
+        /// A program that puts a TXT record into the DNS (dns-01), and takes it away, run as
+        /// `PROGRAM present|cleanup NAME VALUE` by the supervisor's user (docs/guide/acme.md).
         dns: Option<String> = path()
             .absent("`kind`").flag("acme-dns").example(r#"dns = "/etc/lariat/dns-hook""#),
         /// How long the program may take. Then it is killed, with all that it has started.

@@ -13,20 +13,20 @@ use crate::settings::{AdminToken, ControlOptions};
 use crate::shelf::Shelf;
 
 section! {
-    table("admin").absent("its defaults").example(r#"admin = { listen = "127.0.0.1:9090" }"#);
+    table("admin").absent("").example(r#"admin = { listen = "127.0.0.1:9090" }"#);
     /// The status page, the metrics and the status socket.
     pub(crate) struct WrittenAdmin<'a> {
-        /// The address of the status page and `/metrics`, over plain HTTP. They show the names of
-        /// services and servers, so an address that is not loopback needs `token` or `insecure`. A
-        /// request must be for an IP address, `localhost` or one of `hosts`.
+        /// The address of the status page and `/metrics`, over plain HTTP. One that is not loopback
+        /// needs `token` or `insecure`. A request must be for an IP address, `localhost` or one of
+        /// `hosts`.
         listen: Option<SocketAddr> = row(Kind::Address, admin_address)
             .absent("off").flag("admin").example(r#"listen = "127.0.0.1:9090""#),
-        /// Further host names that requests may be for (`Host`). Requests for others are refused.
+        /// Further host names that requests may be for (`Host`).
         hosts: Vec<String> = row(Kind::Text("HOST"), host_name)
             .many().absent("none").flag("admin-hosts").example(r#"hosts = ["lariat.internal"]"#),
         /// A file with a token of 16 or more visible ASCII characters, which every request must
-        /// carry: as a bearer token (`Authorization: Bearer TOKEN`) or, in a browser, as the
-        /// password of the user `lariat`. It is sent unencrypted.
+        /// carry, unencrypted: as a bearer token (`Authorization: Bearer TOKEN`) or as the password
+        /// of the user `lariat`.
         token: Option<String> = path()
             .absent("none is asked for").flag("admin-token")
             .example(r#"token = "/etc/lariat/admin.token""#),
@@ -34,8 +34,8 @@ section! {
         insecure: bool = boolean()
             .default("false").flag("admin-insecure").example("insecure = true"),
         /// The Unix socket for `lariat status`, `reload` and `drain`. It only writes.
-        /// `/tmp/lariat-UID/` (or `$TMPDIR/lariat-UID/`) must be a directory of that user's own
-        /// with mode 0700; it is made if it is not there.
+        /// `/tmp/lariat-UID/` (or `$TMPDIR/lariat-UID/`) must be that user's own with mode 0700; it
+        /// is made if it is not there.
         status_socket: Option<String> = row(Kind::Path, socket_path)
             .absent("`/run/lariat/status.sock` as root, else in `$XDG_RUNTIME_DIR/lariat/`, \
              else in `/tmp/lariat-UID/`")

@@ -29,24 +29,23 @@ section! {
     pub(crate) struct WrittenBack<'a> {
         files: Option<WrittenFiles<'a>>,
         servers: Tables<'a, WrittenServer<'a>>,
-        /// How often names of servers are looked up again, counted from the last answer, whatever
-        /// the records' TTL. A name that several services have is looked up as often as any of them
-        /// says.
+        /// How often names of servers are looked up again, from the last answer on, whatever the
+        /// records' TTL. For a name of several services the shortest counts.
         resolve: Duration = duration(Duration::from_secs(1), DAY)
             .default("10s").flag("resolve").example(r#"resolve = "1m""#),
-        /// The addresses of names of servers that are used. With `any` a connection that gets no
-        /// answer from one address within 250 ms dials the next one too (RFC 8305).
+        /// The addresses of names that are used. With `any`, one that does not answer within 250 ms
+        /// has the next one dialled too (RFC 8305).
         resolve_family: AddressFamily = choice![
             "any" => AddressFamily::Any,
             "ipv4" => AddressFamily::Ipv4,
             "ipv6" => AddressFamily::Ipv6,
         ].default("any").flag("resolve-family").example(r#"resolve-family = "ipv4""#),
-        /// How long a server that came back up, or was enabled, has less than its share: it begins
-        /// with a tenth and grows to the whole.
+        /// How long a server that came back up, or was enabled, takes from a tenth of its share to
+        /// the whole.
         slow_start: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
-        /// The fate of the sessions of a server that goes down, or is disabled: with `close` they
-        /// are reset at once on both sides, and end for `server-down` or `server-disabled`.
+        /// The fate of the connections of a server that goes down, or is disabled: with `close`
+        /// they are reset on both sides, for `server-down` or `server-disabled`.
         on_down: OnDown = choice![
             "keep" => OnDown::Keep,
             "close" => OnDown::Close,
@@ -59,24 +58,20 @@ section! {
             "least-connections" => Balance::LeastConnections,
             "source" => Balance::Source,
         ].default("round-robin").flag("balance").example(r#"balance = "least-connections""#),
-        /// The clients that go to the server that they were at before, whatever `balance` says; for
-        /// services with `front.tls = "passthrough"`. With `session-id`, those that offer a session
-        /// of TLS 1.2, by its id (RFC 5246, 7.4.1.2) or a ticket (RFC 5077), go to the server that
-        /// made or last resumed it, if it is up and has room; `resumption.session-cache` remembers
-        /// it.
+        /// For services with `front.tls = "passthrough"`: with `session-id`, clients that offer a
+        /// session of TLS 1.2, by its id or a ticket, go to the server that made or last resumed
+        /// it, if it is up and has room; `resumption.session-cache` remembers it.
         affinity: Option<()> = choice!["session-id" => ()]
             .absent("none").flag("affinity").example(r#"affinity = "session-id""#),
         check: Option<WrittenCheck<'a>>,
         passive: WrittenPassive<'a>,
-        /// The same for servers: time without a byte after which the kernel asks whether the server
-        /// is still there; 0 turns that off.
+        /// The same as `front.keepalive`, for servers.
         keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
             .default("2m").flag("backend-keepalive").example(r#"keepalive = "30s""#),
         /// The source of connections to servers: an address of this host, or one of each family
-        /// with a comma between them; or `client`, the client's own address (IP_TRANSPARENT;
-        /// HAProxy: `usesrc clientip`). The servers' answers must then come back through this host,
-        /// and the worker process keeps CAP_NET_RAW. A server of a family without an address is not
-        /// connected to.
+        /// with a comma between them; or `client`, the client's own (IP_TRANSPARENT; HAProxy:
+        /// `usesrc clientip`): then answers must come back through this host, and the worker
+        /// process keeps CAP_NET_RAW. A server of a family without an address is not connected to.
         source: Option<String> = text("ADDRESS")
             .absent("an address that the kernel chooses").flag("source")
             .example(r#"source = "10.0.0.5""#),
@@ -85,16 +80,15 @@ section! {
         starttls: Option<Dialect> = choice!(of Dialect: Dialect::ALL)
             .absent("servers begin with TLS, if `back.tls` is there").flag("backend-starttls")
             .example(r#"starttls = "smtp""#),
-        /// The name that servers of `smtp` and `lmtp` are told before they are asked for TLS, and
-        /// in health checks. Some refuse one that is not of the DNS (RFC 5321 section 4.1.1.1;
-        /// Postfix: `smtp_helo_name`).
+        /// The name that servers of `smtp` and `lmtp` are told (RFC 5321, 4.1.1.1; Postfix:
+        /// `smtp_helo_name`). Some refuse one that is not in the DNS.
         ehlo_name: Option<String> = text("NAME")
             .absent("this host's name, where it or /etc/hosts has it fully qualified; else the \
              host's address, as `[192.0.2.1]`")
             .flag("backend-ehlo-name").example(r#"ehlo-name = "mx.example.org""#),
         send_proxy: Option<WrittenSendProxy<'a>>,
-        /// Whether servers get early data without a TLV that says which data is early. A request in
-        /// it may be a replay, so this is only for servers whose requests may all be repeated.
+        /// Whether servers get early data without a TLV that says which is early: only for servers
+        /// whose requests may all be repeated, as in a replay.
         early_data_safe: bool = boolean()
             .default("false").flag("early-data-safe").example("early-data-safe = true"),
         tls: Option<WrittenBackTls<'a>>,
@@ -108,8 +102,8 @@ section! {
     /// A folder whose files are served by HTTP/1.1 (GET and HEAD), instead of servers. It is
     /// opened at start; a reload cannot change it.
     pub(crate) struct WrittenFiles<'a> {
-        /// The folder. Nothing outside of it is served: no path and no symbolic link leads out. The
-        /// user of the worker process must be able to read the files.
+        /// The folder, which no path and no symbolic link leads out of. The worker process's user
+        /// must be able to read the files.
         root: String = path().flag("files").example(r#"root = "/data""#),
         /// Files that are served for the folder they are in, the preferred one first; an empty list
         /// means none.
@@ -121,9 +115,8 @@ section! {
         /// Whether `x.br` or `x.gz` beside `x` is sent in its place to clients that accept it.
         precompressed: bool = boolean()
             .default("true").flag("precompressed").example("precompressed = false"),
-        /// Bytes per second that a client must acknowledge of what is on its way to it, on an
-        /// average over `min-rate-window`; a slower one, such as a paused download, is reset and
-        /// logged as `client-too-slow`.
+        /// Bytes per second that a client must acknowledge, averaged over `min-rate-window`; a
+        /// slower one, such as a paused download, is reset: `client-too-slow`.
         min_rate: Option<u64> = size(1, 1 << 40)
             .absent("a client may take as long as `timeouts.idle` lets it").flag("min-rate")
             .example(r#"min-rate = "1KiB""#),

@@ -30,19 +30,18 @@ section! {
         .example(r#"tls = { ca = ["internal-ca.pem"], name = "api.internal" }"#);
     /// How TLS is originated towards the servers, and what they have to prove.
     pub(crate) struct WrittenBackTls<'a> {
-        /// Whether servers are spoken to by TLS. `on` alone verifies them by this host's
-        /// authorities; the flag without a value means it.
+        /// Whether servers get TLS. `on` alone verifies them by this host's authorities; the flag
+        /// without a value means it.
         mode: bool = choice!["on" => true, "off" => false]
             .default("on").flag("backend-tls").alone("on").example(r#"mode = "on""#),
         /// Whether a server's certificate must lead to an authority and have the right name. With
-        /// `off` anyone on the way to the servers can pose as one, unless `pins` are given; `lariat
-        /// check` and the status say so.
+        /// `off` anyone on the way can pose as a server, unless there are `pins`; `lariat check`
+        /// and the status say so.
         verify: bool = choice!["on" => true, "off" => false]
             .default("on").flag("backend-verify").example(r#"verify = "off""#),
-        /// PEM files with the authorities that may have issued the servers' certificates, or with
-        /// certificates of the servers themselves, as `openssl req -x509` makes them. What may not
-        /// sign certificates (CA:TRUE, keyCertSign) is no authority. What has expired counts no
-        /// more.
+        /// PEM files with the authorities of the servers' certificates, or these themselves, as
+        /// `openssl req -x509` makes them. What may not sign certificates (CA:TRUE, keyCertSign) is
+        /// no authority. What has expired counts no more.
         ca: Vec<String> = path()
             .many().absent("the authorities that this host trusts").flag("backend-ca")
             .example(r#"ca = ["internal-ca.pem"]"#),
@@ -52,8 +51,8 @@ section! {
             .absent("the host of the server's address").flag("backend-name")
             .example(r#"name = "api.internal""#),
         /// The public keys that a server's certificate may have, beside what `verify` asks:
-        /// `sha256//` and the Base64 of the SHA-256 of the SubjectPublicKeyInfo, as curl writes
-        /// them. A refused server's pin is in the log.
+        /// `sha256//` and the Base64 of the SHA-256 of the SubjectPublicKeyInfo, as curl has them.
+        /// The log has a refused server's pin.
         pins: Vec<[u8; 32]> = row(Kind::Text("PIN"), pin)
             .many().absent("any key").flag("backend-pin")
             .example(r#"pins = ["sha256//47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="]"#),
@@ -68,8 +67,8 @@ section! {
             "refuse" => ExpiredLists::Refuse,
             "accept" => ExpiredLists::Accept,
         ].default("refuse").flag("backend-crl-expired").example(r#"crl-expired = "accept""#),
-        /// The certificate that servers are shown if they ask for one: a PEM file with the chain,
-        /// leaf first, and the key unless `key` names it.
+        /// The certificate for servers that ask for one: a PEM file with the chain, leaf first, and
+        /// the key unless `key` names it.
         certificate: Option<String> = path()
             .absent("servers are shown no certificate").flag("backend-certificate")
             .example(r#"certificate = "lariat-client.pem""#),
@@ -95,8 +94,7 @@ section! {
             "1.3" => Version::Tls13,
         ].many().default("1.2,1.3").flag("backend-versions").synonyms(VERSION_SYNONYMS)
             .example(r#"versions = ["1.3"]"#),
-        /// Cipher suites by their standard names, the preferred one first; `auto` is as in
-        /// `front.tls.suites`.
+        /// Cipher suites, the preferred one first; `auto` is as in `front.tls.suites`.
         suites: Vec<WantedSuite> = choice!(of WantedSuite: &SUITES)
             .many().default("auto").flag("backend-suites").synonyms(SUITE_SYNONYMS)
             .example(r#"suites = ["TLS_AES_128_GCM_SHA256"]"#),
@@ -108,8 +106,7 @@ section! {
         /// after an hour at the latest. Early data is never sent.
         resumption: bool = boolean()
             .default("true").flag("backend-resumption").example("resumption = false"),
-        /// Whether servers may send their certificates compressed (RFC 8879, Brotli or zlib) in TLS
-        /// 1.3. Unpacked they may have 64 KiB, as without.
+        /// Whether servers may compress their certificates (RFC 8879, Brotli or zlib) in TLS 1.3.
         certificate_compression: bool = boolean()
             .default("true").flag("backend-certificate-compression")
             .example("certificate-compression = false"),

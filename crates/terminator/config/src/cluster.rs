@@ -28,13 +28,13 @@ section! {
     /// Hosts that resume each other's sessions. All of them have the same secret, and their
     /// services the same names. See docs/guide/scale-out.md.
     pub(crate) struct WrittenCluster<'a> {
-        /// A file with at least 32 random bytes that all hosts of the cluster have. Ticket keys are
-        /// derived from it, unless `resumption.tickets` says where they come from, and so are the
-        /// keys of what peers send each other.
+        /// A file with at least 32 random bytes that all hosts of the cluster have. Keys of
+        /// tickets, unless `resumption.tickets` has others, and of what peers send each other are
+        /// derived from it.
         secret: String = path()
             .flag("cluster-secret").example(r#"secret = "/etc/lariat/cluster.key""#),
-        /// Files with further secrets. Nothing is encrypted with them, and what other hosts
-        /// encrypted with them is accepted. So a secret is replaced without a gap.
+        /// Files with further secrets, by which other hosts' encryption is accepted while a secret
+        /// is replaced.
         other_secrets: Vec<String> = path()
             .many().absent("none").flag("cluster-other-secret").requires(&["secret"])
             .example(r#"other-secrets = ["/etc/lariat/cluster.key.old"]"#),
@@ -47,8 +47,8 @@ section! {
     table("cluster.peers")
         .absent("stored sessions stay on this host")
         .example(r#"peers = { listen = "10.0.3.20:8888", send-to = ["10.0.0.17:8888"] }"#);
-    /// Sends the sessions of the session cache to the other hosts, in datagrams (UDP) that are
-    /// encrypted and authenticated with keys derived from `secret`.
+    /// Sends the sessions of the session cache to the other hosts, in encrypted and authenticated
+    /// datagrams (UDP).
     pub(crate) struct WrittenPeers<'a> {
         /// The address and UDP port at which datagrams of the peers come, and from which ours are
         /// sent.
@@ -61,8 +61,8 @@ section! {
             .example(r#"send-to = ["10.0.0.17:8888", "10.0.0.18:8888"]"#),
         multicast: Option<WrittenMulticast<'a>>,
         /// How long a handshake waits for the peers when its client offers a session that this host
-        /// does not have. Then it goes on as a full handshake. Nobody waits for a peer whose round
-        /// trip is longer.
+        /// does not have; then it is a full one. Nobody waits for a peer whose round trip is
+        /// longer.
         fetch_timeout: Option<Duration> = duration(MS, MS.saturating_mul(100))
             .absent("twice the longest round trip to a peer, at least 1 ms and at most 50 ms")
             .flag("cluster-fetch-timeout").example(r#"fetch-timeout = "10ms""#),
@@ -70,8 +70,8 @@ section! {
         /// at once.
         fetch_rate: u32 = count(0, RATE_MAX)
             .default("1000").flag("cluster-fetch-rate").example("fetch-rate = 200"),
-        /// How far the clocks of two hosts may differ, with the time on the way. A datagram whose
-        /// time is further from ours is dropped.
+        /// How far the clocks of two hosts may differ, with the time on the way; other datagrams
+        /// are dropped.
         time_window: Duration = duration(SECOND, SECOND.saturating_mul(3600))
             .default("30s").flag("cluster-time-window").example(r#"time-window = "10s""#),
         /// How many datagrams of a peer may overtake another one before that one is taken for a
@@ -81,8 +81,8 @@ section! {
         /// Peers that are known at a time; datagrams of further ones are dropped.
         senders: usize = count(1, 4096)
             .default("256").flag("cluster-senders").example("senders = 16"),
-        /// Datagrams looked at per second: so many from each address at which a peer was heard, and
-        /// as many from all others together. Those beyond it are dropped and counted.
+        /// Datagrams looked at per second: so many from each address of a peer, and as many from
+        /// all others together. Others are dropped and counted.
         receive_rate: u32 = count(1, RATE_MAX)
             .default("20000").flag("cluster-receive-rate").example("receive-rate = 100000"),
         /// Datagrams sent per second; each counts once for each peer that it goes to. Sessions
@@ -90,8 +90,7 @@ section! {
         send_rate: u32 = count(1, RATE_MAX)
             .default("20000").flag("cluster-send-rate").example("send-rate = 100000"),
         /// Sessions sent per second to peers that have started or were cut off, until they have all
-        /// of the session cache, or all that they missed; 0 = none. No more than 5 MB per second
-        /// are sent.
+        /// that they missed; 0 = none. At most 5 MB per second.
         resync_rate: u32 = count(0, 1_000_000)
             .default("10000").flag("cluster-resync-rate").example("resync-rate = 50000"),
     }

@@ -20,15 +20,15 @@ section! {
     table("ech").group("Encrypted Client Hello")
         .absent("encrypted hellos are routed by their outer names")
         .example(r#"ech = { public-name = "front.example", services = ["shop"] }"#);
-    /// Opens hellos that are encrypted (ECH, RFC 9849), and routes them by the name within. TLS
-    /// stays closed, and the servers must accept inner hellos. See docs/guide/ech.md.
+    /// Opens encrypted hellos (ECH, RFC 9849), and routes them by the name within; TLS stays
+    /// closed. See docs/guide/ech.md.
     pub(crate) struct WrittenEch<'a> {
         /// The name that encrypted hellos have in clear. A service at the same addresses answers
-        /// for it, with a certificate of that name: clients with a stale configuration get there.
+        /// for it, with its certificate, to clients with a stale configuration.
         public_name: NamePattern = parsed(Kind::Text("NAME"))
             .example(r#"public-name = "front.example""#),
         /// The services, all with `front.tls = "passthrough"`, that encrypted hellos lead to, and
-        /// no others: their `names` are compared with names that were encrypted alone.
+        /// no others do.
         services: Vec<String> = text("SERVICE").many().example(r#"services = ["shop", "mail"]"#),
         /// How long a key is published. The three before it still open.
         rotate: Duration = duration(HOUR, DAY.saturating_mul(90))
@@ -37,7 +37,7 @@ section! {
         secret: Option<String> = path()
             .absent("`cluster.secret`").example(r#"secret = "/etc/lariat/ech.secret""#),
         /// Files with a key and its configuration each, as OpenSSL, nginx and HAProxy have them
-        /// (`PRIVATE KEY` and `ECHCONFIG`). Nothing is derived or rotated then.
+        /// (`PRIVATE KEY` and `ECHCONFIG`).
         keys: Vec<String> = path()
             .many().absent("keys are derived and rotated")
             .example(r#"keys = ["/etc/lariat/ech.pem"]"#),

@@ -29,32 +29,30 @@ section! {
         .example(r#"front = { listen = ["[::]:443"], tls = { certificates = ["site.pem"] } }"#);
     /// The side that clients connect to.
     pub(crate) struct WrittenFront<'a> {
-        /// Addresses to listen at, which services may share: see `names`. Each is an IP address
-        /// with a port (`*:443` and `[::]:443` listen on all of IPv6 and IPv4, but for addresses
-        /// with that port that are listed as well, which get their own clients), `unix:/path`,
-        /// `unix:@name` in the abstract namespace, or `fd:name` for the sockets that a service
-        /// manager hands over by that name. With port 0 the kernel chooses a port, which the status
-        /// shows. A socket at a path has mode 0666: the permissions of its directory limit who may
-        /// connect.
+        /// Addresses to listen at, which services may share by `names`: an IP address with a port
+        /// (`*:443` and `[::]:443` mean all of IPv6 and IPv4, but for addresses that are listed
+        /// with that port themselves), `unix:/path`, `unix:@name` in the abstract namespace, or
+        /// `fd:name` for the sockets that a service manager hands over by that name. With port 0
+        /// the kernel chooses a port, which the status shows. A socket at a path has mode 0666: its
+        /// directory limits who may connect.
         listen: Vec<Address> = row(Kind::Address, listen_address)
             .many().flag("listen")
             .example(r#"listen = ["[::]:443", "unix:/run/lariat/web.sock"]"#),
-        /// Server names whose clients this service is for, where several services listen at one
-        /// address. `*.example` means all names beneath it. An exact name comes before a wildcard.
-        /// A hello that is for no service is refused with the alert `unrecognized_name`.
+        /// Server names whose clients this service is for, where several share an address.
+        /// `*.example` means all names beneath it; an exact name comes first. A hello for no
+        /// service gets the alert `unrecognized_name`.
         names: Vec<NamePattern> = parsed(Kind::Text("NAME"))
             .many()
             .absent("all names that no other service at the address has, and clients without one")
             .flag("names").example(r#"names = ["shop.example", "*.shop.example"]"#),
-        /// Application protocols (ALPN), one of which a client must offer for this service. Of
-        /// services with the same name it comes before the one without `protocols`.
+        /// Application protocols (ALPN), one of which a client must offer for this service. It
+        /// comes before a service of the same name without `protocols`.
         protocols: Vec<Vec<u8>> = row(Kind::Text("PROTOCOL"), protocol)
             .many().absent("clients are chosen by their server names alone").flag("protocols")
             .example(r#"protocols = ["acme-tls/1"]"#),
-        /// For port 80: requests of plain HTTP/1.1 are answered by the address of the same resource
-        /// by https, with 301 for GET and HEAD and 308 for other methods. The port is 443, or the
-        /// one that is named. The service needs no `back`. With `back.files`, challenges of ACME's
-        /// `http-01` are served from `.well-known/acme-challenge/` in that folder.
+        /// For port 80: requests of plain HTTP/1.1 are redirected to https (301 for GET and HEAD,
+        /// else 308), at port 443 or the one that is named. The service needs no `back`; from
+        /// `back.files` only `.well-known/acme-challenge/` is served.
         redirect: Option<Redirect> = row(Kind::Text("https[:PORT]"), redirect)
             .absent("requests go to the back").flag("redirect").example(r#"redirect = "https""#),
         starttls: Option<WrittenStarttls<'a>>,
@@ -63,36 +61,35 @@ section! {
         accept_proxy: Vec<Network> = parsed(Kind::Network)
             .many().absent("no PROXY header is expected").flag("accept-proxy")
             .example(r#"accept-proxy = ["10.0.0.0/8", "unix"]"#),
-        /// Networks that alone may connect, or files that list them: a network per line, `#` and
-        /// `;` begin a comment. Where a PROXY header must come, the client's address in it counts.
-        /// Others are reset, and logged as `source-denied`.
+        /// Networks that alone may connect, or files that list them, one per line; `#` and `;`
+        /// begin a comment. Where a PROXY header must come, the address in it counts. Others are
+        /// reset: `source-denied`.
         allow: Vec<String> = networks()
             .many().absent("all may connect").flag("allow")
             .example(r#"allow = ["10.0.0.0/8", "unix"]"#),
-        /// Networks that may not connect, even if they are allowed; written as `allow`. Files are
-        /// read again by a reload, and one with a broken line changes nothing.
+        /// Networks that may not connect, even if they are allowed; written as `allow`. A reload
+        /// reads files again; one with a broken line changes nothing.
         deny: Vec<String> = networks()
             .many().absent("none are denied").flag("deny")
             .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
-        /// Time without a byte after which the kernel asks whether the client is still there (TCP
-        /// keepalive), in whole seconds; 0 turns that off. For most it is up to a fifth less, so
-        /// that not all who are idle are asked at once. One that answers none of four probes in as
-        /// much time again is dropped and logged as `client-unreachable`.
+        /// Time without a byte, in whole seconds and for most up to a fifth less, after which the
+        /// kernel asks whether the client is still there (TCP keepalive); 0 = never. One that
+        /// answers none of four probes in as much time again is dropped: `client-unreachable`.
         keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
             .default("2m").flag("keepalive").example(r#"keepalive = "30s""#),
         /// The only network interface by which clients come in to the IP addresses of `listen`
         /// (SO_BINDTODEVICE).
         interface: Option<String> = row(Kind::Text("NAME"), interface)
             .absent("any interface").flag("interface").example(r#"interface = "eth0""#),
-        /// Whether clients may use several paths at once (Multipath TCP, RFC 8684). Others speak
-        /// TCP as ever. The kernel does not encrypt for connections of several paths.
+        /// Whether clients may use several paths at once (Multipath TCP, RFC 8684). The kernel does
+        /// not encrypt for such connections.
         mptcp: bool = boolean().default("false").flag("mptcp").example("mptcp = true"),
-        /// Whether the kernel keeps a new connection of TCP until its first bytes are there, for a
-        /// second at most (TCP_DEFER_ACCEPT). Not for protocols in which the server speaks first.
+        /// Whether the kernel keeps a new connection until its first bytes are there, for a second
+        /// at most (TCP_DEFER_ACCEPT). Not for protocols in which the server speaks first.
         defer_accept: bool = boolean()
             .default("false").flag("defer-accept").example("defer-accept = true"),
-        /// Whether lines of the log have the client's JA4 fingerprint, which names its TLS software
-        /// by what its hello offers. `back.send-proxy.ja4` tells it to servers.
+        /// Whether log lines have the client's JA4 fingerprint, which names its TLS software by its
+        /// hello.
         ja4: bool = boolean().default("false").flag("ja4").example("ja4 = true"),
         tls: WrittenFrontTls<'a>,
     }
@@ -105,12 +102,12 @@ section! {
     /// A protocol whose clients begin in plaintext and ask for TLS. The server gets plaintext,
     /// or TLS by `back.tls`.
     pub(crate) struct WrittenStarttls<'a> {
-        /// The protocol. Of `ftp` the control connection is protected, and no data connection.
-        /// `timeouts.handshake` bounds the conversation too.
+        /// The protocol. Of `ftp` only the control connection is protected. `timeouts.handshake`
+        /// bounds the conversation too.
         protocol: Dialect = choice!(of Dialect: Dialect::ALL)
             .flag("starttls").example(r#"protocol = "smtp""#),
-        /// The fate of clients that do not ask for TLS: they are refused in the words of the
-        /// protocol (`required`), or relayed as they are (`optional`).
+        /// Whether clients that do not ask for TLS are refused (`required`) or relayed as they are
+        /// (`optional`).
         policy: Policy = choice![
             "required" => Policy::Required,
             "optional" => Policy::Optional,

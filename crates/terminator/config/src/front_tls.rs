@@ -33,19 +33,19 @@ section! {
         .example(r#"tls = { certificates = ["certs/"], alpn = ["h2", "http/1.1"] }"#);
     /// The TLS of clients, and how it is terminated.
     pub(crate) struct WrittenFrontTls<'a> {
-        /// `terminate` decrypts clients' TLS and needs certificates. `passthrough` keeps it closed:
-        /// only the ClientHello is read, and a server of the back terminates TLS. With `off`
-        /// clients speak plain TCP. Flags without a certificate mean `off` where only this host can
-        /// connect and servers get TLS.
+        /// `terminate` decrypts clients' TLS and needs certificates; `passthrough` reads only the
+        /// ClientHello, and a server of the back terminates TLS; with `off` clients speak plain
+        /// TCP. Flags without a certificate mean `off` where only this host can connect and servers
+        /// get TLS.
         mode: FrontTlsMode = choice![
             "terminate" => FrontTlsMode::Terminate,
             "passthrough" => FrontTlsMode::Passthrough,
             "off" => FrontTlsMode::Off,
         ].default("terminate").flag("tls").example(r#"mode = "passthrough""#),
         certificates: Tables<'a, WrittenCertificate<'a>>,
-        /// The effect of one certificate of many that cannot be read or served. With `refuse` the
-        /// start or the reload fails as a whole. With `skip` the others are served as long as one
-        /// is left; a warning, `lariat status` and `lariat_certificates_skipped` show it.
+        /// The effect of one certificate of many that cannot be read or served: the start or reload
+        /// fails (`refuse`), or the others are served as long as one is left (`skip`); a warning,
+        /// `lariat status` and `lariat_certificates_skipped` show it.
         bad_certificate: BadCertificate = choice![
             "refuse" => BadCertificate::Refuse,
             "skip" => BadCertificate::Skip,
@@ -55,27 +55,25 @@ section! {
         alpn: Vec<Vec<u8>> = row(Kind::Text("PROTOCOL"), protocol)
             .many().absent("no protocol is negotiated; `http/1.1` and `http/1.0` for files")
             .flag("alpn").example(r#"alpn = ["h2", "http/1.1"]"#),
-        /// Versions, suites and groups as Mozilla recommends them for servers (Server Side TLS,
-        /// version 6.0 of April 2026). `intermediate` is for servers of all kinds: TLS 1.2 and 1.3.
-        /// `modern` is TLS 1.3 alone. `versions`, `suites` and `groups` beside it come first;
-        /// `lariat check` names what departs.
+        /// Versions, suites and groups as Mozilla recommends them (Server Side TLS 6.0, April
+        /// 2026): `intermediate` is TLS 1.2 and 1.3, `modern` TLS 1.3 alone. `versions`, `suites`
+        /// and `groups` beside it come first; `lariat check` names what departs.
         versions_and_suites: Option<&'static Preset> = choice!(of &Preset: PRESETS)
             .absent("the defaults of `versions`, `suites` and `groups`").flag("versions-and-suites")
             .example(r#"versions-and-suites = "modern""#),
-        /// Enabled versions of TLS. Older versions are not supported.
+        /// Enabled versions of TLS.
         versions: Vec<Version> = choice![
             "1.2" => Version::Tls12,
             "1.3" => Version::Tls13,
         ].many().default("1.2,1.3").flag("versions").synonyms(VERSION_SYNONYMS)
             .example(r#"versions = ["1.3"]"#),
-        /// Cipher suites by their standard names, the preferred one first. `auto` enables all that
-        /// are secure: AES first on a CPU with instructions for it, ChaCha20 first elsewhere. Hosts
-        /// of one cluster that differ in this need a list.
+        /// Cipher suites, the preferred one first. `auto` enables all: AES first on a CPU with
+        /// instructions for it, else ChaCha20. Hosts of one cluster whose CPUs differ need a list.
         suites: Vec<WantedSuite> = choice!(of WantedSuite: &SUITES)
             .many().default("auto").flag("suites").synonyms(SUITE_SYNONYMS)
             .example(r#"suites = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384"]"#),
-        /// Key exchange groups, the preferred one first. If a client has sent a share for one of
-        /// them, that one is used.
+        /// Key exchange groups, the preferred one first. One for which the client has sent a share
+        /// comes before the others.
         groups: Vec<Group> = choice!(of Group: &GROUPS)
             .many().default("X25519MLKEM768,x25519,secp256r1,secp384r1").flag("groups")
             .synonyms(GROUP_SYNONYMS).example(r#"groups = ["x25519", "secp256r1"]"#),
@@ -91,15 +89,14 @@ section! {
         /// Whether sessions are resumed (session ids, tickets and PSKs).
         resumption: bool = boolean()
             .default("true").flag("resumption").example("resumption = false"),
-        /// How much early data a client that resumes TLS 1.3 may send (0-RTT, RFC 8446, 2.3), in
-        /// bytes; less than a full record (16,640 bytes) counts as one. The service then keeps its
-        /// TLS 1.3 sessions in the session cache, where each resumes once. Servers must know which
-        /// data came early, by TLV 0xe1 of `send-proxy` with version 2, or `early-data-safe` must
-        /// say that they need not know.
+        /// Bytes of early data that a client that resumes TLS 1.3 may send (0-RTT, RFC 8446, 2.3),
+        /// at least a full record's 16,640. The service's TLS 1.3 sessions are then in the session
+        /// cache. Servers must know which data came early (`send-proxy` version 2), or
+        /// `early-data-safe` says that they need not.
         early_data: Option<u32> = size(1, EARLY_DATA_BYTES_MAX)
             .absent("none is taken").flag("early-data").example(r#"early-data = "16KiB""#),
         /// PEM files with certificates of this service that were revoked, or whose key was lost.
-        /// Sessions made under them are not resumed; their clients make a full handshake.
+        /// Sessions made under them are not resumed.
         revoked: Vec<String> = path()
             .many().absent("no certificate is known to be revoked").flag("revoked-certificate")
             .example(r#"revoked = ["site-until-may.pem"]"#),
@@ -108,14 +105,13 @@ section! {
         replaced_certificates: bool = choice!["resume" => true, "refuse" => false]
             .default("resume").flag("replaced-certificates")
             .example(r#"replaced-certificates = "refuse""#),
-        /// The most plaintext in a record to clients, also in the handshake, for devices that have
-        /// no memory for 16 KiB. It holds for all clients of the service. The kernel encrypts
-        /// nothing then.
+        /// The most plaintext in a record to clients, also in the handshake, for devices without
+        /// memory for 16 KiB. The kernel encrypts nothing then.
         max_record_size: Option<usize> = size(RECORD_BYTES_MIN, RECORD_BYTES_MAX)
             .absent("records carry up to 16,384 bytes, fewer at the start of a connection")
             .flag("max-record-size").example("max-record-size = 512"),
-        /// Whether certificates are compressed (RFC 8879, Brotli or zlib) for clients of TLS 1.3
-        /// that take them so. Each is compressed once.
+        /// Whether certificates are compressed (RFC 8879, Brotli or zlib), once, for clients of TLS
+        /// 1.3 that take them so.
         certificate_compression: bool = boolean().default("true").flag("certificate-compression")
             .example("certificate-compression = false"),
         ktls: WrittenKtls<'a>,
@@ -136,28 +132,28 @@ section! {
             "optional" => ClientMode::Optional,
             "required" => ClientMode::Required,
         ].flag("client-certificates").example(r#"mode = "required""#),
-        /// PEM files with the authorities that may have issued clients' certificates. What may not
-        /// sign certificates (CA:TRUE, keyCertSign) lets in its own holder alone, and an authority
-        /// its own holder too. What has expired counts no more.
+        /// PEM files with the authorities of clients' certificates. What may not sign certificates
+        /// (CA:TRUE, keyCertSign) lets in its own holder alone, and an authority its own holder
+        /// too. What has expired counts no more.
         ca: Vec<String> = path()
             .many().absent("only with mode none").flag("client-ca")
             .example(r#"ca = ["clients-ca.pem"]"#),
         /// PEM files with revocation lists of those authorities. No certificate of a client's chain
-        /// may be on a list. The issuer of the client's own certificate must have a list;
-        /// authorities above it need none.
+        /// may be on one. The issuer of the client's own certificate must have a list; authorities
+        /// above it need none.
         crl: Vec<String> = path()
             .many().absent("revocation is not checked").flag("client-crl")
             .example(r#"crl = ["clients.crl"]"#),
-        /// The answer to a revocation list past its nextUpdate. `refuse` refuses clients with its
-        /// issuer in their chain, as OpenSSL, HAProxy and nginx do. `accept` uses the old list.
+        /// The answer to a revocation list past its nextUpdate: clients with its issuer in their
+        /// chain are refused, as by OpenSSL, HAProxy and nginx, or the old list is used (`accept`).
         /// Both warn.
         crl_expired: ExpiredLists = choice![
             "refuse" => ExpiredLists::Refuse,
             "accept" => ExpiredLists::Accept,
         ].default("refuse").flag("client-crl-expired").example(r#"crl-expired = "accept""#),
         /// Whether clients are sent the names of the authorities in `ca`, by which browsers choose
-        /// a certificate. With `omit`, or where the names take more than 60,000 bytes, they are
-        /// asked for a certificate of any authority.
+        /// a certificate. With `omit`, or beyond 60,000 bytes, they are asked for one of any
+        /// authority.
         ca_names: bool = choice!["send" => true, "omit" => false]
             .default("send").flag("client-ca-names").example(r#"ca-names = "omit""#),
         allow: Option<WrittenIdentities<'a>>,
@@ -168,8 +164,8 @@ section! {
     table("service.front.tls.client-certificates.allow")
         .absent("every certificate that verifies")
         .example(r#"allow = { uri = ["spiffe://example.org/web/*"], cn = ["ops"] }"#);
-    /// Identities, one of which a client's certificate must have; others are refused with the alert
-    /// access_denied and logged as `client-certificate-not-allowed`. Any entry of any key allows.
+    /// Identities, any one of which a client's certificate must have; others get the alert
+    /// access_denied: `client-certificate-not-allowed`.
     pub(crate) struct WrittenIdentities<'a> {
         /// DNS names among the certificate's alternative names. `*.` at the start stands for one
         /// label.
@@ -208,16 +204,15 @@ section! {
     /// Whether the kernel encrypts long transfers (kernel TLS).
     pub(crate) struct WrittenKtls<'a> {
         /// `auto` hands the sending half of a connection to the kernel when it carries a long
-        /// response and the kernel supports that; otherwise the same bytes are encrypted in user
-        /// space. `require` refuses to start unless the kernel supports every version and suite
-        /// that the service may negotiate.
+        /// response and the kernel can. `require` refuses to start unless the kernel supports every
+        /// version and suite of the service.
         mode: KtlsMode = choice![
             "off" => KtlsMode::Off,
             "auto" => KtlsMode::Auto,
             "require" => KtlsMode::Require,
         ].default("auto").flag("ktls").example(r#"mode = "require""#),
-        /// The shortest response of static files that the kernel encrypts. A connection to a server
-        /// is handed over after eight times as much has come without a pause.
+        /// The shortest response of static files that the kernel encrypts; of servers, after eight
+        /// times as much has come without a pause.
         min_size: u64 = size(1, 1 << 40)
             .default("128KiB").flag("ktls-min-size").example(r#"min-size = "1MiB""#),
     }

@@ -12,12 +12,12 @@ section! {
         .absent("no secret is written").shorthand("path")
         .example(r#"key-log = { path = "/run/lariat/keys.log", services = ["web"] }"#);
     /// Writes the secrets of connections to a file, to read what was captured of them
-    /// (`SSLKEYLOGFILE`, RFC 9850; Wireshark). A reader of the file decrypts all of these
-    /// connections: it is for the time of a search for a fault alone.
+    /// (`SSLKEYLOGFILE`, RFC 9850; Wireshark), while a fault is searched for: a reader of the file
+    /// decrypts them all.
     pub(crate) struct WrittenKeyLog<'a> {
-        /// The file, to whose end lines are added. The supervisor makes it with the mode 0600, and
-        /// writes to none that others may read, and through no symbolic link. Lines that a full or
-        /// slow disk does not take are dropped and counted.
+        /// The file, to whose end lines are added. The supervisor makes it with mode 0600, writes
+        /// to none that others may read, and through no symbolic link. What a full or slow disk
+        /// does not take is dropped and counted.
         path: String = path().flag("key-log").example(r#"path = "/run/lariat/keys.log""#),
         /// The services whose connections are meant, with clients and with servers.
         services: Vec<String> = text("NAME")

@@ -22,9 +22,9 @@ section! {
     table("");
     /// A configuration as it was written.
     pub(crate) struct WrittenConfiguration<'a> {
-        /// Files that are read behind this one, relative to its directory: a `*` may stand in the
-        /// name. Their services follow; any other key stands in one file only. Included files
-        /// include no others, and relative paths in them begin at the directory of this one.
+        /// Files that are read behind this one: a `*` may stand in the name. Their services follow;
+        /// any other key stands in one file only. Included files include no others; relative paths
+        /// in them begin at the directory of this one.
         include: Vec<String> = path()
             .many().absent("none").example(r#"include = ["conf.d/*.toml"]"#),
         defaults: WrittenDefaults<'a>,
@@ -46,8 +46,8 @@ section! {
     table("defaults")
         .absent("none").like("service").example(r#"defaults.timeouts = { idle = "1h" }"#);
     /// Keys of `service` that every service has unless it writes them itself. Tables are completed
-    /// key by key, but for one with a `mode` or `files` of its own; a list, or any other value, is
-    /// a service's whole value.
+    /// key by key, but for one with a `mode` or `files` of its own; any other value stands as a
+    /// whole.
     pub(crate) struct WrittenDefaults<'a> {}
 }
 
@@ -172,8 +172,7 @@ Times are written `250ms`, `10s`, `5m`, `12h` or `7d`; sizes `512B`, `64KiB`, `3
 Relative paths begin at the directory of the file, those in flags at the working directory.
 A list of one value may be written as that value alone.
 
-Editors that know JSON Schema (by Taplo, for example) complete and check a file whose first line is
-`#:schema` and the path or the address of [lariat.schema.json](lariat.schema.json).
+[Editors](../guide/install.md#in-an-editor) complete and check a file by its schema.
 
 ```toml
 [[service]]

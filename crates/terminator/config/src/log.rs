@@ -14,7 +14,7 @@ const JOURNALD: &str = "journald";
 
 section! {
     table("log")
-        .absent("its defaults").shorthand("output")
+        .absent("").shorthand("output")
         .example(r#"log = { format = "json", connections = "failed" }"#);
     /// Log lines about connections, and messages.
     pub(crate) struct WrittenLog<'a> {
@@ -28,17 +28,16 @@ section! {
             "failed" => LogConnections::Failed,
             "none" => LogConnections::None,
         ].default("all").flag("log-connections").example(r#"connections = "failed""#),
-        /// `key=value` pairs, or one JSON object per line. For `syslog` and `journald` it is the
-        /// text of an entry, which has all fields as well.
+        /// `key=value` pairs, or one JSON object per line; for `syslog` and `journald`, the text of
+        /// an entry.
         format: LineFormat = choice![
             "text" => LineFormat::Text,
             "json" => LineFormat::Json,
         ].default("text").flag("log-format").example(r#"format = "json""#),
-        /// How messages about the program itself are written to the standard error. `text`: each
-        /// line has time (RFC 3339, UTC) and level (`error`, `warning`, `notice`). `json`: one
-        /// object per message, with `time`, `level`, `message` and `hint`. `plain`: without time.
-        /// `auto` is `plain` at a terminal, else `text`; for journald lines have a priority, and it
-        /// adds the time.
+        /// How messages about the program itself are written to the standard error. `text`: with
+        /// time (RFC 3339, UTC) and level (`error`, `warning`, `notice`); `json`: one object per
+        /// message, with `time`, `level`, `message` and `hint`; `plain`: without time. `auto` is
+        /// `plain` at a terminal, else `text`; for journald lines have a priority and no time.
         messages: MessageForm = choice![
             "auto" => MessageForm::Auto,
             "plain" => MessageForm::Plain,
@@ -46,8 +45,8 @@ section! {
             "json" => MessageForm::Json,
         ].default("auto").flag("log-messages").example(r#"messages = "json""#),
         /// The destination of messages about the program itself, once the configuration has been
-        /// read. Messages that the daemon does not take, and the reason for which the program ends,
-        /// go to the standard error.
+        /// read. What the daemon does not take, and the reason for which the program ends, go to
+        /// the standard error.
         messages_output: Option<DaemonWord> = choice![
             "stderr" => None,
             "syslog" => Some(DaemonWord::Syslog),
@@ -62,19 +61,18 @@ section! {
         /// the count is logged.
         failures_per_second: u32 = count(0, 1_000_000)
             .default("10").flag("log-failures").example("failures-per-second = 100"),
-        /// The same for each reason that is no failure: a busy host writes at most 50 kB per second
-        /// and worker of these. `connections = "failed"` writes none.
+        /// The same for each reason that is no failure: at most 50 kB per second and worker.
         successes_per_second: u32 = count(0, 1_000_000)
             .default("100").flag("log-successes").example("successes-per-second = 1000"),
-        /// One of so many connections that ended without a failure gets a line, in each worker. The
-        /// line has the number as `sampled`. Failures are not sampled.
+        /// One of so many connections that ended without a failure gets a line, in each worker,
+        /// with the number as `sampled`.
         sample: u32 = count(1, 1_000_000).default("1").flag("log-sample").example("sample = 100"),
     }
 }
 
 section! {
     table("log.syslog")
-        .absent("its defaults").shorthand("address")
+        .absent("").shorthand("address")
         .example(r#"syslog = { address = "10.0.0.9:514", facility = "local0" }"#);
     /// The log daemon of `output` and `messages-output` `syslog` (RFC 5424).
     pub(crate) struct WrittenSyslog<'a> {

@@ -24,41 +24,39 @@ const CONNECT_PORTS_MAX: usize = 4096;
 
 section! {
     table("workers")
-        .absent("their defaults").shorthand("threads")
+        .absent("").shorthand("threads")
         .example(r#"workers = { threads = "0-3,6" }"#);
     /// The threads that carry connections. A change takes a restart.
     pub(crate) struct WrittenWorkers<'a> {
-        /// `auto` starts one for every CPU that the process may use, pinned to it; where the quota
-        /// of a control group (a container's limit) is lower, as many as that allows, at least one,
-        /// and none of them pinned. A number starts that many. A list such as `"0-3,6"` starts one
-        /// for each of these CPUs; write a single CPU as `"4-4"`.
+        /// `auto` starts one for every CPU that the process may use, pinned to it; where a control
+        /// group's quota is lower, as many as that allows, at least one, unpinned. A number starts
+        /// that many; a list such as `"0-3,6"` one for each of these CPUs (a single one is
+        /// `"4-4"`).
         threads: ThreadChoice = row(Kind::Threads, threads)
             .default("auto").flag("workers").example("threads = 4"),
-        /// The length of the kernel's queue of connections not yet accepted, for each listener and
-        /// worker. The kernel limits it to `net.core.somaxconn`.
+        /// The kernel's queue of connections not yet accepted, for each listener and worker; at
+        /// most `net.core.somaxconn`.
         backlog: u32 = count(1, 65_535).default("4096").flag("backlog").example("backlog = 1024"),
         /// The queue of TCP Fast Open (RFC 7413); 0 = off. Replayed data reaches TLS only.
         fast_open: u32 = count(0, 65_535).default("0").flag("fast-open").example("fast-open = 256"),
-        /// Threads that find and read files that are not in memory, so that no worker waits for a
-        /// disk; shared by all workers, and started when needed. Many disks or network file systems
-        /// need more.
+        /// Threads of all workers that find and read files that are not in memory, so that no
+        /// worker waits for a disk. Many disks or network file systems need more.
         file_threads: usize = count(1, 64)
             .default("4").flag("file-threads").example("file-threads = 16"),
     }
 }
 
 section! {
-    table("limits").absent("their defaults").example("limits = { connections = 20000 }");
+    table("limits").absent("").example("limits = { connections = 20000 }");
     /// Limits of the whole process.
     pub(crate) struct WrittenLimits<'a> {
-        /// Open connections. Each takes two file descriptors, so the process's limit of these
-        /// (`ulimit -Hn`) should be more than twice as high; without a descriptor, a new client is
-        /// reset, or a silent connection ends for it.
+        /// Open connections. Each takes two file descriptors, so their limit (`ulimit -Hn`) should
+        /// be more than twice as high; without a descriptor, a new client is reset, or a silent
+        /// connection ends for it.
         connections: u32 = count(1, 10_000_000)
             .default("50000").flag("connections").example("connections = 200000"),
-        /// Handshakes in progress. Where it is reached, a newcomer takes the place of the oldest
-        /// that has not sent its whole hello or, if those are fewer, of the oldest that was
-        /// answered.
+        /// Handshakes in progress. At the limit a newcomer takes the place of the oldest that has
+        /// not sent its whole hello or, if those are fewer, of the oldest that was answered.
         handshakes: u32 = count(1, 10_000_000)
             .default("10000").flag("handshakes").example("handshakes = 2000"),
         per_source: WrittenSourceLimits<'a>,
@@ -67,26 +65,26 @@ section! {
 
 section! {
     table("limits.per-source")
-        .absent("its defaults").example("per-source = { connections = 200, rate = 50 }");
+        .absent("").example("per-source = { connections = 200, rate = 50 }");
     /// The most that one client address may take, over all services; where a PROXY header must
-    /// come, the address in it. No browser meets the defaults.
+    /// come, the address in it.
     pub(crate) struct WrittenSourceLimits<'a> {
-        /// Open connections of one client address; 0 = no limit. Further ones are reset:
+        /// Open connections of one address; 0 = no limit. Further ones are reset:
         /// `source-connection-limit`.
         connections: u32 = count(0, 10_000_000)
             .default("10000").flag("source-connections").example("connections = 200"),
-        /// Handshakes in progress of one client address; 0 = no limit. Further ones are reset:
+        /// Handshakes in progress of one address; 0 = no limit. Further ones are reset:
         /// `source-handshake-limit`.
         handshakes: u32 = count(0, 10_000_000)
             .default("1000").flag("source-handshakes").example("handshakes = 20"),
-        /// New connections per second of one client address, of which as many may come at once; 0 =
-        /// no limit. Further ones are reset: `source-rate-limit`.
+        /// New connections per second of one address, of which as many may come at once; 0 = no
+        /// limit. Further ones are reset: `source-rate-limit`.
         rate: u32 = count(0, 1_000_000).default("1000").flag("source-rate").example("rate = 50"),
         /// The leading bits of an IPv6 address that are one source: sites are given a /64 or more.
         ipv6_prefix: u8 = count(16, 128)
             .default("64").flag("source-ipv6-prefix").example("ipv6-prefix = 56"),
-        /// Networks without limits of one client address, or files that list them. Name a load
-        /// balancer here, or have it send a PROXY header.
+        /// Networks without limits of one address, or files that list them. Name a load balancer
+        /// here, or have it send a PROXY header.
         exempt: Vec<String> = networks()
             .many()
             .absent("this host, private networks (RFC 1918, RFC 4193) and link-local addresses")
@@ -95,15 +93,15 @@ section! {
 }
 
 section! {
-    table("process").absent("its defaults").example(r#"process = { user = "lariat" }"#);
+    table("process").absent("").example(r#"process = { user = "lariat" }"#);
     /// The two processes and their rights.
     pub(crate) struct WrittenProcess<'a> {
         /// The user that the worker process changes to. This needs root at start.
         user: Option<String> = text("USER")
             .absent("`nobody` if started as root, else unchanged").flag("user")
             .example(r#"user = "lariat""#),
-        /// The group of the worker process, and further groups behind it. Where none is written it
-        /// has all groups of its user (`/etc/group`), such as that of a server's Unix socket.
+        /// The group of the worker process, and further groups behind it, such as that of a
+        /// server's Unix socket.
         group: Vec<String> = text("GROUP")
             .many().absent("those of the user").flag("group")
             .example(r#"group = ["lariat", "redis"]"#),
@@ -112,19 +110,18 @@ section! {
         /// `on` both.
         sandbox: SandboxOptions = choice!(of SandboxOptions: SANDBOXES)
             .default("on").flag("sandbox").example(r#"sandbox = "files""#),
-        /// The TCP ports that the worker process can connect to, even if an attacker controls it:
-        /// those of all servers, and those that a reload may bring. `[]` allows none. A change
-        /// takes a restart. At most 4096 ports. It needs `sandbox = "on"` and Linux 6.7 with
-        /// Landlock; the start warns if the kernel cannot do it.
+        /// The TCP ports that the worker process can connect to: those of all servers, and those
+        /// that a reload may bring, at most 4096. `[]` allows none. A change takes a restart. It
+        /// needs `sandbox = "on"` and Linux 6.7 with Landlock; else the start warns.
         connect_ports: Vec<RangeInclusive<u16>> = row(Kind::Ports, port_range)
             .many().absent("any port").flag("connect-ports")
             .example(r#"connect-ports = [80, "8000-8010"]"#),
         /// How long open connections may finish after a drain began (`lariat drain`, SIGTERM). Set
-        /// it shorter than the time after which the service manager kills.
+        /// it shorter than the service manager waits.
         drain: Duration = duration(Duration::ZERO, DAY)
             .default("60s").flag("drain-timeout").example(r#"drain = "5m""#),
         /// How long connections are still accepted when a drain is asked for, while `/ready`
-        /// answers 503: until every load balancer has noticed. `drain` begins then.
+        /// answers 503 to load balancers. `drain` begins then.
         drain_delay: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("drain-delay").example(r#"drain-delay = "10s""#),
         /// A file to which the supervisor writes its process id.
@@ -132,9 +129,8 @@ section! {
             .absent("none is written").flag("pid-file")
             .example(r#"pid-file = "/run/lariat/lariat.pid""#),
         key_log: Option<WrittenKeyLog<'a>>,
-        /// Whether private keys stay out of the worker process: a process of their own, which
-        /// faces no network, holds them and signs what handshakes ask for. Keys in tokens
-        /// (`pkcs11:`) are always there.
+        /// Whether a process of its own, which faces no network, holds private keys and signs what
+        /// handshakes ask for. Keys in tokens (`pkcs11:`) are always there.
         key_process: bool = boolean()
             .default("false").flag("key-process").example("key-process = true"),
     }
@@ -146,8 +142,7 @@ section! {
     /// When the configuration is read again by itself.
     pub(crate) struct WrittenReload<'a> {
         /// Whether a change of the configuration, or of a file or folder that it names, is a
-        /// reload, as by `lariat reload`. Links are followed, so that volumes of Kubernetes work.
-        /// On file systems whose changes the kernel does not report, such as those of a network,
+        /// reload. Links are followed, so that volumes of Kubernetes work. On network file systems
         /// files are looked at every 10 seconds.
         watch: bool = boolean()
             .default("false").flag("reload-watch").alone("on").example("watch = true"),

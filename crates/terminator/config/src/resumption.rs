@@ -14,16 +14,14 @@ use crate::shelf::Shelf;
 
 section! {
     table("resumption")
-        .absent("its defaults")
+        .absent("")
         .example(r#"resumption = { tickets = { rotate = "1h", keep = 24 } }"#);
     /// Sessions. All services share the cache and the keys; each resumes only its own sessions.
     pub(crate) struct WrittenResumption<'a> {
         session_cache: WrittenSessionCache<'a>,
-        /// The place where sessions of TLS 1.3 are kept. `tickets`: with the clients; nothing is
-        /// stored, and every host with the same keys resumes them. `cache`: in the session cache;
-        /// each resumes once, on this host or a peer of the cluster (with a store and no peers,
-        /// once here and once elsewhere). `auto` is `tickets`, and `cache` for services with
-        /// `early-data`.
+        /// The place of sessions of TLS 1.3. `tickets`: with the clients; every host with the same
+        /// keys resumes them. `cache`: in the session cache; each resumes once. `auto` is
+        /// `tickets`, and `cache` for services with `early-data`.
         tls13: Tls13Choice = choice![
             "auto" => Tls13Choice::Auto,
             "tickets" => Tls13Choice::Tickets,
@@ -31,8 +29,8 @@ section! {
         ].default("auto").flag("tls13-sessions").example(r#"tls13 = "cache""#),
         /// The key exchange when a session of TLS 1.3 is resumed that began with ML-KEM. `session`:
         /// as in full handshakes. `classical`: a classical group alone, if the client has sent a
-        /// key share for it, which saves about 1 KB each time; who steals a ticket key, and has a
-        /// quantum computer one day, can then read what was recorded.
+        /// key share for it; a stolen ticket key and a quantum computer then open what was
+        /// recorded.
         group: ResumptionGroup = choice![
             "session" => ResumptionGroup::Session,
             "classical" => ResumptionGroup::Classical,
@@ -43,7 +41,7 @@ section! {
 
 section! {
     table("resumption.session-cache")
-        .absent("its defaults")
+        .absent("")
         .example(r#"session-cache = { entries = 100000, lifetime = "1h" }"#);
     /// The session cache: sessions of TLS 1.2 for clients without tickets, and of TLS 1.3
     /// according to `tls13`. A reload that changes its limits empties it.
@@ -62,7 +60,7 @@ section! {
 
 section! {
     table("resumption.tickets")
-        .absent("its defaults").example(r#"tickets = { rotate = "12h", keep = 4 }"#);
+        .absent("").example(r#"tickets = { rotate = "12h", keep = 4 }"#);
     /// The keys of tickets (TLS 1.2) and PSKs (TLS 1.3).
     pub(crate) struct WrittenTickets<'a> {
         /// How long one key encrypts. With a stolen key, what was resumed with it can be read.
@@ -83,9 +81,9 @@ section! {
         secret: Option<String> = path()
             .absent("a random one, made when the supervisor starts").flag("ticket-secret")
             .example(r#"secret = "/etc/lariat/tickets.secret""#),
-        /// Files with ticket keys, rotated by the program that writes them; a reload reads them
-        /// again. Either files of 48 or 80 bytes in nginx's format, of which the first encrypts, or
-        /// one file with lines of base64 in HAProxy's format, of which the last but one encrypts.
+        /// Files with ticket keys as nginx (one each, the first encrypts) or HAProxy have them
+        /// (lines of base64, the last but one encrypts), rotated by the program that writes them; a
+        /// reload reads them again.
         keys: Vec<String> = path()
             .many().absent("keys are derived and rotated").flag("ticket-key")
             .example(r#"keys = ["/etc/lariat/tickets.keys"]"#),

@@ -20,23 +20,20 @@ section! {
     /// Active health checks of every server, at each of its addresses: it is down when all of
     /// them are.
     pub(crate) struct WrittenCheck<'a> {
-        /// The test that a server passes: a connection that is accepted (`tcp`; with `starttls`, a
-        /// greeting that is no error; with `expect`, an answer), a TLS handshake that finishes
-        /// (`tls`), or a request that is answered as `expect-status` and `expect-body` say
-        /// (`http`).
+        /// The test: a connection is accepted (`tcp`; with `starttls`, a greeting that is no error;
+        /// with `expect`, an answer), a TLS handshake finishes (`tls`), or a request is answered as
+        /// `expect-status` and `expect-body` say (`http`).
         kind: CheckWord = choice![
             "tcp" => CheckWord::Tcp,
             "tls" => CheckWord::Tls,
             "http" => CheckWord::Http,
         ].flag("check").example(r#"kind = "tcp""#),
-        /// The TCP port that is checked in place of the server's own. There the check speaks
-        /// neither TLS, unless `tls = true` or `kind = "tls"` says so, nor STARTTLS, and sends no
-        /// PROXY header.
+        /// The TCP port that is checked in place of the server's own, without STARTTLS, PROXY
+        /// header, or TLS unless `tls = true` or `kind = "tls"` says so.
         port: Option<u16> = count(1, 65_535)
             .absent("the server's own").flag("check-port").example("port = 8008"),
         /// Whether an `http` check, or one with `send` or `expect`, goes through TLS. At `port`,
-        /// and to servers without `back.tls`, any certificate will do, since no client's data goes
-        /// there.
+        /// and to servers without `back.tls`, any certificate will do.
         tls: Option<bool> = boolean()
             .absent("as the service's connections, or `false` at another `port`")
             .flag("check-tls").example("tls = true"),
@@ -59,8 +56,7 @@ section! {
         expect_status: Vec<RangeInclusive<u16>> = row(Kind::Status, statuses)
             .many().absent("200 to 399").flag("check-expect-status")
             .example(r#"expect-status = [200, "3xx"]"#),
-        /// A text that the content of the answer has in its first mebibyte. The content must come
-        /// within `timeout`.
+        /// A text that the answer's content has in its first mebibyte.
         expect_body: Option<String> = text("TEXT")
             .absent("the content does not matter").flag("check-expect-body")
             .example(r#"expect-body = "\"role\": \"primary\"""#),
@@ -75,8 +71,8 @@ section! {
         /// Time from the start of one check to the start of the next.
         interval: Duration = duration(Duration::from_millis(100), HOUR)
             .default("2s").flag("check-interval").example(r#"interval = "5s""#),
-        /// A check that takes longer has failed. A server of mail, news or files has
-        /// `timeouts.greeting` in addition for its greeting.
+        /// A check that takes longer has failed. Servers that greet late have `timeouts.greeting`
+        /// in addition.
         timeout: Duration = duration(Duration::from_millis(10), HOUR)
             .default("1s").flag("check-timeout").example(r#"timeout = "500ms""#),
         /// Failed checks in a row after which a server is down.

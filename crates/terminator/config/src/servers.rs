@@ -22,24 +22,22 @@ section! {
     /// The servers: addresses, or tables that say more about each. At most 1024.
     pub(crate) struct WrittenServer<'a> {
         /// An IP address or host name with a port, `unix:/path`, `unix:@name` in the abstract
-        /// namespace, or `srv:_service._tcp.name` for the servers that SRV records (RFC 2782) name,
-        /// with their ports, weights and priorities. Names are looked up as often as
-        /// `service.back.resolve` says.
+        /// namespace, or `srv:_service._tcp.name` for the servers of SRV records (RFC 2782), with
+        /// their ports, weights and priorities.
         address: Zoned<Endpoint> = parsed(Kind::Endpoint)
             .example(r#"address = "app.internal:8080""#),
-        /// How many servers an address with SRV records (`srv:`) stands for at most. Each is a
-        /// server of its own in logs, metrics and the status, by the address and a number. Records
-        /// beyond them are left out, those of the highest priority numbers first. The flag follows
-        /// its `--backend`.
+        /// The most servers that an address with SRV records (`srv:`) stands for, each a server of
+        /// its own by the address and a number. Further records are left out, those of the highest
+        /// priority numbers first. The flag follows its `--backend`.
         instances: u16 = count(1, 64).default("8").flag("instances").example("instances = 4"),
         /// The server's share of connections, relative to the others'. The flag follows its
         /// `--backend`.
         weight: u16 = count(1, 256).default("1").flag("weight").example("weight = 3"),
         /// Used only while no other server is up. The flag follows its `--backend`.
         backup: bool = boolean().default("false").flag("backup").example("backup = true"),
-        /// Connections that the server gets at once, over all workers of this process; dials in
-        /// progress count, health checks do not. Further connections go to other servers, or wait
-        /// in `service.back.queue`. The flag follows its `--backend`.
+        /// Connections that the server gets at once, over all workers; dials in progress count,
+        /// health checks do not. Further ones go to other servers, or wait in `service.back.queue`.
+        /// The flag follows its `--backend`.
         max_connections: Option<u32> = count(1, 10_000_000)
             .absent("no limit").flag("server-max-connections").example("max-connections = 100"),
     }
@@ -47,11 +45,11 @@ section! {
 
 section! {
     table("service.back.queue")
-        .absent("its defaults").example(r#"queue = { length = 100, timeout = "2s" }"#);
-    /// The queue in which connections wait, in the order in which they came, while all servers that
-    /// may serve them have `max-connections`.
+        .absent("").example(r#"queue = { length = 100, timeout = "2s" }"#);
+    /// The queue in which connections wait, in order, while all their servers have
+    /// `max-connections`.
     pub(crate) struct WrittenQueue<'a> {
-        /// Connections that wait at once, over all workers of this process; further ones end for
+        /// Connections that wait at once, over all workers; further ones end for
         /// `server-queue-full`. 0 = none waits.
         length: usize = count(0, 10_000)
             .default("1000").flag("queue-length").example("length = 100"),
@@ -63,7 +61,7 @@ section! {
 
 section! {
     table("service.back.passive")
-        .absent("its defaults")
+        .absent("")
         .example(r#"passive = { failures = 5, ejection-time = "30s" }"#);
     /// When failed dials eject a server.
     pub(crate) struct WrittenPassive<'a> {
@@ -106,12 +104,11 @@ section! {
             .default("false").flag("send-proxy-unique-id").example("unique-id = true"),
         /// The JA4 fingerprint of the client's hello in TLV 0xe2, as text.
         ja4: bool = boolean().default("false").flag("send-proxy-ja4").example("ja4 = true"),
-        /// With `back.tls`: whether the header is the first thing inside of TLS, where nobody on
-        /// the way reads or changes it. Most servers want it before TLS.
+        /// With `back.tls`: whether the header is inside of TLS. Most servers want it before.
         inside_tls: bool = boolean()
             .default("false").flag("send-proxy-inside-tls").example("inside-tls = true"),
-        /// The client's certificate in TLV 0xe0, as hitch sends it. Only for receivers that read
-        /// it: haproxy refuses a header with any field over 1024 bytes.
+        /// The client's certificate in TLV 0xe0, as hitch sends it. HAProxy refuses a header with
+        /// any field over 1024 bytes.
         client_certificate: Option<CertificateForm> = choice![
             "off" => None,
             "der" => Some(CertificateForm::Der),

@@ -39,9 +39,8 @@ section! {
     table("cluster.store")
         .absent("stored sessions go to no store").shorthand("url")
         .example(r#"store = "redis://10.0.0.5:6379/0""#);
-    /// Keeps the sessions of the session cache in Valkey or Redis (6.2 or newer) as well, where
-    /// all hosts find them. They are encrypted and authenticated with keys derived from
-    /// `secret`, so that the store learns none.
+    /// Keeps the sessions of the session cache in Valkey or Redis (6.2 or newer) as well, encrypted
+    /// and authenticated, where all hosts find them.
     pub(crate) struct WrittenStore<'a> {
         /// The place of the store: `redis://USER:PASSWORD@HOST:PORT/DATABASE`, `rediss://` for TLS,
         /// or `unix:PATH`. All but the host has a default: no user, no password, 6379, 0.
@@ -57,9 +56,9 @@ section! {
             .many().absent("with `rediss://`, the authorities that this host trusts")
             .flag("cluster-store-ca").requires(&["url"])
             .example(r#"ca = ["/etc/lariat/store-ca.pem"]"#),
-        /// Nodes of a Redis Cluster, to which the host of `url` belongs as well; with `sentinel`,
-        /// further sentinels, and masters. Others that they name are dialled if they are listed
-        /// here, at the host of one that is listed, or in `networks`; or if `ca` is written.
+        /// Nodes of a Redis Cluster, beside the host of `url`; with `sentinel`, further sentinels,
+        /// and masters. Others that they name are dialled only at the host of one that is listed,
+        /// in `networks`, or if `ca` is written.
         nodes: Vec<String> = row(Kind::Text("HOST:PORT"), node_text)
             .repeated().absent("the store is one server, at `url`").flag("cluster-store-node")
             .requires(&["url"]).example(r#"nodes = ["10.0.0.6:6379", "10.0.0.7:6379"]"#),
@@ -79,14 +78,13 @@ section! {
             .absent("sentinels want none").flag("cluster-store-sentinel-password-file")
             .requires(&["sentinel"])
             .example(r#"sentinel-password-file = "/etc/lariat/sentinel.password""#),
-        /// The beginning of the names of all sessions in the store. The store's user may be limited
-        /// to them, and to the commands GET, GETDEL, SET and DEL. Clusters with different secrets
-        /// that have a store in common need one each.
+        /// The beginning of the names of all sessions in the store. Clusters with different secrets
+        /// that share a store need one each.
         prefix: String = text("TEXT")
             .default("lariat:").flag("cluster-store-prefix").requires(&["url"])
             .example(r#"prefix = "web:tls:""#),
         /// How long a handshake waits for the store when its client offers a session that neither
-        /// this host nor its peers have. Then it goes on as a full handshake.
+        /// this host nor its peers have; then it is a full one.
         fetch_timeout: Duration = duration(MS, SECOND)
             .default("20ms").flag("cluster-store-fetch-timeout").requires(&["url"])
             .example(r#"fetch-timeout = "50ms""#),

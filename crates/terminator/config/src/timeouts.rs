@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_secs(300);
 
 section! {
     table("service.timeouts")
-        .absent("their defaults").example(r#"timeouts = { handshake = "5s", idle = "1h" }"#);
+        .absent("").example(r#"timeouts = { handshake = "5s", idle = "1h" }"#);
     /// How long each part of a connection may take.
     pub(crate) struct WrittenTimeouts<'a> {
         /// Time from accept to the end of the handshake, including any PROXY header.
@@ -29,35 +29,34 @@ section! {
         dial: Duration = duration(Duration::from_millis(10), HOUR)
             .default("3s").flag("dial-timeout").example(r#"dial = "1s""#),
         /// Time from the connection to a server until it has greeted, and agreed to TLS where
-        /// `back.starttls` asks for it. Servers of mail, news and files greet after a pause;
-        /// `dial`, `back.check.timeout` and `handshake` do not count it.
+        /// `back.starttls` asks for it; `dial`, `back.check.timeout` and `handshake` do not count
+        /// it.
         greeting: Duration = duration(Duration::from_millis(10), HOUR)
             .default("30s").flag("greeting-timeout").example(r#"greeting = "5m""#),
         /// Time without a byte in either direction; a peer that takes what the kernel has for it is
-        /// not idle. A protocol with TLS from its first byte is not known to be one: IMAP at port
-        /// 993 needs `30m`, databases, directories and chat hours.
+        /// not idle. Protocols in TLS from the first byte are not known: IMAP at port 993 needs
+        /// `30m`, databases, directories and chat hours.
         idle: Option<Duration> = duration(Duration::from_millis(10), YEAR)
             .absent("5m; with `starttls` smtp, lmtp and pop3 10m; imap, sieve and nntp 30m; \
              mysql 8h; ftp, postgres, ldap and xmpp 24h")
             .flag("idle-timeout").example(r#"idle = "8h""#),
-        /// Time from accept to the end of the connection, whatever it does; it is logged as
-        /// `lifetime-reached`. The client gets close_notify, unless it waits for a part of an
-        /// answer.
+        /// Time from accept to the end of the connection, whatever it does: `lifetime-reached`. The
+        /// client gets close_notify, unless it is amid an answer.
         lifetime: Option<Duration> = duration(Duration::from_secs(1), YEAR)
             .absent("as long as client and server want").flag("lifetime")
             .example(r#"lifetime = "1h""#),
         /// Time for which a client or a server may leave bytes unacknowledged, or take none that
-        /// wait for it; then TCP gives it up (TCP_USER_TIMEOUT, RFC 5482; HAProxy: `tcp-ut`). A
-        /// paused download is dropped as well.
+        /// wait for it (TCP_USER_TIMEOUT, RFC 5482; HAProxy: `tcp-ut`). A paused download is
+        /// dropped as well.
         unacknowledged: Option<Duration> = duration(Duration::from_secs(1), DAY)
             .absent("the kernel's: about 15 minutes (net.ipv4.tcp_retries2)")
             .flag("unacknowledged-timeout").example(r#"unacknowledged = "30s""#),
-        /// Time from the first byte of a request for static files to its last; then it is answered
-        /// with 408. HAProxy calls it `timeout http-request`.
+        /// Time from the first byte of a request for static files to its last (HAProxy: `timeout
+        /// http-request`); then it gets 408.
         request: Duration = duration(Duration::from_millis(10), HOUR)
             .default("10s").flag("request-timeout").example(r#"request = "5s""#),
-        /// Time that the file system may take to find, list or read something that is not in
-        /// memory; then the request is answered with 503, or its response is cut.
+        /// Time that the file system may take to find or read what is not in memory; then the
+        /// request gets 503, or its response is cut.
         file: Duration = duration(Duration::from_millis(10), HOUR)
             .default("30s").flag("file-timeout").example(r#"file = "5s""#),
     }

@@ -17,19 +17,18 @@ section! {
     /// Makes the `servers` proxies, which are asked for a connection to one host: TLS, a PROXY
     /// header and health checks go through them to that host.
     pub(crate) struct WrittenTunnel<'a> {
-        /// The host behind the proxies, with its port. A name is looked up by the proxy, and is the
-        /// name that the host's certificate must have, unless `back.tls.name` says another.
+        /// The host behind the proxies, with its port. The proxy looks up a name, which the host's
+        /// certificate must have, unless `back.tls.name` says another.
         to: Endpoint = parsed(Kind::Endpoint)
             .flag("tunnel").example(r#"to = "db.example:5432""#),
-        /// How the proxies are asked: by `CONNECT` of HTTP/1.1 (RFC 9110 section 9.3.6), or by
-        /// SOCKS5 (RFC 1928). The dial's time limit (`timeouts.dial`) holds for that as well.
+        /// How the proxies are asked: by `CONNECT` of HTTP/1.1 (RFC 9110, 9.3.6), or by SOCKS5 (RFC
+        /// 1928), within `timeouts.dial`.
         protocol: TunnelProtocol = choice![
             "http" => TunnelProtocol::HttpConnect,
             "socks5" => TunnelProtocol::Socks5,
         ].default("http").flag("tunnel-protocol")
             .example(r#"protocol = "socks5""#),
-        /// The user that the proxies are told: by `Basic` (RFC 7617), or RFC 1929. Both are sent
-        /// as they are, unencrypted.
+        /// The user that the proxies are told: by `Basic` (RFC 7617), or RFC 1929, unencrypted.
         user: Option<String> = text("NAME")
             .absent("no login is offered").flag("tunnel-user")
             .example(r#"user = "lariat""#),

@@ -6,11 +6,15 @@ use crate::meaning::{Meaning, OldDefault, Sense};
 use crate::meanings::defaults_of;
 use crate::predecessor::Predecessor;
 
+/// A list of more options shows a few, because its words say what the others are.
+const LISTED_MAX: usize = 24;
+const SHOWN: usize = 12;
+
 /// The page as Markdown, without its title.
 pub fn page(of: Predecessor) -> String {
     let mut page = format!(
         "`lariat import {}` does this, and reports it for each line. [Moving](../guide/moving.md) has \
-         examples. Of options that begin with one word, a list has that word once.\n",
+         examples.\n",
         of.word()
     );
     for (title, fate) in [
@@ -26,6 +30,8 @@ pub fn page(of: Predecessor) -> String {
     page.push_str("\n## Defaults that are written out\n\n");
     for OldDefault { option, key, value, note, .. } in defaults_of(of) {
         let value = value.to_string();
+        // The reference has the default of Lariat.
+        let note = note.split("; Lariat").next().unwrap_or_default();
         let _ = writeln!(page, "- `{option}`: `{key} = {value}`, because {note}");
     }
     page
@@ -70,8 +76,12 @@ fn lacking(sense: &Sense) -> Option<String> {
     let Sense::Lacks { why, remedy, guards } = sense else { return None };
     let mut why = one_line(why);
     if let [first, ..] = guards.as_slice() {
-        let which = if first.is_empty() { "" } else { " where it refuses somebody" };
-        let _ = write!(why, "; its service is left out{which}");
+        let which = if first.is_empty() {
+            "its service is left out"
+        } else {
+            "left out where it refuses somebody"
+        };
+        let _ = write!(why, "; {which}");
     }
     Some(format!("{why} ({})", one_line(remedy)))
 }
@@ -80,9 +90,16 @@ fn lacking(sense: &Sense) -> Option<String> {
 fn names(options: &[&Meaning]) -> String {
     let mut text = String::new();
     let mut section = String::new();
+    let count = |option: &&Meaning| option.names.len() + option.begins.len();
+    let (all, mut shown) = (options.iter().map(count).sum::<usize>(), 0);
     for option in options {
         let begins = option.begins.iter().map(|begin| format!("{begin}…"));
         for name in option.names.iter().map(|name| (*name).to_owned()).chain(begins) {
+            if all > LISTED_MAX && shown == SHOWN {
+                let _ = write!(text, " and {} more, which the report names", all - shown);
+                return text;
+            }
+            shown += 1;
             let (first, rest) = name.split_once(' ').unwrap_or(("", &name));
             let separator = if first == section { ", " } else { "; " };
             text.push_str(if text.is_empty() { "" } else { separator });

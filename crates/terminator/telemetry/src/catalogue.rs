@@ -198,17 +198,17 @@ catalogue! {
             { SentBySendfile = "sendfile", SentBySplice = "splice", SentToKernel = "kernel", SentByUserSpace = "user-space" }
         Counter Count "lariat_ktls_connections_total" "Connections whose sending was handed to the kernel." { Offloads }
         Counter Count "lariat_ktls_rekeys_total" "Keys that the kernel changed of connections that it encrypts for." { Rekeys }
-        Counter Count "lariat_file_responses_total" [class] "Responses of services of files, by the class of their status."
+        Counter Count "lariat_file_responses_total" [class] "Responses with static files, by the class of their status."
             { FilesFound = "2xx", FilesElsewhere = "3xx", FilesRefused = "4xx", FilesFailed = "5xx" }
-        Counter Count "lariat_file_tasks_total" [task] "Work of services of files that may wait for a disk and was handed to the file threads, by kind."
+        Counter Count "lariat_file_tasks_total" [task] "Work handed to the file threads, as it may wait for a disk."
             { FileTasksFind = "find", FileTasksRead = "read" }
-        Counter Count "lariat_file_task_failures_total" [kind] "Work for file threads that came to nothing: refused, as too much waits or the file system hangs, or not done within `timeouts.file`."
+        Counter Count "lariat_file_task_failures_total" [kind] "Work for file threads that was refused, as too much waits or the file system hangs, or not done within `timeouts.file`."
             { FileTasksRefused = "refused", FileTasksTimedOut = "timeout" }
         Counter Count "lariat_dial_retries_total" "Dials of a further server after one that failed." { DialRetries }
         Counter Count "lariat_affinity_connections_total" [session] "Connections whose client offered a session of TLS 1.2 to a service with `back.affinity`: it reached its server, another one because that was full or down, or no server was known for it."
             { AffinityKept = "kept", AffinityMoved = "moved", AffinityUnknown = "unknown" }
         Counter Count "lariat_hello_retry_requests_total" "Handshakes that needed a HelloRetryRequest (RFC 8446, 4.1.4)." { HelloRetryRequests }
-        Counter Count "lariat_starttls_plaintext_total" "Clients of services with `front.starttls` that did not ask for TLS and were relayed in plaintext, as the policy `optional` lets them." { StarttlsPlaintext }
+        Counter Count "lariat_starttls_plaintext_total" "Clients that did not ask for TLS and were relayed in plaintext (`front.starttls.policy`)." { StarttlsPlaintext }
         Counter Count "lariat_key_updates_total" "KeyUpdate messages received (RFC 8446, 4.6.3)." { KeyUpdates }
         Counter Count "lariat_log_lines_suppressed_total" "Lines about connections that were counted, not written." { LogLinesSuppressed }
     }
@@ -220,10 +220,10 @@ catalogue! {
         Gauge Count "lariat_queue_connections" "Connections that wait for a place at a server with `max-connections`." { Queued }
         Gauge Count "lariat_file_tasks_waiting" "Connections that wait for a file thread, or for what it does." { FileTasksWaiting }
         Gauge Count "lariat_ktls_connections_open" "Client connections open that the kernel encrypts for." { Offloaded }
-        Gauge Count "lariat_queue_connections_limit" "As many connections may wait for a place at a server: `back.queue.length`." { QueueLimit }
+        Gauge Count "lariat_queue_connections_limit" "`back.queue.length`." { QueueLimit }
         Gauge Count "lariat_certificates" "Certificates loaded." { Certificates }
         Gauge Count "lariat_certificates_expired" "Certificates past their notAfter." { CertificatesExpired }
-        Gauge Count "lariat_certificates_skipped" "Certificates that cannot be read or served and are skipped (`bad-certificate = \"skip\"`)." { CertificatesSkipped }
+        Gauge Count "lariat_certificates_skipped" "Certificates that are skipped (`bad-certificate`)." { CertificatesSkipped }
         Gauge Count "lariat_ocsp_responses" "OCSP responses loaded, to be stapled." { OcspResponses }
         Gauge Count "lariat_ocsp_responses_expired" "OCSP responses past their nextUpdate; they are not stapled." { OcspResponsesExpired }
         Gauge Count "lariat_authorities" "Certificates in `ca`, those of the host's own bundle apart." { Authorities }
@@ -271,12 +271,12 @@ catalogue! {
         Gauge Count "lariat_server_connections_open" "Connections open to the server." { ConnectionsOpen }
         Gauge Count "lariat_server_workers_up" "Workers that would send a connection to the server." { WorkersUp }
         Gauge Count "lariat_server_up" "1 if any worker would send a connection to the server, else 0." { Up }
-        Gauge Count "lariat_server_addresses" "Addresses of the server: as many as its name stands for." { Addresses }
-        Gauge Count "lariat_server_addresses_down" "Addresses of the server that some worker dials only if no other is left, since dials of them or their checks failed. `lariat status` names them." { AddressesDown }
-        Gauge Seconds "lariat_server_slow_start_end_timestamp_seconds" "When the server has its whole share after `back.slow-start`, in seconds since the epoch; 0 if it never came back up." { SlowStartEnd }
-        Gauge Seconds "lariat_server_last_change_timestamp_seconds" "When the server last went down or came back up, in seconds since the epoch; if it never did, the start of the worker process, or of the first of those before it that handed over." { Changed }
+        Gauge Count "lariat_server_addresses" "Addresses that the server's name stands for." { Addresses }
+        Gauge Count "lariat_server_addresses_down" "Addresses that some worker dials only if no other is left, since dials or checks failed. `lariat status` names them." { AddressesDown }
+        Gauge Seconds "lariat_server_slow_start_end_timestamp_seconds" "When the server has its whole share after `back.slow-start`; 0 if it never came back up." { SlowStartEnd }
+        Gauge Seconds "lariat_server_last_change_timestamp_seconds" "When the server last went down or came back up, or was first served." { Changed }
         Gauge Count "lariat_server_disabled" "1 if an operator has disabled the server (`lariat server disable`) or given it the weight 0, else 0." { Disabled }
-        Gauge Count "lariat_server_connections_limit" "As many connections may be open to the server at the same time: its `max-connections`; 0 = any number." { ConnectionsLimit }
+        Gauge Count "lariat_server_connections_limit" "The server's `max-connections`; 0 = any number." { ConnectionsLimit }
     }
 
     /// The counters of a worker.
@@ -284,7 +284,7 @@ catalogue! {
         Counter Count "lariat_worker_loop_iterations_total" "Iterations of the event loop." { LoopIterations }
         Counter Count "lariat_worker_events_total" "Events taken from the kernel." { Events }
         Counter Microseconds "lariat_worker_busy_seconds_total" "Time not spent waiting for events." { BusyMicroseconds }
-        Counter Bytes "lariat_worker_log_lost_bytes_total" "Bytes of lines about connections that were dropped because the log's writer did not keep up." { LogBytesLost }
+        Counter Bytes "lariat_worker_log_lost_bytes_total" "Bytes of log lines that were dropped because the log's writer did not keep up." { LogBytesLost }
         Counter Count "lariat_worker_accept_errors_total" "Calls of accept that failed for want of descriptors or memory." { AcceptErrors }
     }
 
@@ -297,27 +297,27 @@ catalogue! {
 
     /// The metrics of the whole process.
     ProcessMetric of Process after () {
-        Counter Microseconds "process_cpu_seconds_total" "Time that the worker process has spent on CPUs, in user space and in the kernel." { CpuMicroseconds }
-        Gauge Bytes "process_resident_memory_bytes" "The worker process's part of the host's memory; 0 where `/proc` is not mounted." { ResidentMemory }
-        Gauge Bytes "process_virtual_memory_bytes" "Memory that the worker process has mapped; 0 where `/proc` is not mounted." { VirtualMemory }
-        Gauge Count "process_open_fds" "Descriptors that the worker process has open; 0 where `/proc` is not mounted." { OpenDescriptors }
+        Counter Microseconds "process_cpu_seconds_total" "CPU time of the worker process, in user space and the kernel." { CpuMicroseconds }
+        Gauge Bytes "process_resident_memory_bytes" "The worker process's resident memory; 0 without `/proc`." { ResidentMemory }
+        Gauge Bytes "process_virtual_memory_bytes" "Memory that the worker process has mapped; 0 without `/proc`." { VirtualMemory }
+        Gauge Count "process_open_fds" "Descriptors that the worker process has open; 0 without `/proc`." { OpenDescriptors }
         Gauge Count "process_max_fds" "Descriptors that the worker process may have open." { MostDescriptors }
-        Gauge Seconds "process_start_time_seconds" "When the worker process started, in seconds since the epoch." { StartTime }
-        Gauge Seconds "lariat_supervisor_start_time_seconds" "When the supervisor started, in seconds since the epoch." { SupervisorStartTime }
+        Gauge Seconds "process_start_time_seconds" "When the worker process started." { StartTime }
+        Gauge Seconds "lariat_supervisor_start_time_seconds" "When the supervisor started." { SupervisorStartTime }
         Counter Count "lariat_worker_process_restarts_total" "Worker processes that were started again after one died." { Restarts }
         Gauge Count "lariat_config_generation" "The number of the configuration that is served; 1 is the first." { Generation }
-        Gauge Count "lariat_config_last_reload_successful" "0 if the last reload was refused, so that an older configuration is served than the files hold; else 1." { LastReloadOk }
-        Gauge Seconds "lariat_config_last_reload_success_timestamp_seconds" "When the configuration that is served was read: at the last reload that was not refused, or at the start; in seconds since the epoch." { LastReloadOkTime }
+        Gauge Count "lariat_config_last_reload_successful" "0 if the last reload was refused, so that an older configuration is served; else 1." { LastReloadOk }
+        Gauge Seconds "lariat_config_last_reload_success_timestamp_seconds" "When the configuration that is served was read." { LastReloadOkTime }
         Counter Count "lariat_reloads_total" [result] "Reloads attempted, by result." { ReloadsOk = "ok", ReloadsRefused = "refused" }
-        Counter Bytes "lariat_log_lost_bytes_total" "Bytes of lines about connections that the log did not take: its disk was full, its reader had left, or its log daemon was away." { LogBytesUnwritten }
-        Gauge Count "lariat_log_write_failing" "1 if the last lines about connections could not be written, or if their file could not be opened anew, else 0." { LogFails }
-        Gauge Count "lariat_connections_limit" "As many client connections may be open at the same time: `limits.connections`." { ConnectionsLimit }
-        Gauge Count "lariat_handshakes_in_progress_limit" "As many handshakes may be in progress at the same time: `limits.handshakes`." { HandshakesLimit }
-        Gauge Count "lariat_sources" "Client addresses that `limits.per-source` counts, of IPv6 networks: all that have a connection open, and some that had one." { Sources }
+        Counter Bytes "lariat_log_lost_bytes_total" "Bytes of log lines that the log did not take: a full disk, a reader that left, a log daemon that was away." { LogBytesUnwritten }
+        Gauge Count "lariat_log_write_failing" "1 if the last log lines could not be written, or their file not be opened anew, else 0." { LogFails }
+        Gauge Count "lariat_connections_limit" "`limits.connections`." { ConnectionsLimit }
+        Gauge Count "lariat_handshakes_in_progress_limit" "`limits.handshakes`." { HandshakesLimit }
+        Gauge Count "lariat_sources" "Client addresses, of IPv6 networks, that `limits.per-source` counts." { Sources }
         Gauge Count "lariat_session_cache_entries" "Sessions in the cache." { SessionsStored }
-        Gauge Count "lariat_session_cache_limit_entries" "As many sessions may be in the cache." { SessionsLimit }
+        Gauge Count "lariat_session_cache_limit_entries" "`resumption.session-cache.entries`." { SessionsLimit }
         Gauge Bytes "lariat_session_cache_bytes" "Bytes that the sessions in the cache take." { SessionBytes }
-        Gauge Bytes "lariat_session_cache_limit_bytes" "As many bytes may the sessions in the cache take." { SessionBytesLimit }
+        Gauge Bytes "lariat_session_cache_limit_bytes" "`resumption.session-cache.bytes`." { SessionBytesLimit }
         Counter Count "lariat_session_cache_lookups_total" [result] "Look-ups of sessions in the cache, by result."
             { SessionHits = "hit", SessionsExpired = "expired", SessionsDamaged = "damaged", SessionsUnknown = "unknown" }
         Counter Count "lariat_session_cache_evictions_total" "Sessions that left before their time, to make room." { SessionEvictions }
@@ -445,9 +445,9 @@ breakdowns! {
         CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_timestamp_seconds" [service, file, name, key] &[], "When a certificate expires (notAfter), by its file, its first name and the kind of its key; of each service the 256 that expire first.";
         OcspResponseExpiry: Gauge Seconds "lariat_ocsp_response_expiry_timestamp_seconds" [service, file, name, key] &[], "When an OCSP response reaches its nextUpdate, by its certificate; of each service the 256 that expire first.";
         AuthorityExpiry: Gauge Seconds "lariat_authority_expiry_timestamp_seconds" [service, file, subject] &[], "When a certificate in `ca` expires (notAfter); of each service the 256 that expire first, without those of the host's own bundle.";
-        AcmeIssued: Gauge Seconds "lariat_acme_issued_timestamp_seconds" [certificate] &[], "From when on a certificate that came by ACME is valid (notBefore), in seconds since the epoch; 0 while there is none.";
-        AcmeExpiry: Gauge Seconds "lariat_acme_expiry_timestamp_seconds" [certificate] &[], "When a certificate that came by ACME expires (notAfter), in seconds since the epoch; 0 while there is none.";
-        AcmeNext: Gauge Seconds "lariat_acme_next_attempt_timestamp_seconds" [certificate] &[], "When the authority is asked next for a certificate, in seconds since the epoch; 0 while it is being asked.";
+        AcmeIssued: Gauge Seconds "lariat_acme_issued_timestamp_seconds" [certificate] &[], "From when on a certificate that came by ACME is valid (notBefore); 0 while there is none.";
+        AcmeExpiry: Gauge Seconds "lariat_acme_expiry_timestamp_seconds" [certificate] &[], "When a certificate that came by ACME expires (notAfter); 0 while there is none.";
+        AcmeNext: Gauge Seconds "lariat_acme_next_attempt_timestamp_seconds" [certificate] &[], "When the authority is asked next for a certificate; 0 while it is being asked.";
         AcmeFailures: Gauge Count "lariat_acme_failures" [certificate] &[], "Attempts to get a certificate by ACME that failed since the last one that did not.";
         AcmeOverdue: Gauge Count "lariat_acme_overdue" [certificate] &[], "1 while a certificate by ACME should have been renewed long since: less than a fifth of its life is left, or there has been none for an hour.";
         AcmeLastFailure: Gauge Count "lariat_acme_last_failure" [certificate, reason] &[], "1 while the last attempt to get a certificate by ACME failed; the label says why.";

@@ -133,22 +133,20 @@ section! {
     table("").group("Server").flags();
     /// The server that is loaded.
     pub struct WrittenTarget<'a> {
-        /// The server, and what to ask it for. `https://` speaks TLS and `http://` does not; the
-        /// port is 443 or 80 unless it is written; IPv6 addresses stand in brackets. On the command
-        /// line it stands alone, without its flag.
+        /// The server, and what to ask it for: `https://` with TLS or `http://` without, port 443
+        /// or 80 unless it is written. On the command line it stands alone, without its flag.
         url: Url = parsed_by(Kind::Text("URL"), Url::from_str)
             .example(r#"url = "https://127.0.0.1:8443/1k""#),
-        /// The addresses that connections go to, if not to the URL's host: `HOST:PORT` or
-        /// `unix:PATH`. The `Host` header and the server name remain those of the URL. Of several
-        /// addresses, each client has one, in turn.
+        /// The addresses that connections go to in place of the URL's host: `HOST:PORT` or
+        /// `unix:PATH`. `Host` and server name remain the URL's. Of several addresses, each client
+        /// has one, in turn.
         connect: Vec<Endpoint> = parsed_by(Kind::Endpoint, value::endpoint).many()
             .absent("the URL's host and port")
             .example(r#"connect = ["10.0.0.3:443", "10.0.0.4:443"]"#),
         /// Each new connection of a client goes to the next address of --connect, so that a session
         /// is offered to another server than the one that gave it.
         move_sessions: bool = switch().example("move-sessions = true"),
-        /// Our own addresses, taken in turn. Each has some 28,000 ports of its own, so more of them
-        /// allow more connections a minute.
+        /// Our own addresses, taken in turn. Each has some 28,000 ports.
         source: Vec<IpAddr> = parsed_by(Kind::Text("ADDRESS"), value::source).many()
             .absent("the kernel chooses").example(r#"source = ["127.0.0.2", "127.0.0.3"]"#),
         /// Send a PROXY header of that version before anything else.
@@ -161,9 +159,9 @@ section! {
     table("").group("Clients").flags();
     /// The clients, and their sessions and connections.
     pub struct WrittenClients<'a> {
-        /// The kind of handshake. With `session-id` and `ticket` (TLS 1.2) and `psk` (TLS 1.3) the
-        /// first handshake of a session is full and all others must resume it. `any` resumes
-        /// whatever the server gave. `mixed` gives each client another kind in turn.
+        /// The kind of handshake. With `session-id` and `ticket` (TLS 1.2) and `psk` (TLS 1.3) all
+        /// but the first of a session must resume it. `any` resumes whatever the server gave.
+        /// `mixed` gives each client another kind in turn.
         handshake: Option<Handshake> = choice![
             "full" => Some(Handshake::Full),
             "session-id" => Some(Handshake::SessionId),
@@ -172,21 +170,21 @@ section! {
             "any" => Some(Handshake::Any),
             "mixed" => None,
         ].default("full").example(r#"handshake = "session-id""#),
-        /// Requests with one session: its handshake is full, the others resume it, then the client
-        /// begins anew. With 4, three of four handshakes are resumed.
+        /// Requests with one session, of which the first has a full handshake; then the client
+        /// begins anew.
         requests_per_session: Option<Times> = parsed_by(Kind::Text("N|unlimited"), value::times)
             .absent("unlimited, where sessions are resumed").example("requests-per-session = 4"),
         /// Requests on one connection before the client closes it: more than 1 keeps connections
         /// alive, `unlimited` for as long as the server does.
         requests_per_connection: Times = parsed_by(Kind::Text("N|unlimited"), value::times)
             .default("1").example("requests-per-connection = 100"),
-        /// How many clients there are, or, with --session-arrivals, how many there can be at once.
-        /// Each has its own sessions and does one thing at a time; in open load a transaction that
-        /// finds no client free has failed.
+        /// How many clients there are, or, with --session-arrivals, can be at once. Each has its
+        /// own sessions and does one thing at a time; in open load a transaction that finds none
+        /// free has failed.
         clients: Option<u32> = count(1, CLIENTS_MAX)
             .absent("as many as --connections; 1000 in open load").example("clients = 10000"),
-        /// The free client that is next: the one that has been free the longest, so that all take
-        /// part, or one that has made a request before, so that as few take part as the load needs.
+        /// The free client that is next: the one that has been free the longest, or one that has
+        /// made a request before, so that as few take part as the load needs.
         client_selection: Option<ClientSelection> =
             choice!(of ClientSelection: ClientSelection::NAMED)
             .excludes(&["session-arrivals"], "every client is new there")
@@ -195,8 +193,8 @@ section! {
         /// How long a client rests between two transactions.
         think_time: Duration = duration(Duration::ZERO, LONGEST).default("0s")
             .example(r#"think-time = "200ms""#),
-        /// How connections end: with close_notify and FIN, or with RST at once, which leaves no
-        /// port in TIME_WAIT. One that is to bring a session still ends properly.
+        /// How connections end: with close_notify and FIN, or with RST, which leaves no port in
+        /// TIME_WAIT. One that is to bring a session still ends properly.
         close: ConnectionEnding = choice!(of ConnectionEnding: ConnectionEnding::NAMED)
             .default("notify").example(r#"close = "reset""#),
     }
@@ -221,11 +219,10 @@ section! {
         /// it. It stands instead of a path in the URL.
         size: Option<usize> = size(0, 1 << 50).absent("what the URL's path gives")
             .example(r#"size = "64k""#),
-        /// A file of several requests, of which chance takes one for each transaction by weight. A
-        /// list has a path, or a URL of this server, per line, behind its method if that is not
-        /// GET; one that stands there twice is made twice as often. A file whose name ends with
-        /// `.toml` has a `[[request]]` with `path`, `method`, `header`, `body`, `body-file` and
-        /// `weight` for each. Summary and record count each request.
+        /// A file of several requests, of which chance takes one for each transaction by weight: a
+        /// path, or a URL of this server, per line, behind its method if that is not GET; or, as
+        /// `.toml`, `[[request]]`s with `path`, `method`, `header`, `body`, `body-file` and
+        /// `weight`.
         requests: Option<String> = path().absent("one request, that of the URL")
             .excludes(
                 &["method", "body", "body-file", "size", "no-request"],
@@ -246,16 +243,15 @@ section! {
     table("").group("TLS").flags();
     /// The TLS that is offered.
     pub struct WrittenTls<'a> {
-        /// Ask for TLS in this protocol, which begins in plaintext. Nothing further of the protocol
-        /// is spoken: a transaction is a connection, the request for TLS and the handshake.
+        /// Ask for TLS in this protocol, which begins in plaintext, and speak nothing further of
+        /// it.
         starttls: Option<Dialect> = choice!(of Dialect: Dialect::ALL).requires(&["no-request"])
             .absent("TLS begins at once").example(r#"starttls = "smtp""#),
         /// The name that servers of smtp and lmtp are told.
         ehlo_name: Option<String> = text("NAME").requires(&["starttls"])
             .absent("this host's, fully qualified; else its address, as `[192.0.2.1]`")
             .example(r#"ehlo-name = "mx.example.org""#),
-        /// Time that a server of mail, news or files has to greet, in addition to --timeout: many
-        /// wait for some seconds.
+        /// Time that a server of mail, news or files has to greet, in addition to --timeout.
         greeting_timeout: Duration = duration(SHORTEST, LONGEST).default("30s")
             .example(r#"greeting-timeout = "5m""#),
         /// The versions that are offered.
@@ -266,13 +262,11 @@ section! {
         suites: Vec<Suite> = choice!(of Suite: Suite::NAMED).many()
             .absent("all of the versions offered")
             .example(r#"suites = ["TLS_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256"]"#),
-        /// Key exchange groups; the first has the key share. `X25519MLKEM768`, the post-quantum
-        /// hybrid, is of TLS 1.3 alone; named first, it is what is used.
+        /// Key exchange groups; the first has the key share. `X25519MLKEM768` is of TLS 1.3 alone.
         groups: Vec<Group> = choice!(of Group: Group::NAMED).many()
             .absent("x25519,secp256r1,secp384r1,X25519MLKEM768")
             .example(r#"groups = ["X25519MLKEM768", "x25519"]"#),
-        /// Signature schemes by their standard names, the preferred one first; `rsa` and `ecdsa`
-        /// are all of their kind, so that a client without the other can be played.
+        /// Signature schemes, the preferred one first; `rsa` and `ecdsa` are all of their kind.
         signatures: Vec<&'static [Signature]> = choice!(of &[Signature]: &SIGNATURES).many()
             .absent("all").example(r#"signatures = ["ecdsa"]"#),
         /// Application protocols that are offered. Requests are always HTTP/1.1.
@@ -288,8 +282,8 @@ section! {
         /// The key of --client-certificate as PEM, not encrypted.
         client_key: Option<String> = path().requires(&["client-certificate"])
             .absent("it is in the certificate's file").example(r#"client-key = "client.key""#),
-        /// How the server's certificate is judged: `off` is the cheapest for us; `signature` checks
-        /// that the server has the key; `full` checks names, times and --ca as well.
+        /// How the server's certificate is judged: not at all, which is the cheapest; `signature`:
+        /// that the server has the key; `full`: names, times and --ca as well.
         verify: Option<Verify> = choice!(of Verify: Verify::NAMED).absent("off; full with --ca")
             .example(r#"verify = "signature""#),
         /// Certificates as PEM that the server's must be issued by. It means --verify full.
@@ -302,9 +296,8 @@ section! {
         early_data: bool = switch().example("early-data = true"),
         /// Let servers compress their certificates (RFC 8879, Brotli or zlib), as browsers do.
         certificate_compression: bool = switch().example("certificate-compression = true"),
-        /// Encrypt the hello (ECH, RFC 9849), by an ECHConfigList in Base64, as DNS has it, or in
-        /// a file; `GREASE` sends a payload that nobody can open. A server that does not accept it
-        /// fails: `ech-rejected`, or `ech-outdated` if it sends newer configurations.
+        /// Encrypt the hello (ECH, RFC 9849), by an ECHConfigList in Base64, as DNS has it, or in a
+        /// file; `GREASE` sends a payload that nobody can open.
         ech: Option<String> = path().absent("").example(r#"ech = "GREASE""#),
     }
 }
@@ -338,9 +331,9 @@ section! {
         spacing: Option<Spacing> = choice!(of Spacing: Spacing::NAMED).requires(OPEN)
             .absent("constant").example(r#"spacing = "poisson""#),
         /// In open load, each planned instant brings a new client without a session. It makes
-        /// --requests-per-session requests (--requests-per-connection, where no session is
-        /// resumed), each when the one before it has succeeded and --think-time has passed. A
-        /// client whose request fails gives up. Rates stay those of requests.
+        /// --requests-per-session requests (--requests-per-connection, where none is resumed), each
+        /// when the one before has succeeded and --think-time has passed; if one fails, it gives
+        /// up. Rates stay those of requests.
         session_arrivals: bool = switch().requires(OPEN)
             .example("session-arrivals = true"),
         /// For how long transactions are begun, the warm-up not included.
@@ -364,11 +357,11 @@ section! {
     table("").group("Search for capacity").flags();
     /// The search for the greatest rate that keeps a limit.
     pub struct WrittenSearch<'a> {
-        /// Search the greatest rate that keeps --limit. Open load doubles its rate until the limit
-        /// breaks, then halves the interval; --rate is the first rate [default: 100].
+        /// Search the greatest rate that keeps --limit: double the rate until it breaks, then halve
+        /// the interval; --rate is the first [default: 100].
         find_capacity: bool = switch().example("find-capacity = true"),
-        /// The limit that a rate must keep: bounds of the mean response time, of one percentile
-        /// (`p50`, `p99`, `p99.9`) and of the error rate, which is below 0.1 % unless it is named.
+        /// The limit: bounds of the mean response time, of one percentile (`p50`, `p99`, `p99.9`)
+        /// and of the error rate, which is below 0.1 % unless it is named.
         limit: Option<CapacityLimit> = parsed_by(Kind::Text("BOUNDS"), limit::parse)
             .requires(&["find-capacity"]).absent("mean<100ms,error-rate<0.1%")
             .example(r#"limit = "p99<50ms,error-rate<0.01%""#),
@@ -382,9 +375,8 @@ section! {
     table("").group("Run").flags();
     /// The run itself.
     pub struct WrittenRun<'a> {
-        /// When the load begins, as RFC 3339 in UTC, a day from now at the latest. Several hosts
-        /// whose clocks agree begin together; `lariat-lab report --merge` makes one run of their
-        /// records.
+        /// When the load begins, as RFC 3339 in UTC, a day from now at the latest, so that several
+        /// hosts begin together; `lariat-lab report --merge` makes one run of their records.
         start_at: Option<u64> = parsed_by(Kind::Text("TIME"), value::moment).absent("at once")
             .example(r#"start-at = "2026-12-01T09:30:00Z""#),
         /// Threads that make the load.
@@ -402,15 +394,14 @@ section! {
             .absent("lariat-load-DATE-TIME.json in the working directory")
             .example(r#"record = "out.json""#),
         /// Bounds that the whole load must keep: `mean`, `p50`, `p99`, `p99.9`, `error-rate`,
-        /// `resumed` (handshakes) and `rate` (transactions a second) with `<` or `>`. Where one
-        /// does not hold, it is said, and the exit code is 7.
+        /// `resumed` (handshakes) and `rate` (transactions per second) with `<` or `>`; else the
+        /// exit code is 7.
         expect: Option<Vec<LoadBound>> = parsed_by(Kind::Text("BOUNDS"), limit::bounds)
             .excludes(&["find-capacity"], "--limit is what a search keeps")
             .absent("nothing")
             .example(r#"expect = "p99<50ms,error-rate<0.1%,resumed>90%""#),
-        /// A file for the response times of each second, as the tools of HdrHistogram read them:
-        /// its interval log (V2), in microseconds. In open load they count from the planned
-        /// instants, so they are corrected for coordinated omission, as those of wrk2.
+        /// A file for the response times of each second: an interval log (V2) of HdrHistogram, in
+        /// microseconds. In open load they count from the planned instants, as those of wrk2.
         hdr: Option<String> = path().absent("").example(r#"hdr = "out.hlog""#),
         /// Serve the figures so far to Prometheus while it runs, at `/metrics` of this address of
         /// ours. Port 0 takes a free one, which is said.
