@@ -13,11 +13,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "\
-cargo xtask dist [--target TRIPLE] [--version VERSION] [--no-build] [--verify]
+cargo xtask dist [--target TRIPLE]... [--version VERSION] [--no-build] [--verify]
                                 packages, archive and image in target/packages; --no-build takes the
                                 programs of the last time, --verify builds again and compares
 cargo xtask generate [--check]  write the generated pages, or compare them with the files
-cargo xtask release-notes TAG   the changelog's section of it, if tag, version and tree fit
+cargo xtask release-notes TAG   the changelog's section of it, if tag, version, chart and
+                                tree fit
 cargo xtask repository FOLDER --key KEY [--packages FOLDER]
                                 an apt and a dnf repository of the packages, signed by that key
 cargo xtask site [FOLDER]       the pages of docs as a site in target/site/book, by mdBook; and in

@@ -6,6 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+/// Authorities of servers, where Debian's package ca-certificates has them.
+pub(super) const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
+
 pub(super) struct Dist {
     pub(super) root: PathBuf,
     /// Cargo's folder of what is built.
@@ -47,8 +50,8 @@ impl Dist {
     /// Looks for faults that would show only after the build, which takes minutes.
     ///
     /// # Errors
-    /// If nothing is packed for the platform, if packages cannot have the version, or if the tools
-    /// for another processor than this host's are missing.
+    /// If nothing is packed for the platform, if packages cannot have the version, or if tools for
+    /// another processor than this host's, Rust's library or the authorities are missing.
     pub(super) fn check(&self) -> Result<()> {
         self.architectures()?;
         let begins = self.version.starts_with(|one: char| one.is_ascii_digit());
@@ -61,7 +64,19 @@ impl Dist {
         );
         let settings = [self.setting("LINKER", linker), self.setting("RUNNER", emulator)];
         let words = settings.iter().flatten().filter_map(|(_, value)| value.split(' ').next());
-        need(&words.collect::<Vec<_>>())
+        need(&words.collect::<Vec<_>>())?;
+        let mut rustc = Command::new("rustc");
+        rustc.args(["--print", "target-libdir", "--target", &self.triple]);
+        ensure!(
+            Path::new(&said(&mut rustc)?).is_dir(),
+            "Rust's library for {0} is missing: rustup target add {0}",
+            self.triple
+        );
+        ensure!(
+            Path::new("/").join(AUTHORITIES).is_file(),
+            "/{AUTHORITIES} is missing: apt install ca-certificates"
+        );
+        Ok(())
     }
 
     /// Debian's and Docker's word for the processor, and RPM's.
@@ -198,6 +213,7 @@ fn missing(program: &str) -> String {
         "cargo-deb" | "cargo-generate-rpm" => format!("cargo install --locked {program}"),
         "createrepo_c" => "apt install createrepo-c".to_owned(),
         "apt-ftparchive" => "apt install apt-utils".to_owned(),
+        "dpkg-shlibdeps" => "apt install dpkg-dev".to_owned(),
         "gpg" => "apt install gnupg".to_owned(),
         "readelf" => "apt install binutils".to_owned(),
         "aarch64-linux-gnu-gcc" => {

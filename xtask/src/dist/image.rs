@@ -10,13 +10,10 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
 
-use super::build::{Dist, run_all, said};
+use super::build::{AUTHORITIES, Dist, run_all, said};
 
 /// Who runs in it; "nonroot" of other images has the same number.
 const USER: u32 = 65532;
-
-/// Authorities of servers, where Debian's package ca-certificates has them.
-const AUTHORITIES: &str = "etc/ssl/certs/ca-certificates.crt";
 
 /// Makes the archive of the image.
 ///
@@ -131,7 +128,7 @@ fn fill(dist: &Dist, root: &Path) -> Result<()> {
     fs::write(root.join("etc/passwd"), format!("lariat:x:{USER}:{USER}::/:/nologin\n"))?;
     fs::write(root.join("etc/group"), format!("lariat:x:{USER}:\n"))?;
     let authorities = Path::new("/").join(AUTHORITIES);
-    fs::copy(&authorities, root.join(AUTHORITIES)).context("install ca-certificates")?;
+    fs::copy(&authorities, root.join(AUTHORITIES)).context(AUTHORITIES)?;
     let doc = "usr/share/doc";
     let programs = ["lariat", "lariat-lab"].map(|name| dist.stage().join("usr/bin").join(name));
     for program in &programs {

@@ -19,15 +19,28 @@ use anyhow::{Context, Result, bail, ensure};
 
 use build::{Dist, git, need, path, run_all, said};
 
+/// Without dpkg-shlibdeps, cargo-deb would warn, and leave out what the programs need.
+const TOOLS: [&str; 8] = [
+    "cargo-deb",
+    "cargo-generate-rpm",
+    "dpkg-shlibdeps",
+    "git",
+    "gzip",
+    "readelf",
+    "sha256sum",
+    "tar",
+];
+
 /// Makes one kind of package, or what all of them hold.
 type Step = fn(&Dist) -> Result<()>;
 
-/// Makes all packages of this host's platform, or of another.
+/// Makes all packages of this host's platform, or of others.
 ///
 /// # Errors
 /// If a tool is missing or fails; with `--verify` also if a second build has other bytes.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let (mut triple, mut does_verify, mut version, mut is_built) = (None, false, None, false);
+    let (mut triples, mut does_verify, mut version, mut is_built) =
+        (Vec::new(), false, None, false);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value =
@@ -35,20 +48,29 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         match word.as_str() {
             "--verify" => does_verify = true,
             "--no-build" => is_built = true,
-            "--target" => triple = Some(value()?),
+            "--target" => triples.push(Some(value()?)),
             "--version" => version = Some(value()?),
             other => bail!("cargo xtask dist takes no `{other}`"),
         }
     }
-    need(&["cargo-deb", "cargo-generate-rpm", "git", "gzip", "readelf", "sha256sum", "tar"])?;
-    let dist = Dist::new(root, triple, version)?;
-    dist.check()?;
-    if !is_built {
-        dist.build()?;
+    need(&TOOLS)?;
+    if triples.is_empty() {
+        triples.push(None);
     }
-    pack(&dist)?;
-    if does_verify {
-        verify(&dist)?;
+    let dist = |triple| Dist::new(root, triple, version.clone());
+    let dists = triples.into_iter().map(dist).collect::<Result<Vec<_>>>()?;
+    // All of them before the first build.
+    dists.iter().try_for_each(Dist::check)?;
+    for dist in &dists {
+        if !is_built {
+            let begin = Instant::now();
+            dist.build()?;
+            println!("programs of {}: {:.0} s", dist.triple, begin.elapsed().as_secs_f64());
+        }
+        pack(dist)?;
+        if does_verify {
+            verify(dist)?;
+        }
     }
     Ok(())
 }

@@ -11,6 +11,11 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::build::{need, path, run_all, said};
 
+const USAGE: &str = "cargo xtask repository FOLDER --key KEY [--packages FOLDER]";
+
+/// All that the folder holds.
+const PARTS: [&str; 3] = ["apt", "rpm", "lariat.asc"];
+
 /// Makes the repositories in a folder.
 ///
 /// # Errors
@@ -19,29 +24,32 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let (mut folder, mut key, mut places) = (None, None, Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
+        let mut value =
+            || words.next().cloned().with_context(|| format!("`{word}` stands without its value"));
         match word.as_str() {
-            "--key" => key = words.next().cloned(),
-            "--packages" => places.extend(words.next().map(PathBuf::from)),
+            "--key" => key = Some(value()?),
+            "--packages" => places.push(PathBuf::from(value()?)),
             other if other.starts_with('-') => bail!("cargo xtask repository takes no `{other}`"),
-            _ => folder = Some(PathBuf::from(word)),
+            other => ensure!(folder.replace(PathBuf::from(other)).is_none(), "{USAGE}"),
         }
     }
     let (Some(folder), Some(key)) = (folder, key) else {
-        bail!("cargo xtask repository FOLDER --key KEY [--packages FOLDER]");
+        bail!(USAGE);
     };
+    let folder = replaceable(&folder)?;
     need(&["apt-ftparchive", "createrepo_c", "gpg", "gzip"])?;
     if places.is_empty() {
         let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
         let all = root.join(target).join("packages");
-        let made = fs::read_dir(&all).with_context(|| format!("{}", all.display()))?;
+        let made = fs::read_dir(&all)
+            .with_context(|| format!("{}: run `cargo xtask dist` first", all.display()))?;
         places = made.map(|one| Ok(one?.path())).collect::<Result<_>>()?;
+        places.retain(|place| place.is_dir());
     }
     said(Command::new("gpg").args(["--list-secret-keys", &key]))
         .with_context(|| format!("the keyring has no secret key {key}"))?;
-    let new = folder.with_extension("new");
-    if new.exists() {
-        fs::remove_dir_all(&new)?;
-    }
+    let (new, old) = (beside(&folder, "new"), beside(&folder, "old"));
+    clear(&new)?;
     let (debian, rpm) = (new.join("apt"), new.join("rpm"));
     let debs = copy(&places, "deb", &debian.join("pool"))?;
     let rpms = copy(&places, "rpm", &rpm)?;
@@ -50,15 +58,45 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     dnf(&rpm, &key)?;
     let public = said(Command::new("gpg").args(["--armor", "--export", &key]))?;
     fs::write(new.join("lariat.asc"), public + "\n")?;
+    clear(&old)?;
     if folder.exists() {
-        let old = folder.with_extension("old");
         fs::rename(&folder, &old)?;
-        fs::rename(&new, &folder)?;
-        fs::remove_dir_all(old)?;
-    } else {
-        fs::rename(&new, &folder)?;
     }
+    fs::rename(&new, &folder)?;
+    clear(&old)?;
     println!("{}: {debs} packages for apt, {rpms} for dnf", folder.display());
+    Ok(())
+}
+
+/// The folder by its own name, if it holds nothing but repositories, because what it holds is lost.
+fn replaceable(folder: &Path) -> Result<PathBuf> {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let shown = folder.display();
+    ensure!(folder.file_name().is_some(), "{shown}: the folder of the repositories needs a name");
+    if folder.exists() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("{shown}"))? {
+            let name = entry?.file_name();
+            ensure!(
+                PARTS.iter().any(|part| name == *part),
+                "{shown} holds {}, and would be replaced: name a folder of its own",
+                name.display()
+            );
+        }
+    }
+    Ok(folder)
+}
+
+/// A neighbour of the folder on the same file system, by a name that nothing else has.
+fn beside(folder: &Path, role: &str) -> PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    folder.with_file_name(format!(".{name}.lariat-{role}"))
+}
+
+/// Removes what a run left that was killed.
+fn clear(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
     Ok(())
 }
 
@@ -66,8 +104,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<()> {
 fn copy(places: &[PathBuf], kind: &str, to: &Path) -> Result<usize> {
     fs::create_dir_all(to)?;
     let mut count = 0;
-    for place in places.iter().filter(|place| place.is_dir()) {
-        for entry in fs::read_dir(place)? {
+    for place in places {
+        for entry in fs::read_dir(place).with_context(|| format!("{}", place.display()))? {
             let from = entry?.path();
             if from.extension().is_some_and(|extension| extension == kind) {
                 let name = from.file_name().context("a file has a name")?;
@@ -111,4 +149,24 @@ fn dnf(folder: &Path, key: &str) -> Result<()> {
     let mut sign = Command::new("gpg");
     sign.args(["--batch", "--yes", "--local-user", key, "--armor", "--detach-sign"]);
     run_all(sign.arg(folder.join("repodata/repomd.xml")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_files_of_others_is_not_replaced() {
+        let work = std::env::temp_dir().join(format!("lariat-repository-{}", std::process::id()));
+        let site = work.join("packages.example");
+        fs::create_dir_all(site.join("apt")).unwrap();
+        let refusal = |folder: &Path| replaceable(folder).unwrap_err().to_string();
+        assert_eq!(replaceable(&site).unwrap(), site);
+        assert_eq!(replaceable(&work.join("site")).unwrap(), work.join("site"));
+        assert_eq!(beside(&site, "new"), work.join(".packages.example.lariat-new"));
+        assert!(refusal(&work).contains("holds packages.example"));
+        assert!(refusal(Path::new(".")).contains("would be replaced"));
+        assert!(refusal(&work.join("site/..")).contains("needs a name"));
+        fs::remove_dir_all(work).unwrap();
+    }
 }
