@@ -270,6 +270,12 @@ fn includes_that_go_round_are_named() {
 
 #[test]
 fn what_contradicts_is_an_error() {
+    let stunnel = "cert = /a\n[a]\naccept = :::1\nconnect = 2\n\
+                   [b]\naccept = :::2\nconnect = 2\nsocket = a:IPV6_V6ONLY=yes\n";
+    assert_eq!(
+        fronts(Predecessor::Stunnel, stunnel),
+        [both("[\"[::]:1\"]"), alone("[\"[::]:2\"]")]
+    );
     let hitch = "pem-file = \"/a\"\nwrite-ip = on\nproxy-proxy = on\n";
     let import = imported(Predecessor::Hitch, hitch);
     assert!(import.is_faulty() && import.report().contains("exclude each other"));
