@@ -270,12 +270,6 @@ fn includes_that_go_round_are_named() {
 
 #[test]
 fn what_contradicts_is_an_error() {
-    let stunnel = "cert = /a\n[a]\naccept = :::1\nconnect = 2\n\
-                   [b]\naccept = :::2\nconnect = 2\nsocket = a:IPV6_V6ONLY=yes\n";
-    assert_eq!(
-        fronts(Predecessor::Stunnel, stunnel),
-        [both("[\"[::]:1\"]"), alone("[\"[::]:2\"]")]
-    );
     let hitch = "pem-file = \"/a\"\nwrite-ip = on\nproxy-proxy = on\n";
     let import = imported(Predecessor::Hitch, hitch);
     assert!(import.is_faulty() && import.report().contains("exclude each other"));
@@ -369,10 +363,17 @@ fn all_of_ipv6_is_without_ipv4_where_it_was() {
     );
     let mixed = "listen 1 ssl; listen [::]:2 ssl; listen 3 ssl; listen [::]:3 ssl;";
     assert_eq!(nginx(&[mixed]), [alone("[\"0.0.0.0:1\", \"[::]:2\"]"), both("[\"[::]:3\"]")]);
-    let haproxy = "listen a\nbind :1\nbind :::1 v6only\nbind :::2 v4v6\nserver b 10.0.0.1:2\n";
+    let haproxy =
+        "listen a\nmode tcp\nbind :1\nbind :::1 v6only\nbind :::2 v4v6\nserver b 10.0.0.1:2\n";
     assert_eq!(
         fronts(Predecessor::Haproxy, haproxy),
         [alone("[\"0.0.0.0:1\", \"[::]:1\"]"), both("[\"[::]:2\"]")]
+    );
+    let stunnel = "cert = /a\n[a]\naccept = :::1\nconnect = 2\n\
+                   [b]\naccept = :::2\nconnect = 2\nsocket = a:IPV6_V6ONLY=yes\n";
+    assert_eq!(
+        fronts(Predecessor::Stunnel, stunnel),
+        [both("[\"[::]:1\"]"), alone("[\"[::]:2\"]")]
     );
     let hitch = "pem-file = \"/a\"\nfrontend = \"[*]:1\"\nfrontend = \"[::]:2\"\n";
     assert_eq!(fronts(Predecessor::Hitch, hitch), [both("[\"[::]:1\"]"), alone("[\"[::]:2\"]")]);
