@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_says_nothing_does_not_hold_us() {
-        // Nothing, a part of a head, a head without its descriptors, and one with a part of its bytes.
+        // No byte, a part of a head, one without its descriptors, and one with a part of its bytes.
         for begun in [&[][..], &[9], &[0, 0, 0, 0, 1, 0, 0, 0], &[9, 0, 0, 0, 0, 0, 0, 0, 1]] {
             let (ours, theirs) = channels();
             ours.set_receive_timeout(Duration::from_millis(1)).unwrap();

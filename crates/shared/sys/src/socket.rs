@@ -100,9 +100,9 @@ impl PeerAddress {
 
 /// Opens a listening socket; what it accepts over TCP sends without delay (`TCP_NODELAY`).
 ///
-/// `[::]` and `*` take IPv4 too, unless [`Transport::ipv6_only`] is set; on a host without IPv6 they
-/// become `0.0.0.0` then, as [`local_address`] tells. A path that a dead process left behind is replaced; one that is
-/// in use, or is no socket, is `AddrInUse`.
+/// `[::]` and `*` take IPv4 too, unless [`Transport::ipv6_only`] is set; on a host without IPv6
+/// they become `0.0.0.0` then, as [`local_address`] tells. A path that a dead process left behind
+/// is replaced; one that is in use, or is no socket, is `AddrInUse`.
 pub fn listen(address: &Address, options: &ListenOptions) -> io::Result<OwnedFd> {
     listen_over(address, options, &Transport::default())
 }

@@ -57,7 +57,7 @@ pub enum HeadFault {
     Malformed(&'static str),
     /// More bytes than are allowed, or more than [`FIELDS_MAX`] fields.
     TooLarge,
-    /// Of a response: its `Content-Length` says no length, or several.
+    /// The `Content-Length` of a response says no length, or several.
     Length,
     Version,
     /// A request with a transfer coding other than `chunked`.

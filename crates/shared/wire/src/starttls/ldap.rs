@@ -237,7 +237,7 @@ impl<'a> LdapMessage<'a> {
         Ok(Some(Self { id, operation, content, bytes: bytes.len() - rest.len() }))
     }
 
-    /// What follows the name of a request for TLS, which is to be nothing; `None` = it is another
+    /// The bytes behind the name of a request for TLS, which has none; `None` = it is another
     /// request.
     fn start_tls_value(&self) -> Option<&'a [u8]> {
         let (tag, name, value) = take(self.content).ok()??;

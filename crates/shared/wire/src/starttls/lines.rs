@@ -78,7 +78,7 @@ pub(super) struct Lines {
 #[derive(Debug)]
 struct RefusedCommand {
     answer: &'static str,
-    /// Its bytes so far, and those of its last literal that have not come yet.
+    /// The bytes so far, and those of the last literal that have not come yet.
     bytes: usize,
     missing_bytes: usize,
 }

@@ -215,7 +215,7 @@ impl Frontend {
         all
     }
 
-    /// Whether it is all of IPv6: `*` has IPv4 beside it, and hitch takes the one without the other.
+    /// Whether it is all of IPv6, which hitch takes without IPv4; `*` has both.
     pub(super) fn is_of_ipv6_alone(&self) -> bool {
         let host = match &self.endpoint {
             Some(endpoint) => split_endpoint(endpoint).0,
