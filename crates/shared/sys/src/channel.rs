@@ -218,9 +218,7 @@ impl Channel {
             // ours unread resets.
             Ok(0) | Err(Errno::CONNRESET) => return Ok(None),
             Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            // What the kernel says when SO_RCVTIMEO is over.
-            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(receive_error(error)),
         }
         let (length, count) = header.split_at(HEADER_BYTES / 2);
         let field = |bytes: &[u8]| bytes.first_chunk().copied().map_or(0, u32::from_le_bytes);
@@ -245,7 +243,8 @@ impl Channel {
         let received = retry_on_intr(|| {
             let mut room = [IoSliceMut::new(&mut carrier)];
             recvmsg(&self.fd, &mut room, &mut control, RecvFlags::CMSG_CLOEXEC)
-        })?;
+        });
+        let received = received.map_err(receive_error)?;
         if received.bytes == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -266,7 +265,7 @@ impl Channel {
             let from = bytes.len();
             bytes.resize(length.min(from.saturating_add(STEP_BYTES)), 0);
             let room = bytes.get_mut(from..).unwrap_or_default();
-            if self.fill(room)? < room.len() {
+            if self.fill(room).map_err(receive_error)? < room.len() {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
@@ -291,6 +290,14 @@ impl Channel {
 /// A thread that panicked while sending has ended the process; there is nothing to be wary of.
 fn turn(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The kernel says `EAGAIN` where `SO_RCVTIMEO` is over.
+fn receive_error(error: Errno) -> io::Error {
+    match error {
+        Errno::AGAIN => io::ErrorKind::TimedOut.into(),
+        error => error.into(),
+    }
 }
 
 fn invalid(what: &'static str) -> io::Error {
@@ -443,9 +450,13 @@ mod tests {
 
     #[test]
     fn a_peer_that_says_nothing_does_not_hold_us() {
-        let (ours, _theirs) = channels();
-        ours.set_receive_timeout(Duration::from_millis(1)).unwrap();
-        let error = ours.receive().unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        // No byte, a part of a head, one without its descriptors, and one with a part of its bytes.
+        for begun in [&[][..], &[9], &[0, 0, 0, 0, 1, 0, 0, 0], &[9, 0, 0, 0, 0, 0, 0, 0, 1]] {
+            let (ours, theirs) = channels();
+            ours.set_receive_timeout(Duration::from_millis(1)).unwrap();
+            theirs.send_all(begun, None).unwrap();
+            let error = ours.receive().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{begun:?}");
+        }
     }
 }

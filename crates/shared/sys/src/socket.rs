@@ -47,6 +47,8 @@ pub struct Transport {
     /// Several paths for a client that can use them (MPTCP, RFC 8684); TCP where the kernel has
     /// none.
     pub mptcp: bool,
+    /// `[::]` takes no IPv4 (`IPV6_V6ONLY`); other addresses are of one kind in any case.
+    pub ipv6_only: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -98,9 +100,9 @@ impl PeerAddress {
 
 /// Opens a listening socket; what it accepts over TCP sends without delay (`TCP_NODELAY`).
 ///
-/// `[::]` and `*` take IPv4 too; on a host without IPv6 they become `0.0.0.0`, as
-/// [`local_address`] then tells. A path that a dead process left behind is replaced; one that is
-/// in use, or is no socket, is `AddrInUse`.
+/// `[::]` and `*` take IPv4 too, unless [`Transport::ipv6_only`] is set; on a host without IPv6
+/// they become `0.0.0.0` then, as [`local_address`] tells. A path that a dead process left behind
+/// is replaced; one that is in use, or is no socket, is `AddrInUse`.
 pub fn listen(address: &Address, options: &ListenOptions) -> io::Result<OwnedFd> {
     listen_over(address, options, &Transport::default())
 }
@@ -113,7 +115,7 @@ pub fn listen_over(
 ) -> io::Result<OwnedFd> {
     let fd = match address {
         Address::Ip(ip) => match bound_ip(*ip, options, transport) {
-            Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if is_any_v6(ip) => {
+            Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if takes_both(ip, transport) => {
                 bound_ip(SocketAddr::from(([0; 4], ip.port())), options, transport)?
             }
             bound => bound?,
@@ -136,7 +138,7 @@ pub fn listen_over(
 pub fn check_free(address: SocketAddr, transport: &Transport) -> io::Result<()> {
     let alone = ListenOptions { backlog: 0, fast_open: 0, reuse_port: false, unix_mode: None };
     match bound_ip(address, &alone, transport) {
-        Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if is_any_v6(&address) => Ok(()),
+        Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) if takes_both(&address, transport) => Ok(()),
         bound => Ok(bound.map(drop)?),
     }
 }
@@ -206,7 +208,7 @@ fn bound_ip(
     }
     if address.is_ipv6() {
         // The system's default may be otherwise (net.ipv6.bindv6only).
-        sockopt::set_ipv6_v6only(&fd, !address.ip().is_unspecified())?;
+        sockopt::set_ipv6_v6only(&fd, !takes_both(&address, transport))?;
     }
     // What is accepted inherits it, so that no answer waits for an acknowledgement (Nagle) and no
     // connection pays a system call.
@@ -220,8 +222,9 @@ fn bound_ip(
     Ok(fd)
 }
 
-fn is_any_v6(address: &SocketAddr) -> bool {
-    address.is_ipv6() && address.ip().is_unspecified()
+/// Whether it is for IPv6 and IPv4.
+fn takes_both(address: &SocketAddr, transport: &Transport) -> bool {
+    address.is_ipv6() && address.ip().is_unspecified() && !transport.ipv6_only
 }
 
 fn bound_path(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
@@ -680,8 +683,10 @@ mod tests {
     #[test]
     fn a_listener_may_be_of_one_interface_and_of_many_paths() {
         let address = "127.0.0.1:0".parse().unwrap();
-        let on =
-            |interface: &str, mptcp| Transport { interface: Some(interface.to_owned()), mptcp };
+        let on = |interface: &str, mptcp| {
+            let interface = Some(interface.to_owned());
+            Transport { interface, mptcp, ..Transport::default() }
+        };
         for mptcp in [false, true] {
             let listener = listen_over(&address, &PLAIN, &on("lo", mptcp)).unwrap();
             let (_client, _) = connect(&address_of(&listener)).unwrap();
@@ -745,6 +750,19 @@ mod tests {
         assert_eq!(PeerAddress::Ip(into_ip(address_of(&client))), peer);
         assert!(into_ip(address_of(&client)).is_ipv4());
         assert_eq!(address_of(&server), v4);
+    }
+
+    #[test]
+    fn all_addresses_of_ipv6_alone_leave_ipv4_to_others() {
+        let of_ipv6 = Transport { ipv6_only: true, ..Transport::default() };
+        let listener = listen_over(&"[::]:0".parse().unwrap(), &PLAIN, &of_ipv6).unwrap();
+        let port = into_ip(address_of(&listener)).port();
+        let v6 = Address::Ip(SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port)));
+        let (_client, _) = connect(&v6).unwrap();
+        assert_eq!(address_of(&accept_one(&listener).0), v6);
+        let v4 = SocketAddr::from(([0; 4], port));
+        check_free(v4, &Transport::default()).unwrap();
+        let _other = listen(&Address::Ip(v4), &PLAIN).unwrap();
     }
 
     fn into_ip(address: Address) -> SocketAddr {

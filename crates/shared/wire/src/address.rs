@@ -19,6 +19,11 @@ pub enum Address {
 }
 
 impl Address {
+    /// Whether it is all of IPv6.
+    pub fn is_any_v6(&self) -> bool {
+        matches!(self, Self::Ip(SocketAddr::V6(address)) if address.ip().is_unspecified())
+    }
+
     /// Whether the kernel chooses its port, so that each time it is another one.
     pub fn is_ephemeral(&self) -> bool {
         matches!(self, Self::Ip(address) if address.port() == 0)

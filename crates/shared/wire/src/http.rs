@@ -3,8 +3,10 @@
 //! Owns limits, framing and persistence, read in the strictest way: what two readers could
 //! understand in two ways is a fault. Other fields are handed out as they were sent.
 
+mod authority;
 mod content;
 
+pub use authority::host_and_port;
 pub use content::{Content, ContentEnd, ContentFault};
 
 use std::borrow::Cow;
@@ -55,6 +57,8 @@ pub enum HeadFault {
     Malformed(&'static str),
     /// More bytes than are allowed, or more than [`FIELDS_MAX`] fields.
     TooLarge,
+    /// The `Content-Length` of a response says no length, or several.
+    Length,
     Version,
     /// A request with a transfer coding other than `chunked`.
     TransferCoding,
@@ -143,7 +147,7 @@ impl ResponseHead {
         let content = match status {
             100..200 | 204 | 304 => ContentEnd::Length(0),
             _ if to_head => ContentEnd::Length(0),
-            _ => framing.content_of_response(),
+            _ => framing.content_of_response()?,
         };
         let keeps_alive = framing.keeps_alive(head.version == Some(0));
         Ok(Some(Self {
@@ -267,7 +271,8 @@ fn names_version(head: &[u8]) -> bool {
 #[derive(Default)]
 struct Framing<'a> {
     host: Option<&'a [u8]>,
-    length: Option<u64>,
+    length: Option<Result<u64, HeadFault>>,
+    has_lengths: bool,
     codings: usize,
     ends_chunked: bool,
     close: bool,
@@ -293,7 +298,7 @@ impl<'a> Framing<'a> {
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
                 }
             }
-            14 if is("content-length") => self.take_length(value.trim_ascii())?,
+            14 if is("content-length") => self.take_length(value),
             17 if is("transfer-encoding") => {
                 for coding in elements(value) {
                     self.codings += 1;
@@ -306,28 +311,39 @@ impl<'a> Framing<'a> {
     }
 
     fn take_host(&mut self, value: &'a [u8]) -> Result<(), HeadFault> {
+        if !value.is_empty() && host_and_port(value).is_none() {
+            return Err(HeadFault::Malformed("the Host field is malformed"));
+        }
         match self.host.replace(value) {
             Some(_) => Err(HeadFault::Malformed("more than one Host field")),
             None => Ok(()),
         }
     }
 
-    fn take_length(&mut self, value: &[u8]) -> Result<(), HeadFault> {
-        let malformed = HeadFault::Malformed("the Content-Length field is malformed");
-        match self.length.replace(decimal(value).ok_or(malformed)?) {
-            Some(_) => Err(HeadFault::Malformed("more than one Content-Length field")),
-            None => Ok(()),
-        }
+    /// A list of one value is that value, as fields in a row are (RFC 9112 section 6.3).
+    fn take_length(&mut self, value: &[u8]) {
+        let fault = HeadFault::Malformed("the Content-Length field is malformed");
+        let mut all = elements(value).filter(|one| !one.is_empty()).map(decimal);
+        let first = all.next().flatten();
+        let is_one = all.all(|other| other == first);
+        let is_same = self.length.is_none_or(|before| before.ok() == first);
+        self.has_lengths |= self.length.is_some() || value.contains(&b',');
+        self.length = Some(first.filter(|_| is_one && is_same).ok_or(fault));
     }
 
+    /// Chunks in HTTP/1.0 are faulty framing, behind which nothing is trusted (RFC 9112 section
+    /// 6.1).
     fn keeps_alive(&self, is_http10: bool) -> bool {
-        !self.close && (self.keep_alive || !is_http10)
+        !self.close && (!is_http10 || self.keep_alive && self.codings == 0)
     }
 
     /// Both framings at once, or chunks in HTTP/1.0, are used to smuggle requests (RFC 9112
     /// section 11.2).
     fn content_of_request(&self, is_http10: bool) -> Result<ContentEnd, HeadFault> {
-        match (self.codings, self.length) {
+        if self.has_lengths {
+            return Err(HeadFault::Malformed("more than one Content-Length"));
+        }
+        match (self.codings, self.length.transpose()?) {
             (0, length) => Ok(ContentEnd::Length(length.unwrap_or(0))),
             (1, None) if self.ends_chunked && !is_http10 => Ok(ContentEnd::Chunked),
             (1, _) if self.ends_chunked => {
@@ -337,11 +353,13 @@ impl<'a> Framing<'a> {
         }
     }
 
-    fn content_of_response(&self) -> ContentEnd {
+    fn content_of_response(&self) -> Result<ContentEnd, HeadFault> {
         match self.length {
-            _ if self.ends_chunked => ContentEnd::Chunked,
-            Some(length) if self.codings == 0 => ContentEnd::Length(length),
-            _ => ContentEnd::Close,
+            _ if self.ends_chunked => Ok(ContentEnd::Chunked),
+            Some(length) if self.codings == 0 => {
+                length.map(ContentEnd::Length).map_err(|_| HeadFault::Length)
+            }
+            _ => Ok(ContentEnd::Close),
         }
     }
 }
@@ -439,9 +457,10 @@ mod tests {
     fn a_folded_line_of_a_response_counts_as_spaces() {
         let folded = "HTTP/1.1 200 OK\nContent-Length:\n 7\nA: b\n\tc\nConnection: x,\n close";
         assert_eq!(response(folded, false), Ok((ContentEnd::Length(7), false)));
-        for faulty in ["HTTP/1.1 200 OK\n A: b", "HTTP/1.1 200 OK\nContent-Length: 1\n 2"] {
-            assert!(matches!(response(faulty, false), Err(HeadFault::Malformed(_))), "{faulty}");
-        }
+        let faulty = response("HTTP/1.1 200 OK\n A: b", false);
+        assert!(matches!(faulty, Err(HeadFault::Malformed(_))), "{faulty:?}");
+        let length = "HTTP/1.1 200 OK\nContent-Length: 1\n 2";
+        assert_eq!(response(length, false), Err(HeadFault::Length));
     }
 
     #[test]
@@ -453,6 +472,7 @@ mod tests {
             "Content-Length: 0, 44",
             "Content-Length: -1",
             "Content-Length: +3",
+            "Content-Length: 3,",
             "Content-Length: 0x3",
             "Content-Length:",
             "Content-Length : 3",
@@ -501,7 +521,15 @@ mod tests {
             ("200 OK", chunked, ContentEnd::Chunked, true),
             ("200 OK", "\nTransfer-Encoding: gzip", ContentEnd::Close, false),
             ("200 OK", "", ContentEnd::Close, false),
-            ("204 No Content", "", ContentEnd::Length(0), true),
+            ("200", "\nContent-Length: 6, 6", ContentEnd::Length(6), true),
+            ("200 ", "\nContent-Length: 6\nContent-Length: 6", ContentEnd::Length(6), true),
+            (
+                "200 OK",
+                "\nContent-Length: x\nTransfer-Encoding: chunked",
+                ContentEnd::Chunked,
+                true,
+            ),
+            ("204 No Content", "\nContent-Length: x", ContentEnd::Length(0), true),
             ("304 Not Modified", "\nContent-Length: 9", ContentEnd::Length(0), true),
             ("100 Continue", "", ContentEnd::Length(0), true),
         ];
@@ -510,8 +538,15 @@ mod tests {
             assert_eq!(response(&text, false), Ok((content, keeps_alive)), "{text}");
             assert_eq!(response(&text, true), Ok((ContentEnd::Length(0), true)), "{text}");
         }
-        let twice = "HTTP/1.1 200 OK\nContent-Length: 1\nContent-Length: 2";
-        assert!(response(twice, false).is_err());
+        for length in
+            ["1\nContent-Length: 2", "1, 2", "6, x", "", ",", "+1", "-1", "0x1", "1 1", "x"]
+        {
+            let text = format!("HTTP/1.1 200 OK\nContent-Length: {length}");
+            assert_eq!(response(&text, false), Err(HeadFault::Length), "{length}");
+            assert!(response(&text, true).is_ok(), "{length}");
+        }
+        let old = "HTTP/1.0 200 OK\nConnection: keep-alive\nTransfer-Encoding: chunked";
+        assert_eq!(response(old, false), Ok((ContentEnd::Chunked, false)));
         let ssh = ResponseHead::parse(b"SSH-2.0-OpenSSH_9.2\r\n", BYTES_MAX, false);
         assert!(matches!(ssh, Err(HeadFault::Malformed(_))));
     }

@@ -14,6 +14,7 @@ use options::row::{boolean, duration, path, row, text};
 use options::{Key, Kind, Problem, Value, choice, section, table};
 use tls::options::{CertificateSource, PemSource, Placeholder};
 use tls::subject::sha256;
+use wire::http::host_and_port;
 use zeroize::Zeroizing;
 
 use crate::files::bundle_of_host;
@@ -291,10 +292,9 @@ fn directory(value: &Value, _: &Key) -> Result<String, Problem> {
     if let Some((_, url)) = known {
         return Ok((*url).to_owned());
     }
-    let host = text.strip_prefix("https://").unwrap_or_default();
-    if !host.is_empty()
-        && !host.starts_with('/')
-        && text.bytes().all(|byte| byte.is_ascii_graphic())
+    let rest = text.strip_prefix("https://").unwrap_or_default();
+    let host = &rest[..rest.find(['/', '?']).unwrap_or(rest.len())];
+    if host_and_port(host.as_bytes()).is_some() && text.bytes().all(|byte| byte.is_ascii_graphic())
     {
         return Ok(text.to_owned());
     }

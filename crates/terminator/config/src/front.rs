@@ -31,10 +31,10 @@ section! {
     pub(crate) struct WrittenFront<'a> {
         /// Addresses to listen at, which services may share by `names`: an IP address with a port
         /// (`*:443` and `[::]:443` mean all of IPv6 and IPv4, but for addresses that are listed
-        /// with that port themselves), `unix:/path`, `unix:@name` in the abstract namespace, or
-        /// `fd:name` for the sockets that a service manager hands over by that name. With port 0
-        /// the kernel chooses a port, which the status shows. A socket at a path has mode 0666: its
-        /// directory limits who may connect.
+        /// with that port themselves, and unless `ipv6-only` is set), `unix:/path`, `unix:@name` in
+        /// the abstract namespace, or `fd:name` for the sockets that a service manager hands over
+        /// by that name. With port 0 the kernel chooses a port, which the status shows. A socket at
+        /// a path has mode 0666: its directory limits who may connect.
         listen: Vec<Address> = row(Kind::Address, listen_address)
             .many().flag("listen")
             .example(r#"listen = ["[::]:443", "unix:/run/lariat/web.sock"]"#),
@@ -84,6 +84,10 @@ section! {
         /// Whether clients may use several paths at once (Multipath TCP, RFC 8684). The kernel does
         /// not encrypt for such connections.
         mptcp: bool = boolean().default("false").flag("mptcp").example("mptcp = true"),
+        /// Whether `[::]` and `*` in `listen` take clients of IPv6 alone (IPV6_V6ONLY), so that
+        /// something else may have those of IPv4.
+        ipv6_only: bool = boolean()
+            .default("false").flag("ipv6-only").example("ipv6-only = true"),
         /// Whether the kernel keeps a new connection until its first bytes are there, for a second
         /// at most (TCP_DEFER_ACCEPT). Not for protocols in which the server speaks first.
         defer_accept: bool = boolean()
@@ -125,6 +129,11 @@ pub(crate) fn front_options(
     let allow = networks_of(&front.allow, shelf);
     let deny = networks_of(&front.deny, shelf);
     let is_local = front.listen.value.iter().flatten().all(is_of_this_host);
+    if front.ipv6_only.value == Some(true) {
+        let has_all = front.listen.value.iter().flatten().any(Address::is_any_v6);
+        let message = "has no effect: neither `[::]` nor `*` is in `listen`";
+        front.ipv6_only.warn_unless(has_all, message, "take it out");
+    }
     // Flags say it in so many words: a certificate that was forgotten must not open a port to other
     // hosts.
     let may_be_plain =
@@ -147,7 +156,11 @@ pub(crate) fn front_options(
 }
 
 fn transport(front: &WrittenFront<'_>) -> Option<Transport> {
-    Some(Transport { interface: front.interface.value.clone()?, mptcp: front.mptcp.value? })
+    Some(Transport {
+        interface: front.interface.value.clone()?,
+        mptcp: front.mptcp.value?,
+        ipv6_only: front.ipv6_only.value?,
+    })
 }
 
 /// The addresses of a front with a fault, and nothing else of it: never to be served.

@@ -380,11 +380,13 @@ fn admin_is_apart(admin: &WrittenAdmin<'_>, control: &ControlOptions, services: 
     let Some(listen) = listen else {
         return;
     };
-    let is_taken = |one: &Address| match one {
-        Address::Ip(one) => *one == listen || topology::overlap(*one, listen),
-        Address::Unix(_) | Address::Inherited(_) => false,
+    let taken = |service: &&ServiceOptions| {
+        let (all, over) = (&service.front.listen, &service.front.transport);
+        all.iter().any(|one| match one {
+            Address::Ip(one) => *one == listen || topology::overlap(*one, over, listen),
+            Address::Unix(_) | Address::Inherited(_) => false,
+        })
     };
-    let taken = |service: &&ServiceOptions| service.front.listen.iter().any(is_taken);
     let Some(service) = services.iter().find(taken) else {
         return;
     };

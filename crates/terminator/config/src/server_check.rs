@@ -9,6 +9,7 @@ use options::quantity::HOUR;
 use options::row::{boolean, count, duration, row, text};
 use options::{Field, Key, KeyPlace, Kind, Problem, choice, section, table};
 use wire::address::{Address, Endpoint};
+use wire::http::host_and_port;
 
 /// The longest text that a check sends or looks for: a request of a few lines.
 const TEXT_BYTES_MAX: usize = 4096;
@@ -194,8 +195,10 @@ fn request_fits(check: &WrittenCheck<'_>, kind: CheckWord) -> Option<()> {
         let message = format!("\"{}\" is no path", path.escape_debug());
         return check.path.fail(message, "it begins with / and has no space");
     }
-    if !check.host.value.as_ref()?.as_deref().is_none_or(printable) {
-        check.host.error(Problem::new("is no host name"));
+    let is_host = |text: &str| host_and_port(text.as_bytes()).is_some();
+    if !check.host.value.as_ref()?.as_deref().is_none_or(is_host) {
+        let hint = "write HOST or HOST:PORT, an IPv6 address in brackets";
+        check.host.error(Problem::new("is no host").hint(hint));
         return None;
     }
     let is_head = kind == CheckWord::Http && check.method.value? == HttpMethod::Head;

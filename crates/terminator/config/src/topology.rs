@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use options::KeyPlace;
-use proxy::options::{FrontTls, ServiceOptions};
+use proxy::options::{FrontTls, ServiceOptions, Transport};
 use proxy::routes::{Overlap, RouteTable};
 use wire::address::{Address, Endpoint};
 
@@ -108,6 +108,10 @@ fn share(address: &Address, sharers: &[Sharer<'_>]) {
             (&*keys.keepalive, one.liveness == two.liveness),
             (&*keys.interface, is_same_interface),
             (&*keys.mptcp, transport.mptcp == other_transport.mptcp),
+            (
+                &*keys.ipv6_only,
+                !address.is_any_v6() || transport.ipv6_only == other_transport.ipv6_only,
+            ),
             (&*keys.defer_accept, one.defer_accept == two.defer_accept),
         ] {
             if !are_same {
@@ -145,11 +149,12 @@ fn report_overlap(address: &Address, sharers: &[Sharer<'_>], overlap: &Overlap) 
     place.refuse(message, hint);
 }
 
-/// Whether one address takes clients of the other: `[::]` takes those of IPv4 as well.
-pub(crate) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+/// Whether a listener takes clients of the other address, or that those of the listener: `[::]`
+/// takes those of IPv4 as well, unless it is for IPv6 alone.
+pub(crate) fn overlap(one: SocketAddr, over: &Transport, other: SocketAddr) -> bool {
     let takes_all_of = |wide: IpAddr, narrow: IpAddr| match wide {
         IpAddr::V4(wide) => wide.is_unspecified() && narrow.is_ipv4(),
-        IpAddr::V6(wide) => wide.is_unspecified(),
+        IpAddr::V6(wide) => wide.is_unspecified() && (narrow.is_ipv6() || !over.ipv6_only),
     };
     let (a, b) = (one.ip(), other.ip());
     let is_same_port = one.port() == other.port() && one.port() != 0;
@@ -213,14 +218,15 @@ fn way_back(
 
 /// The addresses of all services by port, because ten thousand services are not compared with ten
 /// thousand servers. Those of Unix have none.
-struct Listeners<'a>(HashMap<Option<u16>, Vec<(usize, &'a Address)>>);
+struct Listeners<'a>(HashMap<Option<u16>, Vec<(usize, &'a Address, &'a Transport)>>);
 
 impl<'a> Listeners<'a> {
     fn of(services: &'a [ServiceOptions]) -> Self {
         let mut by_port: HashMap<_, Vec<_>> = HashMap::new();
         for (number, service) in services.iter().enumerate() {
             for address in &service.front.listen {
-                by_port.entry(port(address)).or_default().push((number, address));
+                let transport = &service.front.transport;
+                by_port.entry(port(address)).or_default().push((number, address, transport));
             }
         }
         Self(by_port)
@@ -233,8 +239,9 @@ impl<'a> Listeners<'a> {
             Endpoint::Name { port, .. } => Some(*port),
             Endpoint::Service { .. } => return None,
         };
-        let there = self.0.get(&port)?.iter().filter(|(_, address)| is_reached(address, server));
-        let mut numbers = there.map(|(number, _)| *number);
+        let there = self.0.get(&port)?.iter();
+        let there = there.filter(|(_, address, over)| is_reached(address, over, server));
+        let mut numbers = there.map(|(number, ..)| *number);
         let first = numbers.next()?;
         numbers.all(|other| other == first).then_some(first)
     }
@@ -249,14 +256,14 @@ fn port(address: &Address) -> Option<u16> {
 
 /// Whether who connects to a server reaches what listens at an address: the addresses of this host
 /// are not known but for loopback.
-fn is_reached(listen: &Address, server: &Endpoint) -> bool {
+fn is_reached(listen: &Address, over: &Transport, server: &Endpoint) -> bool {
     match (listen, server) {
         (Address::Ip(listen), Endpoint::Address(Address::Ip(server))) => {
             // An address of IPv4 that is written as one of IPv6 is reached by IPv4.
             let server = SocketAddr::new(server.ip().to_canonical(), server.port());
             let is_same = listen.ip().to_canonical() == server.ip();
             let is_ours = server.ip().is_loopback() || server.ip().is_unspecified();
-            listen.port() == server.port() && (is_same || is_ours && overlap(*listen, server))
+            listen.port() == server.port() && (is_same || is_ours && overlap(*listen, over, server))
         }
         (Address::Ip(listen), Endpoint::Name { host, port }) => {
             let is_ours = listen.ip().is_loopback() || listen.ip().is_unspecified();

@@ -336,6 +336,23 @@ fn the_quota_of_a_control_group_bounds_the_workers() {
 }
 
 #[test]
+fn all_of_ipv6_alone_takes_nothing_of_ipv4() {
+    let text = |keys: &str| {
+        format!(
+            "[[service]]\nname = \"a\"\nback.servers = \"127.0.0.1:8080\"\n\
+             front = {{ listen = \"[::]:8080\", tls = \"off\"{keys} }}\n\
+             [admin]\nlisten = \"127.0.0.1:8080\"\n"
+        )
+    };
+    let service = service(&text(", ipv6-only = true"));
+    assert!(service.front.transport.ipv6_only);
+    let taken = config::load(&file(&text("")), &mut files()).err().unwrap();
+    let texts: Vec<_> = taken.iter().map(ToString::to_string).collect();
+    let is_told = |part: &str| texts.iter().any(|text| text.contains(part));
+    assert!(is_told("this service itself") && is_told("admin.listen"), "{texts:?}");
+}
+
+#[test]
 fn ports_to_connect_to_in_all_forms() {
     let ports = |value: &str| {
         let service = MINIMAL.replace("127.0.0.1:80", "unix:/a");

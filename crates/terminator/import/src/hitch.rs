@@ -125,6 +125,9 @@ impl HitchReading {
             }
             let mut made = service::table(&options, import, certificates);
             import.defaults(meanings::defaults_of(Predecessor::Hitch), place, &mut made);
+            if frontend.is_of_ipv6_alone() && import.is_of(Predecessor::Hitch) {
+                made.set("front.ipv6-only", true, listen.1.clone());
+            }
             let next = services.len();
             match services.get_mut(*places.entry(format!("{:?}", made.keys)).or_insert(next)) {
                 Some((addresses, _)) => addresses.push(listen),

@@ -2,7 +2,8 @@
 //! and 7.1). Owns which hosts are taken into an address that we send; reads no path.
 
 use std::io::Write;
-use std::net::Ipv6Addr;
+
+use wire::http::host_and_port;
 
 use crate::challenge::FOLDER;
 use crate::options::Redirect;
@@ -62,30 +63,14 @@ pub(crate) fn location(
 /// The host of an authority, without its port, if it is one that may be sent to a client: a name
 /// of letters, digits, `-`, `.` and `_`, an IPv4 address, or an IPv6 address in brackets.
 fn name_of(authority: &[u8]) -> Option<&[u8]> {
-    let text = str::from_utf8(authority).ok()?;
-    let (host, port) = if text.starts_with('[') {
-        let end = text.find(']')? + 1;
-        text[1..end - 1].parse::<Ipv6Addr>().ok()?;
-        (&text[..end], text[end..].strip_prefix(':'))
-    } else {
-        let (host, port) = match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        };
-        let may_stand = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        // Labels as in RFC 1035 section 2.3.4; the root may be named at the end.
-        let mut labels = host.strip_suffix('.').unwrap_or(host).split('.');
-        let fits = (1..=NAME_BYTES_MAX).contains(&host.len())
+    let (host, _) = host_and_port(authority)?;
+    let may_stand = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    // Labels as in RFC 1035 section 2.3.4; the root may be named at the end.
+    let mut labels = host.strip_suffix('.').unwrap_or(host).split('.');
+    let fits = host.starts_with('[')
+        || host.len() <= NAME_BYTES_MAX
             && host.bytes().all(may_stand)
             && labels.all(|label| (1..=LABEL_BYTES_MAX).contains(&label.len()));
-        (fits.then_some(host)?, port)
-    };
-    let rest = text.len() - host.len();
-    let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
-    let fits = match port {
-        Some(port) => is_port(port),
-        None => rest == 0,
-    };
     fits.then_some(host.as_bytes())
 }
 
@@ -145,6 +130,7 @@ mod tests {
             (Some("a:80:80"), "/"),
             (Some("a:x"), "/"),
             (Some("a:123456"), "/"),
+            (Some("1.2.3.4:99999"), "/"),
             (Some("::1"), "/"),
             (Some("[::1"), "/"),
             (Some("[::1]x"), "/"),

@@ -4,9 +4,9 @@
 use wire::http::{ContentEnd, HeadFault, RequestHead};
 
 use crate::options::Redirect;
+use crate::redirect;
 use crate::target::{RequestTarget, TargetFault};
 use crate::validators::Conditions;
-use crate::{redirect, target};
 
 /// The longest head, from the first byte of the request line to the empty line.
 pub const HEAD_BYTES_MAX: usize = 8192;
@@ -113,6 +113,7 @@ pub(crate) fn refuse_endless(bytes: &[u8]) -> Refusal {
 fn refuse(fault: HeadFault) -> Refusal {
     match fault {
         HeadFault::Malformed(what) => malformed(what),
+        HeadFault::Length => malformed("the Content-Length field is malformed"),
         HeadFault::TooLarge => HEAD_TOO_LARGE,
         HeadFault::Version => (Status::VersionNotSupported, "HTTP/1.0 and 1.1 are spoken"),
         HeadFault::TransferCoding => TRANSFER_ENCODING,
@@ -135,9 +136,6 @@ impl Request {
         .ok_or(malformed("the head is malformed"))?;
         if head.target.len() > TARGET_BYTES_MAX {
             return Err(TARGET_TOO_LONG);
-        }
-        if !head.host.is_none_or(target::is_authority) {
-            return Err(malformed("the Host field is malformed"));
         }
         let target = head.target.as_bytes();
         let location = match redirect {
@@ -343,6 +341,11 @@ mod tests {
             (get, "Host:\r\n", None),
             (get, "Host: a%20b\r\n", None),
             (get, "Host: a/b\r\n", Some(400)),
+            (get, "Host: 1.2.3.4:99999\r\n", Some(400)),
+            (get, "Host: a@b\r\n", Some(400)),
+            (get, "Host: a:b\r\n", Some(400)),
+            (get, "Host: a\r\nHost: a\r\n", Some(400)),
+            (get, "Host: ::1\r\n", Some(400)),
             (get, "Host: a b\r\n", Some(400)),
             (get, "Host: a\0b\r\n", Some(400)),
             (get, "Host : a\r\n", Some(400)),

@@ -2,6 +2,8 @@
 //! segments, and that nothing it returns climbs. It knows no file system; who opens the path does
 //! so beneath the root only, so this is the first of two walls.
 
+use wire::http::host_and_port;
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum TargetFault {
     /// It is no target; what is wrong with it.
@@ -127,18 +129,10 @@ pub(crate) fn split(text: &[u8]) -> Result<(Option<&[u8]>, &[u8]), &'static str>
         .ok_or("the target is no path")?;
     let end = hierarchical.iter().position(|byte| b"/?".contains(byte));
     let (authority, rest) = hierarchical.split_at(end.unwrap_or(hierarchical.len()));
-    if !is_authority(authority) || authority.is_empty() {
+    if host_and_port(authority).is_none() {
         return Err("the target's host is malformed");
     }
     Ok((Some(authority), rest))
-}
-
-/// Whether this could be a host and a port (RFC 3986 sections 3.2.2 and 3.2.3), by its characters.
-/// No decision depends on it; one that is malformed was not written by an honest client.
-pub(crate) fn is_authority(text: &[u8]) -> bool {
-    let may_stand =
-        |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(byte);
-    text.iter().all(may_stand)
 }
 
 fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
@@ -257,6 +251,8 @@ mod tests {
             "ftp://host/a",
             "http://",
             "http:///a",
+            "http://:80/a",
+            "http://a:99999/",
             "http://a@b/c",
             "http://a b/",
             "http:/a",

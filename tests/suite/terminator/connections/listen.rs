@@ -61,3 +61,34 @@ fn a_narrower_address_gets_its_own_clients_beside_the_wide_one() {
     lariat.reload_with(&format!("{own}{all}"));
     are_apart();
 }
+
+#[test]
+fn all_addresses_of_ipv6_alone_leave_those_of_ipv4_to_another() {
+    let site = Site::new();
+    let port = free_address().port();
+    let server = |word: &str| Server::start(Behaviour::Http(word.into()));
+    let (six, four) = (server("six"), server("four"));
+    let service = |server: &Server, name: &str, address: &str| {
+        let listen = format!("['{address}:{port}']");
+        Service::new(&site, server).named(name).listen(&listen)
+    };
+    let both = service(&six, "six", "[::]").toml();
+    let six = service(&six, "six", "[::]").front("ipv6-only = true").toml();
+    let four = service(&four, "four", "0.0.0.0").toml();
+    let page = |host: &str| {
+        let address = format!("{host}:{port}").parse().unwrap();
+        curl_tls(&site, address).run()
+    };
+    let lariat = Lariat::start(&six);
+    assert_eq!(page("[::1]").success(), "six");
+    assert!(!page("127.0.0.1").status.success());
+    lariat.reload_with(&both);
+    until_true("IPv4 too", || page("127.0.0.1").stdout == "six");
+    lariat.reload_with(&format!("{six}{four}"));
+    until_true("IPv4 is another's", || page("127.0.0.1").stdout == "four");
+    assert_eq!(page("[::1]").success(), "six");
+    // Another program may have it as well.
+    lariat.reload_with(&six);
+    until_true("IPv4 is nobody's", || !page("127.0.0.1").status.success());
+    std::net::TcpListener::bind(("0.0.0.0", port)).unwrap();
+}

@@ -86,7 +86,9 @@ impl OriginReply {
     /// The reply to what is no request.
     pub(super) fn to_fault(fault: HeadFault) -> Self {
         match fault {
-            HeadFault::Malformed(_) => Self::refusal(400, "No well-formed HTTP/1.1 request.\n"),
+            HeadFault::Malformed(_) | HeadFault::Length => {
+                Self::refusal(400, "No well-formed HTTP/1.1 request.\n")
+            }
             HeadFault::TooLarge => Self::refusal(431, "At most 16 KiB and 100 fields.\n"),
             HeadFault::Version => Self::refusal(505, "HTTP/1.1 or HTTP/1.0.\n"),
             HeadFault::TransferCoding => Self::refusal(501, "No transfer coding but chunked.\n"),

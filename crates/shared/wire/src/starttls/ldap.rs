@@ -69,14 +69,18 @@ impl Ldap {
                 }
             };
             let (id, operation) = (message.id.to_vec(), message.operation);
-            let (is_start, bytes) = (message.is_start_tls(), message.bytes);
+            let (value, bytes) = (message.start_tls_value(), message.bytes);
+            let is_start = value.is_some();
+            let has_value = value.is_some_and(|value| !value.is_empty());
             if !is_start && self.sides.front == Some(Policy::Optional) {
                 // It may ask for TLS no more: the answer to this would come under it.
                 self.has_begun = true;
                 break;
             }
             self.client.drain(..bytes);
-            if is_start && self.client.is_empty() {
+            if has_value {
+                self.refuse_value(&id, out);
+            } else if is_start && self.client.is_empty() {
                 out.to_client.extend(response(&id, EXTENDED_RESPONSE, 0, "", Some(START_TLS)));
                 out.next = Next::StartClientTls;
             } else if is_start {
@@ -97,6 +101,17 @@ impl Ldap {
         if self.has_server_tls {
             out.next = Next::Relay;
         }
+    }
+
+    /// RFC 4511 section 4.14.1.
+    fn refuse_value(&mut self, id: &[u8], out: &mut Output) {
+        self.refusals += 1;
+        if self.refusals > REFUSALS_MAX {
+            out.next = Next::Fail(Fault::TlsRequired);
+            return;
+        }
+        let (code, words) = (PROTOCOL_ERROR, "StartTLS has no value");
+        out.to_client.extend(response(id, EXTENDED_RESPONSE, code, words, Some(START_TLS)));
     }
 
     fn refuse(&mut self, id: &[u8], operation: u8, out: &mut Output) {
@@ -222,10 +237,12 @@ impl<'a> LdapMessage<'a> {
         Ok(Some(Self { id, operation, content, bytes: bytes.len() - rest.len() }))
     }
 
-    fn is_start_tls(&self) -> bool {
-        let name = take(self.content).ok().flatten();
-        self.operation == EXTENDED_REQUEST
-            && matches!(name, Some((0x80, name, _)) if name == START_TLS)
+    /// The bytes behind the name of a request for TLS, which has none; `None` = it is another
+    /// request.
+    fn start_tls_value(&self) -> Option<&'a [u8]> {
+        let (tag, name, value) = take(self.content).ok()??;
+        let is_start = self.operation == EXTENDED_REQUEST && tag == 0x80 && name == START_TLS;
+        is_start.then_some(value)
     }
 
     /// The code and words of a result.

@@ -14,6 +14,7 @@ use super::step::{
     BEGINNING_BYTES, Fault, HANDSHAKE, HostNames, Next, Output, Policy, Sides, Steps, refusal,
 };
 use super::words::{Framing, Words};
+use crate::http::decimal;
 
 /// The longest line, in bytes: RFC 9051 section 4 advises 8,000 octets, SMTP needs 512.
 const LINE_BYTES_MAX: usize = 8 << 10;
@@ -69,6 +70,17 @@ pub(super) struct Lines {
     /// refused, also where they are passed on.
     said_bytes: usize,
     refusals: usize,
+    refused: Option<RefusedCommand>,
+}
+
+/// A command that is answered once it is whole: literals that the client sends without waiting (RFC
+/// 7888) are a part of it, and no commands.
+#[derive(Debug)]
+struct RefusedCommand {
+    answer: &'static str,
+    /// The bytes so far, and those of the last literal that have not come yet.
+    bytes: usize,
+    missing_bytes: usize,
 }
 
 impl Lines {
@@ -90,6 +102,7 @@ impl Lines {
             reply: Vec::new(),
             said_bytes: 0,
             refusals: 0,
+            refused: None,
         }
     }
 
@@ -143,6 +156,11 @@ impl Lines {
             && self.expected.is_none()
             && answered <= HELD_BYTES_MAX
         {
+            if let Some(refused) = &mut self.refused {
+                let there = refused.missing_bytes.min(self.client.len());
+                self.client.drain(..there);
+                refused.missing_bytes -= there;
+            }
             let end = self.client.iter().position(|byte| *byte == b'\n');
             if end.map_or(self.client.len(), |end| end + 1) > LINE_BYTES_MAX {
                 return self.exceeded("a line longer than 8 KiB", out);
@@ -160,7 +178,10 @@ impl Lines {
                 let fault = Fault::ClientMalformed("a CR or NUL within a line");
                 return self.refuse_client(fault, out);
             }
-            self.command(&line, out);
+            match self.refused.take() {
+                Some(refused) => self.refuse_command(refused, &line, out),
+                None => self.command(&line, out),
+            }
             answered = out.to_client.len() - before;
         }
         let what = "64 KiB without waiting for an answer";
@@ -193,29 +214,25 @@ impl Lines {
         }
         let command = String::from_utf8_lossy(text).to_ascii_uppercase();
         let is_one_of = |all: &[&str]| all.iter().any(|one| is_command(&command, one));
-        let has_literal =
-            matches!(words.framing, Framing::Tagged | Framing::Sieve) && command.ends_with('}');
+        // What is nearly one might be one for a server.
+        let has_literal = words.has_literals() && command.ends_with('}');
         let answer = words.answered.iter().find(|(name, _)| is_command(&command, name));
         if self.sides.front.is_some() && is_one_of(words.start) {
             if words.start.contains(&&*command) {
                 self.start_tls(out);
             } else {
-                self.answer(words.has_argument, out);
+                self.refuse(words.has_argument, line, out);
             }
         } else if let (true, Some((_, answer))) = (self.has_client_tls, answer) {
             self.answer(answer, out);
-        } else if has_literal && self.must_use_tls() {
-            self.refuse_client(Fault::ClientMalformed("a literal before TLS"), out);
         } else if is_one_of(words.capabilities) && !has_literal {
             self.pass_command(line, ExpectedReply::Capabilities, out);
         } else if is_one_of(words.free) && !has_literal {
             self.pass_command(line, ExpectedReply::Other, out);
         } else if self.must_use_tls() {
             self.refusals += 1;
-            self.answer(words.refusal, out);
-            if self.refusals > REFUSALS_MAX {
-                out.next = Next::Fail(Fault::TlsRequired);
-            }
+            let own = words.refused.iter().find(|(name, _)| is_command(&command, name));
+            self.refuse(own.map_or(words.refusal, |(_, answer)| answer), line, out);
         } else if let Some(login) = words.lasting
             && !(self.is_before_tls() && is_command(&command, login))
         {
@@ -223,6 +240,31 @@ impl Lines {
         } else {
             out.to_server.extend_from_slice(line);
             self.relay(out);
+        }
+    }
+
+    fn refuse(&mut self, answer: &'static str, line: &[u8], out: &mut Output) {
+        let refused = RefusedCommand { answer, bytes: 0, missing_bytes: 0 };
+        self.refuse_command(refused, line, out);
+    }
+
+    /// Answers a command with this line as its next, unless a literal follows. One that waits for a
+    /// go-ahead is not sent, because the answer comes in its place (RFC 9051 section 4.3).
+    fn refuse_command(&mut self, mut refused: RefusedCommand, line: &[u8], out: &mut Output) {
+        let literal = literal_bytes(line).filter(|_| self.words.has_literals());
+        if let Some(bytes) = literal {
+            refused.bytes = (refused.bytes + line.len()).saturating_add(bytes);
+            refused.missing_bytes = bytes;
+            if refused.bytes > HELD_BYTES_MAX {
+                let what = "a command of more than 64 KiB before TLS";
+                return self.refuse_client(Fault::ClientMalformed(what), out);
+            }
+            self.refused = Some(refused);
+            return;
+        }
+        self.answer(refused.answer, out);
+        if self.refusals > REFUSALS_MAX {
+            out.next = Next::Fail(Fault::TlsRequired);
         }
     }
 
@@ -503,6 +545,14 @@ fn has_stray(line: &[u8]) -> bool {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     line.iter().any(|byte| matches!(byte, b'\r' | 0))
+}
+
+/// The length of the literal that follows this line without waiting.
+fn literal_bytes(line: &[u8]) -> Option<usize> {
+    let line = line.strip_suffix(b"\n")?;
+    let text = line.strip_suffix(b"\r").unwrap_or(line).strip_suffix(b"+}")?;
+    let begin = text.iter().rposition(|byte| *byte == b'{')?;
+    decimal(&text[begin + 1..])?.try_into().ok()
 }
 
 /// Whether a command in upper case is that one, with arguments or without.

@@ -30,6 +30,8 @@ pub(super) struct Words {
     pub(super) has_argument: &'static str,
     /// Commands that a client may give before TLS, and that end no rewriting.
     pub(super) free: &'static [&'static str],
+    /// Other commands that have answers of their own before TLS.
+    pub(super) refused: &'static [(&'static str, &'static str)],
     /// The answer to others before TLS.
     pub(super) refusal: &'static str,
     /// Capabilities added before TLS; the latter where TLS is required.
@@ -64,6 +66,13 @@ pub(super) struct Words {
     pub(super) request: (&'static str, &'static str),
 }
 
+impl Words {
+    /// Whether lines may end with the length of bytes that follow (RFC 9051 section 4.3).
+    pub(super) fn has_literals(&self) -> bool {
+        matches!(self.framing, Framing::Tagged | Framing::Sieve)
+    }
+}
+
 /// A protocol like most, before it has words of its own.
 const NONE: Words = Words {
     framing: Framing::Codes,
@@ -73,6 +82,7 @@ const NONE: Words = Words {
     again: "",
     has_argument: "",
     free: &[],
+    refused: &[],
     refusal: "",
     offered: [&["STARTTLS"], &[]],
     hidden: &["STARTTLS"],
@@ -161,12 +171,16 @@ pub(super) const POP3: Words = Words {
 /// that their protection is refused (RFC 2228 section 3).
 pub(super) const FTP: Words = Words {
     capabilities: &["FEAT"],
-    start: &["AUTH TLS", "AUTH SSL", "AUTH TLS-C", "AUTH TLS-P"],
+    start: &["AUTH TLS", "AUTH SSL", "AUTH TLS-C"],
     go_ahead: "234 Proceed with negotiation",
     again: "503 TLS is already active",
     has_argument: "501 AUTH TLS takes no argument",
     free: &["NOOP", "HELP", "QUIT"],
     refusal: "530 Use AUTH TLS first",
+    refused: &[
+        ("AUTH TLS-P", "534 Data connections are not protected: use AUTH TLS"),
+        ("AUTH", "504 Use AUTH TLS"),
+    ],
     offered: [&[" AUTH TLS", " PBSZ", " PROT"], &[]],
     hidden: &["AUTH", "PBSZ", "PROT"],
     answered: &[
@@ -174,6 +188,8 @@ pub(super) const FTP: Words = Words {
         ("PROT C", "200 Data connections are not protected"),
         ("PROT", "536 Only the control connection is protected: use PROT C"),
         ("CCC", "534 The control connection stays protected"),
+        // It would end TLS (RFC 4217 section 11).
+        ("REIN", "502 The control connection stays protected"),
     ],
     lasting: Some("USER"),
     malformed: "421 The client sent {}",

@@ -80,11 +80,19 @@ impl Xmpp {
             );
         }
         if self.front == XmppPhase::Request {
-            let Some((end, _)) = element(&self.client, &mut self.passed, "starttls") else {
+            let Some((end, tag)) = element(&self.client, &mut self.passed, "starttls") else {
                 return self.judge_client(out);
             };
-            let rest = self.client[end..].strip_prefix(b"</starttls>");
-            let rest = rest.unwrap_or_else(|| &self.client[end..]).trim_ascii();
+            const END: &[u8] = b"</starttls>";
+            let mut rest = &self.client[end..];
+            if !tag.ends_with('/') {
+                if rest.len() < END.len() && END.starts_with(rest) {
+                    // TLS begins behind the whole element.
+                    return;
+                }
+                rest = rest.strip_prefix(END).unwrap_or(rest);
+            }
+            rest = rest.trim_ascii();
             if rest.is_empty() {
                 self.client.clear();
                 out.to_client.extend(format!("<proceed xmlns='{NAMESPACE}'/>").into_bytes());
@@ -109,12 +117,23 @@ impl Xmpp {
         let is_markup = text.is_empty() || text.starts_with(b"<");
         if !is_markup || self.client.len() > HEAD_BYTES_MAX {
             let what = "no stream of XMPP, or one with a head of more than 16 KiB";
-            return out.fail(Fault::ClientMalformed(what), &stream_error("not-well-formed"));
+            // An error is one of a stream, which has a head (RFC 6120 section 4.9.1.2).
+            let head = match self.front {
+                XmppPhase::Head => head("jabber:client", "id='refused'").into_bytes(),
+                XmppPhase::Request | XmppPhase::Open => Vec::new(),
+            };
+            let words = [head, stream_error("not-well-formed")].concat();
+            return out.fail(Fault::ClientMalformed(what), &words);
         }
         let is_other = self.front == XmppPhase::Request && text.contains(&b'>');
         if is_other {
             self.has_refused = true;
-            out.fail(Fault::TlsRequired, &stream_error("policy-violation"));
+            let words = if text.starts_with(b"</stream:stream") {
+                b"</stream:stream>".to_vec()
+            } else {
+                stream_error("policy-violation")
+            };
+            out.fail(Fault::TlsRequired, &words);
         }
     }
 
@@ -210,7 +229,8 @@ impl Steps for Xmpp {
     fn client_sent(&mut self, bytes: &[u8], out: &mut Output) {
         self.client.extend_from_slice(bytes);
         // Nothing awaited ends otherwise: a head that comes byte by byte is read once.
-        if self.front == XmppPhase::Open || bytes.contains(&b'>') {
+        let has_tag = self.front == XmppPhase::Request && self.client.contains(&b'>');
+        if self.front == XmppPhase::Open || has_tag || bytes.contains(&b'>') {
             self.take_client(out);
         } else {
             self.judge_client(out);

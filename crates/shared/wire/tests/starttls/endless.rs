@@ -118,7 +118,7 @@ const CLIENTS: &str = r"
     smtp optional; C> NOOP; 65536; 554 5.5.0
     smtp back; C> NOOP; 65536; 554 5.5.0
     imap required; S> * OK x; C> a LOGIN ann secret; 198; a NO [PRIVACYREQUIRED]
-    imap required; S> * OK x; C> a ID ('name' {4+}; 1; * BYE The client sent a literal
+    imap required; S> * OK x; C> a ID ('name' {4+}; 65536; * BYE The client sent a command
     postgres required; C> \x00\x00\x27\x10\x04\xd2\x16\x2e\; 268; invalid length of cancel
     postgres optional; C> \x00\x00\x27\x11\; 4; invalid length of startup packet
     ldap required; C> \x30\x83\x01\x00\x00\x02\; 65541; 1.3.6.1.4.1.1466.20036

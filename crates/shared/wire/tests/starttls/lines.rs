@@ -479,6 +479,83 @@ fn an_ftp_client_that_logs_in_without_tls_is_left_alone() {
     );
 }
 
+#[test]
+fn a_literal_is_a_part_of_the_command_that_is_refused() {
+    play(
+        Dialect::Imap,
+        REQUIRED,
+        "S> * OK ready
+         C< * OK ready
+         C> a1 LOGIN {3}
+         C< a1 NO [PRIVACYREQUIRED] Use STARTTLS first
+         C> a2 LOGIN {3+}
+         C> ann {6+}
+         C> secret
+         C< a2 NO [PRIVACYREQUIRED] Use STARTTLS first
+         C> a3 LOGIN {13+}
+         C> a4 STARTTLS
+         C> {2}
+         C< a3 NO [PRIVACYREQUIRED] Use STARTTLS first
+         C> a5 ID (\"name\" {1+}
+         C> x)
+         C< a5 NO [PRIVACYREQUIRED] Use STARTTLS first
+         C> a6 STARTTLS {2+}
+         C> hi
+         C< a6 BAD STARTTLS takes no argument
+         C> a7 LOGIN ann x}
+         C< a7 NO [PRIVACYREQUIRED] Use STARTTLS first
+         C> a8 STARTTLS
+         C< a8 OK Begin TLS negotiation now
+         = StartClientTls",
+    );
+    play(
+        Dialect::Sieve,
+        REQUIRED,
+        "S> OK
+         C< \"SASL\" \"\"
+         C< \"STARTTLS\"
+         C< OK
+         C> AUTHENTICATE \"PLAIN\" {10+}
+         C> STARTTLS
+         C> {0+}
+         C> 
+         C< NO (ENCRYPT-NEEDED) \"Use STARTTLS first\"
+         C> STARTTLS
+         C< OK \"Begin TLS negotiation now\"
+         = StartClientTls
+         S< CAPABILITY",
+    );
+    for length in ["65537", "99999999999999999999"] {
+        let script = format!(
+            "S> * OK ready
+             C< * OK ready
+             C> a LOGIN {{{length}+}}
+             C< * BYE The client sent a command of more than 64 KiB before TLS
+             = fail: the client sent a command of more than 64 KiB before TLS"
+        );
+        play(Dialect::Imap, REQUIRED, &script);
+    }
+}
+
+#[test]
+fn an_ftp_client_is_told_which_protection_there_is() {
+    play(
+        Dialect::Ftp,
+        REQUIRED,
+        "S> 220 ready
+         C< 220 ready
+         C> AUTH GSSAPI
+         C< 504 Use AUTH TLS
+         C> AUTH TLS-P
+         C< 534 Data connections are not protected: use AUTH TLS
+         C> auth tls-c
+         C< 234 Proceed with negotiation
+         = StartClientTls
+         C> REIN
+         C< 502 The control connection stays protected",
+    );
+}
+
 /// A server may swallow as many bytes of what comes under TLS as a literal before it has.
 #[test]
 fn a_command_with_a_literal_decides_against_tls() {

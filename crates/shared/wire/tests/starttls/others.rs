@@ -295,6 +295,13 @@ fn a_client_of_ldap_gets_tls_by_the_extended_operation() {
         assert_eq!(out.next, Next::StartClientTls);
         assert_eq!(out.to_client[..12], *b"\x30\x24\x02\x01\x07\x78\x1f\x0a\x01\x00\x04\x00");
         assert_eq!(dialog.client_tls_up().next, Next::Relay);
+        // A request with a value is none.
+        let with_value = [b"\x77\x1b", &START_TLS[2..], b"\x81\x01x"].concat();
+        let mut dialog = Dialog::new(Dialect::Ldap, sides, NAMES);
+        let out = dialog.client_sent(&request(6, &with_value));
+        assert_eq!((out.next, &out.to_client[2..5]), (Next::More, &b"\x02\x01\x06"[..]));
+        assert_eq!(out.to_client[7..10], *b"\x0a\x01\x02");
+        assert_eq!(dialog.client_sent(&request(7, START_TLS)).next, Next::StartClientTls);
         let mut dialog = Dialog::new(Dialect::Ldap, sides, NAMES);
         let out = dialog.client_sent(&[request(1, START_TLS), request(2, BIND)].concat());
         assert!(matches!(out.next, Next::Fail(Fault::Injection(14))), "{out:?}");
@@ -380,6 +387,31 @@ fn a_stream_of_xmpp_begins_anew_under_tls() {
     let out = dialog.server_sent(&offers.as_bytes()[80..]);
     let seen = "<stream:stream id='1'><stream:features><mechanisms/></stream:features>";
     assert_eq!((String::from_utf8(out.to_client).unwrap().as_str(), out.next), (seen, Next::Relay));
+}
+
+#[test]
+fn a_request_of_xmpp_is_whole_before_tls_begins() {
+    let ask = ASK.replace("/>", "></starttls>\r\n");
+    for cut in STREAM.len()..STREAM.len() + ask.len() - 2 {
+        let text = format!("{STREAM}{ask}");
+        let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
+        let out = dialog.client_sent(&text.as_bytes()[..cut]);
+        assert_eq!(out.next, Next::More, "{cut}");
+        let out = dialog.client_sent(&text.as_bytes()[cut..]);
+        assert_eq!(out.next, Next::StartClientTls, "{cut}");
+    }
+}
+
+#[test]
+fn an_xmpp_client_that_goes_is_let_go() {
+    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
+    dialog.client_sent(STREAM.as_bytes());
+    let out = dialog.client_sent(b"</stream:stream>");
+    assert_eq!(out.to_client, b"</stream:stream>");
+    let mut dialog = Dialog::new(Dialect::Xmpp, REQUIRED, NAMES);
+    let out = dialog.client_sent(b"GET / HTTP/1.1\r\n");
+    let words = String::from_utf8(out.to_client).unwrap();
+    assert!(words.contains("<stream:stream ") && words.contains("<not-well-formed"), "{words}");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64ct::{Base64, Encoding};
 use config::{AdminToken, ControlOptions};
 use hyper::header::{AUTHORIZATION, HOST};
-use hyper::http::uri::Authority;
-use hyper::{HeaderMap, Uri};
+use hyper::{HeaderMap, Request, Version};
+use wire::http::host_and_port;
 
 /// The user name that goes with the token where a browser asks for one.
 const USER: &str = "lariat";
@@ -23,6 +23,8 @@ pub(crate) struct Access {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Denied {
+    /// They name no host as they must (RFC 9112 section 3.2).
+    Malformed,
     /// They ask for a host that is not ours, or for none.
     Host,
     /// They do not give the token.
@@ -34,58 +36,41 @@ impl Access {
         Self { hosts: control.hosts.clone(), token: control.token.clone() }
     }
 
-    /// Whether a request with this target and these fields is answered.
-    pub(super) fn check(&self, target: &Uri, fields: &HeaderMap) -> Result<(), Denied> {
-        let host = requested_host(target, fields).ok_or(Denied::Host)?;
-        if !self.is_ours(&host) {
+    /// Whether the request is answered.
+    pub(super) fn check<T>(&self, request: &Request<T>) -> Result<(), Denied> {
+        if !self.is_ours(requested_host(request)?) {
             return Err(Denied::Host);
         }
         match &self.token {
             None => Ok(()),
-            Some(token) if gives(fields, token) => Ok(()),
+            Some(token) if gives(request.headers(), token) => Ok(()),
             Some(_) => Err(Denied::Token),
         }
     }
 
-    fn is_ours(&self, host: &Authority) -> bool {
-        let name = host.host();
-        if !is_host_and_port(host) {
-            return false;
-        }
-        let is_address = name.parse::<std::net::Ipv4Addr>().is_ok() || is_ipv6_literal(name);
+    fn is_ours(&self, name: &str) -> bool {
+        let is_address = name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok();
         let name = name.strip_suffix('.').unwrap_or(name);
         let is = |known: &str| known.eq_ignore_ascii_case(name);
         is_address || is("localhost") || self.hosts.iter().any(|known| is(known))
     }
 }
 
-/// RFC 9110, section 7.2: a host, and behind a colon a port. The library takes more for an
-/// authority: what is not digits behind the colon, and a user's name.
-fn is_host_and_port(authority: &Authority) -> bool {
-    match authority.as_str().strip_prefix(authority.host()) {
-        None => false,
-        Some("") => true,
-        Some(rest) => rest
-            .strip_prefix(':')
-            .is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())),
-    }
-}
-
-/// RFC 3986, section 3.2.2.
-fn is_ipv6_literal(host: &str) -> bool {
-    let address = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    address.is_some_and(|it| it.parse::<std::net::Ipv6Addr>().is_ok())
-}
-
-/// RFC 9112, section 3.2: an absolute target names the host, else the one `Host` field does.
-fn requested_host(target: &Uri, fields: &HeaderMap) -> Option<Authority> {
-    if let Some(authority) = target.authority() {
-        return Some(authority.clone());
-    }
-    let mut named = fields.get_all(HOST).iter();
-    match (named.next(), named.next()) {
-        (Some(host), None) => Authority::try_from(host.as_bytes()).ok(),
-        _ => None,
+/// RFC 9112, section 3.2: an absolute target names the host, else the one `Host` field does, which
+/// may be empty.
+fn requested_host<T>(request: &Request<T>) -> Result<&str, Denied> {
+    let mut named = request.headers().get_all(HOST).iter();
+    let named = match (named.next(), named.next()) {
+        (None, _) if request.version() <= Version::HTTP_10 => "".as_bytes(),
+        (Some(host), None) => host.as_bytes(),
+        _ => return Err(Denied::Malformed),
+    };
+    let host = request.uri().authority().map_or(named, |authority| authority.as_str().as_bytes());
+    match (host_and_port(host), named) {
+        (Some((name, _)), b"") => Ok(name),
+        (Some((name, _)), named) if host_and_port(named).is_some() => Ok(name),
+        (None, b"") if host.is_empty() => Ok(""),
+        _ => Err(Denied::Malformed),
     }
 }
 
@@ -121,13 +106,9 @@ mod tests {
     }
 
     fn checked(access: &Access, fields: &[(&'static str, &str)]) -> Result<(), Denied> {
-        let pairs =
-            fields.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        let mut map = HeaderMap::new();
-        pairs.for_each(|(name, value): (hyper::header::HeaderName, _)| {
-            map.append(name, value);
-        });
-        access.check(&Uri::from_static("/status"), &map)
+        let request = Request::get("/status");
+        let request = fields.iter().fold(request, |it, (name, value)| it.header(*name, *value));
+        access.check(&request.body(()).unwrap())
     }
 
     #[test]
@@ -143,28 +124,39 @@ mod tests {
         for ours in hosts {
             assert_eq!(checked(&access(false), &[("host", ours)]), Ok(()), "{ours}");
         }
-        for other in [
-            "evil.example",
-            "localhost.evil.example",
-            "1.2.3.4.evil.example",
+        for other in ["evil.example", "localhost.evil.example", "1.2.3.4.evil.example", ""] {
+            let denied = checked(&access(false), &[("host", other)]);
+            assert_eq!(denied, Err(Denied::Host), "{other}");
+        }
+        let elsewhere = Request::get("http://evil.example/status").header("host", "localhost");
+        let elsewhere = elsewhere.body(()).unwrap();
+        assert_eq!(access(false).check(&elsewhere), Err(Denied::Host));
+        let old = Request::get("/status").version(Version::HTTP_10).body(()).unwrap();
+        assert_eq!(access(false).check(&old), Err(Denied::Host));
+    }
+
+    #[test]
+    fn one_host_has_to_be_named() {
+        for malformed in [
             "127.0.0.1:1234.evil.example",
             "localhost:80.evil.example",
+            "localhost:99999",
             "[::1].evil.example",
             "[::1]:1.evil.example",
             "[v1.evil]",
             "evil.example@127.0.0.1",
-            "",
             "a b",
         ] {
-            let denied = checked(&access(false), &[("host", other)]);
-            assert_eq!(denied, Err(Denied::Host), "{other}");
+            let denied = checked(&access(false), &[("host", malformed)]);
+            assert_eq!(denied, Err(Denied::Malformed), "{malformed}");
         }
-        assert_eq!(checked(&access(false), &[]), Err(Denied::Host));
+        assert_eq!(checked(&access(false), &[]), Err(Denied::Malformed));
         let twice = [("host", "localhost"), ("host", "evil.example")];
-        assert_eq!(checked(&access(false), &twice), Err(Denied::Host));
-        let elsewhere = Uri::from_static("http://evil.example/status");
-        let fields = HeaderMap::from_iter([(HOST, "localhost".parse().unwrap())]);
-        assert_eq!(access(false).check(&elsewhere, &fields), Err(Denied::Host));
+        assert_eq!(checked(&access(false), &twice), Err(Denied::Malformed));
+        for target in ["http://localhost:99999/status", "http://me@localhost/status"] {
+            let request = Request::get(target).header("host", "localhost").body(()).unwrap();
+            assert_eq!(access(false).check(&request), Err(Denied::Malformed), "{target}");
+        }
     }
 
     #[test]

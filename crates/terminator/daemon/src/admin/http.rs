@@ -170,7 +170,7 @@ async fn answer(
             "503: too many connections are open here; /healthz and /ready are answered\n",
         );
     }
-    if let Err(denied) = state.check_access(request.uri(), request.headers()) {
+    if let Err(denied) = state.check_access(&request) {
         return denial(denied);
     }
     has_right.store(true, Ordering::Relaxed);
@@ -231,6 +231,10 @@ fn not_read() -> Answer {
 /// RFC 9110, sections 15.5.20 and 11.6.1. `Basic` makes a browser ask for the token.
 fn denial(denied: Denied) -> Answer {
     match denied {
+        Denied::Malformed => refusal(
+            StatusCode::BAD_REQUEST,
+            "400: the request has to name one host, and its port if you like\n",
+        ),
         Denied::Host => refusal(
             StatusCode::MISDIRECTED_REQUEST,
             "421: no such host here; `admin.hosts` names those that there are\n",

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use config::KeyLogOptions;
-use hyper::{HeaderMap, Uri};
+use hyper::Request;
 use proxy::options::KtlsOptions;
 use proxy::plane::Plane;
 use proxy::sources::SourceTable;
@@ -216,10 +216,10 @@ impl AdminState {
     }
 
     /// Whether a request over HTTP is answered.
-    pub(super) fn check_access(&self, target: &Uri, fields: &HeaderMap) -> Result<(), Denied> {
+    pub(super) fn check_access<T>(&self, request: &Request<T>) -> Result<(), Denied> {
         let facts = self.facts();
         let access = facts.served.access.as_ref();
-        access.ok_or(Denied::Host)?.check(target, fields)
+        access.ok_or(Denied::Host)?.check(request)
     }
 
     pub(crate) fn reloaded(&self, reload: Reloads) {

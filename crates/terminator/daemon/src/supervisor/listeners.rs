@@ -71,7 +71,8 @@ impl Listeners {
                     let name = state.name.as_deref();
                     self.handed_over.inherit(&address, name, &fds);
                 }
-                let transport = Transport { interface: state.interface, mptcp: state.mptcp };
+                let (interface, mptcp) = (state.interface, state.mptcp);
+                let transport = Transport { interface, mptcp, ipv6_only: state.ipv6_only };
                 let key = (address, transport, state.place);
                 self.open.entry(key).or_default().extend(fds);
             }
@@ -92,6 +93,7 @@ impl Listeners {
                 address: address.to_string(),
                 interface: transport.interface.clone(),
                 mptcp: transport.mptcp,
+                ipv6_only: transport.ipv6_only,
                 place: *place,
                 sockets: fds.len(),
                 handed_over: self.handed_over.has(address),
@@ -135,7 +137,7 @@ impl Listeners {
             }
             // The kernel gives a client to the narrowest of our addresses that has it.
             let mut all = self.open.keys().chain(opened.keys());
-            let is_ours = all.any(|(ours, ..)| overlap(ours, &key.0));
+            let is_ours = all.any(|ours| overlap(ours, &key));
             let fds = match self.handed_over.share(&key.0, workers) {
                 Some(fds) => fds,
                 None => open_each(wanted, workers, options, is_ours).map_err(failed)?,
@@ -257,7 +259,10 @@ fn keyed(wanted: &[Wanted]) -> impl Iterator<Item = (Key, &Wanted)> {
     wanted.iter().map(move |one| {
         // Nothing carries the connections of a Unix socket, and what was handed over is as it is.
         let transport = match &one.address {
-            Address::Ip(_) => one.transport.clone(),
+            Address::Ip(_) => Transport {
+                ipv6_only: one.transport.ipv6_only && one.address.is_any_v6(),
+                ..one.transport.clone()
+            },
             Address::Unix(_) | Address::Inherited(_) => Transport::default(),
         };
         let key = (one.address.clone(), transport);
@@ -276,11 +281,13 @@ fn path_of(address: &Address) -> Option<PathBuf> {
 }
 
 /// Whether connections to the one may come to the other.
-fn overlap(one: &Address, other: &Address) -> bool {
+fn overlap((one, over, _): &Key, (other, other_over, _): &Key) -> bool {
     match (one, other) {
         (Address::Ip(one), Address::Ip(other)) => {
             let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
-            one.port() == other.port() && (is_any || one.ip() == other.ip())
+            let are_apart =
+                one.is_ipv4() && other_over.ipv6_only || other.is_ipv4() && over.ipv6_only;
+            one.port() == other.port() && !are_apart && (is_any || one.ip() == other.ip())
         }
         (one, other) => one == other,
     }
@@ -514,8 +521,8 @@ mod tests {
                 .map(|one| Wanted { transport: transport.clone(), ..one })
         };
         let plain = Transport::default();
-        let by_loopback = Transport { interface: Some("lo".to_owned()), mptcp: false };
-        let several_paths = Transport { interface: None, mptcp: true };
+        let by_loopback = Transport { interface: Some("lo".to_owned()), ..plain.clone() };
+        let several_paths = Transport { mptcp: true, ..plain.clone() };
         for transport in [&plain, &by_loopback, &plain, &several_paths, &plain] {
             let wanted = over(transport);
             listeners.open(&wanted, 2, &OPTIONS).unwrap();

@@ -734,8 +734,10 @@ mod tests {
             ),
             (
                 "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n".to_owned(),
-                "status 200",
+                "Content-Length",
             ),
+            ("HTTP/1.1 200\r\nContent-Length: 2, 2\r\n\r\nab".to_owned(), "status 200"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nab".to_owned(), "Content-Length"),
             ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), "status 204"),
             // The server goes on with what we have said.
             (early.to_owned(), "not HTTP/1"),
@@ -760,6 +762,7 @@ mod tests {
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
             3\r\nrol\r\n8;x=y\r\ne:primar\r\n1\r\ny\r\n0\r\n\r\n";
         let closed = "HTTP/1.0 200 OK\r\n\r\nrole:primary";
+        let twice = "HTTP/1.1 200 OK\r\nContent-Length: 7, 7\r\n\r\nprimary";
         let lacking = "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\nrole:replicarole:primary";
         let head = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n";
         let cut = "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\nrole:pri";
@@ -767,6 +770,7 @@ mod tests {
         for (answer, method, statuses, content, expected) in [
             (chunked, get, 200..=299, Some("role:primary"), "answered with status 200"),
             (closed, get, 200..=200, Some("primary"), "answered with status 200"),
+            (twice, get, 200..=200, Some("primary"), "answered with status 200"),
             (lacking, get, 200..=299, Some("primary"), "`expect-body` is not in its content"),
             (cut, get, 200..=299, Some("primary"), "closed before it answered"),
             (head, with_head, 200..=299, None, "answered with status 200"),

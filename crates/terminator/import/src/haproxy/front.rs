@@ -18,6 +18,8 @@ use crate::statements::Statements;
 const CERTIFICATES: &str = "service.front.tls.certificates";
 const CLIENTS: &str = "service.front.tls.client-certificates";
 
+const IPV6_ONLY: &str = "front.ipv6-only";
+
 const NO_NAMES: &str = "its line is for names that are not known here";
 const NAMED: &str = "write the names behind the brackets, none with `!`";
 
@@ -34,6 +36,8 @@ const LINE_BYTES_MAX: usize = 65_536;
 pub(super) struct HaproxyFront {
     pub(super) table: DraftTable,
     pub(super) listen: Vec<(String, SourceLine)>,
+    /// Whether all addresses of IPv6 are without those of IPv4, if they are among these.
+    ipv6_only: Option<bool>,
     pub(super) is_tls: bool,
     /// Names that a line of a `crt-list` is for.
     pub(super) names: Vec<String>,
@@ -51,7 +55,7 @@ pub(super) fn read(
     let defaults = tls::defaults(reading, import, "bind");
     let mut fronts: Vec<HaproxyFront> = Vec::new();
     // The places of those that say the same.
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut places: HashMap<String, Vec<usize>> = HashMap::new();
     let (mut refusal, mut listened) = (None, 0);
     for written in options.all("bind") {
         if listened > LISTEN_MAX {
@@ -87,16 +91,28 @@ pub(super) fn read(
                 break;
             }
             listened += listen.len();
+            let is_alone = front.table.take(IPV6_ONLY).is_some();
+            let has_all = listen.iter().any(|(one, _)| one.starts_with("[::]:"));
+            front.ipv6_only = has_all.then_some(is_alone);
             let said = format!("{:?} {:?}", said(&front.table), front.names);
-            let next = fronts.len();
-            match fronts.get_mut(*places.entry(said).or_insert(next)) {
-                Some(one) => one.listen.extend(listen.clone()),
+            let alike = places.entry(said).or_default();
+            match alike.iter().find(|place| fronts[**place].agrees(&front)) {
+                Some(place) => {
+                    let one = &mut fronts[*place];
+                    one.listen.extend(listen.clone());
+                    one.ipv6_only = one.ipv6_only.or(front.ipv6_only);
+                }
                 None => {
+                    alike.push(fronts.len());
                     front.listen.clone_from(&listen);
                     fronts.push(front);
                 }
             }
         }
+    }
+    for front in fronts.iter_mut().filter(|front| front.ipv6_only == Some(true)) {
+        let place = front.listen.first().map(|(_, place)| place.clone());
+        front.table.set(IPV6_ONLY, true, place);
     }
     (fronts, refusal)
 }
@@ -172,7 +188,12 @@ fn of_bind(
 
 impl HaproxyFront {
     fn new(table: DraftTable, is_tls: bool, names: Vec<String>, alpn: Option<Statement>) -> Self {
-        Self { table, listen: Vec::new(), is_tls, names, alpn }
+        Self { table, listen: Vec::new(), ipv6_only: None, is_tls, names, alpn }
+    }
+
+    /// Whether one socket for all addresses of IPv6 does for both.
+    fn agrees(&self, other: &Self) -> bool {
+        self.ipv6_only.zip(other.ipv6_only).is_none_or(|(one, other)| one == other)
     }
 
     /// Whether both listen at an address.

@@ -215,6 +215,15 @@ impl Frontend {
         all
     }
 
+    /// Whether it is all of IPv6, which hitch takes without IPv4; `*` has both.
+    pub(super) fn is_of_ipv6_alone(&self) -> bool {
+        let host = match &self.endpoint {
+            Some(endpoint) => split_endpoint(endpoint).0,
+            None => self.options.value("host").unwrap_or_default(),
+        };
+        host.trim_matches(['[', ']']) == "::"
+    }
+
     /// The address to listen at, and its line.
     pub(super) fn listen(&self, import: &mut Import) -> (String, Option<SourceLine>) {
         let part = |name: &str| self.options.value(name).unwrap_or_default();

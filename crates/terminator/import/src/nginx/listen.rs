@@ -86,7 +86,7 @@ impl NginxListen {
                 import.apply_key("workers.fast-open", Conversion::Number, note, &one, &mut unused);
             }
             "so_keepalive" => self.traits.keepalive = keepalive(value),
-            // `ipv6only` is seen with the addresses of IPv4.
+            // `ipv6only` is looked at with the addresses of all servers.
             "reuseport" | "bind" | "ipv6only" | "multipath" => {}
             "http2" | "spdy" => {
                 let why = "a server that speaks HTTP/1.1 alone would get HTTP/2";

@@ -23,7 +23,7 @@ struct Socket {
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     all: BTreeMap<String, Socket>,
-    /// Ports that are listened at by IPv6, which in Lariat takes IPv4 too.
+    /// Ports at which all addresses of IPv6 and IPv4 are one.
     of_both: BTreeSet<String>,
 }
 
@@ -32,6 +32,8 @@ pub(super) struct ServiceSockets<'s> {
     pub(super) listens: Vec<(String, &'s NginxListen)>,
     pub(super) traits: SocketTraits,
     pub(super) is_default: bool,
+    /// Whether all addresses of IPv6 are without those of IPv4, if they are among these.
+    ipv6_only: Option<bool>,
     /// Names that a server before it has at one of the addresses.
     pub(super) foreign: HashSet<&'s String>,
 }
@@ -43,9 +45,10 @@ impl Sockets {
             numbered.map(move |(number, server)| ((place, number), section, server))
         });
         let mut sockets = Self::default();
-        let all = servers.clone().flat_map(|(.., server)| &server.listens);
-        let of_all = all.filter(|one| one.address.starts_with("[::]:"));
-        sockets.of_both = of_all.map(|one| one.port().to_owned()).collect();
+        let all = servers
+            .clone()
+            .flat_map(|(at, _, server)| server.listens.iter().map(move |listen| (at, listen)));
+        sockets.of_both = ports_of_both(all);
         for (at, section, server) in servers {
             let options = within(&section.options, &server.options);
             for listen in &server.listens {
@@ -83,6 +86,11 @@ impl Sockets {
         }
     }
 
+    fn ipv6_only(&self, address: &str) -> Option<bool> {
+        let port = address.strip_prefix("[::]:")?;
+        Some(!self.of_both.contains(port))
+    }
+
     /// The addresses of a server, those together that one service can have.
     pub(super) fn services<'s>(
         &'s self,
@@ -96,12 +104,16 @@ impl Sockets {
                 continue;
             };
             let is_default = default.unwrap_or(*first) == at;
-            let is_alike =
-                |one: &ServiceSockets<'_>| one.is_default == is_default && one.traits == *traits;
+            let ipv6_only = self.ipv6_only(&address);
+            let is_alike = |one: &ServiceSockets<'_>| {
+                let are_apart = one.ipv6_only.zip(ipv6_only).is_some_and(|(one, two)| one != two);
+                one.is_default == is_default && one.traits == *traits && !are_apart
+            };
             let place = services.iter().position(is_alike).unwrap_or_else(|| {
                 let (listens, traits) = (Vec::new(), traits.clone());
                 let foreign = HashSet::new();
-                services.push(ServiceSockets { listens, traits, is_default, foreign });
+                let ipv6_only = None;
+                services.push(ServiceSockets { listens, traits, is_default, ipv6_only, foreign });
                 services.len() - 1
             });
             let own = server.options.all("server_name").flat_map(|one| &one.words);
@@ -109,11 +121,34 @@ impl Sockets {
             let known = known.filter_map(|name| owners.get_key_value(&name));
             let foreign = known.filter(|(_, owner)| **owner != at).map(|(name, _)| name);
             let service = &mut services[place];
+            service.ipv6_only = service.ipv6_only.or(ipv6_only);
             service.foreign.extend(foreign);
             service.listens.push((address, listen));
         }
         services
     }
+}
+
+/// The ports at which the same servers listen in the same way at all addresses of IPv4 and at all
+/// of IPv6, or at which those of IPv6 are told to take IPv4 (`ipv6only=off`).
+fn ports_of_both<'s>(
+    all: impl Iterator<Item = ((usize, usize), &'s NginxListen)>,
+) -> BTreeSet<String> {
+    let mut ports: BTreeMap<_, [Vec<_>; 2]> = BTreeMap::new();
+    let mut of_both = BTreeSet::new();
+    for (at, listen) in all {
+        let is_v6 = listen.address.starts_with("[::]:");
+        if is_v6 || listen.address.starts_with("0.0.0.0:") {
+            let sides = ports.entry(listen.port()).or_default();
+            sides[usize::from(is_v6)].push((at, listen.is_default, &listen.traits));
+        }
+        if is_v6 && listen.written.words.iter().any(|one| one == "ipv6only=off") {
+            of_both.insert(listen.port().to_owned());
+        }
+    }
+    let alike = ports.into_iter().filter(|(_, [v4, v6])| v4 == v6);
+    of_both.extend(alike.map(|(port, _)| port.to_owned()));
+    of_both
 }
 
 /// A network of `set_real_ip_from`, unless it is a host's name.
@@ -131,23 +166,20 @@ impl ServiceSockets<'_> {
         let mut seen = BTreeSet::new();
         for (address, listen) in &self.listens {
             let written = &listen.written;
-            let is_v6 = listen.address.starts_with("[::]:");
-            let difference = if is_v6 && !written.words.iter().any(|one| one == "ipv6only=off") {
-                "clients of IPv4 too"
-            } else {
-                ""
-            };
+            let key = "service.front.listen";
             if seen.insert(address) {
-                let key = "service.front.listen";
-                import.add(service, key, address.as_str(), written, difference);
+                import.add(service, key, address.as_str(), written, "");
             } else {
-                import.joined(written, "service.front.listen", difference);
+                import.joined(written, key, "");
             }
         }
         let Some((_, NginxListen { written, .. })) = self.listens.first() else {
             return;
         };
         let origin = || Some(written.place.clone());
+        if self.ipv6_only == Some(true) {
+            service.set("front.ipv6-only", true, origin());
+        }
         if self.traits.is_deferred {
             service.set("front.defer-accept", true, origin());
         }

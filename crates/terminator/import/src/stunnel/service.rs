@@ -138,6 +138,10 @@ fn take_socket(import: &mut Import, service: &mut DraftTable, written: &Statemen
         ("a", "SO_BINDTODEVICE", _) => {
             import.put(service, "service.front.interface", setting, written, "");
         }
+        ("a", "IPV6_V6ONLY", _) => {
+            let is_on = switch(setting) != Some(false);
+            import.put(service, "service.front.ipv6-only", is_on, written, "");
+        }
         _ => {
             let remedy = "`keepalive`, `timeouts.unacknowledged`, or sysctl";
             import.lacks(written, "this option of sockets is not set", remedy);

@@ -308,7 +308,10 @@ fn the_default_server_of_nginx_has_all_other_names() {
         )
     };
     let text = server("listen 443 ssl; server_name a.example *.b.example;")
-        + &server("listen 443 ssl default_server; listen [::]:444 ssl; server_name c.example;")
+        + &server(
+            "listen 443 ssl default_server; listen [::]:444 ssl ipv6only=off; \
+                   server_name c.example;",
+        )
         + &server("listen 443; listen 444; server_name A.example .d.example ~x;");
     let services = services_of_nginx(&text);
     let pair = |listen: &str, names: &str| (listen.to_owned(), names.to_owned());
@@ -322,6 +325,58 @@ fn the_default_server_of_nginx_has_all_other_names() {
     );
     let report = imported(Predecessor::Nginx, &text).report();
     assert!(report.contains("~x: such patterns are not compared"), "{report}");
+}
+
+#[test]
+fn all_of_ipv6_is_without_ipv4_where_it_was() {
+    let fronts = |of: Predecessor, text: &str| {
+        let import = imported(of, text);
+        for line in import.report().lines().filter(|line| line.contains("front.listen")) {
+            assert!(!line.contains("difference"), "{line}");
+        }
+        let table: toml::Table = import.toml().parse().expect("TOML");
+        let services = table["service"].as_array().expect("services").clone();
+        let of_one = |one: &toml::Value| {
+            let front = &one["front"];
+            (front["listen"].to_string(), front.get("ipv6-only").is_some())
+        };
+        services.iter().map(of_one).collect::<Vec<_>>()
+    };
+    let nginx = |listens: &[&str]| {
+        let server = |listen: &&str| {
+            format!(
+                "server {{ {listen} ssl_certificate /a; ssl_certificate_key /a; \
+                 proxy_pass a:1; }}\n"
+            )
+        };
+        let servers: String = listens.iter().map(server).collect();
+        fronts(Predecessor::Nginx, &format!("stream {{ {servers} }}"))
+    };
+    let both = |listen: &str| (listen.to_owned(), false);
+    let alone = |listen: &str| (listen.to_owned(), true);
+    assert_eq!(nginx(&["listen 1 ssl; listen [::]:1 ssl;"]), [both("[\"[::]:1\"]")]);
+    assert_eq!(nginx(&["listen [::]:1 ssl;"]), [alone("[\"[::]:1\"]")]);
+    assert_eq!(nginx(&["listen [::]:1 ssl ipv6only=off;"]), [both("[\"[::]:1\"]")]);
+    assert_eq!(
+        nginx(&["listen 1 ssl;", "listen [::]:1 ssl;"]),
+        [both("[\"0.0.0.0:1\"]"), alone("[\"[::]:1\"]")]
+    );
+    let mixed = "listen 1 ssl; listen [::]:2 ssl; listen 3 ssl; listen [::]:3 ssl;";
+    assert_eq!(nginx(&[mixed]), [alone("[\"0.0.0.0:1\", \"[::]:2\"]"), both("[\"[::]:3\"]")]);
+    let haproxy =
+        "listen a\nmode tcp\nbind :1\nbind :::1 v6only\nbind :::2 v4v6\nserver b 10.0.0.1:2\n";
+    assert_eq!(
+        fronts(Predecessor::Haproxy, haproxy),
+        [alone("[\"0.0.0.0:1\", \"[::]:1\"]"), both("[\"[::]:2\"]")]
+    );
+    let stunnel = "cert = /a\n[a]\naccept = :::1\nconnect = 2\n\
+                   [b]\naccept = :::2\nconnect = 2\nsocket = a:IPV6_V6ONLY=yes\n";
+    assert_eq!(
+        fronts(Predecessor::Stunnel, stunnel),
+        [both("[\"[::]:1\"]"), alone("[\"[::]:2\"]")]
+    );
+    let hitch = "pem-file = \"/a\"\nfrontend = \"[*]:1\"\nfrontend = \"[::]:2\"\n";
+    assert_eq!(fronts(Predecessor::Hitch, hitch), [both("[\"[::]:1\"]"), alone("[\"[::]:2\"]")]);
 }
 
 #[test]

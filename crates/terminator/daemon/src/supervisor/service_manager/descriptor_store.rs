@@ -250,6 +250,9 @@ pub(crate) fn listener_name(listener: &ListenerState) -> Option<String> {
     if listener.mptcp {
         name += ";mptcp";
     }
+    if listener.ipv6_only {
+        name += ";ipv6-only";
+    }
     if listener.place > 0 {
         name += &format!(";place={}", listener.place);
     }
@@ -262,6 +265,7 @@ fn listener_of(name: &str) -> Option<ListenerState> {
         address: parts.next().and_then(decoded)?,
         interface: None,
         mptcp: false,
+        ipv6_only: false,
         place: 0,
         sockets: 0,
         handed_over: false,
@@ -272,6 +276,7 @@ fn listener_of(name: &str) -> Option<ListenerState> {
             Some(("interface", name)) => listener.interface = Some(decoded(name)?),
             Some(("place", number)) => listener.place = number.parse().ok()?,
             None if part == "mptcp" => listener.mptcp = true,
+            None if part == "ipv6-only" => listener.ipv6_only = true,
             _ => return None,
         }
     }
@@ -312,7 +317,7 @@ mod tests {
         let plain = listener("[::]:443");
         let others = [
             ListenerState { interface: Some("ppp=;0".to_owned()), ..plain.clone() },
-            ListenerState { mptcp: true, place: 3, ..plain.clone() },
+            ListenerState { mptcp: true, ipv6_only: true, place: 3, ..plain.clone() },
             listener("unix:/run/ä b%3A.sock"),
             plain,
         ];

@@ -151,6 +151,8 @@ pub(crate) struct ListenerState {
     pub(crate) interface: Option<String>,
     #[serde(default)]
     pub(crate) mptcp: bool,
+    #[serde(default)]
+    pub(crate) ipv6_only: bool,
     /// How many equal addresses stand before it, if the kernel chooses their ports.
     #[serde(default)]
     pub(crate) place: usize,

@@ -367,6 +367,8 @@ impl Answer {
                 }
                 Ok(None) => self.read().await?,
                 Err(HeadFault::TooLarge) => return Err(ProbeFault::HeadTooLong),
+                // No client may take such a response (RFC 9112 section 6.3).
+                Err(HeadFault::Length) => return Err(ProbeFault::Length),
                 // Clients are the judges of its fields; but without them no content begins.
                 Err(_) => match http::status_code(&self.bytes) {
                     Ok(Some(code)) => {

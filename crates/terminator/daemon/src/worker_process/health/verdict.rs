@@ -47,6 +47,8 @@ pub(super) enum ProbeFault {
     Broken(#[from] io::Error),
     #[error("answered with something that is not HTTP/1")]
     NotHttp,
+    #[error("answered with a Content-Length that is no length, or with several")]
+    Length,
     #[error("answered with a head of more than {HEAD_BYTES_MAX} bytes")]
     HeadTooLong,
     #[error("answered with status {0}")]
