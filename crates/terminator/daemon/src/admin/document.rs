@@ -16,6 +16,7 @@ use telemetry::counters::Counts;
 use telemetry::printable::{line, lines};
 
 pub(crate) use crate::certificates::AcmeStatus;
+pub(crate) use crate::handover::UpgradeStatus;
 pub(crate) use crate::key_holder_status::KeyHolderStatus;
 
 /// The version that this program writes and reads.
@@ -31,6 +32,9 @@ pub(crate) struct StatusDocument {
     pub(crate) process: ProcessStatus,
     #[serde(default)]
     pub(crate) last_reload: Option<LastReload>,
+    /// The upgrade that is under way.
+    #[serde(default)]
+    pub(crate) upgrade: Option<UpgradeStatus>,
     #[serde(default)]
     pub(crate) last_upgrade: Option<LastUpgrade>,
     /// The reason why the last lines about connections could not be written; `None` if they could.
