@@ -295,6 +295,29 @@ fn variables_of_haproxy_are_those_of_its_global_section() {
 }
 
 #[test]
+fn a_log_that_both_programs_would_write_is_pointed_out() {
+    let site = Site::new();
+    for (kind, text) in [
+        ("hitch", "pem-file = \"/a\"\nlog-filename = \"/var/log/own.log\"\n"),
+        ("stunnel", "output = /var/log/own.log\n[a]\naccept = 993\nconnect = 143\n"),
+        (
+            "nginx",
+            "stream { server { access_log /var/log/own.log; listen 9443 ssl; proxy_pass 127.0.0.1:9; } }",
+        ),
+    ] {
+        let file = site.write("old.conf", text);
+        let answer = run(command().args(["import", kind]).arg(&file));
+        answer.assert_stderr(&format!(
+            "warning: {kind} and lariat would both write to /var/log/own.log"
+        ));
+        answer.assert_stderr("hint: name another file in `log.output`");
+        let dev = site.write("new.conf", text.replace("/var/log/own.log", "/dev/stdout"));
+        let answer = run(command().args(["import", kind]).arg(&dev));
+        assert!(!answer.stderr.contains("would both write"), "{answer:?}");
+    }
+}
+
+#[test]
 fn no_file_is_written_over() {
     let site = Site::new();
     let pem = site.path("site.pem");
@@ -316,20 +339,24 @@ fn no_file_is_written_over() {
 }
 
 #[test]
-fn check_names_the_program_whose_file_it_is_given() {
+fn the_program_is_named_whose_file_is_given_to_another_command() {
     let site = Site::new();
     for (kind, name, text) in [
         ("hitch", "hitch", "frontend = \"[*]:443\"\npem-file = \"/a\"\n"),
         ("stunnel", "stunnel", "pid = /run/a\n[imaps]\naccept = 993\nconnect = 143\n"),
         ("haproxy", "HAProxy", "frontend a\n  bind :443 ssl crt /a\n  default_backend b\n"),
         ("nginx", "nginx", "stream {\n  server {\n    listen 443 ssl;\n  }\n}\n"),
+        ("nginx", "nginx", "events {} http { server { listen 443 ssl; } }\n"),
     ] {
         let file = site.write("old.conf", text);
-        let answer = run(command().arg("check").arg(&file));
-        assert_eq!(answer.code(), 2, "{answer:?}");
-        answer.assert_stderr(&format!("this is a configuration of {name}"));
-        answer.assert_stderr(&format!("lariat import {kind} {}", file.display()));
-        assert_eq!(answer.stderr.matches("error: ").count(), 1, "{answer:?}");
+        for asked in ["check", "serve", "reload"] {
+            let answer = run(command().arg(asked).arg(&file));
+            assert_eq!(answer.code(), 2, "{answer:?}");
+            answer.assert_stderr(&format!("this is a configuration of {name}"));
+            answer.assert_stderr(&format!("lariat import {kind} {}", file.display()));
+            let errors = answer.stderr.matches("error: ").count();
+            assert!(errors == 1 || asked == "serve", "{answer:?}");
+        }
     }
 }
 
