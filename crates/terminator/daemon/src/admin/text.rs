@@ -670,7 +670,8 @@ mod tests {
 lariat 0.1.0 serving configuration 2 for 1 min 40 s, process 12 of supervisor 11
 the worker process runs as user 65534, group 65534; it can open no file
 reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
-UPGRADE since 2000-02-29 12:34:56 UTC: /a (pid 7) is to say which version it is, until 2000-02-29 12:35:06 UTC at the latest
+UPGRADE since 2000-02-29 12:34:56 UTC: /a (pid 7) is to say which version it is, until \
+2000-02-29 12:35:06 UTC at the latest
 log: cannot be written: No space left on device; 4096 bytes are lost
 KEY LOG: secrets of web, db go to /k (process.key-log): 5 lines, 1 dropped
 ECH for front.example: 70 hellos by configuration 9, published until 2024-09-26, 3 by 8

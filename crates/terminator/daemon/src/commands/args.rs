@@ -605,6 +605,7 @@ mod tests {
             ("--listen a:1", "`lariat serve --listen a:1`"),
             ("--frontend=a:1", "`lariat hitch --frontend=a:1`"),
             ("-v", "`lariat version`"),
+            ("import nginx a.conf -f b", "'--help'"),
             ("serve -c a.toml", "`lariat serve a.toml`"),
             ("serve a.toml -D", "in the foreground: `lariat serve a.toml`"),
             ("serve --daemon a.toml", "in the foreground"),

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+/// Commands that take the path of a configuration.
+const OF_A_FILE: [&str; 6] = ["serve", "check", "status", "reload", "upgrade", "drain"];
+
 /// The hint about a word that is no argument, as users of nginx, HAProxy, hitch and service scripts
 /// type it. `line` is all that was typed behind the program's name.
 pub(super) fn hint(word: &str, line: &[String]) -> Option<String> {
@@ -9,6 +12,10 @@ pub(super) fn hint(word: &str, line: &[String]) -> Option<String> {
     let place = line.iter().position(|one| one.starts_with(word))?;
     let whole = line.get(place)?.split('=').next()?;
     let next = line.get(place + 1).map(String::as_str);
+    let command = line.first().filter(|first| place > 0 && !first.starts_with('-'));
+    if command.is_some_and(|command| !OF_A_FILE.contains(&&**command)) {
+        return None;
+    }
     let file = file_of(line).unwrap_or("FILE");
     let is_test = |one: &String| ["-t", "-T", "--test", "test", "configtest"].contains(&&**one);
     let serve = if line.iter().any(is_test) { "check" } else { "serve" };
@@ -37,11 +44,9 @@ pub(super) fn hint(word: &str, line: &[String]) -> Option<String> {
         ("test" | "configtest" | "validate" | "-t" | "-T" | "--test", _) => {
             format!("`lariat check {file}`")
         }
-        ("-c" | "-f" | "--config", _) => match line.first().map(String::as_str) {
-            Some(command) if place > 0 && !command.starts_with('-') => {
-                format!("the file stands alone: `lariat {command} {file}`")
-            }
-            _ => format!("`lariat {serve} {file}`"),
+        ("-c" | "-f" | "--config", _) => match command {
+            Some(command) => format!("the file stands alone: `lariat {command} {file}`"),
+            None => format!("`lariat {serve} {file}`"),
         },
         ("-D" | "-d" | "-W" | "-Ws" | "-db" | "--daemon" | "--foreground", _) => format!(
             "it stays in the foreground: `lariat serve {file}`, which `systemctl start lariat` or \
