@@ -15,9 +15,10 @@ use super::acme_text::acme_text;
 use super::cluster_text::cluster_text;
 use super::document::{
     EchKeyStatus, EchStatus, KeyHolderStatus, KeyLogStatus, KeyProcessStatus, RunState,
-    ServerState, ServerStatus, ServiceStatus, StatusDocument, UpgradeStatus, WorkerStatus,
+    ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
 };
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
+use crate::handover::UpgradeStatus;
 
 /// Reasons of failure that are shown per service.
 const REASONS_MAX: usize = 5;
