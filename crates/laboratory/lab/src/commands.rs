@@ -140,7 +140,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Result<LaboratoryCommand, String>, 
                 "there is no command `{first}`\nhint: did you mean `lariat-lab load {first}`?"
             ))
         }
-        Err(error) => outcome(&error, (first == "load").then_some(&TABLE)).map(Err),
+        Err(error) => outcome(&error, (first == "load").then_some(&TABLE), None).map(Err),
     }
 }
 

@@ -167,7 +167,12 @@ pub fn proposals_and_paths(words: fn() -> Vec<String>) -> ArgValueCompleter {
 
 /// The text of a help or version that was asked for, on the right; else the fault, with lines that
 /// begin with `hint: `. The table knows what a flag was called before, and is elsewhere.
-pub fn outcome(error: &clap::Error, table: Option<&Table>) -> Result<String, String> {
+/// `known` is the hint of the program itself.
+pub fn outcome(
+    error: &clap::Error,
+    table: Option<&Table>,
+    known: Option<String>,
+) -> Result<String, String> {
     let rendered = error.render().to_string();
     if !error.use_stderr() {
         return Ok(format!("{}\n", rendered.trim_end()));
@@ -192,11 +197,25 @@ pub fn outcome(error: &clap::Error, table: Option<&Table>) -> Result<String, Str
     let tips: Vec<_> = tips.filter(|tip| !is_of_value(tip)).collect();
     let is_alone = !tips.iter().any(|tip| tip.contains("similar"));
     let of_table = table.and_then(|table| remedy(error, table, is_alone));
-    let remedy = below_zero(error).or(of_table).unwrap_or_else(|| match tips.as_slice() {
-        [] => "for more information, try '--help'".to_owned(),
-        tips => tips.join("\nhint: "),
-    });
+    let remedy =
+        known.or_else(|| below_zero(error)).or(of_table).unwrap_or_else(|| match tips.as_slice() {
+            [] => "for more information, try '--help'".to_owned(),
+            tips => tips.join("\nhint: "),
+        });
     Err(format!("{message}\nhint: {remedy}"))
+}
+
+/// The word that is neither an argument nor a command, if that is the fault.
+pub fn unknown_word(error: &clap::Error) -> Option<&str> {
+    let kind = match error.kind() {
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        _ => return None,
+    };
+    match error.get(kind)? {
+        ContextValue::String(word) => Some(word),
+        _ => None,
+    }
 }
 
 /// The help of a program, or of the command of that name; `None` = there is no such command.
@@ -389,7 +408,7 @@ mod tests {
         let group = group.subcommand_required(true).arg_required_else_help(true);
         let program = Command::new("program").subcommand(one).subcommand(group);
         let error = program.try_get_matches_from(line.split_whitespace()).expect_err("a slip");
-        outcome(&error, None).expect_err("no help")
+        outcome(&error, None, None).expect_err("no help")
     }
 
     #[test]

@@ -45,6 +45,14 @@ pub fn show_duration(duration: Duration) -> String {
     show(nanoseconds, DURATION_UNITS)
 }
 
+/// A whole number as people write it beside `50000`: `50k`, `50K`, `1M`, `50_000`, `50,000`.
+pub fn count(text: &str) -> Option<u64> {
+    let digits = text.trim().replace(['_', ',', ' '], "");
+    let units: &[(&[&str], u64)] = &[(&[""], 1), (&["k"], 1_000), (&["m"], 1_000_000)];
+    let number = scaled(&digits, units)?;
+    (number.fract() == 0.0 && number < u64::MAX as f64).then_some(number as u64)
+}
+
 /// `512`, `512B`, `64KiB`, `64k`, `32MiB`, `1GiB`: powers of 1024.
 pub fn size(text: &str) -> Option<u64> {
     let bytes = scaled(text, SIZE_UNITS)?;
@@ -125,6 +133,13 @@ mod tests {
         {
             assert_eq!(duration(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn counts() {
+        let written = ["50k", "50K", "50_000", "50,000", "0.05M", " 50000 "];
+        assert!(written.iter().all(|text| count(text) == Some(50_000)));
+        assert!(["", "k", "many", "50kB", "1.5", "-1"].iter().all(|text| count(text).is_none()));
     }
 
     #[test]

@@ -283,7 +283,8 @@ fn read_count<T: TryFrom<u64>>(value: &Value, key: &Key) -> Result<T, Problem> {
         Value::Integer(number) => number,
         Value::Text(text) if text.parse::<u64>().is_err() => {
             let problem = Problem::new(format!("\"{}\" is no whole number", text.escape_debug()));
-            return Err(problem.hint(key.for_example()));
+            let written_out = quantity::count(text).map(|number| format!("write {number}"));
+            return Err(problem.hint(written_out.unwrap_or_else(|| key.for_example())));
         }
         other => return Err(wrong_kind(other, "an integer")),
     };

@@ -273,7 +273,16 @@ impl<'a> Section<'a> {
             let flag = |key: &Key| format!("--{}", self.flag_of(key).unwrap_or_default());
             let problem = Problem::new(format!("{} is missing", each(&flag)));
             let given = each(&|key| format!("{} {}", flag(key), self.table.value_name(key)));
-            (problem.hint(format!("give {given}")), &Spot::Nowhere)
+            // A flag that belongs to an element of a list opens one by itself, if it comes first.
+            let first = self.node.filter(|_| self.key.is_some_and(|key| key.many));
+            let before =
+                match first.and_then(|node| node.entries().first()).map(|one| &one.key_spot) {
+                    Some(Spot::Flag(flag)) => {
+                        format!(" before --{flag}, which belongs to the one that stands before it")
+                    }
+                    _ => String::new(),
+                };
+            (problem.hint(format!("give {given}{before}")), &Spot::Nowhere)
         } else {
             let paths = each(&|key| format!("`{}`", key.path));
             let problem = Problem::new(format!("{paths} is missing"));

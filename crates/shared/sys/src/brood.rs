@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitOptions, getpgrp, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::process::adopt_orphans;
 
@@ -44,7 +44,7 @@ impl Brood {
         let others = children.map(|one| one.pid).collect();
         let child = command.process_group(0).spawn()?;
         let founder = i32::try_from(child.id()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let kin = Kin { founder, others };
+        let kin = Kin { founder, others: Some(others) };
         *current() = Some(kin.clone());
         Ok((Self { kin, _turn: turn }, child))
     }
@@ -69,6 +69,15 @@ pub fn end_current() {
     kin.iter().for_each(Kin::end);
 }
 
+/// Ends the group of a program that was started as its founder, and all that descends from it, and
+/// waits until they are gone; the program itself is its starter's to await. For a process to which
+/// no orphans fall: what has left the group and lost its parent too is not found.
+pub fn end_group(founder: u32) {
+    if let Ok(founder) = i32::try_from(founder) {
+        Kin { founder, others: None }.end();
+    }
+}
+
 fn current() -> MutexGuard<'static, Option<Kin>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -77,8 +86,8 @@ fn current() -> MutexGuard<'static, Option<Kin>> {
 #[derive(Clone)]
 struct Kin {
     founder: i32,
-    /// Children of this process that were there before.
-    others: Vec<i32>,
+    /// Children of this process that were there before; `None` = no orphans fall to it.
+    others: Option<Vec<i32>>,
 }
 
 impl Kin {
@@ -98,13 +107,16 @@ impl Kin {
 
     /// Processes that run; one that has ended, and is this process's to reap, is reaped.
     fn living(&self) -> Vec<i32> {
-        let (own, group) = (own_pid(), getpgrp().as_raw_nonzero().get());
-        let all = processes();
+        let (own, all) = (own_pid(), processes());
+        // 0 if it is of another PID namespace, as that of a container's first process.
+        let group = all.iter().find(|one| one.pid == own).map_or(0, |one| one.group);
         // Another child of ours stays in our group, as no child of this program does.
-        let is_first = |one: &&ProcessEntry| {
-            one.parent == own
-                && (one.pid == self.founder
-                    || one.group != group && !self.others.contains(&one.pid))
+        let is_first = |one: &&ProcessEntry| match &self.others {
+            None => one.group == self.founder,
+            Some(others) => {
+                one.parent == own
+                    && (one.pid == self.founder || one.group != group && !others.contains(&one.pid))
+            }
         };
         let mut found: Vec<&ProcessEntry> = all.iter().filter(is_first).collect();
         let mut looked = 0;

@@ -452,7 +452,7 @@ fn faults_in_flags_name_the_flag() {
         "error: --certificate: cannot read gone.pem",
         "error: --backlog: \"many\" is no whole number",
         "error: --weight: is out of range: 1 to 256",
-        "error: --backend is missing\nhint: give --backend ADDRESS",
+        "error: --backend is missing\nhint: give --backend ADDRESS before --weight, which belongs ",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }

@@ -35,7 +35,7 @@ pub(crate) use document::{AcmeStatus, StatusDocument, StatusError};
 pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
 pub(crate) use document::{StoreState, StoreStatus};
 pub(crate) use http::serve_http;
-pub(crate) use servers::HealthReport;
+pub(crate) use servers::{HealthReport, milliseconds};
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts, record_history};
 pub(crate) use text::render_status_text;

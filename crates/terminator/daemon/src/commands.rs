@@ -15,6 +15,7 @@ mod demo;
 mod drain;
 mod ech;
 pub(crate) mod exit;
+mod habits;
 mod help;
 mod hitch;
 mod import;
@@ -60,7 +61,7 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
             told(format!("lariat {}{fips}\n", env!("CARGO_PKG_VERSION")))
         }
         Command::Demo { listen, admin } => demo::run(DemoOptions { listen, admin }, console),
-        Command::Serve(arguments) => serve::run(arguments.source()?, console),
+        Command::Serve(arguments) => serve::run(arguments.source_to_serve()?, console),
         Command::Hitch { words } => hitch::run(words, console),
         Command::Ech { action: EchAction::Show { config, json } } => {
             ech::show(config, json, console)?

@@ -393,6 +393,20 @@ pub(crate) struct Reloads {
     /// Warnings about the first configuration, as in [`EndedReload::warnings`].
     pub(crate) start_warnings: String,
     pub(crate) last_upgrade: Option<EndedUpgrade>,
+    /// The one that is under way.
+    pub(crate) upgrade: Option<UpgradeStatus>,
+}
+
+/// An upgrade that is under way, as the status has it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct UpgradeStatus {
+    pub(crate) since_ms: u64,
+    /// The process that says whether the new program would serve.
+    pub(crate) pid: Option<u32>,
+    /// When that process is ended, if it has not said so.
+    pub(crate) until_ms: Option<u64>,
+    /// How far it is: words for people.
+    pub(crate) stage: String,
 }
 
 /// An upgrade that has ended: another program serves, or it was refused and the same one does.
@@ -413,6 +427,7 @@ impl Reloads {
 
     /// One more upgrade has ended, refused for a reason or not.
     pub(crate) fn upgrade_ended(&mut self, program: String, refused: Option<String>) {
+        self.upgrade = None;
         let before = self.last_upgrade.as_ref();
         self.last_upgrade = Some(EndedUpgrade {
             number: before.map_or(0, |last| last.number) + 1,

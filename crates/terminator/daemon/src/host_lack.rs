@@ -12,6 +12,8 @@ pub(crate) fn is_lack(error: &io::Error) -> bool {
         || matches!(error.raw_os_error(), Some(EIO | ENFILE | EMFILE))
 }
 
+const ENXIO: i32 = 6;
+
 /// The remedy of a file that cannot be written.
 pub(crate) fn file_hint(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -21,6 +23,9 @@ pub(crate) fn file_hint(error: &io::Error) -> &'static str {
         _ if is_lack(error) => {
             "raise `LimitNOFILE=` of the unit or `ulimit -n` if files are too many, and see what \
              the kernel's log says of the device"
+        }
+        _ if error.raw_os_error() == Some(ENXIO) => {
+            "it is a FIFO that nobody reads, or a socket: start the reader of the FIFO before"
         }
         _ => "its directory must exist and be writable, as must the file",
     }
@@ -38,6 +43,7 @@ mod tests {
         let of = io::Error::from_raw_os_error;
         assert!(is_lack(&of(ENOSPC)) && file_hint(&of(ENOSPC)).contains("df"));
         assert!(is_lack(&of(EMFILE)) && file_hint(&of(EMFILE)).contains("LimitNOFILE"));
+        assert!(file_hint(&of(ENXIO)).contains("FIFO"));
         assert!(!is_lack(&of(ENOENT)) && file_hint(&of(ENOENT)).contains("must exist"));
     }
 }

@@ -19,6 +19,7 @@ use config::{
     Diagnostic, Disk, Files, Loaded, LogOutput, Place, Recorder, Settings, Severity, Source,
 };
 use import::{Fate, Import, Predecessor, SourceFiles};
+use options::diagnostic::{Complaint, Problem, Spot};
 use serde::{Deserialize, Serialize};
 use sys::beneath::Root;
 use sys::channel::Channel;
@@ -63,10 +64,30 @@ pub(crate) enum ConfigSource {
 impl ConfigSource {
     pub(crate) fn read(&self, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
         match self {
-            Self::File(path) => Source::read(path, files),
+            Self::File(path) => of_file(path, files),
             Self::Flags(flags) => Ok(Source::Flags(flags.clone())),
             Self::Hitch(words) => of_hitch(words, files),
         }
+    }
+}
+
+/// The source in a file, unless that is another program's and none of ours.
+fn of_file(path: &Path, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>> {
+    let read = Source::read(path, files);
+    let kind = match &read {
+        Ok(Source::File { text, .. }) => import::recognise(text),
+        _ => import::recognise(&String::from_utf8_lossy(&files.read(path).unwrap_or_default())),
+    };
+    let is_ours =
+        |source| !config::inspect(source, files).diagnostics.iter().any(Diagnostic::is_error);
+    match kind {
+        Some(kind) if !read.as_ref().is_ok_and(is_ours) => {
+            let problem = Problem::new(format!("this is a configuration of {kind}"));
+            let hint = format!("lariat import {} {} -o lariat.toml", kind.word(), path.display());
+            let complaint = Complaint::error(Spot::Nowhere, problem.hint(hint));
+            Err(vec![complaint.at(Some((&path.display().to_string(), "")))])
+        }
+        _ => read,
     }
 }
 

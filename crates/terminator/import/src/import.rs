@@ -113,6 +113,12 @@ impl Import {
         self.settings.insert(option, value);
     }
 
+    /// The file of the other program to which Lariat would write lines too.
+    pub fn log_file(&self) -> Option<&str> {
+        let path = self.draft.process.text("log.output")?;
+        (path.contains('/') && !path.starts_with("/dev/")).then_some(path)
+    }
+
     /// Whether somebody should look at what is missing.
     pub fn is_partial(&self) -> bool {
         let is_missing = |one: &ImportFinding| {

@@ -45,7 +45,7 @@ fn is_of(kind: Predecessor, line: &str) -> bool {
         }
         Predecessor::Nginx => {
             let has_equals = line.split_whitespace().nth(1) == Some("=");
-            (line.ends_with([';', '{']) || line == "}") && !has_equals
+            line.ends_with([';', '{', '}']) && !has_equals
         }
         // In the other's file values stand in quotes, or are words of its own.
         Predecessor::Stunnel => {
@@ -80,6 +80,7 @@ mod tests {
             ("; x\n[imaps]\naccept = 993\ncert = /a\n", Some(Predecessor::Stunnel)),
             ("global\n  maxconn 3\nfrontend a\n  bind :443 ssl\n", Some(Predecessor::Haproxy)),
             ("stream {\n  server {\n  listen 1 ssl;\n}\n}\n", Some(Predecessor::Nginx)),
+            ("events {} http { server { listen 1 ssl; } }\n", Some(Predecessor::Nginx)),
             ("[[service]]\nname = \"a\"\n", None),
             ("[workers]\nthreads = 3\nthreds = 4\n", None),
             ("log = \"x\"\nadmin = 3\n", None),

@@ -85,6 +85,16 @@ fn successes_are_sampled_and_bounded_and_their_number_is_in_the_log() {
 
 /// Every message says when and how grave; a collector can have JSON, and journald its priorities.
 #[test]
+fn a_pipe_that_nobody_reads_holds_no_start() {
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let pipe = site.path("log");
+    run(Command::new("mkfifo").arg(&pipe)).success();
+    let text = format!("[log]\noutput = {pipe:?}\n{}", service.toml());
+    let answer = run(command().arg("serve").arg(site.write("lariat.toml", text)));
+    answer.assert_fails(2, &["cannot open the log ", "hint: it is a FIFO that nobody reads"]);
+}
+
+#[test]
 fn messages_have_time_and_level_in_the_form_of_their_reader() {
     let (site, server) = (Site::new(), Server::start(Behaviour::Echo));
     for form in ["auto", "text", "json", "plain"] {

@@ -171,7 +171,11 @@ fn the_standard_input_is_a_configuration() {
     };
     assert_eq!(check(&service.toml()).code(), 0);
     assert_refused(&check("x = 1\n"), &["--> <stdin>:1:1", "`x`"]);
-    assert_refused(&run(command().args(["serve", "-"])), &["<stdin>"]);
+    for input in ["-", "/dev/stdin"] {
+        let answer = run(command().args(["serve", input]));
+        let why = "each reload and upgrade reads the configuration again";
+        assert_refused(&answer, &["<stdin>", why, "`lariat check -`"]);
+    }
 }
 
 #[test]
@@ -260,4 +264,21 @@ fn a_place_that_cannot_be_written_to_is_told_before_serving() {
     let text = format!("[admin]\nstatus-socket = '{}'\n{}", long.display(), service.toml());
     let answer = lariat::check(&text);
     assert_refused(&answer, &["as a full path, of at most 107", "choose a shorter path"]);
+}
+
+/// A key that cannot be read has its default meanwhile, which is nobody's wish.
+#[test]
+fn a_number_that_is_none_is_written_out_and_its_default_judged_by_nobody() {
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let check = |connections: &str| {
+        let mut limited = Command::new("prlimit");
+        limited.args(["--nofile=1000:1000"]).arg(command().get_program()).arg("check");
+        let text = format!("[limits]\nconnections = {connections}\n{}", service.toml());
+        run(limited.arg(site.write("limits.toml", text)))
+    };
+    let answer = check("\"50k\"");
+    assert_refused(&answer, &["\"50k\" is no whole number", "hint: write 50000"]);
+    assert_eq!(answer.stderr.matches("limits.connections: ").count(), 1, "{answer:?}");
+    let answer = check("50000");
+    assert_has(&answer.stderr, "limits.connections: allows 50000 connections");
 }

@@ -295,41 +295,54 @@ fn variables_of_haproxy_are_those_of_its_global_section() {
 }
 
 #[test]
+fn a_log_that_both_programs_would_write_is_pointed_out() {
+    let site = Site::new();
+    for (kind, text) in [
+        ("hitch", "pem-file = \"/a\"\nlog-filename = \"LOG\"\n"),
+        ("stunnel", "output = LOG\n[a]\naccept = 993\nconnect = 143\n"),
+        ("nginx", "stream { server { access_log LOG; listen 1 ssl; proxy_pass 127.0.0.1:9; } }"),
+    ] {
+        let said = |log| import(kind, &site.write("a", text.replace("LOG", log))).stderr;
+        assert_has(&said("/a.log"), &format!("{kind} and lariat would both write to /a.log"));
+        assert!(!said("/dev/stdout").contains("would both write"), "{kind}");
+    }
+}
+
+#[test]
 fn no_file_is_written_over() {
     let site = Site::new();
     let pem = site.path("site.pem");
     let text = format!("pem-file = {pem:?}\nocsp-dir = \"\"\nprefer-server-ciphers = on\n");
     let file = site.write("hitch.conf", text);
     let output = site.path("new.toml");
-    let again = || {
-        let mut command = command();
-        run(command.args(["import", "hitch"]).arg(&file).arg("-o").arg(&output))
-    };
+    let again = || run(command().args(["import", "hitch"]).arg(&file).arg("-o").arg(&output));
     let answer = again();
     assert_eq!((answer.code(), answer.stdout.as_str()), (0, ""), "{answer:?}");
     answer.assert_stderr("lariat check ");
     let written = fs::read_to_string(&output).unwrap();
     let answer = again();
-    assert_eq!(answer.code(), 2);
-    answer.assert_stderr("is there already");
+    answer.assert_fails(2, &["is there already"]);
     assert_eq!(fs::read_to_string(&output).unwrap(), written);
 }
 
 #[test]
-fn check_names_the_program_whose_file_it_is_given() {
+fn the_program_is_named_whose_file_is_given_to_another_command() {
     let site = Site::new();
     for (kind, name, text) in [
         ("hitch", "hitch", "frontend = \"[*]:443\"\npem-file = \"/a\"\n"),
         ("stunnel", "stunnel", "pid = /run/a\n[imaps]\naccept = 993\nconnect = 143\n"),
         ("haproxy", "HAProxy", "frontend a\n  bind :443 ssl crt /a\n  default_backend b\n"),
         ("nginx", "nginx", "stream {\n  server {\n    listen 443 ssl;\n  }\n}\n"),
+        ("nginx", "nginx", "events {} http { server { listen 443 ssl; } }\n"),
     ] {
         let file = site.write("old.conf", text);
-        let answer = run(command().arg("check").arg(&file));
-        assert_eq!(answer.code(), 2, "{answer:?}");
-        answer.assert_stderr(&format!("this is a configuration of {name}"));
-        answer.assert_stderr(&format!("lariat import {kind} {}", file.display()));
-        assert_eq!(answer.stderr.matches("error: ").count(), 1, "{answer:?}");
+        for asked in ["check", "serve", "reload"] {
+            let answer = run(command().arg(asked).arg(&file));
+            answer.assert_fails(2, &["error: ", &format!("this is a configuration of {name}")]);
+            answer.assert_stderr(&format!("lariat import {kind} {}", file.display()));
+            let errors = answer.stderr.matches("error: ").count();
+            assert!(errors == 1 || asked == "serve", "{answer:?}");
+        }
     }
 }
 

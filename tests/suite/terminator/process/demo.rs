@@ -26,3 +26,13 @@ fn the_printed_curl_line_works_and_ctrl_c_ends_it() {
     demo.signal(Signal::INT);
     assert_eq!(demo.wait().code(), Some(0));
 }
+
+#[test]
+fn a_place_where_no_directory_can_be_made_is_named_with_the_remedy() {
+    for place in ["/nonexistent/place", "/proc"] {
+        let answer = run(command().arg("demo").env("TMPDIR", place));
+        assert_eq!(answer.code(), 1, "{answer:?}");
+        answer.assert_stderr(&format!("cannot make a directory in {place}: "));
+        answer.assert_stderr("hint: have TMPDIR name one that exists");
+    }
+}

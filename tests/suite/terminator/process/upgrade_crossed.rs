@@ -1,12 +1,15 @@
 //! An upgrade that something else crosses: a stop, a reload, a crash.
 
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::os::unix::fs::symlink;
 
+use rustix::process::Pid;
 use suite::fuse::{Fuse, Temper};
 use suite::lariat::command;
 use suite::prelude::*;
-use suite::process::has_ended;
+use suite::process::{children, has_ended};
+use suite::program::process_id;
 
 use super::upgrade_refused::running;
 
@@ -138,4 +141,90 @@ fn a_check_that_hangs_ends_with_its_supervisor() {
     kill_process(lariat.supervisor(), Signal::KILL).unwrap();
     until_true("the check to end", || has_ended(check));
     fuse.release();
+}
+
+/// Starts a lariat by a link that leads to a program which hangs by now, with processes that have
+/// left its group and its session.
+fn beside_one_that_hangs(site: &Site, service: &Service) -> (Lariat, PathBuf) {
+    let program = site.path("lariat");
+    symlink(command().get_program(), &program).unwrap();
+    let lariat = Lariat::start_by(Command::new(&program), &service.toml());
+    let mut replace = Command::new("sh");
+    run(replace.args(["-ec", HANGING]).arg(&program)).success();
+    (lariat, program)
+}
+
+const HANGING: &str = r#"
+printf '%s\n' '#!/bin/sh' 'sleep 1000 &' 'setsid sh -c "sleep 1000 & wait" &' \
+    'while :; do sleep 1000; done' > "$0.new"
+chmod +x "$0.new"
+mv "$0.new" "$0"
+"#;
+
+/// The process of the check, as the status has it, with all that descend from it.
+fn of_check(lariat: &Lariat, other_than: Option<u32>) -> (u32, Vec<Pid>) {
+    until("a check and its processes", || {
+        let status = lariat.status();
+        let check = u32::try_from(status["upgrade"]["pid"].as_u64()?).unwrap();
+        let (mut all, mut young) = (BTreeSet::new(), BTreeSet::from([check]));
+        while !young.is_empty() {
+            all.extend(&young);
+            young = children(&young);
+        }
+        let all: Vec<_> = all.into_iter().map(process_id).collect();
+        (all.len() == 5 && Some(check) != other_than).then_some((check, all))
+    })
+}
+
+fn assert_all_end(all: &[Pid]) {
+    until_true("the end of the check", || all.iter().all(|one| has_ended(*one)));
+}
+
+#[test]
+fn a_new_program_that_hangs_holds_nobody_and_is_ended_with_all_that_it_has_started() {
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let (lariat, program) = beside_one_that_hangs(&site, &service);
+    let mut first = asking(&lariat, "upgrade");
+    let (check, all) = of_check(&lariat, None);
+    lariat.wait_for_stderr(&format!("/lariat (pid {check}) is run to say whether it would serve"));
+    let text = lariat.ask("status");
+    text.assert_stdout(&format!("(pid {check}) is to say which version it is, until "));
+    lariat.reload().success();
+    // It is begun anew with the program as it is now, and both who wait hear of that.
+    let mut second = asking(&lariat, "upgrade");
+    let (check, anew) = of_check(&lariat, Some(check));
+    assert_all_end(&all);
+    fs::remove_file(&program).unwrap();
+    symlink(command().get_program(), &program).unwrap();
+    lariat.ask("upgrade").success();
+    assert_all_end(&anew);
+    for one in [&mut first, &mut second] {
+        assert_eq!(one.wait().code(), Some(0), "{}", one.stderr());
+    }
+    assert!(second.stderr().contains("an upgrade is under way already: "), "{check}");
+    assert_eq!(lariat.status()["upgrade"], Value::Null);
+}
+
+#[test]
+fn a_new_program_that_hangs_is_given_up() {
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let (lariat, _program) = beside_one_that_hangs(&site, &service);
+    let mut upgrade = asking(&lariat, "upgrade");
+    let (check, all) = of_check(&lariat, None);
+    assert_eq!(upgrade.wait().code(), Some(5), "{}", upgrade.stderr());
+    let said = upgrade.stderr();
+    let words = format!("(pid {check}) was killed, since it had not said in 10 s which version");
+    assert!(said.contains(&words), "{said}");
+    assert_all_end(&all);
+    assert_eq!(lariat.status()["upgrade"], Value::Null);
+}
+
+#[test]
+fn a_stop_ends_a_new_program_that_hangs_with_all_that_it_has_started() {
+    let (site, _server, service) = set_up(Behaviour::Echo);
+    let (mut lariat, _program) = beside_one_that_hangs(&site, &service);
+    lariat.signal(Signal::USR2);
+    let (_, all) = of_check(&lariat, None);
+    lariat.stop();
+    assert_all_end(&all);
 }

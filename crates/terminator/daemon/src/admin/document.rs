@@ -31,6 +31,9 @@ pub(crate) struct StatusDocument {
     pub(crate) process: ProcessStatus,
     #[serde(default)]
     pub(crate) last_reload: Option<LastReload>,
+    /// The upgrade that is under way.
+    #[serde(default)]
+    pub(crate) upgrade: Option<crate::handover::UpgradeStatus>,
     #[serde(default)]
     pub(crate) last_upgrade: Option<LastUpgrade>,
     /// The reason why the last lines about connections could not be written; `None` if they could.
@@ -542,10 +545,7 @@ impl StatusDocument {
     /// no text in it holds a control character, but line feeds in what is said of a reload.
     pub(crate) fn from_json(text: &[u8]) -> Result<Self, StatusError> {
         let value: Value = serde_json::from_slice(text).map_err(StatusError::Malformed)?;
-        let texts = TEXTS.map(|at| {
-            let text = value.pointer(at).and_then(Value::as_str);
-            text.map(|text| Value::from(lines(text).to_string()))
-        });
+        let texts = TEXTS.map(|at| Some(lines(value.pointer(at)?.as_str()?).to_string().into()));
         let mut value = printable(value);
         for (at, text) in TEXTS.iter().zip(texts) {
             if let (Some(text), Some(place)) = (text, value.pointer_mut(at)) {

@@ -197,7 +197,7 @@ fn slow_start(end: u64) -> Option<String> {
 }
 
 /// Since the epoch; a clock that stands before it says 0.
-pub(super) fn milliseconds(time: SystemTime) -> u64 {
+pub(crate) fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -476,6 +476,7 @@ mod tests {
             refused: 1,
             last_ok: None,
             last_upgrade: None,
+            upgrade: None,
             last: Some(EndedReload {
                 time: UNIX_EPOCH,
                 refused: Some("no such file".into()),

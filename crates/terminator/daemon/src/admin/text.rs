@@ -18,6 +18,7 @@ use super::document::{
     ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
 };
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
+use crate::handover::UpgradeStatus;
 
 /// Reasons of failure that are shown per service.
 const REASONS_MAX: usize = 5;
@@ -32,6 +33,7 @@ pub(crate) fn render_status_text(now: &StatusDocument, earlier: Option<&StatusDo
     let parts = [
         header(now),
         reloads(now),
+        upgrade(now),
         log(now),
         key_log(now),
         ech(now),
@@ -172,6 +174,15 @@ fn reloads(now: &StatusDocument) -> String {
             format!("reloads: {counts}; the last was refused {time}: {message}\n")
         }
     }
+}
+
+fn upgrade(now: &StatusDocument) -> String {
+    let Some(UpgradeStatus { since_ms, until_ms, stage, .. }) = &now.upgrade else {
+        return String::new();
+    };
+    let until = until_ms.map(|until| format!(", until {} at the latest", Time(until / 1000)));
+    let until = until.unwrap_or_default();
+    format!("UPGRADE since {}: {stage}{until}\n", Time(since_ms / 1000))
 }
 
 fn log(now: &StatusDocument) -> String {
@@ -614,6 +625,10 @@ mod tests {
                 },
             },
             "last_reload": { "time_ms": 951_827_696_000u64, "refused": "no such file" },
+            "upgrade": {
+                "since_ms": 951_827_696_000u64, "until_ms": 951_827_706_000u64, "pid": 7,
+                "stage": "/a (pid 7) is to say which version it is",
+            },
             "log_failure": "No space left on device",
             "key_log": { "path": "/k", "services": ["web", "db"], "lines": 5, "dropped": 1 },
             "ech": { "public_name": "front.example", "keys": [
@@ -656,6 +671,8 @@ mod tests {
 lariat 0.1.0 serving configuration 2 for 1 min 40 s, process 12 of supervisor 11
 the worker process runs as user 65534, group 65534; it can open no file
 reloads: 1 ok, 1 refused; the last was refused 2000-02-29 12:34:56 UTC: no such file
+UPGRADE since 2000-02-29 12:34:56 UTC: /a (pid 7) is to say which version it is, until \
+2000-02-29 12:35:06 UTC at the latest
 log: cannot be written: No space left on device; 4096 bytes are lost
 KEY LOG: secrets of web, db go to /k (process.key-log): 5 lines, 1 dropped
 ECH for front.example: 70 hellos by configuration 9, published until 2024-09-26, 3 by 8

@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use import::Predecessor;
-use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals};
+use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals, unknown_word};
 
 use crate::acme_process::ACME_ARGUMENT;
 use crate::commands::exit::Exit;
+use crate::commands::habits;
 use crate::handover::WORKER_ARGUMENT;
 use crate::key_process::KEYS_ARGUMENT;
 use crate::maintenance::{ChangeWord, ServerName};
@@ -291,7 +292,7 @@ impl FlagTable for ConfigTable {
 
 #[derive(Args, Debug)]
 pub(crate) struct ConfigArguments {
-    /// TOML file with all services; - is the standard input
+    /// TOML file with all services; - is the standard input, for a check
     #[arg(value_hint = ValueHint::AnyPath)]
     file: Option<PathBuf>,
     #[arg(long, hide = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
@@ -302,6 +303,23 @@ pub(crate) struct ConfigArguments {
 }
 
 impl ConfigArguments {
+    /// The same for `lariat serve`, which reads it again at each reload.
+    pub(crate) fn source_to_serve(self) -> Result<ConfigSource, String> {
+        let source = self.source()?;
+        let inputs =
+            [config::STANDARD_INPUT, "/dev/stdin"].map(|one| ConfigSource::File(one.into()));
+        if inputs.contains(&source) {
+            return Err(
+                "<stdin> cannot be served: the standard input can be read once, and each reload \
+                        and upgrade reads the configuration again\n\
+                        hint: write it to a file, and `lariat serve FILE`; `lariat check -` reads \
+                        the standard input"
+                    .to_owned(),
+            );
+        }
+        Ok(source)
+    }
+
     /// The file or the flags, of which there must be one and only one.
     pub(crate) fn source(self) -> Result<ConfigSource, String> {
         let flags = self.flags.typed;
@@ -433,11 +451,15 @@ pub(crate) fn parse(
         _ => {}
     }
     let table = matches!(first, Some("serve" | "check")).then_some(&config::TABLE);
+    let words: Vec<_> = arguments.iter().map(|one| one.to_string_lossy().into_owned()).collect();
     let line = [OsString::from("lariat")].into_iter().chain(arguments);
     let matches = command().try_get_matches_from(line);
     match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
         Ok(line) => Ok(line.command.unwrap_or(TerminatorCommand::Help { name: None })),
-        Err(error) => outcome(&error, table).map(TerminatorCommand::Text),
+        Err(error) => {
+            let habit = unknown_word(&error).and_then(|word| habits::hint(word, &words));
+            outcome(&error, table, habit).map(TerminatorCommand::Text)
+        }
     }
 }
 
@@ -561,6 +583,33 @@ mod tests {
     fn slips_have_remedies() {
         for (line, remedy) in [
             ("srve", "'serve'"),
+            ("start", "`lariat serve FILE`, or `systemctl start lariat`"),
+            ("stop", "`lariat drain`"),
+            ("restart", "`lariat upgrade`"),
+            ("test a.toml", "`lariat check a.toml`"),
+            ("-t", "`lariat check FILE`"),
+            ("-t -c /etc/a", "`lariat check /etc/a`"),
+            ("-s reload", "`lariat reload`"),
+            ("-s stop", "`lariat drain`"),
+            ("-s quit", "`lariat drain`"),
+            ("-s reopen", "kill -USR1"),
+            ("-c a.toml", "`lariat serve a.toml`"),
+            ("-c -f a.cfg", "`lariat check a.cfg`"),
+            ("-f a.cfg", "`lariat serve a.cfg`"),
+            ("-f a.cfg -sf 12", "`lariat serve a.cfg`"),
+            ("-sf 12", "`lariat upgrade`"),
+            ("-D -f a.cfg", "in the foreground: `lariat serve a.cfg`"),
+            ("--daemon", "in the foreground: `lariat serve FILE`"),
+            ("--config=a.toml", "`lariat serve a.toml`"),
+            ("a.toml", "`lariat serve a.toml`"),
+            ("--listen a:1", "`lariat serve --listen a:1`"),
+            ("--frontend=a:1", "`lariat hitch --frontend=a:1`"),
+            ("-v", "`lariat version`"),
+            ("import nginx a.conf -f b", "'--help'"),
+            ("serve -c a.toml", "`lariat serve a.toml`"),
+            ("serve a.toml -D", "in the foreground: `lariat serve a.toml`"),
+            ("serve --daemon a.toml", "in the foreground"),
+            ("reload -c a.toml", "`lariat reload a.toml`"),
             ("serve --lisen x", "exists: '--listen'"),
             ("check --bnd a.toml", "exists: '--bind'"),
             ("serve", "hint: "),

@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use config::{Diagnostic, Disk, Files as _, Settings, Severity, Source};
-use options::diagnostic::{Complaint, Problem, Spot};
+use config::{Diagnostic, Disk, Settings, Severity, Source};
+use options::diagnostic::Problem;
 use proxy::plan::{Inspection, Plan};
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::{BuildError, BuildFault, Concern};
@@ -28,13 +28,10 @@ use host::Limit;
 
 pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String> {
     let config = options.config.source()?;
-    let mut findings = match source(&config) {
+    let findings = match source(&config) {
         Ok(source) => Findings::of(&source, options.bind),
         Err(diagnostics) => Findings::of_nothing(diagnostics),
     };
-    if findings.count(Severity::Error) > 0 {
-        findings.recognise(&config);
-    }
     let exit = findings.exit(options.strict);
     if options.json {
         let limits = findings.limits.filter(|_| options.host);
@@ -117,22 +114,6 @@ impl Findings {
         findings
     }
 
-    /// Says of another program's file that it is one, in the place of what is wrong with it.
-    fn recognise(&mut self, config: &ConfigSource) {
-        let ConfigSource::File(path) = config else {
-            return;
-        };
-        let text = Disk.read(path).unwrap_or_default();
-        if let Some(kind) = import::recognise(&String::from_utf8_lossy(&text)) {
-            let path = path.display().to_string();
-            let message = format!("this is a configuration of {kind}");
-            let problem = Problem::new(message)
-                .hint(format!("lariat import {} {path} -o lariat.toml", kind.word()));
-            let complaint = Complaint::error(Spot::Nowhere, problem);
-            self.diagnostics = vec![complaint.at(Some((&path, "")))];
-        }
-    }
-
     fn look_at_host(&mut self, source: &Source, settings: &Settings) {
         let missing = preflight::check(source, settings).err();
         self.diagnostics.extend(missing.into_iter().flatten());
@@ -140,7 +121,12 @@ impl Findings {
         // Who it will be that cannot be found out is told when serving.
         let reader = user::choose(&settings.process).ok();
         let reader = reader.map(user::of_worker);
-        let concerns = preflight::concerns(source, settings, reader.as_ref());
+        let mut concerns = preflight::concerns(source, settings, reader.as_ref());
+        // A key that cannot be read has its default here, which nobody has written.
+        concerns.retain(|one| {
+            let is_same = |other: &&Diagnostic| other.is_error() && other.subject == one.subject;
+            one.subject.is_none() || self.diagnostics.iter().find(is_same).is_none()
+        });
         self.diagnostics.extend(concerns);
         self.diagnostics.extend(keys_that_do_not_open(source, settings));
         let kernel_tls = KernelTls::try_for(settings);

@@ -43,7 +43,7 @@ pub(crate) fn run(options: DemoOptions, console: Console) -> Exit {
 
 fn set_up(options: DemoOptions) -> anyhow::Result<(Stage, TcpListener)> {
     let server = TcpListener::bind(loopback(0))?;
-    let stage = Stage::new()?;
+    let stage = Stage::new().map_err(no_room)?;
     let certificates = certificates::make(options.listen.ip())?;
     stage.write("ca.pem", &certificates.authority)?;
     stage.write("ecdsa.pem", &certificates.ecdsa)?;
@@ -51,6 +51,15 @@ fn set_up(options: DemoOptions) -> anyhow::Result<(Stage, TcpListener)> {
     let text = configuration(options, server.local_addr()?);
     stage.write("lariat.toml", &text)?;
     Ok((stage, server))
+}
+
+fn no_room(error: io::Error) -> anyhow::Error {
+    let folder = std::env::temp_dir();
+    let folder = folder.display();
+    anyhow::anyhow!(
+        "cannot make a directory in {folder}: {error}\n\
+         hint: have TMPDIR name one that exists and is writable: `TMPDIR=/dev/shm lariat demo`"
+    )
 }
 
 fn configuration(options: DemoOptions, server: SocketAddr) -> String {

@@ -22,6 +22,13 @@ pub(super) fn run(
         console.error("nothing was written\nhint: mend what is marked `error`");
         return Exit::Usage;
     }
+    if let Some(path) = import.log_file() {
+        console.warn(format_args!(
+            "{kind} and lariat would both write to {path}\n\
+             hint: name another file in `log.output` for as long as both run, and have the one who \
+             rotates it send SIGUSR1 to lariat"
+        ));
+    }
     let good = if import.is_partial() { Exit::Warned } else { Exit::Success };
     let Some(output) = output else {
         print(import.toml());

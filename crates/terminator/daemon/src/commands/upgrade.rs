@@ -12,7 +12,7 @@ use crate::commands::console::{Console, print};
 use crate::commands::exit::Exit;
 
 /// More than the steps of an upgrade may take, and a reload before them.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(2430);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2445);
 
 /// The time from the end of the status socket to the end of a process that has to stop.
 const END_TIME_MAX: Duration = Duration::from_secs(3);
@@ -30,7 +30,7 @@ pub(super) fn run(socket: &StatusSocket, console: Console) -> Exit {
         }
         Ok(None) => {
             console.error("the upgrade is still under way");
-            console.hint("the messages of the running lariat say how far it is");
+            console.hint("`lariat status` says how far it is");
             Exit::Failed
         }
         Err(error) => error.tell(console),
@@ -48,11 +48,13 @@ enum Outcome {
 /// Begins an upgrade, and waits for its end; `None` if it does not end.
 fn upgraded(socket: &StatusSocket, console: Console) -> Result<Option<Outcome>, ControlError> {
     let running = RunningLariat::find_serving(socket, console)?;
+    if let Some(upgrade) = &running.document.upgrade {
+        console.say(format_args!("an upgrade is under way already: {}", upgrade.stage));
+    }
     running.supervisor.signal(Signal::User2)?;
     let _waits = control::say_if_slow(
         console,
-        "waiting for the new program to take over; the messages of the running lariat say how far \
-         it is",
+        "waiting for the new program to take over; `lariat status` says how far it is",
     );
     let before = ended(&running.document);
     running.wait_for(ANSWER_TIME_MAX, |now| {

@@ -24,15 +24,13 @@ use super::child::{Child, Heard};
 use super::events::Event;
 use super::failure::Failure;
 use super::{Due, Phase, Supervisor};
-use crate::handover::{Order, Secret};
+use crate::handover::{Order, Secret, UpgradeStatus};
 use crate::held_keys::KeyGroup;
 use crate::messages::{error, note, printable};
 use crate::observations::Observations;
 use crate::reader::Found;
 
-use check::{
-    CHECK_TIME_MAX, Check, CheckNews, EXECUTE_TIME_MAX, NewProgram, SWITCH_TIME_MAX, Upgrade,
-};
+use check::{CHECK_TIME_MAX, CheckNews, NewProgram, RELEASE_TIME_MAX, SWITCH_TIME_MAX, Upgrade};
 use earlier::{Earlier, state_of};
 use image::OwnState;
 use state::{ImageState, Release, SupervisorState};
@@ -44,9 +42,17 @@ const TOLD_TO_STOP: &str = "the running one was told to stop";
 
 impl Supervisor<'_> {
     pub(super) fn upgrade(&mut self) {
-        if !matches!(self.upgrading.stage, Upgrade::None) || self.way_back.is_some() {
-            // Who asked hears what comes of that one.
-            return;
+        match std::mem::take(&mut self.upgrading.stage) {
+            Upgrade::None if self.way_back.is_none() => {}
+            Upgrade::Checking(check) => {
+                note("an upgrade is ordered once more: the program is run anew as it is now");
+                check.give_up();
+            }
+            other => {
+                // Who asked hears what comes of that one.
+                self.upgrading.stage = other;
+                return;
+            }
         }
         let begun = match self.phase {
             Phase::Draining => Err("the running one drains".to_owned()),
@@ -58,7 +64,10 @@ impl Supervisor<'_> {
             }
         };
         match begun {
-            Ok(check) => self.upgrading.stage = Upgrade::Checking(check),
+            Ok(check) => {
+                self.tell_upgrade(check.status());
+                self.upgrading.stage = Upgrade::Checking(check);
+            }
             Err(why) => self.upgrade_failed(&format!("cannot run the new program: {why}")),
         }
     }
@@ -72,10 +81,26 @@ impl Supervisor<'_> {
         }
         match news {
             CheckNews::Running(pid) => {
-                check.pid = Some(pid);
-                check.until = Instant::now() + CHECK_TIME_MAX;
+                check.runs(pid);
+                let (stage, name) = (check.status(), check.name.display());
+                note(format_args!(
+                    "upgrade: {name} (pid {pid}) is run to say whether it would serve; it has {} s \
+                     to say which version it is, and {} s to read the configuration",
+                    RELEASE_TIME_MAX.as_secs(),
+                    CHECK_TIME_MAX.as_secs(),
+                ));
+                self.tell_upgrade(stage);
             }
-            CheckNews::Ended(Ok(program)) => self.upgrading.stage = Upgrade::Accepted(program),
+            CheckNews::Reads(version) => {
+                check.reads(version);
+                let stage = check.status();
+                self.tell_upgrade(stage);
+            }
+            CheckNews::Ended(Ok(program)) => {
+                let status = check.accepted();
+                self.tell_upgrade(status);
+                self.upgrading.stage = Upgrade::Accepted(program);
+            }
             CheckNews::Ended(Err(why)) => {
                 self.upgrading.stage = Upgrade::None;
                 self.upgrade_failed(&why);
@@ -93,14 +118,8 @@ impl Supervisor<'_> {
         let Upgrade::Checking(check) = std::mem::take(&mut self.upgrading.stage) else {
             return;
         };
-        let why = match check.pid {
-            None => format!("it took more than {} s to open the file", EXECUTE_TIME_MAX.as_secs()),
-            Some(pid) => {
-                let _ = signal::kill(pid);
-                let time = CHECK_TIME_MAX.as_secs();
-                format!("it was killed, since it had not said in {time} s whether it would serve")
-            }
-        };
+        let why = check.why_late();
+        check.give_up();
         self.upgrade_failed(&why);
     }
 
@@ -123,9 +142,7 @@ impl Supervisor<'_> {
     pub(super) fn give_up_upgrade(&mut self) {
         match std::mem::take(&mut self.upgrading.stage) {
             Upgrade::None => return,
-            Upgrade::Checking(Check { pid, .. }) => {
-                let _ = pid.map(signal::kill);
-            }
+            Upgrade::Checking(check) => check.give_up(),
             Upgrade::Accepted(_) => {}
             Upgrade::Stopping(..) => {
                 // To the others as soon as their threads have ended.
@@ -134,6 +151,12 @@ impl Supervisor<'_> {
             }
         }
         self.upgrade_failed(TOLD_TO_STOP);
+    }
+
+    /// How far an upgrade is, for the status.
+    fn tell_upgrade(&mut self, status: UpgradeStatus) {
+        self.reloads.upgrade = Some(status);
+        self.tell(&Order::Reloads(self.reloads.clone()));
     }
 
     /// This program goes on. The reason is a sentence without a full stop.

@@ -64,7 +64,9 @@ pub(super) async fn run(channel: Arc<Channel>, rights: Rights, usage: Usage) -> 
         let _ = sender.send(report);
     };
     let checks = super::health::run(Vec::new(), report);
-    let first = queue.recv().await.transpose()?;
+    let Some(first) = queue.recv().await.transpose()? else {
+        return Ok(());
+    };
     let started = Control::start(channel, (rights, usage), first, checks).await?;
     let Some(mut control) = started else {
         return Ok(());
@@ -121,16 +123,13 @@ struct Control {
 }
 
 impl Control {
-    /// Serves the first plan; `None` = it was refused, or the supervisor is gone.
+    /// Serves the first plan; `None` = it was refused.
     async fn start(
         channel: Arc<Channel>,
         (rights, usage): (Rights, Usage),
-        received: Option<Received>,
+        received: Received,
         checks: Checks,
     ) -> io::Result<Option<Self>> {
-        let Some(received) = received else {
-            return Ok(None);
-        };
         let shortage = received.shortage();
         let (Order::Start(start, serve), Some(bundle)) = (received.order, received.bundle) else {
             return Err(io::Error::other("the supervisor began with another order"));

@@ -61,6 +61,7 @@ impl AdminState {
             time_ms: milliseconds(SystemTime::now()),
             process: self.process(&facts),
             last_reload: facts.reload.last.as_ref().map(last_reload),
+            upgrade: facts.reload.upgrade.clone(),
             last_upgrade: facts.reload.last_upgrade.as_ref().map(last_upgrade),
             log_failure: facts.log_failure.clone(),
             log_unopened: facts.log_unopened.clone(),

@@ -5,17 +5,22 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use sys::brood;
 use sys::channel::{self, Channel};
 use telemetry::message::Level;
+use telemetry::printable::line;
 
 use super::image;
 use super::state::{Release, STATE_BYTES_MAX, SupervisorState, UpgradeVerdict, decode, encode};
+use crate::admin::milliseconds;
+use crate::handover::UpgradeStatus;
 use crate::messages;
 
 /// The program's first argument when it is to say whether it would serve in the place of another:
@@ -25,7 +30,13 @@ pub(crate) const CHECK_ARGUMENT: &str = "--check-upgrade";
 /// Until the new program runs: a file system that does not answer holds that.
 pub(crate) const EXECUTE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// From there to its verdict: it reads its configuration meanwhile, for as long as a reader may.
+/// From there to its first word, which version it is: a program that hangs, or is none of ours, is
+/// given up then. Ours say it before they read anything, also from a slow disk on a busy host.
+pub(crate) const RELEASE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// From there to its verdict: it reads its configuration meanwhile, for as long as a reader may. A
+/// shorter time would refuse what a start serves; an operator who does not want to wait sees the
+/// process in the status.
 pub(crate) const CHECK_TIME_MAX: Duration = Duration::from_secs(330);
 
 /// How long the worker process before may take to pause, and then the new one to accept. Nobody
@@ -50,9 +61,14 @@ pub(crate) enum Upgrade {
 
 pub(crate) struct Check {
     pub(crate) number: u64,
-    /// The process, once it runs.
-    pub(crate) pid: Option<u32>,
-    pub(crate) until: Instant,
+    /// The file that is run.
+    pub(crate) name: PathBuf,
+    since: SystemTime,
+    /// The process, once it runs, and its version, once it has said it.
+    pid: Option<u32>,
+    version: Option<String>,
+    until: Instant,
+    channel: Arc<Channel>,
 }
 
 #[derive(Debug)]
@@ -66,7 +82,67 @@ pub(crate) struct NewProgram {
 /// News of the check of that number.
 pub(crate) enum CheckNews {
     Running(u32),
+    /// It has said which version it is.
+    Reads(String),
     Ended(Result<NewProgram, String>),
+}
+
+impl Check {
+    pub(crate) fn runs(&mut self, pid: u32) {
+        self.pid = Some(pid);
+        self.until = Instant::now() + RELEASE_TIME_MAX;
+    }
+
+    pub(crate) fn reads(&mut self, version: String) {
+        self.version = Some(version);
+        self.until = Instant::now() + CHECK_TIME_MAX;
+    }
+
+    /// Ends it, with all that it has started.
+    pub(crate) fn give_up(self) {
+        // What it leaves behind may hold the other end open.
+        self.channel.end();
+        self.pid.into_iter().for_each(brood::end_group);
+    }
+
+    pub(crate) fn why_late(&self) -> String {
+        match (self.pid, &self.version) {
+            (None, _) => {
+                format!("it took more than {} s to open the file", EXECUTE_TIME_MAX.as_secs())
+            }
+            (Some(pid), None) => format!(
+                "{} (pid {pid}) was killed, since it had not said in {} s which version of lariat \
+                 it is; is it a lariat?",
+                self.name.display(),
+                RELEASE_TIME_MAX.as_secs()
+            ),
+            (Some(_), Some(_)) => {
+                let time = CHECK_TIME_MAX.as_secs();
+                format!("it was killed, since it had not said in {time} s whether it would serve")
+            }
+        }
+    }
+
+    pub(crate) fn status(&self) -> UpgradeStatus {
+        let name = self.name.display();
+        let stage = match (self.pid, &self.version) {
+            (None, _) => format!("{name} is opened"),
+            (Some(pid), None) => format!("{name} (pid {pid}) is to say which version it is"),
+            (Some(pid), Some(version)) => {
+                format!("lariat {version} (pid {pid}) reads the configuration")
+            }
+        };
+        let left = self.until.saturating_duration_since(Instant::now());
+        let until_ms = Some(milliseconds(SystemTime::now() + left));
+        UpgradeStatus { since_ms: milliseconds(self.since), pid: self.pid, until_ms, stage }
+    }
+
+    /// The status once it would serve.
+    pub(crate) fn accepted(&self) -> UpgradeStatus {
+        let version = self.version.as_deref().unwrap_or_default();
+        let stage = format!("lariat {version} takes over when what is under way has ended");
+        UpgradeStatus { pid: None, until_ms: None, stage, ..self.status() }
+    }
 }
 
 impl Upgrade {
@@ -127,8 +203,11 @@ impl Upgrading {
         if Arc::strong_count(&self.checking) > CHECKS_MAX {
             return Err(format!("{CHECKS_MAX} before still wait for their file"));
         }
+        let (channel, theirs) = channel::pair().map_err(|error| error.to_string())?;
         let mut command = Command::new(program);
         command
+            .process_group(0)
+            .stdin(Stdio::from(theirs))
             .arg(CHECK_ARGUMENT)
             .args(arguments)
             .env_clear()
@@ -139,8 +218,10 @@ impl Upgrading {
         let number = self.checks;
         let place = Arc::clone(&self.checking);
         let name = program.display().to_string();
+        let channel = Arc::new(channel);
+        let own = Arc::clone(&channel);
         let attend = move || {
-            let ended = check(command, state, |pid| hear(number, CheckNews::Running(pid)));
+            let ended = check(command, &own, state, |news| hear(number, news));
             drop(place);
             // As it stands on a standard error.
             let text = |why: &str| Level::split(why).map_or(why, |(_, text)| text).to_owned();
@@ -149,7 +230,9 @@ impl Upgrading {
         };
         let thread = thread::Builder::new().name("check".to_owned());
         thread.spawn(attend).map_err(|error| error.to_string())?;
-        Ok(Check { number, pid: None, until: Instant::now() + EXECUTE_TIME_MAX })
+        let (name, since) = (program.clone(), SystemTime::now());
+        let until = Instant::now() + EXECUTE_TIME_MAX;
+        Ok(Check { number, name, since, pid: None, version: None, until, channel })
     }
 }
 
@@ -157,15 +240,15 @@ impl Upgrading {
 /// sentence without a full stop.
 fn check(
     mut command: Command,
+    channel: &Channel,
     mut state: SupervisorState,
-    runs: impl FnOnce(u32),
+    hear: impl Fn(CheckNews),
 ) -> Result<NewProgram, String> {
-    let text = |error: io::Error| error.to_string();
-    let (channel, theirs) = channel::pair().map_err(text)?;
-    let mut process = command.stdin(Stdio::from(theirs)).spawn().map_err(text)?;
+    let mut process = command.spawn().map_err(|error| error.to_string())?;
     // It has the other end of the channel.
     drop(command);
-    runs(process.id());
+    let pid = process.id();
+    hear(CheckNews::Running(pid));
     let verdict = (|| -> Option<Result<NewProgram, String>> {
         let receive = || channel.receive_up_to(STATE_BYTES_MAX, 1).ok()?;
         let release: Release = decode(&receive()?.0).ok()?;
@@ -173,6 +256,7 @@ fn check(
             Ok(format) => format,
             Err(why) => return Some(Err(why)),
         };
+        hear(CheckNews::Reads(line(&release.program).to_string()));
         channel.send(encode(&state).bytes(), &[]).ok()?;
         let (bytes, fds) = receive()?;
         let verdict: UpgradeVerdict = decode(&bytes).ok()?;
@@ -184,10 +268,8 @@ fn check(
             }
         })
     })();
-    if verdict.is_some() {
-        // It has said all that it has to say.
-        let _ = process.kill();
-    }
+    // It has said all that it has to say.
+    brood::end_group(pid);
     let status = process.wait();
     verdict.unwrap_or_else(|| {
         let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());

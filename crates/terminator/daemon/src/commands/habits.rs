@@ -1,0 +1,83 @@
+//! Words that other programs take where Lariat has a command: what to write instead.
+
+use std::path::Path;
+
+/// Commands that take the path of a configuration.
+const OF_A_FILE: [&str; 6] = ["serve", "check", "status", "reload", "upgrade", "drain"];
+
+/// The hint about a word that is no argument, as users of nginx, HAProxy, hitch and service scripts
+/// type it. `line` is all that was typed behind the program's name.
+pub(super) fn hint(word: &str, line: &[String]) -> Option<String> {
+    let word = word.split('=').next().unwrap_or(word);
+    let place = line.iter().position(|one| one.starts_with(word))?;
+    let whole = line.get(place)?.split('=').next()?;
+    let next = line.get(place + 1).map(String::as_str);
+    let command = line.first().filter(|first| place > 0 && !first.starts_with('-'));
+    if command.is_some_and(|command| !OF_A_FILE.contains(&&**command)) {
+        return None;
+    }
+    let file = file_of(line).unwrap_or("FILE");
+    let is_test = |one: &String| ["-t", "-T", "--test", "test", "configtest"].contains(&&**one);
+    let serve = if line.iter().any(is_test) { "check" } else { "serve" };
+    // Of `haproxy -c -f FILE`, and of `nginx -c FILE`.
+    let is_check = next.is_none_or(|next| next.starts_with('-'));
+    let hint = match (whole, next) {
+        ("start" | "run", _) => {
+            format!("`lariat serve {file}`, or `systemctl start lariat` where a package has it")
+        }
+        ("stop" | "quit" | "kill" | "shutdown", _) | ("-s", Some("stop" | "quit")) => {
+            "`lariat drain` lets connections finish; SIGTERM twice ends it at once".to_owned()
+        }
+        ("restart", _) | ("-sf" | "-st" | "-x", _) => {
+            "`lariat upgrade` has it become the program as installed now, without a pause; \
+             `lariat reload` reads the configuration again"
+                .to_owned()
+        }
+        ("-s", Some("reload")) => "`lariat reload`".to_owned(),
+        ("reopen", _) | ("-s", Some("reopen")) => {
+            "SIGUSR1 opens the log again: `kill -USR1 PID` with the supervisor's number, which \
+             `lariat status` shows"
+                .to_owned()
+        }
+        ("-s", _) => "`lariat reload`, or `lariat drain`".to_owned(),
+        ("-c", _) if is_check => format!("`lariat check {file}`"),
+        ("test" | "configtest" | "validate" | "-t" | "-T" | "--test", _) => {
+            format!("`lariat check {file}`")
+        }
+        ("-c" | "-f" | "--config", _) => match command {
+            Some(command) => format!("the file stands alone: `lariat {command} {file}`"),
+            None => format!("`lariat {serve} {file}`"),
+        },
+        ("-D" | "-d" | "-W" | "-Ws" | "-db" | "--daemon" | "--foreground", _) => format!(
+            "it stays in the foreground: `lariat serve {file}`, which `systemctl start lariat` or \
+             another service manager runs"
+        ),
+        ("-v" | "-vv", _) => "`lariat version`".to_owned(),
+        (flag, _) if flag.starts_with("--") && place == 0 => {
+            let name = flag.trim_start_matches('-');
+            match (config::TABLE.find_flag(name), config::TABLE.foreign(name)) {
+                (Some(_), _) => format!("a command comes first: `lariat serve {}`", line.join(" ")),
+                (None, Some(_)) => {
+                    format!("`lariat hitch {}` takes hitch's options", line.join(" "))
+                }
+                (None, None) => return None,
+            }
+        }
+        (path, _) if place == 0 && is_file(path) => format!("`lariat serve {path}`"),
+        _ => return None,
+    };
+    Some(hint)
+}
+
+/// The configuration among these words, if one is named.
+fn file_of(line: &[String]) -> Option<&str> {
+    let named = line.iter().filter_map(|word| word.strip_prefix("--config="));
+    let files = line.iter().map(String::as_str).filter(|word| is_file(word));
+    named.chain(files).next()
+}
+
+fn is_file(word: &str) -> bool {
+    let is_named =
+        ["toml", "conf", "cfg"].map(|ending| Path::new(word).extension() == Some(ending.as_ref()));
+    !word.starts_with('-') && (is_named.contains(&true) || word.contains('/'))
+}
