@@ -21,24 +21,24 @@ use std::path::{Path, PathBuf};
 use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
-use crate::import::Import;
+use crate::import::{Import, Importer};
 use crate::meaning::{Conversion, Meaning, Sense};
 use crate::source::{SourceFiles, SourceLine, Statement};
 use crate::statements::{Statements, UNKNOWN};
 
 /// Reads files into a draft.
-pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
+pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     let mut reading = HaproxyReading::default();
     for path in paths {
-        for path in files_of(path, files) {
-            reading.take_file(import, files, &path);
+        for path in files_of(path, import.files) {
+            reading.take_file(import, &path);
         }
     }
     let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     let place = SourceLine::outside(&names.join(" "));
     process::write(&reading, import, &place);
     if !import.is_faulty() {
-        service::write(&reading, import, files, &place);
+        service::write(&reading, import, &place);
     }
 }
 
@@ -53,8 +53,8 @@ fn files_of(path: &Path, files: &mut dyn SourceFiles) -> Vec<PathBuf> {
 }
 
 impl HaproxyReading {
-    fn take_file(&mut self, import: &mut Import, files: &mut dyn SourceFiles, path: &Path) {
-        let Some(text) = import.read(files, path, None) else {
+    fn take_file(&mut self, import: &mut Importer<'_>, path: &Path) {
+        let Some(text) = import.read(path, None) else {
             return;
         };
         self.within = HaproxyPlace::Nothing;
@@ -65,13 +65,13 @@ impl HaproxyReading {
                 return;
             }
             let place = first.at(number);
-            let mut lookup = |name: &str| self.variables.replace(name, files);
+            let mut lookup = |name: &str| self.variables.replace(name, import.files);
             let words = syntax::words(line, &mut lookup);
             let words = words.and_then(|words| syntax::expand_address(words, &mut lookup));
             match words {
                 Ok(words) => {
                     if matches!(self.within, HaproxyPlace::Global) {
-                        self.variables.take(&words, files);
+                        self.variables.take(&words, import.files);
                     }
                     self.take_line(import, words, place);
                 }
