@@ -12,8 +12,6 @@ mod route;
 mod service;
 mod syntax;
 mod timeouts;
-mod tls;
-mod variables;
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,6 @@
 //! Options of the top level are defaults of all frontends; each frontend, or all that are alike,
 //! becomes a service.
 
-mod cluster;
 mod frontend;
 mod process;
 mod service;
@@ -100,7 +99,6 @@ impl HitchReading {
             self.frontends.push(Frontend::default_one());
         }
         process::write(&self.global.options, import, place);
-        cluster::write(&self.global.options, import);
         // What services say, and the addresses of the frontends that each is for.
         let mut services: Vec<(Vec<_>, DraftTable)> = Vec::new();
         let mut places = HashMap::new();

@@ -10,7 +10,7 @@ use crate::draft::DraftTable;
 use crate::haproxy::arguments::on;
 use crate::haproxy::front::said;
 use crate::haproxy::reading::{HaproxyReading, HaproxySection};
-use crate::haproxy::{address, arguments, check, tls};
+use crate::haproxy::{address, arguments, check};
 use crate::import::{Import, Importer, inline_table};
 use crate::meaning::Conversion;
 use crate::source::Statement;
@@ -93,7 +93,7 @@ fn servers<'s>(
     options: &'s Statements,
     import: &mut Import,
 ) -> Vec<HaproxyServer<'s>> {
-    let mut defaults = tls::defaults(reading, import, "server");
+    let mut defaults = arguments::defaults(reading, import, "server");
     let mut all = Vec::new();
     for (name, written) in options.iter() {
         let words = written.words.as_slice();
@@ -201,7 +201,7 @@ fn write(
     };
     import.put(table, "service.back.tls.mode", "on", ssl, "");
     let is_whole = write_verification(reading, arguments, ssl, import, table);
-    tls::write(arguments, import, "server", table);
+    arguments::write_tls(arguments, import, "server", table);
     match arguments.find("server alpn") {
         Some(alpn) => {
             let key = "service.back.tls.alpn";

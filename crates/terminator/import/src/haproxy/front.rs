@@ -9,7 +9,7 @@ use crate::certificates::host_names;
 use crate::convert::Unfit;
 use crate::draft::DraftTable;
 use crate::haproxy::reading::HaproxyReading;
-use crate::haproxy::{address, arguments, tls};
+use crate::haproxy::{address, arguments};
 use crate::import::{Import, Importer, inline_table};
 use crate::meaning::Conversion;
 use crate::source::{BLOCKS_MAX, SourceFiles, SourceLine, Statement};
@@ -47,7 +47,7 @@ pub(super) fn read(
     options: &Statements,
     import: &mut Importer<'_>,
 ) -> (Vec<HaproxyFront>, Option<Statement>) {
-    let defaults = tls::defaults(reading, import, "bind");
+    let defaults = arguments::defaults(reading, import, "bind");
     let mut fronts: Vec<HaproxyFront> = Vec::new();
     // The places of those that say the same.
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -200,7 +200,7 @@ fn write(
     import: &mut Importer<'_>,
     table: &mut DraftTable,
 ) -> bool {
-    tls::write(arguments, import, "bind", table);
+    arguments::write_tls(arguments, import, "bind", table);
     if let Some(alpn) = arguments.find("bind alpn") {
         let note = "a client that offers only others is refused";
         import.apply_key("service.front.tls.alpn", Conversion::Words, note, alpn, table);
