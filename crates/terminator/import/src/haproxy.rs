@@ -32,8 +32,7 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
             reading.take_file(import, &path);
         }
     }
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    let place = SourceLine::outside(&names.join(" "));
+    let place = import.place();
     process::write(&reading, import, &place);
     if !import.is_faulty() {
         service::write(&reading, import, &place);
@@ -184,7 +183,7 @@ impl HaproxyReading {
                 options: Statements::default(),
                 whole: OnceCell::new(),
             });
-        } else if let Some(meaning) = section_of(kind) {
+        } else if let Some(meaning) = find(kind).filter(|_| is_among(OTHERS, kind)) {
             self.within = HaproxyPlace::Other(meaning);
             import.apply(meaning, written, &mut DraftTable::default());
         } else {
@@ -211,8 +210,3 @@ const RULES: &str = "acl http-request tcp-request tcp-response use_backend";
 /// Sections that are no services.
 const OTHERS: &str =
     "cache fcgi-app http-errors log-forward mailers peers program resolvers ring userlist";
-
-/// The meaning of a section that is no service.
-fn section_of(kind: &str) -> Option<&'static Meaning> {
-    is_among(OTHERS, kind).then(|| find(kind)).flatten()
-}

@@ -79,6 +79,12 @@ impl Import {
         &self.findings
     }
 
+    /// Stands for the files as a whole, or the command line.
+    pub(crate) fn place(&self) -> SourceLine {
+        let words: Vec<_> = self.words.iter().map(|word| word.display().to_string()).collect();
+        SourceLine::outside(&words.join(" "))
+    }
+
     /// Whether something is wrong with the files, so that nothing should be made of them.
     pub fn is_faulty(&self) -> bool {
         self.is_full || self.findings.iter().any(|one| matches!(one.fate, Fate::Fault { .. }))
@@ -135,9 +141,8 @@ impl Import {
 
     /// The configuration as TOML, with the origin of each value, and what is not in it.
     pub fn toml(&self) -> String {
-        let names: Vec<_> = self.words.iter().map(|word| word.display().to_string()).collect();
         let mut text = String::new();
-        let head = format!("From `lariat import {} {}`.", self.of.word(), names.join(" "));
+        let head = format!("From `lariat import {} {}`.", self.of.word(), self.place());
         toml_text::comment(&mut text, &head);
         toml_text::comment(
             &mut text,
@@ -179,9 +184,12 @@ impl Import {
             self.note(&place, &option, fate.clone());
         }
         if self.draft.services.is_empty() && !self.is_faulty() {
-            let words: Vec<_> = self.words.iter().map(|word| word.display().to_string()).collect();
-            let place = SourceLine::outside(&words.join(" "));
-            self.fault(&place, "services", "none is left to be served", "see what is not mapped");
+            self.fault(
+                &self.place(),
+                "services",
+                "none is left to be served",
+                "see what is not mapped",
+            );
         }
         self.say_once();
         self.findings.sort_by(|a, b| a.place.cmp(&b.place));

@@ -17,7 +17,6 @@ use crate::draft::DraftTable;
 use crate::import::Importer;
 use crate::meanings;
 use crate::predecessor::Predecessor;
-use crate::source::SourceLine;
 use process::NginxProcess;
 use section::NginxSection;
 use sockets::Sockets;
@@ -57,8 +56,7 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
             (_, block) => process.take(import, &reader.root, NginxDirective { written, block }),
         }
     }
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    let place = SourceLine::outside(&names.join(" "));
+    let place = import.place();
     process.finish(import, &place);
     for section in &sections {
         let place = section.servers.first().map_or(&place, |server| &server.written.place);

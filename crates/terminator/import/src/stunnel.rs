@@ -38,8 +38,8 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     for path in paths {
         reading.take_file(import, path, None);
     }
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    reading.finish(import, &SourceLine::outside(&names.join(" ")));
+    let place = import.place();
+    reading.finish(import, &place);
 }
 
 impl StunnelReading {

@@ -50,7 +50,8 @@ pub(super) fn read(
         }
         if meaning.is_written() {
             import.expect(&argument);
-            if !meaning.option.ends_with(&argument.option) && is_contrary(word) {
+            let is_contrary = word.starts_with("no-") && !word.starts_with("no-tlsv");
+            if !meaning.option.ends_with(&argument.option) && is_contrary {
                 import.mapped(&argument, "turned off");
             }
             arguments.push(meaning.option, argument);
@@ -59,11 +60,6 @@ pub(super) fn read(
         }
     }
     arguments
-}
-
-/// Whether a word turns off what another one turns on.
-fn is_contrary(word: &str) -> bool {
-    word.starts_with("no-") && !word.starts_with("no-tlsv")
 }
 
 /// An argument, unless its contrary follows it.
