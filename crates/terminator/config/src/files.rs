@@ -153,8 +153,8 @@ pub(crate) fn bundle_of_host(files: &mut dyn Files) -> Option<(String, Vec<u8>)>
     })
 }
 
-/// The outputs of programs: each is run once, though a configuration with faults is read more than once,
-/// because one that fails may have asked somebody.
+/// The outputs of programs: each is run once, though a configuration with faults is read more than
+/// once, because one that fails may have asked somebody.
 #[derive(Default)]
 pub(crate) struct ProgramOutputs(BTreeMap<Vec<String>, Result<Zeroizing<Vec<u8>>, String>>);
 

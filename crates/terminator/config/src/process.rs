@@ -1,4 +1,5 @@
-//! The keys of the processes: workers, limits, rights, when they are reloaded, and the log of secrets.
+//! The keys of the processes: workers, limits, rights, when they are reloaded, and the log of
+//! secrets.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;

@@ -46,7 +46,8 @@ const TLS12: &[Tls12Suite] = &[
 
 /// Words that all suites of `TLS12` are among.
 const OF_ALL: &str = "\
-    ALL COMPLEMENTOFALL DEFAULT HIGH ECDHE EECDH kECDHE kEECDH ECDH TLSv1.2 AEAD SUITEB128 SUITEB192 PROFILE=SYSTEM FIPS";
+    ALL COMPLEMENTOFALL DEFAULT HIGH ECDHE EECDH kECDHE kEECDH ECDH TLSv1.2 AEAD SUITEB128 \
+    SUITEB192 PROFILE=SYSTEM FIPS";
 
 /// The suites of TLS 1.3 that Lariat has, in OpenSSL's order.
 pub(crate) const TLS13: &[&str] =

@@ -47,7 +47,7 @@ pub(crate) struct AdminState {
     start_time: SystemTime,
     usage: Usage,
     workers: Workers,
-    facts: Mutex<Facts>,
+    facts: Mutex<AdminFacts>,
     history: Mutex<History>,
     descriptors: Mutex<DescriptorWatch>,
 }
@@ -115,7 +115,7 @@ pub(crate) struct Served {
 }
 
 #[derive(Default)]
-pub(crate) struct Facts {
+pub(crate) struct AdminFacts {
     served: Served,
     /// The reloads, as the supervisor last said.
     pub(crate) reload: Reloads,
@@ -332,7 +332,7 @@ impl AdminState {
     }
 
     /// A panic elsewhere leaves facts as true as they were.
-    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
+    pub(crate) fn facts(&self) -> MutexGuard<'_, AdminFacts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

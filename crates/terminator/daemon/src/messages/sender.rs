@@ -1,9 +1,10 @@
 //! The way of messages to a log daemon, on which nobody waits.
 //!
 //! A thread sends what is queued. Owns what becomes of messages that the daemon does not take: they
-//! go to the standard error instead, so that none is lost while somebody reads that. A [`Collector`]
-//! is the daemon as one process reaches it: it says which errors mean what and never waits itself;
-//! what is done about them is its callers', none of whom may wait for it.
+//! go to the standard error instead, so that none is lost while somebody reads that.
+//!
+//! A [`Collector`] is the daemon as one process reaches it: it says which errors mean what and
+//! never waits itself; what is done about them is its callers', none of whom may wait for it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

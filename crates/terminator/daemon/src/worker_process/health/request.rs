@@ -1,5 +1,5 @@
-//! The request of an `http` check with the names in it, and the outcome of a check, in the words that
-//! operators read.
+//! The request of an `http` check with the names in it, and the outcome of a check, in the words
+//! that operators read.
 
 use std::fmt;
 use std::io;
