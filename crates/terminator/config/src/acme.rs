@@ -233,9 +233,7 @@ fn challenge(written: &WrittenChallenge<'_>, shelf: &Shelf<'_>) -> Option<AcmeCh
 }
 
 fn external_account(eab: &WrittenEab<'_>, shelf: &mut Shelf<'_>) -> Option<(String, Password)> {
-    let path = shelf.base.join(eab.key.value.as_ref()?);
-    let bytes = Zeroizing::new(shelf.read(&eab.key, &path)?);
-    shelf.is_private(&eab.key, &path);
+    let (path, bytes) = shelf.secret(&eab.key, eab.key.value.as_ref()?)?;
     let key = str::from_utf8(&bytes).unwrap_or_default().trim();
     let of_base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=".contains(&byte);
     if key.is_empty() || !key.bytes().all(of_base64url) {

@@ -6,7 +6,6 @@ use options::row::{boolean, path, row};
 use options::{Field, Key, Kind, Problem, Value, section, table};
 use sys::socket::Zoned;
 use wire::address::{Address, UNIX_NAME_BYTES_MAX};
-use zeroize::Zeroizing;
 
 use crate::log::{self, WrittenLog};
 use crate::settings::{AdminToken, ControlOptions};
@@ -86,7 +85,6 @@ pub(crate) fn control_options(
     })
 }
 
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
 fn admin_token(
     key: &Field<'_, Option<String>>,
     shelf: &mut Shelf<'_>,
@@ -94,9 +92,7 @@ fn admin_token(
     let Some(path) = key.value.as_ref()? else {
         return Some(None);
     };
-    let path = shelf.base.join(path);
-    let content = shelf.read(key, &path).map(Zeroizing::new)?;
-    shelf.is_private(key, &path);
+    let (path, content) = shelf.secret(key, path)?;
     let token = AdminToken::read(&content);
     if token.is_none() {
         let (least, most) = (AdminToken::CHARACTERS.start(), AdminToken::CHARACTERS.end());

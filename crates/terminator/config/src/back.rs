@@ -262,7 +262,6 @@ fn servers_options(
 }
 
 /// The TLS towards the servers; `Some(None)` = they get plaintext.
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
 fn tls(
     back: &WrittenBack<'_>,
     servers: &[backend::options::ServerOptions],

@@ -13,13 +13,12 @@ use wire::address::{Address, Endpoint};
 
 use crate::certificates::{holds_key, word};
 use crate::inspection::Use;
-use crate::passphrase::Passphrase;
+use crate::passphrase::{Passphrase, is_in_token, note_token_key, shown};
 use crate::shelf::Shelf;
 use crate::tls_choices::{
     GROUP_SYNONYMS, GROUPS, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS, WantedSuite, protocol,
     suites, suites_fit,
 };
-use crate::token_key::{is_in_token, note_token_key, shown};
 
 /// The word in place of a name.
 const OF_CLIENT: &str = "client";
@@ -114,7 +113,6 @@ section! {
 }
 
 /// Reads `service.back.tls`; `Some(None)` = it is off, and servers get plaintext.
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
 pub(crate) fn back_tls_options(
     tls: &WrittenBackTls<'_>,
     header_inside: Option<bool>,
@@ -168,7 +166,6 @@ fn pin(value: &Value, key: &Key) -> Result<[u8; 32], Problem> {
     parse_pin(text).ok_or_else(|| problem().hint(key.for_example()))
 }
 
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
 fn verification(
     tls: &WrittenBackTls<'_>,
     shelf: &mut Shelf<'_>,
@@ -191,7 +188,6 @@ fn verification(
 }
 
 /// The certificate that servers are shown; `Some(None)` = none.
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
 fn certificate(
     tls: &WrittenBackTls<'_>,
     shelf: &mut Shelf<'_>,

@@ -13,10 +13,8 @@ use tls::options::{BadCertificate, CertificateSource, Placeholder};
 
 use crate::certificate_folder::{self, FolderContents};
 use crate::inspection::{Use, problem};
-use crate::passphrase::Passphrase;
-use crate::shelf::Shelf;
-use crate::shelf::optional;
-use crate::token_key::{is_in_token, note_token_key, shown};
+use crate::passphrase::{Passphrase, is_in_token, note_token_key, shown};
+use crate::shelf::{Shelf, optional};
 
 section! {
     table("service.front.tls.certificates")
@@ -206,7 +204,6 @@ enum StapleFile {
 }
 
 impl StapleFile {
-    #[allow(clippy::option_option, reason = "left out and reported are two things")]
     fn read(
         &self,
         entry: &WrittenCertificate<'_>,

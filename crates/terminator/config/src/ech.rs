@@ -112,9 +112,7 @@ fn listed(written: &WrittenEch<'_>, shelf: &mut Shelf<'_>) -> Option<EchKeySourc
     let place = &written.keys;
     let mut keys = Vec::new();
     for path in place.value.as_ref()? {
-        let path = shelf.base.join(path);
-        let bytes = zeroize::Zeroizing::new(shelf.read(place, &path)?);
-        shelf.is_private(place, &path);
+        let (path, bytes) = shelf.secret(place, path)?;
         match ListedEchKey::read(&bytes) {
             Ok(key) => keys.push(key),
             Err(fault) => {

@@ -11,13 +11,11 @@ mod back_tls;
 mod certificate_folder;
 mod certificates;
 mod cluster;
-mod command;
 mod ech;
 mod files;
 mod front;
 mod front_tls;
 mod inspection;
-mod key_log;
 pub mod keys;
 mod log;
 mod passphrase;
@@ -33,11 +31,9 @@ mod starttls;
 mod store;
 mod timeouts;
 mod tls_choices;
-mod token_key;
 mod topology;
 mod tree;
 mod tunnel;
-mod variables;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -61,7 +57,7 @@ pub use settings::{
 pub use source::{MADE_OF_OTHERS, STANDARD_INPUT, Source};
 
 use admin::WrittenAdmin;
-use files::RunOnce;
+use files::ProgramOutputs;
 use inspection::Inspector;
 use keys::WrittenConfiguration;
 use resumption::Tls13Choice;
@@ -90,7 +86,7 @@ pub struct Inspected {
 /// # Errors
 /// All that is wrong with it, and the warnings, in the order of their places.
 pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagnostic>> {
-    let (read, diagnostics) = read(source, &mut RunOnce::new(files), None);
+    let (read, diagnostics) = read(source, (files, &mut ProgramOutputs::default()), None);
     let failed = diagnostics.iter().any(Diagnostic::is_error);
     match read {
         Some(read) if !failed && read.is_whole => {
@@ -103,12 +99,11 @@ pub fn load(source: &Source, files: &mut dyn Files) -> Result<Loaded, Vec<Diagno
 /// Reads a configuration and every file that it names, and looks into the files. Reports all
 /// errors at once.
 pub fn inspect(source: &Source, files: &mut dyn Files) -> Inspected {
-    let files = &mut RunOnce::new(files);
-    let inspector = Inspector::new(files);
-    let (read, diagnostics) = read(source, files, Some(&inspector));
+    let (inspector, mut outputs) = (Inspector::new(files), ProgramOutputs::default());
+    let (read, diagnostics) = read(source, (&mut *files, &mut outputs), Some(&inspector));
     let settings = match read {
         Some(read) if read.is_whole => Some(read.settings),
-        read => without_faults(source, files, read),
+        read => without_faults(source, (files, &mut outputs), read),
     };
     Inspected { settings, diagnostics }
 }
@@ -129,14 +124,14 @@ const REMOVALS_MAX: usize = 8;
 /// Errors that follow from what is removed are none.
 fn without_faults(
     source: &Source,
-    files: &mut dyn Files,
+    (files, outputs): (&mut dyn Files, &mut ProgramOutputs),
     first: Option<ConfigurationRead>,
 ) -> Option<Settings> {
     let mut nearest = first.map(|read| read.settings);
     let mut root = root_of(source, &report_about(source))?;
     for _ in 0..REMOVALS_MAX {
         let report = report_about(source);
-        let mut shelf = Shelf::new(source.base(), &mut *files, None);
+        let mut shelf = Shelf::new(source.base(), (&mut *files, &mut *outputs), None);
         match settings(&WrittenConfiguration::of_root(&root, &report), &mut shelf) {
             Some(read) if read.is_whole => return Some(read.settings),
             read => nearest = nearest.or_else(|| read.map(|read| read.settings)),
@@ -150,12 +145,12 @@ fn without_faults(
 
 fn read(
     source: &Source,
-    files: &mut dyn Files,
+    (files, outputs): (&mut dyn Files, &mut ProgramOutputs),
     inspector: Option<&Inspector>,
 ) -> (Option<ConfigurationRead>, Vec<Diagnostic>) {
     let report = report_about(source);
     let root = root_of(source, &report);
-    let mut shelf = Shelf::new(source.base(), files, inspector);
+    let mut shelf = Shelf::new(source.base(), (files, outputs), inspector);
     let read = root.and_then(|root| {
         options::check(&root, &TABLE, &report);
         settings(&WrittenConfiguration::of_root(&root, &report), &mut shelf)
@@ -257,7 +252,7 @@ fn settings(
     shelf.acme_folder = acme::folder(&written.acme, &shelf.base);
     let mut services = services(written, shelf);
     let key_log =
-        key_log::key_log_options(written.process.key_log.as_ref(), &mut services.options, shelf);
+        process::key_log_options(written.process.key_log.as_ref(), &mut services.options, shelf);
     let workers = process::worker_options(&written.workers, shelf);
     let limits = process::limits(&written.limits, shelf);
     let log = log::lines(&written.log);
@@ -349,7 +344,8 @@ fn servers_can_be_reached(
             check.port.refuse(message, format!("list {port} there too"));
         }
         let servers = service.back.server_list().iter();
-        let of_keys = servers.filter(|one| first_instance(&one.endpoint));
+        let of_keys =
+            servers.filter(|one| !matches!(one.endpoint, Endpoint::Service { number: 2.., .. }));
         for (keys, server) in keys.back.servers.tables.iter().zip(of_keys) {
             let listed = |port: &u16| ports.contains(port);
             if let Some(port) = server.endpoint.tcp_port().filter(|port| !listed(port)) {
@@ -367,11 +363,6 @@ fn servers_can_be_reached(
             keys.url.refuse(message, "list there the ports of all its nodes");
         }
     }
-}
-
-/// Whether it is the first, or only, server that its address stands for.
-fn first_instance(endpoint: &Endpoint) -> bool {
-    !matches!(endpoint, Endpoint::Service { number: 2.., .. })
 }
 
 /// A service may not listen where the status page is served.

@@ -1,19 +1,18 @@
-//! The keys of the processes: workers, limits, rights, and when they are reloaded.
+//! The keys of the processes: workers, limits, rights, when they are reloaded, and the log of
+//! secrets.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use options::quantity::DAY;
+use options::quantity::{self, DAY};
 use options::row::{boolean, count, duration, networks, path, row, text};
-use options::{Field, Key, Kind, Problem, Value, choice, quantity, section, table};
-use proxy::options::{Limits, SourceLimits, WorkerOptions};
+use options::{Field, Key, Kind, Problem, Value, choice, nearest, section, table};
+use proxy::options::{FrontTls, Limits, ServiceOptions, SourceLimits, WorkerOptions};
 use wire::network::Network;
 
-use crate::shelf::{Shelf, networks_of};
-
-use crate::key_log::WrittenKeyLog;
 use crate::settings::{KeyLogOptions, ProcessOptions, ReloadOptions, SandboxOptions};
+use crate::shelf::{Shelf, networks_of};
 
 /// More threads than any host has CPUs would only be a slip of the keyboard.
 const THREADS_MAX: u64 = 1024;
@@ -240,17 +239,13 @@ const NOT_PUBLIC: [&str; 8] = [
     "fe80::/10",
 ];
 
-fn not_public() -> impl Iterator<Item = Network> {
-    let parsed = NOT_PUBLIC.iter().map(|text| text.parse());
-    parsed.map(|network| network.expect("a network in CIDR notation"))
-}
-
 pub(crate) fn limits(limits: &WrittenLimits<'_>, shelf: &mut Shelf<'_>) -> Option<Limits> {
     let source = &limits.per_source;
     let exempt = if source.exempt.is_written() {
         networks_of(&source.exempt, shelf)
     } else {
-        Some(not_public().collect())
+        let parsed = NOT_PUBLIC.iter().map(|text| text.parse::<Network>());
+        Some(parsed.map(|network| network.expect("a network in CIDR notation")).collect())
     };
     Some(Limits {
         connections: limits.connections.value?,
@@ -297,7 +292,6 @@ pub(crate) fn reload_options(reload: &WrittenReload<'_>) -> Option<ReloadOptions
     Some(ReloadOptions { watch: reload.watch.value?, debounce: reload.debounce.value? })
 }
 
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
 fn connect_ports(listed: &Field<'_, Vec<RangeInclusive<u16>>>) -> Option<Option<BTreeSet<u16>>> {
     if !listed.is_written() {
         return Some(None);
@@ -324,6 +318,72 @@ fn port_range(value: &Value, _: &Key) -> Result<RangeInclusive<u16>, Problem> {
     };
     let hint = "write ports from 1 to 65535, such as 443 or \"8000-8010\"";
     range.filter(|range| *range.start() > 0).ok_or_else(|| Problem::new(message).hint(hint))
+}
+
+section! {
+    table("process.key-log")
+        .absent("no secret is written").shorthand("path")
+        .example(r#"key-log = { path = "/run/lariat/keys.log", services = ["web"] }"#);
+    /// Writes the secrets of connections to a file, to read what was captured of them
+    /// (`SSLKEYLOGFILE`, RFC 9850; Wireshark), while a fault is searched for: a reader of the file
+    /// decrypts them all.
+    pub(crate) struct WrittenKeyLog<'a> {
+        /// The file, to whose end lines are added. The supervisor makes it with mode 0600, writes
+        /// to none that others may read, and through no symbolic link. What a full or slow disk
+        /// does not take is dropped and counted.
+        path: String = path().flag("key-log").example(r#"path = "/run/lariat/keys.log""#),
+        /// The services whose connections are meant, with clients and with servers.
+        services: Vec<String> = text("NAME")
+            .many().absent("all services").flag("key-log-service")
+            .example(r#"services = ["web"]"#),
+    }
+}
+
+/// Reads `process.key-log`, and marks the services.
+pub(crate) fn key_log_options(
+    written: Option<&WrittenKeyLog<'_>>,
+    services: &mut [ServiceOptions],
+    shelf: &Shelf<'_>,
+) -> Option<Option<KeyLogOptions>> {
+    let Some(keys) = written else {
+        return Some(None);
+    };
+    let chosen = names(&keys.services, services)?;
+    for service in services.iter_mut().filter(|one| chosen.contains(&one.name)) {
+        mark(service);
+    }
+    let message = format!(
+        "writes the secrets of all connections of {}: a reader of them decrypts what was captured",
+        chosen.join(", ")
+    );
+    keys.at.warn(message, "take it out, and remove the file, when the fault is found");
+    let path = shelf.base.join(keys.path.value.as_ref()?);
+    Some(Some(KeyLogOptions { path, services: chosen }))
+}
+
+fn names(written: &Field<'_, Vec<String>>, services: &[ServiceOptions]) -> Option<Vec<String>> {
+    let all: Vec<_> = services.iter().map(|one| one.name.clone()).collect();
+    let named = written.value.clone()?;
+    if named.is_empty() {
+        return Some(all);
+    }
+    let Some(unknown) = named.iter().find(|name| !all.contains(name)) else {
+        return Some(named);
+    };
+    let message = format!("\"{}\" is no service", unknown.escape_debug());
+    match nearest(unknown, all.iter().map(String::as_str)) {
+        Some(near) => written.fail(message, format!("did you mean \"{near}\"?")),
+        None => written.fail(message, "write names of services"),
+    }
+}
+
+fn mark(service: &mut ServiceOptions) {
+    if let FrontTls::Terminate(tls) = &mut service.front.tls {
+        tls.key_log = true;
+    }
+    if let Some(tls) = service.back.servers_mut().and_then(|one| one.tls.as_mut()) {
+        tls.client.key_log = true;
+    }
 }
 
 #[cfg(test)]

@@ -148,9 +148,7 @@ fn ticket_keys(tickets: &WrittenTickets<'_>, shelf: &mut Shelf<'_>) -> Option<Ke
 fn listed_keys(listed: &Field<'_, Vec<String>>, shelf: &mut Shelf<'_>) -> Option<KeySource> {
     let mut files = Vec::new();
     for path in listed.value.as_ref()? {
-        let path = shelf.base.join(path);
-        let bytes = shelf.read(listed, &path).map(Zeroizing::new)?;
-        shelf.is_private(listed, &path);
+        let (path, bytes) = shelf.secret(listed, path)?;
         files.push((path.display().to_string(), bytes));
     }
     let taken = |(place, mut bytes): (String, Zeroizing<Vec<u8>>)| {

@@ -197,7 +197,8 @@ fn sees_no_session(affinity: &KeyPlace<'_>, back: &mut BackOptions) {
 fn sides_fit(written: &WrittenService<'_>, service: &ServiceOptions) -> Option<()> {
     let (front, back) = (&written.front, &written.back);
     let accept_proxy = &service.front.accept_proxy;
-    if accept_proxy.iter().any(everybody) {
+    let is_everybody = |one: &Network| matches!(one, Network::Ip { prefix_bits: 0, .. });
+    if accept_proxy.iter().any(is_everybody) {
         let message = "trusts everybody to say who the client is";
         front.accept_proxy.warn(message, "name the networks of the proxies before us");
     }
@@ -298,8 +299,4 @@ fn early_data_is_told(written: &WrittenService<'_>, service: &ServiceOptions) ->
     let hint = "write back.send-proxy = \"v2\", or back.early-data-safe = true if a request that \
                 is made twice does no harm";
     written.front.tls.early_data.fail(message, hint)
-}
-
-fn everybody(network: &Network) -> bool {
-    matches!(network, Network::Ip { prefix_bits: 0, .. })
 }

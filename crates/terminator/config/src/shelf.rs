@@ -11,17 +11,16 @@ use tls::options::PemSource;
 use wire::network::{Network, NetworkSet};
 use zeroize::Zeroizing;
 
-use crate::files::{Files, bundle_of_host};
+use crate::files::{Files, ProgramOutputs, bundle_of_host};
 use crate::inspection::Inspector;
-use crate::settings::AcmeEntry;
-use crate::settings::Password;
-use crate::settings::TokenKey;
+use crate::settings::{AcmeEntry, Password, TokenKey};
 
 /// Files, and where relative paths to them begin.
 pub(crate) struct Shelf<'f> {
     /// The directory of the configuration file.
     pub(crate) base: PathBuf,
     pub(crate) files: &'f mut dyn Files,
+    pub(crate) outputs: &'f mut ProgramOutputs,
     /// Who wants to know what is in them, while their keys are at hand.
     pub(crate) inspector: Option<&'f Inspector>,
     /// Certificates that cannot be read, while those may be left out; `None` = they are errors.
@@ -42,12 +41,13 @@ pub(crate) struct Shelf<'f> {
 impl<'f> Shelf<'f> {
     pub(crate) fn new(
         base: PathBuf,
-        files: &'f mut dyn Files,
+        (files, outputs): (&'f mut dyn Files, &'f mut ProgramOutputs),
         inspector: Option<&'f Inspector>,
     ) -> Self {
         Self {
             base,
             files,
+            outputs,
             inspector,
             skipped: None,
             pem_files: HashMap::new(),
@@ -78,6 +78,18 @@ impl<'f> Shelf<'f> {
             Ok(bytes) => Some(bytes),
             Err(error) => self.unreadable(key, path, &error),
         }
+    }
+
+    /// The path and the bytes of a file with a secret.
+    pub(crate) fn secret(
+        &mut self,
+        key: &KeyPlace<'_>,
+        path: &str,
+    ) -> Option<(PathBuf, Zeroizing<Vec<u8>>)> {
+        let path = self.base.join(path);
+        let bytes = Zeroizing::new(self.read(key, &path)?);
+        self.is_private(key, &path);
+        Some((path, bytes))
     }
 
     /// Reports that a file cannot be read, as an error unless it may be left out.
@@ -148,7 +160,6 @@ impl<'f> Shelf<'f> {
 
 /// A key that was written and read, or that was not written; `None` only for one that was written
 /// and failed.
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
 pub(crate) fn optional<T>(read: Option<Option<T>>) -> Option<Option<T>> {
     match read {
         Some(read) => read.map(Some),
@@ -157,7 +168,6 @@ pub(crate) fn optional<T>(read: Option<Option<T>>) -> Option<Option<T>> {
 }
 
 /// The password in the file that a key names; `Some(None)` = it names none.
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
 pub(crate) fn password(
     key: &Field<'_, Option<String>>,
     shelf: &mut Shelf<'_>,

@@ -13,7 +13,6 @@ use crate::front::WrittenFront;
 const HOST_NAME_BYTES_MAX: usize = 255;
 
 /// Reads `front.starttls` and `back.starttls`; `Some(None)` = neither is there.
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
 pub(crate) fn starttls_options(
     (front_keys, back_keys): (&WrittenFront<'_>, &WrittenBack<'_>),
     front: &mut FrontOptions,

@@ -3,8 +3,7 @@
 use options::{Entry, IncludedFile, Node, Problem, Report, Spot, Value, document, flags};
 
 use crate::keys::TABLE;
-use crate::source::{MADE_OF_OTHERS, Source};
-use crate::variables;
+use crate::source::{MADE_OF_OTHERS, Source, expand};
 
 /// A report about a source.
 pub(crate) fn report_about(source: &Source) -> Report<'_> {
@@ -43,7 +42,7 @@ pub(crate) fn recovered(source: &Source, report: &Report<'_>) -> (Node, bool) {
         join(&mut root, part, report);
     }
     let before = report.errors();
-    variables::expand(&mut root, "", &TABLE, variables, report);
+    expand(&mut root, "", &TABLE, variables, report);
     // What a value with a fault means need not be said again by its reader.
     is_whole &= report.errors() == before;
     fill_in_defaults(&mut root, report);

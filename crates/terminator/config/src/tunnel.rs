@@ -69,7 +69,6 @@ pub(crate) fn tunnel_options(
 }
 
 /// `Some(None)` = none is offered.
-#[allow(clippy::option_option, reason = "left out and reported are two things")]
 fn login(written: &WrittenTunnel<'_>, shelf: &mut Shelf<'_>) -> Option<Option<TunnelLogin>> {
     let of_file = password(&written.password_file, shelf)?;
     let (protocol, user) = (written.protocol.value?, written.user.value.clone()?);

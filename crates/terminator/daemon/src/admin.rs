@@ -3,21 +3,18 @@
 //! `state` is what is known; it is told so by the control thread and by those who watch, and
 //! `state::views` makes the `document` and the metrics of it. `servers` and `server_watch` say of
 //! each server whether it is up, since when and why; `cluster` does so of peers and store. The
-//! document is served by `socket` (the status socket) and `http` (the admin address: `page`,
+//! document is served by `socket` (the status socket) and `http` (the admin address: a page,
 //! `history`, and `readiness` for balancers; `access` says who is answered). Neither takes an
 //! order.
 //! `text`, `cluster_text`, `acme_text` and `units` print it for people, as `lariat status` does.
 
 mod access;
 mod acme_text;
-mod bounded;
 mod cluster;
 mod cluster_text;
-mod descriptor_watch;
 mod document;
 mod history;
 mod http;
-mod page;
 mod readiness;
 mod server_watch;
 mod servers;

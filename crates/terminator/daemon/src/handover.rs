@@ -11,11 +11,13 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, SystemTime};
 
+use config::{ProcessOptions, SandboxOptions};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use telemetry::message::Level;
 use tls::key_holder::KeyId;
 use wire::address::{Address, Endpoint, UnixName};
+use zeroize::Zeroize;
 
 use crate::bounded_list::at_most;
 use crate::certificates::{AcmeStatus, Validations};
@@ -200,6 +202,14 @@ pub(crate) struct Fences {
     pub(crate) supervisor_pid: u32,
 }
 
+impl Fences {
+    /// The fences that a configuration asks of a child of this process.
+    pub(crate) fn of(process: &ProcessOptions, become_user: Option<WorkerUser>) -> Self {
+        let SandboxOptions { files, system_calls } = process.sandbox;
+        Self { become_user, files, system_calls, supervisor_pid: std::process::id() }
+    }
+}
+
 /// The addresses that the worker process can connect to, for its life; Unix sockets that have paths
 /// are not limited.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -325,14 +335,8 @@ pub(crate) struct SessionKey(pub(crate) [u8; 32]);
 
 impl Drop for SessionKey {
     fn drop(&mut self) {
-        overwrite(&mut self.0);
+        self.0.zeroize();
     }
-}
-
-fn overwrite(secret: &mut [u8]) {
-    secret.fill(0);
-    // The compiler must not leave out a write that nobody reads.
-    std::hint::black_box(secret);
 }
 
 impl fmt::Debug for SessionKey {
@@ -488,7 +492,7 @@ impl Secret {
 
 impl Drop for Secret {
     fn drop(&mut self) {
-        overwrite(&mut self.0);
+        self.0.zeroize();
     }
 }
 

@@ -24,7 +24,6 @@ pub(crate) struct KeyHolderStatus {
     pub(crate) keys: String,
     pub(crate) count: u64,
     /// `None` = there is none.
-    #[serde(default)]
     pub(crate) pid: Option<u32>,
     /// Processes started again for these keys, since the supervisor started.
     pub(crate) restarts: u64,

@@ -81,7 +81,7 @@ fn serve() -> io::Result<()> {
     if let Err(message) = given_up {
         return say(&channel, &KeyReply::Stuck(message));
     }
-    let watch = Arc::new(CallWatch::default());
+    let watch = Arc::new(CallWatch { begun: Instant::now(), calls: Mutex::default() });
     if has_tokens {
         let watch = Arc::clone(&watch);
         thread::Builder::new().name("watch".to_owned()).spawn(move || watch.end_if_stuck())?;
@@ -142,12 +142,6 @@ struct CallWatch {
     calls: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
-impl Default for CallWatch {
-    fn default() -> Self {
-        Self { begun: Instant::now(), calls: Mutex::default() }
-    }
-}
-
 impl CallWatch {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
@@ -194,13 +188,7 @@ fn end(why: &str) -> ! {
 
 /// The rights that a trial gives up: those of the process that will hold the keys.
 pub(crate) fn fences_of_trial(settings: &Settings, become_user: Option<WorkerUser>) -> Fences {
-    let sandbox = settings.process.sandbox;
-    Fences {
-        become_user,
-        files: sandbox.files,
-        system_calls: sandbox.system_calls,
-        supervisor_pid: std::process::id(),
-    }
+    Fences::of(&settings.process, become_user)
 }
 
 /// A trial may take so long; its watch ends it before.

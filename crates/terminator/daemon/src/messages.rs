@@ -4,8 +4,7 @@
 //! Owns the choice among them. `telemetry::message` writes the forms; `stderr` and `sender` send
 //! messages without waiting for a reader.
 
-pub(crate) mod collector;
-mod sender;
+pub(crate) mod sender;
 pub(crate) mod stderr;
 
 use std::backtrace::Backtrace;
@@ -81,7 +80,7 @@ pub(crate) fn configure(control: &ControlOptions) {
     }
     *sender = None;
     if let Some(daemon) = daemon {
-        match MessageSender::start(daemon.clone(), write_said) {
+        match MessageSender::start(daemon.clone(), |said| stderr::write(in_form(said))) {
             Ok(started) => *sender = Some(started),
             Err(error) => write(
                 Level::Warning,
@@ -193,10 +192,6 @@ fn said(level: Level, text: &str) -> Said {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
     let time_us = since_epoch.unwrap_or_default().as_micros();
     Said { time_us: u64::try_from(time_us).unwrap_or(u64::MAX), level, text: text.to_owned() }
-}
-
-fn write_said(said: &Said) {
-    stderr::write(in_form(said));
 }
 
 fn in_form(said: &Said) -> String {

@@ -51,7 +51,6 @@ mod cluster_socket;
 mod earlier_keys;
 mod events;
 mod failure;
-mod host_lease;
 mod key_log;
 mod key_news;
 mod keys;
@@ -202,20 +201,7 @@ impl Phase {
         match answer {
             Answer::Stuck(_) => matches!(self, Self::Starting | Self::Restarting),
             Answer::Drained { .. } => self == Self::Draining,
-            Answer::Entered(_)
-            | Answer::Paused(_)
-            | Answer::Accepting
-            | Answer::Answering(_)
-            | Answer::Ready { .. }
-            | Answer::Refused { .. }
-            | Answer::Building
-            | Answer::Note(_)
-            | Answer::LogAway
-            | Answer::Alive { .. }
-            | Answer::Warned(_)
-            | Answer::KeyLog { .. }
-            | Answer::Notified(_)
-            | Answer::Said(_) => true,
+            _ => true,
         }
     }
 }
@@ -459,7 +445,9 @@ impl<'a> Supervisor<'a> {
         };
         self.tell_plan(self.generation, |serve| Order::Start(start, serve));
         self.tell_acme();
-        self.tell_keys_anew();
+        // It knows nothing yet.
+        self.keys.told.clear();
+        self.tell_keys();
         Ok(())
     }
 

@@ -8,7 +8,6 @@
 //! lines about connections (`log`), and those that share sessions with other hosts (`cluster`,
 //! `store`); what of these connects does so by `dial`.
 
-mod authorities;
 mod cluster;
 mod control;
 mod dial;

@@ -287,6 +287,11 @@ pub(crate) fn address(host: &str, port: &str) -> String {
     }
 }
 
+/// Facilities of syslog that the key takes.
+pub(crate) const FACILITIES: &str = "\
+    user mail daemon auth syslog lpr news uucp cron authpriv ftp ntp local0 local1 local2 \
+    local3 local4 local5 local6 local7";
+
 /// Whether a word is in a list with blanks between its words.
 pub(crate) fn is_among(list: &str, word: &str) -> bool {
     list.split(' ').any(|one| one == word)

@@ -12,8 +12,6 @@ mod route;
 mod service;
 mod syntax;
 mod timeouts;
-mod tls;
-mod variables;
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -21,24 +19,23 @@ use std::path::{Path, PathBuf};
 use crate::convert::is_among;
 use crate::draft::DraftTable;
 use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
-use crate::import::Import;
+use crate::import::{Import, Importer};
 use crate::meaning::{Conversion, Meaning, Sense};
 use crate::source::{SourceFiles, SourceLine, Statement};
 use crate::statements::{Statements, UNKNOWN};
 
 /// Reads files into a draft.
-pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
+pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     let mut reading = HaproxyReading::default();
     for path in paths {
-        for path in files_of(path, files) {
-            reading.take_file(import, files, &path);
+        for path in files_of(path, import.files) {
+            reading.take_file(import, &path);
         }
     }
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    let place = SourceLine::outside(&names.join(" "));
+    let place = import.place();
     process::write(&reading, import, &place);
     if !import.is_faulty() {
-        service::write(&reading, import, files, &place);
+        service::write(&reading, import, &place);
     }
 }
 
@@ -53,8 +50,8 @@ fn files_of(path: &Path, files: &mut dyn SourceFiles) -> Vec<PathBuf> {
 }
 
 impl HaproxyReading {
-    fn take_file(&mut self, import: &mut Import, files: &mut dyn SourceFiles, path: &Path) {
-        let Some(text) = import.read(files, path, None) else {
+    fn take_file(&mut self, import: &mut Importer<'_>, path: &Path) {
+        let Some(text) = import.read(path, None) else {
             return;
         };
         self.within = HaproxyPlace::Nothing;
@@ -65,13 +62,13 @@ impl HaproxyReading {
                 return;
             }
             let place = first.at(number);
-            let mut lookup = |name: &str| self.variables.replace(name, files);
+            let mut lookup = |name: &str| self.variables.replace(name, import.files);
             let words = syntax::words(line, &mut lookup);
             let words = words.and_then(|words| syntax::expand_address(words, &mut lookup));
             match words {
                 Ok(words) => {
                     if matches!(self.within, HaproxyPlace::Global) {
-                        self.variables.take(&words, files);
+                        self.variables.take(&words, import.files);
                     }
                     self.take_line(import, words, place);
                 }
@@ -186,7 +183,7 @@ impl HaproxyReading {
                 options: Statements::default(),
                 whole: OnceCell::new(),
             });
-        } else if let Some(meaning) = section_of(kind) {
+        } else if let Some(meaning) = find(kind).filter(|_| is_among(OTHERS, kind)) {
             self.within = HaproxyPlace::Other(meaning);
             import.apply(meaning, written, &mut DraftTable::default());
         } else {
@@ -213,8 +210,3 @@ const RULES: &str = "acl http-request tcp-request tcp-response use_backend";
 /// Sections that are no services.
 const OTHERS: &str =
     "cache fcgi-app http-errors log-forward mailers peers program resolvers ring userlist";
-
-/// The meaning of a section that is no service.
-fn section_of(kind: &str) -> Option<&'static Meaning> {
-    is_among(OTHERS, kind).then(|| find(kind)).flatten()
-}

@@ -3,7 +3,6 @@
 //! Options of the top level are defaults of all frontends; each frontend, or all that are alike,
 //! becomes a service.
 
-mod cluster;
 mod frontend;
 mod process;
 mod service;
@@ -13,10 +12,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::draft::DraftTable;
-use crate::import::Import;
+use crate::import::Importer;
 use crate::meanings;
 use crate::predecessor::Predecessor;
-use crate::source::{SourceFiles, SourceLine};
+use crate::source::SourceLine;
 use frontend::Frontend;
 use syntax::{HitchEntry, SyntaxFault};
 
@@ -29,7 +28,7 @@ struct HitchReading {
 }
 
 /// Reads files, or a command line, which begins with a flag, into a draft.
-pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
+pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     let words: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     let is_line = words.first().is_some_and(|word| word.starts_with('-'));
     let place =
@@ -37,13 +36,13 @@ pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn Sourc
     let place = SourceLine::outside(&place);
     let mut reading = HitchReading { global: Frontend::new(&place), frontends: Vec::new() };
     if is_line {
-        reading.take(import, files, syntax::parse_flags(&words, &place));
+        reading.take(import, syntax::parse_flags(&words, &place));
     } else {
-        paths.iter().for_each(|path| reading.take_file(import, files, path));
+        paths.iter().for_each(|path| reading.take_file(import, path));
     }
     // Defaults of a file of which nothing was read would hide why.
     if !(import.is_faulty() && reading.is_empty()) {
-        reading.finish(import, files, &place);
+        reading.finish(import, &place);
     }
 }
 
@@ -52,18 +51,13 @@ impl HitchReading {
         self.frontends.is_empty() && self.global.options.iter().next().is_none()
     }
 
-    fn take_file(&mut self, import: &mut Import, files: &mut dyn SourceFiles, path: &Path) {
-        if let Some(text) = import.read(files, path, None) {
-            self.take(import, files, syntax::parse(&text, &SourceLine::first_of(path)));
+    fn take_file(&mut self, import: &mut Importer<'_>, path: &Path) {
+        if let Some(text) = import.read(path, None) {
+            self.take(import, syntax::parse(&text, &SourceLine::first_of(path)));
         }
     }
 
-    fn take(
-        &mut self,
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
-        entries: Result<Vec<HitchEntry>, SyntaxFault>,
-    ) {
+    fn take(&mut self, import: &mut Importer<'_>, entries: Result<Vec<HitchEntry>, SyntaxFault>) {
         let entries = entries.unwrap_or_else(|(place, why)| {
             import.fault(&place, "syntax", why, "write it as hitch.conf(5) says: `option = value`");
             Vec::new()
@@ -83,29 +77,28 @@ impl HitchReading {
                 // No file names another, so that this is no circle.
                 (Some("--config"), _) => {
                     import.joined(&entry.statement, "the file", "");
-                    self.take_file(import, files, Path::new(&entry.statement.value()));
+                    self.take_file(import, Path::new(&entry.statement.value()));
                 }
                 (Some("frontend"), None) => {
-                    self.frontends.push(Frontend::of_line(import, files, &entry.statement));
+                    self.frontends.push(Frontend::of_line(import, &entry.statement));
                 }
                 (Some("frontend"), Some(_)) => {
                     let mut frontend = Frontend::new(&entry.statement.place);
                     for inner in entry.block.into_iter().flatten() {
-                        frontend.take(import, files, inner);
+                        frontend.take(import, inner);
                     }
                     self.frontends.push(frontend);
                 }
-                _ => self.global.take(import, files, entry),
+                _ => self.global.take(import, entry),
             }
         }
     }
 
-    fn finish(mut self, import: &mut Import, files: &mut dyn SourceFiles, place: &SourceLine) {
+    fn finish(mut self, import: &mut Importer<'_>, place: &SourceLine) {
         if self.frontends.is_empty() {
             self.frontends.push(Frontend::default_one());
         }
         process::write(&self.global.options, import, place);
-        cluster::write(&self.global.options, import);
         // What services say, and the addresses of the frontends that each is for.
         let mut services: Vec<(Vec<_>, DraftTable)> = Vec::new();
         let mut places = HashMap::new();
@@ -117,7 +110,7 @@ impl HitchReading {
         }
         for frontend in self.frontends {
             let listen = frontend.listen(import);
-            let (options, certificates) = frontend.with(import, files, &self.global);
+            let (options, certificates) = frontend.with(import, &self.global);
             if certificates.is_empty() && !options.is_on("client") {
                 let place = listen.1.as_ref().unwrap_or(place);
                 let why = format!("no certificate is specified for {}", listen.0);

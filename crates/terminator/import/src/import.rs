@@ -1,6 +1,7 @@
 //! An import on its way: the draft, and what became of each option.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -46,9 +47,6 @@ pub struct Import {
     unknown: Vec<ImportFinding>,
     /// How many unknown options may still be compared with all others.
     comparisons: usize,
-    /// Files that were read, and their bytes.
-    read_files: usize,
-    read_bytes: usize,
     /// Options that were looked at, for each service anew.
     options: usize,
     /// Whether something was more than any configuration has, so that the rest is not looked at.
@@ -67,8 +65,6 @@ impl Import {
             settings: HashMap::new(),
             unknown: Vec::new(),
             comparisons: BLOCKS_MAX,
-            read_files: 0,
-            read_bytes: 0,
             options: 0,
             is_full: false,
         }
@@ -81,6 +77,12 @@ impl Import {
     /// The findings about options, in the order of the files.
     pub fn findings(&self) -> &[ImportFinding] {
         &self.findings
+    }
+
+    /// Stands for the files as a whole, or the command line.
+    pub(crate) fn place(&self) -> SourceLine {
+        let words: Vec<_> = self.words.iter().map(|word| word.display().to_string()).collect();
+        SourceLine::outside(&words.join(" "))
     }
 
     /// Whether something is wrong with the files, so that nothing should be made of them.
@@ -145,9 +147,8 @@ impl Import {
 
     /// The configuration as TOML, with the origin of each value, and what is not in it.
     pub fn toml(&self) -> String {
-        let names: Vec<_> = self.words.iter().map(|word| word.display().to_string()).collect();
         let mut text = String::new();
-        let head = format!("From `lariat import {} {}`.", self.of.word(), names.join(" "));
+        let head = format!("From `lariat import {} {}`.", self.of.word(), self.place());
         toml_text::comment(&mut text, &head);
         toml_text::comment(
             &mut text,
@@ -172,7 +173,7 @@ impl Import {
     }
 
     /// Puts findings into the order of the files.
-    pub(crate) fn settle(&mut self) {
+    fn settle(&mut self) {
         let found: HashSet<_> = self.findings.iter().map(|one| one.named()).collect();
         let read = std::mem::take(&mut self.read);
         let missed = read.into_iter().filter(|one| !found.contains(one) && !self.is_full);
@@ -189,46 +190,15 @@ impl Import {
             self.note(&place, &option, fate.clone());
         }
         if self.draft.services.is_empty() && !self.is_faulty() {
-            let words: Vec<_> = self.words.iter().map(|word| word.display().to_string()).collect();
-            let place = SourceLine::outside(&words.join(" "));
-            self.fault(&place, "services", "none is left to be served", "see what is not mapped");
+            self.fault(
+                &self.place(),
+                "services",
+                "none is left to be served",
+                "see what is not mapped",
+            );
         }
         self.say_once();
         self.findings.sort_by(|a, b| a.place.cmp(&b.place));
-    }
-
-    /// The text of a file; a fault if it cannot be read.
-    pub(crate) fn read(
-        &mut self,
-        files: &mut dyn SourceFiles,
-        path: &Path,
-        place: Option<&SourceLine>,
-    ) -> Option<String> {
-        self.read_files += 1;
-        if self.read_files > FILES_MAX || self.read_bytes > READ_BYTES_MAX {
-            let place = place.cloned().unwrap_or_else(|| SourceLine::first_of(path));
-            let most = READ_BYTES_MAX >> 20;
-            self.fill(&place, &format!("more than {FILES_MAX} files, or {most} MiB in them"));
-        }
-        if self.is_full {
-            return None;
-        }
-        let text = match files.read(path) {
-            Ok(text) if text.len() <= FILE_BYTES_MAX => {
-                self.read_bytes += text.len();
-                return Some(text);
-            }
-            Ok(_) => "has more than 8 MiB, as no configuration has".to_owned(),
-            Err(fault) => fault,
-        };
-        let name = path.display().to_string();
-        let (option, remedy) = match place {
-            Some(_) => (name.as_str(), "copy it here, or import on the old host"),
-            None => ("the file", "name a file of the program"),
-        };
-        let place = place.cloned().unwrap_or_else(|| SourceLine::outside(&name));
-        self.fault(&place, option, format!("cannot be read: {text}"), remedy);
-        None
     }
 
     /// Whether the rest is not looked at, because there was more than any configuration has.
@@ -261,17 +231,6 @@ impl Import {
             self.fault(place, "file", why, "divide it");
         }
         blocks < BLOCKS_MAX
-    }
-
-    /// Notes a file that a key names and that is not on this host.
-    pub(crate) fn look_for(&mut self, files: &mut dyn SourceFiles, path: &str, of: &Statement) {
-        if !files.exists(Path::new(path)) {
-            let begins = ", where relative paths begin at the directory of lariat.toml";
-            let begins = if Path::new(path).is_absolute() { "" } else { begins };
-            let why =
-                format!("`{path}` is not on this host: bring it before `lariat check`{begins}");
-            self.note(&of.place, &of.option, Fate::Missing(why));
-        }
     }
 
     /// Does what the table says of an option. Returns whether the importer's own code must do it,
@@ -516,6 +475,81 @@ impl Import {
     fn say_once(&mut self) {
         let mut seen = HashSet::new();
         self.findings.retain(|one| seen.insert(one.clone()));
+    }
+}
+
+/// An import with the files that it reads.
+pub(crate) struct Importer<'f> {
+    import: Import,
+    pub(crate) files: &'f mut dyn SourceFiles,
+    /// Files that were read, and their bytes.
+    read_files: usize,
+    read_bytes: usize,
+}
+
+impl<'f> Importer<'f> {
+    pub(crate) fn new(import: Import, files: &'f mut dyn SourceFiles) -> Self {
+        Self { import, files, read_files: 0, read_bytes: 0 }
+    }
+
+    /// The text of a file; a fault if it cannot be read.
+    pub(crate) fn read(&mut self, path: &Path, place: Option<&SourceLine>) -> Option<String> {
+        self.read_files += 1;
+        if self.read_files > FILES_MAX || self.read_bytes > READ_BYTES_MAX {
+            let place = place.cloned().unwrap_or_else(|| SourceLine::first_of(path));
+            let most = READ_BYTES_MAX >> 20;
+            self.fill(&place, &format!("more than {FILES_MAX} files, or {most} MiB in them"));
+        }
+        if self.is_full {
+            return None;
+        }
+        let text = match self.files.read(path) {
+            Ok(text) if text.len() <= FILE_BYTES_MAX => {
+                self.read_bytes += text.len();
+                return Some(text);
+            }
+            Ok(_) => "has more than 8 MiB, as no configuration has".to_owned(),
+            Err(fault) => fault,
+        };
+        let name = path.display().to_string();
+        let (option, remedy) = match place {
+            Some(_) => (name.as_str(), "copy it here, or import on the old host"),
+            None => ("the file", "name a file of the program"),
+        };
+        let place = place.cloned().unwrap_or_else(|| SourceLine::outside(&name));
+        self.fault(&place, option, format!("cannot be read: {text}"), remedy);
+        None
+    }
+
+    /// Notes a file that a key names and that is not on this host.
+    pub(crate) fn look_for(&mut self, path: &str, of: &Statement) {
+        if !self.files.exists(Path::new(path)) {
+            let begins = ", where relative paths begin at the directory of lariat.toml";
+            let begins = if Path::new(path).is_absolute() { "" } else { begins };
+            let why =
+                format!("`{path}` is not on this host: bring it before `lariat check`{begins}");
+            self.note(&of.place, &of.option, Fate::Missing(why));
+        }
+    }
+
+    /// The import, once all has been read.
+    pub(crate) fn settled(mut self) -> Import {
+        self.settle();
+        self.import
+    }
+}
+
+impl Deref for Importer<'_> {
+    type Target = Import;
+
+    fn deref(&self) -> &Import {
+        &self.import
+    }
+}
+
+impl DerefMut for Importer<'_> {
+    fn deref_mut(&mut self) -> &mut Import {
+        &mut self.import
     }
 }
 

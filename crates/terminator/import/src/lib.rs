@@ -29,6 +29,8 @@ use std::path::PathBuf;
 
 use options::Table;
 
+use import::Importer;
+
 pub use finding::{Fate, ImportFinding};
 pub use import::Import;
 pub use meaning::{Conversion, Meaning, OldDefault, Sense};
@@ -45,15 +47,15 @@ pub fn import(
     files: &mut dyn SourceFiles,
     table: &'static Table,
 ) -> Import {
-    let mut import = Import::new(of, words, table);
-    match of {
-        Predecessor::Hitch | Predecessor::Stud => hitch::read(&mut import, words, files),
-        Predecessor::Stunnel => stunnel::read(&mut import, words, files),
-        Predecessor::Haproxy => haproxy::read(&mut import, words, files),
-        Predecessor::Nginx => nginx::read(&mut import, words, files),
-    }
-    import.settle();
-    import
+    let mut importer = Importer::new(Import::new(of, words, table), files);
+    let read = match of {
+        Predecessor::Hitch | Predecessor::Stud => hitch::read,
+        Predecessor::Stunnel => stunnel::read,
+        Predecessor::Haproxy => haproxy::read,
+        Predecessor::Nginx => nginx::read,
+    };
+    read(&mut importer, words);
+    importer.settled()
 }
 
 /// The meanings of all options of a program.

@@ -14,19 +14,18 @@ mod tls;
 use std::path::{Path, PathBuf};
 
 use crate::draft::DraftTable;
-use crate::import::Import;
+use crate::import::Importer;
 use crate::meanings;
 use crate::predecessor::Predecessor;
-use crate::source::{SourceFiles, SourceLine};
 use process::NginxProcess;
 use section::NginxSection;
 use sockets::Sockets;
 use syntax::{NginxDirective, NginxReader};
 
 /// Reads files of nginx into a draft.
-pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
+pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     let main = paths.first().map_or_else(|| Path::new(""), PathBuf::as_path);
-    let mut reader = NginxReader::new(files, main);
+    let mut reader = NginxReader::new(main);
     let all: Vec<_> = paths.iter().flat_map(|path| reader.read(import, path, None)).collect();
     if import.is_faulty() {
         return;
@@ -57,8 +56,7 @@ pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn Sourc
             (_, block) => process.take(import, &reader.root, NginxDirective { written, block }),
         }
     }
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    let place = SourceLine::outside(&names.join(" "));
+    let place = import.place();
     process.finish(import, &place);
     for section in &sections {
         let place = section.servers.first().map_or(&place, |server| &server.written.place);
@@ -72,7 +70,7 @@ pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn Sourc
     }
     let sockets = Sockets::of(&sections);
     for (number, section) in sections.iter().enumerate() {
-        server::write_all(section, number, &sockets, import, reader.files, &place);
+        server::write_all(section, number, &sockets, import, &place);
     }
     let logs = sections.iter().any(NginxSection::logs_connections);
     let kind = if logs { "access_log" } else { "stream without access_log" };

@@ -8,10 +8,10 @@ mod tls;
 
 use std::path::{Path, PathBuf};
 
-use crate::import::Import;
+use crate::import::Importer;
 use crate::meanings;
 use crate::predecessor::Predecessor;
-use crate::source::{SourceFiles, SourceLine, Statement};
+use crate::source::{SourceLine, Statement};
 use crate::statements::{Statements, UNKNOWN};
 use process::StunnelProcess;
 use section::StunnelSection;
@@ -33,29 +33,23 @@ struct StunnelReading {
 const INCLUDES_MAX: usize = 16;
 
 /// Reads files into a draft.
-pub(crate) fn read(import: &mut Import, paths: &[PathBuf], files: &mut dyn SourceFiles) {
+pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     let mut reading = StunnelReading::default();
     for path in paths {
-        reading.take_file(import, files, path, None);
+        reading.take_file(import, path, None);
     }
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    reading.finish(import, files, &SourceLine::outside(&names.join(" ")));
+    let place = import.place();
+    reading.finish(import, &place);
 }
 
 impl StunnelReading {
-    fn take_file(
-        &mut self,
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
-        path: &Path,
-        from: Option<&SourceLine>,
-    ) {
+    fn take_file(&mut self, import: &mut Importer<'_>, path: &Path, from: Option<&SourceLine>) {
         if self.open.iter().any(|open| open == path) || self.open.len() >= INCLUDES_MAX {
             let place = from.cloned().unwrap_or_else(|| SourceLine::first_of(path));
             let why = format!("{} includes itself, by others or at once", path.display());
             return import.fault(&place, "include", why, "take out one of the includes");
         }
-        let Some(text) = import.read(files, path, from) else {
+        let Some(text) = import.read(path, from) else {
             return;
         };
         self.open.push(path.to_owned());
@@ -65,18 +59,12 @@ impl StunnelReading {
             if self.is_full {
                 break;
             }
-            self.take_line(import, files, line.trim_start_matches('\u{feff}'), first.at(number));
+            self.take_line(import, line.trim_start_matches('\u{feff}'), first.at(number));
         }
         self.open.pop();
     }
 
-    fn take_line(
-        &mut self,
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
-        line: &str,
-        place: SourceLine,
-    ) {
+    fn take_line(&mut self, import: &mut Importer<'_>, line: &str, place: SourceLine) {
         let line = line.trim();
         if line.is_empty() || line.starts_with([';', '#']) {
             return;
@@ -102,7 +90,7 @@ impl StunnelReading {
         };
         import.expect(&written);
         if meaning.option == "include" {
-            return self.include(import, files, &written);
+            return self.include(import, &written);
         }
         let is_global = self.sections.is_empty();
         if is_global && self.process.take(import, meaning, &written) {
@@ -121,13 +109,13 @@ impl StunnelReading {
         }
     }
 
-    fn include(&mut self, import: &mut Import, files: &mut dyn SourceFiles, written: &Statement) {
+    fn include(&mut self, import: &mut Importer<'_>, written: &Statement) {
         let directory = written.value();
-        match files.list(Path::new(&directory)) {
+        match import.files.list(Path::new(&directory)) {
             Ok(paths) => {
                 import.mapped(written, "the files in it");
                 for path in paths {
-                    self.take_file(import, files, &path, Some(&written.place));
+                    self.take_file(import, &path, Some(&written.place));
                 }
             }
             Err(fault) => {
@@ -137,7 +125,7 @@ impl StunnelReading {
         }
     }
 
-    fn finish(self, import: &mut Import, files: &mut dyn SourceFiles, place: &SourceLine) {
+    fn finish(self, import: &mut Importer<'_>, place: &SourceLine) {
         self.process.finish(import, place);
         if self.sections.is_empty() && !import.is_faulty() {
             let why = "has no [service]: inetd would start it for each connection";
@@ -155,7 +143,7 @@ impl StunnelReading {
             if import.is_full() {
                 return;
             }
-            service::write(section, import, files, &sections, place);
+            service::write(section, import, &sections, place);
         }
     }
 }

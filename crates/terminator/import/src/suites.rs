@@ -1,11 +1,13 @@
 //! OpenSSL's lists of cipher suites (ciphers(1)) to suites by their standard names.
 
+use crate::convert;
+
 /// A suite of TLS 1.2 that Lariat has.
 struct Tls12Suite {
     openssl: &'static str,
     standard: &'static str,
     /// The words of ciphers(1) that it is among, beside those that all of them are among.
-    words: &'static [&'static str],
+    words: &'static str,
 }
 
 /// They stand in OpenSSL's order.
@@ -13,53 +15,39 @@ const TLS12: &[Tls12Suite] = &[
     Tls12Suite {
         openssl: "ECDHE-ECDSA-AES256-GCM-SHA384",
         standard: "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-        words: &["aECDSA", "ECDSA", "AESGCM", "AES256", "AES", "SHA384"],
+        words: "aECDSA ECDSA AESGCM AES256 AES SHA384",
     },
     Tls12Suite {
         openssl: "ECDHE-RSA-AES256-GCM-SHA384",
         standard: "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-        words: &["aRSA", "AESGCM", "AES256", "AES", "SHA384"],
+        words: "aRSA AESGCM AES256 AES SHA384",
     },
     Tls12Suite {
         openssl: "ECDHE-ECDSA-CHACHA20-POLY1305",
         standard: "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        words: &["aECDSA", "ECDSA", "CHACHA20"],
+        words: "aECDSA ECDSA CHACHA20",
     },
     Tls12Suite {
         openssl: "ECDHE-RSA-CHACHA20-POLY1305",
         standard: "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-        words: &["aRSA", "CHACHA20"],
+        words: "aRSA CHACHA20",
     },
     Tls12Suite {
         openssl: "ECDHE-ECDSA-AES128-GCM-SHA256",
         standard: "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        words: &["aECDSA", "ECDSA", "AESGCM", "AES128", "AES", "SHA256"],
+        words: "aECDSA ECDSA AESGCM AES128 AES SHA256",
     },
     Tls12Suite {
         openssl: "ECDHE-RSA-AES128-GCM-SHA256",
         standard: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-        words: &["aRSA", "AESGCM", "AES128", "AES", "SHA256"],
+        words: "aRSA AESGCM AES128 AES SHA256",
     },
 ];
 
 /// Words that all suites of `TLS12` are among.
-const OF_ALL: &[&str] = &[
-    "ALL",
-    "COMPLEMENTOFALL",
-    "DEFAULT",
-    "HIGH",
-    "ECDHE",
-    "EECDH",
-    "kECDHE",
-    "kEECDH",
-    "ECDH",
-    "TLSv1.2",
-    "AEAD",
-    "SUITEB128",
-    "SUITEB192",
-    "PROFILE=SYSTEM",
-    "FIPS",
-];
+const OF_ALL: &str = "\
+    ALL COMPLEMENTOFALL DEFAULT HIGH ECDHE EECDH kECDHE kEECDH ECDH TLSv1.2 AEAD SUITEB128 \
+    SUITEB192 PROFILE=SYSTEM FIPS";
 
 /// The suites of TLS 1.3 that Lariat has, in OpenSSL's order.
 pub(crate) const TLS13: &[&str] =
@@ -114,8 +102,8 @@ pub(crate) fn of_tls12(list: &str) -> ChosenSuites {
 fn is_among(suite: &Tls12Suite, name: &str) -> bool {
     suite.openssl == name
         || suite.standard == name
-        || suite.words.contains(&name)
-        || OF_ALL.contains(&name) && name != "COMPLEMENTOFALL"
+        || convert::is_among(suite.words, name)
+        || convert::is_among(OF_ALL, name) && name != "COMPLEMENTOFALL"
 }
 
 /// The suites of TLS 1.3 in a list with colons between their standard names.

@@ -29,27 +29,19 @@ pub(crate) struct StatusDocument {
     /// When the document was made.
     pub(crate) time_ms: u64,
     pub(crate) process: ProcessStatus,
-    #[serde(default)]
     pub(crate) last_reload: Option<LastReload>,
     /// The upgrade that is under way.
-    #[serde(default)]
     pub(crate) upgrade: Option<crate::handover::UpgradeStatus>,
-    #[serde(default)]
     pub(crate) last_upgrade: Option<LastUpgrade>,
     /// The reason why the last lines about connections could not be written; `None` if they could.
-    #[serde(default)]
     pub(crate) log_failure: Option<String>,
     /// The reason why its file could not be opened anew, so that lines go to the one before.
-    #[serde(default)]
     pub(crate) log_unopened: Option<String>,
     /// The file of secrets; `None` if none are written.
-    #[serde(default)]
     pub(crate) key_log: Option<KeyLogStatus>,
     /// Encrypted hellos; `None` if none are opened.
-    #[serde(default)]
     pub(crate) ech: Option<EchStatus>,
     /// The process that holds keys and signs; `None` if the worker process has them all.
-    #[serde(default)]
     pub(crate) key_process: Option<KeyProcessStatus>,
     pub(crate) workers: Vec<WorkerStatus>,
     pub(crate) services: Vec<ServiceStatus>,
@@ -57,10 +49,8 @@ pub(crate) struct StatusDocument {
     #[serde(default)]
     pub(crate) services_left_out: u64,
     /// The kernel's part of TLS; `None` if no service wants it.
-    #[serde(default)]
     pub(crate) kernel_tls: Option<KernelTlsStatus>,
     /// The places beyond this host where sessions go; `None` if they stay here.
-    #[serde(default)]
     pub(crate) cluster: Option<ClusterStatus>,
     /// The certificates that come by ACME.
     #[serde(default)]
@@ -84,10 +74,8 @@ pub(crate) struct ProcessStatus {
     #[serde(default)]
     pub(crate) rights: RightsStatus,
     /// How worker processes died one after the other before this one, for its first minute.
-    #[serde(default)]
     pub(crate) dying: Option<String>,
     /// The warnings about the configuration that the supervisor was started with, if there are any.
-    #[serde(default)]
     pub(crate) start_warnings: Option<String>,
     #[serde(with = "metrics")]
     pub(crate) metrics: Counts<Process>,
@@ -120,7 +108,6 @@ pub(crate) struct LastReload {
     /// The reason of the refusal; `None` if it was not refused.
     pub(crate) refused: Option<String>,
     /// The warnings of its configuration, if there are any.
-    #[serde(default)]
     pub(crate) warnings: Option<String>,
 }
 
@@ -212,7 +199,6 @@ pub(crate) struct StoreStatus {
     pub(crate) address: String,
     pub(crate) state: StoreState,
     /// The fault; `None` if nothing is.
-    #[serde(default)]
     pub(crate) why: Option<String>,
 }
 
@@ -297,13 +283,11 @@ pub(crate) struct ServiceStatus {
     /// `None` if the service is gone from the plan.
     pub(crate) ktls: Option<KtlsStatus>,
     /// Empty = servers get plaintext; else what proves who a server is.
-    #[serde(default)]
     pub(crate) server_tls: String,
     pub(crate) expiry: ExpiryStatus,
     /// The certificates that expire first, at most [`CERTIFICATES_MAX`].
     pub(crate) certificates: Vec<CertificateStatus>,
     /// The faults of those that are left out, at most [`CERTIFICATES_MAX`].
-    #[serde(default)]
     pub(crate) certificates_skipped: Vec<String>,
     pub(crate) metrics: ShownCounts<Service>,
     pub(crate) servers: Vec<ServerStatus>,
@@ -356,7 +340,6 @@ pub(crate) struct ServerStatus {
     /// The reason why it is not up, or which of its addresses are not used, as far as known.
     pub(crate) note: Option<String>,
     /// Addresses that some worker dials only if no other is left.
-    #[serde(default)]
     pub(crate) addresses_down: BTreeSet<String>,
     /// When its state was first seen, in milliseconds since the epoch; at the earliest when the
     /// worker process started, or the first of those that it has taken over from; at the latest a

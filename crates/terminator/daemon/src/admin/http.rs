@@ -1,14 +1,18 @@
 //! The admin address: the page, the metrics, the status document and the history over HTTP/1.1.
 //!
 //! Owns the paths and the limits on those who ask. It takes no order: only `GET` and `HEAD`
-//! are answered, request bodies are not read.
+//! are answered, request bodies are not read. The page is one document that asks `/status` each
+//! second and draws what it says: only the style and the script within it are obeyed, and it may
+//! ask nobody but us.
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use aws_lc_rs::digest::{SHA256, digest};
+use base64ct::{Base64, Encoding};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
@@ -20,10 +24,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::access::Denied;
-use super::bounded::{JSON_BYTES_MAX, json_within};
 use super::history::Question;
-use super::page;
 use super::readiness::Verdict;
+use super::socket::{JSON_BYTES_MAX, json_within};
 use super::state::AdminState;
 
 /// Connections at the same time. A browser opens up to six, a scraper one. When all places are
@@ -175,7 +178,7 @@ async fn answer(
     }
     has_right.store(true, Ordering::Relaxed);
     let (kind, body) = match request.uri().path() {
-        "/" => ("text/html; charset=utf-8", Bytes::from_static(page::HTML.as_bytes())),
+        "/" => ("text/html; charset=utf-8", Bytes::from_static(HTML.as_bytes())),
         "/metrics" => (telemetry::exposition::CONTENT_TYPE, state.prometheus().into()),
         "/history" => match Question::read(request.uri().query().unwrap_or_default()) {
             Some(question) => ("application/json", state.history_document(&question).into()),
@@ -263,7 +266,7 @@ fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
     let fields = [
         (header::CONTENT_TYPE, kind),
         (header::CACHE_CONTROL, "no-store"),
-        (header::CONTENT_SECURITY_POLICY, page::content_security_policy()),
+        (header::CONTENT_SECURITY_POLICY, content_security_policy()),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
@@ -273,10 +276,39 @@ fn response(status: StatusCode, kind: &'static str, body: Bytes) -> Answer {
     response
 }
 
+/// The page, complete: it needs no other file.
+pub(crate) const HTML: &str = include_str!("page.html");
+
+/// The value of `Content-Security-Policy` (W3C, CSP Level 3): style and script by their hashes.
+pub(crate) fn content_security_policy() -> &'static str {
+    static POLICY: OnceLock<String> = OnceLock::new();
+    POLICY.get_or_init(|| {
+        let (style, script) = (hash_of("style"), hash_of("script"));
+        format!(
+            "default-src 'none'; style-src '{style}'; script-src '{script}'; connect-src 'self'; \
+             img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+    })
+}
+
+/// The hash source of the first element of this name.
+fn hash_of(element: &str) -> String {
+    let text = content_of(element).expect("the page has one style and one script");
+    let hash = digest(&SHA256, text.as_bytes());
+    format!("sha256-{}", Base64::encode_string(hash.as_ref()))
+}
+
+fn content_of(element: &str) -> Option<&'static str> {
+    let (_, rest) = HTML.split_once(&format!("<{element}>"))?;
+    let (content, _) = rest.split_once(&format!("</{element}>"))?;
+    Some(content)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
 
+    use sys::usage::Usage;
     use telemetry::Registry;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -306,7 +338,7 @@ mod tests {
                 worker_cpus: Vec::new(),
                 rights: RightsStatus::default(),
             };
-            let state = AdminState::new(Arc::new(Registry::new(1)), start);
+            let state = AdminState::new(Arc::new(Registry::new(1)), start, Usage::default());
             state.plan_served(Served { access: Some(Access::default()), ..Served::default() });
             tokio::spawn(serve_http(listener, Arc::new(state)));
             let mut kept = Vec::new();
@@ -341,7 +373,7 @@ mod tests {
         let page = get("/");
         assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
         assert!(page.contains("\r\ncontent-security-policy: default-src 'none'; "), "{page}");
-        assert!(page.ends_with(page::HTML));
+        assert!(page.ends_with(HTML));
         let metrics = get("/metrics");
         assert!(metrics.contains("\r\ncontent-type: text/plain; version=0.0.4; "), "{metrics}");
         assert!(metrics.contains("\nlariat_build_info{version=\"1.2.3\"} 1\n"), "{metrics}");
@@ -409,5 +441,56 @@ mod tests {
     fn head_has_no_body() {
         let answer = exchange(b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"), "{answer}");
+    }
+
+    #[test]
+    fn the_policy_covers_all_style_and_script_of_the_page() {
+        for element in ["style", "script"] {
+            assert_eq!(HTML.matches(&format!("<{element}")).count(), 1);
+            assert!(content_security_policy().contains(&hash_of(element)));
+        }
+        for forbidden in
+            [" style=", " onclick=", " onload=", "rel=\"stylesheet", "src=", "innerHTML", "@import"]
+        {
+            assert!(!HTML.contains(forbidden), "the policy forbids {forbidden}");
+        }
+    }
+
+    /// Relative luminance of the colour that the style gives this name (WCAG 2.2).
+    fn luminance(palette: &str, name: &str) -> f64 {
+        let (_, rest) = palette.split_once(&format!("--{name}: #")).expect("a colour");
+        let digits = rest.split(';').next().expect("its digits");
+        let step = digits.len() / 3;
+        let channel = |i: usize| {
+            let digits = &digits[i * step..(i + 1) * step].repeat(3 - step);
+            let value = f64::from(u8::from_str_radix(digits, 16).expect("hexadecimal")) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(0) + 0.7152 * channel(1) + 0.0722 * channel(2)
+    }
+
+    #[test]
+    fn words_and_lines_stand_out_in_both_schemes() {
+        let palettes: Vec<_> = HTML.split(":root {").skip(1).collect();
+        assert_eq!(palettes.len(), 2, "light and dark");
+        let words = ["ink", "soft", "faint"];
+        let plain = words.iter().flat_map(|&word| [(word, "page"), (word, "card")]);
+        let washed = [("good", "good-wash"), ("warn", "warn-wash"), ("bad", "bad-wash")];
+        let lines = ["blue", "teal", "amber", "plum", "rose", "grey"];
+        let lines = lines.map(|line| (line, "card", 3.0));
+        let words = plain.chain(washed).map(|(front, back)| (front, back, 4.5));
+        for (front, back, ratio_min) in words.chain(lines) {
+            for palette in &palettes {
+                let (one, other) = (luminance(palette, front), luminance(palette, back));
+                let ratio = (one.max(other) + 0.05) / (one.min(other) + 0.05);
+                assert!(ratio >= ratio_min, "--{front} on --{back} has a contrast of {ratio:.2}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_names_no_other_host() {
+        let namespace = "http://www.w3.org/2000/svg";
+        assert!(!HTML.replace(namespace, "").contains("://"));
     }
 }

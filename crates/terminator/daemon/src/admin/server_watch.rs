@@ -69,14 +69,9 @@ impl ServerWatch {
             service.change.is_up |= !is_down;
             if is_down {
                 let watched = WatchedServer {
-                    change: Change::down(since),
-                    workers_up: 0,
-                    is_doubtful: false,
-                    is_taken_out: false,
                     cause: one.cause.clone(),
-                    failures: Default::default(),
-                    addresses: BTreeMap::new(),
                     unconfirmed_until: Some(now + CONFIRM_TIME_MAX),
+                    ..WatchedServer::with(Change::down(since))
                 };
                 service.servers.insert(one.server.clone(), watched);
             }
@@ -165,11 +160,16 @@ impl WatchedService {
 impl WatchedServer {
     /// All workers use a server until they know better.
     fn new(server: &ServerStatus, workers: u64, now: Instant) -> Self {
+        let is_taken_out = server.is_taken_out();
+        Self { workers_up: workers, is_taken_out, ..Self::with(Change::new(now)) }
+    }
+
+    fn with(change: Change) -> Self {
         Self {
-            change: Change::new(now),
-            workers_up: workers,
+            change,
+            workers_up: 0,
             is_doubtful: false,
-            is_taken_out: server.is_taken_out(),
+            is_taken_out: false,
             cause: None,
             // Its dials may have failed before the first look.
             failures: Default::default(),

@@ -1,6 +1,8 @@
 //! The status socket: each client gets the status document and the end of the stream.
 //!
-//! It never reads, so nothing that is sent to it can do harm.
+//! It never reads, so nothing that is sent to it can do harm. Owns how long a document may be: a
+//! hundred thousand services would make it longer than who asks reads into memory. The first of
+//! them are shown then, and the number of the others.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-use super::bounded::{JSON_BYTES_MAX, json_within};
+use super::document::StatusDocument;
 use super::state::AdminState;
 
 /// Clients that are connected at the same time; more wait in the kernel's queue.
@@ -80,14 +82,33 @@ async fn tell(mut stream: UnixStream, state: &AdminState) {
     let _ = tokio::time::timeout(WRITE_TIME_MAX, told).await;
 }
 
+/// A quarter below what our own commands read.
+pub(super) const JSON_BYTES_MAX: usize = 48 << 20;
+
+/// One line of JSON, of as many services as fit.
+pub(super) fn json_within(bytes_max: usize, mut document: StatusDocument) -> Vec<u8> {
+    loop {
+        let json = document.to_json();
+        if json.len() <= bytes_max || document.services.is_empty() {
+            return json;
+        }
+        // A tenth less than in proportion, since the first may be longer than the last.
+        let all = document.services.len();
+        let kept = all as f64 * bytes_max as f64 / json.len() as f64 * 0.9;
+        document.services.truncate(kept as usize);
+        document.services_left_out += (all - document.services.len()) as u64;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
 
+    use sys::usage::Usage;
     use telemetry::Registry;
     use tokio::io::AsyncReadExt;
 
-    use super::super::document::{RightsStatus, StatusDocument};
+    use super::super::document::{RightsStatus, ServiceStatus};
     use super::super::state::StartFacts;
     use super::*;
 
@@ -107,7 +128,7 @@ mod tests {
                 worker_cpus: Vec::new(),
                 rights: RightsStatus::default(),
             };
-            let state = AdminState::new(Arc::new(Registry::new(1)), start);
+            let state = AdminState::new(Arc::new(Registry::new(1)), start, Usage::default());
             tokio::spawn(serve_status(listener, Arc::new(state)));
             for _ in 0..2 * CONNECTIONS_MAX {
                 let mut stream = UnixStream::connect(&path).await.unwrap();
@@ -117,5 +138,28 @@ mod tests {
                 assert_eq!(document.process.supervisor_pid, 7);
             }
         });
+    }
+
+    #[test]
+    fn the_first_services_are_shown_and_the_others_counted() {
+        let text = r#"{"version":2,"time_ms":0,"process":{"program":"","state":"serving","pid":2,
+            "supervisor_pid":1,"start_ms":0,"supervisor_start_ms":0,"metrics":{}},
+            "workers":[],"services":[],"bounds_us":[]}"#;
+        let mut document = StatusDocument::from_json(text.as_bytes()).unwrap();
+        // The first are ten times as long as the last.
+        let name =
+            |number| format!("{number}-{}", "x".repeat(if number < 50 { 3000 } else { 300 }));
+        let service = |number| ServiceStatus { name: name(number), ..ServiceStatus::default() };
+        document.services = (0..500).map(service).collect();
+        let whole = json_within(usize::MAX, document.clone());
+        assert_eq!(whole, document.to_json());
+        let json = json_within(whole.len() / 4, document.clone());
+        assert!(json.len() <= whole.len() / 4);
+        let read = StatusDocument::from_json(&json).unwrap();
+        assert_eq!(read.services, document.services[..read.services.len()]);
+        assert!(!read.services.is_empty());
+        assert_eq!(read.services.len() as u64 + read.services_left_out, 500);
+        // Without any service it is what it is.
+        assert!(!json_within(1, document).is_empty());
     }
 }

@@ -13,6 +13,7 @@ use hyper::Request;
 use proxy::options::KtlsOptions;
 use proxy::plane::Plane;
 use proxy::sources::SourceTable;
+use sys::limit;
 use sys::usage::Usage;
 use telemetry::Registry;
 use telemetry::catalogue::{BUCKETS_US, ServerCounter, ServiceGauge};
@@ -33,7 +34,6 @@ use crate::observations::Observations;
 
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
-use super::descriptor_watch::DescriptorWatch;
 use super::document::RightsStatus;
 use super::history::{self, Question};
 use super::readiness::{KeysReadiness, Workers};
@@ -47,7 +47,7 @@ pub(crate) struct AdminState {
     start_time: SystemTime,
     usage: Usage,
     workers: Workers,
-    facts: Mutex<Facts>,
+    facts: Mutex<AdminFacts>,
     history: Mutex<History>,
     descriptors: Mutex<DescriptorWatch>,
 }
@@ -115,28 +115,30 @@ pub(crate) struct Served {
 }
 
 #[derive(Default)]
-struct Facts {
+pub(crate) struct AdminFacts {
     served: Served,
-    reload: Reloads,
+    /// The reloads, as the supervisor last said.
+    pub(crate) reload: Reloads,
     sources: Arc<SourceTable>,
-    is_draining: bool,
+    /// Whether no connection is accepted any more.
+    pub(crate) is_draining: bool,
     /// Bytes of lines about connections that could not be written.
     log_lost_bytes: u64,
     /// The reason why the last ones could not; `None` = they could.
-    log_failure: Option<String>,
+    pub(crate) log_failure: Option<String>,
     /// The reason why the log's file could not be opened anew.
-    log_unopened: Option<String>,
-    cluster: ClusterFacts,
+    pub(crate) log_unopened: Option<String>,
+    pub(crate) cluster: ClusterFacts,
     /// The reasons why checks took servers out, by service and server.
     notes: BTreeMap<(String, String), (bool, String)>,
     /// Servers that an operator has disabled.
     disabled: BTreeSet<ServerName>,
     /// Weights that an operator has ordered.
-    weights: BTreeMap<ServerName, u16>,
+    pub(crate) weights: BTreeMap<ServerName, u16>,
     /// The certificates that come by ACME.
-    acme: Vec<AcmeStatus>,
+    pub(crate) acme: Vec<AcmeStatus>,
     /// The processes that hold keys.
-    keys: Vec<KeyHolderStatus>,
+    pub(crate) keys: Vec<KeyHolderStatus>,
     states: ServerStates,
     watch: ServerWatch,
     /// The services that have changed since the watch looked at them.
@@ -149,22 +151,17 @@ const AWAY_MS_MAX: u64 = 1000;
 
 impl AdminState {
     /// Knows of no plan yet; the worker process starts now.
-    pub(crate) fn new(registry: Arc<Registry>, start: StartFacts) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, start: StartFacts, usage: Usage) -> Self {
         Self {
             registry,
             start,
             start_time: SystemTime::now(),
-            usage: Usage::default(),
+            usage,
             workers: Workers::default(),
             facts: Mutex::default(),
             history: Mutex::default(),
             descriptors: Mutex::default(),
         }
-    }
-
-    /// The same, with what reports what the process uses of the host.
-    pub(crate) fn with_usage(self, usage: Usage) -> Self {
-        Self { usage, ..self }
     }
 
     pub(crate) fn workers_begun(&self, plane: &Plane) {
@@ -210,30 +207,11 @@ impl AdminState {
         }
     }
 
-    /// Takes the facts about the cluster's peers from there.
-    pub(crate) fn cluster_begun(&self, cluster: ClusterFacts) {
-        self.facts().cluster = cluster;
-    }
-
     /// Whether a request over HTTP is answered.
     pub(super) fn check_access<T>(&self, request: &Request<T>) -> Result<(), Denied> {
         let facts = self.facts();
         let access = facts.served.access.as_ref();
         access.ok_or(Denied::Host)?.check(request)
-    }
-
-    pub(crate) fn reloaded(&self, reload: Reloads) {
-        self.facts().reload = reload;
-    }
-
-    /// The certificates that come by ACME are in this state.
-    pub(crate) fn certificates_changed(&self, acme: Vec<AcmeStatus>) {
-        self.facts().acme = acme;
-    }
-
-    /// The processes that hold keys are in this state.
-    pub(crate) fn key_holders_changed(&self, keys: Vec<KeyHolderStatus>) {
-        self.facts().keys = keys;
     }
 
     /// Whether signatures may come for no certificate.
@@ -261,31 +239,11 @@ impl AdminState {
         self.registry.look_anew();
     }
 
-    /// Notes the weights that an operator has ordered.
-    pub(crate) fn weights_ordered(&self, weights: BTreeMap<ServerName, u16>) {
-        self.facts().weights = weights;
-    }
-
-    /// No connection is accepted any more.
-    pub(crate) fn drain_begun(&self) {
-        self.facts().is_draining = true;
-    }
-
     /// Counts bytes of lines about connections that could not be written.
     pub(crate) fn log_lost(&self, bytes: u64, why: String) {
         let mut facts = self.facts();
         facts.log_lost_bytes += bytes;
         facts.log_failure = Some(why);
-    }
-
-    /// The log's file could not be opened anew, for this reason, or it was.
-    pub(crate) fn log_unopened(&self, why: Option<String>) {
-        self.facts().log_unopened = why;
-    }
-
-    /// The log is written again.
-    pub(crate) fn log_recovered(&self) {
-        self.facts().log_failure = None;
     }
 
     /// Notes the decision of a server's checks. May be called again with the same.
@@ -374,7 +332,7 @@ impl AdminState {
     }
 
     /// A panic elsewhere leaves facts as true as they were.
-    fn facts(&self) -> MutexGuard<'_, Facts> {
+    pub(crate) fn facts(&self) -> MutexGuard<'_, AdminFacts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -389,6 +347,36 @@ pub(crate) async fn record_history(state: Arc<AdminState>) {
         let now = Instant::now();
         state.end_interval(now - begun);
         begun = now;
+    }
+}
+
+/// From one message to the next: the limit is raised by a restart, and each of a thousand clients a
+/// second would be a line.
+const MESSAGE_INTERVAL: Duration = Duration::from_secs(10 * 60);
+
+/// Counts connections that ended for it, and when that was said.
+#[derive(Debug, Default)]
+pub(super) struct DescriptorWatch {
+    counted: u64,
+    said: Option<Instant>,
+}
+
+impl DescriptorWatch {
+    /// A message, if more connections than at the last one have ended for it and the last one was
+    /// long ago. `ended` is the number of all that did.
+    pub(super) fn look(&mut self, ended: u64, now: Instant) -> Option<String> {
+        let more = ended.saturating_sub(self.counted);
+        let since = |said| now.saturating_duration_since(said);
+        if more == 0 || self.said.is_some_and(|said| since(said) < MESSAGE_INTERVAL) {
+            return None;
+        }
+        *self = Self { counted: ended, said: Some(now) };
+        Some(format!(
+            "no file descriptor is left: {more} connections were refused or lost for it \
+             (descriptor-limit), and the process may have {}\nhint: raise that (`LimitNOFILE=` of \
+             systemd, `ulimit -Hn`; fs.file-max of the host), or lower `limits.connections`",
+            limit::open_files()
+        ))
     }
 }
 
@@ -414,7 +402,7 @@ mod tests {
             worker_cpus: vec![Some(3)],
             rights: RightsStatus::default(),
         };
-        AdminState::new(Arc::clone(registry), start)
+        AdminState::new(Arc::clone(registry), start, Usage::default())
     }
 
     /// A report about `web`, whose only address is down for this reason, or up.
@@ -471,7 +459,7 @@ mod tests {
         web.server(0).set_up(false);
         state.plan_served(served(4, &["web"]));
         state.server_noted("a:1", &report(Some("status 503".into())));
-        state.reloaded(Reloads {
+        state.facts().reload = Reloads {
             ok: 3,
             refused: 1,
             last_ok: None,
@@ -483,7 +471,7 @@ mod tests {
                 warnings: "warning: a\nhint: b".into(),
             }),
             start_warnings: String::new(),
-        });
+        };
 
         let document = state.document();
         let read = StatusDocument::from_json(&document.to_json()).expect("our own");
@@ -592,5 +580,17 @@ mod tests {
         ] {
             assert!(metrics.lines().any(|l| l == line), "no {line}");
         }
+    }
+
+    #[test]
+    fn many_refusals_are_one_message_until_a_while_later() {
+        let (mut watch, now) = (DescriptorWatch::default(), Instant::now());
+        assert_eq!(watch.look(0, now), None);
+        let first = watch.look(3, now).unwrap();
+        assert!(first.contains(": 3 connections") && first.contains("\nhint: raise"), "{first}");
+        assert_eq!(watch.look(9, now + MESSAGE_INTERVAL / 2), None);
+        let later = watch.look(9, now + MESSAGE_INTERVAL).unwrap();
+        assert!(later.contains(": 6 connections"), "{later}");
+        assert_eq!(watch.look(9, now + MESSAGE_INTERVAL * 3), None);
     }
 }

@@ -97,12 +97,6 @@ impl Supervisor<'_> {
     pub(super) fn end_unasked_keys(&mut self) {
         let earlier = self.earlier.iter().map(|one| &one.child);
         let workers: Vec<_> = self.child.iter().chain(earlier).map(Child::number).collect();
-        self.keys.keep_for(&workers);
-    }
-
-    /// Says it to a worker process that knows nothing yet.
-    pub(super) fn tell_keys_anew(&mut self) {
-        self.keys.told.clear();
-        self.tell_keys();
+        self.keys.earlier.keep_for(&workers);
     }
 }

@@ -35,8 +35,10 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 const REASONS_MAX: usize = 16;
 
 /// The point of its life that a process is at.
+#[derive(Default)]
 enum Stage {
     /// There is none.
+    #[default]
     Away,
     /// It opens its keys, and has done so then.
     Opening(Instant),
@@ -49,6 +51,7 @@ enum Stage {
 }
 
 /// The process of one group of keys.
+#[derive(Default)]
 pub(super) struct KeyHolding {
     name: String,
     keys: usize,
@@ -76,17 +79,8 @@ impl KeyHolding {
         Self {
             name: printable::line(&group.name).to_string(),
             keys: group.ids.len(),
-            process: None,
-            ends: Vec::new(),
-            stage: Stage::Away,
-            starts: None,
-            backoff: Backoff::default(),
-            restarts: 0,
             away: Some(("has not opened its keys yet".to_owned(), SystemTime::now())),
-            unopened: Vec::new(),
-            retries: 0,
-            is_pin_refused: false,
-            attempt: None,
+            ..Self::default()
         }
     }
 
@@ -101,10 +95,6 @@ impl KeyHolding {
         };
         let until = self.attempt.iter().map(|(_, until)| *until);
         self.starts.into_iter().chain(due).chain(until).min()
-    }
-
-    fn is_attempt(&self, number: u64) -> bool {
-        self.attempt.as_ref().is_some_and(|(process, _)| process.number() == number)
     }
 
     /// An attempt has opened all keys but these, or nothing.
@@ -249,7 +239,7 @@ impl KeyHolding {
 pub(super) struct KeyProcesses {
     served: Vec<KeyHolding>,
     pending: Option<Vec<KeyHolding>>,
-    earlier: EarlierKeyProcesses,
+    pub(super) earlier: EarlierKeyProcesses,
     fences: Fences,
     sender: EventSender,
     /// The number of the last process.
@@ -369,7 +359,8 @@ impl KeyProcesses {
         self.earlier.heard(number, heard);
         let now = Instant::now();
         let mut all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
-        if let Some(holding) = all.find(|one| one.is_attempt(number)) {
+        let is_it = |(process, _): &(Child, Instant)| process.number() == number;
+        if let Some(holding) = all.find(|one| one.attempt.as_ref().is_some_and(is_it)) {
             return match heard {
                 Heard::Answer(KeyReply::Opened(unopened)) => holding.attempted(Some(unopened), now),
                 _ => holding.attempted(None, now),
@@ -447,11 +438,6 @@ impl KeyProcesses {
     pub(super) fn end_channels(&mut self) {
         let all = self.served.iter_mut().chain(self.pending.iter_mut().flatten());
         all.flat_map(|one| one.ends.drain(..)).for_each(packet::end);
-    }
-
-    /// The processes of earlier plans go on that these worker processes ask.
-    pub(super) fn keep_for(&mut self, workers: &[u64]) {
-        self.earlier.keep_for(workers);
     }
 
     /// This program serves in the place of the one before: its processes are ours.

@@ -162,13 +162,7 @@ impl ConfigSummary {
 
     /// The rights that a worker process gives up which is started for it.
     pub(super) fn fences(&self, become_user: Option<WorkerUser>) -> Fences {
-        let sandbox = self.process.sandbox;
-        Fences {
-            become_user,
-            files: sandbox.files,
-            system_calls: sandbox.system_calls,
-            supervisor_pid: std::process::id(),
-        }
+        Fences::of(&self.process, become_user)
     }
 
     /// The addresses that a worker process can connect to which is started for it.

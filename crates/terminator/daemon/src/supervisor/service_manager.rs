@@ -7,7 +7,8 @@ pub(super) mod notify;
 
 use std::time::{Duration, Instant};
 
-use descriptor_store::DescriptorStore;
+use super::upgrade::state::Inherited;
+use descriptor_store::{DescriptorStore, names_of};
 use notify::{Notice, Notifier};
 
 /// From one question to the worker process to the next: how old the number of connections gets.
@@ -17,6 +18,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 const LOOKS_PER_WATCHDOG: u32 = 4;
 
 /// The last message to the manager, and the time of the next one.
+#[derive(Default)]
 pub(super) struct ServiceManager {
     pub(super) notifier: Notifier,
     pub(super) look: Option<Instant>,
@@ -30,16 +32,10 @@ pub(super) struct ServiceManager {
 }
 
 impl ServiceManager {
-    pub(super) fn of_environment(store: DescriptorStore) -> Self {
-        Self {
-            store,
-            notifier: Notifier::of_environment(),
-            look: None,
-            asked: None,
-            is_missed: false,
-            connections: None,
-            status: String::new(),
-        }
+    /// The manager that the environment names, which keeps what was inherited from it.
+    pub(super) fn of_environment(inherited: &Inherited) -> Self {
+        let store = DescriptorStore::knowing(names_of(inherited));
+        Self { store, notifier: Notifier::of_environment(), ..Self::default() }
     }
 
     pub(super) fn due(&self) -> Option<Instant> {

@@ -20,9 +20,8 @@ use super::Supervisor;
 use super::challenges::{CHALLENGES_MAX, allowed};
 use super::events::Event;
 use super::failure::Failure;
-use super::host_lease::{HEARTBEAT, HeardLease, HostLease, LeaseChange};
 use super::reading::Done;
-use super::sharing_host::unix_ms;
+use super::sharing_host::{HEARTBEAT, HeardLease, HostLease, LeaseChange, unix_ms};
 use crate::acme_folder;
 use crate::certificates::CertificateChange;
 use crate::handover::Order;
@@ -131,7 +130,7 @@ impl Supervisor<'_> {
             News::Certificate { name, .. } => format!("the certificate {name}"),
             _ => "what this host does for certificates".to_owned(),
         };
-        let (orders_since_ms, ended_to_ms) = (lease.held_since(), lease.ended_to());
+        let (orders_since_ms, ended_to_ms) = (lease.held_since(), lease.ended_to_ms);
         let notice = Notice { orders_since_ms, ended_to_ms, news };
         let notice = serde_json::to_vec(&notice).map(Zeroizing::new);
         let sealed = notice.ok().and_then(|notice| sharing.cipher.seal(&notice, unix_ms()));

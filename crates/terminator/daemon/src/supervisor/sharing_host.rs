@@ -1,16 +1,22 @@
 //! A host among those that share certificates: the lease, and who answers the authority already.
 //!
-//! Owns what is remembered; `sharing` says what supervisors tell each other.
+//! Owns what is remembered, and who holds the lease by which one of a cluster's hosts orders
+//! certificates for all; `sharing` says what supervisors tell each other.
+//!
+//! The lease is pure: what was heard of others and the time in. Hosts hear each other by datagrams,
+//! so two may hold it for a moment, or while they cannot hear each other: then each orders, within
+//! the authority's limits, and the younger lease ends as soon as it hears the older.
+//!
+//! No lease is for ever: one that delivers nothing while a certificate is overdue ends for all,
+//! whether its host is stuck, cannot reach the authority, or never meant to order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use acme::messages::Challenge;
 use aws_lc_rs::rand;
 use tls::resumption::notices::NoticeCipher;
-
-use super::host_lease::HostLease;
 
 /// Certificates named in one notice: it fits the parts of a datagram.
 const PAGE: usize = 64;
@@ -89,5 +95,353 @@ impl SharingHost {
     pub(super) fn is_given(&self, number: u64, now: Instant) -> bool {
         let gives = |host| self.given.get(&host).is_some_and(|given| *given >= number);
         self.lease.as_ref().is_none_or(|lease| lease.hosts(now).all(gives))
+    }
+}
+
+/// From one sign of life to the next.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// A host that was silent for so long is gone: it has missed five signs of life.
+pub(super) const LEASE_TIME: Duration = Duration::from_secs(10);
+
+/// A host that begins listens for so long, because another may hold the lease already.
+const LISTENING_TIME: Duration = Duration::from_secs(5);
+
+/// How much later than the host before it each further one takes a lease that is free.
+const TURN: Duration = Duration::from_secs(2);
+
+/// While a certificate is overdue, the host that holds the lease has so long to deliver: four
+/// attempts after failures fit in (`acme::schedule`), and a certificate of six days still lives for
+/// most of a day.
+const DELIVERY_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
+
+/// How much later than the host before it each further one ends such a lease, so that one does.
+const ENDING_TURN: Duration = Duration::from_secs(60);
+
+/// An older lease is made up, or of a wrong clock: its host dates it anew at half of this age.
+const LEASE_AGE_MAX_MS: u64 = 7 * 86_400_000;
+
+/// By as much may another host's clock be ahead.
+const CLOCKS_APART_MS: u64 = 60_000;
+
+/// Hosts that are known at a time. A cluster has fewer; more are not listened to.
+const HOSTS_MAX: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct HostLease {
+    /// This host's number, made by chance at its start.
+    own: u64,
+    /// When this host has taken the lease, in milliseconds since the epoch.
+    since_ms: Option<u64>,
+    /// The lease is free since then, as far as is known.
+    free_since: Instant,
+    hosts: BTreeMap<u64, HeardHost>,
+    overdue_since: Option<Instant>,
+    /// Leases that were taken until then have ended, in milliseconds since the epoch; and when this
+    /// host came to know it.
+    pub(super) ended_to_ms: u64,
+    ended_at: Option<Instant>,
+}
+
+/// The lease as a host says it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HeardLease {
+    pub(super) since_ms: Option<u64>,
+    pub(super) ended_to_ms: u64,
+}
+
+/// A change by the time that passes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LeaseChange {
+    /// This host has taken it.
+    Taken,
+    /// This host has given it up, because it did not deliver.
+    GivenUp,
+    /// This host has taken it from another one, because that did not deliver.
+    PassedOver,
+}
+
+#[derive(Debug)]
+struct HeardHost {
+    at: Instant,
+    since_ms: Option<u64>,
+}
+
+impl HostLease {
+    pub(super) fn new(own: u64, now: Instant) -> Self {
+        Self {
+            own,
+            since_ms: None,
+            free_since: now + LISTENING_TIME,
+            hosts: BTreeMap::new(),
+            overdue_since: None,
+            ended_to_ms: 0,
+            ended_at: None,
+        }
+    }
+
+    /// When it was taken, if this host holds it.
+    pub(super) fn held_since(&self) -> Option<u64> {
+        self.since_ms
+    }
+
+    /// A host has been heard, which says this of the lease. `true` = the lease of this host has
+    /// ended by it.
+    pub(super) fn heard(
+        &mut self,
+        host: u64,
+        HeardLease { since_ms, ended_to_ms }: HeardLease,
+        now: Instant,
+        now_ms: u64,
+    ) -> bool {
+        if host == self.own || (self.hosts.len() >= HOSTS_MAX && !self.hosts.contains_key(&host)) {
+            return false;
+        }
+        self.hosts.insert(host, HeardHost { at: now, since_ms });
+        let mut has_ended = false;
+        // Nobody ends leases again and again: each has its time.
+        let is_due = self.ended_at.is_none_or(|at| now >= at + DELIVERY_TIME_MAX);
+        if is_due && (self.ended_to_ms + 1..=now_ms + CLOCKS_APART_MS).contains(&ended_to_ms) {
+            has_ended = self.end_leases(ended_to_ms, now);
+        }
+        let older = since_ms
+            .filter(|theirs| self.counts(*theirs, now_ms))
+            .zip(self.since_ms)
+            .filter(|(theirs, ours)| (*theirs, host) < (*ours, self.own));
+        if older.is_some() {
+            self.since_ms = None;
+        }
+        has_ended || older.is_some()
+    }
+
+    /// Whether a lease that was taken then still is one.
+    fn counts(&self, since_ms: u64, now_ms: u64) -> bool {
+        since_ms > self.ended_to_ms && since_ms.abs_diff(now_ms) < LEASE_AGE_MAX_MS
+    }
+
+    fn is_held_by_another(&self, now_ms: u64) -> bool {
+        let mut leases = self.hosts.values().filter_map(|host| host.since_ms);
+        leases.any(|since| self.counts(since, now_ms))
+    }
+
+    /// Whether one of them was this host's.
+    fn end_leases(&mut self, to_ms: u64, now: Instant) -> bool {
+        (self.ended_to_ms, self.ended_at) = (to_ms, Some(now));
+        let was_ours = self.since_ms.take_if(|since| *since <= to_ms).is_some();
+        // The others may try first.
+        self.free_since = if was_ours { now + LEASE_TIME } else { now };
+        was_ours
+    }
+
+    /// Ends the lease that has not delivered, if it is this host's turn to.
+    fn end_idle_lease(&mut self, now: Instant, now_ms: u64) -> Option<LeaseChange> {
+        let since = self.overdue_since?;
+        let since = self.ended_at.map_or(since, |ended| ended.max(since));
+        let is_held = self.since_ms.is_some() || self.is_held_by_another(now_ms);
+        if self.hosts.is_empty()
+            || !is_held
+            || now < since + DELIVERY_TIME_MAX + ENDING_TURN * self.turn()
+        {
+            return None;
+        }
+        let was_ours = self.end_leases(now_ms.max(self.since_ms.unwrap_or_default()), now);
+        if was_ours {
+            return Some(LeaseChange::GivenUp);
+        }
+        // At once: one that is dated anew all the time is younger from now on.
+        self.since_ms = Some(self.ended_to_ms + 1);
+        Some(LeaseChange::PassedOver)
+    }
+
+    /// This host's place among those that are heard.
+    fn turn(&self) -> u32 {
+        u32::try_from(self.hosts.range(..self.own).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether that host is listened to.
+    pub(super) fn knows(&self, host: u64) -> bool {
+        self.hosts.contains_key(&host)
+    }
+
+    /// Takes the lease if it is free and this host's turn has come; ends one that has not
+    /// delivered. `is_overdue`: a certificate should have been renewed long since.
+    pub(super) fn tick(
+        &mut self,
+        now: Instant,
+        now_ms: u64,
+        is_overdue: bool,
+    ) -> Option<LeaseChange> {
+        self.hosts.retain(|_, host| now < host.at + LEASE_TIME);
+        self.overdue_since = is_overdue.then(|| self.overdue_since.unwrap_or(now));
+        if let Some(since) = &mut self.since_ms
+            && since.abs_diff(now_ms) > LEASE_AGE_MAX_MS / 2
+        {
+            *since = now_ms.max(self.ended_to_ms + 1);
+        }
+        let change = self.end_idle_lease(now, now_ms);
+        if change.is_some() || self.since_ms.is_some() {
+            return change;
+        }
+        if self.is_held_by_another(now_ms) {
+            self.free_since = self.free_since.max(now);
+            return None;
+        }
+        if now < self.free_since + TURN * self.turn() {
+            return None;
+        }
+        self.since_ms = Some(now_ms.max(self.ended_to_ms + 1));
+        Some(LeaseChange::Taken)
+    }
+
+    /// The other hosts that were heard of late.
+    pub(super) fn hosts(&self, now: Instant) -> impl Iterator<Item = u64> {
+        let live = self.hosts.iter().filter(move |(_, host)| now < host.at + LEASE_TIME);
+        live.map(|(number, _)| *number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hosts that hear each other each second, unless they are in `deaf`.
+    fn run(leases: &mut [HostLease], deaf: &[u64], from: Instant, seconds: Range<u64>) {
+        run_beside(leases, deaf, from, seconds, &mut |_, _| None);
+    }
+
+    /// As above, with a host 1 beside them that says of the lease what `one_more` makes of the
+    /// second, from which on a certificate is overdue unless one of `leases` holds the lease.
+    fn run_beside(
+        leases: &mut [HostLease],
+        deaf: &[u64],
+        from: Instant,
+        seconds: Range<u64>,
+        one_more: &mut dyn FnMut(u64, &[HostLease]) -> Option<HeardLease>,
+    ) {
+        for second in seconds {
+            let (now, now_ms) = (from + Duration::from_secs(second), second * 1000);
+            let said = one_more(second, leases);
+            let is_overdue = said.is_some() && holders(leases).is_empty();
+            for place in 0..leases.len() {
+                leases[place].tick(now, now_ms, is_overdue);
+                let lease = &leases[place];
+                let own = lease.own;
+                let of_own =
+                    HeardLease { since_ms: lease.since_ms, ended_to_ms: lease.ended_to_ms };
+                let own = (!deaf.contains(&own)).then_some((own, of_own));
+                for (host, said) in own.into_iter().chain(said.map(|said| (1, said))) {
+                    let others = leases.iter_mut().filter(|one| !deaf.contains(&one.own));
+                    others.for_each(|other| {
+                        other.heard(host, said, now, now_ms);
+                    });
+                }
+            }
+        }
+    }
+
+    fn holders(leases: &[HostLease]) -> Vec<u64> {
+        let held = leases.iter().filter(|one| one.held_since().is_some());
+        held.map(|one| one.own).collect()
+    }
+
+    #[test]
+    fn one_host_orders_and_another_follows_it() {
+        let now = Instant::now();
+        let mut leases = [7, 3, 9].map(|own| HostLease::new(own, now));
+        run(&mut leases, &[], now, 0..5);
+        assert!(holders(&leases).is_empty(), "they listen");
+        run(&mut leases, &[], now, 5..60);
+        assert_eq!(holders(&leases), [3]);
+        // It is dead, or cannot be heard: one of the others takes the lease, and it keeps its own.
+        run(&mut leases, &[3], now, 60..90);
+        assert_eq!(holders(&leases), [7, 3]);
+        // They hear each other again: the older lease stays.
+        run(&mut leases, &[], now, 90..95);
+        assert_eq!(holders(&leases), [3]);
+    }
+
+    /// Hours in which a lease of a host that delivers nothing ends, beside three that do.
+    fn hours_until_passed_over(said: impl Fn(u64, &[HostLease]) -> HeardLease) -> u64 {
+        const HOUR: u64 = 3600;
+        const BEGIN: u64 = 1_000_000;
+        let now = Instant::now();
+        let start = now + Duration::from_secs(BEGIN);
+        let mut leases = [7, 3, 9].map(|own| HostLease::new(own, start));
+        for hour in 0..40 {
+            let seconds = BEGIN + hour * HOUR..BEGIN + (hour + 1) * HOUR;
+            let mut said = |second, leases: &[HostLease]| Some(said(second, leases));
+            run_beside(&mut leases, &[], now, seconds, &mut said);
+            if !holders(&leases).is_empty() {
+                let next = BEGIN + (hour + 1) * HOUR..BEGIN + (hour + 3) * HOUR;
+                run_beside(&mut leases, &[], now, next, &mut said);
+                assert_eq!(holders(&leases).len(), 1, "one of them orders, and stays");
+                return hour;
+            }
+        }
+        panic!("nobody orders for 40 hours");
+    }
+
+    #[test]
+    fn a_lease_that_delivers_nothing_ends() {
+        let of = |since_ms| HeardLease { since_ms: Some(since_ms), ended_to_ms: 0 };
+        // One that is older than all, and stuck.
+        assert_eq!(hours_until_passed_over(|_, _| of(999_999_000)), 6);
+        // One that is dated anew with each sign of life, behind and ahead of the clock.
+        assert!((6..8).contains(&hours_until_passed_over(|second, _| of(second * 1000 + 50_000))));
+        // A lease from the beginning of time, or from its end, does not count.
+        assert_eq!(hours_until_passed_over(|_, _| of(0)), 0);
+        assert_eq!(hours_until_passed_over(|_, _| of(u64::MAX)), 0);
+        // One that ends all others' all the time.
+        let ends =
+            |second, _: &[HostLease]| HeardLease { since_ms: None, ended_to_ms: second * 1000 };
+        assert_eq!(hours_until_passed_over(ends), 0);
+    }
+
+    #[test]
+    fn a_host_that_cannot_order_gives_the_lease_to_another() {
+        let now = Instant::now();
+        let mut leases = [7, 3, 9].map(|own| HostLease::new(own, now));
+        let at = |second| now + Duration::from_secs(second);
+        run(&mut leases, &[], now, 0..60);
+        assert_eq!(holders(&leases), [3]);
+        let mut changes = Vec::new();
+        for second in 60..8 * 3600 {
+            for place in 0..leases.len() {
+                let is_overdue = holders(&leases) == [3] || holders(&leases).is_empty();
+                changes.extend(leases[place].tick(at(second), second * 1000, is_overdue));
+                let lease = &leases[place];
+                let (own, since_ms, ended_to_ms) = (lease.own, lease.since_ms, lease.ended_to_ms);
+                let said = HeardLease { since_ms, ended_to_ms };
+                for other in &mut leases {
+                    other.heard(own, said, at(second), second * 1000);
+                }
+            }
+        }
+        assert_eq!(changes, [LeaseChange::GivenUp, LeaseChange::Taken]);
+        assert_eq!(holders(&leases), [7]);
+    }
+
+    #[test]
+    fn an_old_lease_is_dated_anew_and_stays() {
+        let now = Instant::now();
+        let mut lease = HostLease::new(9, now);
+        for day in 0..40 {
+            let change =
+                lease.tick(now + Duration::from_hours(24 * (day + 1)), day * 86_400_000, false);
+            assert_eq!(change.is_some(), day == 0);
+            assert!(lease.counts(lease.held_since().unwrap(), day * 86_400_000));
+        }
+    }
+
+    #[test]
+    fn a_host_alone_takes_it_and_a_late_one_does_not() {
+        let now = Instant::now();
+        let mut leases = vec![HostLease::new(9, now)];
+        run(&mut leases, &[], now, 0..6);
+        assert_eq!(holders(&leases), [9]);
+        leases.push(HostLease::new(1, now + Duration::from_secs(6)));
+        run(&mut leases, &[], now, 6..60);
+        assert_eq!(holders(&leases), [9], "a smaller number does not take it away");
+        assert_eq!(leases[1].hosts(now + Duration::from_secs(60)).collect::<Vec<_>>(), [9]);
     }
 }

@@ -23,7 +23,6 @@ use super::reading::{self, Done, Read, Readers};
 use super::reload::{say_each, warnings_of};
 use super::roots::Roots;
 use super::service_manager::ServiceManager;
-use super::service_manager::descriptor_store::{self, DescriptorStore};
 use super::service_manager::handed_over::HandedOverSockets;
 use super::sessions::Sessions;
 use super::upgrade::check::Upgrading;
@@ -55,8 +54,7 @@ impl<'a> Supervisor<'a> {
         way_back: &'a mut Option<WayBack>,
     ) -> Result<Option<Self>, Failure> {
         let (mut inherited, readers) = (origin.inherited, Readers::default());
-        let store = DescriptorStore::knowing(descriptor_store::names_of(&inherited));
-        let mut manager = ServiceManager::of_environment(store);
+        let mut manager = ServiceManager::of_environment(&inherited);
         let before = (origin.returned, way_back.is_some().then_some(&mut manager));
         let Some((own, read, looked)) = first(&request, &readers, &mut events, before)? else {
             return Ok(None);

@@ -27,6 +27,7 @@ use wire::cluster::{DatagramFault, Header};
 
 use watch::PeerWatch;
 
+use super::sessions::Inheritance;
 use super::store::{PassOn, Say, StoreContext, StoreNames, StoreSetup, StoreTier, UsedUp};
 use crate::admin::{ClusterFacts, ClusterSnapshot};
 use crate::handover::Resolved;
@@ -105,8 +106,9 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// No thread yet. `secret` is the supervisor's: the host keeps its number while it lives.
-    pub(super) fn new(secret: &[u8; 32], tiers: Arc<Tiers>, (say, pass_on): (Say, PassOn)) -> Self {
-        let named = [b"lariat cluster sender 1", &secret[..]].concat();
+    pub(super) fn new(inheritance: &Inheritance, (say, pass_on): (Say, PassOn)) -> Self {
+        let tiers = Arc::clone(&inheritance.tiers);
+        let named = [b"lariat cluster sender 1", &inheritance.secret[..]].concat();
         let digest = digest::digest(&digest::SHA256, &named);
         let mut sender = [0; 8];
         sender.copy_from_slice(&digest.as_ref()[..8]);

@@ -134,10 +134,6 @@ impl Control {
         let (Order::Start(start, serve), Some(bundle)) = (received.order, received.bundle) else {
             return Err(io::Error::other("the supervisor began with another order"));
         };
-        if let Some(why) = shortage {
-            say(&channel, &Answer::refused(serve.generation, why))?;
-            return Ok(None);
-        }
         let inheritance = Arc::new(Inheritance::of(&start));
         let sessions = Sessions {
             inheritance: Arc::clone(&inheritance),
@@ -145,7 +141,11 @@ impl Control {
             is_in_use: serve.waits,
         };
         let serve = Arc::new(serve);
-        let mut built = match build(&channel, bundle, &serve, received.fds, sessions).await? {
+        let built = match shortage {
+            Some(why) => Err(why),
+            None => build(&channel, bundle, &serve, received.fds, sessions).await?,
+        };
+        let mut built = match built {
             Ok(built) => built,
             Err(message) => {
                 say(&channel, &Answer::refused(serve.generation, message))?;
@@ -166,10 +166,8 @@ impl Control {
             !serve.waits,
         )?;
         admin.workers_begun(&plane);
-        let tiers = Arc::clone(&inheritance.tiers);
-        let says = (sayer(&channel), passer_on(&channel));
-        let cluster = Cluster::new(&inheritance.secret, tiers, says);
-        admin.cluster_begun(cluster.facts());
+        let cluster = Cluster::new(&inheritance, (sayer(&channel), passer_on(&channel)));
+        admin.facts().cluster = cluster.facts();
         let mut control = Self {
             channel,
             plane,
@@ -205,16 +203,16 @@ impl Control {
             (Order::Disabled(names), _) => self.set_disabled(names),
             (Order::Weights(weights), _) => self.order_weights(weights.into_iter().collect()),
             (Order::CloseSessions(name), _) => self.close_sessions(&name),
-            (Order::Unready, _) => self.admin.drain_begun(),
+            (Order::Unready, _) => self.admin.facts().is_draining = true,
             (Order::AreYouWell, _) => self.say_when_well(),
-            (Order::Reloads(reloads), _) => self.admin.reloaded(reloads),
+            (Order::Reloads(reloads), _) => self.admin.facts().reload = reloads,
             (Order::Validations(number, validations), _) => {
                 let set = self.inheritance.authorities.set(validations);
                 set.unwrap_or_else(|why| drop(say(&self.channel, &Answer::warned(vec![why]))));
                 say(&self.channel, &Answer::Answering(number))?;
             }
-            (Order::Acme(status), _) => self.admin.certificates_changed(status),
-            (Order::Keys(status), _) => self.admin.key_holders_changed(status),
+            (Order::Acme(status), _) => self.admin.facts().acme = status,
+            (Order::Keys(status), _) => self.admin.facts().keys = status,
             (Order::Notify(text), _) => self.cluster.notify(text),
             (Order::Log, _) => {
                 let kept = shortage.map(|why| format!("the log goes where it went: {why}"));
@@ -223,7 +221,7 @@ impl Control {
                 let targets = targets.map(|fd| Target::of(&self.log_output, fd));
                 targets.for_each(|target| self.log.aim().set(target));
             }
-            (Order::LogUnopened(why), _) => self.admin.log_unopened(why),
+            (Order::LogUnopened(why), _) => self.admin.facts().log_unopened = why,
             (Order::Pause, _) => self.pause().await?,
             (Order::Accept(observed), _) => self.accept(&observed)?,
             (Order::Drain { .. } | Order::Enter(..) | Order::Start(..) | Order::Replace(_), _) => {
@@ -271,7 +269,7 @@ impl Control {
         self.disabled.clone_from(&serve.disabled);
         self.admin.servers_disabled(serve.disabled.clone());
         self.weights = serve.weights.iter().cloned().collect();
-        self.admin.weights_ordered(self.weights.clone());
+        self.admin.facts().weights.clone_from(&self.weights);
         self.admin.plan_served(built.served);
         self.validity = built.validity;
         self.note_ends(unix_seconds());
@@ -362,7 +360,7 @@ impl Control {
             }
         }
         self.weights.clone_from(&weights);
-        self.admin.weights_ordered(weights);
+        self.admin.facts().weights = weights;
     }
 
     fn close_sessions(&self, name: &ServerName) {
@@ -389,7 +387,7 @@ impl Control {
             self.doors.close();
             self.cluster.set(None)?;
         }
-        self.admin.drain_begun();
+        self.admin.facts().is_draining = true;
         self.plane.drain(time);
         drop(self.checks);
         let (plane, log, output) = (self.plane, self.log, self.log_output);
@@ -493,8 +491,8 @@ fn admin_state(
             system_calls: rights.system_calls.word().to_owned(),
         },
     };
-    let state = AdminState::new(Arc::clone(registry), facts_of_start).with_usage(usage);
-    state.reloaded(start.reloads.clone());
+    let state = AdminState::new(Arc::clone(registry), facts_of_start, usage);
+    state.facts().reload = start.reloads.clone();
     Arc::new(state)
 }
 
@@ -515,7 +513,7 @@ fn log_reporter(
     let (channel, admin) = (Arc::clone(channel), Arc::clone(admin));
     move |news| match news {
         LogNews::Lost { bytes, why } => admin.log_lost(bytes, why),
-        LogNews::Recovered => admin.log_recovered(),
+        LogNews::Recovered => admin.facts().log_failure = None,
         LogNews::Away => drop(say(&channel, &Answer::LogAway)),
         // Without a supervisor this process ends.
         LogNews::Message(level, message) => {

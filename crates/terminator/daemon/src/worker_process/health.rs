@@ -6,7 +6,6 @@
 
 mod probe;
 mod request;
-mod verdict;
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -30,7 +29,7 @@ use wire::tunnel::Tunnel;
 use crate::admin::HealthReport;
 
 use probe::Target;
-use verdict::{Passed, ProbeFault};
+use request::{Passed, ProbeFault};
 
 /// Checks under way at once: a descriptor each, of those the connections live on. Those that wait
 /// for a late greeting are not counted, because silent servers would hold up the checks of others;
@@ -204,7 +203,7 @@ impl Checks {
             target: Arc::new(
                 Target::new(&service.check, endpoint, service.tunnel.clone(), &service.preface)
                     .through(service.tls.clone().map(|tls| (tls, server)))
-                    .speaking(service.starttls.as_ref()),
+                    .speaking(service.starttls.as_ref(), service.greeting),
             ),
             addresses: addresses_seen,
             known: known_told,
@@ -305,10 +304,9 @@ impl Watch {
         for address in &*addresses {
             if let Entry::Vacant(free) = under_way.entry(address.clone()) {
                 let (permits, target) = (Arc::clone(&self.permits), Arc::clone(&self.target));
-                let (timeout, greeting) = (self.service.check.timeout, self.service.greeting);
                 let address = address.clone();
                 free.insert(probes.spawn(async move {
-                    let result = target.probe(&address, timeout, greeting, &permits).await;
+                    let result = target.probe(&address, &permits).await;
                     (address, result)
                 }));
             }
@@ -332,15 +330,10 @@ impl Watch {
         // One that is down for another reason by now has another remedy.
         let is_still_down = !is_good && check.is_up() == Some(false);
         if let Some(up) = turned.or_else(|| is_still_down.then_some(false)) {
-            let why = self.at_port(&why_of(result));
+            let port = self.service.check.port.map(|port| format!("port {port}: "));
+            let why = port.unwrap_or_default() + &why_of(result);
             self.learn(Known { address, up, why });
         }
-    }
-
-    /// Names the port that is not the server's own.
-    fn at_port(&self, why: &str) -> String {
-        let port = self.service.check.port.map(|port| format!("port {port}: "));
-        port.unwrap_or_default() + why
     }
 
     fn learn(&self, new: Known) {

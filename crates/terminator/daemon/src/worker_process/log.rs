@@ -15,7 +15,7 @@ use proxy::line_queue::LineQueue;
 use sys::log_socket;
 use telemetry::message::Level;
 
-use crate::messages::collector::{Collector, Refusal};
+use crate::messages::sender::{Collector, Refusal};
 
 /// From one message about a failing log to the next one.
 const MESSAGE_INTERVAL: Duration = Duration::from_secs(60);

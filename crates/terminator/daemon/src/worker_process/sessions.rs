@@ -1,15 +1,21 @@
 //! The inheritance of a worker process from the ones before it, and of a plan from the plan before:
-//! secrets, and the memory of stored sessions.
+//! secrets, the memory of stored sessions, and the answers of all services to authorities that
+//! validate us.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use proxy::options::{BackOptions, FrontTls, Options};
 use session::Tiers;
+use static_files::challenge::HttpChallenges;
 use sys::clock;
 use sys::shared::SharedMemory;
+use tls::challenge::TlsChallenges;
 use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
+use tls::self_signed::answer_validations;
+use zeroize::Zeroize;
 
-use super::authorities::AuthorityAnswers;
+use crate::certificates::Validations;
 use crate::handover::{SessionKey, Start};
 use crate::held_keys::KeyCounts;
 
@@ -91,8 +97,38 @@ impl Sessions {
 
 impl Drop for Inheritance {
     fn drop(&mut self) {
-        self.secret.fill(0);
-        // The compiler must not leave out a write that nobody reads.
-        std::hint::black_box(&mut self.secret);
+        self.secret.zeroize();
+    }
+}
+
+/// Cloning shares them.
+#[derive(Clone, Default)]
+pub(super) struct AuthorityAnswers {
+    tls: TlsChallenges,
+    http: HttpChallenges,
+}
+
+impl AuthorityAnswers {
+    /// Answers so from now on, in every worker.
+    ///
+    /// # Errors
+    /// A sentence: some answers cannot be made. All others are in place.
+    pub(super) fn set(&self, validations: Validations) -> Result<(), String> {
+        self.http.set(validations.http);
+        let set = answer_validations(&self.tls, &validations.tls);
+        set.map_err(|why| format!("no certificate can be made to answer an authority: {why}"))
+    }
+
+    /// Gives them to all services of a plan.
+    pub(super) fn join(&self, plane: &mut Options) {
+        for service in &mut plane.services {
+            if let FrontTls::Terminate(terminated) = &mut service.front.tls {
+                terminated.challenges = self.tls.clone();
+            }
+            service.front.challenges = self.http.clone();
+            if let BackOptions::Files(files) = &mut service.back {
+                files.serving.challenges = self.http.clone();
+            }
+        }
     }
 }

@@ -6,7 +6,6 @@
 //! waits for this thread longer than a fetch may take.
 
 mod board;
-mod cluster;
 mod fault;
 mod link;
 mod node;
@@ -396,10 +395,7 @@ impl Store {
                 self.is_looking = false;
                 match result {
                     Ok(contents) => self.looked(*contents),
-                    Err(fault) => {
-                        self.shared.context.facts.count(fault.why);
-                        self.failed(era, &fault);
-                    }
+                    Err(fault) => self.failed(era, &fault),
                 }
             }
             Done::Written(era, what, result) => {
@@ -413,10 +409,7 @@ impl Store {
         self.fetches -= 1;
         match result {
             Ok(()) => self.succeeded(era),
-            Err(fault) => {
-                self.shared.context.facts.count(fault.why);
-                self.failed(era, &fault);
-            }
+            Err(fault) => self.failed(era, &fault),
         }
     }
 
@@ -432,7 +425,6 @@ impl Store {
             }
             return self.succeeded(era);
         };
-        facts.count(fault.why);
         facts.count(StoreUpdate::Failed);
         let is_refused = matches!(fault.why, StoreFailure::Full | StoreFailure::ReadOnly);
         if is_new && (is_refused || !self.writing.is_closed()) {
@@ -460,6 +452,7 @@ impl Store {
 
     /// A request failed: by itself, or since the store is not what it was.
     fn failed(&mut self, era: u64, fault: &Fault) {
+        self.shared.context.facts.count(fault.why);
         if era != self.era || self.connection.is_none() {
             return;
         }

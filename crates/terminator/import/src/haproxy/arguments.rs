@@ -1,12 +1,14 @@
-//! Arguments of `bind` and `server` lines, and of lines in a `crt-list`.
+//! Arguments of `bind` and `server` lines, and of lines in a `crt-list`: those by themselves, and
+//! versions, suites and groups of TLS.
 
 use crate::convert::is_among;
 use crate::draft::DraftTable;
-use crate::haproxy::reading::find;
+use crate::haproxy::reading::{HaproxyReading, find};
 use crate::import::Import;
-use crate::meaning::Sense;
+use crate::meaning::{Conversion, Sense};
 use crate::source::Statement;
 use crate::statements::Statements;
+use crate::tls_policy::{SpokenVersions, VersionBound, WrittenSuites};
 
 /// Arguments without a value; all others have one.
 const BARE: &str = "\
@@ -48,7 +50,8 @@ pub(super) fn read(
         }
         if meaning.is_written() {
             import.expect(&argument);
-            if !meaning.option.ends_with(&argument.option) && is_contrary(word) {
+            let is_contrary = word.starts_with("no-") && !word.starts_with("no-tlsv");
+            if !meaning.option.ends_with(&argument.option) && is_contrary {
                 import.mapped(&argument, "turned off");
             }
             arguments.push(meaning.option, argument);
@@ -57,11 +60,6 @@ pub(super) fn read(
         }
     }
     arguments
-}
-
-/// Whether a word turns off what another one turns on.
-fn is_contrary(word: &str) -> bool {
-    word.starts_with("no-") && !word.starts_with("no-tlsv")
 }
 
 /// An argument, unless its contrary follows it.
@@ -78,4 +76,61 @@ pub(super) fn write_keys(arguments: &Statements, import: &mut Import, service: &
             import.apply(meaning, written, service);
         }
     }
+}
+
+/// The arguments that `global` gives to all lines of a scope, `bind` or `server`.
+pub(super) fn defaults(reading: &HaproxyReading, import: &mut Import, scope: &str) -> Statements {
+    let mut all = Statements::default();
+    let global =
+        |word: &str| reading.global.all(&format!("global ssl-default-{scope}-{word}")).last();
+    let named = |word: &str| find(&format!("{scope} {word}")).map(|one| one.option);
+    let words = ["ciphers", "ciphersuites", "curves"];
+    let words = words.into_iter().filter_map(|word| Some((named(word)?, word)));
+    for (name, word) in words {
+        if let Some(written) = global(word) {
+            all.push(name, written.clone());
+        }
+    }
+    match global("options") {
+        Some(written) => {
+            import.joined(written, &format!("arguments of each `{scope}`"), "");
+            all.and(&read(import, scope, written, &written.words))
+        }
+        None => all,
+    }
+}
+
+/// Writes them into `front.tls` or `back.tls`.
+pub(super) fn write_tls(
+    arguments: &Statements,
+    import: &mut Import,
+    scope: &str,
+    service: &mut DraftTable,
+) {
+    let side = if scope == "bind" { "front.tls" } else { "back.tls" };
+    let of = |name: &str| format!("{scope} {name}");
+    let mut spoken = SpokenVersions::all();
+    let bounds = ["ssl-min-ver", "ssl-max-ver", "force-tlsv12", "no-tlsv12"].map(of);
+    for (_, written) in arguments.iter().filter(|(name, _)| bounds.iter().any(|one| one == name)) {
+        let option = written.option.as_str();
+        let (kind, version) = match option.split_once("-tlsv1") {
+            Some((kind, minor)) => (kind, format!("tlsv1.{minor}")),
+            None if option == "force-sslv3" => ("force", "sslv3".to_owned()),
+            None => (option, written.value()),
+        };
+        let bound = match kind {
+            "ssl-min-ver" => VersionBound::Least,
+            "ssl-max-ver" => VersionBound::Most,
+            "no" => VersionBound::Not,
+            _ => VersionBound::Only,
+        };
+        spoken.bound(import, written, (bound, &version), side);
+    }
+    spoken.write(service, side);
+    if let Some(curves) = arguments.find(&of("curves")) {
+        let key = format!("service.{side}.groups");
+        import.apply_key(&key, Conversion::Groups, "", curves, service);
+    }
+    let [tls12, tls13] = ["ciphers", "ciphersuites"].map(|name| arguments.find(&of(name)).cloned());
+    WrittenSuites { tls12, tls13 }.write(import, service, side);
 }

@@ -10,10 +10,10 @@ use crate::draft::DraftTable;
 use crate::haproxy::arguments::on;
 use crate::haproxy::front::said;
 use crate::haproxy::reading::{HaproxyReading, HaproxySection};
-use crate::haproxy::{address, arguments, check, tls};
-use crate::import::{Import, inline_table};
+use crate::haproxy::{address, arguments, check};
+use crate::import::{Import, Importer, inline_table};
 use crate::meaning::Conversion;
-use crate::source::{SourceFiles, Statement};
+use crate::source::Statement;
 use crate::statements::Statements;
 
 const SERVERS: &str = "service.back.servers";
@@ -38,8 +38,7 @@ struct HaproxyServer<'s> {
 pub(super) fn read(
     reading: &HaproxyReading,
     section: &HaproxySection,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
 ) -> Option<HaproxyBack> {
     let options = reading.options(section);
     let servers = servers(reading, options, import);
@@ -49,7 +48,7 @@ pub(super) fn read(
     let mut is_tls = false;
     for server in &servers {
         let mut table = DraftTable::default();
-        let is_whole = write(reading, options, server, import, files, &mut table);
+        let is_whole = write(reading, options, server, import, &mut table);
         let value = element(server, import);
         let Some(value) = value.filter(|_| is_whole) else {
             continue;
@@ -94,7 +93,7 @@ fn servers<'s>(
     options: &'s Statements,
     import: &mut Import,
 ) -> Vec<HaproxyServer<'s>> {
-    let mut defaults = tls::defaults(reading, import, "server");
+    let mut defaults = arguments::defaults(reading, import, "server");
     let mut all = Vec::new();
     for (name, written) in options.iter() {
         let words = written.words.as_slice();
@@ -186,8 +185,7 @@ fn write(
     reading: &HaproxyReading,
     options: &Statements,
     server: &HaproxyServer<'_>,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     table: &mut DraftTable,
 ) -> bool {
     let arguments = &server.arguments;
@@ -202,8 +200,8 @@ fn write(
         return true;
     };
     import.put(table, "service.back.tls.mode", "on", ssl, "");
-    let is_whole = write_verification(reading, arguments, ssl, import, files, table);
-    tls::write(arguments, import, "server", table);
+    let is_whole = write_verification(reading, arguments, ssl, import, table);
+    arguments::write_tls(arguments, import, "server", table);
     match arguments.find("server alpn") {
         Some(alpn) => {
             let key = "service.back.tls.alpn";
@@ -216,7 +214,7 @@ fn write(
     }
     if let Some(crt) = arguments.find("server crt") {
         let path = reading.path("global crt-base", &crt.value());
-        import.look_for(files, &path, crt);
+        import.look_for(&path, crt);
         import.put(table, "service.back.tls.certificate", path, crt, "");
     }
     if let Some(reuse) = arguments.find("server no-ssl-reuse") {
@@ -230,8 +228,7 @@ fn write_verification(
     reading: &HaproxyReading,
     arguments: &Statements,
     ssl: &Statement,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     table: &mut DraftTable,
 ) -> bool {
     let verify =
@@ -253,11 +250,11 @@ fn write_verification(
         let path = reading.path("global ca-base", &written.value());
         if path == "@system-ca" || is_off {
             import.mapped(written, if is_off { "nothing is verified" } else { "as here" });
-        } else if files.list(Path::new(&path)).is_ok_and(|files| !files.is_empty()) {
+        } else if import.files.list(Path::new(&path)).is_ok_and(|files| !files.is_empty()) {
             import.lacks(written, "directories of authorities are not read", "join its files");
             return false;
         } else {
-            import.look_for(files, &path, written);
+            import.look_for(&path, written);
             import.add(table, &format!("service.back.tls.{key}"), path, written, "");
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use crate::import::Import;
+use crate::import::Importer;
 use crate::source::SourceFiles;
 use crate::statements::Statements;
 
@@ -112,14 +112,10 @@ pub(super) struct AclQuestions {
 }
 
 impl AclQuestions {
-    pub(super) fn of(
-        options: &Statements,
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
-    ) -> Self {
+    pub(super) fn of(options: &Statements, import: &mut Importer<'_>) -> Self {
         let mut these = Self::default();
         for acl in options.all("acl") {
-            let question = Rc::new(question(acl.words.get(1..).unwrap_or_default(), files));
+            let question = Rc::new(question(acl.words.get(1..).unwrap_or_default(), import.files));
             if !import.take_options(question.names() / NAMES_PER_OPTION, &acl.place) {
                 break;
             }

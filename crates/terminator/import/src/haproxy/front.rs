@@ -9,8 +9,8 @@ use crate::certificates::host_names;
 use crate::convert::Unfit;
 use crate::draft::DraftTable;
 use crate::haproxy::reading::HaproxyReading;
-use crate::haproxy::{address, arguments, tls};
-use crate::import::{Import, inline_table};
+use crate::haproxy::{address, arguments};
+use crate::import::{Import, Importer, inline_table};
 use crate::meaning::Conversion;
 use crate::source::{BLOCKS_MAX, SourceFiles, SourceLine, Statement};
 use crate::statements::Statements;
@@ -49,10 +49,9 @@ pub(super) struct HaproxyFront {
 pub(super) fn read(
     reading: &HaproxyReading,
     options: &Statements,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
 ) -> (Vec<HaproxyFront>, Option<Statement>) {
-    let defaults = tls::defaults(reading, import, "bind");
+    let defaults = arguments::defaults(reading, import, "bind");
     let mut fronts: Vec<HaproxyFront> = Vec::new();
     // The places of those that say the same.
     let mut places: HashMap<String, Vec<usize>> = HashMap::new();
@@ -82,7 +81,7 @@ pub(super) fn read(
         import.joined(written, "service.front.listen", "");
         let listen: Vec<_> = listen.into_iter().map(|one| (one, written.place.clone())).collect();
         let arguments = defaults.and(&own);
-        let (own, lost) = of_bind(reading, &arguments, (import, &mut *files), written);
+        let (own, lost) = of_bind(reading, &arguments, import, written);
         refusal = refusal.or(lost);
         for mut front in own {
             if !import.has_room(fronts.len(), &written.place)
@@ -128,7 +127,7 @@ pub(super) fn said(table: &DraftTable) -> Vec<(&str, Vec<&Value>)> {
 fn of_bind(
     reading: &HaproxyReading,
     arguments: &Statements,
-    (import, files): (&mut Import, &mut dyn SourceFiles),
+    import: &mut Importer<'_>,
     written: &Statement,
 ) -> (Vec<HaproxyFront>, Option<Statement>) {
     let mut table = DraftTable::default();
@@ -138,7 +137,7 @@ fn of_bind(
     };
     import.joined(ssl, "service.front.tls", "");
     for crt in arguments.all("bind crt") {
-        let value = certificate(reading, &crt.value(), import, files, crt);
+        let value = certificate(reading, &crt.value(), import, crt);
         import.add(&mut table, CERTIFICATES, value, crt, "");
     }
     let (mut others, mut refusal) = (Vec::new(), None);
@@ -146,7 +145,7 @@ fn of_bind(
     let mut first_refuses = None;
     let is_strict = arguments.find("bind strict-sni").is_some();
     for list in arguments.all("bind crt-list") {
-        for line in crt_list(reading, list, import, files) {
+        for line in crt_list(reading, list, import) {
             if line.own.iter().next().is_none() {
                 table.push("front.tls.certificates", line.certificate, list.place.clone());
                 refusal = refusal.or_else(|| first_refuses.clone());
@@ -162,7 +161,7 @@ fn of_bind(
             if line.names.is_empty() {
                 line.own.iter().for_each(|(_, own)| import.lacks(own, NO_NAMES, NAMED));
                 refusal = refusal.or(refuses);
-            } else if write(reading, &arguments, import, files, &mut other) {
+            } else if write(reading, &arguments, import, &mut other) {
                 let alpn = arguments.find("bind alpn").cloned();
                 others.push(HaproxyFront::new(other, true, line.names, alpn));
             } else {
@@ -177,7 +176,7 @@ fn of_bind(
     let mut fronts = Vec::new();
     // A service that is left out is shown all the same, by what there is of it.
     if (table.has("front.tls.certificates") || others.is_empty() && refusal.is_some())
-        && write(reading, arguments, import, files, &mut table)
+        && write(reading, arguments, import, &mut table)
     {
         let alpn = arguments.find("bind alpn").cloned();
         fronts.push(HaproxyFront::new(table, true, Vec::new(), alpn));
@@ -219,11 +218,10 @@ impl HaproxyFront {
 fn write(
     reading: &HaproxyReading,
     arguments: &Statements,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     table: &mut DraftTable,
 ) -> bool {
-    tls::write(arguments, import, "bind", table);
+    arguments::write_tls(arguments, import, "bind", table);
     if let Some(alpn) = arguments.find("bind alpn") {
         let note = "a client that offers only others is refused";
         import.apply_key("service.front.tls.alpn", Conversion::Words, note, alpn, table);
@@ -232,7 +230,7 @@ fn write(
         write_record(size, import, table);
     }
     write_tcp(arguments, import, table);
-    write_clients(reading, arguments, import, files, table)
+    write_clients(reading, arguments, import, table)
 }
 
 fn write_record(written: &Statement, import: &mut Import, table: &mut DraftTable) {
@@ -261,8 +259,7 @@ fn write_tcp(arguments: &Statements, import: &mut Import, table: &mut DraftTable
 fn write_clients(
     reading: &HaproxyReading,
     arguments: &Statements,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     table: &mut DraftTable,
 ) -> bool {
     let verify = arguments.find("bind verify");
@@ -288,23 +285,25 @@ fn write_clients(
         return false;
     }
     let path = reading.path("global ca-base", &ca.value());
-    if path.starts_with('@') || files.list(Path::new(&path)).is_ok() && !path.ends_with(".pem") {
+    if path.starts_with('@')
+        || import.files.list(Path::new(&path)).is_ok() && !path.ends_with(".pem")
+    {
         let why = "authorities of clients come from a file of their own";
         import.lacks(ca, why, "join them into one file; the service is left out until then");
         return false;
     }
-    import.look_for(files, &path, ca);
+    import.look_for(&path, ca);
     import.put(table, &format!("{CLIENTS}.mode"), mode, verify, "");
     import.add(table, &format!("{CLIENTS}.ca"), path, ca, "");
     if let Some(others) = others {
         let path = reading.path("global ca-base", &others.value());
-        import.look_for(files, &path, others);
+        import.look_for(&path, others);
         let note = "clients are sent the names of these authorities too";
         import.add(table, &format!("{CLIENTS}.ca"), path, others, note);
     }
     if let Some(crl) = crl {
         let path = reading.path("global ca-base", &crl.value());
-        import.look_for(files, &path, crl);
+        import.look_for(&path, crl);
         import.add(table, &format!("{CLIENTS}.crl"), path, crl, "");
     }
     if let Some(no_names) = no_names {
@@ -317,14 +316,13 @@ fn write_clients(
 fn certificate(
     reading: &HaproxyReading,
     path: &str,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     of: &Statement,
 ) -> Value {
     let path = reading.path("global crt-base", path);
-    import.look_for(files, &path, of);
+    import.look_for(&path, of);
     let beside = ["key", "ocsp"].map(|ending| format!("{path}.{ending}"));
-    let is_there = beside.clone().map(|one| files.read(Path::new(&one)).is_ok());
+    let is_there = beside.clone().map(|one| import.files.read(Path::new(&one)).is_ok());
     if is_there == [false; 2] {
         return Value::from(path);
     }
@@ -356,11 +354,10 @@ impl CertificateLine {
 fn crt_list(
     reading: &HaproxyReading,
     list: &Statement,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
 ) -> Vec<CertificateLine> {
     let path = list.value();
-    let Some(text) = import.read(files, Path::new(&path), Some(&list.place)) else {
+    let Some(text) = import.read(Path::new(&path), Some(&list.place)) else {
         return Vec::new();
     };
     import.joined(list, CERTIFICATES, "the certificate is chosen by the names that are in it");
@@ -385,7 +382,7 @@ fn crt_list(
         let words: Vec<_> = within.split_whitespace().map(str::to_owned).collect();
         let written = Statement { place, option, words: Vec::new() };
         let own = arguments::read(import, "bind", &written, &words);
-        let names = names(reading, name, filters, files);
+        let names = names(reading, name, filters, import.files);
         if own.iter().next().is_none() {
             import.joined(&written, CERTIFICATES, "");
         } else if names.is_empty() {
@@ -393,7 +390,7 @@ fn crt_list(
         } else {
             import.joined(&written, "a service with `front.names`", "");
         }
-        let certificate = certificate(reading, name, import, files, &written);
+        let certificate = certificate(reading, name, import, &written);
         all.push(CertificateLine { certificate, own, names });
     }
     all

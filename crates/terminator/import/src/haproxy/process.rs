@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::convert::{FACILITIES, is_among};
 use crate::draft::DraftTable;
 use crate::haproxy::arguments;
 use crate::haproxy::reading::HaproxyReading;
@@ -75,14 +76,8 @@ fn write_log(written: &Statement, import: &mut Import) {
             put("log.syslog.address", &address.to_string());
         }
     }
-    let is_facility = |word: &&String| FACILITIES.contains(&word.as_str());
+    let is_facility = |word: &&String| is_among(FACILITIES, word);
     if let Some(facility) = written.words.iter().skip(1).find(is_facility) {
         import.put(&mut unused, "log.syslog.facility", facility.clone(), written, note);
     }
 }
-
-/// The facilities of syslog that Lariat has too.
-const FACILITIES: [&str; 18] = [
-    "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "ftp", "local0",
-    "local1", "local2", "local3", "local4", "local5", "local6", "local7",
-];

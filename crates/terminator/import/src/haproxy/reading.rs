@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use crate::haproxy::variables::HaproxyVariables;
+use crate::haproxy::syntax::HaproxyVariables;
 use crate::meaning::Meaning;
 use crate::meanings;
 use crate::predecessor::Predecessor;

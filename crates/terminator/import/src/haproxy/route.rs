@@ -11,7 +11,7 @@ use crate::haproxy::condition::{
     AclQuestion, AclQuestions, NAMES_PER_OPTION, RuleCondition, split,
 };
 use crate::haproxy::reading::HaproxyReading;
-use crate::import::Import;
+use crate::import::{Import, Importer};
 use crate::source::{SourceFiles, Statement};
 use crate::statements::Statements;
 
@@ -43,8 +43,7 @@ impl HaproxyRoute {
 pub(super) fn read(
     options: &Statements,
     acls: &AclQuestions,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
 ) -> Vec<HaproxyRoute> {
     let mut routes: Vec<HaproxyRoute> = Vec::new();
     report_acls(options, acls, import);
@@ -54,7 +53,7 @@ pub(super) fn read(
         if !import.has_room(routes.len(), &rule.place) {
             break;
         }
-        let (words, condition) = split(&rule.words, acls, files);
+        let (words, condition) = split(&rule.words, acls, import.files);
         let backend = words.first().cloned().unwrap_or_default();
         let Some(condition) = condition else {
             import.lacks(
@@ -144,12 +143,11 @@ fn clients(condition: &RuleCondition) -> Option<(Vec<String>, Vec<String>, bool)
 pub(super) fn redirects(
     options: &Statements,
     acls: &AclQuestions,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
 ) -> Option<Statement> {
     let mut found = None;
     for rule in options.all("http-request redirect") {
-        let (words, condition) = split(&rule.words, acls, files);
+        let (words, condition) = split(&rule.words, acls, import.files);
         let is_https = words.windows(2).any(|pair| pair == ["scheme", "https"]);
         let is_for_all = match condition.as_ref().map(RuleCondition::only) {
             None => true,
@@ -171,12 +169,11 @@ pub(super) fn redirects(
 pub(super) fn write_addresses(
     options: &Statements,
     acls: &AclQuestions,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     table: &mut DraftTable,
 ) {
     for rule in options.all("tcp-request connection") {
-        let (words, condition) = split(&rule.words, acls, files);
+        let (words, condition) = split(&rule.words, acls, import.files);
         let refuses = is_among(REFUSALS, words.first().map_or("", String::as_str));
         match key_of_addresses(words, condition.as_ref(), options) {
             Some(key) if condition.is_none() => import.joined(rule, key, ""),
@@ -311,13 +308,12 @@ pub(super) fn reads_hellos(options: &Statements) -> bool {
 pub(super) fn report_contents(
     options: &Statements,
     acls: &AclQuestions,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
 ) {
-    let closes = closes_to_others(options, acls, files);
+    let closes = closes_to_others(options, acls, import.files);
     for name in ["tcp-request content", "tcp-response content"] {
         for rule in options.all(name) {
-            if is_of_hello(rule, closes, acls, files) {
+            if is_of_hello(rule, closes, acls, import.files) {
                 import.joined(rule, "service.front.tls.mode", "");
             } else {
                 import.lacks(rule, RULES, KEEP);

@@ -10,11 +10,11 @@ use crate::haproxy::front::{self, HaproxyFront};
 use crate::haproxy::reading::{HaproxyReading, HaproxySection, find};
 use crate::haproxy::route::{self, HaproxyRoute};
 use crate::haproxy::timeouts;
-use crate::import::Import;
+use crate::import::{Import, Importer};
 use crate::meaning::Sense;
 use crate::meanings;
 use crate::predecessor::Predecessor;
-use crate::source::{SourceFiles, SourceLine, Statement};
+use crate::source::{SourceLine, Statement};
 use crate::statements::Statements;
 
 const KEEP: &str = "keep it in HAProxy, behind Lariat";
@@ -27,10 +27,15 @@ const LINES: &str = "acl bind server server-template use_backend";
 
 /// A section with listeners, and what its services have in common.
 struct HaproxyFrontend<'s> {
+    reading: &'s HaproxyReading,
     section: &'s HaproxySection,
     options: &'s Statements,
     /// The options of which each service has keys of its own.
     common: Statements,
+    routes: Vec<HaproxyRoute>,
+    backs: &'s HashMap<String, HaproxyBackend>,
+    /// Stands for the files as a whole.
+    place: &'s SourceLine,
     /// The rules on addresses of clients.
     addresses: DraftTable,
     is_http: bool,
@@ -49,18 +54,13 @@ struct HaproxyBackend {
 }
 
 impl HaproxyBackend {
-    fn read(
-        reading: &HaproxyReading,
-        section: &HaproxySection,
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
-    ) -> Self {
+    fn read(reading: &HaproxyReading, section: &HaproxySection, import: &mut Importer<'_>) -> Self {
         let options = reading.options(section);
-        let acls = AclQuestions::of(options, import, files);
-        route::report_contents(options, &acls, import, files);
+        let acls = AclQuestions::of(options, import);
+        route::report_contents(options, &acls, import);
         Self {
-            back: back::read(reading, section, import, files),
-            refusal: route::refusal(reading, options, &acls, files),
+            back: back::read(reading, section, import),
+            refusal: route::refusal(reading, options, &acls, import.files),
             reads_hellos: route::reads_hellos(options),
         }
     }
@@ -88,12 +88,7 @@ impl TakenNames {
 }
 
 /// Writes all services.
-pub(super) fn write(
-    reading: &HaproxyReading,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
-    place: &SourceLine,
-) {
+pub(super) fn write(reading: &HaproxyReading, import: &mut Importer<'_>, place: &SourceLine) {
     let mut backs: HashMap<String, HaproxyBackend> = HashMap::new();
     for section in reading.sections.iter().filter(|one| one.kind != "defaults") {
         if !import.take_options(reading.count(section), &section.place) {
@@ -101,56 +96,8 @@ pub(super) fn write(
         }
     }
     for section in reading.sections.iter().filter(|one| one.has_front()) {
-        let options = reading.options(section);
-        if import.is_full() || !is_served(section, options, import) {
-            continue;
-        }
-        let acls = AclQuestions::of(options, import, files);
-        let mut routes = route::read(options, &acls, import, files);
-        let is_own = options.iter().any(|(name, _)| is_among("server server-template", name));
-        if section.has_back() && is_own && !routes.iter().any(|route| route.rule.is_none()) {
-            routes.push(HaproxyRoute::default_to(&section.name));
-        }
-        let sections = routes.iter().filter_map(|route| reading.backend(&route.backend));
-        for section in sections {
-            if !backs.contains_key(&section.name) {
-                let back = HaproxyBackend::read(reading, section, import, files);
-                let options = reading.options(section);
-                let acls = AclQuestions::of(options, import, files);
-                route::report_acls(options, &acls, import);
-                backs.insert(section.name.clone(), back);
-            }
-        }
-        let reads_hellos = routes.iter().filter_map(|route| backs.get(&route.backend));
-        let reads_hellos = reads_hellos.into_iter().any(|one| one.reads_hellos);
-        let is_http = options.value("mode").as_deref() == Some("http");
-        let (fronts, refusal) = front::read(reading, options, import, files);
-        let mut addresses = DraftTable::default();
-        if !fronts.is_empty() {
-            route::write_addresses(options, &acls, import, files, &mut addresses);
-        }
-        let frontend = HaproxyFrontend {
-            section,
-            common: Statements::of(options.shared().filter(|(name, _)| !is_among(LINES, name))),
-            addresses,
-            refusal: refusal.or_else(|| route::refusal(reading, options, &acls, files)),
-            is_http,
-            is_passthrough: !is_http && (route::reads_hellos(options) || reads_hellos),
-            redirect: route::redirects(options, &acls, import, files),
-            options,
-        };
-        if fronts.is_empty() {
-            let remedy = "see what is not mapped at its `bind`";
-            import.lacks(&section.statement(), "it listens nowhere", remedy);
-        }
-        route::report_contents(options, &acls, import, files);
-        for front in &fronts {
-            let found = (routes.as_slice(), &backs);
-            let is_other = |one: &&HaproxyFront| front.names.is_empty() && one.shares(front);
-            let mut taken = TakenNames::default();
-            let others = fronts.iter().filter(is_other).flat_map(|one| &one.names);
-            others.for_each(|name| taken.add(name));
-            frontend.write_front(reading, import, front, found, (taken, place));
+        if !import.is_full() && is_served(section, reading.options(section), import) {
+            write_section(reading, section, &mut backs, import, place);
         }
     }
     // What nobody uses is read all the same, so that the report is whole.
@@ -159,10 +106,69 @@ pub(super) fn write(
             import.lacks(&section.statement(), "no service leads to it", "name it in a frontend");
             let options = reading.options(section);
             let mut unused = DraftTable::default();
-            HaproxyBackend::read(reading, section, import, files);
+            HaproxyBackend::read(reading, section, import);
             write_keys(options, false, import, &mut unused);
             write_sticks(options, false, import, &mut unused);
         }
+    }
+}
+
+/// Writes the services of a section with listeners.
+fn write_section(
+    reading: &HaproxyReading,
+    section: &HaproxySection,
+    backs: &mut HashMap<String, HaproxyBackend>,
+    import: &mut Importer<'_>,
+    place: &SourceLine,
+) {
+    let options = reading.options(section);
+    let acls = AclQuestions::of(options, import);
+    let mut routes = route::read(options, &acls, import);
+    let is_own = options.iter().any(|(name, _)| is_among("server server-template", name));
+    if section.has_back() && is_own && !routes.iter().any(|route| route.rule.is_none()) {
+        routes.push(HaproxyRoute::default_to(&section.name));
+    }
+    for section in routes.iter().filter_map(|route| reading.backend(&route.backend)) {
+        if !backs.contains_key(&section.name) {
+            let back = HaproxyBackend::read(reading, section, import);
+            let options = reading.options(section);
+            let acls = AclQuestions::of(options, import);
+            route::report_acls(options, &acls, import);
+            backs.insert(section.name.clone(), back);
+        }
+    }
+    let mut targets = routes.iter().filter_map(|route| backs.get(&route.backend));
+    let reads_hellos = route::reads_hellos(options) || targets.any(|one| one.reads_hellos);
+    let is_http = options.value("mode").as_deref() == Some("http");
+    let (fronts, refusal) = front::read(reading, options, import);
+    let mut addresses = DraftTable::default();
+    if fronts.is_empty() {
+        let remedy = "see what is not mapped at its `bind`";
+        import.lacks(&section.statement(), "it listens nowhere", remedy);
+    } else {
+        route::write_addresses(options, &acls, import, &mut addresses);
+    }
+    let frontend = HaproxyFrontend {
+        reading,
+        section,
+        options,
+        common: Statements::of(options.shared().filter(|(name, _)| !is_among(LINES, name))),
+        routes,
+        backs,
+        place,
+        addresses,
+        is_http,
+        is_passthrough: !is_http && reads_hellos,
+        redirect: route::redirects(options, &acls, import),
+        refusal: refusal.or_else(|| route::refusal(reading, options, &acls, import.files)),
+    };
+    route::report_contents(options, &acls, import);
+    for front in &fronts {
+        let is_other = |one: &&HaproxyFront| front.names.is_empty() && one.shares(front);
+        let mut taken = TakenNames::default();
+        let others = fronts.iter().filter(is_other).flat_map(|one| &one.names);
+        others.for_each(|name| taken.add(name));
+        frontend.write_front(import, front, taken);
     }
 }
 
@@ -196,84 +202,87 @@ fn is_served(section: &HaproxySection, options: &Statements, import: &mut Import
 
 impl HaproxyFrontend<'_> {
     /// The services of one listener.
-    fn write_front(
-        &self,
-        reading: &HaproxyReading,
-        import: &mut Import,
-        front: &HaproxyFront,
-        (routes, backs): (&[HaproxyRoute], &HashMap<String, HaproxyBackend>),
-        (mut taken, place): (TakenNames, &SourceLine),
-    ) {
+    fn write_front(&self, import: &mut Import, front: &HaproxyFront, mut taken: TakenNames) {
         if let Some(redirect) = self.redirect.as_ref().filter(|_| !front.is_tls && self.is_http) {
             let name = format!("{}-redirect", self.section.name);
             let mut service = self.service(import, front, &[], &name);
             import.put(&mut service, "service.front.redirect", "https", redirect, "");
             timeouts::write(self.options, &Statements::default(), false, import, &mut service);
-            return finish(import, service, place, (self, None));
+            return self.finish(import, service, None);
         }
-        let has_name = front.is_tls || self.is_passthrough;
-        for route in routes {
-            if let Some(rule) = route.rule.as_ref().filter(|_| !has_name) {
-                let why = "clients without TLS send no server name";
-                import.lacks(rule, why, "front.redirect: let them come by https");
-                continue;
-            }
-            if !import.has_room(import.draft.services.len(), &self.section.place) {
+        for route in &self.routes {
+            if !self.write_route(import, front, route, &mut taken) {
                 return;
             }
-            let Some(mut names) = self.names_of(route, front, import) else {
-                return;
-            };
-            let is_limited = !names.is_empty() || !route.names.is_empty();
-            names.retain(|name| !taken.have(name));
-            if is_limited && names.is_empty() {
-                continue;
-            }
-            if route.protocols.is_empty() {
-                names.iter().for_each(|name| taken.add(name));
-            }
-            let Some(section) = reading.backend(&route.backend) else {
-                let rule = route.rule.as_ref().or_else(|| self.options.find("default_backend"));
-                let place = rule.map_or(&self.section.place, |rule| &rule.place);
-                let why = format!("there is no backend `{}`", route.backend);
-                import.fault(place, "backend", why, "write it");
-                continue;
-            };
-            let backend = backs.get(&section.name);
-            let Some((backend, back)) = backend.and_then(|one| Some((one, one.back.as_ref()?)))
-            else {
-                continue;
-            };
-            let options = reading.options(section);
-            let own = self.common.len() + front.table.count() + self.addresses.count();
-            if !import.take_options(own + options.len(), &self.section.place) {
-                return;
-            }
-            let name = match route.rule {
-                Some(_) => format!("{}-{}", self.section.name, route.backend),
-                None => self.section.name.clone(),
-            };
-            let named_at = route.rule.as_ref().map_or(&self.section.place, |rule| &rule.place);
-            let names: Vec<_> = names.into_iter().map(|name| (name, named_at)).collect();
-            let mut service = self.service(import, front, &names, &name);
-            if let Some(rule) = &route.rule {
-                for protocol in &route.protocols {
-                    service.push("front.protocols", protocol.clone(), rule.place.clone());
-                }
-            }
-            self.write_back(import, options, front, back.clone(), &mut service);
-            timeouts::write(self.options, options, self.is_passthrough, import, &mut service);
-            if self.is_passthrough && !front.is_tls && service.has("back.tls.mode") {
-                import.leave_out(service, &section.statement(), Unfit::new(TWICE, ONCE));
-                continue;
-            }
-            let back = (options, backend.refusal.as_ref());
-            finish(import, service, place, (self, Some(back)));
         }
-        if routes.is_empty() {
+        if self.routes.is_empty() {
             let why = "no servers are named that it is for";
             import.lacks(&self.section.statement(), why, "default_backend");
         }
+    }
+
+    /// The service of one route, unless it has no clients or no servers. Returns whether there is
+    /// room for more.
+    fn write_route(
+        &self,
+        import: &mut Import,
+        front: &HaproxyFront,
+        route: &HaproxyRoute,
+        taken: &mut TakenNames,
+    ) -> bool {
+        if let Some(rule) = route.rule.as_ref().filter(|_| !front.is_tls && !self.is_passthrough) {
+            let why = "clients without TLS send no server name";
+            import.lacks(rule, why, "front.redirect: let them come by https");
+            return true;
+        }
+        if !import.has_room(import.draft.services.len(), &self.section.place) {
+            return false;
+        }
+        let Some(mut names) = self.names_of(route, front, import) else {
+            return false;
+        };
+        let is_limited = !names.is_empty() || !route.names.is_empty();
+        names.retain(|name| !taken.have(name));
+        if is_limited && names.is_empty() {
+            return true;
+        }
+        if route.protocols.is_empty() {
+            names.iter().for_each(|name| taken.add(name));
+        }
+        let place = route.rule.as_ref().map_or(&self.section.place, |rule| &rule.place);
+        let Some(section) = self.reading.backend(&route.backend) else {
+            let default = self.options.find("default_backend").filter(|_| route.rule.is_none());
+            let place = default.map_or(place, |rule| &rule.place);
+            let why = format!("there is no backend `{}`", route.backend);
+            import.fault(place, "backend", why, "write it");
+            return true;
+        };
+        let backend = self.backs.get(&section.name);
+        let Some((backend, back)) = backend.and_then(|one| Some((one, one.back.as_ref()?))) else {
+            return true;
+        };
+        let options = self.reading.options(section);
+        let own = self.common.len() + front.table.count() + self.addresses.count();
+        if !import.take_options(own + options.len(), &self.section.place) {
+            return false;
+        }
+        let mut name = self.section.name.clone();
+        if route.rule.is_some() {
+            name = format!("{name}-{}", route.backend);
+        }
+        let names: Vec<_> = names.into_iter().map(|name| (name, place)).collect();
+        let mut service = self.service(import, front, &names, &name);
+        for protocol in route.protocols.iter().filter(|_| route.rule.is_some()) {
+            service.push("front.protocols", protocol.clone(), place.clone());
+        }
+        self.write_back(import, options, front, back.clone(), &mut service);
+        timeouts::write(self.options, options, self.is_passthrough, import, &mut service);
+        if self.is_passthrough && !front.is_tls && service.has("back.tls.mode") {
+            import.leave_out(service, &section.statement(), Unfit::new(TWICE, ONCE));
+        } else {
+            self.finish(import, service, Some((options, backend)));
+        }
+        true
     }
 
     /// The names of a route that are served at a front; `None` = there were too many.
@@ -340,6 +349,26 @@ impl HaproxyFrontend<'_> {
         if let Some(alpn) = front.alpn.as_ref().filter(|_| self.is_http) {
             write_protocols(alpn, is_h2, import, service);
         }
+    }
+
+    /// Puts a service into the draft, with what HAProxy does where nobody wrote anything.
+    fn finish(
+        &self,
+        import: &mut Import,
+        mut service: DraftTable,
+        back: Option<(&Statements, &HaproxyBackend)>,
+    ) {
+        let of_back = |key: &str| key.starts_with("service.back") || key.ends_with(".dial");
+        let defaults = meanings::defaults_of(Predecessor::Haproxy).iter();
+        let fitting = defaults.filter(|one| back.is_some() || !of_back(one.key));
+        import.defaults(fitting, self.place, &mut service);
+        let of = self.section.statement();
+        let of_back = || back.and_then(|(_, backend)| backend.refusal.as_ref());
+        if let Some(rule) = self.refusal.as_ref().or_else(of_back) {
+            return import.leave_out(service, &of, Unfit::refusal(rule));
+        }
+        let all = back.map(|(options, _)| self.common.and(options));
+        import.finish(service, all.as_ref().unwrap_or(&self.common), &of);
     }
 }
 
@@ -413,26 +442,5 @@ fn write_sticks(
             }
             _ => import.lacks(written, "clients are told apart by address and session", remedy),
         }
-    }
-}
-
-/// Puts a service into the draft, with what HAProxy does where nobody wrote anything.
-fn finish(
-    import: &mut Import,
-    mut service: DraftTable,
-    place: &SourceLine,
-    (frontend, back): (&HaproxyFrontend<'_>, Option<(&Statements, Option<&Statement>)>),
-) {
-    let of_back = |key: &str| key.starts_with("service.back") || key.ends_with(".dial");
-    let defaults = meanings::defaults_of(Predecessor::Haproxy).iter();
-    let fitting = defaults.filter(|one| back.is_some() || !of_back(one.key));
-    import.defaults(fitting, place, &mut service);
-    let of = frontend.section.statement();
-    let refused = frontend.refusal.as_ref().or_else(|| back.and_then(|(_, refusal)| refusal));
-    let all = back.map(|(options, _)| frontend.common.and(options));
-    let all = all.unwrap_or_else(|| frontend.common.clone());
-    match refused {
-        Some(rule) => import.leave_out(service, &of, Unfit::refusal(rule)),
-        None => import.finish(service, &all, &of),
     }
 }

@@ -8,8 +8,8 @@ use toml::Value;
 use crate::convert::{address, glob_fits, split_endpoint, switch};
 use crate::draft::DraftValue;
 use crate::hitch::syntax::{HitchEntry, is_switch};
-use crate::import::{Import, inline_table};
-use crate::source::{SourceFiles, SourceLine, Statement};
+use crate::import::{Import, Importer, inline_table};
+use crate::source::{SourceLine, Statement};
 use crate::statements::Statements;
 
 /// Options, certificates and an address to listen at.
@@ -37,11 +37,7 @@ impl Frontend {
     }
 
     /// `[HOST]:PORT`, or `[HOST]:PORT+CERTIFICATE`.
-    pub(super) fn of_line(
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
-        written: &Statement,
-    ) -> Self {
+    pub(super) fn of_line(import: &mut Importer<'_>, written: &Statement) -> Self {
         let value = written.value();
         let mut frontend = Self::new(&written.place);
         let (endpoint, certificate) = value.split_once('+').unwrap_or((&value, ""));
@@ -50,18 +46,13 @@ impl Frontend {
         if !certificate.is_empty() {
             let words = vec![certificate.to_owned()];
             let written = Statement { words, ..written.clone() };
-            frontend.take_certificate(import, files, written, None);
+            frontend.take_certificate(import, written, None);
         }
         frontend
     }
 
     /// Takes an option.
-    pub(super) fn take(
-        &mut self,
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
-        entry: HitchEntry,
-    ) {
+    pub(super) fn take(&mut self, import: &mut Importer<'_>, entry: HitchEntry) {
         import.expect(&entry.statement);
         match entry.name() {
             Some("frontend") => {
@@ -73,11 +64,11 @@ impl Frontend {
                 import.mapped(&entry.statement, "empty: no certificate");
             }
             Some("pem-file") => {
-                self.take_certificate(import, files, entry.statement, entry.block);
+                self.take_certificate(import, entry.statement, entry.block);
             }
             Some(name) => {
                 if ["pem-dir", "client-verify-ca"].contains(&name) {
-                    import.look_for(files, &entry.statement.value(), &entry.statement);
+                    import.look_for(&entry.statement.value(), &entry.statement);
                 }
                 if ["host", "port"].contains(&name) {
                     self.endpoint = None;
@@ -104,8 +95,7 @@ impl Frontend {
     /// A certificate of one file, or a block that names several.
     fn take_certificate(
         &mut self,
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
+        import: &mut Importer<'_>,
         written: Statement,
         block: Option<Vec<HitchEntry>>,
     ) {
@@ -135,12 +125,12 @@ impl Frontend {
                     continue;
                 }
             };
-            import.look_for(files, &inner.value(), &inner);
+            import.look_for(&inner.value(), &inner);
             import.joined(&inner, &format!("{CERTIFICATES}.{name}"), "");
             keys.push((name, Value::from(inner.value())));
         }
         let value = if let Some(path) = Some(written.value()).filter(|path| !path.is_empty()) {
-            import.look_for(files, &path, &written);
+            import.look_for(&path, &written);
             Value::from(path)
         } else if keys.iter().any(|(name, _)| *name == "chain") {
             inline_table(keys)
@@ -161,24 +151,19 @@ impl Frontend {
     /// All options and certificates, with those of the top level.
     pub(super) fn with(
         &self,
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
+        import: &mut Importer<'_>,
         global: &Self,
     ) -> (Statements, Vec<DraftValue>) {
         let options = global.options.and(&self.options);
-        let mut certificates = self.all_certificates(import, files);
+        let mut certificates = self.all_certificates(import);
         if certificates.is_empty() || options.is_on("match-global-certs") {
-            certificates.extend(global.all_certificates(import, files));
+            certificates.extend(global.all_certificates(import));
         }
         (options, certificates)
     }
 
     /// All certificates: hitch's default is the last file, or the first of the directory.
-    fn all_certificates(
-        &self,
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
-    ) -> Vec<DraftValue> {
+    fn all_certificates(&self, import: &mut Importer<'_>) -> Vec<DraftValue> {
         let mut all: Vec<_> = self.certificates.iter().rev().cloned().collect();
         let Some(directory) = self.options.find("pem-dir") else {
             return all;
@@ -188,7 +173,7 @@ impl Frontend {
             all.push(DraftValue { value: Value::from(path), origin: Some(of.place.clone()) });
         };
         let glob = self.options.find("pem-dir-glob");
-        let listed = files.list(Path::new(&directory.value())).unwrap_or_default();
+        let listed = import.files.list(Path::new(&directory.value())).unwrap_or_default();
         if !import.take_options(listed.len(), &directory.place) {
             return all;
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::convert::is_among;
+use crate::convert::{FACILITIES, is_among};
 use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meaning::Conversion;
@@ -88,10 +88,6 @@ impl NginxProcess {
         import.note_default(place, "ssl_protocols", ("", older));
     }
 }
-
-/// Facilities of syslog that the key takes.
-const FACILITIES: &str = "user mail daemon auth syslog lpr news uucp cron authpriv ftp ntp local0 \
-    local1 local2 local3 local4 local5 local6 local7";
 
 /// The log of messages, or of connections: there is one of each.
 pub(super) fn take_log(import: &mut Import, written: &Statement) {

@@ -52,7 +52,7 @@ pub(super) struct NginxBlock {
 }
 
 /// All of `http` or of `stream`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct NginxSection {
     pub(super) is_http: bool,
     pub(super) options: Statements,
@@ -79,15 +79,7 @@ impl NginxSection {
         block: Vec<NginxDirective>,
         is_http: bool,
     ) -> Self {
-        let mut section = Self {
-            is_http,
-            options: Statements::default(),
-            servers: Vec::new(),
-            upstreams: Vec::new(),
-            maps: Vec::new(),
-            names: HashMap::new(),
-            restriction: None,
-        };
+        let mut section = Self { is_http, ..Self::default() };
         for one in block {
             if one.block.is_some() && is_among("map server upstream", &one.written.option) {
                 let [servers, upstreams] = [section.servers.len(), section.upstreams.len()];

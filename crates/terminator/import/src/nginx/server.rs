@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::convert::{Unfit, milliseconds};
 use crate::draft::DraftTable;
 use crate::finding::ImportFinding;
-use crate::import::Import;
+use crate::import::{Import, Importer};
 use crate::meaning::{Conversion, Sense};
 use crate::meanings;
 use crate::nginx::hosts::HostGuards;
@@ -17,7 +17,7 @@ use crate::nginx::servers::NginxTarget;
 use crate::nginx::sockets::{ServiceSockets, Sockets, network};
 use crate::nginx::tls;
 use crate::predecessor::Predecessor;
-use crate::source::{SourceFiles, SourceLine, Statement};
+use crate::source::{SourceLine, Statement};
 use crate::statements::Statements;
 
 const BEHIND: &str = "keep nginx behind Lariat, at an address without TLS: `listen 127.0.0.1:8080 proxy_protocol`, \
@@ -28,8 +28,7 @@ pub(super) fn write_all(
     section: &NginxSection,
     number: usize,
     sockets: &Sockets,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     place: &SourceLine,
 ) {
     for written in section.options.all("access_log") {
@@ -48,7 +47,7 @@ pub(super) fn write_all(
         let (before, first) = (import.draft.services.len(), import.findings.len());
         let mut reason = Unfit::new("it listens nowhere", "write `listen`");
         for sockets in sockets.services((number, place_of), server) {
-            match block.write(&sockets, import, files) {
+            match block.write(&sockets, import) {
                 Ok(()) => import.joined(&server.written, "service", ""),
                 Err(unfit) => {
                     for (_, listen) in &sockets.listens {
@@ -98,12 +97,7 @@ struct ServerBlock<'s> {
 
 impl ServerBlock<'_> {
     /// Writes the services at addresses that have the same in common.
-    fn write(
-        &self,
-        sockets: &ServiceSockets<'_>,
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
-    ) -> Result<(), Unfit> {
+    fn write(&self, sockets: &ServiceSockets<'_>, import: &mut Importer<'_>) -> Result<(), Unfit> {
         let restriction = self.server.restriction.as_ref().or(self.section.restriction.as_ref());
         if let Some(written) = restriction {
             let Statement { place, option, .. } = written;
@@ -125,12 +119,11 @@ impl ServerBlock<'_> {
             return Err(Unfit::new(why, "write its names into `front.names`"));
         }
         if let Some(written) = self.options.find("return") {
-            if let Some(redirect) = &self.server.redirect {
-                let words = "without effect: requests of all hosts are redirected";
-                import.mapped(written, words);
-                return self.write_redirect(redirect, sockets, import, &names);
+            let redirect = self.server.redirect.as_ref();
+            if redirect.is_some() {
+                import.mapped(written, "without effect: requests of all hosts are redirected");
             }
-            return self.write_redirect(written, sockets, import, &names);
+            return self.write_redirect(redirect.unwrap_or(written), sockets, import, &names);
         }
         if self.section.is_http && !sockets.traits.has_tls {
             let why = "it has no TLS, and Lariat does not read HTTP";
@@ -148,16 +141,25 @@ impl ServerBlock<'_> {
             );
             return Err(Unfit::new(why, BEHIND));
         }
-        let routes = routes(self.section, pass, import, names)?;
+        self.write_routes(&routes(self.section, pass, import, names)?, (pass, sockets), import)
+    }
+
+    /// Writes the services of those that can be served; an error if there is none.
+    fn write_routes(
+        &self,
+        routes: &[NginxRoute],
+        of: (&Statement, &ServiceSockets<'_>),
+        import: &mut Importer<'_>,
+    ) -> Result<(), Unfit> {
         let mut written = Err(Unfit::new("its map names no server", "write one"));
-        for route in &routes {
+        for route in routes {
             let services = import.draft.services.len() + import.draft.refused.len();
             let place = &self.server.written.place;
             let options = self.options.len() + route.names.len();
             if !import.take_options(options, place) || !import.has_room(services, place) {
                 break;
             }
-            match self.write_route(route, (pass, sockets), import, files) {
+            match self.write_route(route, of, import) {
                 Ok(()) => written = Ok(()),
                 Err(unfit) => {
                     if let Some((_, name)) = route.names.first() {
@@ -174,8 +176,7 @@ impl ServerBlock<'_> {
         &self,
         route: &NginxRoute,
         (pass, sockets): (&Statement, &ServiceSockets<'_>),
-        import: &mut Import,
-        files: &mut dyn SourceFiles,
+        import: &mut Importer<'_>,
     ) -> Result<(), Unfit> {
         let is_http = self.section.is_http;
         let mut target = NginxTarget::read(&route.target, is_http)?;
@@ -184,7 +185,7 @@ impl ServerBlock<'_> {
         let options = &self.options;
         let mut is_whole = self.write_access(sockets, import, &mut service);
         if sockets.traits.has_tls {
-            is_whole &= tls::write_front(options, import, files, &mut service, is_http);
+            is_whole &= tls::write_front(options, import, &mut service, is_http);
         } else {
             let mode = if route.is_preread { "passthrough" } else { "off" };
             service.set("front.tls.mode", mode, pass.place.clone());
@@ -193,7 +194,7 @@ impl ServerBlock<'_> {
         self.report_preread(import, route);
         is_whole &= target.write(self.section, import, &mut service, pass);
         if target.has_tls {
-            is_whole &= tls::write_back(options, import, files, &mut service, (pass, &target));
+            is_whole &= tls::write_back(options, import, &mut service, (pass, &target));
         } else {
             tls::report_unused(options, import, "proxy_ssl");
         }

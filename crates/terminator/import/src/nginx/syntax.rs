@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::convert::glob_fits;
-use crate::import::Import;
-use crate::source::{SourceFiles, SourceLine, Statement};
+use crate::import::Importer;
+use crate::source::{SourceLine, Statement};
 
 /// A directive, with its block if it has one.
 #[derive(Clone, Debug)]
@@ -123,8 +123,7 @@ impl NginxTokens<'_> {
 }
 
 /// Reads files, those that they include too.
-pub(super) struct NginxReader<'f> {
-    pub(super) files: &'f mut dyn SourceFiles,
+pub(super) struct NginxReader {
     /// The folder in which relative paths begin: that of the main file.
     pub(super) root: PathBuf,
     /// Files that are being read, each included by the one before.
@@ -132,16 +131,16 @@ pub(super) struct NginxReader<'f> {
     count: usize,
 }
 
-impl<'f> NginxReader<'f> {
-    pub(super) fn new(files: &'f mut dyn SourceFiles, main: &Path) -> Self {
+impl NginxReader {
+    pub(super) fn new(main: &Path) -> Self {
         let root = main.parent().map(Path::to_owned).unwrap_or_default();
-        Self { files, root, open: Vec::new(), count: 0 }
+        Self { root, open: Vec::new(), count: 0 }
     }
 
     /// The directives of a file. What is wrong with it is a fault.
     pub(super) fn read(
         &mut self,
-        import: &mut Import,
+        import: &mut Importer<'_>,
         path: &Path,
         from: Option<&SourceLine>,
     ) -> Vec<NginxDirective> {
@@ -151,7 +150,7 @@ impl<'f> NginxReader<'f> {
             import.fault(&place, "include", why, "take out one of the includes");
             return Vec::new();
         }
-        let Some(text) = import.read(self.files, path, from) else {
+        let Some(text) = import.read(path, from) else {
             return Vec::new();
         };
         self.open.push(path.to_owned());
@@ -167,7 +166,7 @@ impl<'f> NginxReader<'f> {
 
     fn parse(
         &mut self,
-        import: &mut Import,
+        import: &mut Importer<'_>,
         text: &str,
         first: &SourceLine,
     ) -> Result<Vec<NginxDirective>, Misspelling> {
@@ -179,12 +178,6 @@ impl<'f> NginxReader<'f> {
         let mut begin = 1;
         while let Some(token) = tokens.next()? {
             let line = tokens.line;
-            let directive = |words: &mut Vec<String>| {
-                let (place, words) = (first.at(begin), std::mem::take(words));
-                let mut words = words.into_iter();
-                let option = words.next()?;
-                Some(Statement { place, option, words: words.collect() })
-            };
             match token {
                 NginxToken::Word(word) => {
                     if words.is_empty() {
@@ -193,8 +186,8 @@ impl<'f> NginxReader<'f> {
                     words.push(word);
                 }
                 NginxToken::Semicolon => {
-                    let written = directive(&mut words).ok_or_else(|| (line, unexpected(";")))?;
-                    self.count += 1;
+                    let written = self.directive(&mut words, first.at(begin));
+                    let written = written.ok_or_else(|| (line, unexpected(";")))?;
                     if written.option == "include" && written.words.len() == 1 {
                         inner.append(&mut self.include(import, &written));
                     } else {
@@ -202,8 +195,8 @@ impl<'f> NginxReader<'f> {
                     }
                 }
                 NginxToken::Open => {
-                    let written = directive(&mut words).ok_or_else(|| (line, unexpected("{")))?;
-                    self.count += 1;
+                    let written = self.directive(&mut words, first.at(begin));
+                    let written = written.ok_or_else(|| (line, unexpected("{")))?;
                     if written.option.ends_with("_by_lua_block") {
                         tokens.pass_program();
                         inner.push(NginxDirective { written, block: Some(Vec::new()) });
@@ -211,9 +204,7 @@ impl<'f> NginxReader<'f> {
                         outer.push((written, std::mem::take(&mut inner)));
                     }
                 }
-                NginxToken::Close if !words.is_empty() => {
-                    return Err((begin, format!("`{}` has no `;` behind it", words.join(" "))));
-                }
+                NginxToken::Close if !words.is_empty() => return Err(unended(begin, &words)),
                 NginxToken::Close => {
                     let (written, before) = outer.pop().ok_or_else(|| (line, unexpected("}")))?;
                     let block = Some(std::mem::replace(&mut inner, before));
@@ -235,14 +226,20 @@ impl<'f> NginxReader<'f> {
             Some((written, _)) => {
                 Err((tokens.line, format!("`{}` of {} has no `}}`", written.option, written.place)))
             }
-            None if !words.is_empty() => {
-                Err((begin, format!("`{}` has no `;` behind it", words.join(" "))))
-            }
+            None if !words.is_empty() => Err(unended(begin, &words)),
             None => Ok(inner),
         }
     }
 
-    fn include(&mut self, import: &mut Import, written: &Statement) -> Vec<NginxDirective> {
+    /// The directive of these words, which is counted; `None` = there are none.
+    fn directive(&mut self, words: &mut Vec<String>, place: SourceLine) -> Option<Statement> {
+        let mut words = std::mem::take(words).into_iter();
+        let option = words.next()?;
+        self.count += 1;
+        Some(Statement { place, option, words: words.collect() })
+    }
+
+    fn include(&mut self, import: &mut Importer<'_>, written: &Statement) -> Vec<NginxDirective> {
         let pattern = self.root.join(written.value());
         let has_signs = written.value().contains(['*', '?', '[']);
         let folder = pattern.parent().map(|folder| folder.to_string_lossy().into_owned());
@@ -252,7 +249,8 @@ impl<'f> NginxReader<'f> {
             import.fault(&written.place, "include", why, "an include for each folder or file");
             return Vec::new();
         }
-        let paths = if has_signs { self.fitting(&pattern) } else { Ok(vec![pattern.clone()]) };
+        let paths =
+            if has_signs { Self::fitting(import, &pattern) } else { Ok(vec![pattern.clone()]) };
         let paths = paths.unwrap_or_else(|why| {
             let why = format!("{folder} cannot be listed: {why}");
             import.fault(&written.place, "include", why, "import as a user who may read it");
@@ -267,14 +265,14 @@ impl<'f> NginxReader<'f> {
     }
 
     /// The files whose names fit a pattern, whose signs stand in the last part.
-    fn fitting(&mut self, pattern: &Path) -> Result<Vec<PathBuf>, String> {
+    fn fitting(import: &mut Importer<'_>, pattern: &Path) -> Result<Vec<PathBuf>, String> {
         let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
         let wanted = name(pattern);
         let folder = pattern.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or_else(|| Path::new("."));
-        let listed = match self.files.list(folder) {
+        let listed = match import.files.list(folder) {
             // nginx finds no file there either.
-            Err(_) if !self.files.exists(folder) => Vec::new(),
+            Err(_) if !import.files.exists(folder) => Vec::new(),
             listed => listed?,
         };
         let listed = listed.into_iter();
@@ -286,4 +284,8 @@ impl<'f> NginxReader<'f> {
 
 fn unexpected(sign: &str) -> String {
     format!("`{sign}` without a directive before it")
+}
+
+fn unended(line: usize, words: &[String]) -> Misspelling {
+    (line, format!("`{}` has no `;` behind it", words.join(" ")))
 }

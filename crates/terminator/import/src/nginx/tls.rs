@@ -4,10 +4,10 @@ use toml::Value;
 
 use crate::convert::{array, size};
 use crate::draft::DraftTable;
-use crate::import::{Import, inline_table};
+use crate::import::{Import, Importer, inline_table};
 use crate::meaning::Conversion;
 use crate::nginx::servers::NginxTarget;
-use crate::source::{SourceFiles, Statement};
+use crate::source::Statement;
 use crate::statements::Statements;
 use crate::tls_policy::{ORDER, SpokenVersions, WrittenSuites, is_of_verification};
 
@@ -17,8 +17,7 @@ const CERTIFICATES: &str = "service.front.tls.certificates";
 /// certificate.
 pub(super) fn write_front(
     options: &Statements,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     service: &mut DraftTable,
     is_http: bool,
 ) -> bool {
@@ -38,8 +37,8 @@ pub(super) fn write_front(
         import.joined(written, "service.front.tls", "");
     }
     write_sessions(options, import, service);
-    let has_certificate = write_certificates(options, import, files, service);
-    write_clients(options, import, files, service) && has_certificate && has_policy
+    let has_certificate = write_certificates(options, import, service);
+    write_clients(options, import, service) && has_certificate && has_policy
 }
 
 /// Reports what is said of TLS where there is none.
@@ -98,8 +97,7 @@ fn write_policy(
 
 fn write_certificates(
     options: &Statements,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     service: &mut DraftTable,
 ) -> bool {
     let mut keys = options.all("ssl_certificate_key");
@@ -121,7 +119,7 @@ fn write_certificates(
             continue;
         }
         for (name, part) in &parts {
-            import.look_for(files, &part.value(), part);
+            import.look_for(&part.value(), part);
             let path = format!("{CERTIFICATES}.{name}");
             import.joined(part, if *name == "chain" { CERTIFICATES } else { &path }, "");
         }
@@ -142,8 +140,7 @@ fn write_certificates(
 /// Clients' certificates.
 fn write_clients(
     options: &Statements,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     service: &mut DraftTable,
 ) -> bool {
     const TABLE: &str = "service.front.tls.client-certificates";
@@ -193,11 +190,11 @@ fn write_clients(
         import.mapped(written, "`off`, as here");
     }
     for ca in named {
-        import.look_for(files, &ca.value(), ca);
+        import.look_for(&ca.value(), ca);
         import.apply_key(&key("ca"), Conversion::Paths, "", ca, service);
     }
     if let Some(crl) = crl {
-        import.look_for(files, &crl.value(), crl);
+        import.look_for(&crl.value(), crl);
         let note = "authorities above the issuer of the client's own certificate need no list";
         import.apply_key(&key("crl"), Conversion::Paths, note, crl, service);
     }
@@ -249,8 +246,7 @@ fn write_sessions(options: &Statements, import: &mut Import, service: &mut Draft
 /// Writes TLS of servers.
 pub(super) fn write_back(
     options: &Statements,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     service: &mut DraftTable,
     (pass, target): (&Statement, &NginxTarget),
 ) -> bool {
@@ -281,7 +277,7 @@ pub(super) fn write_back(
     {
         match written {
             Some(written) if is_verified => {
-                import.look_for(files, &written.value(), written);
+                import.look_for(&written.value(), written);
                 let key = format!("service.back.tls.{name}");
                 import.apply_key(&key, Conversion::Paths, "", written, service);
             }
@@ -289,7 +285,7 @@ pub(super) fn write_back(
             None => {}
         }
     }
-    write_own_certificate(options, import, files, service);
+    write_own_certificate(options, import, service);
     if let Some(written) = options.find("proxy_ssl_session_reuse") {
         let key = "service.back.tls.resumption";
         import.apply_key(key, Conversion::Switch, "", written, service);
@@ -309,8 +305,7 @@ pub(super) fn write_back(
 /// The certificate that servers are shown.
 fn write_own_certificate(
     options: &Statements,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     service: &mut DraftTable,
 ) {
     for name in ["certificate", "key"] {
@@ -324,7 +319,7 @@ fn write_own_certificate(
                 import.mapped(written, "without effect: there is no certificate");
             }
             Some(written) => {
-                import.look_for(files, &written.value(), written);
+                import.look_for(&written.value(), written);
                 let key = format!("service.back.tls.{name}");
                 import.apply_key(&key, Conversion::Path, "", written, service);
             }

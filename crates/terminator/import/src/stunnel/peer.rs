@@ -4,9 +4,9 @@ use std::path::Path;
 
 use crate::certificates;
 use crate::draft::DraftTable;
-use crate::import::Import;
+use crate::import::{Import, Importer};
 use crate::meaning::Conversion;
-use crate::source::{SourceFiles, Statement};
+use crate::source::Statement;
 use crate::stunnel::section::StunnelSection;
 
 /// How the certificate of the other side is verified.
@@ -32,19 +32,18 @@ const OF_VERIFICATION: &[&str] =
 /// refuses, without which there is no service.
 pub(super) fn write(
     section: &StunnelSection,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     service: &mut DraftTable,
 ) -> bool {
     let verification = verification(section);
     for option in ["CAfile", "CRLfile"] {
         if let Some(written) = section.options.find(option) {
-            import.look_for(files, &written.value(), written);
+            import.look_for(&written.value(), written);
         }
     }
     let ca = section.options.value("CAfile").filter(|_| verification == Verification::Peer);
     let is_mixed = ca.is_some_and(|path| {
-        let text = files.read(Path::new(&path)).unwrap_or_default();
+        let text = import.files.read(Path::new(&path)).unwrap_or_default();
         // As much work as so many options.
         let is_read = import.take_options(text.len() >> 10, &section.place);
         is_read && certificates::are_mixed(&text)

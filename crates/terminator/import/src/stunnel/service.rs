@@ -7,7 +7,7 @@ use toml::Value;
 
 use crate::convert::{Unfit, address, is_among, switch};
 use crate::draft::DraftTable;
-use crate::import::{Import, inline_table};
+use crate::import::{Import, Importer, inline_table};
 use crate::meaning::Conversion;
 use crate::meanings;
 use crate::predecessor::Predecessor;
@@ -36,8 +36,7 @@ const STARTTLS: &[(&str, &str)] = &[
 /// Writes the service, unless it does what Lariat cannot.
 pub(super) fn write(
     section: &StunnelSection,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     sections: &[StunnelSection],
     place: &SourceLine,
 ) {
@@ -48,11 +47,11 @@ pub(super) fn write(
     }
     let primary = section.primary(sections);
     let is_whole = [
-        write_listen(section, import, files, &mut service, primary),
-        write_servers(section, import, files, &mut service, primary),
+        write_listen(section, import, &mut service, primary),
+        write_servers(section, import, &mut service, primary),
         write_protocol(section, import, &mut service, primary),
-        write_certificate(section, import, files, &mut service),
-        peer::write(section, import, files, &mut service),
+        write_certificate(section, import, &mut service),
+        peer::write(section, import, &mut service),
     ];
     tls::write(section, import, &mut service);
     import.defaults(meanings::defaults_of(Predecessor::Stunnel), place, &mut service);
@@ -151,8 +150,7 @@ fn take_socket(import: &mut Import, service: &mut DraftTable, written: &Statemen
 
 fn write_listen(
     section: &StunnelSection,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     service: &mut DraftTable,
     primary: Option<&StunnelSection>,
 ) -> bool {
@@ -173,7 +171,7 @@ fn write_listen(
         lacks_option(section, import, ("accept", NOT_WRITTEN), why, remedy);
         return false;
     };
-    match accept_address(&written.value(), files) {
+    match accept_address(&written.value(), import.files) {
         Ok(address) => {
             import.add(service, "service.front.listen", address, written, "");
             true
@@ -187,8 +185,7 @@ fn write_listen(
 
 fn write_servers(
     section: &StunnelSection,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     service: &mut DraftTable,
     primary: Option<&StunnelSection>,
 ) -> bool {
@@ -199,7 +196,7 @@ fn write_servers(
     }
     let in_turn = options.value("failover").as_deref() == Some("rr") && !options.is_on("delay");
     for (number, written) in all.iter().enumerate() {
-        let Some(address) = connect_address(&written.value(), files) else {
+        let Some(address) = connect_address(&written.value(), import.files) else {
             let why = "has no port that is known";
             import.fault(&written.place, "connect", why, "write HOST:PORT with a number");
             continue;
@@ -300,8 +297,7 @@ fn write_login(
 /// The certificate that it shows: to clients, or to servers. A server needs one.
 fn write_certificate(
     section: &StunnelSection,
-    import: &mut Import,
-    files: &mut dyn SourceFiles,
+    import: &mut Importer<'_>,
     service: &mut DraftTable,
 ) -> bool {
     let options = &section.options;
@@ -333,7 +329,7 @@ fn write_certificate(
             import.lacks(written, why, hint);
             return false;
         }
-        import.look_for(files, &value, written);
+        import.look_for(&value, written);
     }
     let chain = Value::from(cert.value());
     match (section.is_client(), key) {

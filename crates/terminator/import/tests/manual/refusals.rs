@@ -1,6 +1,7 @@
 //! Whom a program refuses, and whom it does not trust, is not let in by an import.
 
 use import::Predecessor;
+use testkit::authority::Authority;
 
 use crate::memory::{imported, imported_with};
 
@@ -207,10 +208,9 @@ fn an_include_that_cannot_be_read_is_an_error() {
 
 #[test]
 fn a_peer_is_not_all_that_its_authority_issued() {
-    let pem = |extension: &str| {
-        format!("-----BEGIN CERTIFICATE-----\n{extension}\n-----END CERTIFICATE-----\n")
-    };
-    let [authority, peer] = [pem("BgNVHRMEBTADAQH/"), pem("BgNVHRMEAjAA")];
+    let root = Authority::root("root");
+    let peer = root.leaf(&["peer.example"]).issue().certificate_pem().to_owned();
+    let authority = root.pem().to_owned();
     let both = authority.clone() + &peer;
     let text = "[a]\naccept = 1\nconnect = 2\ncert = /a\nverifyPeer = yes\nCAfile = /peers\n";
     for (peers, is_left_out) in [(authority, false), (peer, false), (both, true)] {

@@ -25,7 +25,7 @@ use super::super::document::{
     ServiceStatus, ShownCounts, StatusDocument, VERSION, WorkerStatus,
 };
 use super::super::servers::{milliseconds, server};
-use super::{AdminState, Facts, Limits, ServiceFacts};
+use super::{AdminFacts, AdminState, Limits, ServiceFacts};
 use crate::handover::{EndedReload, EndedUpgrade};
 use crate::held_keys::KeyCounts;
 use crate::kernel::KernelTls;
@@ -82,7 +82,11 @@ impl AdminState {
     }
 
     /// These services as the document has them, in any order.
-    pub(super) fn services(&self, facts: &Facts, names: &BTreeSet<String>) -> Vec<ServiceStatus> {
+    pub(super) fn services(
+        &self,
+        facts: &AdminFacts,
+        names: &BTreeSet<String>,
+    ) -> Vec<ServiceStatus> {
         let plans = plans(facts, |name| names.contains(name));
         let workers = self.registry.workers() as u64;
         let counted = self.registry.services(|name| names.contains(name));
@@ -96,7 +100,7 @@ impl AdminState {
 
     /// A copy of the counters. Services of the plan come first, in its order; then those that are
     /// gone from it and still have connections.
-    fn snapshot(&self, facts: &Facts) -> Snapshot {
+    fn snapshot(&self, facts: &AdminFacts) -> Snapshot {
         let mut counted = self.registry.snapshot();
         let mut services = Vec::new();
         let names = counted.services.iter().map(|one| one.name.clone());
@@ -115,7 +119,7 @@ impl AdminState {
         Snapshot { services, ..counted }
     }
 
-    fn process_counts(&self, facts: &Facts) -> Counts<Process> {
+    fn process_counts(&self, facts: &AdminFacts) -> Counts<Process> {
         use ProcessMetric as Metric;
         let mut counts = facts.cluster.counts();
         let reload = &facts.reload;
@@ -187,7 +191,7 @@ impl AdminState {
         }
     }
 
-    fn labelled(&self, facts: &Facts) -> Vec<LabelledValue> {
+    fn labelled(&self, facts: &AdminFacts) -> Vec<LabelledValue> {
         let mut all = Vec::new();
         let mut add = |family: Labelled, labels: &[&str], value| {
             let labels = labels.iter().map(|&label| label.to_owned()).collect();
@@ -250,7 +254,7 @@ impl AdminState {
         all
     }
 
-    fn process(&self, facts: &Facts) -> ProcessStatus {
+    fn process(&self, facts: &AdminFacts) -> ProcessStatus {
         ProcessStatus {
             program: self.start.program.to_owned(),
             fips: tls::fips::is_on(),
@@ -269,13 +273,13 @@ impl AdminState {
 }
 
 /// The services of the plan that are chosen, by name.
-fn plans(facts: &Facts, is_chosen: impl Fn(&str) -> bool) -> HashMap<&str, &ServiceFacts> {
+fn plans(facts: &AdminFacts, is_chosen: impl Fn(&str) -> bool) -> HashMap<&str, &ServiceFacts> {
     let plans = facts.served.services.iter().filter(|plan| is_chosen(&plan.name));
     plans.map(|plan| (plan.name.as_str(), plan)).collect()
 }
 
 /// Sets what workers do not count.
-fn complete(service: &mut ServiceSnapshot, plan: Option<&ServiceFacts>, facts: &Facts) {
+fn complete(service: &mut ServiceSnapshot, plan: Option<&ServiceFacts>, facts: &AdminFacts) {
     if let Some(plan) = plan {
         count_expiries(service, &plan.expiries);
         service.counts.set(ServiceGauge::QueueLimit, plan.queue_limit);
@@ -296,7 +300,7 @@ fn complete(service: &mut ServiceSnapshot, plan: Option<&ServiceFacts>, facts: &
 fn service(
     counted: ServiceSnapshot,
     plan: Option<&ServiceFacts>,
-    facts: &Facts,
+    facts: &AdminFacts,
     (workers, leaves_zeros_out): (u64, bool),
 ) -> ServiceStatus {
     let no_plan = ServiceFacts::default();

@@ -17,8 +17,7 @@ use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
 use wire::tunnel::{Tunnel, TunnelDialog, TunnelStep};
 
-use super::request::{host_of, request, server_name};
-use super::verdict::{HEAD_BYTES_MAX, Passed, ProbeFault};
+use super::request::{HEAD_BYTES_MAX, Passed, ProbeFault, host_of, request, server_name};
 use crate::worker_process::dial::{self, READ_BYTES, Stream, shake_hands};
 
 /// The content of an answer that is read, so that the server can finish it: it may log an error
@@ -55,6 +54,9 @@ pub(super) struct Target {
     any_tls: Option<Option<String>>,
     /// How it is asked for TLS.
     starttls: Option<Starttls>,
+    timeout: Duration,
+    /// The time in which a server of that protocol greets.
+    greeting: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -110,6 +112,8 @@ impl Target {
             tls: None,
             any_tls: (check.tls == Some(true)).then(|| name.and_then(server_name)),
             starttls: None,
+            timeout: check.timeout,
+            greeting: Duration::ZERO,
         }
     }
 
@@ -121,7 +125,8 @@ impl Target {
 
     /// Asks in the service's own protocol: its greeting is heard, and a server of MySQL, which a
     /// connection without a login would harm, gets one.
-    pub(super) fn speaking(mut self, starttls: Option<&Starttls>) -> Self {
+    pub(super) fn speaking(mut self, starttls: Option<&Starttls>, greeting: Duration) -> Self {
+        self.greeting = greeting;
         let Some(starttls) = starttls.filter(|_| !self.is_apart) else {
             return self;
         };
@@ -144,12 +149,10 @@ impl Target {
     pub(super) async fn probe(
         &self,
         address: &Address,
-        timeout: Duration,
-        greeting: Duration,
         permits: &Semaphore,
     ) -> Result<Passed, ProbeFault> {
         loop {
-            let result = self.probe_once(address, timeout, greeting, permits).await;
+            let result = self.probe_once(address, permits).await;
             if !matches!(result, Err(ProbeFault::Stalled)) {
                 return result;
             }
@@ -163,10 +166,9 @@ impl Target {
     async fn probe_once(
         &self,
         address: &Address,
-        timeout: Duration,
-        greeting: Duration,
         permits: &Semaphore,
     ) -> Result<Passed, ProbeFault> {
+        let (timeout, greeting) = (self.timeout, self.greeting);
         let (mut before, mut inside) = (&self.preface[..], &[][..]);
         if self.tls.as_ref().is_some_and(|(tls, _)| tls.header_inside) {
             (before, inside) = (inside, before);

@@ -36,6 +36,7 @@ const TAKEN_MAX: usize = 64;
 const NOTICE_BYTES_MAX: usize = VALUE_BYTES_MAX / 2;
 
 /// The mailbox of this host, and what was seen in those of others.
+#[derive(Default)]
 pub(super) struct NoticeBoard {
     own: String,
     /// The place of its mailbox.
@@ -55,10 +56,7 @@ impl NoticeBoard {
         Self {
             own: format!("{own:016x}"),
             place: usize::try_from(own % PLACES as u64).unwrap_or_default(),
-            notices: VecDeque::new(),
-            has_news: false,
-            said: None,
-            seen: Default::default(),
+            ..Self::default()
         }
     }
 

@@ -204,6 +204,7 @@ struct Waiting {
 type Answer = oneshot::Sender<Result<Reply, Fault>>;
 
 /// The state of a connection.
+#[derive(Default)]
 struct Link {
     tls: Option<Probe>,
     waiting: VecDeque<Waiting>,
@@ -214,13 +215,7 @@ struct Link {
 
 impl Link {
     fn new(tls: Option<Probe>, login: &Login) -> Self {
-        let mut link = Self {
-            tls,
-            waiting: VecDeque::new(),
-            unsent: Vec::new(),
-            received: Vec::new(),
-            has_answered: false,
-        };
+        let mut link = Self { tls, ..Self::default() };
         if let Some(password) = &login.password {
             let words = ["AUTH", login.user.as_deref().unwrap_or("default"), password];
             let words = words.map(str::as_bytes);

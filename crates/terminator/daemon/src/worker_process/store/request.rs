@@ -100,7 +100,7 @@ impl Shared {
         value: Vec<u8>,
     ) -> Result<(), StoreRejection> {
         let (entry, left) = self.cipher.open(name, value, unix_ms())?;
-        if session.once && self.is_used_up(&session.key) {
+        if session.once && self.used_up().contains(&session.key, unix_ms()) {
             return Err(StoreRejection::Replayed);
         }
         if session.once {
@@ -173,10 +173,6 @@ impl Shared {
         let now = unix_ms();
         let until = now + u64::try_from(left.as_millis()).unwrap_or(0);
         self.used_up().add(*key, until, now);
-    }
-
-    fn is_used_up(&self, key: &Key) -> bool {
-        self.used_up().contains(key, unix_ms())
     }
 
     fn used_up(&self) -> MutexGuard<'_, Deleted> {
