@@ -20,8 +20,17 @@ use crate::messages::{
 use crate::order::{Challenges, OrderDialog, OrderFault, Say, SharedAccount, now_s};
 use crate::schedule::{KnownCertificate, ORDERS_TIME, RenewalSchedule, Step};
 
-/// Dialogs at once, so that one whose DNS is slow does not hold up all others.
-const DIALOGS_MAX: usize = 4;
+/// Places of dialogs that are under way, most of which wait: for a program, for the DNS, for an
+/// authority. They bound memory, and what is put in place for authorities. Those of an account leave
+/// room for other authorities when one hangs; those of names whose last attempt failed leave room
+/// for others of the account. The answers of as many are told to other hosts by one notice.
+const PLACES_MAX: usize = 96;
+const PLACES_OF_ACCOUNT: usize = 48;
+const PLACES_OF_FAILED: usize = 12;
+
+/// A dialog takes a place for each of its names, but no more, so that a fifth with 100 names does
+/// not wait for four.
+const PLACES_OF_DIALOG: usize = 11;
 
 /// The longest dialog with an authority; where a program puts records into the DNS, which has a
 /// deadline of its own up to a day, it may be longer by that.
@@ -73,8 +82,27 @@ struct Followed {
     entry: WantedCertificate,
     known: Vec<KnownCertificate>,
     schedule: RenewalSchedule,
-    under_way: Option<(AbortHandle, &'static str)>,
+    under_way: Option<DialogUnderWay>,
     told: Option<EntryStatus>,
+}
+
+struct DialogUnderWay {
+    task: AbortHandle,
+    stage: &'static str,
+    /// The attempt before has failed.
+    is_repeated: bool,
+}
+
+/// An authority's directory and the external account there.
+type AccountName<'a> = (&'a str, Option<&'a str>);
+
+/// All that is under way and was ordered with one account.
+#[derive(Default)]
+struct AccountLoad {
+    /// When orders were placed, of those that count.
+    orders: Vec<u64>,
+    places: usize,
+    places_of_failed: usize,
 }
 
 /// The window of a renewal (RFC 9773), and when to look again, in seconds since the epoch.
@@ -129,8 +157,8 @@ impl Engine {
             self.entries.insert(followed.entry.name.clone(), followed);
         }
         for gone in before.into_values() {
-            if let Some((dialog, _)) = gone.under_way {
-                dialog.abort();
+            if let Some(dialog) = gone.under_way {
+                dialog.task.abort();
             }
         }
         let names: Vec<String> = self.entries.keys().cloned().collect();
@@ -152,42 +180,49 @@ impl Engine {
     /// Begins dialogs that are due; returns how long there will be nothing to do.
     fn start_what_is_due(&mut self) -> Duration {
         let now = now_s();
-        let mut pause = SLEEP_MAX;
-        while self.dialogs.len() < DIALOGS_MAX {
+        loop {
+            let loads = self.loads(now);
+            let used: usize = loads.values().map(|load| load.places).sum();
+            if used >= PLACES_MAX {
+                return SLEEP_MAX;
+            }
             let waiting = self.entries.values().filter(|one| one.under_way.is_none());
             let next = waiting.filter_map(|one| {
-                let (at, step) = self.next(one, now)?;
+                let load = loads.get(&account_name(&one.entry)).filter(|load| one.fits(load))?;
+                let (at, step) = one.next(load, now)?;
                 Some((at, one.entry.name.clone(), step))
             });
             match next.min() {
                 Some((at, name, step)) if at <= now => self.start(&name, step, now),
-                Some((at, ..)) => {
-                    pause = pause.min(Duration::from_secs(at - now));
-                    break;
-                }
-                None => break,
+                Some((at, ..)) => return SLEEP_MAX.min(Duration::from_secs(at - now)),
+                None => return SLEEP_MAX,
             }
         }
-        pause
     }
 
-    fn next(&self, followed: &Followed, now: u64) -> Option<(u64, Step)> {
-        let WantedCertificate { name, keys, .. } = &followed.entry;
-        let account = self.orders_of_account(&followed.entry, now);
-        followed.schedule.next(name, keys, &followed.known, &account, now)
-    }
-
-    fn orders_of_account(&self, entry: &WantedCertificate, now: u64) -> Vec<u64> {
-        let shares = |one: &&Followed| account_key(&one.entry) == account_key(entry);
-        let all = self.entries.values().filter(shares).flat_map(|one| one.schedule.orders());
-        all.copied().filter(|at| at.saturating_add(ORDERS_TIME) > now).collect()
+    fn loads(&self, now: u64) -> HashMap<AccountName<'_>, AccountLoad> {
+        let mut loads: HashMap<_, AccountLoad> = HashMap::new();
+        for one in self.entries.values() {
+            let load = loads.entry(account_name(&one.entry)).or_default();
+            let orders = one.schedule.orders().iter().copied();
+            load.orders.extend(orders.filter(|at| at.saturating_add(ORDERS_TIME) > now));
+            if let Some(dialog) = &one.under_way {
+                let places = one.entry.domains.len().min(PLACES_OF_DIALOG);
+                load.places += places;
+                load.places_of_failed += if dialog.is_repeated { places } else { 0 };
+            }
+        }
+        loads
     }
 
     fn start(&mut self, name: &str, step: Step, now: u64) {
         let Some(followed) = self.entries.get_mut(name) else {
             return;
         };
-        let slot = self.accounts.entry(account_key(&followed.entry)).or_default();
+        let (directory, external) = account_name(&followed.entry);
+        let account = (directory.to_owned(), external.map(str::to_owned));
+        let slot = self.accounts.entry(account).or_default();
+        let is_repeated = followed.schedule.is_repeated();
         let dialog = OrderDialog {
             entry: followed.entry.clone(),
             host_roots: Arc::clone(&self.host_roots),
@@ -230,7 +265,7 @@ impl Engine {
                 (self.dialogs.spawn(async { (owned, end.await) }), "ordering")
             }
         };
-        followed.under_way = Some((task, stage));
+        followed.under_way = Some(DialogUnderWay { task, stage, is_repeated });
         if stage != "ordering" {
             self.remember(name);
         }
@@ -286,13 +321,17 @@ impl Engine {
 
     fn tell(&mut self, name: &str) {
         let now = now_s();
-        let Some(next) = self.entries.get(name).map(|one| self.next(one, now)) else {
+        let next = self.entries.get(name).map(|one| {
+            let loads = self.loads(now);
+            loads.get(&account_name(&one.entry)).and_then(|load| one.next(load, now))
+        });
+        let Some(next) = next else {
             return;
         };
         let Some(followed) = self.entries.get_mut(name) else {
             return;
         };
-        let stage = followed.under_way.as_ref().map_or(WAITING, |(_, stage)| stage);
+        let stage = followed.under_way.as_ref().map_or(WAITING, |dialog| dialog.stage);
         let status = EntryStatus {
             name: name.to_owned(),
             stage: stage.to_owned(),
@@ -324,6 +363,17 @@ impl Followed {
         }
     }
 
+    fn next(&self, load: &AccountLoad, now: u64) -> Option<(u64, Step)> {
+        let WantedCertificate { name, keys, .. } = &self.entry;
+        self.schedule.next(name, keys, &self.known, &load.orders, now)
+    }
+
+    /// Whether a dialog may begin beside those that are under way with its account.
+    fn fits(&self, load: &AccountLoad) -> bool {
+        load.places < PLACES_OF_ACCOUNT
+            && (load.places_of_failed < PLACES_OF_FAILED || !self.schedule.is_repeated())
+    }
+
     fn has_failed(&mut self, fault: &OrderFault) {
         if fault.is_ours {
             self.schedule.was_not_placed(&fault.why);
@@ -344,7 +394,7 @@ async fn within<T>(
     timeout(limit, dialog).await.unwrap_or_else(|_| Err(late()))
 }
 
-fn account_key(entry: &WantedCertificate) -> (String, Option<String>) {
+fn account_name(entry: &WantedCertificate) -> AccountName<'_> {
     let external = entry.external_account.as_ref();
-    (entry.directory.clone(), external.map(|one| one.key_id.clone()))
+    (&entry.directory, external.map(|one| one.key_id.as_str()))
 }

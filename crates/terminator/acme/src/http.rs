@@ -20,6 +20,7 @@ use tls::options::PemSource;
 use tls::verify::reason_of;
 use tls::verify::server::server_verifier;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -31,6 +32,19 @@ const ANSWER_BYTES_MAX: usize = 256 << 10;
 /// From the look-up of the name to the last byte of the answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
 
+/// Requests at a time to an authority, each of which may need a connection.
+const REQUESTS_MAX: usize = 4;
+
+/// Requests to an authority that may be under way, by one of its clients after the other.
+#[derive(Clone)]
+pub(crate) struct RequestPlaces(Arc<Semaphore>);
+
+impl Default for RequestPlaces {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(REQUESTS_MAX)))
+    }
+}
+
 /// A client of one authority, whose copies share a connection.
 #[derive(Clone)]
 pub(crate) struct AuthorityClient(Arc<Shared>);
@@ -41,6 +55,7 @@ struct Shared {
     host: String,
     port: u16,
     tls: TlsConnector,
+    places: RequestPlaces,
     idle: Mutex<Option<SendRequest<BodyWrapper<Bytes>>>>,
     /// Until when the last refusal asked us to wait, in seconds since the epoch.
     retry_at: Mutex<Option<u64>>,
@@ -52,7 +67,11 @@ impl AuthorityClient {
     ///
     /// # Errors
     /// The URL or the roots cannot be used: a sentence without a full stop.
-    pub(crate) fn new(directory: &str, roots: &[String]) -> Result<Self, String> {
+    pub(crate) fn new(
+        directory: &str,
+        roots: &[String],
+        places: RequestPlaces,
+    ) -> Result<Self, String> {
         let uri: Uri = directory.parse().map_err(|error| format!("{directory}: {error}"))?;
         if uri.scheme_str() != Some("https") {
             return Err(format!("{directory} does not begin with https://"));
@@ -76,6 +95,7 @@ impl AuthorityClient {
             port: authority.port_u16().unwrap_or(443),
             authority: authority.to_string(),
             tls: TlsConnector::from(Arc::new(config)),
+            places,
             idle: Mutex::new(None),
             retry_at: Mutex::new(None),
         })))
@@ -191,6 +211,7 @@ impl HttpClient for AuthorityClient {
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         let client = self.clone();
         Box::pin(async move {
+            let _place = client.0.places.0.acquire().await.map_err(fault)?;
             let asked = timeout(REQUEST_TIME_MAX, client.ask(request)).await;
             asked.unwrap_or_else(|_| {
                 let seconds = REQUEST_TIME_MAX.as_secs();
@@ -214,7 +235,9 @@ mod tests {
 
     #[test]
     fn an_authority_has_a_host_and_https() {
-        let fault = |url: &str| AuthorityClient::new(url, &[]).err().unwrap_or_default();
+        let fault = |url: &str| {
+            AuthorityClient::new(url, &[], RequestPlaces::default()).err().unwrap_or_default()
+        };
         assert!(fault("http://a.example/dir").contains("does not begin with https://"));
         // No root is trusted then.
         assert!(!fault("https://a.example/dir").is_empty());

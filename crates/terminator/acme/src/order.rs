@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64ct::{Base64UrlUnpadded, Encoding};
 use instant_acme::{
@@ -16,7 +16,7 @@ use instant_acme::{
 use tokio::sync::oneshot;
 
 use crate::certificate;
-use crate::http::AuthorityClient;
+use crate::http::{AuthorityClient, RequestPlaces};
 use crate::messages::{
     AcmeAnswer, Challenge, ChallengeKind, ExternalAccount, Hidden, ServedCertificate,
     WantedCertificate,
@@ -43,6 +43,8 @@ pub(crate) struct OrderFault {
     pub(crate) wait_until: Option<u64>,
     /// The account is not known there any more.
     is_account_gone: bool,
+    /// The authority could not be asked, whoever asks.
+    is_unanswered: bool,
     /// Whether it is this host's: nothing has been asked of the authority.
     pub(crate) is_ours: bool,
     /// A certificate was issued, which is not what was asked for.
@@ -55,7 +57,14 @@ impl OrderFault {
         let line: String =
             why.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
         let why = line.chars().take(WORDS_MAX).collect();
-        Self { why, wait_until: None, is_account_gone: false, is_ours: false, was_issued: false }
+        Self {
+            why,
+            wait_until: None,
+            is_account_gone: false,
+            is_unanswered: false,
+            is_ours: false,
+            was_issued: false,
+        }
     }
 }
 
@@ -71,7 +80,10 @@ pub(crate) struct Challenges {
 
 impl Challenges {
     pub(crate) fn new(say: Say) -> Self {
-        Self { say, next: AtomicU64::new(1), waiting: Mutex::default() }
+        // What is still said of those of a process before is not taken for said of ours.
+        let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+        let next = AtomicU64::new(u64::try_from(begun).unwrap_or(1));
+        Self { say, next, waiting: Mutex::default() }
     }
 
     /// The supervisor says what became of one.
@@ -146,10 +158,13 @@ impl Drop for PreparedChallenge {
 #[derive(Default)]
 pub(crate) struct AccountSlot {
     client: Option<AuthorityClient>,
+    places: RequestPlaces,
     /// The roots that the client trusts: a reload may have brought others.
     roots: Vec<String>,
     account: Option<Account>,
     stored: Option<Hidden>,
+    /// When the authority could not be asked, and why.
+    unanswered: Option<(Instant, OrderFault)>,
 }
 
 /// An account's slot, which one order at a time looks into.
@@ -241,10 +256,16 @@ impl OrderDialog {
     }
 
     async fn account(&self) -> Result<Account, OrderFault> {
-        let found = {
-            let mut slot = self.slot.lock().await;
-            self.account_in(&mut slot).await
-        };
+        let begun = Instant::now();
+        let mut slot = self.slot.lock().await;
+        if let Some((_, fault)) = slot.unanswered.as_ref().filter(|(at, _)| *at > begun) {
+            // Who has waited for that would wait for the same once more.
+            return Err(fault.clone());
+        }
+        let found = self.account_in(&mut slot).await;
+        let unanswered = found.as_ref().err().filter(|fault| fault.is_unanswered);
+        slot.unanswered = unanswered.map(|fault| (Instant::now(), fault.clone()));
+        drop(slot);
         self.ended(found).await
     }
 
@@ -257,7 +278,8 @@ impl OrderDialog {
         // Before anything that may be cut: the account before trusts other roots.
         slot.account = None;
         roots.clone_into(&mut slot.roots);
-        let client = AuthorityClient::new(directory, roots).map_err(OrderFault::new)?;
+        let client = AuthorityClient::new(directory, roots, slot.places.clone());
+        let client = client.map_err(OrderFault::new)?;
         slot.client = Some(client.clone());
         let builder = Account::builder_with_http(Box::new(client));
         let stored = slot.stored.as_ref().or(self.entry.account.as_ref());
@@ -476,7 +498,8 @@ fn of_library(error: &Error) -> OrderFault {
         Error::Other(error) => with_sources(&**error),
         other => other.to_string(),
     };
-    OrderFault { is_account_gone, ..OrderFault::new(why) }
+    let is_unanswered = matches!(error, Error::Other(_));
+    OrderFault { is_account_gone, is_unanswered, ..OrderFault::new(why) }
 }
 
 fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
@@ -495,6 +518,58 @@ fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
 pub(crate) fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
+
 fn is_revoked_already(problem: &Problem) -> bool {
     problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:alreadyRevoked")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_authority_that_cannot_be_asked_is_asked_once_for_all_that_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let authority = listener.local_addr().unwrap();
+        let entry = WantedCertificate {
+            name: String::new(),
+            domains: Vec::new(),
+            contact: Vec::new(),
+            directory: format!("https://{authority}/directory"),
+            roots: vec![rcgen::generate_simple_self_signed([]).unwrap().cert.pem()],
+            profile: None,
+            keys: Vec::new(),
+            challenge: ChallengeKind::Http,
+            external_account: None,
+            account: None,
+            certificates: Vec::new(),
+            state: None,
+        };
+        let dialog = OrderDialog {
+            entry,
+            host_roots: Arc::default(),
+            slot: SharedAccount::default(),
+            challenges: Arc::new(Challenges::new(Arc::new(|_| {}))),
+        };
+        let mut connections = 0;
+        let hang_up = async {
+            loop {
+                drop(listener.accept().await.unwrap());
+                connections += 1;
+            }
+        };
+        let ask = || async { dialog.account().await.err().unwrap() };
+        let all = async { tokio::join!(ask(), ask(), ask()) };
+        let (one, two, three) = tokio::select! {
+            faults = all => faults,
+            () = hang_up => unreachable!("it goes on"),
+        };
+        assert_eq!((&two, &three), (&one, &one));
+        assert!(one.is_unanswered, "{one:?}");
+        assert_eq!(connections, 1);
+        // Who comes later asks anew.
+        tokio::join!(ask(), async { drop(listener.accept().await.unwrap()) });
+    }
 }

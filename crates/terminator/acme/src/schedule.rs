@@ -118,6 +118,11 @@ impl RenewalSchedule {
         self.failures
     }
 
+    /// Whether the next attempt follows one that failed, and no operator waits for it.
+    pub fn is_repeated(&self) -> bool {
+        self.failures > 0 && !self.is_urgent
+    }
+
     /// When the last attempt began, if it failed, in seconds since the epoch.
     pub fn failed_at(&self) -> Option<u64> {
         self.last_failure.as_ref().map(|_| self.last_attempt)
@@ -188,7 +193,7 @@ impl RenewalSchedule {
 
     /// The end of the back-off after failures; 0 without one.
     fn allowed(&self, name: &str, now: u64) -> u64 {
-        if self.failures == 0 || self.is_urgent {
+        if !self.is_repeated() {
             return 0;
         }
         let back_off = BACK_OFF_GROWTH.saturating_pow(self.failures - 1);

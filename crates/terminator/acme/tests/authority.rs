@@ -184,11 +184,16 @@ fn wanted(authority: &FaultyAuthority, state: Option<String>) -> WantedCertifica
     }
 }
 
-/// An end of the engine's work: the first status that `is_end`, and the last state.
+/// An end of the engine's work: the first status that `is_end`, the last state, and how many
+/// challenges hang.
 struct EngineEnd {
     status: EntryStatus,
     state: String,
+    hang: usize,
 }
+
+/// Names of entries whose challenges hang begin so.
+const HANGS: &str = "hangs";
 
 /// Runs an engine until it says a status that `is_end`; it leaves no challenge in place.
 async fn run_until(
@@ -206,9 +211,10 @@ async fn run_until(
         let _ = say.send(answer);
     });
     let supervisor = async move {
-        let (mut in_place, mut states) = (BTreeSet::new(), Vec::new());
+        let (mut in_place, mut states, mut hang) = (BTreeSet::new(), Vec::new(), 0);
         loop {
             match answers.recv().await.expect("the engine runs") {
+                AcmeAnswer::Prepare { name, .. } if name.starts_with(HANGS) => hang += 1,
                 AcmeAnswer::Prepare { id, .. } => {
                     in_place.insert(id);
                     orders.send(AcmeOrder::Done { id }).unwrap();
@@ -223,7 +229,7 @@ async fn run_until(
                 AcmeAnswer::Status(status) if is_end(&status) => {
                     assert!(in_place.is_empty(), "{status:?} leaves challenges");
                     let state = states.pop().unwrap_or_default();
-                    return EngineEnd { status, state };
+                    return EngineEnd { status, state, hang };
                 }
                 AcmeAnswer::Issued { chain_pem, .. } => panic!("took {chain_pem}"),
                 AcmeAnswer::Account { .. } | AcmeAnswer::Status(_) => {}
@@ -336,7 +342,7 @@ const FAULTS: &[(&str, u64, Fault)] = &[
 async fn fails_as_said(number: usize, words: &str, wait_s: u64, fault: Fault) {
     let authority = FaultyAuthority::start(fault).await;
     let case = format!("fault {number}, {words:?}");
-    let EngineEnd { status, state } =
+    let EngineEnd { status, state, .. } =
         run_until(vec![wanted(&authority, None)], &[], has_failed).await;
     let failure = status.last_failure.unwrap();
     assert!(failure.contains(words), "{case}: {failure}");
@@ -381,6 +387,32 @@ async fn an_authority_that_is_down_or_another_or_silent_does_not_hold_up_others(
         assert!(failure.contains(words), "{name}: {failure}");
     }
     assert_eq!(other.requests("/directory"), 0);
+}
+
+/// How many of so many entries hang at once, that had this state, while one of the same authority
+/// or of another goes on.
+async fn hanging(count: usize, state: Option<&str>, other: Option<&FaultyAuthority>) -> usize {
+    let authority = FaultyAuthority::start(|_, _| None).await;
+    let hangs = |number| WantedCertificate {
+        name: format!("{HANGS} {number}"),
+        ..wanted(&authority, state.map(str::to_owned))
+    };
+    let last = wanted(other.unwrap_or(&authority), None);
+    let name = last.name.clone();
+    let entries = (0..count).map(hangs).chain([last]).collect();
+    let end = run_until(entries, &[], |one| one.name == name && has_failed(one)).await;
+    let failure = end.status.last_failure.unwrap();
+    assert!(failure.contains("certificate for another key"), "{failure}");
+    end.hang
+}
+
+#[tokio::test]
+async fn what_hangs_holds_up_neither_other_names_nor_other_authorities() {
+    let other = FaultyAuthority::start(|_, _| None).await;
+    assert_eq!(hanging(4, None, None).await, 4);
+    assert!((4..=48).contains(&hanging(100, None, Some(&other)).await), "they are bounded");
+    let failed = r#"{"failures": 1, "last_attempt": 1, "last_failure": "it hung"}"#;
+    assert!(hanging(100, Some(failed), None).await <= 12);
 }
 
 #[tokio::test]

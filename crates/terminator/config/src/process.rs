@@ -239,13 +239,17 @@ const NOT_PUBLIC: [&str; 8] = [
     "fe80::/10",
 ];
 
+fn not_public() -> impl Iterator<Item = Network> {
+    let parsed = NOT_PUBLIC.iter().map(|text| text.parse());
+    parsed.map(|network| network.expect("a network in CIDR notation"))
+}
+
 pub(crate) fn limits(limits: &WrittenLimits<'_>, shelf: &mut Shelf<'_>) -> Option<Limits> {
     let source = &limits.per_source;
     let exempt = if source.exempt.is_written() {
         networks_of(&source.exempt, shelf)
     } else {
-        let parsed = NOT_PUBLIC.iter().map(|text| text.parse::<Network>());
-        Some(parsed.map(|network| network.expect("a network in CIDR notation")).collect())
+        Some(not_public().collect())
     };
     Some(Limits {
         connections: limits.connections.value?,

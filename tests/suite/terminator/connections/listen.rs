@@ -90,5 +90,5 @@ fn all_addresses_of_ipv6_alone_leave_those_of_ipv4_to_another() {
     // Another program may have it as well.
     lariat.reload_with(&six);
     until_true("IPv4 is nobody's", || !page("127.0.0.1").status.success());
-    std::net::TcpListener::bind(("0.0.0.0", port)).unwrap();
+    TcpListener::bind(("0.0.0.0", port)).unwrap();
 }

@@ -118,7 +118,8 @@ impl Acme {
     }
 
     pub(super) fn due(&self) -> Option<Instant> {
-        [self.starts, self.stores, self.reloads, self.looks, self.sharing.due()]
+        let hooks = self.challenges.due(Instant::now());
+        [self.starts, self.stores, self.reloads, self.looks, hooks, self.sharing.due()]
             .into_iter()
             .flatten()
             .min()

@@ -194,6 +194,7 @@ impl Supervisor<'_> {
         if self.acme.looks.is_some_and(|at| at <= now) && self.acme.look_for_overdue(now) {
             self.tell(&Order::Acme(self.acme.statuses.values().cloned().collect()));
         }
+        self.run_hooks();
         self.tend_sharing(now);
     }
 

@@ -1,23 +1,27 @@
 //! Challenges of authorities: which are in place, and which are on their way there.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use acme::messages::Challenge;
 use config::{AcmeChallenge, AcmeEntry};
 
-use super::reading::Readers;
+use super::reading::{HOOK_PROCESSES_MAX, Readers};
 use crate::acme_hook::Hook;
 use crate::certificates::Validations;
 
-/// Challenges at a time: four orders of 100 names.
-pub(super) const CHALLENGES_MAX: usize = 400;
+/// Challenges at a time: ten orders of 100 names, as many as are under way at once, and some that
+/// are being taken away.
+pub(super) const CHALLENGES_MAX: usize = 1200;
 
 /// Characters of a token and of a record's value; authorities have 43 (RFC 8555 section 8).
 const TOKEN_MAX: usize = 128;
 
-/// Programs at a time: a name server's interface may take few, and each is a process.
-pub(super) const HOOKS_MAX: usize = 4;
+/// Programs that work at a time: a name server's interface may take few.
+const HOOKS_MAX: usize = 4;
+
+/// A program that runs for longer only waits, for name servers or for ever, and others begin.
+const HOOK_WORK_TIME: Duration = Duration::from_secs(10);
 
 /// A challenge as it may be put in place for an entry: of its kind, for a domain of its own, and
 /// bounded. Who asks may be somebody else's by now, or repeat an authority's lies.
@@ -64,6 +68,11 @@ pub(super) fn allowed(challenge: Challenge, entry: &AcmeEntry) -> Result<Challen
     }
 }
 
+pub(super) struct RunningHook {
+    pub(super) hook: Hook,
+    works_until: Instant,
+}
+
 #[derive(Default)]
 pub(super) struct PendingChallenges {
     /// The ones that workers answer, or are to, each with its certificate's name.
@@ -78,7 +87,7 @@ pub(super) struct PendingChallenges {
     pub(super) hooks: VecDeque<(u64, Hook)>,
     /// The challenges whose programs run: one at a time for each, because a record must not be
     /// taken away before it is there.
-    pub(super) running: BTreeMap<u64, Hook>,
+    pub(super) running: BTreeMap<u64, RunningHook>,
     /// All that may be in the DNS, as the disk is to have it: what is left when this process is
     /// killed is taken away at the next start.
     pub(super) recorded: Vec<Hook>,
@@ -109,6 +118,37 @@ impl PendingChallenges {
         (self.number, validations)
     }
 
+    /// The next program, which runs from now on, if there is room for it.
+    pub(super) fn next_hook(&mut self, now: Instant) -> Option<(u64, Hook)> {
+        let working = self.running.values().filter(|one| one.works_until > now).count();
+        if working >= HOOKS_MAX || self.running.len() >= HOOK_PROCESSES_MAX {
+            return None;
+        }
+        let place = self.hooks.iter().position(|(id, _)| !self.running.contains_key(id))?;
+        let (id, hook) = self.hooks.remove(place)?;
+        let works_until = now + HOOK_WORK_TIME;
+        self.running.insert(id, RunningHook { hook: hook.clone(), works_until });
+        Some((id, hook))
+    }
+
+    /// When there may be room for another program, though none has ended.
+    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+        let working = self.running.values().map(|one| one.works_until).filter(|at| *at > now);
+        working.min().filter(|_| !self.hooks.is_empty())
+    }
+
+    /// Leaves a record out that nothing has begun to put into the DNS.
+    pub(super) fn leave_out(&mut self, id: u64, hook: &Hook) -> bool {
+        let before = self.hooks.len() + self.unrecorded.len();
+        self.hooks.retain(|(one, waiting)| *one != id || !waiting.presents);
+        self.unrecorded.retain(|(one, _)| *one != id);
+        let is_left_out = self.hooks.len() + self.unrecorded.len() < before;
+        if is_left_out {
+            self.recorded.retain(|one| one != hook);
+        }
+        is_left_out
+    }
+
     pub(super) fn is_known(&self, id: u64) -> bool {
         self.answered.contains_key(&id) || self.records.contains_key(&id)
     }
@@ -117,9 +157,37 @@ impl PendingChallenges {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn programs_that_only_wait_hold_up_no_others_and_are_bounded() {
+        let hook = |id: u64| Hook {
+            program: PathBuf::new(),
+            timeout: Duration::from_secs(86_400),
+            presents: true,
+            domain: String::new(),
+            record: id.to_string(),
+            value: String::new(),
+        };
+        let mut challenges = PendingChallenges::default();
+        challenges.hooks.extend((0..100).map(|id| (id, hook(id))));
+        let begin = |challenges: &mut PendingChallenges, now| {
+            std::iter::from_fn(|| challenges.next_hook(now)).count()
+        };
+        let mut now = Instant::now();
+        for _ in 0..HOOK_PROCESSES_MAX / HOOKS_MAX {
+            assert_eq!(begin(&mut challenges, now), HOOKS_MAX);
+            now = challenges.due(now).unwrap();
+        }
+        assert_eq!((begin(&mut challenges, now), challenges.due(now)), (0, None));
+        challenges.running.remove(&0);
+        assert_eq!(begin(&mut challenges, now), 1);
+        // What has not begun need not be taken away.
+        challenges.recorded = vec![hook(1), hook(99)];
+        assert!(challenges.leave_out(99, &hook(99)) && !challenges.leave_out(1, &hook(1)));
+        assert_eq!(challenges.recorded, [hook(1)]);
+    }
 
     #[test]
     fn nobody_gets_another_name_validated_than_the_configuration_has() {

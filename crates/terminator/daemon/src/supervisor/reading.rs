@@ -40,6 +40,9 @@ const REMOVE_TIME_MAX: Duration = Duration::from_secs(2);
 /// Readers at a time, those that are stuck included: each is a process.
 const READERS_MAX: usize = 4;
 
+/// Readers that run programs at a time, those included that only wait: each is two processes.
+pub(super) const HOOK_PROCESSES_MAX: usize = 32;
+
 /// How far the clocks of hosts may be apart that share a store and are no peers: as far as those of
 /// peers by default.
 const TIME_WINDOW: Duration = Duration::from_secs(30);
@@ -81,8 +84,12 @@ impl Readers {
         task: &Task,
         hear: impl FnOnce(Result<Done, Failure>, Option<Stamps>) + Send + 'static,
     ) -> Result<(), Failure> {
-        if Arc::strong_count(&self.living) > READERS_MAX {
-            return Err(Failure::ReadersStuck(READERS_MAX));
+        let most = match task {
+            Task::Hook(_) => HOOK_PROCESSES_MAX,
+            _ => READERS_MAX,
+        };
+        if Arc::strong_count(&self.living) > most {
+            return Err(Failure::ReadersStuck(most));
         }
         let living = Arc::clone(&self.living);
         let start = || -> io::Result<()> {

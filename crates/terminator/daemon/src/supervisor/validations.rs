@@ -6,7 +6,7 @@ use acme::messages::{AcmeOrder, Challenge};
 use config::AcmeChallenge;
 
 use super::Supervisor;
-use super::challenges::{CHALLENGES_MAX, HOOKS_MAX, allowed};
+use super::challenges::{CHALLENGES_MAX, RunningHook, allowed};
 use super::events::Event;
 use super::failure::Failure;
 use super::reading::Done;
@@ -110,7 +110,7 @@ impl Supervisor<'_> {
             note(format_args!("the record {record} of an order before is taken out of the DNS"));
             let challenges = &mut self.acme.challenges;
             challenges.recorded.push(hook.clone());
-            // The process that speaks to authorities counts from 1.
+            // No number of the process that speaks to authorities is so high.
             challenges
                 .hooks
                 .push_back((u64::MAX - place, Hook { presents: false, ..hook.clone() }));
@@ -121,13 +121,21 @@ impl Supervisor<'_> {
     pub(super) fn remove_challenge(&mut self, id: u64) {
         let challenges = &mut self.acme.challenges;
         challenges.asked.retain(|(_, asked, _)| *asked != id);
-        challenges.unrecorded.retain(|(waiting, _)| *waiting != id);
         if challenges.answered.remove(&id).is_some() {
             self.set_answers();
             self.share_answers();
         } else if let Some(hook) = challenges.records.remove(&id) {
-            challenges.hooks.push_back((id, Hook { presents: false, ..hook }));
+            self.remove_record(id, hook);
             self.run_hooks();
+        }
+    }
+
+    fn remove_record(&mut self, id: u64, hook: Hook) {
+        let challenges = &mut self.acme.challenges;
+        if challenges.leave_out(id, &hook) {
+            self.keep_records();
+        } else {
+            challenges.hooks.push_back((id, Hook { presents: false, ..hook }));
         }
     }
 
@@ -135,28 +143,17 @@ impl Supervisor<'_> {
     pub(super) fn forget_challenges(&mut self) {
         let challenges = &mut self.acme.challenges;
         challenges.asked.clear();
-        challenges.unrecorded.clear();
         challenges.answered.clear();
-        let records = std::mem::take(&mut challenges.records).into_iter();
-        challenges.hooks.extend(records.map(|(id, hook)| (id, Hook { presents: false, ..hook })));
+        for (id, hook) in std::mem::take(&mut challenges.records) {
+            self.remove_record(id, hook);
+        }
         self.set_answers();
         self.run_hooks();
     }
 
-    fn run_hooks(&mut self) {
-        loop {
-            let challenges = &mut self.acme.challenges;
-            let is_free = |(id, _): &(u64, Hook)| !challenges.running.contains_key(id);
-            let Some(place) = challenges.hooks.iter().position(is_free) else {
-                return;
-            };
-            if challenges.running.len() >= HOOKS_MAX {
-                return;
-            }
-            let Some((id, hook)) = challenges.hooks.remove(place) else {
-                return;
-            };
-            challenges.running.insert(id, hook.clone());
+    /// Runs programs as far as there is room for them.
+    pub(super) fn run_hooks(&mut self) {
+        while let Some((id, hook)) = self.acme.challenges.next_hook(Instant::now()) {
             let (sender, presents) = (self.acme.sender.clone(), hook.presents);
             let hear = move |done, _| sender.send(Event::HookEnded(id, presents, done));
             let started = self.acme.challenges.readers.start(&Task::Hook(hook), hear);
@@ -172,7 +169,7 @@ impl Supervisor<'_> {
     }
 
     fn tell_end_of_hook(&mut self, id: u64, presents: bool, done: Result<Done, Failure>) {
-        let hook = self.acme.challenges.running.remove(&id);
+        let running = self.acme.challenges.running.remove(&id);
         let failure = match done {
             Ok(Done::Hook(true, _)) => None,
             Ok(Done::Hook(false, why)) => Some(why),
@@ -185,7 +182,7 @@ impl Supervisor<'_> {
             None if presents => self.acme.send(AcmeOrder::Done { id }),
             None => {
                 let is_it = |one: &Hook| {
-                    hook.as_ref().is_some_and(|hook| {
+                    running.as_ref().is_some_and(|RunningHook { hook, .. }| {
                         (&one.record, &one.value) == (&hook.record, &hook.value)
                     })
                 };
