@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_hosts() {
-        let leaf = Authority::root("root").leaf(&["*.A.example", "b.example", "192.0.2.1", "host"]);
+        let root = Authority::root("root");
+        let leaf = root.leaf(&["*.A.example", "b.example", "192.0.2.1", "host"]);
         let leaf = leaf.common_name("C.example").issue();
         assert_eq!(host_names(&leaf.pem()), ["*.a.example", "b.example", "c.example"]);
         assert_eq!(host_names("no certificate"), [""; 0]);

@@ -303,7 +303,7 @@ fn a_log_that_both_programs_would_write_is_pointed_out() {
         ("nginx", "stream { server { access_log LOG; listen 1 ssl; proxy_pass 127.0.0.1:9; } }"),
     ] {
         let said = |log| import(kind, &site.write("a", text.replace("LOG", log))).stderr;
-        assert_has(&said("/a.log"), &format!("{kind} and lariat would both write to /a.log"));
+        assert_has(said("/a.log"), &format!("{kind} and lariat would both write to /a.log"));
         assert!(!said("/dev/stdout").contains("would both write"), "{kind}");
     }
 }

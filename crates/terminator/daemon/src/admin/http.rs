@@ -173,7 +173,7 @@ async fn answer(
             "503: too many connections are open here; /healthz and /ready are answered\n",
         );
     }
-    if let Err(denied) = state.check_access(&request) {
+    if let Err(denied) = state.check_access(request) {
         return denial(denied);
     }
     has_right.store(true, Ordering::Relaxed);

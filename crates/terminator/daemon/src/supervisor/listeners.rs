@@ -521,7 +521,7 @@ mod tests {
                 .map(|one| Wanted { transport: transport.clone(), ..one })
         };
         let plain = Transport::default();
-        let by_loopback = Transport { interface: Some("lo".to_owned()), ..plain.clone() };
+        let by_loopback = Transport { interface: Some("lo".to_owned()), ..plain };
         let several_paths = Transport { mptcp: true, ..plain.clone() };
         for transport in [&plain, &by_loopback, &plain, &several_paths, &plain] {
             let wanted = over(transport);

@@ -207,7 +207,8 @@ impl<'f> Expansion<'f> {
             check_load(&load, &launch)?;
         }
         let cannot = self.cannot(server, choice, &spec);
-        let cannot = cannot.or(program.and_then(|one| one.target.unsupported(&spec, one.is_given)));
+        let cannot =
+            cannot.or_else(|| program.and_then(|one| one.target.unsupported(&spec, one.is_given)));
         let mut values = BTreeMap::new();
         let mut key = format!("target={}", target.name);
         for (factor, value) in choice {
@@ -328,7 +329,7 @@ impl<'f> Expansion<'f> {
         let lacks = &self.asked.lacks;
         let mut needs = choice.iter().filter_map(|(_, value)| value.needs.as_ref());
         let host = needs.find_map(|need| Some(format!("no {need} here: {}", lacks.get(need)?)));
-        host.or(contender.target.unsupported(spec, contender.is_given))
+        host.or_else(|| contender.target.unsupported(spec, contender.is_given))
     }
 
     fn expect(&self, choice: &FactorChoice<'f>) -> Expect {
