@@ -22,10 +22,10 @@ struct Pebble {
 
 impl Pebble {
     fn start(site: &Site) -> Self {
-        Self::start_with(site, &[])
+        Self::start_with(site, &[], ("PEBBLE_VA_NOSLEEP", "1"))
     }
 
-    fn start_with(site: &Site, arguments: &[&str]) -> Self {
+    fn start_with(site: &Site, arguments: &[&str], (name, value): (&str, &str)) -> Self {
         let asked = [free_address(), free_address()];
         let (directory, management) = (free_address(), free_address());
         let certificate = site.leaf(&["localhost", "127.0.0.1"]);
@@ -43,7 +43,7 @@ impl Pebble {
         let configuration = site.write("pebble.json", configuration.to_string());
         let program = std::env::var("PEBBLE").unwrap_or_else(|_| "pebble".to_owned());
         let mut command = Command::new(program);
-        command.args(arguments).arg("-config").arg(configuration).env("PEBBLE_VA_NOSLEEP", "1");
+        command.args(arguments).arg("-config").arg(configuration).env(name, value);
         let mut running = Running::start(command.env("PEBBLE_WFE_NONCEREJECT", "5"));
         running.wait_for_listener(directory);
         Self { running, directory, asked }
@@ -152,6 +152,59 @@ fn certificates_come_are_renewed_and_revoked_and_stay() {
     issued(&site, &lariat, &[tls, other]);
     rests(&lariat);
     assert_eq!(pebble.orders(), orders);
+}
+
+/// The entry with this domain in the status.
+fn entry(lariat: &Lariat, domain: &str) -> Value {
+    let status = lariat.status();
+    let mut entries = status["acme"].as_array().expect("a list").iter();
+    entries.find(|one| one["domains"][0] == domain).expect("its entry").clone()
+}
+
+#[test]
+fn names_whose_programs_hang_hold_up_no_other() {
+    let site = Site::new();
+    let pebble = Pebble::start(&site);
+    let hook = site.write("hook", "#!/bin/sh\n[ $1 = cleanup ] || exec sleep 1000\n");
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let hangs = |number| {
+        let keys = format!("domains = [\"{number}.test\"]\nchallenge = {{ dns = {hook:?} }}");
+        pebble.service(&site, &format!("hangs-{number}"), free_address(), &keys)
+    };
+    let served = pebble.service(&site, "tls", pebble.asked[0], "domains = [\"localhost\"]");
+    let all: String = (0..4).map(hangs).chain([served]).collect();
+    let lariat = Lariat::start(&(folder(&site) + &all));
+    until_true("it", || entry(&lariat, "localhost")["not_after_seconds"].is_u64());
+    for number in 0..4 {
+        let hanging = entry(&lariat, &format!("{number}.test"));
+        assert_eq!((&hanging["stage"], &hanging["failures"]), (&"ordering".into(), &0.into()));
+    }
+    assert_eq!(pebble.orders(), 5, "{}", pebble.running.stdout());
+}
+
+/// An authority that validates for ever is given up after five minutes.
+const PENDING_TIME_MAX: Duration = Duration::from_secs(420);
+
+#[test]
+fn an_order_that_stays_pending_fails_and_there_is_no_second_one_meanwhile() {
+    let site = Site::new();
+    let pebble = Pebble::start_with(&site, &[], ("PEBBLE_VA_SLEEPTIME", "1000000"));
+    let service = pebble.service(&site, "tls", pebble.asked[0], "domains = [\"localhost\"]");
+    let lariat = Lariat::start(&(folder(&site) + &service));
+    until_true("an order", || pebble.orders() == 1);
+    let pending = entry(&lariat, "localhost");
+    assert_eq!((&pending["stage"], &pending["next_seconds"]), (&"ordering".into(), &Value::Null));
+    lariat.reload().success();
+    let has_failed = || Some(()).filter(|()| entry(&lariat, "localhost")["failures"] == 1);
+    within(PENDING_TIME_MAX, has_failed).expect("the end of the order");
+    let failed = entry(&lariat, "localhost");
+    assert_has(failed["last_failure"].to_string(), "its order is not ready after 5 minutes");
+    assert_eq!(failed["stage"], "waiting");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let next = failed["next_seconds"].as_u64().expect("another attempt");
+    assert!(next > now.as_secs(), "{next} is not later than {now:?}");
+    lariat.wait_for_stderr("no certificate for localhost by ACME: https://");
+    assert_eq!(pebble.orders(), 1, "{}", pebble.running.stdout());
 }
 
 #[test]

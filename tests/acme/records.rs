@@ -60,7 +60,8 @@ impl Zone {
 fn records_come_and_go_and_none_stays_after_a_kill() {
     let site = Site::new();
     let zone = Zone::start(&site);
-    let pebble = Pebble::start_with(&site, &["-dnsserver", &zone.address.to_string()]);
+    let server = ["-dnsserver", &zone.address.to_string()];
+    let pebble = Pebble::start_with(&site, &server, ("PEBBLE_VA_NOSLEEP", "1"));
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pkg/acme/nsupdate");
     // It waits at a record that is there as long as a file is.
     let hook = format!(

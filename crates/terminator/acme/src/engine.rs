@@ -21,9 +21,9 @@ use crate::order::{Challenges, OrderDialog, OrderFault, Say, SharedAccount, now_
 use crate::schedule::{KnownCertificate, ORDERS_TIME, RenewalSchedule, Step};
 
 /// Places of dialogs that are under way, most of which wait: for a program, for the DNS, for an
-/// authority. They bound memory, and what is put in place for authorities. Those of an account leave
-/// room for other authorities when one hangs; those of names whose last attempt failed leave room
-/// for others of the account. The answers of as many are told to other hosts by one notice.
+/// authority. They bound memory, and what is put in place for authorities, which other hosts are
+/// told of by one notice. Those of an account leave room for other authorities when one hangs;
+/// those of names whose last attempt failed leave room for others of the account.
 const PLACES_MAX: usize = 96;
 const PLACES_OF_ACCOUNT: usize = 48;
 const PLACES_OF_FAILED: usize = 12;
@@ -335,7 +335,7 @@ impl Engine {
         let status = EntryStatus {
             name: name.to_owned(),
             stage: stage.to_owned(),
-            next: next.map(|(at, _)| at.max(now)),
+            next: next.filter(|_| followed.under_way.is_none()).map(|(at, _)| at.max(now)),
             last_failure: followed.schedule.last_failure.clone(),
             failed_at: followed.schedule.failed_at(),
             failures: followed
@@ -376,10 +376,10 @@ impl Followed {
 
     fn has_failed(&mut self, fault: &OrderFault) {
         if fault.is_ours {
-            self.schedule.was_not_placed(&fault.why);
+            self.schedule.was_not_placed(&fault.why, now_s());
         } else {
             let why = format!("{}: {}", self.entry.directory, fault.why);
-            self.schedule.has_failed(&why, fault.wait_until);
+            self.schedule.has_failed(&why, fault.wait_until, now_s());
         }
     }
 }

@@ -143,11 +143,11 @@ pub struct EntryStatus {
     pub name: String,
     /// A few words: [`WAITING`], or what is under way, such as `ordering`.
     pub stage: String,
-    /// When something is done next, in seconds since the epoch.
+    /// When something is done next, in seconds since the epoch; `None` while something is.
     pub next: Option<u64>,
     /// The reason why the last attempt failed; `None` = it has not.
     pub last_failure: Option<String>,
-    /// When that attempt began, in seconds since the epoch.
+    /// When that attempt failed, in seconds since the epoch.
     pub failed_at: Option<u64>,
     /// Failures since the last success.
     pub failures: u64,

@@ -79,6 +79,7 @@ pub struct RenewalSchedule {
     /// When certificates came, by the kind of key.
     issued: BTreeMap<String, Vec<u64>>,
     failures: u32,
+    /// When the last attempt began, or failed.
     last_attempt: u64,
     /// The authority has asked to wait until then.
     wait_until: u64,
@@ -123,7 +124,7 @@ impl RenewalSchedule {
         self.failures > 0 && !self.is_urgent
     }
 
-    /// When the last attempt began, if it failed, in seconds since the epoch.
+    /// When the last attempt failed, if it did, in seconds since the epoch.
     pub fn failed_at(&self) -> Option<u64> {
         self.last_failure.as_ref().map(|_| self.last_attempt)
     }
@@ -245,10 +246,10 @@ impl RenewalSchedule {
 
     /// The order that [`Self::begins`] was told of was not placed, because the disk took nothing.
     /// It costs no attempt, so that the pause does not grow; an operator need not wait for it.
-    pub fn was_not_placed(&mut self, why: &str) {
+    pub fn was_not_placed(&mut self, why: &str, now: u64) {
         self.orders.pop();
         self.failures = self.failures.saturating_sub(1).max(1);
-        self.has_failed(why, None);
+        self.has_failed(why, None, now);
     }
 
     /// Something else is about to be asked for, which counts as failed in the same way.
@@ -273,9 +274,11 @@ impl RenewalSchedule {
         issued.push(now);
     }
 
-    /// It has not, and the authority may have asked to wait.
-    pub fn has_failed(&mut self, why: &str, wait_until: Option<u64>) {
+    /// It has not, and the authority may have asked to wait. The back-off begins now: one that
+    /// failed after a long time would otherwise be tried again at once.
+    pub fn has_failed(&mut self, why: &str, wait_until: Option<u64>, now: u64) {
         self.last_failure = Some(why.to_owned());
+        self.last_attempt = now;
         self.wait_until = wait_until.unwrap_or_default();
     }
 
@@ -366,14 +369,14 @@ mod tests {
             now = order_at(&schedule, &[], now).max(now);
             attempts.push(now);
             schedule.begins(now);
-            schedule.has_failed("no", None);
+            schedule.has_failed("no", None, now);
         }
         let first_hour = attempts.iter().filter(|at| **at < attempts[0] + HOUR).count();
         assert!(first_hour <= 4, "{attempts:?}");
         assert!((MINUTE..=MINUTE * 11 / 10).contains(&(attempts[1] - attempts[0])));
         assert!(attempts[11] - attempts[10] >= BACK_OFF_MAX);
         // The authority knows better.
-        schedule.has_failed("slow down", Some(now + 3 * DAY));
+        schedule.has_failed("slow down", Some(now + 3 * DAY), now);
         assert_eq!(order_at(&schedule, &[], now), now + 3 * DAY);
         // A clock that was a year ahead does not stop orders for a year: it is looked again and
         // again, as time goes by.
@@ -383,7 +386,7 @@ mod tests {
             if order_at(&schedule, &[], then) <= then {
                 orders.push(then);
                 schedule.begins(then);
-                schedule.has_failed("no", None);
+                schedule.has_failed("no", None, then);
             }
             then += MINUTE;
         }
@@ -447,7 +450,7 @@ mod tests {
         let (mut schedule, mut now) = (RenewalSchedule::default(), 1_000_000);
         for _ in 0..ORDERS_MAX {
             schedule.begins(now);
-            schedule.was_not_placed("the disk is full");
+            schedule.was_not_placed("the disk is full", now);
             let pause = order_at(&schedule, &[], now) - now;
             assert!((MINUTE..=MINUTE * 11 / 10).contains(&pause), "{pause}");
             now += pause;
@@ -461,6 +464,14 @@ mod tests {
         let text = serde_json::to_string(&schedule).unwrap();
         let again: RenewalSchedule = serde_json::from_str(&text).unwrap();
         assert!(order_at(&again, &[], 1001) >= 1000 + BACK_OFF_MIN);
+    }
+
+    #[test]
+    fn what_fails_late_is_not_tried_again_at_once() {
+        let mut schedule = RenewalSchedule::default();
+        schedule.begins(1000);
+        schedule.has_failed("pending for ever", None, 1300);
+        assert!(order_at(&schedule, &[], 1300) >= 1300 + BACK_OFF_MIN);
     }
 
     #[test]
@@ -523,7 +534,7 @@ mod tests {
         let revoke = Step::Revoke("chain".to_owned());
         assert_eq!(next(&schedule, now), (0, revoke.clone()));
         schedule.attempts(now);
-        schedule.has_failed("503", None);
+        schedule.has_failed("503", None, now);
         // It outlasts a restart.
         let text = serde_json::to_string(&schedule).unwrap();
         let mut schedule: RenewalSchedule = serde_json::from_str(&text).unwrap();

@@ -226,6 +226,9 @@ async fn run_until(
                         orders.send(AcmeOrder::Done { id }).unwrap();
                     }
                 }
+                AcmeAnswer::Status(status) if status.stage != "waiting" => {
+                    assert_eq!(status.next, None, "{status:?}");
+                }
                 AcmeAnswer::Status(status) if is_end(&status) => {
                     assert!(in_place.is_empty(), "{status:?} leaves challenges");
                     let state = states.pop().unwrap_or_default();

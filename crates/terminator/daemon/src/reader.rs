@@ -23,6 +23,7 @@ use options::diagnostic::{Complaint, Problem, Spot};
 use serde::{Deserialize, Serialize};
 use sys::beneath::Root;
 use sys::channel::Channel;
+use sys::peer::Process;
 use sys::signal::Signal;
 use sys::usage::Usage;
 use sys::{brood, file, limit, process, signal};
@@ -47,6 +48,9 @@ use crate::watcher::{Stamp, Stamps};
 pub(crate) const READER_ARGUMENT: &str = "--reader-process";
 
 pub(crate) const READER_NAME: &str = "lariat: reader";
+
+/// From one look whether the supervisor lives to the next; its end is known at once.
+const SUPERVISOR_LOOK: Duration = Duration::from_secs(3600);
 
 /// Addresses of clients are in the log: others need not read it.
 const LOG_MODE: u32 = 0o640;
@@ -283,18 +287,21 @@ fn work() -> io::Result<()> {
         },
         Task::Hook(hook) => {
             let (is_well, output) = hook.run();
-            reply(&channel, &Reply::HookEnded(is_well, output), &[])
+            // The supervisor may be another program by now, which only waits for this process.
+            let _ = reply(&channel, &Reply::HookEnded(is_well, output), &[]);
+            Ok(())
         }
     }
 }
 
 /// Ends this process when the supervisor is gone, and with it the program of an operator that it
-/// runs, which the kernel's signal would leave behind.
+/// runs, which the kernel's signal would leave behind. A supervisor that becomes another program,
+/// which ends the channel, is not gone, and the operator's program ends by itself.
 fn end_with_supervisor() -> io::Result<()> {
-    let heard = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // It lives: the kernel's signal would have ended this process.
+    let supervisor = Process::of(process::parent())?;
     let end = move || {
-        // It says nothing more.
-        let _ = heard.receive();
+        while let Ok(false) = supervisor.has_ended_within(SUPERVISOR_LOOK) {}
         brood::end_current();
         std::process::exit(0)
     };

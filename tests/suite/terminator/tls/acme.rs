@@ -100,6 +100,52 @@ fn the_process_that_speaks_to_authorities_has_no_rights_and_may_die() {
 }
 
 #[test]
+fn an_upgrade_lets_a_program_that_changes_the_dns_end_by_itself() {
+    let (site, address) = (Site::new(), free_address());
+    // It writes where it is, and waits at a record that is there as long as a file is.
+    let hook = format!(
+        "#!/bin/sh\necho $$ >{:?}; echo \"$1 begins\" >>{log:?}\n\
+         while [ -e {:?} ]; do sleep 0.1; done; echo \"$1 ends\" >>{log:?}\n",
+        site.path("pid"),
+        site.path("hold"),
+        log = site.path("log")
+    );
+    let hook = site.write("hook", hook);
+    fs::set_permissions(&hook, fs::Permissions::from_mode(0o700)).unwrap();
+    site.write("hold", "");
+    // As an order before has left it.
+    let record = serde_json::json!([{
+        "program": hook, "timeout": { "secs": 600, "nanos": 0 }, "presents": true,
+        "domain": "a.example", "record": "_acme-challenge.a.example", "value": "v",
+    }]);
+    site.write("acme/state/.dns-records.json", record.to_string());
+    fs::set_permissions(site.path("acme"), fs::Permissions::from_mode(0o700)).unwrap();
+    let configuration = service(&site, address) + &format!("challenge.dns = {hook:?}\n");
+    let mut lariat = Lariat::start(&configuration);
+    let lines = || fs::read_to_string(site.path("log")).unwrap_or_default();
+    until_true("the program", || lines() == "cleanup begins\n");
+    lariat.ask("upgrade").success();
+    lariat.wait_for_stderr("this process becomes lariat");
+    assert_eq!(lines(), "cleanup begins\n", "another of that record waits for it");
+    fs::remove_file(site.path("hold")).unwrap();
+    let whole = "cleanup begins\ncleanup ends\n";
+    until_true("the end of it, and another", || lines() == whole.repeat(2));
+    assert!(!lariat.stderr().contains("lariat: reader"), "{}", lariat.stderr());
+
+    // It ends with the supervisor, also with one that has become another program.
+    site.write("hold", "");
+    site.write("acme/state/.dns-records.json", record.to_string());
+    lariat.stop();
+    lariat = Lariat::start(&configuration);
+    until_true("the program", || lines() == whole.repeat(2) + "cleanup begins\n");
+    lariat.ask("upgrade").success();
+    lariat.signal(Signal::KILL);
+    lariat.wait();
+    let pid = fs::read_to_string(site.path("pid")).unwrap();
+    until_true("its end", || !Path::new("/proc").join(pid.trim()).exists());
+}
+
+#[test]
 fn a_failure_before_the_start_is_a_note_and_no_news() {
     let (site, address) = (Site::new(), free_address());
     let configuration = service(&site, address);

@@ -433,7 +433,7 @@ impl Acme {
         let hear = move |done, _| sender.send(Event::AcmeStored(done));
         let task = Task::Store(self.options.folder.clone(), files);
         match self.readers.start(&task, hear) {
-            Ok(()) => self.is_storing = true,
+            Ok(_) => self.is_storing = true,
             Err(failure) => self.cannot_store(&failure),
         }
     }

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use acme::messages::Challenge;
 use config::{AcmeChallenge, AcmeEntry};
+use serde::{Deserialize, Serialize};
+use sys::peer::Process;
 
 use super::reading::{HOOK_PROCESSES_MAX, Readers};
 use crate::acme_hook::Hook;
@@ -70,7 +72,18 @@ pub(super) fn allowed(challenge: Challenge, entry: &AcmeEntry) -> Result<Challen
 
 pub(super) struct RunningHook {
     pub(super) hook: Hook,
+    /// The process that attends to it, once it runs.
+    pub(super) reader: Option<u32>,
     works_until: Instant,
+}
+
+/// A program that the supervisor has started, and leaves to the next program of its process: what
+/// it does to the record is not known until it has ended.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct HookState {
+    record: String,
+    value: String,
+    reader: u32,
 }
 
 #[derive(Default)]
@@ -88,6 +101,8 @@ pub(super) struct PendingChallenges {
     /// The challenges whose programs run: one at a time for each, because a record must not be
     /// taken away before it is there.
     pub(super) running: BTreeMap<u64, RunningHook>,
+    /// Programs that the one before has left to this one.
+    pub(super) inherited: Vec<(HookState, Process)>,
     /// All that may be in the DNS, as the disk is to have it: what is left when this process is
     /// killed is taken away at the next start.
     pub(super) recorded: Vec<Hook>,
@@ -127,8 +142,37 @@ impl PendingChallenges {
         let place = self.hooks.iter().position(|(id, _)| !self.running.contains_key(id))?;
         let (id, hook) = self.hooks.remove(place)?;
         let works_until = now + HOOK_WORK_TIME;
-        self.running.insert(id, RunningHook { hook: hook.clone(), works_until });
+        self.running.insert(id, RunningHook { hook: hook.clone(), reader: None, works_until });
         Some((id, hook))
+    }
+
+    /// The programs that run, for the next program of this process.
+    pub(super) fn handed_on(&self) -> Vec<HookState> {
+        let running = self.running.values().filter_map(|one| Some((&one.hook, one.reader?)));
+        let state = |(hook, reader): (&Hook, u32)| {
+            let (record, value) = (hook.record.clone(), hook.value.clone());
+            HookState { record, value, reader }
+        };
+        running.map(state).collect()
+    }
+
+    /// Takes up what a program before has left to this one. A reader that is gone is not awaited.
+    pub(super) fn inherit<'a>(&mut self, hooks: impl Iterator<Item = &'a HookState>) {
+        let living = hooks.filter_map(|one| Some((one.clone(), Process::of(one.reader).ok()?)));
+        self.inherited = living.collect();
+    }
+
+    /// The process that attends to a program that was left to this one and changes that record: the
+    /// record's next program has to wait for it.
+    pub(super) fn awaited(&mut self, id: u64, hook: &Hook) -> Option<Process> {
+        let is_it = |one: &(HookState, Process)| {
+            (&one.0.record, &one.0.value) == (&hook.record, &hook.value)
+        };
+        let place = self.inherited.iter().position(is_it)?;
+        let (HookState { reader, .. }, process) = self.inherited.swap_remove(place);
+        let (hook, reader, works_until) = (hook.clone(), Some(reader), Instant::now());
+        self.running.insert(id, RunningHook { hook, reader, works_until });
+        Some(process)
     }
 
     /// When there may be room for another program, though none has ended.

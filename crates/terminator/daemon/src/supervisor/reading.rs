@@ -78,12 +78,12 @@ pub(super) struct Readers {
 impl Readers {
     /// Starts a task. `hear` is called from a thread, once, within [`READ_TIME_MAX`] and
     /// [`STEP_TIME_MAX`], also with the files that were looked at, as they were then; `None` =
-    /// nobody knows them.
+    /// nobody knows them. Returns the reader's process number.
     pub(super) fn start(
         &self,
         task: &Task,
         hear: impl FnOnce(Result<Done, Failure>, Option<Stamps>) + Send + 'static,
-    ) -> Result<(), Failure> {
+    ) -> Result<u32, Failure> {
         let most = match task {
             Task::Hook(_) => HOOK_PROCESSES_MAX,
             _ => READERS_MAX,
@@ -92,7 +92,7 @@ impl Readers {
             return Err(Failure::ReadersStuck(most));
         }
         let living = Arc::clone(&self.living);
-        let start = || -> io::Result<()> {
+        let start = || -> io::Result<u32> {
             let (channel, theirs) = channel::pair()?;
             let channel = channel.with_send_timeout(STEP_TIME_MAX);
             let hook_time = match task {
@@ -105,6 +105,7 @@ impl Readers {
             command.arg0(READER_NAME).arg(READER_ARGUMENT);
             command.envs([messages::form_variable()]);
             let mut process = command.stdin(Stdio::from(theirs)).spawn()?;
+            let pid = process.id();
             let bytes = encode(task).map_err(io::Error::other)?;
             let attend = move || {
                 let mut looked = None;
@@ -127,7 +128,7 @@ impl Readers {
                 }
             };
             let thread = thread::Builder::new().name("reader".to_owned());
-            thread.spawn(attend).map(drop)
+            thread.spawn(attend).map(|_| pid)
         };
         start().map_err(Failure::host("start a process to read files"))
     }

@@ -42,7 +42,7 @@ impl Supervisor<'_> {
         let sender = self.events.sender();
         let hear = move |done, looked| sender.send(Event::Read(done, looked));
         match self.readers.start(&Task::Read(self.request.config.clone()), hear) {
-            Ok(()) => self.is_reading = true,
+            Ok(_) => self.is_reading = true,
             Err(failure) => {
                 self.watched.looked(None);
                 self.roll_back(failure.to_string());
@@ -185,8 +185,9 @@ impl Supervisor<'_> {
             let sender = self.events.sender();
             let (path, task) = (path.clone(), Task::OpenLog(path.clone()));
             let hear = move |done, _| sender.send(Event::Reopened(path, done));
-            let started = self.readers.start(&task, hear);
-            started.unwrap_or_else(|failure| self.log_is_kept(&failure));
+            if let Err(failure) = self.readers.start(&task, hear) {
+                self.log_is_kept(&failure);
+            }
         }
     }
 

@@ -66,6 +66,8 @@ impl<'a> Supervisor<'a> {
             open_sockets(summary, read.log, origin.handed_over, &mut inherited, own.is_some())?;
         let fences = summary.fences(read.become_user);
         let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
+        let mut acme = Acme::new(fences.clone(), events.sender());
+        acme.challenges.inherit(inherited.image.iter().flat_map(|image| &image.state.hooks));
         let (earlier, key_processes, program_before) = earlier_image(&mut inherited, &mut reloads)?;
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
         let lent = own.map(|own| &*own.key_processes);
@@ -78,7 +80,7 @@ impl<'a> Supervisor<'a> {
             cluster_socket,
             names: Names::new(fences.clone(), events.sender()),
             watched: Watched::new(events.sender(), looked),
-            acme: Acme::new(fences.clone(), events.sender()),
+            acme,
             keys,
             disabled: inherited.disabled,
             weights: inherited.weights,

@@ -318,6 +318,7 @@ impl Supervisor<'_> {
             calls_forbidden_by: self.calls_forbidden_by.clone(),
             last_upgrade: self.reloads.last_upgrade.clone(),
             key_processes: self.handed_on_keys().map(|(state, _)| state).collect(),
+            hooks: self.acme.challenges.handed_on(),
         }
     }
 

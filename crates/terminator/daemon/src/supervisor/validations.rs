@@ -1,6 +1,7 @@
 //! Putting the answers to authorities in place, in workers and in the DNS, and taking them away.
 
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use acme::messages::{AcmeOrder, Challenge};
 use config::AcmeChallenge;
@@ -15,6 +16,9 @@ use crate::acme_folder;
 use crate::acme_hook::Hook;
 use crate::messages::{note, warn};
 use crate::reader::Task;
+
+/// From one look whether a program before's reader lives to the next; its end is known at once.
+const READER_LOOK: Duration = Duration::from_secs(3600);
 
 impl Supervisor<'_> {
     pub(super) fn prepare_challenge(&mut self, id: u64, name: &str, challenge: Challenge) {
@@ -111,9 +115,20 @@ impl Supervisor<'_> {
             let challenges = &mut self.acme.challenges;
             challenges.recorded.push(hook.clone());
             // No number of the process that speaks to authorities is so high.
-            challenges
-                .hooks
-                .push_back((u64::MAX - place, Hook { presents: false, ..hook.clone() }));
+            let id = u64::MAX - place;
+            challenges.hooks.push_back((id, Hook { presents: false, ..hook.clone() }));
+            if let Some(reader) = challenges.awaited(id, hook) {
+                let sender = self.acme.sender.clone();
+                let wait = move || {
+                    while let Ok(false) = reader.has_ended_within(READER_LOOK) {}
+                    let end = Done::Hook(true, String::new());
+                    sender.send(Event::HookEnded(id, true, Ok(end)));
+                };
+                // Without a thread it is not waited for.
+                if thread::Builder::new().name("hook".to_owned()).spawn(wait).is_err() {
+                    self.acme.challenges.running.remove(&id);
+                }
+            }
         }
         self.run_hooks();
     }
@@ -157,8 +172,12 @@ impl Supervisor<'_> {
             let (sender, presents) = (self.acme.sender.clone(), hook.presents);
             let hear = move |done, _| sender.send(Event::HookEnded(id, presents, done));
             let started = self.acme.challenges.readers.start(&Task::Hook(hook), hear);
-            if let Err(failure) = started {
-                self.tell_end_of_hook(id, presents, Err(failure));
+            match started {
+                Ok(reader) => {
+                    let running = self.acme.challenges.running.get_mut(&id);
+                    running.into_iter().for_each(|one| one.reader = Some(reader));
+                }
+                Err(failure) => self.tell_end_of_hook(id, presents, Err(failure)),
             }
         }
     }

@@ -18,6 +18,7 @@ use wire::address::Address;
 
 use crate::handover::{EndedUpgrade, Secret, SessionKey};
 use crate::maintenance::ServerName;
+use crate::supervisor::challenges::HookState;
 
 /// The program's version, and the forms of what is handed over that we speak, the oldest and the
 /// newest. Another number means that one who knows only those before it would go wrong.
@@ -110,6 +111,9 @@ pub(crate) struct ImageState {
     pub(crate) last_upgrade: Option<EndedUpgrade>,
     #[serde(default)]
     pub(crate) key_processes: Vec<KeyProcessState>,
+    /// Programs that change the DNS and run on.
+    #[serde(default)]
+    pub(crate) hooks: Vec<HookState>,
 }
 
 /// A process with keys that a worker process of the program before asks.
