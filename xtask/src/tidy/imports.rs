@@ -65,7 +65,8 @@ type Restriction = (&'static str, &'static str);
 const RESTRICTIONS: &[Restriction] = &[
     // The TLS library: one crate of the terminator, the client of authorities, and the clients that
     // test and measure it from outside.
-    ("rustls rustls-pki-types rustls-webpki tokio-rustls", "acme tls load testkit suite"),
+    ("rustls rustls-webpki tokio-rustls", "acme tls load testkit suite"),
+    ("rustls-pki-types", "acme tls load testkit suite wire"),
     // Cryptography: the daemon hashes the scripts of its page, the laboratory's load measures how
     // fast the library is on a CPU, and a client of the tests makes records by hand.
     ("aws-lc-rs ring sha2", "tls daemon load testkit"),

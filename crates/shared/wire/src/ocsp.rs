@@ -137,8 +137,9 @@ impl<'r> BasicOcspResponse<'r> {
     }
 
     /// The seconds of Unix time in which its signer may speak for this issuer: always if that is
-    /// the issuer itself, within its certificate if it is a responder that the issuer has authorized
-    /// (RFC 6960 section 4.2.2.2). `None` = signed by neither, or by an algorithm that is not known.
+    /// the issuer itself, within its certificate if it is a responder that the issuer has
+    /// authorized (RFC 6960 section 4.2.2.2). `None` = signed by neither, or by an algorithm that
+    /// is not known.
     #[must_use]
     pub fn authority(
         &self,

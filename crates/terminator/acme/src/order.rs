@@ -43,7 +43,7 @@ pub(crate) struct OrderFault {
     pub(crate) wait_until: Option<u64>,
     /// The account is not known there any more.
     is_account_gone: bool,
-    /// The authority could not be asked, whoever asks.
+    /// The authority could not be asked, by any name.
     is_unanswered: bool,
     /// Whether it is this host's: nothing has been asked of the authority.
     pub(crate) is_ours: bool,

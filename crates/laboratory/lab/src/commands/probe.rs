@@ -405,7 +405,7 @@ pub(super) fn socket_address(text: &str) -> Result<SocketAddr, String> {
     Err(format!("{why}\nhint: for example: 127.0.0.1:8443"))
 }
 
-/// What `read` reads, or `none`.
+/// The result of `read`, or `none`.
 fn or_none(read: fn(&str) -> Option<String>) -> impl Fn(&str) -> Option<OrNone<String>> + Clone {
     move |text| match text {
         "none" => Some(OrNone::Nothing),

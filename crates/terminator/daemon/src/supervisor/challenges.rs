@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use acme::messages::Challenge;
 use config::{AcmeChallenge, AcmeEntry};
-use serde::{Deserialize, Serialize};
 use sys::peer::Process;
 
 use super::reading::{HOOK_PROCESSES_MAX, Readers};
+use super::upgrade::state::HookState;
 use crate::acme_hook::Hook;
 use crate::certificates::Validations;
 
@@ -75,15 +75,6 @@ pub(super) struct RunningHook {
     /// The process that attends to it, once it runs.
     pub(super) reader: Option<u32>,
     works_until: Instant,
-}
-
-/// A program that the supervisor has started, and leaves to the next program of its process: what
-/// it does to the record is not known until it has ended.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct HookState {
-    record: String,
-    value: String,
-    reader: u32,
 }
 
 #[derive(Default)]

@@ -140,7 +140,7 @@ fn ssl_3_alone_is_named_and_its_certificate_is_judged() {
     }
 }
 
-/// What is seen of the only point among these.
+/// The `seen` of the only point among these.
 fn seen_of(report: &Value, points: [&str; 3]) -> String {
     let verdicts = report["verdicts"].as_array().unwrap().iter();
     let found = verdicts.filter(|one| points.contains(&one["point"].as_str().unwrap()));

@@ -13,7 +13,7 @@ pub(crate) enum MeasurementFailure {
     Cancelled,
 }
 
-/// What a measurement, or a step of one, came to.
+/// The result of a measurement, or of a step of one.
 pub(crate) type Measured<T> = Result<T, MeasurementFailure>;
 
 impl<E: std::error::Error> From<E> for MeasurementFailure {

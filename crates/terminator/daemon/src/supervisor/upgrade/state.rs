@@ -18,7 +18,6 @@ use wire::address::Address;
 
 use crate::handover::{EndedUpgrade, Secret, SessionKey};
 use crate::maintenance::ServerName;
-use crate::supervisor::challenges::HookState;
 
 /// The program's version, and the forms of what is handed over that we speak, the oldest and the
 /// newest. Another number means that one who knows only those before it would go wrong.
@@ -114,6 +113,15 @@ pub(crate) struct ImageState {
     /// Programs that change the DNS and run on.
     #[serde(default)]
     pub(crate) hooks: Vec<HookState>,
+}
+
+/// A program that the supervisor has started, and leaves to the next program of its process: what
+/// it does to the record is not known until it has ended.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct HookState {
+    pub(crate) record: String,
+    pub(crate) value: String,
+    pub(crate) reader: u32,
 }
 
 /// A process with keys that a worker process of the program before asks.
