@@ -11,6 +11,8 @@ use telemetry::printable::{is_control, lines};
 mod certificates;
 #[path = "../../crates/terminator/daemon/src/key_holder_status.rs"]
 mod key_holder_status;
+#[path = "../../crates/terminator/daemon/src/upgrade_status.rs"]
+mod upgrade_status;
 #[path = "../../crates/terminator/daemon/src/admin/acme_text.rs"]
 mod acme_text;
 #[path = "../../crates/terminator/daemon/src/admin/cluster_text.rs"]

@@ -26,6 +26,7 @@ use crate::key_holder_status::KeyHolderStatus;
 use crate::maintenance::ServerName;
 use crate::observations::Observations;
 use crate::server_target::{Instance, Name};
+use crate::upgrade_status::UpgradeStatus;
 
 /// The program's first argument when it is to be the worker process.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";
@@ -399,18 +400,6 @@ pub(crate) struct Reloads {
     pub(crate) last_upgrade: Option<EndedUpgrade>,
     /// The one that is under way.
     pub(crate) upgrade: Option<UpgradeStatus>,
-}
-
-/// An upgrade that is under way, as the status has it.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct UpgradeStatus {
-    pub(crate) since_ms: u64,
-    /// The process that says whether the new program would serve.
-    pub(crate) pid: Option<u32>,
-    /// When that process is ended, if it has not said so.
-    pub(crate) until_ms: Option<u64>,
-    /// How far it is: words for people.
-    pub(crate) stage: String,
 }
 
 /// An upgrade that has ended: another program serves, or it was refused and the same one does.

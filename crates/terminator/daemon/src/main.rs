@@ -26,6 +26,7 @@ mod server_target;
 mod service_unit;
 mod status_socket;
 mod supervisor;
+mod upgrade_status;
 mod user;
 mod watcher;
 mod worker_process;

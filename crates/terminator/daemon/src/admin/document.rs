@@ -17,6 +17,7 @@ use telemetry::printable::{line, lines};
 
 pub(crate) use crate::certificates::AcmeStatus;
 pub(crate) use crate::key_holder_status::KeyHolderStatus;
+use crate::upgrade_status::UpgradeStatus;
 
 /// The version that this program writes and reads.
 pub(crate) const VERSION: u32 = 2;
@@ -31,7 +32,7 @@ pub(crate) struct StatusDocument {
     pub(crate) process: ProcessStatus,
     pub(crate) last_reload: Option<LastReload>,
     /// The upgrade that is under way.
-    pub(crate) upgrade: Option<crate::handover::UpgradeStatus>,
+    pub(crate) upgrade: Option<UpgradeStatus>,
     pub(crate) last_upgrade: Option<LastUpgrade>,
     /// The reason why the last lines about connections could not be written; `None` if they could.
     pub(crate) log_failure: Option<String>,

@@ -18,7 +18,7 @@ use super::document::{
     ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
 };
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
-use crate::handover::UpgradeStatus;
+use crate::upgrade_status::UpgradeStatus;
 
 /// Reasons of failure that are shown per service.
 const REASONS_MAX: usize = 5;

@@ -24,11 +24,12 @@ use super::child::{Child, Heard};
 use super::events::Event;
 use super::failure::Failure;
 use super::{Due, Phase, Supervisor};
-use crate::handover::{Order, Secret, UpgradeStatus};
+use crate::handover::{Order, Secret};
 use crate::held_keys::KeyGroup;
 use crate::messages::{error, note, printable};
 use crate::observations::Observations;
 use crate::reader::Found;
+use crate::upgrade_status::UpgradeStatus;
 
 use check::{CHECK_TIME_MAX, CheckNews, NewProgram, RELEASE_TIME_MAX, SWITCH_TIME_MAX, Upgrade};
 use earlier::{Earlier, state_of};

@@ -20,8 +20,8 @@ use telemetry::printable::line;
 use super::image;
 use super::state::{Release, STATE_BYTES_MAX, SupervisorState, UpgradeVerdict, decode, encode};
 use crate::admin::milliseconds;
-use crate::handover::UpgradeStatus;
 use crate::messages;
+use crate::upgrade_status::UpgradeStatus;
 
 /// The program's first argument when it is to say whether it would serve in the place of another:
 /// before the arguments that it would be run with.
