@@ -312,7 +312,9 @@ fn of_certificate(one: &CertificateReport, now_s: u64, found: &mut PointFinding)
     found.note_if(is_long, "certificate-lifetime", seen);
     let names = match one.names.as_slice() {
         [] => format!("{subject} names no host in its subjectAltName"),
-        names => format!("{subject} is for {}", names.join(", ")),
+        names => {
+            format!("{subject} is for {}, which is not the name asked for", names.join(", "))
+        }
     };
     found.note_if(one.name_matches == Some(false), "certificate-name", names);
     match one.chain_state {

@@ -298,10 +298,15 @@ fn variables_of_haproxy_are_those_of_its_global_section() {
 fn a_log_that_both_programs_would_write_is_pointed_out() {
     let site = Site::new();
     for (kind, text) in [
-        ("hitch", "pem-file = \"/a\"\nlog-filename = \"LOG\"\n"),
-        ("stunnel", "output = LOG\n[a]\naccept = 993\nconnect = 143\n"),
-        ("nginx", "stream { server { access_log LOG; listen 1 ssl; proxy_pass 127.0.0.1:9; } }"),
+        ("hitch", "pem-file = \"PEM\"\nlog-filename = \"LOG\"\n"),
+        ("stunnel", "output = LOG\n[a]\naccept = 993\nconnect = 143\ncert = PEM\n"),
+        (
+            "nginx",
+            "stream { server { access_log LOG; listen 1 ssl; proxy_pass 127.0.0.1:9;
+             ssl_certificate PEM; ssl_certificate_key PEM; } }",
+        ),
     ] {
+        let text = text.replace("PEM", site.path("site.pem").to_str().unwrap());
         let said = |log| import(kind, &site.write("a", text.replace("LOG", log))).stderr;
         assert_has(said("/a.log"), &format!("{kind} and lariat would both write to /a.log"));
         assert!(!said("/dev/stdout").contains("would both write"), "{kind}");
@@ -563,7 +568,8 @@ http {
     imported.assert_stderr(":10: listen http2: not mapped: ");
     for words in [
         "names = [\"other.example\", \"*.other.example\"]",
-        "listen = [\"[::]:8443\"]",
+        "listen = [\"0.0.0.0:8443\", \"[::]:8443\"]",
+        "ipv6-only = true",
         "redirect = \"https\"",
         "balance = \"source\"",
         "connections = 2048",

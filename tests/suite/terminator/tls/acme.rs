@@ -133,9 +133,9 @@ fn an_upgrade_lets_a_program_that_changes_the_dns_end_by_itself() {
     assert!(!lariat.stderr().contains("lariat: reader"), "{}", lariat.stderr());
 
     // It ends with the supervisor, also with one that has become another program.
+    lariat.stop();
     site.write("hold", "");
     site.write("acme/state/.dns-records.json", record.to_string());
-    lariat.stop();
     lariat = Lariat::start(&configuration);
     until_true("the program", || lines() == whole.repeat(2) + "cleanup begins\n");
     lariat.ask("upgrade").success();
