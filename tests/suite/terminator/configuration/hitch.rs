@@ -1,4 +1,5 @@
-//! `lariat hitch` in the place of hitch: its command line, background, signals, exit codes.
+//! `lariat hitch` in the place of hitch: its command line, background, signals, exit codes; and the
+//! file that an import of its makes.
 
 use std::fs;
 use std::path::Path;
@@ -144,4 +145,21 @@ fn nothing_is_served_without_a_certificate() {
         let answer = run(command().args(["import", kind]).arg(&file));
         assert_eq!((answer.code(), answer.stdout.as_str()), (2, ""), "{answer:?}");
     }
+}
+
+#[test]
+fn no_file_is_written_over() {
+    let site = Site::new();
+    let pem = site.path("site.pem");
+    let text = format!("pem-file = {pem:?}\nocsp-dir = \"\"\nprefer-server-ciphers = on\n");
+    let file = site.write("hitch.conf", text);
+    let output = site.path("new.toml");
+    let again = || run(command().args(["import", "hitch"]).arg(&file).arg("-o").arg(&output));
+    let answer = again();
+    assert_eq!((answer.code(), answer.stdout.as_str()), (0, ""), "{answer:?}");
+    answer.assert_stderr("lariat check ");
+    let written = fs::read_to_string(&output).unwrap();
+    let answer = again();
+    answer.assert_fails(2, &["is there already"]);
+    assert_eq!(fs::read_to_string(&output).unwrap(), written);
 }

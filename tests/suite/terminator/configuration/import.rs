@@ -314,23 +314,6 @@ fn a_log_that_both_programs_would_write_is_pointed_out() {
 }
 
 #[test]
-fn no_file_is_written_over() {
-    let site = Site::new();
-    let pem = site.path("site.pem");
-    let text = format!("pem-file = {pem:?}\nocsp-dir = \"\"\nprefer-server-ciphers = on\n");
-    let file = site.write("hitch.conf", text);
-    let output = site.path("new.toml");
-    let again = || run(command().args(["import", "hitch"]).arg(&file).arg("-o").arg(&output));
-    let answer = again();
-    assert_eq!((answer.code(), answer.stdout.as_str()), (0, ""), "{answer:?}");
-    answer.assert_stderr("lariat check ");
-    let written = fs::read_to_string(&output).unwrap();
-    let answer = again();
-    answer.assert_fails(2, &["is there already"]);
-    assert_eq!(fs::read_to_string(&output).unwrap(), written);
-}
-
-#[test]
 fn the_program_is_named_whose_file_is_given_to_another_command() {
     let site = Site::new();
     for (kind, name, text) in [
