@@ -28,6 +28,7 @@ use super::failure::Failure;
 use super::prepared::PreparedAcme;
 use super::reading::Readers;
 use super::sharing_host::SharingHost;
+use super::upgrade::state::HookState;
 use crate::acme_folder::{self, FoundAcme, WaitingFile};
 use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
 use crate::certificates::{ANOTHER_ORDERS, AcmeStatus, NOT_STORED};
@@ -91,7 +92,7 @@ pub(super) struct Acme {
 }
 
 impl Acme {
-    pub(super) fn new(fences: Fences, sender: EventSender) -> Self {
+    pub(super) fn new(fences: Fences, sender: EventSender, hooks: Vec<HookState>) -> Self {
         let options = AcmeOptions { folder: PathBuf::new(), entries: Vec::new(), host_roots: None };
         Self {
             options,
@@ -106,7 +107,7 @@ impl Acme {
             waiting: VecDeque::new(),
             is_storing: false,
             stores: None,
-            challenges: PendingChallenges::default(),
+            challenges: PendingChallenges::inheriting(hooks),
             sharing: SharingHost::new(),
             readers: Readers::default(),
             reloads: None,

@@ -147,10 +147,13 @@ impl PendingChallenges {
         running.map(state).collect()
     }
 
-    /// Takes up what a program before has left to this one. A reader that is gone is not awaited.
-    pub(super) fn inherit<'a>(&mut self, hooks: impl Iterator<Item = &'a HookState>) {
-        let living = hooks.filter_map(|one| Some((one.clone(), Process::of(one.reader).ok()?)));
-        self.inherited = living.collect();
+    /// With what a program before has left to this one. A reader that is gone is not awaited.
+    pub(super) fn inheriting(hooks: Vec<HookState>) -> Self {
+        let living = hooks.into_iter().filter_map(|one| {
+            let reader = Process::of(one.reader).ok()?;
+            Some((one, reader))
+        });
+        Self { inherited: living.collect(), ..Self::default() }
     }
 
     /// The process that attends to a program that was left to this one and changes that record: the

@@ -28,7 +28,7 @@ use super::sessions::Sessions;
 use super::upgrade::check::Upgrading;
 use super::upgrade::earlier::Earlier;
 use super::upgrade::image::{OwnState, Return, SupervisorOrigin, WayBack};
-use super::upgrade::state::{Inherited, InheritedImage, KeyProcessState};
+use super::upgrade::state::{HookState, Inherited, InheritedImage, KeyProcessState};
 use super::watched::Watched;
 use super::{Phase, Request, Supervisor};
 use crate::handover::Reloads;
@@ -42,8 +42,9 @@ const BEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// The configuration to begin with, and what a program has left to itself that goes on.
 type First = (Option<OwnState>, Read, Option<Stamps>);
 
-/// A program before leaves worker processes, processes with keys, its version.
-type EarlierImage = (Vec<Earlier>, Vec<(KeyProcessState, OwnedFd)>, Option<String>);
+/// A program before leaves worker processes, processes with keys, its version, and programs that
+/// change the DNS.
+type EarlierImage = (Vec<Earlier>, Vec<(KeyProcessState, OwnedFd)>, Option<String>, Vec<HookState>);
 
 impl<'a> Supervisor<'a> {
     /// `None` = it was told to stop.
@@ -66,12 +67,11 @@ impl<'a> Supervisor<'a> {
             open_sockets(summary, read.log, origin.handed_over, &mut inherited, own.is_some())?;
         let fences = summary.fences(read.become_user);
         let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
-        let mut acme = Acme::new(fences.clone(), events.sender());
-        acme.challenges.inherit(inherited.image.iter().flat_map(|image| &image.state.hooks));
-        let (earlier, key_processes, program_before) = earlier_image(&mut inherited, &mut reloads)?;
+        let (earlier, key_processes, program_before, hooks) =
+            earlier_image(&mut inherited, &mut reloads)?;
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
-        let lent = own.map(|own| &*own.key_processes);
-        keys.take_up(&served.keys, (lent, read.others), key_processes);
+        let others = (own.map(|own| &*own.key_processes), read.others);
+        keys.take_up(&served.keys, others, key_processes);
         Ok(Some(Self {
             request,
             listeners,
@@ -80,7 +80,7 @@ impl<'a> Supervisor<'a> {
             cluster_socket,
             names: Names::new(fences.clone(), events.sender()),
             watched: Watched::new(events.sender(), looked),
-            acme,
+            acme: Acme::new(fences.clone(), events.sender(), hooks),
             keys,
             disabled: inherited.disabled,
             weights: inherited.weights,
@@ -168,7 +168,8 @@ fn earlier_image(
     let InheritedImage { program, state, workers, key_processes, .. } = image;
     reloads.last_upgrade = state.last_upgrade;
     let workers = Earlier::all(&state.workers, workers).map_err(Failure::host("hear a process"))?;
-    Ok((workers, state.key_processes.into_iter().zip(key_processes).collect(), Some(program)))
+    let keys = state.key_processes.into_iter().zip(key_processes).collect();
+    Ok((workers, keys, Some(program), state.hooks))
 }
 
 /// Reads the first configuration, unless a program goes on; `None` = a signal ended the wait. A
