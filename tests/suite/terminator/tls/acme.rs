@@ -158,7 +158,9 @@ fn a_failure_before_the_start_is_a_note_and_no_news() {
     };
     let state = until("its state on the disk", || {
         let files = fs::read_dir(site.path("acme/state")).unwrap();
-        files.map(|file| file.unwrap().path()).find(failed)
+        // Until it is renamed, it is there under another name.
+        let is_whole = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "json");
+        files.map(|file| file.unwrap().path()).filter(is_whole).find(failed)
     });
     lariat.stop();
     drop(lariat);
