@@ -83,6 +83,11 @@ impl Process {
         Ok(self.status("Name:")?.trim().to_owned())
     }
 
+    /// The process that started it, or took it over.
+    pub fn parent(&self) -> io::Result<u32> {
+        self.status("PPid:")?.trim().parse().map_err(io::Error::other)
+    }
+
     fn status(&self, key: &str) -> io::Result<String> {
         let text = std::fs::read(format!("/proc/{}/status", self.pid))?;
         // What was read was of this process, and of no successor to its number, if it is there.

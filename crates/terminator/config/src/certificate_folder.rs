@@ -133,7 +133,8 @@ fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
     }
 }
 
-/// Takes out the certificates that are no server's.
+/// Takes out the certificates that are no server's. A file whose first certificate is not that of
+/// the key stays: its leaf stands behind an authority's, and is put first when it is loaded.
 fn take_unfit(found: &mut Vec<CertificateFiles>, looked: &[LookedAt]) -> Vec<PathBuf> {
     let read: HashMap<&PathBuf, &PemContents> =
         looked.iter().filter_map(|(path, read)| Some((path, read.as_ref()?))).collect();
@@ -141,9 +142,11 @@ fn take_unfit(found: &mut Vec<CertificateFiles>, looked: &[LookedAt]) -> Vec<Pat
     let issuers = issuers.filter(|one| one.issuer != one.subject).map(|one| &one.issuer);
     let issuers: BTreeSet<&Vec<u8>> = issuers.collect();
     let is_unfit = |one: &CertificateFiles| {
-        read.get(&one.chain).filter(|one| one.leaf.is_some()).is_some_and(|one| {
-            !one.is_for_servers || one.is_of_authority && issuers.contains(&one.subject)
-        })
+        let keys = read.get(one.key.as_ref().unwrap_or(&one.chain)).map(|one| &one.keys);
+        let is_of_key = |(_, key): &(_, _)| keys.is_some_and(|keys| keys.contains(key));
+        read.get(&one.chain).filter(|one| one.leaf.as_ref().is_some_and(is_of_key)).is_some_and(
+            |one| !one.is_for_servers || one.is_of_authority && issuers.contains(&one.subject),
+        )
     };
     found.extract_if(.., |one| is_unfit(one)).map(|one| one.chain).collect()
 }
@@ -438,6 +441,12 @@ mod tests {
             [("rootCA-key.pem", strict.key_pem()), ("rootCA.pem", strict.certificate_pem())];
         let (none, unfit, _) = found(&caroot);
         assert_eq!((none, unfit), (vec![], vec!["rootCA.pem".to_owned()]));
+
+        // The first certificate of a file that is not in order says nothing of the leaf.
+        let between = Authority::root_with("root", &["root"], &[Trait::CertSignAlone]);
+        let leaf = between.leaf(&["a"]).issue();
+        let turned = between.pem().to_owned() + leaf.certificate_pem() + leaf.key_pem();
+        assert_eq!(found(&[("turned.pem", &turned)]).0, ["turned.pem"]);
 
         let own = Authority::own_issuer_by_openssl("-newkey ec -pkeyopt ec_paramgen_curve:P-256");
         assert_eq!(found(&[("own.pem", &own)]).0, ["own.pem"]);

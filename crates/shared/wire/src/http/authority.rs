@@ -2,8 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-/// The host, an IPv6 address in its brackets, and the port of an authority; `None` = it is none,
-/// or has a user, which no request may name (RFC 9110 section 4.2.4).
+/// The host, an IPv6 address in its brackets, and the port of an authority; `None` = it is
+/// malformed, or has a user, which no request may name (RFC 9110 section 4.2.4).
 pub fn host_and_port(authority: &[u8]) -> Option<(&str, Option<u16>)> {
     let text = str::from_utf8(authority).ok()?;
     let end = match text.strip_prefix('[') {

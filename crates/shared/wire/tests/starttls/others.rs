@@ -295,7 +295,7 @@ fn a_client_of_ldap_gets_tls_by_the_extended_operation() {
         assert_eq!(out.next, Next::StartClientTls);
         assert_eq!(out.to_client[..12], *b"\x30\x24\x02\x01\x07\x78\x1f\x0a\x01\x00\x04\x00");
         assert_eq!(dialog.client_tls_up().next, Next::Relay);
-        // A request with a value is none.
+        // A request with a value is refused.
         let with_value = [b"\x77\x1b", &START_TLS[2..], b"\x81\x01x"].concat();
         let mut dialog = Dialog::new(Dialect::Ldap, sides, NAMES);
         let out = dialog.client_sent(&request(6, &with_value));

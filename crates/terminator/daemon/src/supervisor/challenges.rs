@@ -147,11 +147,13 @@ impl PendingChallenges {
         running.map(state).collect()
     }
 
-    /// With what a program before has left to this one. A reader that is gone is not awaited.
+    /// With what a program before has left to this one. A reader that is gone is not awaited, nor
+    /// is a stranger that has got its number, which may never end.
     pub(super) fn inheriting(hooks: Vec<HookState>) -> Self {
         let living = hooks.into_iter().filter_map(|one| {
             let reader = Process::of(one.reader).ok()?;
-            Some((one, reader))
+            let is_ours = reader.parent().is_ok_and(|parent| parent == std::process::id());
+            is_ours.then_some((one, reader))
         });
         Self { inherited: living.collect(), ..Self::default() }
     }

@@ -30,7 +30,7 @@ pub(crate) const CHECK_ARGUMENT: &str = "--check-upgrade";
 /// Until the new program runs: a file system that does not answer holds that.
 pub(crate) const EXECUTE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// From there to its first word, which version it is: a program that hangs, or is none of ours, is
+/// From there to its first word, which version it is: a program that hangs, or is no lariat, is
 /// given up then. Ours say it before they read anything, also from a slow disk on a busy host.
 pub(crate) const RELEASE_TIME_MAX: Duration = Duration::from_secs(10);
 
