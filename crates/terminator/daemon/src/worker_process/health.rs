@@ -6,6 +6,7 @@
 
 mod probe;
 mod request;
+mod verdict;
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -29,7 +30,7 @@ use wire::tunnel::Tunnel;
 use crate::admin::HealthReport;
 
 use probe::Target;
-use request::{Passed, ProbeFault};
+use verdict::{Passed, ProbeFault};
 
 /// Checks under way at once: a descriptor each, of those the connections live on. Those that wait
 /// for a late greeting are not counted, because silent servers would hold up the checks of others;
