@@ -128,6 +128,11 @@ impl Flow {
         self.actions.take()
     }
 
+    /// Whether this is to be done, which the caller does now.
+    pub fn take_action(&mut self, action: Action) -> bool {
+        self.actions.take_one(action)
+    }
+
     /// Whether something is to be done before anything has come.
     pub fn has_action(&self) -> bool {
         !self.actions.is_empty()

@@ -137,7 +137,8 @@ pub enum Action {
     /// Have the kernel acknowledge at once what has come from the client.
     Acknowledge,
     /// Remember which server the client's session is with
-    /// ([`PassingSession::agreed`](crate::facts::PassingSession::agreed)).
+    /// ([`PassingSession::agreed`](crate::facts::PassingSession::agreed)), before the client gets
+    /// what came with it, because it may come back at once.
     NoteSession,
     /// Hand the sealing of what is sent to the client to the kernel, or say that it does not take
     /// it; at once.
@@ -212,6 +213,13 @@ impl Actions {
         self.due &= !(1 << action as u8);
         self.done |= 1 << action as u8;
         Some(action)
+    }
+
+    /// Takes this one, if it is due.
+    pub(crate) fn take_one(&mut self, action: Action) -> bool {
+        let is_due = self.due & (1 << action as u8) != 0;
+        self.due &= !(1 << action as u8);
+        is_due
     }
 
     /// A connection that has nothing more to send needs no server, and one whose server has

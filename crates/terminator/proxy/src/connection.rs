@@ -319,7 +319,14 @@ impl Connection {
         let received = back::receive_pieces(server, &mut room);
         drop(room);
         self.handle(Event::BackReceived(received), context);
+        if self.flow.take_action(Action::NoteSession) {
+            self.note_session();
+        }
         received.bytes()
+    }
+
+    fn note_session(&self) {
+        self.dial.learn_session(&self.service, self.flow.facts());
     }
 
     fn files_in(&mut self, context: &mut Context<'_>) -> usize {
@@ -522,10 +529,7 @@ impl Connection {
                 }
                 Action::Acknowledge => self.front.acknowledge(),
                 Action::NoteBackReady => self.dial.succeeded(&self.service, context.now),
-                Action::NoteSession => {
-                    let facts = self.flow.facts();
-                    self.dial.learn_session(&self.service, facts);
-                }
+                Action::NoteSession => self.note_session(),
                 Action::Offload => {
                     // What was sent before went another way.
                     self.count_bytes();
