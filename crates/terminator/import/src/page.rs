@@ -7,32 +7,39 @@ use crate::meanings::defaults_of;
 use crate::predecessor::Predecessor;
 
 /// A list of more options shows a few, because its words say what the others are.
-const LISTED_MAX: usize = 24;
-const SHOWN: usize = 12;
+const LISTED_MAX: usize = 12;
+const SHOWN: usize = 4;
+
+const NOT_MAPPED: &str = "Not mapped";
+const LEFT_OUT: &str = "In brackets stands what to do. An option marked * refuses somebody: a \
+                        service that would serve them is left out.\n\n";
 
 /// The page as Markdown, without its title.
 pub fn page(of: Predecessor) -> String {
     let mut page = format!(
-        "`lariat import {}` does this, and reports it for each line. [Moving](../guide/moving.md) has \
-         examples.\n",
+        "`lariat import {}` does this, and its report names each line. [Moving](../guide/moving.md) \
+         has examples.\n",
         of.word()
     );
     for (title, fate) in [
         ("Mapped", mapped as fn(&Sense) -> Option<String>),
         ("Done in any case", done),
-        ("Not mapped", lacking),
+        (NOT_MAPPED, lacking),
     ] {
         let _ = write!(page, "\n## {title}\n\n");
+        if title == NOT_MAPPED {
+            page.push_str(LEFT_OUT);
+        }
         for (fate, options) in by_fate(of, fate) {
             let _ = writeln!(page, "- {fate}: {}", names(&options));
         }
     }
-    page.push_str("\n## Defaults that are written out\n\n");
-    for OldDefault { option, key, value, note, .. } in defaults_of(of) {
-        let value = value.to_string();
-        // The reference has the default of Lariat.
-        let note = note.split("; Lariat").next().unwrap_or_default();
-        let _ = writeln!(page, "- `{option}`: `{key} = {value}`, because {note}");
+    page.push_str(
+        "\n## Defaults that are written out\n\nThe other program has these where its file says \
+         nothing. A very long time or a very large number stands for no limit.\n\n",
+    );
+    for OldDefault { option, key, value, .. } in defaults_of(of) {
+        let _ = writeln!(page, "- `{option}`: `{key} = {value}`");
     }
     page
 }
@@ -74,16 +81,12 @@ fn done(sense: &Sense) -> Option<String> {
 
 fn lacking(sense: &Sense) -> Option<String> {
     let Sense::Lacks { why, remedy, guards } = sense else { return None };
-    let mut why = one_line(why);
-    if let [first, ..] = guards.as_slice() {
-        let which = if first.is_empty() {
-            "its service is left out"
-        } else {
-            "left out where it refuses somebody"
-        };
-        let _ = write!(why, "; {which}");
-    }
-    Some(format!("{why} ({})", one_line(remedy)))
+    let mark = if guards.is_empty() { "" } else { "*" };
+    let remedy = match one_line(remedy) {
+        remedy if remedy == "none is needed" => String::new(),
+        remedy => format!(" ({remedy})"),
+    };
+    Some(format!("{}{mark}{remedy}", one_line(why)))
 }
 
 /// Names as code; of neighbours with the same first word, that word stands once.
@@ -96,7 +99,7 @@ fn names(options: &[&Meaning]) -> String {
         let begins = option.begins.iter().map(|begin| format!("{begin}…"));
         for name in option.names.iter().map(|name| (*name).to_owned()).chain(begins) {
             if all > LISTED_MAX && shown == SHOWN {
-                let _ = write!(text, " and {} more, which the report names", all - shown);
+                let _ = write!(text, " and {} more", all - shown);
                 return text;
             }
             shown += 1;
