@@ -17,8 +17,7 @@ const LEFT_OUT: &str = "In brackets stands what to do. An option marked * refuse
 /// The page as Markdown, without its title.
 pub fn page(of: Predecessor) -> String {
     let mut page = format!(
-        "`lariat import {}` does this, and its report names each line. [Moving](../guide/moving.md) \
-         has examples.\n",
+        "[`lariat import {}`](../guide/moving.md) does this, and its report names each line.\n",
         of.word()
     );
     for (title, fate) in [
