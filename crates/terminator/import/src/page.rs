@@ -10,9 +10,10 @@ use crate::predecessor::Predecessor;
 const LISTED_MAX: usize = 12;
 const SHOWN: usize = 4;
 
-const NOT_MAPPED: &str = "Not mapped";
-const LEFT_OUT: &str = "In brackets stands what to do. An option marked * refuses somebody: a \
-                        service that would serve them is left out.\n\n";
+const DONE: &str = "\n## Done in any case\n\nLariat does so without a setting, or there is nothing to \
+                    set; the report says which: ";
+const NOT_MAPPED: &str = "\n## Not mapped\n\nIn brackets stands what to do. An option marked * \
+                          refuses somebody: a service that would serve them is left out.\n\n";
 
 /// The page as Markdown, without its title.
 pub fn page(of: Predecessor) -> String {
@@ -20,19 +21,13 @@ pub fn page(of: Predecessor) -> String {
         "[`lariat import {}`](../guide/moving.md) does this, and its report names each line.\n",
         of.word()
     );
-    for (title, fate) in [
-        ("Mapped", mapped as fn(&Sense) -> Option<String>),
-        ("Done in any case", done),
-        (NOT_MAPPED, lacking),
-    ] {
-        let _ = write!(page, "\n## {title}\n\n");
-        if title == NOT_MAPPED {
-            page.push_str(LEFT_OUT);
-        }
-        for (fate, options) in by_fate(of, fate) {
-            let _ = writeln!(page, "- {fate}: {}", names(&options));
-        }
-    }
+    page.push_str("\n## Mapped\n\n");
+    list(&mut page, by_fate(of, mapped));
+    let is_done = |option: &&Meaning| matches!(option.sense, Sense::Always(_));
+    let done: Vec<_> = crate::meanings(of).iter().filter(is_done).collect();
+    let _ = writeln!(page, "{DONE}{}", names(&done, usize::MAX));
+    page.push_str(NOT_MAPPED);
+    list(&mut page, by_fate(of, lacking));
     page.push_str(
         "\n## Defaults that are written out\n\nThe other program has these where its file says \
          nothing. A very long time or a very large number stands for no limit.\n\n",
@@ -41,6 +36,12 @@ pub fn page(of: Predecessor) -> String {
         let _ = writeln!(page, "- `{option}`: `{key} = {value}`");
     }
     page
+}
+
+fn list(page: &mut String, groups: Vec<(String, Vec<&'static Meaning>)>) {
+    for (fate, options) in groups {
+        let _ = writeln!(page, "- {fate}: {}", names(&options, LISTED_MAX));
+    }
 }
 
 /// The options of one kind of fate; those with the same fate stand together.
@@ -71,13 +72,6 @@ fn mapped(sense: &Sense) -> Option<String> {
     }
 }
 
-fn done(sense: &Sense) -> Option<String> {
-    match sense {
-        Sense::Always(words) => Some(one_line(words)),
-        _ => None,
-    }
-}
-
 fn lacking(sense: &Sense) -> Option<String> {
     let Sense::Lacks { why, remedy, guards } = sense else { return None };
     let mark = if guards.is_empty() { "" } else { "*" };
@@ -89,7 +83,7 @@ fn lacking(sense: &Sense) -> Option<String> {
 }
 
 /// Names as code; of neighbours with the same first word, that word stands once.
-fn names(options: &[&Meaning]) -> String {
+fn names(options: &[&Meaning], listed_max: usize) -> String {
     let mut text = String::new();
     let mut section = String::new();
     let count = |option: &&Meaning| option.names.len() + option.begins.len();
@@ -97,7 +91,7 @@ fn names(options: &[&Meaning]) -> String {
     for option in options {
         let begins = option.begins.iter().map(|begin| format!("{begin}…"));
         for name in option.names.iter().map(|name| (*name).to_owned()).chain(begins) {
-            if all > LISTED_MAX && shown == SHOWN {
+            if all > listed_max && shown == SHOWN {
                 let _ = write!(text, " and {} more", all - shown);
                 return text;
             }
