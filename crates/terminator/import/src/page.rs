@@ -24,7 +24,7 @@ pub fn page(of: Predecessor) -> String {
     page.push_str("\n## Mapped\n\n");
     list(&mut page, by_fate(of, mapped));
     let is_done = |option: &&Meaning| matches!(option.sense, Sense::Always(_));
-    let done: Vec<_> = crate::meanings(of).iter().filter(is_done).collect();
+    let done: Vec<_> = crate::meanings(of).filter(is_done).collect();
     let _ = writeln!(page, "{DONE}{}", names(&done, usize::MAX));
     page.push_str(NOT_MAPPED);
     list(&mut page, by_fate(of, lacking));
