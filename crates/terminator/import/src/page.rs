@@ -12,7 +12,7 @@ const SHOWN: usize = 4;
 
 const DONE: &str = "\n## Done in any case\n\nLariat does so without a setting, or there is nothing to \
                     set; the report says which: ";
-const NOT_MAPPED: &str = "\n## Not mapped\n\nIn brackets stands what to do. An option marked * \
+const NOT_MAPPED: &str = "\n## Not mapped\n\nIn brackets stands what to do. An option marked † \
                           refuses somebody: a service that would serve them is left out.\n\n";
 
 /// The page as Markdown, without its title.
@@ -39,7 +39,8 @@ pub fn page(of: Predecessor) -> String {
 }
 
 fn list(page: &mut String, groups: Vec<(String, Vec<&'static Meaning>)>) {
-    for (fate, options) in groups {
+    for (fate, mut options) in groups {
+        options.sort_by_key(|option| mark(option).is_empty());
         let _ = writeln!(page, "- {fate}: {}", names(&options, LISTED_MAX));
     }
 }
@@ -73,13 +74,12 @@ fn mapped(sense: &Sense) -> Option<String> {
 }
 
 fn lacking(sense: &Sense) -> Option<String> {
-    let Sense::Lacks { why, remedy, guards } = sense else { return None };
-    let mark = if guards.is_empty() { "" } else { "*" };
+    let Sense::Lacks { why, remedy, .. } = sense else { return None };
     let remedy = match one_line(remedy) {
         remedy if remedy == "none is needed" => String::new(),
         remedy => format!(" ({remedy})"),
     };
-    Some(format!("{}{mark}{remedy}", one_line(why)))
+    Some(format!("{}{remedy}", one_line(why)))
 }
 
 /// Names as code; of neighbours with the same first word, that word stands once.
@@ -103,11 +103,19 @@ fn names(options: &[&Meaning], listed_max: usize) -> String {
                 let _ = write!(text, "`{first}` ");
             }
             first.clone_into(&mut section);
-            let _ = write!(text, "`{rest}`");
+            let _ = write!(text, "`{rest}`{}", mark(option));
         }
         text.push_str(&harmless(option));
     }
     text
+}
+
+/// The mark of an option that refuses somebody.
+fn mark(option: &Meaning) -> &'static str {
+    match &option.sense {
+        Sense::Lacks { guards, .. } if !guards.is_empty() => "†",
+        _ => "",
+    }
 }
 
 fn harmless(option: &Meaning) -> String {
