@@ -7,34 +7,42 @@ use crate::meanings::defaults_of;
 use crate::predecessor::Predecessor;
 
 /// A list of more options shows a few, because its words say what the others are.
-const LISTED_MAX: usize = 24;
-const SHOWN: usize = 12;
+const LISTED_MAX: usize = 12;
+const SHOWN: usize = 4;
+
+const DONE: &str = "\n## Done in any case\n\nLariat does so without a setting, or there is nothing to \
+                    set; the report says which: ";
+const NOT_MAPPED: &str = "\n## Not mapped\n\nIn brackets stands what to do. An option marked † \
+                          refuses somebody: a service that would serve them is left out.\n\n";
 
 /// The page as Markdown, without its title.
 pub fn page(of: Predecessor) -> String {
     let mut page = format!(
-        "`lariat import {}` does this, and reports it for each line. [Moving](../guide/moving.md) has \
-         examples.\n",
+        "[`lariat import {}`](../guide/moving.md) does this, and its report names each line.\n",
         of.word()
     );
-    for (title, fate) in [
-        ("Mapped", mapped as fn(&Sense) -> Option<String>),
-        ("Done in any case", done),
-        ("Not mapped", lacking),
-    ] {
-        let _ = write!(page, "\n## {title}\n\n");
-        for (fate, options) in by_fate(of, fate) {
-            let _ = writeln!(page, "- {fate}: {}", names(&options));
-        }
-    }
-    page.push_str("\n## Defaults that are written out\n\n");
-    for OldDefault { option, key, value, note, .. } in defaults_of(of) {
-        let value = value.to_string();
-        // The reference has the default of Lariat.
-        let note = note.split("; Lariat").next().unwrap_or_default();
-        let _ = writeln!(page, "- `{option}`: `{key} = {value}`, because {note}");
+    page.push_str("\n## Mapped\n\n");
+    list(&mut page, by_fate(of, mapped));
+    let is_done = |option: &&Meaning| matches!(option.sense, Sense::Always(_));
+    let done: Vec<_> = crate::meanings(of).filter(is_done).collect();
+    let _ = writeln!(page, "{DONE}{}", names(&done, usize::MAX));
+    page.push_str(NOT_MAPPED);
+    list(&mut page, by_fate(of, lacking));
+    page.push_str(
+        "\n## Defaults that are written out\n\nThe other program has these where its file says \
+         nothing. A very long time or a very large number stands for no limit.\n\n",
+    );
+    for OldDefault { option, key, value, .. } in defaults_of(of) {
+        let _ = writeln!(page, "- `{option}`: `{key} = {value}`");
     }
     page
+}
+
+fn list(page: &mut String, groups: Vec<(String, Vec<&'static Meaning>)>) {
+    for (fate, mut options) in groups {
+        options.sort_by_key(|option| mark(option).is_empty());
+        let _ = writeln!(page, "- {fate}: {}", names(&options, LISTED_MAX));
+    }
 }
 
 /// The options of one kind of fate; those with the same fate stand together.
@@ -65,29 +73,17 @@ fn mapped(sense: &Sense) -> Option<String> {
     }
 }
 
-fn done(sense: &Sense) -> Option<String> {
-    match sense {
-        Sense::Always(words) => Some(one_line(words)),
-        _ => None,
-    }
-}
-
 fn lacking(sense: &Sense) -> Option<String> {
-    let Sense::Lacks { why, remedy, guards } = sense else { return None };
-    let mut why = one_line(why);
-    if let [first, ..] = guards.as_slice() {
-        let which = if first.is_empty() {
-            "its service is left out"
-        } else {
-            "left out where it refuses somebody"
-        };
-        let _ = write!(why, "; {which}");
-    }
-    Some(format!("{why} ({})", one_line(remedy)))
+    let Sense::Lacks { why, remedy, .. } = sense else { return None };
+    let remedy = match one_line(remedy) {
+        remedy if remedy == "none is needed" => String::new(),
+        remedy => format!(" ({remedy})"),
+    };
+    Some(format!("{}{remedy}", one_line(why)))
 }
 
 /// Names as code; of neighbours with the same first word, that word stands once.
-fn names(options: &[&Meaning]) -> String {
+fn names(options: &[&Meaning], listed_max: usize) -> String {
     let mut text = String::new();
     let mut section = String::new();
     let count = |option: &&Meaning| option.names.len() + option.begins.len();
@@ -95,8 +91,8 @@ fn names(options: &[&Meaning]) -> String {
     for option in options {
         let begins = option.begins.iter().map(|begin| format!("{begin}…"));
         for name in option.names.iter().map(|name| (*name).to_owned()).chain(begins) {
-            if all > LISTED_MAX && shown == SHOWN {
-                let _ = write!(text, " and {} more, which the report names", all - shown);
+            if all > listed_max && shown == SHOWN {
+                let _ = write!(text, " and {} more", all - shown);
                 return text;
             }
             shown += 1;
@@ -107,11 +103,19 @@ fn names(options: &[&Meaning]) -> String {
                 let _ = write!(text, "`{first}` ");
             }
             first.clone_into(&mut section);
-            let _ = write!(text, "`{rest}`");
+            let _ = write!(text, "`{rest}`{}", mark(option));
         }
         text.push_str(&harmless(option));
     }
     text
+}
+
+/// The mark of an option that refuses somebody.
+fn mark(option: &Meaning) -> &'static str {
+    match &option.sense {
+        Sense::Lacks { guards, .. } if !guards.is_empty() => "†",
+        _ => "",
+    }
 }
 
 fn harmless(option: &Meaning) -> String {

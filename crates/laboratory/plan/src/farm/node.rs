@@ -7,7 +7,7 @@ use measure::simulated::SimulatedNode;
 use super::settings::FarmSettings;
 
 /// CPU time of refusing a connection, to that of a full one: a server that sheds keeps 94 to 96 %
-/// of its capacity at five times as much (docs/benchmarks.md, "At capacity and beyond").
+/// of its capacity at five times as much (docs/reports/2026-11-24-overload).
 const REFUSAL: f64 = 0.015;
 
 /// The part of the time that a server that sheds keeps for clients without a session.
