@@ -9,18 +9,15 @@ use options::diagnostic::nearest;
 use options::{Kind, Table};
 use toml::Value;
 
-use crate::convert::{KeyRange, Unfit, convert, switch};
+use crate::convert::{KeyRange, Unfit, convert};
 use crate::draft::{Draft, DraftTable};
 use crate::finding::{Fate, ImportFinding};
-use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
-use crate::meanings;
-use crate::predecessor::Predecessor;
+use crate::meanings::{Conversion, Meaning, OldDefault, Predecessor, Sense};
 use crate::source::{
     BLOCKS_MAX, FILE_BYTES_MAX, FILES_MAX, FINDINGS_MAX, OPTIONS_MAX, READ_BYTES_MAX, SourceFiles,
-    SourceLine, Statement,
+    SourceLine, Statement, Statements, UNKNOWN, switch,
 };
-use crate::statements::{Statements, UNKNOWN};
-use crate::toml_text;
+use crate::{draft, meanings};
 
 /// The finding of an option that another one stands in for.
 const REPLACED: &str = "without effect: another option is used in its place";
@@ -149,11 +146,8 @@ impl Import {
     pub fn toml(&self) -> String {
         let mut text = String::new();
         let head = format!("From `lariat import {} {}`.", self.of.word(), self.place());
-        toml_text::comment(&mut text, &head);
-        toml_text::comment(
-            &mut text,
-            "A comment behind a value names the line that it comes from.",
-        );
+        draft::comment(&mut text, &head);
+        draft::comment(&mut text, "A comment behind a value names the line that it comes from.");
         for finding in &self.findings {
             let ImportFinding { place, option, fate } = finding;
             let (word, why) = match fate {
@@ -161,9 +155,9 @@ impl Import {
                 Fate::LeftOut { why, .. } => ("Left out", why),
                 _ => continue,
             };
-            toml_text::comment(&mut text, &format!("{word}: {place}: {option}: {why}"));
+            draft::comment(&mut text, &format!("{word}: {place}: {option}: {why}"));
         }
-        text + &toml_text::text(&self.draft)
+        text + &draft::toml(&self.draft)
     }
 
     /// Notes that an option was read, so that it gets a finding in any case.

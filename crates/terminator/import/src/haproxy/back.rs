@@ -9,12 +9,11 @@ use crate::convert::{array, convert};
 use crate::draft::DraftTable;
 use crate::haproxy::arguments::on;
 use crate::haproxy::front::said;
-use crate::haproxy::reading::{HaproxyReading, HaproxySection};
-use crate::haproxy::{address, arguments, check};
+use crate::haproxy::syntax::{HaproxyReading, HaproxySection};
+use crate::haproxy::{arguments, check};
 use crate::import::{Import, Importer, inline_table};
-use crate::meaning::Conversion;
-use crate::source::Statement;
-use crate::statements::Statements;
+use crate::meanings::Conversion;
+use crate::source::{Statement, Statements};
 
 const SERVERS: &str = "service.back.servers";
 
@@ -136,7 +135,7 @@ fn servers<'s>(
                 let address = format!("srv:{name}");
                 all.push(HaproxyServer { written, address, instances, arguments });
             }
-            None => match address::of_server(address) {
+            None => match arguments::of_server(address) {
                 Ok(address) => {
                     all.push(HaproxyServer { written, address, instances: None, arguments })
                 }

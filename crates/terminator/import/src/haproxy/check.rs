@@ -6,9 +6,8 @@ use crate::convert::array;
 use crate::draft::DraftTable;
 use crate::haproxy::arguments::on;
 use crate::import::Import;
-use crate::meaning::Conversion;
-use crate::source::Statement;
-use crate::statements::Statements;
+use crate::meanings::Conversion;
+use crate::source::{Statement, Statements};
 
 const KIND: &str = "service.back.check.kind";
 

@@ -8,12 +8,11 @@ use toml::Value;
 use crate::certificates::host_names;
 use crate::convert::Unfit;
 use crate::draft::DraftTable;
-use crate::haproxy::reading::HaproxyReading;
-use crate::haproxy::{address, arguments};
+use crate::haproxy::arguments;
+use crate::haproxy::syntax::HaproxyReading;
 use crate::import::{Import, Importer, inline_table};
-use crate::meaning::Conversion;
-use crate::source::{BLOCKS_MAX, SourceFiles, SourceLine, Statement};
-use crate::statements::Statements;
+use crate::meanings::Conversion;
+use crate::source::{BLOCKS_MAX, SourceFiles, SourceLine, Statement, Statements};
 
 const CERTIFICATES: &str = "service.front.tls.certificates";
 const CLIENTS: &str = "service.front.tls.client-certificates";
@@ -71,7 +70,7 @@ pub(super) fn read(
             continue;
         };
         let own = arguments::read(import, "bind", written, words);
-        let listen = match address::of_bind(addresses) {
+        let listen = match arguments::of_bind(addresses) {
             Ok(listen) => listen,
             Err(unfit) => {
                 import.unmapped(written, unfit);

@@ -3,22 +3,18 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::convert::{Unfit, milliseconds};
+use crate::convert::{FACILITIES, Unfit, is_among, milliseconds};
 use crate::draft::DraftTable;
 use crate::finding::ImportFinding;
 use crate::import::{Import, Importer};
-use crate::meaning::{Conversion, Sense};
 use crate::meanings;
-use crate::nginx::hosts::HostGuards;
-use crate::nginx::names::{NginxRoute, routes, server_names};
-use crate::nginx::process::take_log;
+use crate::meanings::{Conversion, Predecessor, Sense};
+use crate::nginx::names::{HostGuards, NginxRoute, routes, server_names};
 use crate::nginx::section::{NginxSection, NginxServer, within};
 use crate::nginx::servers::NginxTarget;
 use crate::nginx::sockets::{ServiceSockets, Sockets, network};
 use crate::nginx::tls;
-use crate::predecessor::Predecessor;
-use crate::source::{SourceLine, Statement};
-use crate::statements::Statements;
+use crate::source::{SourceLine, Statement, Statements};
 
 const BEHIND: &str = "keep nginx behind Lariat, at an address without TLS: `listen 127.0.0.1:8080 proxy_protocol`, \
      and `back.send-proxy = \"v1\"`";
@@ -475,5 +471,58 @@ fn take_bind(import: &mut Import, service: &mut DraftTable, written: &Statement)
                 Err(_) => import.lacks(written, "names of hosts are no sources", "an address"),
             }
         }
+    }
+}
+
+/// The log of messages, or of connections: there is one of each.
+pub(super) fn take_log(import: &mut Import, written: &Statement) {
+    let mut unused = DraftTable::default();
+    let target = written.words.first().map_or("", String::as_str);
+    let (key, note) = match written.option.as_str() {
+        "error_log" => ("log.messages-output", "messages go to the standard error or the journal"),
+        _ => ("log.output", "one log of all connections, with lines of Lariat's own"),
+    };
+    let syslog = target.strip_prefix("syslog:");
+    match (key, syslog) {
+        ("log.output", None) if target == "off" => {
+            import.put(&mut unused, "log.connections", "none", written, "for all services");
+        }
+        (key, Some(parameters)) => {
+            import.put(&mut unused, key, "syslog", written, note);
+            for parameter in parameters.split(',') {
+                let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+                match name {
+                    "facility" if is_among(FACILITIES, value) => {
+                        import.put(&mut unused, "log.syslog.facility", value, written, "");
+                    }
+                    "server"
+                        if value.starts_with(|one: char| one.is_alphabetic())
+                            && !value.starts_with("unix:") =>
+                    {
+                        import.lacks(
+                            written,
+                            "names are not looked up here",
+                            "write an IP address",
+                        );
+                    }
+                    "server" => {
+                        let has_port = value.starts_with("unix:") || value.contains(':');
+                        let port = if has_port { "" } else { ":514" };
+                        let (key, address) = ("log.syslog.address", format!("{value}{port}"));
+                        import.put(&mut unused, key, address, written, "an IP address");
+                    }
+                    _ => import.joined(written, key, "tags and severities are Lariat's own"),
+                }
+            }
+        }
+        ("log.output", None) if target.contains('$') || target.is_empty() => {
+            import.lacks(written, "Lariat has no variables", "`log.output`");
+        }
+        ("log.output", None) => {
+            let target = target.strip_prefix("/dev/").filter(|name| name.starts_with("std"));
+            let target = target.unwrap_or(&written.words[0]);
+            import.put(&mut unused, key, target, written, note);
+        }
+        _ => import.joined(written, key, note),
     }
 }

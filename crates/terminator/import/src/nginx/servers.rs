@@ -7,7 +7,7 @@ use toml::Value;
 use crate::convert::{Unfit, split_endpoint};
 use crate::draft::DraftTable;
 use crate::import::{Import, inline_table};
-use crate::meaning::Conversion;
+use crate::meanings::Conversion;
 use crate::nginx::section::{NginxBlock, NginxSection};
 use crate::source::{SourceLine, Statement};
 

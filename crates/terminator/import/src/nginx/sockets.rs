@@ -5,8 +5,9 @@ use std::net::IpAddr;
 
 use crate::draft::DraftTable;
 use crate::import::Import;
-use crate::nginx::listen::{NginxListen, SocketTraits};
-use crate::nginx::section::{NginxSection, NginxServer, comparable, within};
+use crate::nginx::section::{
+    NginxListen, NginxSection, NginxServer, SocketTraits, comparable, within,
+};
 
 /// The services and options at one address.
 #[derive(Clone, Debug, Default)]

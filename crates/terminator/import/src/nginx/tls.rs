@@ -5,10 +5,9 @@ use toml::Value;
 use crate::convert::{array, size};
 use crate::draft::DraftTable;
 use crate::import::{Import, Importer, inline_table};
-use crate::meaning::Conversion;
+use crate::meanings::Conversion;
 use crate::nginx::servers::NginxTarget;
-use crate::source::Statement;
-use crate::statements::Statements;
+use crate::source::{Statement, Statements};
 use crate::tls_policy::{ORDER, SpokenVersions, WrittenSuites, is_of_verification};
 
 const CERTIFICATES: &str = "service.front.tls.certificates";

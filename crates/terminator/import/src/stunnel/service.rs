@@ -5,16 +5,14 @@ use std::path::Path;
 
 use toml::Value;
 
-use crate::convert::{Unfit, address, is_among, switch};
+use crate::convert::{Unfit, address, is_among};
 use crate::draft::DraftTable;
 use crate::import::{Import, Importer, inline_table};
-use crate::meaning::Conversion;
 use crate::meanings;
-use crate::predecessor::Predecessor;
-use crate::source::{SourceFiles, SourceLine, Statement};
-use crate::stunnel::process::take_debug;
+use crate::meanings::{Conversion, Predecessor};
+use crate::source::{SourceFiles, SourceLine, Statement, switch};
+use crate::stunnel::section;
 use crate::stunnel::section::StunnelSection;
-use crate::stunnel::{peer, tls};
 
 /// Options of which several make a key: they are reported with it.
 const TAKEN_TOGETHER: &str = "\
@@ -51,9 +49,9 @@ pub(super) fn write(
         write_servers(section, import, &mut service, primary),
         write_protocol(section, import, &mut service, primary),
         write_certificate(section, import, &mut service),
-        peer::write(section, import, &mut service),
+        section::write_verification(section, import, &mut service),
     ];
-    tls::write(section, import, &mut service);
+    section::write_policy(section, import, &mut service);
     import.defaults(meanings::defaults_of(Predecessor::Stunnel), place, &mut service);
     let (place, option) = (section.place.clone(), "service".to_owned());
     let of = Statement { place, option, words: vec![format!("[{}]", section.name)] };
@@ -395,4 +393,19 @@ fn port_number(text: &str, files: &mut dyn SourceFiles) -> Option<u16> {
         let (name, port) = (words.next()?, words.next()?.strip_suffix("/tcp")?);
         (name == text || words.any(|alias| alias == text)).then(|| port.parse().ok())?
     })
+}
+
+/// `[FACILITY.]LEVEL`; connections have the level notice.
+pub(super) fn take_debug(import: &mut Import, written: &Statement) {
+    let value = written.value().to_ascii_lowercase();
+    let (facility, level) = value.split_once('.').unwrap_or(("", &value));
+    let is_quiet =
+        ["0", "1", "2", "3", "4", "emerg", "alert", "crit", "err", "warning"].contains(&level);
+    let mut unused = DraftTable::default();
+    if !facility.is_empty() {
+        import.put(&mut unused, "log.syslog.facility", facility, written, "");
+    }
+    let connections = if is_quiet { "failed" } else { "all" };
+    let note = "a line for each connection, when it ends";
+    import.put(&mut unused, "log.connections", connections, written, note);
 }
