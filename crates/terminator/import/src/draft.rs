@@ -1,4 +1,5 @@
-//! The configuration as it is being written, with the line that each value comes from, and its TOML.
+//! The configuration as it is being written, with the line that each value comes from, and its
+//! TOML.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

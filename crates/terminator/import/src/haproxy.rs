@@ -1,5 +1,5 @@
-//! Files of HAProxy: what a `frontend` sends to a `backend`, or a `listen`, becomes a service; the section
-//! `global` is for the process.
+//! Files of HAProxy: what a `frontend` sends to a `backend`, or a `listen`, becomes a service; the
+//! section `global` is for the process.
 
 mod arguments;
 mod back;
@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::convert::{FACILITIES, is_among};
-use crate::draft::DraftTable;
 use crate::haproxy::syntax::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
 use crate::import::{Import, Importer};
 use crate::meanings::{Conversion, Meaning, Sense};
@@ -48,9 +47,7 @@ fn files_of(path: &Path, files: &mut dyn SourceFiles) -> Vec<PathBuf> {
 
 impl HaproxyReading {
     fn take_file(&mut self, import: &mut Importer<'_>, path: &Path) {
-        let Some(text) = import.read(path, None) else {
-            return;
-        };
+        let Some(text) = import.read(path, None) else { return };
         self.within = HaproxyPlace::Nothing;
         let first = SourceLine::first_of(path);
         for (number, line) in (1..).zip(text.lines()) {
@@ -78,9 +75,7 @@ impl HaproxyReading {
 
     fn take_line(&mut self, import: &mut Import, words: Vec<String>, place: SourceLine) {
         let mut words = words.into_iter();
-        let Some(first) = words.next() else {
-            return;
-        };
+        let Some(first) = words.next() else { return };
         let mut words: Vec<_> = words.collect();
         let mut written = Statement { place, option: first.clone(), words: words.clone() };
         if first.starts_with('.') {
@@ -99,7 +94,7 @@ impl HaproxyReading {
             HaproxyPlace::Global => "global ",
             HaproxyPlace::Proxy => "",
             HaproxyPlace::Other(meaning) => {
-                import.apply(meaning, &written, &mut DraftTable::default());
+                import.apply(meaning, &written);
                 return;
             }
             HaproxyPlace::Nothing => {
@@ -137,7 +132,7 @@ impl HaproxyReading {
             if written.option.starts_with(OFF) {
                 return;
             }
-            import.apply(meaning, &written, &mut DraftTable::default());
+            import.apply(meaning, &written);
             if !meaning.guards(&written.value()) {
                 return;
             }
@@ -182,7 +177,7 @@ impl HaproxyReading {
             });
         } else if let Some(meaning) = find(kind).filter(|_| is_among(OTHERS, kind)) {
             self.within = HaproxyPlace::Other(meaning);
-            import.apply(meaning, written, &mut DraftTable::default());
+            import.apply(meaning, written);
         } else {
             return false;
         }
@@ -210,21 +205,18 @@ const OTHERS: &str =
 
 /// Writes what the whole process does.
 fn write_process(reading: &HaproxyReading, import: &mut Import, place: &SourceLine) {
-    let mut unused = DraftTable::default();
-    arguments::write_keys(&reading.global, import, &mut unused);
+    arguments::write_keys(&reading.global, import);
     for (name, written) in reading.global.iter() {
         match name {
             "global ca-base" | "global crt-base" => {
                 import.joined(written, "the paths of files below it", "");
             }
-            "global ssl-server-verify" => {
-                import.joined(written, "service.back.tls.verify", "");
-            }
+            "global ssl-server-verify" => import.joined(written, "service.back.tls.verify", ""),
             "global setenv" => import.mapped(written, "in this file"),
             "global tune.ssl.lifetime" => {
                 let (key, note) =
                     ("resumption.session-cache.lifetime", "tickets live on for 2 hours");
-                import.apply_key(key, Conversion::Seconds, note, written, &mut unused);
+                import.apply_key(key, Conversion::Seconds, note, written);
             }
             "global log" => write_log(written, import),
             _ => {}
@@ -248,13 +240,12 @@ fn write_process(reading: &HaproxyReading, import: &mut Import, place: &SourceLi
 
 /// A target of the log: one is written to.
 fn write_log(written: &Statement, import: &mut Import) {
-    let mut unused = DraftTable::default();
     if import.draft.process.has("log.output") {
         return import.lacks(written, "the log has one target", "syslog daemons pass it on");
     }
     let target = written.words.first().map_or("", String::as_str);
     let note = "a line for each connection, when it ends";
-    let mut put = |key: &str, value: &str| import.put(&mut unused, key, value, written, note);
+    let mut put = |key: &str, value: &str| import.put(key, value, written, note);
     match target {
         "stdout" | "stderr" => put("log.output", target),
         target if target.starts_with('/') => {
@@ -275,6 +266,6 @@ fn write_log(written: &Statement, import: &mut Import) {
     }
     let is_facility = |word: &&String| is_among(FACILITIES, word);
     if let Some(facility) = written.words.iter().skip(1).find(is_facility) {
-        import.put(&mut unused, "log.syslog.facility", facility.clone(), written, note);
+        import.put("log.syslog.facility", facility.clone(), written, note);
     }
 }

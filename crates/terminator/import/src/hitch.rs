@@ -117,11 +117,12 @@ impl HitchReading {
                 let why = format!("no certificate is specified for {}", listen.0);
                 import.fault(place, "pem-file", why, "name one: hitch serves none without");
             }
-            let mut made = frontend::service(&options, import, certificates);
-            import.defaults(meanings::defaults_of(Predecessor::Hitch), place, &mut made);
+            frontend::write(&options, import, certificates);
+            import.defaults(meanings::defaults_of(Predecessor::Hitch), place);
             if frontend.is_of_ipv6_alone() && import.is_of(Predecessor::Hitch) {
-                made.set("front.ipv6-only", true, listen.1.clone());
+                import.service.set("front.ipv6-only", true, listen.1.clone());
             }
+            let made = import.take_service();
             let next = services.len();
             match services.get_mut(*places.entry(format!("{:?}", made.keys)).or_insert(next)) {
                 Some((addresses, _)) => addresses.push(listen),
@@ -133,13 +134,12 @@ impl HitchReading {
             let first = addresses.first().map_or("", |(address, _)| address.as_str());
             let port = first.rsplit(':').next().unwrap_or_default();
             let name = if is_alone { "main".to_owned() } else { format!("port-{port}") };
-            let mut service = DraftTable::default();
-            service.set("name", import.draft.free_name(&name), None);
+            import.begin(&name, None);
             for (address, place) in addresses {
-                service.push("front.listen", address, place);
+                import.service.push("front.listen", address, place);
             }
-            service.keys.extend(made.keys);
-            import.draft.services.push(service);
+            import.service.keys.extend(made.keys);
+            import.keep();
         }
     }
 }
@@ -165,7 +165,7 @@ fn write_syslog(written: &Statement, import: &mut Import) {
     }
     let note = "RFC 5424; where /dev/log is journald's, \"journald\"";
     for (key, note) in [("log.output", note), ("log.messages-output", "")] {
-        import.put(&mut DraftTable::default(), key, "syslog", written, note);
+        import.put(key, "syslog", written, note);
     }
 }
 
@@ -183,38 +183,35 @@ fn write_cluster(options: &Statements, import: &mut Import) {
         }
         return;
     };
-    let mut unused = DraftTable::default();
     let process = &mut import.draft.process;
     process.set("cluster.secret", SECRET, listen.place.clone());
     let make = "Make it once, for all hosts: head -c 32 /dev/urandom > /etc/lariat/cluster.key";
     process.remark("cluster.secret", make);
     let note = format!("with {SECRET}, which must be made and be the same on all hosts");
     let at = endpoint(listen);
-    import.put(&mut unused, "cluster.peers.listen", address(&at.0, &at.1), listen, &note);
+    import.put("cluster.peers.listen", address(&at.0, &at.1), listen, &note);
     let mut has_group = false;
     for peer in peers {
         let (host, port) = endpoint(peer);
         let at = address(&host, &port);
         if host.parse::<IpAddr>().is_ok_and(|address| address.is_multicast()) {
             has_group = true;
-            import.put(&mut unused, "cluster.peers.multicast.group", at, peer, "");
+            import.put("cluster.peers.multicast.group", at, peer, "");
         } else {
             let note = "datagrams are encrypted, and not those of stud: change all hosts at once";
-            import.add(&mut unused, "cluster.peers.send-to", at, peer, note);
+            import.add("cluster.peers.send-to", at, peer, note);
         }
     }
-    let Some(written) = interface else {
-        return;
-    };
+    let Some(written) = interface else { return };
     if !has_group {
         return import.mapped(written, "without effect: no peer is a multicast group");
     }
     let value = written.value();
     let (name, hops) = value.split_once(',').unwrap_or((&value, ""));
-    import.put(&mut unused, "cluster.peers.multicast.interface", name, written, "");
+    import.put("cluster.peers.multicast.interface", name, written, "");
     if let Ok(hops) = hops.parse::<u8>() {
         let hops = i64::from(hops.max(1));
-        import.put(&mut unused, "cluster.peers.multicast.hops", hops, written, "");
+        import.put("cluster.peers.multicast.hops", hops, written, "");
     }
 }
 

@@ -1,13 +1,13 @@
 //! The programs whose configurations can be imported, and the table of meanings: what an option of
 //! another program is in Lariat.
 //!
-//! The table serves the importers, the pages about each program, and hints for misplaced options. It
-//! is a file for each program, beside this one. `names` are an option's names, `begins` the beginnings
-//! of more; of HAProxy, `[[bind]]`, `[[server]]` and `[[global]]` stand before the names. `key`, with
-//! `as` or `choice`, is written by itself, `keys` by the importer's own code; `always` needs none;
-//! `lacks` has none, and `guards` tells whether the service must be left out then; `near` is a key for
-//! hints. `[[default]]` is what the program does unasked. A key is written as its path:
-//! `service.front.tls.versions`.
+//! The table serves the importers, the pages about each program, and hints for misplaced options.
+//! It is a file for each program, beside this one. `names` are an option's names, `begins` the
+//! beginnings of more; of HAProxy, `[[bind]]`, `[[server]]` and `[[global]]` stand before the
+//! names. `key`, with `as` or `choice`, is written by itself, `keys` by the importer's own code;
+//! `always` needs none; `lacks` has none, and `guards` tells whether the service must be left out
+//! then; `near` is a key for hints. `[[default]]` is what the program does unasked. A key is
+//! written as its path: `service.front.tls.versions`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -239,9 +239,7 @@ impl Meaning {
     /// Whether a service must be left out because of this value: it would serve more clients, or
     /// trust more servers, than before.
     pub(crate) fn guards(&self, value: &str) -> bool {
-        let Sense::Lacks { guards, .. } = &self.sense else {
-            return false;
-        };
+        let Sense::Lacks { guards, .. } = &self.sense else { return false };
         let value = value.to_ascii_lowercase();
         let is_in = |word: &&str| value.contains(&word.to_ascii_lowercase());
         !self.is_harmless(&value) && guards.iter().any(is_in)

@@ -1,5 +1,5 @@
-//! Files of nginx: the blocks `stream` and `http`, whose servers become services, and the directives of
-//! its core, which are for the process.
+//! Files of nginx: the blocks `stream` and `http`, whose servers become services, and the
+//! directives of its core, which are for the process.
 
 mod names;
 mod section;
@@ -11,7 +11,6 @@ mod tls;
 
 use std::path::{Path, PathBuf};
 
-use crate::draft::DraftTable;
 use crate::import::{Import, Importer};
 use crate::meanings;
 use crate::meanings::{Conversion, Predecessor};
@@ -76,7 +75,7 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     let logs = sections.iter().any(NginxSection::logs_connections);
     let kind = if logs { "access_log" } else { "stream without access_log" };
     let defaults = meanings::defaults_of(Predecessor::Nginx).iter();
-    import.defaults(defaults.filter(|one| one.of == kind), &place, &mut DraftTable::default());
+    import.defaults(defaults.filter(|one| one.of == kind), &place);
 }
 
 fn is_of_section(one: &NginxDirective) -> bool {
@@ -104,14 +103,13 @@ impl NginxProcess {
         import.expect(&written);
         absolute(root, &mut written);
         let value = written.value();
-        let mut unused = DraftTable::default();
         match meaning.option {
             "user" => {
                 let note = "the package of Lariat has `lariat`";
                 let first = written.words.first().cloned().unwrap_or_default();
-                import.put(&mut unused, "process.user", first, &written, note);
+                import.put("process.user", first, &written, note);
                 if let Some(group) = written.words.get(1) {
-                    import.put(&mut unused, "process.group", group.as_str(), &written, note);
+                    import.put("process.group", group.as_str(), &written, note);
                 }
             }
             "worker_processes" => {
@@ -119,14 +117,14 @@ impl NginxProcess {
                     import.mapped(&written, "workers.threads: one for each CPU, as here");
                 } else {
                     let (key, note) = ("workers.threads", "threads of one process");
-                    import.apply_key(key, Conversion::Number, note, &written, &mut unused);
+                    import.apply_key(key, Conversion::Number, note, &written);
                 }
                 self.workers = Some(value);
             }
             "worker_connections" => self.connections = Some(written),
             "error_log" | "access_log" => take_log(import, &written),
             _ => {
-                if import.apply(meaning, &written, &mut unused) {
+                if import.apply(meaning, &written) {
                     let remedy = "write it into `http` or `stream`";
                     import.lacks(&written, "does not stand at the top level", remedy);
                 }
@@ -145,7 +143,7 @@ impl NginxProcess {
                     let words = vec![total.to_string()];
                     let total = Statement { words, ..written };
                     let (key, number) = ("limits.connections", Conversion::Number);
-                    import.apply_key(key, number, note, &total, &mut DraftTable::default());
+                    import.apply_key(key, number, note, &total);
                 }
                 None => {
                     let note = "50000 of all workers together, as nothing else is written";

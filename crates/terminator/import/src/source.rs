@@ -1,5 +1,5 @@
-//! The input of importers: files by a trait, the place of each word in them, and the options of a block
-//! by the names that the table has.
+//! The input of importers: files by a trait, the place of each word in them, and the options of a
+//! block by the names that the table has.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -84,6 +84,16 @@ pub(crate) struct Statement {
     pub(crate) option: String,
     /// The option's words, without quotes.
     pub(crate) words: Vec<String>,
+}
+
+/// A statement is a list of itself, so that what is done with one can be done with all of an option.
+impl<'s> IntoIterator for &'s Statement {
+    type Item = Self;
+    type IntoIter = std::iter::Once<Self>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        std::iter::once(self)
+    }
 }
 
 impl Statement {

@@ -6,7 +6,6 @@ mod service;
 use std::path::{Path, PathBuf};
 
 use crate::convert::is_among;
-use crate::draft::DraftTable;
 use crate::import::{Import, Importer};
 use crate::meanings;
 use crate::meanings::{Meaning, Predecessor, Sense};
@@ -48,9 +47,7 @@ impl StunnelReading {
             let why = format!("{} includes itself, by others or at once", path.display());
             return import.fault(&place, "include", why, "take out one of the includes");
         }
-        let Some(text) = import.read(path, from) else {
-            return;
-        };
+        let Some(text) = import.read(path, from) else { return };
         self.open.push(path.to_owned());
         let first = SourceLine::first_of(path);
         for (number, line) in (1..).zip(text.lines()) {
@@ -128,8 +125,12 @@ impl StunnelReading {
         self.process.finish(import, place);
         if self.sections.is_empty() && !import.is_faulty() {
             let why = "has no [service]: inetd would start it for each connection";
-            let remedy = "write `[main]` with accept and connect";
-            return import.fault(place, "inetd mode", why, remedy);
+            return import.fault(
+                place,
+                "inetd mode",
+                why,
+                "write `[main]` with accept and connect",
+            );
         }
         for section in &self.sections {
             let options = self.defaults.len() + section.options.len();
@@ -166,9 +167,8 @@ impl StunnelProcess {
     fn take(&mut self, import: &mut Import, meaning: &Meaning, written: &Statement) -> bool {
         let value = written.value();
         let is_on = switch(&value) == Some(true);
-        let mut unused = DraftTable::default();
         let mut put = |key: &str, value: &str, note: &str| {
-            import.put(&mut unused, key, value, written, note);
+            import.put(key, value, written, note);
         };
         match meaning.option {
             "debug" => take_debug(import, written),
@@ -199,7 +199,7 @@ impl StunnelProcess {
                 if matches!(meaning.sense, Sense::Joined { .. }) {
                     import.apply_joined(meaning, written);
                 } else {
-                    import.apply(meaning, written, &mut unused);
+                    import.apply(meaning, written);
                 }
             }
             _ => return false,
@@ -214,7 +214,7 @@ impl StunnelProcess {
                 Some(root) => format!("{}{value}", root.trim_end_matches('/')),
                 None => value,
             };
-            import.put(&mut DraftTable::default(), "process.pid-file", path, written, "");
+            import.put("process.pid-file", path, written, "");
         }
         if !self.says_where_to_log {
             let note = "lines go to the standard output, which systemd gives to the journal";

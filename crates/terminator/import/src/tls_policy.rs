@@ -1,9 +1,9 @@
-//! Versions and suites together: every enabled version needs a suite. OpenSSL's lists of cipher suites
-//! (ciphers(1)) become suites by their standard names.
+//! Versions and suites together: every enabled version needs a suite. OpenSSL's lists of cipher
+//! suites (ciphers(1)) become suites by their standard names.
 
 use crate::convert;
-use crate::convert::{Unfit, array};
-use crate::draft::{DraftKey, DraftTable};
+use crate::convert::array;
+use crate::draft::DraftKey;
 use crate::import::Import;
 use crate::source::{SourceLine, Statement};
 
@@ -23,46 +23,36 @@ const EVERY_TLS12: &str = "ALL";
 
 impl WrittenSuites {
     /// Writes `suites` into a table such as `front.tls`, after its `versions`, and reports.
-    pub(crate) fn write(&self, import: &mut Import, service: &mut DraftTable, table: &str) {
-        let Some(first) = self.tls12.as_ref().or(self.tls13.as_ref()) else {
-            return;
-        };
+    pub(crate) fn write(&self, import: &mut Import, table: &str) {
+        let Some(first) = self.tls12.as_ref().or(self.tls13.as_ref()) else { return };
         let key = format!("service.{table}.suites");
         let versions = format!("{table}.versions");
-        let speaks = |service: &DraftTable, version: &str| {
-            let written = service.find(&versions);
-            let mut values = written.iter().flat_map(|key| &key.values);
-            written.is_none() || values.any(|one| one.value.to_string().contains(version))
-        };
+        let written = import.service.find(&versions);
+        let spoken = written.map(|key| key.values.iter().map(|one| one.value.to_string()));
+        let spoken: Option<String> = spoken.map(Iterator::collect);
+        let speaks = |version: &str| spoken.as_ref().is_none_or(|all| all.contains(version));
         let tls12 = self.tls12.as_ref().map_or_else(|| EVERY_TLS12.to_owned(), Statement::value);
         let tls12 = of_tls12(&tls12);
         let tls13 = self.tls13.as_ref().map_or_else(|| TLS13.join(":"), Statement::value);
         let tls13 = of_tls13(&tls13);
         let sides = [("1.2", &self.tls12, &tls12), ("1.3", &self.tls13, &tls13)];
-        let spoken = sides.iter().filter(|(version, ..)| speaks(service, version));
-        let spoken: Vec<_> = spoken.filter(|(.., chosen)| !chosen.suites.is_empty()).collect();
-        if spoken.is_empty() {
+        let chosen = sides.iter().filter(|(version, ..)| speaks(version));
+        let chosen: Vec<_> = chosen.filter(|(.., chosen)| !chosen.suites.is_empty()).collect();
+        if chosen.is_empty() {
             let why = "none of these suites is supported";
             let remedy = "leave it out: the suites that Lariat has are all secure";
-            for written in self.tls12.iter().chain(&self.tls13) {
-                import.unmapped(written, Unfit::new(why, remedy));
-            }
-            return;
+            return import.lacks(self.tls12.iter().chain(&self.tls13), why, remedy);
         }
-        let suites: Vec<_> = spoken.iter().rev().flat_map(|(.., it)| it.suites.clone()).collect();
-        let kept: Vec<_> = spoken.iter().map(|(version, ..)| *version).collect();
+        let suites: Vec<_> = chosen.iter().rev().flat_map(|(.., it)| it.suites.clone()).collect();
+        let kept: Vec<_> = chosen.iter().map(|(version, ..)| *version).collect();
         for (version, written, chosen) in &sides {
-            let is_lost = speaks(service, version) && !kept.contains(version);
-            let Some(written) = written else {
-                continue;
-            };
-            let difference = difference(version, chosen, is_lost);
-            import.joined(written, &key, &difference);
+            let is_lost = speaks(version) && !kept.contains(version);
+            import.joined(written.iter(), &key, &difference(version, chosen, is_lost));
         }
-        if sides.iter().any(|(version, ..)| speaks(service, version) && !kept.contains(version)) {
-            service.set(&versions, array(kept), first.place.clone());
+        if sides.iter().any(|(version, ..)| speaks(version) && !kept.contains(version)) {
+            import.service.set(&versions, array(kept), first.place.clone());
         }
-        service.set(&format!("{table}.suites"), array(suites), first.place.clone());
+        import.service.set(&format!("{table}.suites"), array(suites), first.place.clone());
     }
 }
 
@@ -120,8 +110,7 @@ impl SpokenVersions {
         let name = if name == "tlsv1" { "tlsv1.0" } else { &name };
         let Some(at) = VERSIONS.iter().position(|one| *one == name) else {
             let why = format!("`{version}` is no version of TLS");
-            let remedy = "write TLSv1.2 or TLSv1.3";
-            return import.fault(&written.place, &written.option, why, remedy);
+            return import.fault(&written.place, &written.option, why, "write TLSv1.2 or TLSv1.3");
         };
         let fits = |place: &usize| match bound {
             VersionBound::Least => *place >= at,
@@ -164,15 +153,15 @@ impl SpokenVersions {
 
     /// Writes them, if not all of ours are spoken; of those that are written already, the ones that
     /// are left.
-    pub(crate) fn write(self, service: &mut DraftTable, side: &str) {
+    pub(crate) fn write(self, import: &mut Import, side: &str) {
         let ours = self.left.iter().filter_map(|place| OURS.get(place.checked_sub(FIRST_OURS)?));
-        let written = service.find(&format!("{side}.versions"));
+        let written = import.service.find(&format!("{side}.versions"));
         let text = |key: &DraftKey| key.values.iter().map(|one| one.value.to_string()).collect();
         let written: Option<String> = written.map(text);
         let is_written = |one: &&&str| written.as_ref().is_none_or(|list| list.contains(**one));
         let ours: Vec<_> = ours.filter(is_written).copied().collect();
         if let Some(origin) = self.origin.filter(|_| ours.len() < OURS.len()) {
-            service.set(&format!("{side}.versions"), array(ours), origin);
+            import.service.set(&format!("{side}.versions"), array(ours), origin);
         }
     }
 }
@@ -312,38 +301,37 @@ mod tests {
 
     static NO_KEYS: Table = Table { keys: &[], foreign: || &[], later: &[], help: "" };
 
-    fn written(tls12: &str, versions: &[&str]) -> (Import, DraftTable) {
+    fn written(tls12: &str, versions: &[&str]) -> Import {
         let mut import = Import::new(Predecessor::Hitch, &[], &NO_KEYS);
-        let mut service = DraftTable::default();
         if !versions.is_empty() {
-            service.set("front.tls.versions", array(versions.iter().copied()), None);
+            import.service.set("front.tls.versions", array(versions.iter().copied()), None);
         }
         let place = SourceLine::first_of(Path::new("hitch.conf"));
         let words = vec![tls12.to_owned()];
         let statement = Statement { place, option: "ciphers".to_owned(), words };
         let suites = WrittenSuites { tls12: Some(statement), tls13: None };
-        suites.write(&mut import, &mut service, "front.tls");
-        (import, service)
+        suites.write(&mut import, "front.tls");
+        import
     }
 
-    fn value(service: &DraftTable, path: &str) -> String {
-        service.find(path).map_or_else(String::new, |key| key.values[0].value.to_string())
+    fn value(import: &Import, path: &str) -> String {
+        import.service.find(path).map_or_else(String::new, |key| key.values[0].value.to_string())
     }
 
     #[test]
     fn each_version_has_suites() {
-        let (_, service) = written("ECDHE-RSA-AES128-GCM-SHA256", &[]);
-        let suites = value(&service, "front.tls.suites");
+        let import = written("ECDHE-RSA-AES128-GCM-SHA256", &[]);
+        let suites = value(&import, "front.tls.suites");
         assert!(
             suites.contains("TLS_AES_256_GCM_SHA384") && suites.contains("ECDHE_RSA_WITH_AES_128")
         );
-        let (import, service) = written("AES128-SHA", &[]);
-        assert_eq!(value(&service, "front.tls.versions"), "[\"1.3\"]");
+        let import = written("AES128-SHA", &[]);
+        assert_eq!(value(&import, "front.tls.versions"), "[\"1.3\"]");
         assert!(import.report().contains("TLS 1.2 is off"), "{}", import.report());
-        let (import, service) = written("AES128-SHA", &["1.2"]);
-        assert!(import.is_partial() && !service.has("front.tls.suites"));
-        let (_, service) = written("HIGH", &["1.2"]);
-        assert!(!value(&service, "front.tls.suites").contains("TLS_AES"));
+        let import = written("AES128-SHA", &["1.2"]);
+        assert!(import.is_partial() && !import.service.has("front.tls.suites"));
+        let import = written("HIGH", &["1.2"]);
+        assert!(!value(&import, "front.tls.suites").contains("TLS_AES"));
     }
 
     #[test]

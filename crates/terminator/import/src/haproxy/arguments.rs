@@ -1,10 +1,9 @@
-//! Arguments of `bind` and `server` lines, and of lines in a `crt-list`: addresses, those by themselves,
-//! and versions, suites and groups of TLS.
+//! Arguments of `bind` and `server` lines, and of lines in a `crt-list`: addresses, those by
+//! themselves, and versions, suites and groups of TLS.
 
 use std::net::IpAddr;
 
 use crate::convert::{Unfit, address, is_among};
-use crate::draft::DraftTable;
 use crate::haproxy::syntax::{HaproxyReading, find};
 use crate::import::Import;
 use crate::meanings::{Conversion, Sense};
@@ -45,8 +44,7 @@ pub(super) fn read(
         };
         let argument = of(word.clone(), values);
         if argument.words.is_empty() && !is_among(BARE, word) {
-            let why = "has no value";
-            import.fault(&written.place, word, why, "see section 5 of HAProxy's manual");
+            import.fault(&written.place, word, "has no value", "see section 5 of HAProxy's manual");
             continue;
         }
         if meaning.is_written() {
@@ -57,7 +55,7 @@ pub(super) fn read(
             }
             arguments.push(meaning.option, argument);
         } else {
-            import.apply(meaning, &argument, &mut DraftTable::default());
+            import.apply(meaning, &argument);
         }
     }
     arguments
@@ -69,12 +67,12 @@ pub(super) fn on<'a>(arguments: &'a Statements, name: &str) -> Option<&'a Statem
 }
 
 /// Writes the arguments that a key says by itself.
-pub(super) fn write_keys(arguments: &Statements, import: &mut Import, service: &mut DraftTable) {
+pub(super) fn write_keys(arguments: &Statements, import: &mut Import) {
     for (name, written) in arguments.iter() {
         if let Some(meaning) = find(name)
             && matches!(meaning.sense, Sense::Key { .. })
         {
-            import.apply(meaning, written, service);
+            import.apply(meaning, written);
         }
     }
 }
@@ -102,12 +100,7 @@ pub(super) fn defaults(reading: &HaproxyReading, import: &mut Import, scope: &st
 }
 
 /// Writes them into `front.tls` or `back.tls`.
-pub(super) fn write_tls(
-    arguments: &Statements,
-    import: &mut Import,
-    scope: &str,
-    service: &mut DraftTable,
-) {
+pub(super) fn write_tls(arguments: &Statements, import: &mut Import, scope: &str) {
     let side = if scope == "bind" { "front.tls" } else { "back.tls" };
     let of = |name: &str| format!("{scope} {name}");
     let mut spoken = SpokenVersions::all();
@@ -127,13 +120,11 @@ pub(super) fn write_tls(
         };
         spoken.bound(import, written, (bound, &version), side);
     }
-    spoken.write(service, side);
-    if let Some(curves) = arguments.find(&of("curves")) {
-        let key = format!("service.{side}.groups");
-        import.apply_key(&key, Conversion::Groups, "", curves, service);
-    }
+    spoken.write(import, side);
+    let key = format!("service.{side}.groups");
+    import.apply_key(&key, Conversion::Groups, "", arguments.find(&of("curves")));
     let [tls12, tls13] = ["ciphers", "ciphersuites"].map(|name| arguments.find(&of(name)).cloned());
-    WrittenSuites { tls12, tls13 }.write(import, service, side);
+    WrittenSuites { tls12, tls13 }.write(import, side);
 }
 
 /// The most ports of a range that are listened at.

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use toml::Value;
 
 use crate::convert::is_among;
-use crate::draft::DraftTable;
 use crate::haproxy::syntax::HaproxyReading;
 use crate::import::{Import, Importer};
 use crate::source::{SourceFiles, Statement, Statements};
@@ -168,7 +167,6 @@ pub(super) fn write_addresses(
     options: &Statements,
     acls: &AclQuestions,
     import: &mut Importer<'_>,
-    table: &mut DraftTable,
 ) {
     for rule in options.all("tcp-request connection") {
         let (words, condition) = split(&rule.words, acls, import.files);
@@ -179,7 +177,7 @@ pub(super) fn write_addresses(
                 let only = condition.as_ref().and_then(RuleCondition::only);
                 if let Some((_, AclQuestion::Sources(networks))) = only {
                     for network in networks {
-                        import.add(table, key, Value::from(network.clone()), rule, "");
+                        import.add(key, Value::from(network.clone()), rule, "");
                     }
                 }
             }
@@ -376,9 +374,7 @@ fn split<'w>(
     files: &mut dyn SourceFiles,
 ) -> (&'w [String], Option<RuleCondition>) {
     let begin = words.iter().position(|word| word == "if" || word == "unless");
-    let Some(begin) = begin else {
-        return (words, None);
-    };
+    let Some(begin) = begin else { return (words, None) };
     let (before, behind) = words.split_at(begin);
     let is_unless = behind.first().is_some_and(|word| word == "unless");
     let mut alternatives = vec![Vec::new()];

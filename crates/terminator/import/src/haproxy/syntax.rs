@@ -1,5 +1,5 @@
-//! Lines of HAProxy's files, and the sections that they make: words, quotes, escapes, and variables, as
-//! far as the section `global` sets them or takes them away.
+//! Lines of HAProxy's files, and the sections that they make: words, quotes, escapes, and
+//! variables, as far as the section `global` sets them or takes them away.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -160,19 +160,13 @@ impl HaproxyVariables {
 
     /// Does what a line of the section says.
     pub(super) fn take(&mut self, words: &[String], files: &mut dyn SourceFiles) {
-        let Some((keyword, names)) = words.split_first() else {
-            return;
-        };
+        let Some((keyword, names)) = words.split_first() else { return };
         match (keyword.as_str(), names) {
-            ("setenv", [name, value, ..]) => {
-                self.own.insert(name.clone(), Some(value.clone()));
-            }
+            ("setenv", [name, value, ..]) => self.own.extend([(name.clone(), Some(value.clone()))]),
             ("presetenv", [name, value, ..]) if self.value(name, files).is_none() => {
-                self.own.insert(name.clone(), Some(value.clone()));
+                self.own.extend([(name.clone(), Some(value.clone()))]);
             }
-            ("unsetenv", names) => {
-                self.own.extend(names.iter().map(|name| (name.clone(), None)));
-            }
+            ("unsetenv", names) => self.own.extend(names.iter().map(|name| (name.clone(), None))),
             ("resetenv", names) => {
                 let kept = names.iter().map(|name| (name.clone(), self.value(name, files)));
                 self.own = kept.collect();

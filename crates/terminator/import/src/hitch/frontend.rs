@@ -1,5 +1,5 @@
-//! A frontend of hitch, or its top level: options, certificates and the address; and its options as keys
-//! of a service.
+//! A frontend of hitch, or its top level: options, certificates and the address; and its options as
+//! keys of a service.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::Value;
 
 use crate::convert::{address, array, glob_fits, is_among, split_endpoint};
-use crate::draft::{DraftTable, DraftValue};
+use crate::draft::DraftValue;
 use crate::hitch::syntax::{HitchEntry, is_switch};
 use crate::import::{Import, Importer, inline_table};
 use crate::meanings;
@@ -66,9 +66,7 @@ impl Frontend {
             Some("pem-file") if entry.block.is_none() && entry.statement.value().is_empty() => {
                 import.mapped(&entry.statement, "empty: no certificate");
             }
-            Some("pem-file") => {
-                self.take_certificate(import, entry.statement, entry.block);
-            }
+            Some("pem-file") => self.take_certificate(import, entry.statement, entry.block),
             Some(name) => {
                 if ["pem-dir", "client-verify-ca"].contains(&name) {
                     import.look_for(&entry.statement.value(), &entry.statement);
@@ -168,9 +166,7 @@ impl Frontend {
     /// All certificates: hitch's default is the last file, or the first of the directory.
     fn all_certificates(&self, import: &mut Importer<'_>) -> Vec<DraftValue> {
         let mut all: Vec<_> = self.certificates.iter().rev().cloned().collect();
-        let Some(directory) = self.options.find("pem-dir") else {
-            return all;
-        };
+        let Some(directory) = self.options.find("pem-dir") else { return all };
         import.joined(directory, CERTIFICATES, "");
         let mut add = |path: String, of: &Statement| {
             all.push(DraftValue { value: Value::from(path), origin: Some(of.place.clone()) });
@@ -195,9 +191,7 @@ impl Frontend {
             }
             None => {
                 add(directory.value(), directory);
-                if let Some(glob) = glob {
-                    import.joined(glob, CERTIFICATES, "every certificate with its key");
-                }
+                import.joined(glob, CERTIFICATES, "every certificate with its key");
             }
         }
         all
@@ -258,32 +252,26 @@ const TAKEN_TOGETHER: &str = "\
 const HEADERS: [&str; 5] =
     ["write-ip", "write-proxy", "write-proxy-v1", "write-proxy-v2", "proxy-proxy"];
 
-/// The keys of a service, but for its name and address.
-pub(super) fn service(
-    options: &Statements,
-    import: &mut Import,
-    certificates: Vec<DraftValue>,
-) -> DraftTable {
-    let mut table = DraftTable::default();
+/// Writes the keys of a service, but for its name and address.
+pub(super) fn write(options: &Statements, import: &mut Import, certificates: Vec<DraftValue>) {
     for (name, written) in options.iter() {
-        take_alone(name, written, import, &mut table);
+        take_alone(name, written, import);
     }
-    write_backend(options, import, &mut table);
-    write_header(options, import, &mut table);
-    write_tls(options, import, &mut table);
+    write_backend(options, import);
+    write_header(options, import);
+    write_tls(options, import);
     if options.is_on("client") {
-        write_client(options, import, &mut table, certificates.first());
+        write_client(options, import, certificates.first());
     } else {
         for certificate in certificates {
-            table.push("front.tls.certificates", certificate.value, certificate.origin);
+            import.service.push("front.tls.certificates", certificate.value, certificate.origin);
         }
-        write_verification(options, import, &mut table);
+        write_verification(options, import);
     }
-    table
 }
 
 /// Does what one option alone says.
-fn take_alone(name: &str, written: &Statement, import: &mut Import, table: &mut DraftTable) {
+fn take_alone(name: &str, written: &Statement, import: &mut Import) {
     let is_on = switch(&written.value()) == Some(true);
     let is_off = switch(&written.value()) == Some(false);
     match name {
@@ -296,12 +284,11 @@ fn take_alone(name: &str, written: &Statement, import: &mut Import, table: &mut 
             import.joined(written, "service.back.resolve", note);
         }
         "backend-refresh" => {
-            let key = "service.back.resolve";
-            import.apply_key(key, Conversion::Seconds, "", written, table);
+            import.apply_key("service.back.resolve", Conversion::Seconds, "", written);
         }
         _ => {
             let meaning = meanings::find(Predecessor::Hitch, name);
-            let is_joined = meaning.is_some_and(|meaning| import.apply(meaning, written, table));
+            let is_joined = meaning.is_some_and(|meaning| import.apply(meaning, written));
             match meaning {
                 Some(_) if is_joined && is_off => import.mapped(written, "`off`, as here"),
                 Some(meaning) if is_joined => import.apply_joined(meaning, written),
@@ -311,9 +298,9 @@ fn take_alone(name: &str, written: &Statement, import: &mut Import, table: &mut 
     }
 }
 
-fn write_backend(options: &Statements, import: &mut Import, table: &mut DraftTable) {
+fn write_backend(options: &Statements, import: &mut Import) {
     let Some(written) = options.find("backend") else {
-        return table.push("back.servers", "127.0.0.1:8000", None);
+        return import.service.push("back.servers", "127.0.0.1:8000", None);
     };
     let value = written.value();
     let (host, port) = split_endpoint(&value);
@@ -322,10 +309,10 @@ fn write_backend(options: &Statements, import: &mut Import, table: &mut DraftTab
         "" | "*" => address("127.0.0.1", &port),
         host => address(host, &port),
     };
-    import.add(table, "service.back.servers", server, written, "");
+    import.add("service.back.servers", server, written, "");
 }
 
-fn write_header(options: &Statements, import: &mut Import, table: &mut DraftTable) {
+fn write_header(options: &Statements, import: &mut Import) {
     let on = HEADERS.iter().filter(|name| options.is_on(name));
     let on: Vec<_> = on.filter_map(|name| Some((*name, options.find(name)?))).collect();
     if let [_, (name, second), ..] = on.as_slice() {
@@ -341,18 +328,18 @@ fn write_header(options: &Statements, import: &mut Import, table: &mut DraftTabl
     if let Some((_, written)) = on.first().filter(|_| !version.is_empty()) {
         let difference = if version == "pass" {
             let everyone = array(["0.0.0.0/0", "::/0"]);
-            table.set("front.accept-proxy", everyone, written.place.clone());
-            table.remark("front.accept-proxy", "Name the networks of your load balancers alone.");
+            import.service.set("front.accept-proxy", everyone, written.place.clone());
+            import
+                .service
+                .remark("front.accept-proxy", "Name the networks of your load balancers alone.");
             "every address may send a header, as with hitch: name your load balancers"
         } else {
             ""
         };
-        import.put(table, "service.back.send-proxy.version", version, written, difference);
+        import.put("service.back.send-proxy.version", version, *written, difference);
     }
     for name in ["proxy-tlv", "proxy-authority", "proxy-client-cert"] {
-        let Some(written) = options.find(name) else {
-            continue;
-        };
+        let Some(written) = options.find(name) else { continue };
         let is_on = switch(&written.value()) != Some(false);
         let key = |name: &str| format!("service.back.send-proxy.{name}");
         match name {
@@ -360,45 +347,41 @@ fn write_header(options: &Statements, import: &mut Import, table: &mut DraftTabl
                 import.mapped(written, "without effect: no PROXY header of version 2 is sent");
             }
             "proxy-client-cert" if is_on => {
-                import.put(table, &key("client-certificate"), "pem", written, "");
+                import.put(&key("client-certificate"), "pem", written, "");
             }
             "proxy-tlv" if !is_on => {
-                import.put(table, &key("tls"), false, written, "");
-                import.put(table, &key("authority"), false, written, "");
+                import.put(&key("tls"), false, written, "");
+                import.put(&key("authority"), false, written, "");
             }
-            "proxy-authority" if !is_on => {
-                import.put(table, &key("authority"), false, written, "");
-            }
+            "proxy-authority" if !is_on => import.put(&key("authority"), false, written, ""),
             _ => import.mapped(written, "as here"),
         }
     }
 }
 
 /// Versions, groups and suites, of clients or of servers.
-fn write_tls(options: &Statements, import: &mut Import, table: &mut DraftTable) {
+fn write_tls(options: &Statements, import: &mut Import) {
     let side = if options.is_on("client") { "back.tls" } else { "front.tls" };
     let of_all = ["ssl", "tls"].into_iter().filter(|name| options.is_on(name));
     let all = of_all.filter_map(|name| options.find(name)).next().map(|written| {
         let words = ["TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3"].map(str::to_owned);
         Statement { words: words.into(), ..written.clone() }
     });
-    if let Some(versions) = options.find("tls-protos").or(all.as_ref()) {
-        let key = format!("service.{side}.versions");
-        import.apply_key(&key, Conversion::Versions, "", versions, table);
-    }
+    let key = format!("service.{side}.versions");
+    import.apply_key(&key, Conversion::Versions, "", options.find("tls-protos").or(all.as_ref()));
     if let Some(groups) = options.find("ecdh-curve") {
         if groups.value() == "auto" {
             import.mapped(groups, "`auto`, as here");
         } else {
             let key = format!("service.{side}.groups");
-            import.apply_key(&key, Conversion::Groups, "", groups, table);
+            import.apply_key(&key, Conversion::Groups, "", groups);
         }
     }
     let [tls12, tls13] = ["ciphers", "ciphersuites"].map(|name| options.find(name).cloned());
-    WrittenSuites { tls12, tls13 }.write(import, table, side);
+    WrittenSuites { tls12, tls13 }.write(import, side);
 }
 
-fn write_verification(options: &Statements, import: &mut Import, table: &mut DraftTable) {
+fn write_verification(options: &Statements, import: &mut Import) {
     let key = |name: &str| format!("service.front.tls.client-certificates.{name}");
     let ca = options.find("client-verify-ca");
     let verify = options.find("client-verify");
@@ -419,43 +402,33 @@ fn write_verification(options: &Statements, import: &mut Import, table: &mut Dra
     };
     match (verify, ca) {
         (Some(verify), Some(ca)) => {
-            import.put(table, &key("mode"), mode, verify, "");
-            import.apply_key(&key("ca"), Conversion::Paths, "", ca, table);
+            import.put(&key("mode"), mode, verify, "");
+            import.apply_key(&key("ca"), Conversion::Paths, "", ca);
         }
         (Some(verify), None) => {
             let why = "client-verify is on without client-verify-ca";
-            let remedy = "name the file of the authorities";
-            import.fault(&verify.place, "client-verify", why, remedy);
+            import.fault(&verify.place, "client-verify", why, "name the file of the authorities");
         }
         (None, _) => {}
     }
 }
 
 /// `client = on`: plaintext in front, TLS behind, which hitch does not verify.
-fn write_client(
-    options: &Statements,
-    import: &mut Import,
-    table: &mut DraftTable,
-    certificate: Option<&DraftValue>,
-) {
-    let Some(written) = options.find("client") else {
-        return;
-    };
+fn write_client(options: &Statements, import: &mut Import, certificate: Option<&DraftValue>) {
+    let Some(written) = options.find("client") else { return };
     // Clients of plaintext negotiate no protocol.
-    table.take("front.tls.alpn");
-    table.take("front.tls.unknown-name");
-    table.set("front.tls.mode", "off", written.place.clone());
+    import.service.take("front.tls.alpn");
+    import.service.take("front.tls.unknown-name");
+    import.service.set("front.tls.mode", "off", written.place.clone());
     let difference = "front.tls = \"off\", and servers are not verified, as by hitch: name `ca`";
-    import.put(table, "service.back.tls.verify", "off", written, difference);
+    import.put("service.back.tls.verify", "off", written, difference);
     let remark = "hitch verifies no server. Take this out, and name the authorities in `ca`.";
-    table.remark("back.tls.verify", remark);
-    let Some(DraftValue { value, origin }) = certificate else {
-        return;
-    };
+    import.service.remark("back.tls.verify", remark);
+    let Some(DraftValue { value, origin }) = certificate else { return };
     let part = |name: &str| value.as_table().and_then(|table| table.get(name)).cloned();
     let chain: Value = part("chain").unwrap_or_else(|| value.clone());
-    table.set("back.tls.certificate", chain, origin.clone());
+    import.service.set("back.tls.certificate", chain, origin.clone());
     if let Some(key) = part("key") {
-        table.set("back.tls.key", key, origin.clone());
+        import.service.set("back.tls.key", key, origin.clone());
     }
 }

@@ -1,6 +1,6 @@
-//! Names of clients: `server_name`, maps of the name that a client asks TLS for, and servers of HTTP that
-//! pass requests on to the same upstream. nginx chooses one of those by a request's field Host, Lariat
-//! by the name that a client asks TLS for, and any Host passes there.
+//! Names of clients: `server_name`, maps of the name that a client asks TLS for, and servers of
+//! HTTP that pass requests on to the same upstream. nginx chooses one of those by a request's field
+//! Host, Lariat by the name that a client asks TLS for, and any Host passes there.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -160,9 +160,7 @@ impl HostGuards {
         let mut all = Self::default();
         for server in section.servers.iter().filter(|_| section.is_http) {
             let refusals = refusals(server, &within(&section.options, &server.options));
-            let Some(first) = refusals.first().cloned() else {
-                continue;
-            };
+            let Some(first) = refusals.first().cloned() else { continue };
             let guard = Guard { refusals: said(&refusals), first };
             let targets: BTreeSet<_> = server.passes.iter().map(target).collect();
             let addresses = targets.into_iter().flat_map(|target| addresses(section, &target));

@@ -1,11 +1,11 @@
-//! The blocks `http` and `stream`: what their servers, upstreams and maps say, and where servers listen.
+//! The blocks `http` and `stream`: what their servers, upstreams and maps say, and where servers
+//! listen.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use crate::convert::{Unfit, is_among, milliseconds, split_endpoint, time_text};
-use crate::draft::DraftTable;
 use crate::import::Import;
 use crate::meanings;
 use crate::meanings::{Conversion, Predecessor, Sense};
@@ -214,14 +214,12 @@ fn take(
     }
     let meaning =
         meanings::find(Predecessor::Nginx, &one.written.option).filter(|_| one.block.is_none());
-    let Some(meaning) = meaning else {
-        return leave_out(import, &one);
-    };
+    let Some(meaning) = meaning else { return leave_out(import, &one) };
     import.expect(&one.written);
     absolute(root, &mut one.written);
     match meaning.sense {
         Sense::Key { .. } | Sense::Joined { .. } => options.push(meaning.option, one.written),
-        _ => _ = import.apply(meaning, &one.written, &mut Default::default()),
+        _ => _ = import.apply(meaning, &one.written),
     }
 }
 
@@ -249,16 +247,13 @@ fn find_passes(one: &NginxDirective, passes: &mut Vec<Statement>) {
 /// Whether a field is taken out of requests, which servers then trust when nginx itself writes it.
 fn is_emptied(written: &Statement) -> bool {
     let sets = ["proxy_set_header", "grpc_set_header"].contains(&written.option.as_str());
-    let [field, value] = written.words.as_slice() else {
-        return false;
-    };
+    let [field, value] = written.words.as_slice() else { return false };
     sets && value.is_empty() && !is_among(EMPTIED, &field.to_ascii_lowercase())
 }
 
 /// Reports a directive, and all in its block, that nothing is made of.
 pub(super) fn leave_out(import: &mut Import, one: &NginxDirective) {
     let NginxDirective { written, block } = one;
-    let mut unused = Default::default();
     match meanings::find(Predecessor::Nginx, &written.option) {
         None => import.note_unknown(written),
         Some(meaning) => {
@@ -266,7 +261,7 @@ pub(super) fn leave_out(import: &mut Import, one: &NginxDirective) {
                 let remedy = "keep nginx for it, behind Lariat";
                 import.lacks(written, "stands where no service comes from", remedy);
             } else {
-                import.apply(meaning, written, &mut unused);
+                import.apply(meaning, written);
             }
         }
     }
@@ -382,7 +377,6 @@ impl NginxListen {
         let option = "listen".to_owned();
         let one = Statement { option, words, ..self.written.clone() };
         let named = Statement { words: vec![parameter.to_owned()], ..one.clone() };
-        let mut unused = DraftTable::default();
         match name {
             "default_server" | "default" => self.is_default = true,
             "ssl" => self.traits.has_tls = true,
@@ -390,11 +384,10 @@ impl NginxListen {
             "deferred" => self.traits.is_deferred = true,
             "backlog" => {
                 let note = "of each listener and worker";
-                import.apply_key("workers.backlog", Conversion::Number, note, &one, &mut unused);
+                import.apply_key("workers.backlog", Conversion::Number, note, &one);
             }
             "fastopen" => {
-                let note = "of all listeners";
-                import.apply_key("workers.fast-open", Conversion::Number, note, &one, &mut unused);
+                import.apply_key("workers.fast-open", Conversion::Number, "of all listeners", &one);
             }
             "so_keepalive" => self.traits.keepalive = keepalive(value),
             // `ipv6only` is looked at with the addresses of all servers.

@@ -1,10 +1,9 @@
-//! A section of stunnel's file, and what it says of TLS: versions, suites and curves, and how the other
-//! side is verified.
+//! A section of stunnel's file, and what it says of TLS: versions, suites and curves, and how the
+//! other side is verified.
 
 use std::path::Path;
 
 use crate::convert::is_among;
-use crate::draft::DraftTable;
 use crate::import::{Import, Importer};
 use crate::meanings::{Conversion, Predecessor};
 use crate::source::{SourceLine, Statement, Statements};
@@ -54,11 +53,7 @@ const AS_HERE: &str = "\
     NO_TLSV1.1 NO_TLSV1_1 SINGLE_DH_USE SINGLE_ECDH_USE";
 
 /// Writes what the section says of TLS.
-pub(super) fn write_policy(
-    section: &StunnelSection,
-    import: &mut Import,
-    service: &mut DraftTable,
-) {
+pub(super) fn write_policy(section: &StunnelSection, import: &mut Import) {
     let (options, side) = (&section.options, section.tls());
     let mut spoken = SpokenVersions::all();
     for (option, bound) in [
@@ -84,21 +79,14 @@ pub(super) fn write_policy(
         if !spoken.bound_by_command(import, &one, command.trim(), side)
             && let Some(meaning) = meanings::find(Predecessor::Stunnel, "config")
         {
-            import.apply(meaning, written, service);
+            import.apply(meaning, written);
         }
     }
-    spoken.write(service, side);
-    if let Some(curves) = options.find("curves") {
-        import.apply_key(
-            &format!("service.{side}.groups"),
-            Conversion::Groups,
-            "",
-            curves,
-            service,
-        );
-    }
+    spoken.write(import, side);
+    let curves = options.find("curves");
+    import.apply_key(&format!("service.{side}.groups"), Conversion::Groups, "", curves);
     let [tls12, tls13] = ["ciphers", "ciphersuites"].map(|name| options.find(name).cloned());
-    WrittenSuites { tls12, tls13 }.write(import, service, side);
+    WrittenSuites { tls12, tls13 }.write(import, side);
 }
 
 /// One of OpenSSL's options (SSL_CTX_set_options(3ssl)).
@@ -145,11 +133,7 @@ const OF_VERIFICATION: &[&str] =
 
 /// Writes what the section says of the other side. Returns whether everyone is refused whom stunnel
 /// refuses, without which there is no service.
-pub(super) fn write_verification(
-    section: &StunnelSection,
-    import: &mut Importer<'_>,
-    service: &mut DraftTable,
-) -> bool {
+pub(super) fn write_verification(section: &StunnelSection, import: &mut Importer<'_>) -> bool {
     let verification = verification(section);
     for option in ["CAfile", "CRLfile"] {
         if let Some(written) = section.options.find(option) {
@@ -164,9 +148,9 @@ pub(super) fn write_verification(
         is_read && certificates::are_mixed(&text)
     });
     let mut is_whole = if section.is_client() {
-        server(section, import, service, verification)
+        server(section, import, verification)
     } else {
-        clients(section, import, service, verification)
+        clients(section, import, verification)
     };
     if verification == Verification::None {
         for written in OF_VERIFICATION.iter().filter_map(|option| section.options.find(option)) {
@@ -212,12 +196,7 @@ fn report(section: &StunnelSection, import: &mut Import, key: &str, difference: 
 }
 
 /// Clients' certificates, of a service of TLS.
-fn clients(
-    section: &StunnelSection,
-    import: &mut Import,
-    service: &mut DraftTable,
-    verification: Verification,
-) -> bool {
+fn clients(section: &StunnelSection, import: &mut Import, verification: Verification) -> bool {
     const TABLE: &str = "service.front.tls.client-certificates";
     let key = |name: &str| format!("{TABLE}.{name}");
     let mode = match verification {
@@ -232,30 +211,22 @@ fn clients(
         let why = "clients are verified by CAfile alone here, which is not written";
         let remedy = "join the files of CApath into one, and name that by CAfile";
         for option in ["CApath", "verify", "verifyChain", "verifyPeer"] {
-            if let Some(written) = section.options.find(option) {
-                import.lacks(written, why, remedy);
-            }
+            import.lacks(section.options.find(option), why, remedy);
         }
         return false;
     };
     let origin = ca.place.clone();
-    service.set("front.tls.client-certificates.mode", mode, origin);
-    import.apply_key(&key("ca"), Conversion::Paths, "", ca, service);
+    import.service.set("front.tls.client-certificates.mode", mode, origin);
+    import.apply_key(&key("ca"), Conversion::Paths, "", ca);
     let difference = if verification == Verification::Peer { PEER_OF_AUTHORITY } else { "" };
     report(section, import, &key("mode"), difference);
-    if let Some(written) = section.options.find("requireCert") {
-        import.joined(written, &key("mode"), "");
-    }
-    if let Some(written) = section.options.find("CRLfile") {
-        import.apply_key(&key("crl"), Conversion::Paths, "", written, service);
-    }
-    if let Some(written) = section.options.find("CApath") {
-        let remedy = "join its files into one, and name that in `ca`";
-        import.lacks(written, "directories of hashes are not read", remedy);
-    }
+    import.joined(section.options.find("requireCert"), &key("mode"), "");
+    import.apply_key(&key("crl"), Conversion::Paths, "", section.options.find("CRLfile"));
+    let remedy = "join its files into one, and name that in `ca`";
+    import.lacks(section.options.find("CApath"), "directories of hashes are not read", remedy);
     for (option, name) in [("checkHost", "allow.dns"), ("checkEmail", "allow.email")] {
         for written in section.options.all(option) {
-            import.add(service, &key(name), written.value(), written, "");
+            import.add(&key(name), written.value(), written, "");
         }
     }
     for written in section.options.all("checkIP") {
@@ -272,17 +243,12 @@ const PEER_OF_AUTHORITY: &str =
     "certificates in CAfile count themselves, and one of an authority also what it issued";
 
 /// The server's certificate, of a service of plaintext.
-fn server(
-    section: &StunnelSection,
-    import: &mut Import,
-    service: &mut DraftTable,
-    verification: Verification,
-) -> bool {
+fn server(section: &StunnelSection, import: &mut Import, verification: Verification) -> bool {
     let origin = section.options.find("client").map(|one| one.place.clone());
-    write_name(section, import, service, verification);
+    write_name(section, import, verification);
     if verification == Verification::None {
-        service.set("back.tls.verify", "off", origin);
-        service.remark("back.tls.verify", UNVERIFIED);
+        import.service.set("back.tls.verify", "off", origin);
+        import.service.remark("back.tls.verify", UNVERIFIED);
         report(section, import, "service.back.tls.verify", "off: servers are not verified");
         return true;
     }
@@ -294,9 +260,7 @@ fn server(
         _ => "the name must fit too, that of the server's address, or `back.tls.name`",
     };
     report(section, import, "service.back.tls.verify", difference);
-    if let Some(written) = section.options.find("CAfile") {
-        import.apply_key("service.back.tls.ca", Conversion::Paths, "", written, service);
-    }
+    import.apply_key("service.back.tls.ca", Conversion::Paths, "", section.options.find("CAfile"));
     let mut is_whole = true;
     if let Some(written) = section.options.find("CApath") {
         let directory = written.value();
@@ -307,29 +271,22 @@ fn server(
             import.mapped(written, words);
         } else {
             let why = "directories of hashed certificates are not read";
-            let remedy = "join its files into one, and name that in `back.tls.ca`";
-            import.lacks(written, why, remedy);
+            import.lacks(written, why, "join its files into one, and name that in `back.tls.ca`");
             // This host's authorities would be trusted in their place.
             is_whole = section.options.find("CAfile").is_some();
         }
     } else if section.options.find("CAfile").is_none() {
         for option in ["verify", "verifyChain", "verifyPeer"] {
-            if let Some(written) = section.options.find(option) {
-                let why = "no authority is named, and this host's would be trusted";
-                import.lacks(written, why, "name their file by CAfile");
-            }
+            let why = "no authority is named, and this host's would be trusted";
+            import.lacks(section.options.find(option), why, "name their file by CAfile");
         }
         is_whole = false;
     }
-    if let Some(written) = section.options.find("CRLfile") {
-        import.apply_key("service.back.tls.crl", Conversion::Paths, "", written, service);
-    }
-    if let Some(written) = section.options.find("requireCert") {
-        import.mapped(written, "servers always have one");
-    }
+    let written = section.options.find("CRLfile");
+    import.apply_key("service.back.tls.crl", Conversion::Paths, "", written);
+    import.mapped(section.options.find("requireCert"), "servers always have one");
     for written in section.options.all("checkEmail") {
-        let remedy = "`back.tls.pins`";
-        import.lacks(written, "mail addresses of servers are not compared", remedy);
+        import.lacks(written, "mail addresses of servers are not compared", "`back.tls.pins`");
         is_whole = false;
     }
     is_whole
@@ -339,12 +296,7 @@ const UNVERIFIED: &str =
     "stunnel was not told to verify servers. Take this out, and name the authorities in `ca`.";
 
 /// The one name that is sent as SNI and compared: the first of `checkHost`, `checkIP` and `sni`.
-fn write_name(
-    section: &StunnelSection,
-    import: &mut Import,
-    service: &mut DraftTable,
-    verification: Verification,
-) {
+fn write_name(section: &StunnelSection, import: &mut Import, verification: Verification) {
     let checks = verification != Verification::None;
     let checked = section.options.all("checkHost").chain(section.options.all("checkIP"));
     let names: Vec<_> = checked.chain(section.options.all("sni")).collect();
@@ -354,14 +306,13 @@ fn write_name(
         let value = written.value();
         match &chosen {
             _ if value.is_empty() => {
-                let why = "a server name is sent in any case";
-                import.lacks(written, why, "none is needed");
+                import.lacks(written, "a server name is sent in any case", "none is needed");
             }
             _ if !checks && written.option != "sni" => {
                 import.mapped(written, "without effect: nothing is verified");
             }
             None => {
-                import.put(service, key, value.as_str(), written, "it is sent and compared");
+                import.put(key, value.as_str(), written, "it is sent and compared");
                 chosen = Some(value);
             }
             Some(name) if *name == value => import.joined(written, key, ""),
