@@ -24,9 +24,7 @@ fn cycles_among(sources: &[&RustSource]) -> Vec<Violation> {
     let mut known = BTreeSet::new();
     let mut violations = Vec::new();
     for start in 0..sources.len() {
-        let Some(cycle) = cycle_through(&graph, start) else {
-            continue;
-        };
+        let Some(cycle) = cycle_through(&graph, start) else { continue };
         if !known.insert(cycle.iter().copied().collect::<BTreeSet<_>>()) {
             continue;
         }

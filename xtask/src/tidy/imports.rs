@@ -102,9 +102,7 @@ pub(super) fn check(tree: &WorkTree) -> Result<Vec<Violation>> {
     for file in &tree.manifests {
         let manifest = Manifest::parse(&file.text).with_context(|| file.path.clone())?;
         // The fuzz targets are a workspace of their own and may import any crate.
-        let Some(manifest) = manifest.filter(|_| !file.path.starts_with("fuzz/")) else {
-            continue;
-        };
+        let Some(manifest) = manifest.filter(|_| !file.path.starts_with("fuzz/")) else { continue };
         let found = match find(&manifest.name) {
             Some(package) => rules(package, &manifest),
             None => vec!["is not in xtask/src/tidy/imports.rs".to_owned()],
@@ -166,9 +164,7 @@ impl Manifest {
     /// Reads the text of a package's manifest; `None` for one without a package.
     fn parse(text: &str) -> Result<Option<Self>> {
         let table: Table = text.parse()?;
-        let Some(package) = table.get("package") else {
-            return Ok(None);
-        };
+        let Some(package) = table.get("package") else { return Ok(None) };
         let name = package.get("name").and_then(Value::as_str).context("a package has a name")?;
         let inherited = table.get("lints").and_then(|lints| lints.get("workspace"));
         Ok(Some(Self {
