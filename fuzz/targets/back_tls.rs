@@ -40,9 +40,7 @@ thread_local! {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((flags, script)) = bytes.split_first() else {
-        return;
-    };
+    let Some((flags, script)) = bytes.split_first() else { return };
     STAGE.with(|stage| {
         let number = usize::from(flags & 1) + 2 * usize::from(flags >> 1 & 1);
         let choice = match flags & 4 {
@@ -225,9 +223,7 @@ impl<'c> Play<'c> {
             }
         }
         self.fetch();
-        let Some(mut pieces) = self.subject.flow.back_room(&mut self.subject.pool) else {
-            return;
-        };
+        let Some(mut pieces) = self.subject.flow.back_room(&mut self.subject.pool) else { return };
         let room = pieces.next().expect("there is room");
         let count = self.subject.wire.deliver(room, most);
         drop(pieces);
@@ -247,9 +243,7 @@ impl<'c> Play<'c> {
     }
 
     fn send(&mut self, count: usize) {
-        let Some(room) = self.subject.flow.front_room(&mut self.subject.pool) else {
-            return;
-        };
+        let Some(room) = self.subject.flow.front_room(&mut self.subject.pool) else { return };
         let count = count.min(room.len());
         room[..count].fill(OF_CLIENT);
         if count > 0 {

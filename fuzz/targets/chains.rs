@@ -32,9 +32,7 @@ thread_local! {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((own, script)) = bytes.split_first() else {
-        return;
-    };
+    let Some((own, script)) = bytes.split_first() else { return };
     STAGE.with(|stage| {
         let signer = signer_of(*own);
         let mut chain = vec![stage.leaves[number_of(signer)].clone()];

@@ -10,9 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     // What stands behind a header is read when it was decrypted.
     let body = bytes.get(HEADER_BYTES..).unwrap_or(bytes);
-    let Ok(messages) = Message::read_all(body) else {
-        return;
-    };
+    let Ok(messages) = Message::read_all(body) else { return };
     assert_eq!(messages.iter().map(Message::bytes).sum::<usize>(), body.len());
     let mut written = Vec::new();
     for message in &messages {

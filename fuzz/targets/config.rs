@@ -7,9 +7,7 @@ use config::{Diagnostic, Recording, Severity, Source, load};
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {
-    let Ok(text) = std::str::from_utf8(bytes) else {
-        return Corpus::Reject;
-    };
+    let Ok(text) = std::str::from_utf8(bytes) else { return Corpus::Reject };
     let source = source(text);
     let loaded = load(&source, &mut files());
     assert_eq!(loaded, load(&source, &mut files()));

@@ -29,15 +29,11 @@ fuzz_target!(|bytes: &[u8]| {
     let passed = whole.pass(bytes, true);
     let first = pieces.pass(&bytes[..cut], true);
     assert!(first <= cut && passed >= first);
-    let Some((length, rest)) = bytes.split_first_chunk() else {
-        return;
-    };
+    let Some((length, rest)) = bytes.split_first_chunk() else { return };
     let Some((encoded, hello)) = rest.split_at_checked(u16::from_be_bytes(*length).into()) else {
         return;
     };
-    let Ok(Peek::Hello(outer)) = read(hello) else {
-        return;
-    };
+    let Ok(Peek::Hello(outer)) = read(hello) else { return };
     if let EchOffer::Outer(outer_hello) = offer(&outer) {
         assert_eq!(outer_hello.additional_data().len(), outer.body().len());
     }

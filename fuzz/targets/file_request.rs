@@ -43,9 +43,7 @@ struct Talk {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let [choice, pace, requests @ ..] = bytes else {
-        return;
-    };
+    let [choice, pace, requests @ ..] = bytes else { return };
     let options = Options {
         index: vec!["index.html".to_owned(), "index.txt".to_owned()],
         hidden: choice & 2 != 0,
@@ -65,9 +63,7 @@ struct Pace(Option<u32>);
 
 impl Pace {
     fn of(&mut self, whole: u64) -> u64 {
-        let Some(state) = &mut self.0 else {
-            return whole;
-        };
+        let Some(state) = &mut self.0 else { return whole };
         *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let chance = u64::from(*state >> 16);
         let part = match chance % 4 {
@@ -140,9 +136,7 @@ impl Talk {
     }
 
     fn answer(&mut self) -> bool {
-        let Some(question) = self.conversation.question() else {
-            return false;
-        };
+        let Some(question) = self.conversation.question() else { return false };
         let (Question::Open(path) | Question::Replace(path)) = question;
         let found = found_at(path);
         match (&found, question) {

@@ -31,9 +31,7 @@ thread_local! {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((flags, script)) = bytes.split_first() else {
-        return;
-    };
+    let Some((flags, script)) = bytes.split_first() else { return };
     STAGE.with(|(settings, authority_pem)| {
         let choice = ClientChoice::new(authority_pem, flags & 1 == 0, &[]).with_early_data();
         if flags & 2 != 0 {
@@ -140,9 +138,7 @@ impl Play {
 
     fn deliver(&mut self, most: usize) {
         self.client_wants();
-        let Some(room) = self.subject.flow.front_room(&mut self.subject.pool) else {
-            return;
-        };
+        let Some(room) = self.subject.flow.front_room(&mut self.subject.pool) else { return };
         match self.subject.wire.deliver(room, most) {
             0 => self.handle(Event::FrontReceived(Received::Nothing)),
             count => self.handle(Event::FrontReceived(Received::Bytes(count))),
@@ -174,9 +170,7 @@ impl Play {
             self.handle(Event::BackSent(bytes.len()));
         }
         let wanted = most.min(REPLY.len() - self.reply);
-        let Some(pieces) = self.subject.flow.back_room(&mut self.subject.pool) else {
-            return;
-        };
+        let Some(pieces) = self.subject.flow.back_room(&mut self.subject.pool) else { return };
         let mut count = 0;
         for piece in pieces {
             let here = piece.len().min(wanted - count);

@@ -9,14 +9,11 @@ use import::{Predecessor, SourceFiles, import};
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 fuzz_target!(|bytes: &[u8]| -> Corpus {
-    let Some((kind, text)) = bytes.split_first() else {
-        return Corpus::Reject;
-    };
-    let Ok(text) = str::from_utf8(text) else {
-        return Corpus::Reject;
-    };
+    let Some((kind, text)) = bytes.split_first() else { return Corpus::Reject };
+    let Ok(text) = str::from_utf8(text) else { return Corpus::Reject };
     let kind = Predecessor::ALL[usize::from(*kind) % Predecessor::ALL.len()];
-    let outcome = || import(kind, &[PathBuf::from("/etc/old.conf")], &mut Echo(text), &config::TABLE);
+    let outcome =
+        || import(kind, &[PathBuf::from("/etc/old.conf")], &mut Echo(text), &config::TABLE);
     let first = outcome();
     let toml = first.toml();
     assert!(toml.parse::<toml::Table>().is_ok(), "{toml}");

@@ -22,15 +22,11 @@ const STEPS_MAX: usize = 200;
 static SERVICE: LazyLock<Service> = LazyLock::new(Service::new);
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((suite, mut rest)) = bytes.split_first() else {
-        return;
-    };
+    let Some((suite, mut rest)) = bytes.split_first() else { return };
     let suite = SUITES[usize::from(*suite) % SUITES.len()];
     let mut talk = Talk::new(SERVICE.connect(suite));
     for _ in 0..STEPS_MAX {
-        let Some(step) = Step::read(&mut rest) else {
-            break;
-        };
+        let Some(step) = Step::read(&mut rest) else { break };
         talk.take(&step);
         talk.assert_own_words();
         if talk.connection.is_ended() {

@@ -6,9 +6,7 @@ use wire::address::Endpoint;
 use wire::dns::service_records;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(records) = service_records(bytes) else {
-        return;
-    };
+    let Ok(records) = service_records(bytes) else { return };
     for record in records {
         assert!(record.port != 0);
         let endpoint = format!("{}:{}", record.host, record.port).parse();

@@ -25,9 +25,7 @@ const GREETINGS: &[&[u8]] = &[
 ];
 
 fuzz_target!(|bytes: &[u8]| {
-    let [dialect, is_set, pieces @ ..] = bytes else {
-        return;
-    };
+    let [dialect, is_set, pieces @ ..] = bytes else { return };
     let (_, dialect) = Dialect::ALL[usize::from(*dialect) % Dialect::ALL.len()];
     let sides = Sides {
         front: [None, Some(Policy::Required), Some(Policy::Optional)][usize::from(is_set & 3) % 3],
@@ -54,9 +52,7 @@ fuzz_target!(|bytes: &[u8]| {
             true => dialog.client_sent(piece),
             false => dialog.server_sent(piece),
         };
-        let Some(more) = follow(&mut dialog, take, came, went, is_database) else {
-            return;
-        };
+        let Some(more) = follow(&mut dialog, take, came, went, is_database) else { return };
         went += more;
     }
 });

@@ -35,9 +35,7 @@ fn host(secret: u8) -> Arc<Resumption> {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((kind, rest)) = bytes.split_first() else {
-        return;
-    };
+    let Some((kind, rest)) = bytes.split_first() else { return };
     match kind % 4 {
         0 => check_foreign(rest),
         1 => check_ours_begun(rest),
@@ -61,9 +59,7 @@ fn check_ours_begun(rest: &[u8]) {
 /// A session that we sealed, if it is one at all, is what the library gets, and no other service or
 /// host.
 fn check_sealed(session: &[u8]) {
-    let Some(ticket) = HOSTS.ours.seal_ticket(session) else {
-        return;
-    };
+    let Some(ticket) = HOSTS.ours.seal_ticket(session) else { return };
     match HOSTS.ours.open_ticket(&ticket) {
         Ok(opened) => assert_eq!(opened, session),
         // No session, or one of a client with a certificate, which the service does not want.

@@ -32,9 +32,7 @@ fn talk(
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let [kind, bytes @ ..] = bytes else {
-        return;
-    };
+    let [kind, bytes @ ..] = bytes else { return };
     let login = TunnelLogin { user: "me".to_owned(), password: "secret".to_owned() };
     let tunnel = Tunnel {
         protocol: [TunnelProtocol::HttpConnect, TunnelProtocol::Socks5][usize::from(kind & 1)],

@@ -1,11 +1,16 @@
 //! `cargo xtask generate`: the pages that are made from the product's own tables.
 //!
 //! Owns which page is made of what; the words are in the tables.
+//!
+//! `cargo xtask site` makes a site with search of all pages, by mdBook; in a folder, beside the sites
+//! of other versions. docs/SUMMARY.md owns the order of its pages, book.toml its looks. Files keep
+//! their places to each other, because then a link that works on the forge works here.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use import::Predecessor;
 
 const LINE_CHARACTERS_MAX: usize = 110;
@@ -146,6 +151,141 @@ fn first_difference(found: &str, wanted: &str) -> Option<usize> {
     Some(same.count() + 1)
 }
 
+/// The version that is installed if there is no mdBook.
+const MDBOOK: &str = "0.5.4";
+
+/// Everything that a page may link to.
+const SHOWN: &[&str] = &[
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "README.md",
+    "SECURITY.md",
+    "docs",
+    "examples",
+    "pkg",
+    "scenarios",
+    "targets",
+];
+
+/// The order of the pages, with links from its folder on.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// The list of all versions' folders in a site, which docs/versions.js reads.
+const VERSIONS: &str = "versions.json";
+
+/// Builds the site in target/site/book; with a folder, also as the folder of this version in it,
+/// which replaces an earlier one of the same name.
+///
+/// # Errors
+/// If mdBook cannot be had, or a file cannot be copied.
+pub(crate) fn make_site(root: &Path, folder: Option<&str>) -> Result<()> {
+    let site = root.join("target/site");
+    let source = site.join("src");
+    if source.exists() {
+        fs::remove_dir_all(&source)?;
+    }
+    fs::create_dir_all(&source)?;
+    for name in SHOWN {
+        copy(&root.join(name), &source.join(name)).with_context(|| (*name).to_owned())?;
+    }
+    let summary = fs::read_to_string(root.join(SUMMARY)).context(SUMMARY)?;
+    fs::write(source.join("SUMMARY.md"), from_root(&summary))?;
+    let status = Command::new(mdbook(&site)?).arg("build").arg(root).status()?;
+    ensure!(status.success(), "mdbook ends with {status}");
+    println!("site: {}", site.join("book/index.html").display());
+    if let Some(folder) = folder {
+        publish(&site.join("book"), Path::new(folder))?;
+    }
+    Ok(())
+}
+
+fn publish(book: &Path, folder: &Path) -> Result<()> {
+    let place = folder.join(env!("CARGO_PKG_VERSION"));
+    fs::create_dir_all(folder)?;
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
+    }
+    copy_as_is(book, &place)?;
+    let mut versions = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        versions.extend(order(&name).map(|order| (order, name)));
+    }
+    versions.sort();
+    let names: Vec<_> = versions.into_iter().rev().map(|(_, name)| name).collect();
+    let newest = names.first().context("there is the version that was made")?;
+    let page = format!("<!doctype html><meta http-equiv=refresh content='0; url={newest}/'>\n");
+    fs::write(folder.join("index.html"), page)?;
+    fs::write(folder.join(VERSIONS), serde_json::to_string(&names)?)?;
+    println!("site: {}, with {}", folder.join("index.html").display(), names.join(", "));
+    Ok(())
+}
+
+/// The numbers of a version, if it is one.
+fn order(version: &str) -> Option<Vec<u64>> {
+    version.split('.').map(|number| number.parse().ok()).collect()
+}
+
+fn copy_as_is(from: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("cp").arg("-r").args([from, to]).status()?;
+    ensure!(status.success(), "{} cannot be copied to {}", from.display(), to.display());
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if from.extension().is_some_and(|extension| extension == "md") {
+        fs::write(to, with_index(&fs::read_to_string(from)?))?;
+        return Ok(());
+    }
+    if !from.is_dir() {
+        fs::copy(from, to)?;
+        return Ok(());
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+/// A summary whose links begin at the root instead of `docs`, and that names itself as a page.
+fn from_root(summary: &str) -> String {
+    let pages = summary.replace("](", "](docs/");
+    let pages = pages.replace("](docs/../", "](");
+    format!("{pages}\n[All pages]({SUMMARY})\n")
+}
+
+/// A page that links to `index` where it named a README, as mdBook calls those.
+fn with_index(page: &str) -> String {
+    page.replace("/README.md)", "/index.md)").replace("/README.md#", "/index.md#")
+}
+
+/// An mdBook: the user's, or one that is installed below `site`.
+fn mdbook(site: &Path) -> Result<PathBuf> {
+    let tools = site.join("tools");
+    let ours = tools.join("bin/mdbook");
+    let mut found = [PathBuf::from("mdbook"), ours.clone()].into_iter();
+    if let Some(program) = found.find(|program| answers(program)) {
+        return Ok(program);
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["install", "mdbook", "--locked", "--version", MDBOOK])
+        .arg("--root")
+        .arg(&tools)
+        .status()?;
+    ensure!(status.success(), "mdbook {MDBOOK} cannot be installed");
+    Ok(ours)
+}
+
+fn answers(program: &Path) -> bool {
+    let mut version = Command::new(program);
+    version.arg("--version").stdout(Stdio::null());
+    version.status().is_ok_and(|status| status.success())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,5 +303,31 @@ mod tests {
         let item = format!("- {}\n  {}", words(21), words(9));
         let page = format!("# {0}\n\n{item}\n\n    {0}\n", words(30));
         assert_eq!(wrapped(&text), page);
+    }
+
+    #[test]
+    fn a_version_stands_beside_older_ones_and_the_newest_is_led_to() {
+        let folder = std::env::temp_dir().join(format!("lariat-site-{}", std::process::id()));
+        let (book, site) = (folder.join("book"), folder.join("site"));
+        for path in [&book, &site.join("0.0.9"), &site.join("0.0.10"), &site.join("pictures")] {
+            fs::create_dir_all(path).unwrap();
+        }
+        fs::write(book.join("index.html"), "first").unwrap();
+        publish(&book, &site).unwrap();
+        fs::write(book.join("index.html"), "second").unwrap();
+        publish(&book, &site).unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        let read = |name: &str| fs::read_to_string(site.join(name)).unwrap();
+        assert_eq!(read(&format!("{version}/index.html")), "second");
+        assert_eq!(read(VERSIONS), format!(r#"["{version}","0.0.10","0.0.9"]"#));
+        assert!(read("index.html").contains(&format!("url={version}/")));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn links_of_a_summary_begin_at_the_root() {
+        let summary = "[A](../README.md)\n- [B](guide/b.md)\n";
+        let moved = "[A](README.md)\n- [B](docs/guide/b.md)\n\n[All pages](docs/SUMMARY.md)\n";
+        assert_eq!(from_root(summary), moved);
     }
 }

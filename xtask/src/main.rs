@@ -3,9 +3,7 @@
 
 mod dist;
 mod generate;
-mod release_notes;
-mod site;
-mod supply;
+mod release;
 mod tidy;
 
 use std::path::Path;
@@ -40,10 +38,10 @@ fn main() -> Result<()> {
         ("dist", _) => dist::run(root, options),
         ("generate", None) => generate::write(root),
         ("generate", Some("--check")) => generate::check(root),
-        ("release-notes", Some(tag)) => release_notes::run(root, tag),
+        ("release-notes", Some(tag)) => release::print_notes(root, tag),
         ("repository", _) => dist::repository::run(root, options),
-        ("site", folder) => site::run(root, folder),
-        ("supply", None) => supply::run(root),
+        ("site", folder) => generate::make_site(root, folder),
+        ("supply", None) => release::check_supply(root),
         ("tidy", None) => tidy::run(root),
         _ => bail!("usage:\n{USAGE}"),
     }

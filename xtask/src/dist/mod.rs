@@ -6,7 +6,6 @@
 
 mod build;
 mod image;
-mod parts;
 pub(crate) mod repository;
 mod stage;
 

@@ -3,13 +3,10 @@
 //! Owns the order of the checks and how they are reported; each file below owns one rule. Reads the
 //! work tree, changes nothing.
 
-mod cycles;
-mod glossary;
 mod imports;
 mod names;
 mod pages;
-mod purity;
-mod shape;
+mod sources;
 mod tree;
 
 use std::path::Path;
@@ -34,13 +31,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 fn violations(root: &Path) -> Result<Vec<Violation>> {
     let tree = WorkTree::read(root)?;
     let mut violations = Vec::new();
-    violations.extend(cycles::check(&tree));
-    violations.extend(glossary::check(&tree));
+    violations.extend(imports::check_files(&tree));
+    violations.extend(names::check_words(&tree));
     violations.extend(imports::check(&tree)?);
     violations.extend(names::check(&tree));
     violations.extend(pages::check(&tree));
-    violations.extend(purity::check(&tree));
-    violations.extend(shape::check(&tree));
+    violations.extend(sources::check(&tree));
+    violations.extend(sources::check_shape(&tree));
     violations.sort();
     Ok(violations)
 }

@@ -16,8 +16,7 @@ use clap_complete::{ArgValueCandidates, ArgValueCompleter};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::key::{Default, Key, Kind};
-use crate::table::Table;
+use crate::key::{Default, Key, Kind, Table};
 
 /// Longer lists of words are left to the reference.
 const WORDS_MAX: usize = 6;

@@ -197,9 +197,7 @@ impl<'a> Report<'a> {
 
     /// A place in the file that holds it.
     fn within(&self, spot: &Spot) -> (Spot, Option<File<'a>>) {
-        let Spot::File(range) = spot else {
-            return (spot.clone(), self.file);
-        };
+        let Spot::File(range) = spot else { return (spot.clone(), self.file) };
         let holding = self.files().take_while(|(start, _)| *start <= range.start).last();
         let (start, file) = holding.unzip();
         let start = start.unwrap_or_default();
@@ -356,9 +354,7 @@ fn origin(spot: &Spot, (path, text): File<'_>) -> Place {
 const SECRET: &str = "pin-value=";
 
 fn excerpt(spot: &Spot, file: Option<File<'_>>) -> Option<Excerpt> {
-    let (Spot::File(range), Some((_, text))) = (spot, file) else {
-        return None;
-    };
+    let (Spot::File(range), Some((_, text))) = (spot, file) else { return None };
     let start = line_start(text, range.start);
     let line = text.get(start..)?.lines().next().unwrap_or_default();
     if line.contains(SECRET) {
@@ -470,9 +466,7 @@ impl Diagnostic {
     }
 
     fn render_place(&self, paint: Paint) -> String {
-        let Place::File { path, line: number, column } = &self.place else {
-            return String::new();
-        };
+        let Place::File { path, line: number, column } = &self.place else { return String::new() };
         let (path, number) = (line(path), number.to_string());
         let margin = " ".repeat(number.len());
         let arrow = paint.blue("-->");

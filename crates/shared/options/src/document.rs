@@ -1,11 +1,138 @@
-//! The text of a TOML file to a tree with places. Knows no keys.
+//! The typed text as a tree with places, the same for a TOML file and for flags: how it is read,
+//! and whether it has the shape of its table of options: known keys, lists and tables where they
+//! belong. Knows no keys by itself, and what the values mean is the reader's matter.
 
 use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use crate::diagnostic::{Problem, Report, Spot};
-use crate::node::{Entry, Node, Value};
+use crate::diagnostic::{Problem, Report, Spot, nearest};
+use crate::key::{Key, Kind, Table};
+
+/// A value and where it was written.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub value: Value,
+    pub spot: Spot,
+}
+
+#[derive(Clone, Debug)]
+pub enum Value {
+    Text(String),
+    /// `None` is a number below zero or too large for any key.
+    Integer(Option<u64>),
+    /// A number with a fraction, as it was written.
+    Float(String),
+    Boolean(bool),
+    List(Vec<Node>),
+    Table(Vec<Entry>),
+    /// A kind of value that no key takes: its name.
+    Other(&'static str),
+}
+
+/// A key and its value.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The key as it was written.
+    pub key: String,
+    pub key_spot: Spot,
+    pub node: Node,
+}
+
+impl Node {
+    /// Removes what was written at any of these places: keys, and elements of lists that are no
+    /// tables, whose numbers others count on. Whether there was any.
+    pub fn remove(&mut self, spots: &[Spot]) -> bool {
+        let mut is_changed = false;
+        match &mut self.value {
+            Value::Table(entries) => {
+                let before = entries.len();
+                entries.retain(|one| {
+                    !spots.contains(&one.key_spot) && !spots.contains(&one.node.spot)
+                });
+                is_changed |= entries.len() < before;
+                for one in entries {
+                    is_changed |= one.node.remove(spots);
+                }
+            }
+            Value::List(nodes) => {
+                let before = nodes.len();
+                let is_table = |one: &Self| matches!(one.value, Value::Table(_));
+                nodes.retain(|one| is_table(one) || !spots.contains(&one.spot));
+                is_changed |= nodes.len() < before;
+                for one in nodes {
+                    is_changed |= one.remove(spots);
+                }
+            }
+            _ => {}
+        }
+        is_changed
+    }
+
+    pub fn new(value: Value, spot: Spot) -> Self {
+        Self { value, spot }
+    }
+
+    /// The entries of a table; none of any other value.
+    pub fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Table(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The value of that key of a table.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        let entry = self.entries().iter().find(|entry| entry.key == key);
+        entry.map(|entry| &entry.node)
+    }
+
+    /// The texts of a value or of a list, as flags would say them.
+    pub fn texts(&self) -> Vec<String> {
+        match &self.value {
+            Value::List(elements) => elements.iter().filter_map(|one| one.value.text()).collect(),
+            scalar => scalar.text().into_iter().collect(),
+        }
+    }
+
+    /// The elements of a list; none of a table. Another value stands for a list of itself.
+    pub fn elements(&self) -> &[Self] {
+        match &self.value {
+            Value::List(elements) => elements,
+            Value::Table(_) => &[],
+            _ => std::slice::from_ref(self),
+        }
+    }
+}
+
+impl Value {
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "a string",
+            Self::Integer(_) => "an integer",
+            Self::Float(_) => "a float",
+            Self::Boolean(_) => "a boolean",
+            Self::List(_) => "a list",
+            Self::Table(_) => "a table",
+            Self::Other(kind) => kind,
+        }
+    }
+
+    /// A value as a flag would say it; `None` of lists, tables and numbers of no key.
+    pub fn text(&self) -> Option<String> {
+        match self {
+            Self::Text(text) | Self::Float(text) => Some(text.clone()),
+            Self::Integer(number) => number.map(|number| number.to_string()),
+            Self::Boolean(boolean) => Some(boolean.to_string()),
+            Self::List(_) | Self::Table(_) | Self::Other(_) => None,
+        }
+    }
+
+    /// Whether it is neither a list nor a table.
+    pub fn is_scalar(&self) -> bool {
+        !matches!(self, Self::List(_) | Self::Table(_))
+    }
+}
 
 /// A file with this many syntax errors is no TOML; the rest would only hide the first.
 const SYNTAX_ERRORS_MAX: usize = 10;
@@ -109,5 +236,165 @@ fn converted(start: usize, value: &DeValue<'_>) -> Value {
         DeValue::Table(table) => entries_from(start, table),
         DeValue::Float(number) => Value::Float(number.as_str().to_owned()),
         DeValue::Datetime(_) => Value::Other("a date"),
+    }
+}
+
+/// Reports every unknown key, every value of the wrong shape, and keys that cannot stand together.
+pub fn check(root: &Node, options: &Table, report: &Report<'_>) {
+    check_keys(root, options, report);
+    ShapeCheck { options, report }.relations(root, "");
+}
+
+/// The same without keys that cannot stand together: the tree is a part that another completes.
+pub fn check_keys(root: &Node, options: &Table, report: &Report<'_>) {
+    ShapeCheck { options, report }.table(root, "");
+}
+
+/// A switch that is off says nothing.
+fn is_on(entry: &Entry) -> bool {
+    !matches!(entry.node.value, Value::Boolean(false))
+}
+
+struct ShapeCheck<'a> {
+    options: &'a Table,
+    report: &'a Report<'a>,
+}
+
+impl ShapeCheck<'_> {
+    fn table(&self, node: &Node, path: &str) {
+        for entry in node.entries() {
+            let full = match path {
+                "" => entry.key.clone(),
+                parent => format!("{parent}.{}", entry.key),
+            };
+            match self.options.find(&full) {
+                Some(key) => self.value(&entry.node, key),
+                None => {
+                    let problem = self.unknown(&entry.key, path, &full);
+                    self.report.error_here(&entry.key_spot, problem);
+                }
+            }
+        }
+    }
+
+    /// Reports the relations in a table and in those within.
+    fn relations(&self, node: &Node, path: &str) {
+        for entry in node.entries().iter().filter(|entry| is_on(entry)) {
+            let mut beside = self.options.children(path);
+            if let Some(key) = beside.find(|key| key.name() == entry.key) {
+                self.relation(key, entry, node);
+                self.relations(&entry.node, key.path);
+                let elements = entry.node.elements().iter();
+                elements.for_each(|element| self.relations(element, key.path));
+            }
+        }
+    }
+
+    /// Reports a key without effect, and one that cannot stand beside another.
+    fn relation(&self, key: &'static Key, entry: &Entry, table: &Node) {
+        let is_there = |name: &&&str| {
+            let mut entries = table.entries().iter();
+            entries.any(|other| other.key == **name && is_on(other))
+        };
+        let shown = |name: &str| match entry.node.spot {
+            Spot::Flag(_) => format!("--{name}"),
+            _ => format!("`{name}`"),
+        };
+        let note = |problem| self.report.error(&entry.node.spot, key.path, problem);
+        if !key.requires.is_empty() && !key.requires.iter().any(|name| is_there(&name)) {
+            let wanted: Vec<_> = key.requires.iter().map(|name| shown(name)).collect();
+            let wanted = wanted.join(" or ");
+            note(
+                Problem::new(format!("has no effect without {wanted}"))
+                    .hint("add that, or leave this out"),
+            );
+        }
+        let (excluded, why) = key.excludes;
+        if let Some(other) = excluded.iter().find(is_there) {
+            note(
+                Problem::new(format!("cannot stand beside {}: {why}", shown(other)))
+                    .hint("leave out one of the two"),
+            );
+        }
+    }
+
+    fn unknown(&self, name: &str, parent: &str, full: &str) -> Problem {
+        let shown = name.escape_debug();
+        if self.options.later.contains(&full) {
+            return Problem::new(format!("`{name}` is not in this version of lariat"))
+                .hint("take the key out; the reference lists what there is");
+        }
+        let place = match parent {
+            "" => "at the top of the file".to_owned(),
+            parent => format!("in {parent}"),
+        };
+        let siblings = || self.options.children(parent).map(Key::name);
+        let typed = format!("{parent}.{name}");
+        let plain = name.to_ascii_lowercase().replace('_', "-");
+        let elsewhere = self.options.keys.iter().filter(|key| key.name() == plain);
+        // Of several the nearest; of those as near the first.
+        let elsewhere = elsewhere.rev().max_by_key(|key| alike(key.path, parent));
+        Problem::new(format!("unknown key `{shown}` {place}")).hint(
+            if parent.rsplit('.').next() == Some(name) {
+                format!("leave `{shown}.` out: this table is `{parent}` already")
+            } else if let Some((foreign, key)) =
+                self.options.foreign(&typed).or_else(|| self.options.foreign(name))
+            {
+                format!("`{shown}` of {} is `{}` here", foreign.of, key.path)
+            } else if let Some(near) = nearest(name, siblings()) {
+                format!("did you mean `{near}`?")
+            } else if let Some(key) = elsewhere {
+                misplaced(key)
+            } else {
+                format!("known here: {}", siblings().collect::<Vec<_>>().join(", "))
+            },
+        )
+    }
+
+    fn value(&self, node: &Node, key: &'static Key) {
+        match &node.value {
+            other @ Value::Table(_) if key.many => self.misshapen(node, key, other, "a list"),
+            _ if key.many => node.elements().iter().for_each(|one| self.one(one, key)),
+            _ => self.one(node, key),
+        }
+    }
+
+    fn one(&self, node: &Node, key: &'static Key) {
+        match (&node.value, key.kind) {
+            (Value::Table(_), Kind::Table) => self.table(node, key.like.unwrap_or(key.path)),
+            (other, Kind::Table) if key.shorthand.is_none() || !other.is_scalar() => {
+                self.misshapen(node, key, other, "a table");
+            }
+            (other @ (Value::List(_) | Value::Table(_)), _) => {
+                self.misshapen(node, key, other, "one value");
+            }
+            // The reader knows what each scalar may be.
+            _ => {}
+        }
+    }
+
+    fn misshapen(&self, node: &Node, key: &Key, value: &Value, wanted: &str) {
+        let problem = Problem::new(format!("is {}, but {wanted} is wanted", value.kind()));
+        let problem = problem.hint(key.for_example());
+        self.report.error(&node.spot, key.path, problem);
+    }
+}
+/// How many words two paths have in common, from the start.
+fn alike(path: &str, other: &str) -> usize {
+    let pairs = path.split('.').zip(other.split('.'));
+    pairs.take_while(|(one, other)| one == other).count()
+}
+
+/// The remedy for a key that was written into another table than its own.
+fn misplaced(key: &Key) -> String {
+    match (key.parent(), key.shorthand) {
+        ("", None) if matches!(key.kind, Kind::Table) => {
+            format!("`{}` is a table of its own: [{}]", key.path, key.path)
+        }
+        ("", _) => format!(
+            "`{}` belongs at the top of the file: write it before the first table",
+            key.path
+        ),
+        (parent, _) => format!("it belongs to `{parent}`: `{}`", key.path),
     }
 }

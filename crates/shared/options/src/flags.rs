@@ -1,9 +1,8 @@
 //! Flags to the same tree that a document gives.
 
 use crate::diagnostic::{Problem, Report, Spot};
-use crate::key::{Key, Kind};
-use crate::node::{Entry, Node, Value};
-use crate::table::Table;
+use crate::document::{Entry, Node, Value};
+use crate::key::{Key, Kind, Table};
 
 /// The tree that these flags mean, in their order: names without dashes, and values.
 pub fn parse<'f>(
@@ -40,13 +39,9 @@ pub fn value(key: &Key, text: &str, spot: &Spot) -> Value {
 /// A document in which any value may stand as a flag would say it, numbers in quotes and lists
 /// with commas: each as its key takes it.
 pub fn retyped(mut root: Node, table: &Table) -> Node {
-    let Value::Table(entries) = &mut root.value else {
-        return root;
-    };
+    let Value::Table(entries) = &mut root.value else { return root };
     for entry in entries {
-        let (Some(key), node) = (table.find(&entry.key), &mut entry.node) else {
-            continue;
-        };
+        let (Some(key), node) = (table.find(&entry.key), &mut entry.node) else { continue };
         match &mut node.value {
             Value::List(elements) if key.many => {
                 for one in elements {
@@ -69,9 +64,7 @@ pub fn retyped(mut root: Node, table: &Table) -> Node {
 pub fn words(root: &Node, table: &Table) -> Vec<String> {
     let mut words = Vec::new();
     for key in table.keys {
-        let (Some(node), Some(flag)) = (root.get(key.path), key.flag) else {
-            continue;
-        };
+        let (Some(node), Some(flag)) = (root.get(key.path), key.flag) else { continue };
         let texts = match (node.texts(), key.commas) {
             (texts, true) => vec![texts.join(",")],
             (texts, false) => texts,
@@ -140,9 +133,7 @@ fn place(root: &mut Node, options: &Table, key: &'static Key, text: &str, report
     let spot = Spot::Flag(flag);
     let table = enter(root, options, key.parent(), &spot);
     let typed = value(key, text, &spot);
-    let Value::Table(entries) = &mut table.value else {
-        return;
-    };
+    let Value::Table(entries) = &mut table.value else { return };
     match entries.iter_mut().find(|entry| entry.key == key.name()) {
         None => entries.push(Entry {
             key: key.name().to_owned(),
@@ -161,9 +152,7 @@ fn place(root: &mut Node, options: &Table, key: &'static Key, text: &str, report
 
 /// The table of that path, made where it is missing; of a list of tables, the last one.
 fn enter<'n>(root: &'n mut Node, options: &Table, path: &'static str, spot: &Spot) -> &'n mut Node {
-    let Some(key) = options.find(path) else {
-        return root;
-    };
+    let Some(key) = options.find(path) else { return root };
     let parent = enter(root, options, key.parent(), spot);
     let child = child(parent, key, spot);
     if !key.many {

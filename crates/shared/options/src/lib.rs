@@ -9,21 +9,15 @@ pub mod diagnostic;
 pub mod document;
 pub mod flags;
 pub mod key;
-pub mod node;
 pub mod quantity;
 pub mod reference;
 pub mod row;
-mod schema;
 pub mod section;
-mod shape;
-mod table;
 
 pub use diagnostic::{
     Complaint, Diagnostic, IncludedFile, Place, Problem, Report, Severity, Spot, nearest,
 };
-pub use key::{Default, Key, Kind, key, table};
-pub use node::{Entry, Node, Value};
+pub use document::{Entry, Node, Value, check, check_keys};
+pub use key::{Default, Foreign, Key, Kind, Table, key, table};
 pub use row::{as_text, parse, wrong_kind};
 pub use section::{Field, KeyPlace, Nested, Section, Tables, all};
-pub use shape::{check, check_keys};
-pub use table::{Foreign, Table};

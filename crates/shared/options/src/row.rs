@@ -7,8 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::diagnostic::{Problem, nearest};
+use crate::document::Value;
 use crate::key::{Default, Key, Kind, key};
-use crate::node::Value;
 use crate::quantity;
 use crate::section::{Field, KeyPlace};
 

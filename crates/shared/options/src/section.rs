@@ -8,10 +8,9 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 use crate::diagnostic::{Problem, Report, Severity, Spot};
+use crate::document::{Node, Value};
 use crate::flags;
-use crate::key::{Default, Key, Kind};
-use crate::node::{Node, Value};
-use crate::table::Table;
+use crate::key::{Default, Key, Kind, Table};
 
 /// One table of the configuration, or what stands for one.
 #[derive(Clone, Copy)]

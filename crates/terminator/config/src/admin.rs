@@ -89,9 +89,7 @@ fn admin_token(
     key: &Field<'_, Option<String>>,
     shelf: &mut Shelf<'_>,
 ) -> Option<Option<AdminToken>> {
-    let Some(path) = key.value.as_ref()? else {
-        return Some(None);
-    };
+    let Some(path) = key.value.as_ref()? else { return Some(None) };
     let (path, content) = shelf.secret(key, path)?;
     let token = AdminToken::read(&content);
     if token.is_none() {

@@ -216,9 +216,7 @@ fn index(written: &Field<'_, Vec<String>>) -> Option<Vec<String>> {
     let names = written.value.clone()?;
     let is_file_name =
         |name: &String| !matches!(&**name, "." | "..") && !name.contains(['/', '\0']);
-    let Some(bad) = names.iter().find(|name| !is_file_name(name)) else {
-        return Some(names);
-    };
+    let Some(bad) = names.iter().find(|name| !is_file_name(name)) else { return Some(names) };
     let message = format!("\"{}\" is no name of a file", bad.escape_debug());
     written.fail(message, "name it without its folder")
 }

@@ -11,10 +11,8 @@ use tls::options::{
 };
 use wire::address::{Address, Endpoint};
 
-use crate::certificates::{holds_key, word};
-use crate::inspection::Use;
-use crate::passphrase::{Passphrase, is_in_token, note_token_key, shown};
-use crate::shelf::Shelf;
+use crate::certificates::{Passphrase, holds_key, is_in_token, note_token_key, shown, word};
+use crate::shelf::{Shelf, Use};
 use crate::tls_choices::{
     GROUP_SYNONYMS, GROUPS, SUITE_SYNONYMS, SUITES, VERSION_SYNONYMS, WantedSuite, protocol,
     suites, suites_fit,
@@ -192,9 +190,7 @@ fn certificate(
     tls: &WrittenBackTls<'_>,
     shelf: &mut Shelf<'_>,
 ) -> Option<Option<CertificateSource>> {
-    let Some(chain) = tls.certificate.value.as_ref()? else {
-        return Some(None);
-    };
+    let Some(chain) = tls.certificate.value.as_ref()? else { return Some(None) };
     let chain = shelf.base.join(chain);
     let mut passphrase = Passphrase::new(&tls.key_passphrase_file, &tls.key_passphrase_command)?;
     let mut chain_pem = shelf.read(&tls.certificate, &chain);
@@ -249,9 +245,7 @@ fn name_is_known(
     let is_nameless = |server: &&ServerOptions| {
         matches!(server.endpoint, Endpoint::Address(Address::Unix(_)) | Endpoint::Service { .. })
     };
-    let Some(server) = servers.iter().find(is_nameless) else {
-        return Some(());
-    };
+    let Some(server) = servers.iter().find(is_nameless) else { return Some(()) };
     if client.verification.is_none() || matches!(client.name, ExpectedName::Fixed(_)) {
         return Some(());
     }

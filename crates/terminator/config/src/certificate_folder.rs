@@ -56,9 +56,7 @@ fn look_through_to(
     let mut contents = sort_out(files, &listed);
     if contents.found.is_empty() && depth > 0 {
         for inner in listed.iter().filter(|path| !is_hidden(path)) {
-            let Ok(within) = look_through_to(depth - 1, files, inner) else {
-                continue;
-            };
+            let Ok(within) = look_through_to(depth - 1, files, inner) else { continue };
             contents.passed_over.retain(|path| path != inner);
             contents.found.extend(within.found);
             contents.keyless.extend(within.keyless);

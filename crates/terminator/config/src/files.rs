@@ -2,14 +2,13 @@
 //! which a process without rights repeats what another one read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
+use std::{fmt, thread};
 
 use serde::{Deserialize, Serialize};
 use sys::brood::Brood;
@@ -127,9 +126,7 @@ impl Files for Disk {
     }
 
     fn is_open_to_all(&mut self, path: &Path) -> bool {
-        let Ok(path) = path.canonicalize() else {
-            return false;
-        };
+        let Ok(path) = path.canonicalize() else { return false };
         let mode = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.mode());
         let may_enter = |directory: &Path| mode(directory) & 0o001 != 0;
         mode(&path) & 0o004 != 0 && path.ancestors().skip(1).all(may_enter)
@@ -373,7 +370,7 @@ const OUTPUT_BYTES_MAX: u64 = 64 << 10;
 
 /// The standard output of a program. After the deadline it is ended with all that it has started;
 /// what it has left behind by then, such as an agent, goes on, unless it holds the output open.
-pub(crate) fn output_of(words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
+fn output_of(words: &[String]) -> io::Result<Zeroizing<Vec<u8>>> {
     output_within(DEADLINE, words)
 }
 

@@ -380,9 +380,7 @@ fn early_data(
     tls13: Tls13Choice,
     versions: Option<&[Version]>,
 ) -> Option<u32> {
-    let Some(bytes_max) = tls.early_data.value? else {
-        return Some(0);
-    };
+    let Some(bytes_max) = tls.early_data.value? else { return Some(0) };
     let (message, hint) = if tls.resumption.value == Some(false) {
         ("is taken from clients that resume", "take out resumption = false")
     } else if versions.is_some_and(|versions| !versions.contains(&Version::Tls13)) {
@@ -414,9 +412,7 @@ fn client_verification(
     written: Option<&WrittenClientCertificates<'_>>,
     shelf: &mut Shelf<'_>,
 ) -> Option<ClientVerification> {
-    let Some(written) = written else {
-        return Some(ClientVerification::default());
-    };
+    let Some(written) = written else { return Some(ClientVerification::default()) };
     let authorities = shelf.pem_files(&written.ca);
     let crls = shelf.pem_files(&written.crl);
     let client = ClientVerification {
@@ -447,9 +443,7 @@ fn client_verification(
 
 /// The identities that may enter. A list that was written and allows nothing was meant otherwise.
 fn allowed_identities(written: Option<&WrittenIdentities<'_>>) -> Option<Vec<AllowedIdentity>> {
-    let Some(allow) = written else {
-        return Some(Vec::new());
-    };
+    let Some(allow) = written else { return Some(Vec::new()) };
     let lists: [&Field<'_, Vec<AllowedIdentity>>; 6] =
         [&allow.dns, &allow.uri, &allow.email, &allow.cn, &allow.ou, &allow.fingerprint];
     let lists = options::all(lists.into_iter().map(|list| list.value.clone()))?;

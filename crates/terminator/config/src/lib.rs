@@ -15,10 +15,8 @@ mod ech;
 mod files;
 mod front;
 mod front_tls;
-mod inspection;
 pub mod keys;
 mod log;
-mod passphrase;
 mod process;
 mod resumption;
 mod server_check;
@@ -27,12 +25,10 @@ mod service;
 pub mod settings;
 mod shelf;
 mod source;
-mod starttls;
 mod store;
 mod timeouts;
 mod tls_choices;
 mod topology;
-mod tree;
 mod tunnel;
 
 use std::collections::BTreeSet;
@@ -45,7 +41,6 @@ use wire::address::{Address, Endpoint};
 pub use acme::certificate_file;
 pub use files::{Disk, Files, Recorder, Recording};
 pub use front::KEPT_NAMES;
-pub use inspection::problem;
 pub use keys::TABLE;
 pub use options::{Diagnostic, Key, Place, Problem, Severity, nearest};
 pub use settings::{
@@ -54,15 +49,15 @@ pub use settings::{
     PinOrigin, ProcessOptions, ReloadOptions, SandboxOptions, Settings, StoreKind, StoreOptions,
     TokenKey,
 };
+pub use shelf::problem;
 pub use source::{MADE_OF_OTHERS, STANDARD_INPUT, Source};
 
 use admin::WrittenAdmin;
 use files::ProgramOutputs;
-use inspection::Inspector;
 use keys::WrittenConfiguration;
 use resumption::Tls13Choice;
-use shelf::{Shelf, optional};
-use tree::{report_about, root_of};
+use shelf::{Inspector, Shelf, optional};
+use source::{report_about, root_of};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
@@ -200,9 +195,7 @@ pub fn key_of_certificate(source: &Source, service: usize, file: &Path) -> Strin
     let root = root_of(source, &report);
     let written = root.as_ref().map(|root| WrittenConfiguration::of_root(root, &report));
     let services = written.as_ref().map(|written| &written.service.tables);
-    let Some(service) = services.and_then(|services| services.get(service)) else {
-        return list;
-    };
+    let Some(service) = services.and_then(|services| services.get(service)) else { return list };
     let base = source.base();
     let is_named = |named: &str| {
         // A folder, or one in it.
@@ -235,7 +228,7 @@ pub fn is_any_written(source: &Source, mut keys: impl Iterator<Item = String>) -
 /// key, nobody knows which lariat is meant.
 pub fn status_socket(source: &Source) -> Result<Option<std::path::PathBuf>, Vec<Diagnostic>> {
     let report = report_about(source);
-    let (root, is_whole) = tree::recovered(source, &report);
+    let (root, is_whole) = source::recovered(source, &report);
     let place = Section::top(&TABLE, &root, &report).at(const { &WrittenAdmin::KEY });
     let named = WrittenAdmin::read(place).status_socket.value;
     match named {
@@ -354,9 +347,7 @@ fn servers_can_be_reached(
             }
         }
     }
-    let Some(keys) = written.cluster.iter().find_map(|one| one.store.as_ref()) else {
-        return;
-    };
+    let Some(keys) = written.cluster.iter().find_map(|one| one.store.as_ref()) else { return };
     for node in store.iter().flat_map(|store| &store.nodes) {
         if let Some(port) = node.tcp_port().filter(|port| !ports.contains(port)) {
             let message = format!("leads to port {port}, which process.connect-ports lacks");
@@ -368,9 +359,7 @@ fn servers_can_be_reached(
 /// A service may not listen where the status page is served.
 fn admin_is_apart(admin: &WrittenAdmin<'_>, control: &ControlOptions, services: &[ServiceOptions]) {
     let listen = control.listen.filter(|address| address.port() != 0);
-    let Some(listen) = listen else {
-        return;
-    };
+    let Some(listen) = listen else { return };
     let taken = |service: &&ServiceOptions| {
         let (all, over) = (&service.front.listen, &service.front.transport);
         all.iter().any(|one| match one {
@@ -378,9 +367,7 @@ fn admin_is_apart(admin: &WrittenAdmin<'_>, control: &ControlOptions, services: 
             Address::Unix(_) | Address::Inherited(_) => false,
         })
     };
-    let Some(service) = services.iter().find(taken) else {
-        return;
-    };
+    let Some(service) = services.iter().find(taken) else { return };
     let message = format!("{listen} is already listened at by `{}`", service.name);
     admin.listen.refuse(message, "give the status page a port of its own");
 }

@@ -349,9 +349,7 @@ pub(crate) fn key_log_options(
     services: &mut [ServiceOptions],
     shelf: &Shelf<'_>,
 ) -> Option<Option<KeyLogOptions>> {
-    let Some(keys) = written else {
-        return Some(None);
-    };
+    let Some(keys) = written else { return Some(None) };
     let chosen = names(&keys.services, services)?;
     for service in services.iter_mut().filter(|one| chosen.contains(&one.name)) {
         mark(service);
@@ -371,9 +369,7 @@ fn names(written: &Field<'_, Vec<String>>, services: &[ServiceOptions]) -> Optio
     if named.is_empty() {
         return Some(all);
     }
-    let Some(unknown) = named.iter().find(|name| !all.contains(name)) else {
-        return Some(named);
-    };
+    let Some(unknown) = named.iter().find(|name| !all.contains(name)) else { return Some(named) };
     let message = format!("\"{}\" is no service", unknown.escape_debug());
     match nearest(unknown, all.iter().map(String::as_str)) {
         Some(near) => written.fail(message, format!("did you mean \"{near}\"?")),

@@ -4,10 +4,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use backend::options::{CheckKind, CheckOptions, HttpCheck, HttpMethod, ServerOptions};
-use options::node::Value;
 use options::quantity::HOUR;
 use options::row::{boolean, count, duration, row, text};
-use options::{Field, Key, KeyPlace, Kind, Problem, choice, section, table};
+use options::{Field, Key, KeyPlace, Kind, Problem, Value, choice, section, table};
 use wire::address::{Address, Endpoint};
 use wire::http::host_and_port;
 

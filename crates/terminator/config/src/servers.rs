@@ -128,9 +128,7 @@ pub(crate) enum HeaderWord {
 }
 
 pub(crate) fn source_address(source: &Field<'_, Option<String>>) -> Option<SourceAddress> {
-    let Some(text) = source.value.as_ref()? else {
-        return Some(SourceAddress::Any);
-    };
+    let Some(text) = source.value.as_ref()? else { return Some(SourceAddress::Any) };
     if text == "client" {
         return Some(SourceAddress::Client);
     }
@@ -195,9 +193,7 @@ fn server(written: &WrittenServer<'_>) -> Option<ServerOptions> {
 
 /// One for each record that there may be.
 fn instances(server: ServerOptions) -> Vec<ServerOptions> {
-    let Endpoint::Service { host, count, .. } = &server.endpoint else {
-        return vec![server];
-    };
+    let Endpoint::Service { host, count, .. } = &server.endpoint else { return vec![server] };
     let one = |number| ServerOptions {
         endpoint: Endpoint::Service { host: host.clone(), number, count: *count },
         ..server.clone()

@@ -10,9 +10,9 @@ use tls::verify;
 use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroizing;
 
-use crate::inspection;
 use crate::settings::{Password, StoreKind, StoreOptions};
-use crate::shelf::{Shelf, networks_of, password};
+
+use crate::shelf::{Shelf, networks_of, password, problem};
 use crate::tls_choices::RECOMMENDED_GROUPS;
 
 /// The ports of Redis and Valkey, and of their sentinels.
@@ -168,7 +168,7 @@ fn client_options(store: &WrittenStore<'_>, shelf: &mut Shelf<'_>) -> Option<Cli
     let is_written = store.ca.is_written();
     if is_written {
         for concern in verify::concerns_of(&authorities) {
-            let problem = inspection::problem(&concern.to_string());
+            let problem = problem(&concern.to_string());
             store.ca.say(Severity::Warning, problem);
         }
     }

@@ -63,9 +63,7 @@ pub(crate) fn suites(written: &Field<'_, Vec<WantedSuite>>) -> Option<Suites> {
 
 /// Every version that is spoken needs a suite.
 pub(crate) fn suites_fit(key: &KeyPlace<'_>, versions: &[Version], suites: &Suites) -> Option<()> {
-    let Suites::Listed(suites) = suites else {
-        return Some(());
-    };
+    let Suites::Listed(suites) = suites else { return Some(()) };
     let mut fit = Some(());
     for (version, name) in [(Version::Tls12, "1.2"), (Version::Tls13, "1.3")] {
         let fits = |suite: &Suite| suite.version() == version;

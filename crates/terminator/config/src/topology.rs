@@ -89,9 +89,7 @@ fn chooses_by_hello(front: &WrittenFront<'_>, service: &ServiceOptions) {
 
 /// Checks that keys which hold before the hello are the same for all.
 fn share(address: &Address, sharers: &[Sharer<'_>]) {
-    let Some((first, others)) = sharers.split_first() else {
-        return;
-    };
+    let Some((first, others)) = sharers.split_first() else { return };
     for other in others {
         if first.begins_in_plaintext() || other.begins_in_plaintext() {
             let message = format!("{address} is already listened at by {}", first.named());
@@ -185,9 +183,7 @@ pub(crate) fn servers_are_no_loop(written: &[WrittenService<'_>], services: &[Se
             let message =
                 format!("{} is {through}: connections would go in a ring", server.endpoint);
             let hint = "name the address at which the program behind lariat listens";
-            let Some(place) = servers.get(number).or_else(|| servers.first()) else {
-                continue;
-            };
+            let Some(place) = servers.get(number).or_else(|| servers.first()) else { continue };
             place.address.refuse(message, hint);
         }
     }
@@ -204,9 +200,7 @@ fn way_back(
     let mut way = vec![listeners.only(server)?];
     while way.last() != Some(&start) {
         let at = services.get(*way.last()?)?;
-        let [only] = at.back.server_list() else {
-            return None;
-        };
+        let [only] = at.back.server_list() else { return None };
         let next = listeners.only(&only.endpoint)?;
         if way.contains(&next) {
             return None;
@@ -279,9 +273,7 @@ pub(crate) fn names_differ(written: &[WrittenService<'_>]) {
     let mut seen = HashSet::new();
     for keys in written {
         // A name that is no text has been reported.
-        let Some(name) = &keys.name.value else {
-            continue;
-        };
+        let Some(name) = &keys.name.value else { continue };
         if !seen.insert(name) {
             let message = format!("\"{name}\" is the name of an earlier service");
             keys.name.refuse(message, "give each [[service]] a name of its own");
@@ -299,9 +291,7 @@ pub(crate) fn certificates_can_be_ordered(
     let mut claimed: HashMap<&str, Vec<&AcmeEntry>> = HashMap::new();
     for entry in entries {
         let table = tables.get(&entry.service);
-        let Some(written) = table.and_then(|table| table.front.tls.acme.as_ref()) else {
-            continue;
-        };
+        let Some(written) = table.and_then(|table| table.front.tls.acme.as_ref()) else { continue };
         let others = entry.domains.iter().filter_map(|name| claimed.get(name.as_str()));
         let mut others = others.flatten();
         if let Some(other) = others.find(|other| other.name != entry.name) {

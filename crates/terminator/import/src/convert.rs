@@ -4,8 +4,8 @@ use std::path::Path;
 
 use toml::Value;
 
-use crate::meaning::Conversion;
-use crate::source::Statement;
+use crate::meanings::Conversion;
+use crate::source::{Statement, switch};
 
 /// The value of a key, and what is lost on the way.
 #[derive(Debug, PartialEq)]
@@ -92,15 +92,6 @@ fn path(text: &str) -> Conversions {
     }
     let place = "a relative path begins at the directory of lariat.toml";
     differing(text, format!("`{text}`: {place}"))
-}
-
-/// Whether a switch is on; `None` = it is no switch.
-pub(crate) fn switch(text: &str) -> Option<bool> {
-    match text.to_ascii_lowercase().as_str() {
-        "on" | "yes" | "y" | "true" | "t" | "1" | "enable" | "enabled" => Some(true),
-        "off" | "no" | "n" | "false" | "f" | "0" | "disable" | "disabled" => Some(false),
-        _ => None,
-    }
 }
 
 fn number((least, most): KeyRange, text: &str) -> Conversions {

@@ -1,6 +1,8 @@
-//! The configuration as it is being written: keys of ours, each with the line that it comes from.
+//! The configuration as it is being written, with the line that each value comes from, and its
+//! TOML.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use toml::Value;
 
@@ -150,5 +152,159 @@ impl Draft {
         let numbered = format!("{name}-{free}");
         self.numbers.insert(name, free);
         numbered
+    }
+}
+
+/// The widest line of comment.
+const COLUMNS: usize = 100;
+
+/// The text of a whole draft.
+pub(crate) fn toml(draft: &Draft) -> String {
+    let mut text = String::new();
+    for service in &draft.services {
+        text.push_str("\n[[service]]\n");
+        table(&mut text, "service", service);
+    }
+    table(&mut text, "", &draft.process);
+    for service in &draft.refused {
+        let mut lines = String::new();
+        table(&mut lines, "service", service);
+        text.push_str("\n# Left out: add it only once it refuses whom it must.\n# [[service]]\n");
+        for line in lines.lines() {
+            let _ = writeln!(text, "{}", format!("# {line}").trim_end());
+        }
+    }
+    text
+}
+
+/// The keys of a table, those of tables in it under headings of their own.
+fn table(text: &mut String, above: &str, table: &DraftTable) {
+    let mut headings: Vec<&str> = table.keys.iter().map(|key| parts(key).0).collect();
+    headings.sort_unstable_by_key(|heading| (rank(heading), *heading));
+    headings.dedup();
+    for heading in headings {
+        match (above, heading) {
+            (_, "") => {}
+            ("", heading) => text.push_str(&format!("\n[{heading}]\n")),
+            (above, heading) => text.push_str(&format!("\n[{above}.{heading}]\n")),
+        }
+        let within = table.keys.iter().filter(|key| parts(key).0 == heading);
+        within.for_each(|key| self::key(text, key));
+    }
+}
+
+/// Clients come first, then servers, then the rest.
+fn rank(heading: &str) -> usize {
+    let first = heading.split('.').next().unwrap_or_default();
+    let order = ["", "front", "back"];
+    order.iter().position(|one| *one == first).unwrap_or(order.len())
+}
+
+/// The table of a key, and its name.
+fn parts(key: &DraftKey) -> (&str, &str) {
+    key.path.rsplit_once('.').unwrap_or(("", &key.path))
+}
+
+fn key(text: &mut String, key: &DraftKey) {
+    if let Some(remark) = &key.remark {
+        comment(text, remark);
+    }
+    let name = parts(key).1;
+    match (key.values.as_slice(), key.is_list) {
+        ([one], false) => single(text, name, one),
+        (values, _) if of_one_line(values) => {
+            let listed: Vec<_> = values.iter().map(|one| one.value.to_string()).collect();
+            let origin = values.first().and_then(|one| one.origin.as_ref());
+            line(text, &format!("{name} = [{}]", listed.join(", ")), origin);
+        }
+        (values, _) => {
+            let _ = writeln!(text, "{name} = [");
+            for one in values {
+                line(text, &format!("    {},", one.value), one.origin.as_ref());
+            }
+            text.push_str("]\n");
+        }
+    }
+}
+
+/// A key with one value; a long list takes a line for each of its elements.
+fn single(text: &mut String, name: &str, one: &DraftValue) {
+    let content = format!("{name} = {}", one.value);
+    match &one.value {
+        Value::Array(elements) if content.len() > COLUMNS => {
+            line(text, &format!("{name} = ["), one.origin.as_ref());
+            for element in elements {
+                text.push_str(&format!("    {element},\n"));
+            }
+            text.push_str("]\n");
+        }
+        _ => line(text, &content, one.origin.as_ref()),
+    }
+}
+
+/// Whether values come from one line and are short enough for one.
+fn of_one_line(values: &[DraftValue]) -> bool {
+    let length: usize = values.iter().map(|one| one.value.to_string().len() + 2).sum();
+    length < 80 && values.windows(2).all(|pair| pair[0].origin == pair[1].origin)
+}
+
+fn line(text: &mut String, content: &str, origin: Option<&SourceLine>) {
+    text.push_str(content);
+    if let Some(origin) = origin {
+        let _ = write!(text, "  # {}", printable(&origin.to_string()));
+    }
+    text.push('\n');
+}
+
+/// A comment of whole lines.
+pub(crate) fn comment(text: &mut String, remark: &str) {
+    let mut width = COLUMNS;
+    for word in printable(remark).split(' ') {
+        if width + 1 + word.chars().count() > COLUMNS {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push('#');
+            width = 1;
+        }
+        text.push(' ');
+        text.push_str(word);
+        width += 1 + word.chars().count();
+    }
+    text.push('\n');
+}
+
+/// Text without the characters that a comment must not have.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read_again() {
+        let first = SourceLine::first_of(Path::new("a\nb.conf"));
+        let mut draft = Draft::default();
+        let mut service = DraftTable::default();
+        service.set("name", "web", first.clone());
+        service.push("front.listen", "[::]:443", first.clone());
+        service.push("front.tls.certificates", "a \"quoted\".pem", first.at(2));
+        service.push("front.tls.certificates", "b\u{7}.pem", first.at(3));
+        service.set_default("timeouts.idle", "365d", "hitch ends no idle connection");
+        draft.services.push(service);
+        draft.process.set("workers.threads", 4, first.at(5));
+        let text = toml(&draft);
+        let read: toml::Table = text.parse().unwrap();
+        let service = &read["service"][0];
+        assert_eq!(service["front"]["tls"]["certificates"][0].as_str(), Some("a \"quoted\".pem"));
+        assert_eq!(service["front"]["tls"]["certificates"][1].as_str(), Some("b\u{7}.pem"));
+        assert_eq!(service["timeouts"]["idle"].as_str(), Some("365d"));
+        assert_eq!(read["workers"]["threads"].as_integer(), Some(4));
+        assert!(text.contains("listen = [\"[::]:443\"]  # a b.conf:1\n"), "{text}");
+        assert!(text.contains("# hitch ends no idle connection\nidle = \"365d\"\n"), "{text}");
     }
 }

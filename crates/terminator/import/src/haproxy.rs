@@ -1,28 +1,24 @@
-//! Files of HAProxy: what a `frontend` sends to a `backend`, or a `listen`, becomes a service.
+//! Files of HAProxy: what a `frontend` sends to a `backend`, or a `listen`, becomes a service; the
+//! section `global` is for the process.
 
-mod address;
 mod arguments;
 mod back;
 mod check;
-mod condition;
 mod front;
-mod process;
-mod reading;
 mod route;
 mod service;
 mod syntax;
-mod timeouts;
 
 use std::cell::OnceCell;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::convert::is_among;
-use crate::draft::DraftTable;
-use crate::haproxy::reading::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
+use crate::convert::{FACILITIES, is_among};
+use crate::haproxy::syntax::{HaproxyPlace, HaproxyReading, HaproxySection, OFF, find};
 use crate::import::{Import, Importer};
-use crate::meaning::{Conversion, Meaning, Sense};
-use crate::source::{SourceFiles, SourceLine, Statement};
-use crate::statements::{Statements, UNKNOWN};
+use crate::meanings::{Conversion, Meaning, Sense};
+use crate::source::{SourceFiles, SourceLine, Statement, Statements, UNKNOWN};
+use crate::tls_policy::ORDER;
 
 /// Reads files into a draft.
 pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
@@ -33,7 +29,7 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
         }
     }
     let place = import.place();
-    process::write(&reading, import, &place);
+    write_process(&reading, import, &place);
     if !import.is_faulty() {
         service::write(&reading, import, &place);
     }
@@ -51,9 +47,7 @@ fn files_of(path: &Path, files: &mut dyn SourceFiles) -> Vec<PathBuf> {
 
 impl HaproxyReading {
     fn take_file(&mut self, import: &mut Importer<'_>, path: &Path) {
-        let Some(text) = import.read(path, None) else {
-            return;
-        };
+        let Some(text) = import.read(path, None) else { return };
         self.within = HaproxyPlace::Nothing;
         let first = SourceLine::first_of(path);
         for (number, line) in (1..).zip(text.lines()) {
@@ -81,9 +75,7 @@ impl HaproxyReading {
 
     fn take_line(&mut self, import: &mut Import, words: Vec<String>, place: SourceLine) {
         let mut words = words.into_iter();
-        let Some(first) = words.next() else {
-            return;
-        };
+        let Some(first) = words.next() else { return };
         let mut words: Vec<_> = words.collect();
         let mut written = Statement { place, option: first.clone(), words: words.clone() };
         if first.starts_with('.') {
@@ -102,7 +94,7 @@ impl HaproxyReading {
             HaproxyPlace::Global => "global ",
             HaproxyPlace::Proxy => "",
             HaproxyPlace::Other(meaning) => {
-                import.apply(meaning, &written, &mut DraftTable::default());
+                import.apply(meaning, &written);
                 return;
             }
             HaproxyPlace::Nothing => {
@@ -140,7 +132,7 @@ impl HaproxyReading {
             if written.option.starts_with(OFF) {
                 return;
             }
-            import.apply(meaning, &written, &mut DraftTable::default());
+            import.apply(meaning, &written);
             if !meaning.guards(&written.value()) {
                 return;
             }
@@ -185,7 +177,7 @@ impl HaproxyReading {
             });
         } else if let Some(meaning) = find(kind).filter(|_| is_among(OTHERS, kind)) {
             self.within = HaproxyPlace::Other(meaning);
-            import.apply(meaning, written, &mut DraftTable::default());
+            import.apply(meaning, written);
         } else {
             return false;
         }
@@ -210,3 +202,70 @@ const RULES: &str = "acl http-request tcp-request tcp-response use_backend";
 /// Sections that are no services.
 const OTHERS: &str =
     "cache fcgi-app http-errors log-forward mailers peers program resolvers ring userlist";
+
+/// Writes what the whole process does.
+fn write_process(reading: &HaproxyReading, import: &mut Import, place: &SourceLine) {
+    arguments::write_keys(&reading.global, import);
+    for (name, written) in reading.global.iter() {
+        match name {
+            "global ca-base" | "global crt-base" => {
+                import.joined(written, "the paths of files below it", "");
+            }
+            "global ssl-server-verify" => import.joined(written, "service.back.tls.verify", ""),
+            "global setenv" => import.mapped(written, "in this file"),
+            "global tune.ssl.lifetime" => {
+                let (key, note) =
+                    ("resumption.session-cache.lifetime", "tickets live on for 2 hours");
+                import.apply_key(key, Conversion::Seconds, note, written);
+            }
+            "global log" => write_log(written, import),
+            _ => {}
+        }
+    }
+    import.note_default(place, "ciphers", ("", ORDER));
+    let has_log = reading.sections.iter().any(|one| one.options.find("log").is_some());
+    if !has_log && reading.global.find("global log").is_none() {
+        let process = &mut import.draft.process;
+        process.set_default("log.connections", "none", "without `log`, HAProxy writes no lines");
+        import.note_default(place, "log", ("log.connections", ""));
+    }
+    for (name, written) in reading.sections.iter().flat_map(|one| one.options.iter()) {
+        match (name, written.words.first().map(String::as_str)) {
+            ("log", Some("global")) => import.joined(written, "log.output", ""),
+            ("log", _) => write_log(written, import),
+            _ => {}
+        }
+    }
+}
+
+/// A target of the log: one is written to.
+fn write_log(written: &Statement, import: &mut Import) {
+    if import.draft.process.has("log.output") {
+        return import.lacks(written, "the log has one target", "syslog daemons pass it on");
+    }
+    let target = written.words.first().map_or("", String::as_str);
+    let note = "a line for each connection, when it ends";
+    let mut put = |key: &str, value: &str| import.put(key, value, written, note);
+    match target {
+        "stdout" | "stderr" => put("log.output", target),
+        target if target.starts_with('/') => {
+            put("log.output", "syslog");
+            put("log.syslog.address", &format!("unix:{target}"));
+        }
+        target => {
+            let target = target.trim_start_matches("udp@").trim_start_matches("ipv4@");
+            let with_port = format!("{target}:514");
+            let address = [target, &with_port].into_iter().find_map(|one| one.parse().ok());
+            let Some(address): Option<SocketAddr> = address else {
+                let remedy = "`log.output = \"syslog\"`";
+                return import.lacks(written, "is no address that logs are sent to", remedy);
+            };
+            put("log.output", "syslog");
+            put("log.syslog.address", &address.to_string());
+        }
+    }
+    let is_facility = |word: &&String| is_among(FACILITIES, word);
+    if let Some(facility) = written.words.iter().skip(1).find(is_facility) {
+        import.put("log.syslog.facility", facility.clone(), written, note);
+    }
+}

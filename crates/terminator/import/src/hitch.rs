@@ -1,21 +1,22 @@
 //! Files and command lines of hitch and stud.
 //!
 //! Options of the top level are defaults of all frontends; each frontend, or all that are alike,
-//! becomes a service.
+//! becomes a service. Some are for the process: the log, and the exchange of sessions among peers.
 
 mod frontend;
-mod process;
-mod service;
 mod syntax;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use crate::convert::{address, split_endpoint};
 use crate::draft::DraftTable;
-use crate::import::Importer;
+use crate::import::{Import, Importer};
 use crate::meanings;
-use crate::predecessor::Predecessor;
-use crate::source::SourceLine;
+use crate::meanings::Predecessor;
+use crate::source::{SourceLine, Statement, Statements, switch};
+use crate::tls_policy::ORDER;
 use frontend::Frontend;
 use syntax::{HitchEntry, SyntaxFault};
 
@@ -98,7 +99,7 @@ impl HitchReading {
         if self.frontends.is_empty() {
             self.frontends.push(Frontend::default_one());
         }
-        process::write(&self.global.options, import, place);
+        write_process(&self.global.options, import, place);
         // What services say, and the addresses of the frontends that each is for.
         let mut services: Vec<(Vec<_>, DraftTable)> = Vec::new();
         let mut places = HashMap::new();
@@ -116,11 +117,12 @@ impl HitchReading {
                 let why = format!("no certificate is specified for {}", listen.0);
                 import.fault(place, "pem-file", why, "name one: hitch serves none without");
             }
-            let mut made = service::table(&options, import, certificates);
-            import.defaults(meanings::defaults_of(Predecessor::Hitch), place, &mut made);
+            frontend::write(&options, import, certificates);
+            import.defaults(meanings::defaults_of(Predecessor::Hitch), place);
             if frontend.is_of_ipv6_alone() && import.is_of(Predecessor::Hitch) {
-                made.set("front.ipv6-only", true, listen.1.clone());
+                import.service.set("front.ipv6-only", true, listen.1.clone());
             }
+            let made = import.take_service();
             let next = services.len();
             match services.get_mut(*places.entry(format!("{:?}", made.keys)).or_insert(next)) {
                 Some((addresses, _)) => addresses.push(listen),
@@ -132,13 +134,87 @@ impl HitchReading {
             let first = addresses.first().map_or("", |(address, _)| address.as_str());
             let port = first.rsplit(':').next().unwrap_or_default();
             let name = if is_alone { "main".to_owned() } else { format!("port-{port}") };
-            let mut service = DraftTable::default();
-            service.set("name", import.draft.free_name(&name), None);
+            import.begin(&name, None);
             for (address, place) in addresses {
-                service.push("front.listen", address, place);
+                import.service.push("front.listen", address, place);
             }
-            service.keys.extend(made.keys);
-            import.draft.services.push(service);
+            import.service.keys.extend(made.keys);
+            import.keep();
         }
     }
+}
+
+/// Writes what is said, and reports defaults of hitch that differ from Lariat's.
+fn write_process(options: &Statements, import: &mut Import, place: &SourceLine) {
+    options.all("syslog").for_each(|written| write_syslog(written, import));
+    if options.find("ocsp-dir").is_none() && import.is_of(Predecessor::Hitch) {
+        let note = "hitch fetches OCSP responses by itself; Lariat staples those that a timer writes \
+                    to `x.ocsp` beside `x.pem`";
+        import.note_default(place, "ocsp-dir", ("", note));
+    }
+    if options.find("prefer-server-ciphers").is_none() {
+        import.note_default(place, "prefer-server-ciphers", ("", ORDER));
+    }
+    write_cluster(options, import);
+}
+
+/// The one option that two keys say.
+fn write_syslog(written: &Statement, import: &mut Import) {
+    if switch(&written.value()) != Some(true) {
+        return import.mapped(written, "off, as here");
+    }
+    let note = "RFC 5424; where /dev/log is journald's, \"journald\"";
+    for (key, note) in [("log.output", note), ("log.messages-output", "")] {
+        import.put(key, "syslog", written, note);
+    }
+}
+
+/// The file for the secret of a cluster.
+const SECRET: &str = "/etc/lariat/cluster.key";
+
+/// Writes `[cluster]`, if anything says so.
+fn write_cluster(options: &Statements, import: &mut Import) {
+    let interface = options.find("shared-cache-if");
+    let peers: Vec<_> = options.all("shared-cache-peer").collect();
+    let Some(listen) = options.find("shared-cache-listen") else {
+        if let Some(first) = peers.first().copied().or(interface) {
+            let remedy = "write shared-cache-listen too";
+            import.fault(&first.place, &first.option, "no address is listened at", remedy);
+        }
+        return;
+    };
+    let process = &mut import.draft.process;
+    process.set("cluster.secret", SECRET, listen.place.clone());
+    let make = "Make it once, for all hosts: head -c 32 /dev/urandom > /etc/lariat/cluster.key";
+    process.remark("cluster.secret", make);
+    let note = format!("with {SECRET}, which must be made and be the same on all hosts");
+    let at = endpoint(listen);
+    import.put("cluster.peers.listen", address(&at.0, &at.1), listen, &note);
+    let mut has_group = false;
+    for peer in peers {
+        let (host, port) = endpoint(peer);
+        let at = address(&host, &port);
+        if host.parse::<IpAddr>().is_ok_and(|address| address.is_multicast()) {
+            has_group = true;
+            import.put("cluster.peers.multicast.group", at, peer, "");
+        } else {
+            let note = "datagrams are encrypted, and not those of stud: change all hosts at once";
+            import.add("cluster.peers.send-to", at, peer, note);
+        }
+    }
+    let Some(written) = interface else { return };
+    if !has_group {
+        return import.mapped(written, "without effect: no peer is a multicast group");
+    }
+    let value = written.value();
+    let (name, hops) = value.split_once(',').unwrap_or((&value, ""));
+    import.put("cluster.peers.multicast.interface", name, written, "");
+    if let Ok(hops) = hops.parse::<u8>() {
+        let hops = i64::from(hops.max(1));
+        import.put("cluster.peers.multicast.hops", hops, written, "");
+    }
+}
+
+fn endpoint(written: &Statement) -> (String, String) {
+    split_endpoint(&written.value())
 }

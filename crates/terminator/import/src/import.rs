@@ -9,18 +9,15 @@ use options::diagnostic::nearest;
 use options::{Kind, Table};
 use toml::Value;
 
-use crate::convert::{KeyRange, Unfit, convert, switch};
+use crate::convert::{KeyRange, Unfit, convert};
 use crate::draft::{Draft, DraftTable};
 use crate::finding::{Fate, ImportFinding};
-use crate::meaning::{Conversion, Meaning, OldDefault, Sense};
-use crate::meanings;
-use crate::predecessor::Predecessor;
+use crate::meanings::{Conversion, Meaning, OldDefault, Predecessor, Sense};
 use crate::source::{
     BLOCKS_MAX, FILE_BYTES_MAX, FILES_MAX, FINDINGS_MAX, OPTIONS_MAX, READ_BYTES_MAX, SourceFiles,
-    SourceLine, Statement,
+    SourceLine, Statement, Statements, UNKNOWN, switch,
 };
-use crate::statements::{Statements, UNKNOWN};
-use crate::toml_text;
+use crate::{draft, meanings};
 
 /// The finding of an option that another one stands in for.
 const REPLACED: &str = "without effect: another option is used in its place";
@@ -39,6 +36,8 @@ pub struct Import {
     table: &'static Table,
     words: Vec<PathBuf>,
     pub(crate) draft: Draft,
+    /// The service that is being written.
+    pub(crate) service: DraftTable,
     pub(crate) findings: Vec<ImportFinding>,
     /// Options that were read, each of which needs a finding.
     read: Vec<(SourceLine, String)>,
@@ -60,6 +59,7 @@ impl Import {
             table,
             words: words.to_vec(),
             draft: Draft::default(),
+            service: DraftTable::default(),
             findings: Vec::new(),
             read: Vec::new(),
             settings: HashMap::new(),
@@ -149,11 +149,8 @@ impl Import {
     pub fn toml(&self) -> String {
         let mut text = String::new();
         let head = format!("From `lariat import {} {}`.", self.of.word(), self.place());
-        toml_text::comment(&mut text, &head);
-        toml_text::comment(
-            &mut text,
-            "A comment behind a value names the line that it comes from.",
-        );
+        draft::comment(&mut text, &head);
+        draft::comment(&mut text, "A comment behind a value names the line that it comes from.");
         for finding in &self.findings {
             let ImportFinding { place, option, fate } = finding;
             let (word, why) = match fate {
@@ -161,9 +158,9 @@ impl Import {
                 Fate::LeftOut { why, .. } => ("Left out", why),
                 _ => continue,
             };
-            toml_text::comment(&mut text, &format!("{word}: {place}: {option}: {why}"));
+            draft::comment(&mut text, &format!("{word}: {place}: {option}: {why}"));
         }
-        text + &toml_text::text(&self.draft)
+        text + &draft::toml(&self.draft)
     }
 
     /// Notes that an option was read, so that it gets a finding in any case.
@@ -233,22 +230,27 @@ impl Import {
         blocks < BLOCKS_MAX
     }
 
+    /// Begins a service, under a name that no other has.
+    pub(crate) fn begin(&mut self, name: &str, origin: impl Into<Option<SourceLine>>) {
+        self.service = DraftTable::default();
+        let name = self.draft.free_name(name);
+        self.service.set("name", name, origin);
+    }
+
+    /// The table that has been written, in place of which an empty one is begun.
+    pub(crate) fn take_service(&mut self) -> DraftTable {
+        std::mem::take(&mut self.service)
+    }
+
     /// Does what the table says of an option. Returns whether the importer's own code must do it,
     /// and report it.
-    pub(crate) fn apply(
-        &mut self,
-        meaning: &Meaning,
-        written: &Statement,
-        service: &mut DraftTable,
-    ) -> bool {
+    pub(crate) fn apply(&mut self, meaning: &Meaning, written: &Statement) -> bool {
         match &meaning.sense {
             Sense::Joined { .. } => return true,
             _ if meaning.is_harmless(&written.value()) => {
                 self.mapped(written, format!("`{}`, as here", written.value()));
             }
-            Sense::Key { key, conversion, note } => {
-                self.apply_key(key, *conversion, note, written, service);
-            }
+            Sense::Key { key, conversion, note } => self.apply_key(key, *conversion, note, written),
             Sense::Always(words) => self.mapped(written, *words),
             Sense::Lacks { why, remedy, .. } => self.lacks(written, why, remedy),
         }
@@ -256,32 +258,36 @@ impl Import {
     }
 
     /// Writes the value of one key.
-    pub(crate) fn apply_key(
+    pub(crate) fn apply_key<'s>(
         &mut self,
         key: &str,
         conversion: Conversion,
         note: &str,
-        written: &Statement,
-        service: &mut DraftTable,
+        all: impl IntoIterator<Item = &'s Statement>,
     ) {
-        let converted = match convert(self.range(key), conversion, &written.words) {
-            Ok(converted) => converted,
-            // hitch itself refuses it.
-            Err(Unfit { why, remedy })
-                if self.is_of(Predecessor::Hitch)
-                    && matches!(conversion, Conversion::Number | Conversion::Seconds) =>
-            {
-                return self.fault(&written.place, &written.option, why, remedy);
+        for written in all {
+            let converted = match convert(self.range(key), conversion, &written.words) {
+                Ok(converted) => converted,
+                // hitch itself refuses it.
+                Err(Unfit { why, remedy })
+                    if self.is_of(Predecessor::Hitch)
+                        && matches!(conversion, Conversion::Number | Conversion::Seconds) =>
+                {
+                    self.fault(&written.place, &written.option, why, remedy);
+                    continue;
+                }
+                Err(unfit) => {
+                    self.unmapped(written, unfit);
+                    continue;
+                }
+            };
+            let notes =
+                [Some(note.to_owned()).filter(|note| !note.is_empty()), converted.difference];
+            let notes = notes.into_iter().flatten().collect::<Vec<_>>().join("; ");
+            match conversion {
+                Conversion::Paths => self.add(key, converted.value, written, &notes),
+                _ => self.put(key, converted.value, written, &notes),
             }
-            Err(unfit) => return self.unmapped(written, unfit),
-        };
-        let notes = [Some(note.to_owned()).filter(|note| !note.is_empty()), converted.difference];
-        let notes: Vec<_> = notes.into_iter().flatten().collect();
-        match conversion {
-            Conversion::Paths => {
-                self.add(service, key, converted.value, written, &notes.join("; "))
-            }
-            _ => self.put(service, key, converted.value, written, &notes.join("; ")),
         }
     }
 
@@ -296,54 +302,50 @@ impl Import {
         }
     }
 
-    /// Sets a key, of a service or of the process, and reports it; with a difference, if any.
-    pub(crate) fn put(
+    /// Sets a key, of the service or of the process, and reports it; with a difference, if any.
+    pub(crate) fn put<'s>(
         &mut self,
-        service: &mut DraftTable,
         key: &str,
         value: impl Into<Value>,
-        of: &Statement,
+        all: impl IntoIterator<Item = &'s Statement>,
         difference: &str,
     ) {
-        let (table, path) = self.table_of(service, key);
-        table.set(path, value, of.place.clone());
-        self.joined(of, key, difference);
+        let value = value.into();
+        for written in all {
+            let (table, path) = self.table_of(key);
+            table.set(path, value.clone(), written.place.clone());
+            self.joined(written, key, difference);
+        }
     }
 
     /// Adds a value to the list of a key, and reports it.
     pub(crate) fn add(
         &mut self,
-        service: &mut DraftTable,
         key: &str,
         value: impl Into<Value>,
-        of: &Statement,
+        written: &Statement,
         difference: &str,
     ) {
-        let (table, path) = self.table_of(service, key);
-        table.push(path, value, of.place.clone());
-        self.joined(of, key, difference);
+        let (table, path) = self.table_of(key);
+        table.push(path, value, written.place.clone());
+        self.joined(written, key, difference);
     }
 
-    fn table_of<'t, 'k>(
-        &'t mut self,
-        service: &'t mut DraftTable,
-        key: &'k str,
-    ) -> (&'t mut DraftTable, &'k str) {
+    fn table_of<'k>(&mut self, key: &'k str) -> (&mut DraftTable, &'k str) {
         match key.strip_prefix(SERVICE) {
-            Some(path) => (service, path),
+            Some(path) => (&mut self.service, path),
             None => (&mut self.draft.process, key),
         }
     }
 
-    /// Writes the defaults of the program before into a service that has not got those keys.
+    /// Writes the defaults of the program before where those keys have no value yet.
     pub(crate) fn defaults(
         &mut self,
         defaults: impl IntoIterator<Item = &'static OldDefault>,
         place: &SourceLine,
-        service: &mut DraftTable,
     ) {
         for OldDefault { option, key, value, note, .. } in defaults {
-            let (table, path) = self.table_of(service, key);
+            let (table, path) = self.table_of(key);
             if !table.has(path) {
                 table.set_default(path, value.clone(), note);
                 let fate = Fate::Mapped(format!("{key} = {value}: {note}"));
@@ -352,25 +354,35 @@ impl Import {
         }
     }
 
-    /// Puts a service into the draft, unless one of its options refuses clients or servers in a way
-    /// that cannot be said.
-    pub(crate) fn finish(&mut self, service: DraftTable, options: &Statements, of: &Statement) {
+    /// Puts the service into the draft, unless one of its options refuses clients or servers in a
+    /// way that cannot be said.
+    pub(crate) fn finish(&mut self, options: &Statements, of: &Statement) {
         let table = self.of;
         let is_guard = |(name, written): &(&str, &Statement)| {
             let meaning = meanings::find(table, name);
             *name == UNKNOWN || meaning.is_some_and(|one| one.guards(&written.value()))
         };
         match options.iter().find(is_guard) {
-            None => self.draft.services.push(service),
-            Some((_, guard)) => {
-                self.leave_out(service, of, Unfit::refusal(guard));
-            }
+            None => self.keep(),
+            Some((_, guard)) => self.leave_out(of, Unfit::refusal(guard)),
         }
     }
 
-    /// Leaves a service out, which is a comment in the file.
-    pub(crate) fn leave_out(&mut self, service: DraftTable, of: &Statement, unfit: Unfit) {
+    /// Puts the service into the draft.
+    pub(crate) fn keep(&mut self) {
+        let service = self.take_service();
+        self.draft.services.push(service);
+    }
+
+    /// Makes the service a comment in the file.
+    pub(crate) fn refuse(&mut self) {
+        let service = self.take_service();
         self.draft.refused.push(service);
+    }
+
+    /// Leaves the service out, which is a comment in the file.
+    pub(crate) fn leave_out(&mut self, of: &Statement, unfit: Unfit) {
+        self.refuse();
         self.report_refused(of, unfit);
     }
 
@@ -387,14 +399,17 @@ impl Import {
         }
     }
 
-    /// An option that the importer's own code has written; with a difference if there is one.
-    pub(crate) fn joined(&mut self, written: &Statement, key: &str, difference: &str) {
-        let key = key.to_owned();
-        let fate = match difference {
-            "" => Fate::Mapped(key),
-            difference => Fate::Differs { key, difference: difference.to_owned() },
-        };
-        self.note(&written.place, &written.option, fate);
+    /// Options that the importer's own code has written; with a difference if there is one.
+    pub(crate) fn joined<'s>(
+        &mut self,
+        all: impl IntoIterator<Item = &'s Statement>,
+        key: &str,
+        difference: &str,
+    ) {
+        let (key, difference) = (key.to_owned(), difference.to_owned());
+        let is_same = difference.is_empty();
+        let fate = if is_same { Fate::Mapped(key) } else { Fate::Differs { key, difference } };
+        all.into_iter().for_each(|one| self.note(&one.place, &one.option, fate.clone()));
     }
 
     /// A default that no key says, and what differs.
@@ -408,8 +423,13 @@ impl Import {
         self.joined(&Statement { place: place.clone(), option, words: Vec::new() }, key, note);
     }
 
-    pub(crate) fn mapped(&mut self, written: &Statement, to: impl Into<String>) {
-        self.note(&written.place, &written.option, Fate::Mapped(to.into()));
+    pub(crate) fn mapped<'s>(
+        &mut self,
+        all: impl IntoIterator<Item = &'s Statement>,
+        to: impl Into<String>,
+    ) {
+        let fate = Fate::Mapped(to.into());
+        all.into_iter().for_each(|one| self.note(&one.place, &one.option, fate.clone()));
     }
 
     pub(crate) fn unmapped(&mut self, written: &Statement, unfit: Unfit) {
@@ -421,9 +441,14 @@ impl Import {
         self.note(&written.place, &option, Fate::Unmapped { why, remedy });
     }
 
-    /// An option, and what to do in its place.
-    pub(crate) fn lacks(&mut self, written: &Statement, why: &str, remedy: &str) {
-        self.unmapped(written, Unfit::new(why, remedy));
+    /// Options, and what to do in their place.
+    pub(crate) fn lacks<'s>(
+        &mut self,
+        all: impl IntoIterator<Item = &'s Statement>,
+        why: &str,
+        remedy: &str,
+    ) {
+        all.into_iter().for_each(|one| self.unmapped(one, Unfit::new(why, remedy)));
     }
 
     /// An option that the table does not have.
@@ -519,6 +544,11 @@ impl<'f> Importer<'f> {
         let place = place.cloned().unwrap_or_else(|| SourceLine::outside(&name));
         self.fault(&place, option, format!("cannot be read: {text}"), remedy);
         None
+    }
+
+    /// Notes the files that options name and that are not on this host.
+    pub(crate) fn look_for_all<'s>(&mut self, all: impl IntoIterator<Item = &'s Statement>) {
+        all.into_iter().for_each(|one| self.look_for(&one.value(), one));
     }
 
     /// Notes a file that a key names and that is not on this host.

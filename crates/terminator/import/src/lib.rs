@@ -12,30 +12,23 @@ mod finding;
 mod haproxy;
 mod hitch;
 mod import;
-mod meaning;
 mod meanings;
 mod nginx;
 mod page;
-mod predecessor;
 mod recognise;
 mod source;
-mod statements;
 mod stunnel;
-mod suites;
 mod tls_policy;
-mod toml_text;
 
 use std::path::PathBuf;
 
 use options::Table;
 
-use import::Importer;
-
+pub use crate::meanings::{Conversion, Meaning, OldDefault, Predecessor, Sense};
 pub use finding::{Fate, ImportFinding};
 pub use import::Import;
-pub use meaning::{Conversion, Meaning, OldDefault, Sense};
+use import::Importer;
 pub use page::page;
-pub use predecessor::Predecessor;
 pub use recognise::recognise;
 pub use source::{FILE_BYTES_MAX, SourceFiles, SourceLine};
 

@@ -1,9 +1,7 @@
-//! Files of nginx: the blocks `stream` and `http`, whose servers become services.
+//! Files of nginx: the blocks `stream` and `http`, whose servers become services, and the
+//! directives of its core, which are for the process.
 
-mod hosts;
-mod listen;
 mod names;
-mod process;
 mod section;
 mod server;
 mod servers;
@@ -13,14 +11,16 @@ mod tls;
 
 use std::path::{Path, PathBuf};
 
-use crate::draft::DraftTable;
-use crate::import::Importer;
+use crate::import::{Import, Importer};
 use crate::meanings;
-use crate::predecessor::Predecessor;
-use process::NginxProcess;
+use crate::meanings::{Conversion, Predecessor};
+use crate::nginx::section::{absolute, leave_out};
+use crate::nginx::server::take_log;
+use crate::nginx::syntax::{NginxDirective, NginxReader};
+use crate::source::{SourceLine, Statement};
+use crate::tls_policy::ORDER;
 use section::NginxSection;
 use sockets::Sockets;
-use syntax::{NginxDirective, NginxReader};
 
 /// Reads files of nginx into a draft.
 pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
@@ -75,10 +75,85 @@ pub(crate) fn read(import: &mut Importer<'_>, paths: &[PathBuf]) {
     let logs = sections.iter().any(NginxSection::logs_connections);
     let kind = if logs { "access_log" } else { "stream without access_log" };
     let defaults = meanings::defaults_of(Predecessor::Nginx).iter();
-    import.defaults(defaults.filter(|one| one.of == kind), &place, &mut DraftTable::default());
+    import.defaults(defaults.filter(|one| one.of == kind), &place);
 }
 
 fn is_of_section(one: &NginxDirective) -> bool {
     let names = ["map", "server", "upstream"];
     names.contains(&one.written.option.as_str()) && one.block.is_some()
+}
+
+/// Directives that must be seen together.
+#[derive(Debug, Default)]
+struct NginxProcess {
+    workers: Option<String>,
+    connections: Option<Statement>,
+}
+
+impl NginxProcess {
+    /// Takes a directive of the top level or of `events`.
+    fn take(&mut self, import: &mut Import, root: &Path, one: NginxDirective) {
+        let NginxDirective { mut written, block } = one;
+        let Some(meaning) = meanings::find(Predecessor::Nginx, &written.option) else {
+            return leave_out(import, &NginxDirective { written, block });
+        };
+        if block.is_some() {
+            return leave_out(import, &NginxDirective { written, block });
+        }
+        import.expect(&written);
+        absolute(root, &mut written);
+        let value = written.value();
+        match meaning.option {
+            "user" => {
+                let note = "the package of Lariat has `lariat`";
+                let first = written.words.first().cloned().unwrap_or_default();
+                import.put("process.user", first, &written, note);
+                if let Some(group) = written.words.get(1) {
+                    import.put("process.group", group.as_str(), &written, note);
+                }
+            }
+            "worker_processes" => {
+                if value == "auto" {
+                    import.mapped(&written, "workers.threads: one for each CPU, as here");
+                } else {
+                    let (key, note) = ("workers.threads", "threads of one process");
+                    import.apply_key(key, Conversion::Number, note, &written);
+                }
+                self.workers = Some(value);
+            }
+            "worker_connections" => self.connections = Some(written),
+            "error_log" | "access_log" => take_log(import, &written),
+            _ => {
+                if import.apply(meaning, &written) {
+                    let remedy = "write it into `http` or `stream`";
+                    import.lacks(&written, "does not stand at the top level", remedy);
+                }
+            }
+        }
+    }
+
+    /// Writes what several directives say together, and what differs though nobody wrote it.
+    fn finish(self, import: &mut Import, place: &SourceLine) {
+        if let Some(written) = self.connections {
+            let workers = self.workers.as_deref().unwrap_or("1").parse::<u64>().ok();
+            let each = written.value().parse::<u64>().ok();
+            match workers.zip(each).map(|(workers, each)| workers.saturating_mul(each) / 2) {
+                Some(total) => {
+                    let note = "half of all workers' together: nginx counts servers' as well";
+                    let words = vec![total.to_string()];
+                    let total = Statement { words, ..written };
+                    let (key, number) = ("limits.connections", Conversion::Number);
+                    import.apply_key(key, number, note, &total);
+                }
+                None => {
+                    let note = "50000 of all workers together, as nothing else is written";
+                    import.joined(&written, "limits.connections", note);
+                }
+            }
+        }
+        import.note_default(place, "ssl_prefer_server_ciphers", ("", ORDER));
+        let older = "TLS 1.2 and 1.3; nginx before 1.27.3 speaks TLS 1.0 and 1.1 too, and before \
+                     1.23.4 no TLS 1.3, unless somebody writes it";
+        import.note_default(place, "ssl_protocols", ("", older));
+    }
 }

@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::meaning::{Meaning, OldDefault, Sense};
-use crate::meanings::defaults_of;
-use crate::predecessor::Predecessor;
+use crate::meanings::{Meaning, OldDefault, Predecessor, Sense, defaults_of};
 
 /// A list of more options shows a few, because its words say what the others are.
 const LISTED_MAX: usize = 12;

@@ -1,19 +1,17 @@
 //! Files of stunnel: global options, which may be defaults of services, and a section a service.
 
-mod peer;
-mod process;
 mod section;
 mod service;
-mod tls;
 
 use std::path::{Path, PathBuf};
 
-use crate::import::Importer;
+use crate::convert::is_among;
+use crate::import::{Import, Importer};
 use crate::meanings;
-use crate::predecessor::Predecessor;
-use crate::source::{SourceLine, Statement};
-use crate::statements::{Statements, UNKNOWN};
-use process::StunnelProcess;
+use crate::meanings::{Meaning, Predecessor, Sense};
+use crate::source::{SourceLine, Statement, Statements, UNKNOWN, switch};
+use crate::stunnel::service::take_debug;
+use crate::tls_policy::ORDER;
 use section::StunnelSection;
 
 /// All that was read.
@@ -49,9 +47,7 @@ impl StunnelReading {
             let why = format!("{} includes itself, by others or at once", path.display());
             return import.fault(&place, "include", why, "take out one of the includes");
         }
-        let Some(text) = import.read(path, from) else {
-            return;
-        };
+        let Some(text) = import.read(path, from) else { return };
         self.open.push(path.to_owned());
         let first = SourceLine::first_of(path);
         for (number, line) in (1..).zip(text.lines()) {
@@ -129,8 +125,12 @@ impl StunnelReading {
         self.process.finish(import, place);
         if self.sections.is_empty() && !import.is_faulty() {
             let why = "has no [service]: inetd would start it for each connection";
-            let remedy = "write `[main]` with accept and connect";
-            return import.fault(place, "inetd mode", why, remedy);
+            return import.fault(
+                place,
+                "inetd mode",
+                why,
+                "write `[main]` with accept and connect",
+            );
         }
         for section in &self.sections {
             let options = self.defaults.len() + section.options.len();
@@ -145,5 +145,81 @@ impl StunnelReading {
             }
             service::write(section, import, &sections, place);
         }
+    }
+}
+
+/// Global options that are written once all of them have been read.
+#[derive(Debug, Default)]
+struct StunnelProcess {
+    chroot: Option<String>,
+    pid: Option<Statement>,
+    says_where_to_log: bool,
+}
+
+/// Options that are global, and no defaults of services.
+const GLOBAL: &str = "\
+    EGD RNDbytes RNDfile RNDoverwrite chroot compression engine engineCtrl engineDefault \
+    fips foreground iconActive iconError iconIdle log provider providerParameter service \
+    setEnv taskbar";
+
+impl StunnelProcess {
+    /// Takes an option; `false` = it is a default of services.
+    fn take(&mut self, import: &mut Import, meaning: &Meaning, written: &Statement) -> bool {
+        let value = written.value();
+        let is_on = switch(&value) == Some(true);
+        let mut put = |key: &str, value: &str, note: &str| {
+            import.put(key, value, written, note);
+        };
+        match meaning.option {
+            "debug" => take_debug(import, written),
+            "output" => {
+                let to = value.strip_prefix("/dev/").filter(|name| name.starts_with("std"));
+                let note = "lines about connections; messages go to the standard error";
+                put("log.output", to.unwrap_or(&value), note);
+                self.says_where_to_log = true;
+            }
+            "syslog" => {
+                self.says_where_to_log = true;
+                if is_on {
+                    let note = "RFC 5424; where /dev/log is journald's, \"journald\"";
+                    put("log.output", "syslog", note);
+                    put("log.messages-output", "syslog", "");
+                } else {
+                    import.mapped(written, "`no`, as here");
+                }
+            }
+            "pid" if value.is_empty() => import.mapped(written, "no file, as here"),
+            "pid" => self.pid = Some(written.clone()),
+            "setuid" => put("process.user", &value, "the package of Lariat has `lariat`"),
+            "setgid" => put("process.group", &value, "the package of Lariat has `lariat`"),
+            option if is_among(GLOBAL, option) => {
+                if option == "chroot" {
+                    self.chroot = Some(value);
+                }
+                if matches!(meaning.sense, Sense::Joined { .. }) {
+                    import.apply_joined(meaning, written);
+                } else {
+                    import.apply(meaning, written);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn finish(&self, import: &mut Import, place: &SourceLine) {
+        if let Some(written) = &self.pid {
+            let value = written.value();
+            let path = match &self.chroot {
+                Some(root) => format!("{}{value}", root.trim_end_matches('/')),
+                None => value,
+            };
+            import.put("process.pid-file", path, written, "");
+        }
+        if !self.says_where_to_log {
+            let note = "lines go to the standard output, which systemd gives to the journal";
+            import.note_default(place, "syslog", ("log.output", note));
+        }
+        import.note_default(place, "ciphers", ("", ORDER));
     }
 }

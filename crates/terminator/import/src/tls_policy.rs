@@ -1,10 +1,11 @@
-//! Versions and suites together: every enabled version needs a suite.
+//! Versions and suites together: every enabled version needs a suite. OpenSSL's lists of cipher
+//! suites (ciphers(1)) become suites by their standard names.
 
-use crate::convert::{Unfit, array};
-use crate::draft::{DraftKey, DraftTable};
+use crate::convert;
+use crate::convert::array;
+use crate::draft::DraftKey;
 use crate::import::Import;
 use crate::source::{SourceLine, Statement};
-use crate::suites::{ChosenSuites, TLS13, of_tls12, of_tls13};
 
 /// OpenSSL's lists of suites as somebody wrote them; the same option may be both.
 #[derive(Clone, Debug, Default)]
@@ -22,46 +23,36 @@ const EVERY_TLS12: &str = "ALL";
 
 impl WrittenSuites {
     /// Writes `suites` into a table such as `front.tls`, after its `versions`, and reports.
-    pub(crate) fn write(&self, import: &mut Import, service: &mut DraftTable, table: &str) {
-        let Some(first) = self.tls12.as_ref().or(self.tls13.as_ref()) else {
-            return;
-        };
+    pub(crate) fn write(&self, import: &mut Import, table: &str) {
+        let Some(first) = self.tls12.as_ref().or(self.tls13.as_ref()) else { return };
         let key = format!("service.{table}.suites");
         let versions = format!("{table}.versions");
-        let speaks = |service: &DraftTable, version: &str| {
-            let written = service.find(&versions);
-            let mut values = written.iter().flat_map(|key| &key.values);
-            written.is_none() || values.any(|one| one.value.to_string().contains(version))
-        };
+        let written = import.service.find(&versions);
+        let spoken = written.map(|key| key.values.iter().map(|one| one.value.to_string()));
+        let spoken: Option<String> = spoken.map(Iterator::collect);
+        let speaks = |version: &str| spoken.as_ref().is_none_or(|all| all.contains(version));
         let tls12 = self.tls12.as_ref().map_or_else(|| EVERY_TLS12.to_owned(), Statement::value);
         let tls12 = of_tls12(&tls12);
         let tls13 = self.tls13.as_ref().map_or_else(|| TLS13.join(":"), Statement::value);
         let tls13 = of_tls13(&tls13);
         let sides = [("1.2", &self.tls12, &tls12), ("1.3", &self.tls13, &tls13)];
-        let spoken = sides.iter().filter(|(version, ..)| speaks(service, version));
-        let spoken: Vec<_> = spoken.filter(|(.., chosen)| !chosen.suites.is_empty()).collect();
-        if spoken.is_empty() {
+        let chosen = sides.iter().filter(|(version, ..)| speaks(version));
+        let chosen: Vec<_> = chosen.filter(|(.., chosen)| !chosen.suites.is_empty()).collect();
+        if chosen.is_empty() {
             let why = "none of these suites is supported";
             let remedy = "leave it out: the suites that Lariat has are all secure";
-            for written in self.tls12.iter().chain(&self.tls13) {
-                import.unmapped(written, Unfit::new(why, remedy));
-            }
-            return;
+            return import.lacks(self.tls12.iter().chain(&self.tls13), why, remedy);
         }
-        let suites: Vec<_> = spoken.iter().rev().flat_map(|(.., it)| it.suites.clone()).collect();
-        let kept: Vec<_> = spoken.iter().map(|(version, ..)| *version).collect();
+        let suites: Vec<_> = chosen.iter().rev().flat_map(|(.., it)| it.suites.clone()).collect();
+        let kept: Vec<_> = chosen.iter().map(|(version, ..)| *version).collect();
         for (version, written, chosen) in &sides {
-            let is_lost = speaks(service, version) && !kept.contains(version);
-            let Some(written) = written else {
-                continue;
-            };
-            let difference = difference(version, chosen, is_lost);
-            import.joined(written, &key, &difference);
+            let is_lost = speaks(version) && !kept.contains(version);
+            import.joined(written.iter(), &key, &difference(version, chosen, is_lost));
         }
-        if sides.iter().any(|(version, ..)| speaks(service, version) && !kept.contains(version)) {
-            service.set(&versions, array(kept), first.place.clone());
+        if sides.iter().any(|(version, ..)| speaks(version) && !kept.contains(version)) {
+            import.service.set(&versions, array(kept), first.place.clone());
         }
-        service.set(&format!("{table}.suites"), array(suites), first.place.clone());
+        import.service.set(&format!("{table}.suites"), array(suites), first.place.clone());
     }
 }
 
@@ -119,8 +110,7 @@ impl SpokenVersions {
         let name = if name == "tlsv1" { "tlsv1.0" } else { &name };
         let Some(at) = VERSIONS.iter().position(|one| *one == name) else {
             let why = format!("`{version}` is no version of TLS");
-            let remedy = "write TLSv1.2 or TLSv1.3";
-            return import.fault(&written.place, &written.option, why, remedy);
+            return import.fault(&written.place, &written.option, why, "write TLSv1.2 or TLSv1.3");
         };
         let fits = |place: &usize| match bound {
             VersionBound::Least => *place >= at,
@@ -163,15 +153,15 @@ impl SpokenVersions {
 
     /// Writes them, if not all of ours are spoken; of those that are written already, the ones that
     /// are left.
-    pub(crate) fn write(self, service: &mut DraftTable, side: &str) {
+    pub(crate) fn write(self, import: &mut Import, side: &str) {
         let ours = self.left.iter().filter_map(|place| OURS.get(place.checked_sub(FIRST_OURS)?));
-        let written = service.find(&format!("{side}.versions"));
+        let written = import.service.find(&format!("{side}.versions"));
         let text = |key: &DraftKey| key.values.iter().map(|one| one.value.to_string()).collect();
         let written: Option<String> = written.map(text);
         let is_written = |one: &&&str| written.as_ref().is_none_or(|list| list.contains(**one));
         let ours: Vec<_> = ours.filter(is_written).copied().collect();
         if let Some(origin) = self.origin.filter(|_| ours.len() < OURS.len()) {
-            service.set(&format!("{side}.versions"), array(ours), origin);
+            import.service.set(&format!("{side}.versions"), array(ours), origin);
         }
     }
 }
@@ -183,6 +173,122 @@ pub(crate) fn is_of_verification(command: &str) -> bool {
     ["verify", "clientca", "requestca", "protocol"].iter().any(|begin| lower.starts_with(begin))
 }
 
+/// A suite of TLS 1.2 that Lariat has.
+struct Tls12Suite {
+    openssl: &'static str,
+    standard: &'static str,
+    /// The words of ciphers(1) that it is among, beside those that all of them are among.
+    words: &'static str,
+}
+
+/// They stand in OpenSSL's order.
+const TLS12: &[Tls12Suite] = &[
+    Tls12Suite {
+        openssl: "ECDHE-ECDSA-AES256-GCM-SHA384",
+        standard: "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        words: "aECDSA ECDSA AESGCM AES256 AES SHA384",
+    },
+    Tls12Suite {
+        openssl: "ECDHE-RSA-AES256-GCM-SHA384",
+        standard: "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+        words: "aRSA AESGCM AES256 AES SHA384",
+    },
+    Tls12Suite {
+        openssl: "ECDHE-ECDSA-CHACHA20-POLY1305",
+        standard: "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+        words: "aECDSA ECDSA CHACHA20",
+    },
+    Tls12Suite {
+        openssl: "ECDHE-RSA-CHACHA20-POLY1305",
+        standard: "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+        words: "aRSA CHACHA20",
+    },
+    Tls12Suite {
+        openssl: "ECDHE-ECDSA-AES128-GCM-SHA256",
+        standard: "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        words: "aECDSA ECDSA AESGCM AES128 AES SHA256",
+    },
+    Tls12Suite {
+        openssl: "ECDHE-RSA-AES128-GCM-SHA256",
+        standard: "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        words: "aRSA AESGCM AES128 AES SHA256",
+    },
+];
+
+/// Words that all suites of `TLS12` are among.
+const OF_ALL: &str = "\
+    ALL COMPLEMENTOFALL DEFAULT HIGH ECDHE EECDH kECDHE kEECDH ECDH TLSv1.2 AEAD SUITEB128 \
+    SUITEB192 PROFILE=SYSTEM FIPS";
+
+/// The suites of TLS 1.3 that Lariat has, in OpenSSL's order.
+const TLS13: &[&str] =
+    &["TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"];
+
+/// Suites of one version, the preferred one first, and the words that stand for none of ours.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct ChosenSuites {
+    pub(crate) suites: Vec<&'static str>,
+    pub(crate) unsupported: Vec<String>,
+}
+
+/// The suites of TLS 1.2 that an OpenSSL list stands for.
+fn of_tls12(list: &str) -> ChosenSuites {
+    let mut chosen = ChosenSuites::default();
+    let mut enabled: Vec<&Tls12Suite> = Vec::new();
+    let mut killed: Vec<&str> = Vec::new();
+    for word in list.split([':', ',', ' ']).filter(|word| !word.is_empty()) {
+        if word.starts_with('@') {
+            continue;
+        }
+        let (sign, names) = match word.split_at_checked(1) {
+            Some((sign @ ("!" | "-" | "+"), names)) => (sign, names),
+            _ => ("", word),
+        };
+        let among = |suite: &&Tls12Suite| names.split('+').all(|name| is_among(suite, name));
+        let named: Vec<_> = TLS12.iter().filter(among).collect();
+        let is_named = |suite: &&Tls12Suite| named.iter().any(|one| one.openssl == suite.openssl);
+        match sign {
+            "" if named.is_empty() => chosen.unsupported.push(word.to_owned()),
+            "" => {
+                let is_new = |suite: &&Tls12Suite| {
+                    let enabled = enabled.iter().any(|one| one.openssl == suite.openssl);
+                    !enabled && !killed.contains(&suite.openssl)
+                };
+                let new: Vec<_> = named.into_iter().filter(is_new).collect();
+                enabled.extend(new);
+            }
+            "+" => enabled.sort_by_key(|suite| is_named(suite)),
+            sign => {
+                enabled.retain(|suite| !is_named(suite));
+                if sign == "!" {
+                    killed.extend(named.iter().map(|suite| suite.openssl));
+                }
+            }
+        }
+    }
+    chosen.suites = enabled.into_iter().map(|suite| suite.standard).collect();
+    chosen
+}
+
+fn is_among(suite: &Tls12Suite, name: &str) -> bool {
+    suite.openssl == name
+        || suite.standard == name
+        || convert::is_among(suite.words, name)
+        || convert::is_among(OF_ALL, name) && name != "COMPLEMENTOFALL"
+}
+
+/// The suites of TLS 1.3 in a list with colons between their standard names.
+fn of_tls13(list: &str) -> ChosenSuites {
+    let mut chosen = ChosenSuites::default();
+    for word in list.split([':', ',', ' ']).filter(|word| !word.is_empty()) {
+        match TLS13.iter().find(|name| **name == word) {
+            Some(name) => chosen.suites.push(name),
+            None => chosen.unsupported.push(word.to_owned()),
+        }
+    }
+    chosen
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -190,42 +296,63 @@ mod tests {
     use options::Table;
 
     use super::*;
-    use crate::predecessor::Predecessor;
+    use crate::meanings::Predecessor;
     use crate::source::SourceLine;
 
     static NO_KEYS: Table = Table { keys: &[], foreign: || &[], later: &[], help: "" };
 
-    fn written(tls12: &str, versions: &[&str]) -> (Import, DraftTable) {
+    fn written(tls12: &str, versions: &[&str]) -> Import {
         let mut import = Import::new(Predecessor::Hitch, &[], &NO_KEYS);
-        let mut service = DraftTable::default();
         if !versions.is_empty() {
-            service.set("front.tls.versions", array(versions.iter().copied()), None);
+            import.service.set("front.tls.versions", array(versions.iter().copied()), None);
         }
         let place = SourceLine::first_of(Path::new("hitch.conf"));
         let words = vec![tls12.to_owned()];
         let statement = Statement { place, option: "ciphers".to_owned(), words };
         let suites = WrittenSuites { tls12: Some(statement), tls13: None };
-        suites.write(&mut import, &mut service, "front.tls");
-        (import, service)
+        suites.write(&mut import, "front.tls");
+        import
     }
 
-    fn value(service: &DraftTable, path: &str) -> String {
-        service.find(path).map_or_else(String::new, |key| key.values[0].value.to_string())
+    fn value(import: &Import, path: &str) -> String {
+        import.service.find(path).map_or_else(String::new, |key| key.values[0].value.to_string())
     }
 
     #[test]
     fn each_version_has_suites() {
-        let (_, service) = written("ECDHE-RSA-AES128-GCM-SHA256", &[]);
-        let suites = value(&service, "front.tls.suites");
+        let import = written("ECDHE-RSA-AES128-GCM-SHA256", &[]);
+        let suites = value(&import, "front.tls.suites");
         assert!(
             suites.contains("TLS_AES_256_GCM_SHA384") && suites.contains("ECDHE_RSA_WITH_AES_128")
         );
-        let (import, service) = written("AES128-SHA", &[]);
-        assert_eq!(value(&service, "front.tls.versions"), "[\"1.3\"]");
+        let import = written("AES128-SHA", &[]);
+        assert_eq!(value(&import, "front.tls.versions"), "[\"1.3\"]");
         assert!(import.report().contains("TLS 1.2 is off"), "{}", import.report());
-        let (import, service) = written("AES128-SHA", &["1.2"]);
-        assert!(import.is_partial() && !service.has("front.tls.suites"));
-        let (_, service) = written("HIGH", &["1.2"]);
-        assert!(!value(&service, "front.tls.suites").contains("TLS_AES"));
+        let import = written("AES128-SHA", &["1.2"]);
+        assert!(import.is_partial() && !import.service.has("front.tls.suites"));
+        let import = written("HIGH", &["1.2"]);
+        assert!(!value(&import, "front.tls.suites").contains("TLS_AES"));
+    }
+
+    #[test]
+    fn lists_of_openssl() {
+        let aes =
+            ["TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"];
+        let hitch = of_tls12("EECDH+AESGCM:EDH+AESGCM:AES256+EECDH:AES256+EDH");
+        assert_eq!(hitch.suites[..2], aes);
+        assert_eq!((hitch.suites.len(), hitch.unsupported.len()), (4, 2));
+        assert_eq!(of_tls12("HIGH:!aNULL:!MD5").suites.len(), 6);
+        assert_eq!(of_tls12("HIGH:!CHACHA20:-AES128:!ECDSA").suites, aes[1..]);
+        assert_eq!(of_tls12("AES128+aRSA:ALL:+AES128").suites.last(), Some(&TLS12[4].standard));
+        assert_eq!(of_tls12("!AES:AES").suites, Vec::<&str>::new());
+        assert_eq!(of_tls12("AES128-SHA").unsupported, ["AES128-SHA"]);
+        assert_eq!(of_tls12("HIGH:@SECLEVEL=1").suites.len(), 6);
+    }
+
+    #[test]
+    fn suites_of_tls_1_3() {
+        let chosen = of_tls13("TLS_AES_128_GCM_SHA256:TLS_AES_128_CCM_SHA256");
+        assert_eq!(chosen.suites, ["TLS_AES_128_GCM_SHA256"]);
+        assert_eq!(chosen.unsupported, ["TLS_AES_128_CCM_SHA256"]);
     }
 }

@@ -9,12 +9,11 @@ use crate::convert::{array, convert};
 use crate::draft::DraftTable;
 use crate::haproxy::arguments::on;
 use crate::haproxy::front::said;
-use crate::haproxy::reading::{HaproxyReading, HaproxySection};
-use crate::haproxy::{address, arguments, check};
+use crate::haproxy::syntax::{HaproxyReading, HaproxySection};
+use crate::haproxy::{arguments, check};
 use crate::import::{Import, Importer, inline_table};
-use crate::meaning::Conversion;
-use crate::source::Statement;
-use crate::statements::Statements;
+use crate::meanings::Conversion;
+use crate::source::{Statement, Statements};
 
 const SERVERS: &str = "service.back.servers";
 
@@ -47,12 +46,10 @@ pub(super) fn read(
     let mut checked: Option<&Statements> = None;
     let mut is_tls = false;
     for server in &servers {
-        let mut table = DraftTable::default();
-        let is_whole = write(reading, options, server, import, &mut table);
+        let is_whole = write(reading, options, server, import);
+        let table = import.take_service();
         let value = element(server, import);
-        let Some(value) = value.filter(|_| is_whole) else {
-            continue;
-        };
+        let Some(value) = value.filter(|_| is_whole) else { continue };
         let first = back.get_or_insert_with(|| {
             is_tls = table.has("back.tls.mode");
             let proto = server.arguments.value("server proto");
@@ -68,19 +65,21 @@ pub(super) fn read(
             import.lacks(server.written, why, "a service of its own");
             continue;
         }
-        import.add(&mut list, SERVERS, value, server.written, "");
+        list.push("back.servers", value, server.written.place.clone());
+        import.joined(server.written, SERVERS, "");
         if has_check && checked.is_none() {
             checked = Some(&server.arguments);
         } else {
             check::report(&server.arguments, checked, import);
         }
     }
-    let table = back.as_mut().map(|back| &mut back.table);
-    let mut unused = DraftTable::default();
-    let table = table.unwrap_or(&mut unused);
-    check::write(options, checked, is_tls, import, table);
-    table.keys.splice(0..0, list.keys);
-    if back.is_none() {
+    import.service = back.as_ref().map(|back| back.table.clone()).unwrap_or_default();
+    check::write(options, checked, is_tls, import);
+    import.service.keys.splice(0..0, list.keys);
+    let table = import.take_service();
+    if let Some(back) = &mut back {
+        back.table = table;
+    } else {
         let why = "no server is left here, so that its services are left out";
         import.lacks(&section.statement(), why, "see what is not mapped");
     }
@@ -123,9 +122,7 @@ fn servers<'s>(
         if arguments.find("server disabled").is_some() || weight.as_deref() == Some("0") {
             let why = "a server without connections is left out";
             for name in ["server disabled", "server weight"] {
-                if let Some(argument) = arguments.find(name) {
-                    import.lacks(argument, why, "`lariat server disable` takes one out");
-                }
+                import.lacks(arguments.find(name), why, "`lariat server disable` takes one out");
             }
             import.lacks(written, why, "add it, and `lariat server disable SERVICE/ADDRESS`");
             continue;
@@ -136,7 +133,7 @@ fn servers<'s>(
                 let address = format!("srv:{name}");
                 all.push(HaproxyServer { written, address, instances, arguments });
             }
-            None => match address::of_server(address) {
+            None => match arguments::of_server(address) {
                 Ok(address) => {
                     all.push(HaproxyServer { written, address, instances: None, arguments })
                 }
@@ -153,9 +150,7 @@ fn element(server: &HaproxyServer<'_>, import: &mut Import) -> Option<Value> {
     let instances = server.instances.as_ref().and_then(|number| number.parse::<i64>().ok());
     keys.extend(instances.map(|number| ("instances", Value::from(number.clamp(1, 64)))));
     for (name, key) in [("server weight", "weight"), ("server maxconn", "max-connections")] {
-        let Some(written) = server.arguments.find(name) else {
-            continue;
-        };
+        let Some(written) = server.arguments.find(name) else { continue };
         // No limit, as HAProxy has it.
         if key == "max-connections" && written.value() == "0" {
             import.mapped(written, "no limit, as here");
@@ -186,40 +181,32 @@ fn write(
     options: &Statements,
     server: &HaproxyServer<'_>,
     import: &mut Importer<'_>,
-    table: &mut DraftTable,
 ) -> bool {
     let arguments = &server.arguments;
-    arguments::write_keys(arguments, import, table);
-    write_header(arguments, import, table);
-    write_source(options, arguments, import, table);
-    if let Some(written) = arguments.find("server proto") {
-        let note = "clients that speak HTTP/2 get to such a server alone";
-        import.joined(written, "service.front.tls.alpn", note);
-    }
-    let Some(ssl) = on(arguments, "server ssl") else {
-        return true;
-    };
-    import.put(table, "service.back.tls.mode", "on", ssl, "");
-    let is_whole = write_verification(reading, arguments, ssl, import, table);
-    arguments::write_tls(arguments, import, "server", table);
+    arguments::write_keys(arguments, import);
+    write_header(arguments, import);
+    write_source(options, arguments, import);
+    let note = "clients that speak HTTP/2 get to such a server alone";
+    import.joined(arguments.find("server proto"), "service.front.tls.alpn", note);
+    let Some(ssl) = on(arguments, "server ssl") else { return true };
+    import.put("service.back.tls.mode", "on", ssl, "");
+    let is_whole = write_verification(reading, arguments, ssl, import);
+    arguments::write_tls(arguments, import, "server");
     match arguments.find("server alpn") {
-        Some(alpn) => {
-            let key = "service.back.tls.alpn";
-            import.apply_key(key, Conversion::Words, "", alpn, table);
-        }
+        Some(alpn) => import.apply_key("service.back.tls.alpn", Conversion::Words, "", alpn),
         None => {
             let remark = "without `alpn`, HAProxy offers servers no protocol";
-            table.set_default("back.tls.alpn", array::<Value>([]), remark);
+            import.service.set_default("back.tls.alpn", array::<Value>([]), remark);
         }
     }
     if let Some(crt) = arguments.find("server crt") {
         let path = reading.path("global crt-base", &crt.value());
         import.look_for(&path, crt);
-        import.put(table, "service.back.tls.certificate", path, crt, "");
+        import.put("service.back.tls.certificate", path, crt, "");
     }
     if let Some(reuse) = arguments.find("server no-ssl-reuse") {
         let is_on = reuse.option == "ssl-reuse";
-        import.put(table, "service.back.tls.resumption", is_on, reuse, "");
+        import.put("service.back.tls.resumption", is_on, reuse, "");
     }
     is_whole
 }
@@ -229,7 +216,6 @@ fn write_verification(
     arguments: &Statements,
     ssl: &Statement,
     import: &mut Importer<'_>,
-    table: &mut DraftTable,
 ) -> bool {
     let verify =
         arguments.find("server verify").or_else(|| reading.global.find("global ssl-server-verify"));
@@ -237,16 +223,14 @@ fn write_verification(
     if let Some(verify) = verify {
         let key = "service.back.tls.verify";
         if is_off {
-            import.put(table, key, "off", verify, "");
-            table.remark("back.tls.verify", "anyone on the way can pose as this server");
+            import.put(key, "off", verify, "");
+            import.service.remark("back.tls.verify", "anyone on the way can pose as this server");
         } else {
             import.joined(verify, key, "");
         }
     }
     for (name, key) in [("server ca-file", "ca"), ("server crl-file", "crl")] {
-        let Some(written) = arguments.find(name) else {
-            continue;
-        };
+        let Some(written) = arguments.find(name) else { continue };
         let path = reading.path("global ca-base", &written.value());
         if path == "@system-ca" || is_off {
             import.mapped(written, if is_off { "nothing is verified" } else { "as here" });
@@ -255,7 +239,7 @@ fn write_verification(
             return false;
         } else {
             import.look_for(&path, written);
-            import.add(table, &format!("service.back.tls.{key}"), path, written, "");
+            import.add(&format!("service.back.tls.{key}"), path, written, "");
         }
     }
     let names = ["server verifyhost", "server sni"].map(|name| on(arguments, name));
@@ -272,7 +256,6 @@ fn write_verification(
             if let Some(host) = host {
                 let note = "one name is sent and verified";
                 import.put(
-                    table,
                     key,
                     host.value(),
                     host,
@@ -280,21 +263,21 @@ fn write_verification(
                 );
                 import.joined(sni, key, note);
             } else if let Some(name) = fixed {
-                import.put(table, key, name.trim_matches(['\'', '"']), sni, "");
+                import.put(key, name.trim_matches(['\'', '"']), sni, "");
             } else if ["ssl_fc_sni", "req.ssl_sni", "req_ssl_sni"].contains(&text.as_str()) {
-                import.put(table, key, "client", sni, "");
+                import.put(key, "client", sni, "");
             } else {
                 import.lacks(sni, "Lariat does not read HTTP", "`back.tls.name`");
                 return is_off;
             }
         }
-        [Some(host), None] => import.put(table, key, host.value(), host, "it is sent as SNI too"),
+        [Some(host), None] => import.put(key, host.value(), host, "it is sent as SNI too"),
     }
     true
 }
 
 /// The PROXY header.
-fn write_header(arguments: &Statements, import: &mut Import, table: &mut DraftTable) {
+fn write_header(arguments: &Statements, import: &mut Import) {
     let kinds = [
         "server send-proxy",
         "server send-proxy-v2",
@@ -303,20 +286,16 @@ fn write_header(arguments: &Statements, import: &mut Import, table: &mut DraftTa
     ];
     let sent = kinds.iter().filter_map(|kind| on(arguments, kind)).next_back();
     for kind in kinds {
-        if let Some(written) = arguments.find(kind) {
-            import.joined(written, "service.back.send-proxy", "");
-        }
+        import.joined(arguments.find(kind), "service.back.send-proxy", "");
     }
     let more = arguments.find("server proxy-v2-options");
     let Some(sent) = sent else {
-        if let Some(more) = more {
-            import.mapped(more, "without effect: no header is sent");
-        }
+        import.mapped(more, "without effect: no header is sent");
         return;
     };
     let key = |name: &str| format!("service.back.send-proxy.{name}");
     let version = if sent.option == "send-proxy" { "v1" } else { "v2" };
-    import.put(table, &key("version"), version, sent, "");
+    import.put(&key("version"), version, sent, "");
     if version == "v1" {
         return;
     }
@@ -326,36 +305,27 @@ fn write_header(arguments: &Statements, import: &mut Import, table: &mut DraftTa
         || sent.option.contains("-ssl");
     let of = more.unwrap_or(sent);
     for (name, is_on) in [("alpn", false), ("authority", has("authority")), ("tls", tls)] {
-        import.put(table, &key(name), is_on, if name == "tls" { sent } else { of }, "");
+        import.put(&key(name), is_on, if name == "tls" { sent } else { of }, "");
     }
     for name in ["crc32c", "unique-id"] {
         if has(name) {
-            import.put(table, &key(name), true, of, "");
+            import.put(&key(name), true, of, "");
         }
     }
 }
 
 /// The address that servers see.
-fn write_source(
-    options: &Statements,
-    arguments: &Statements,
-    import: &mut Import,
-    table: &mut DraftTable,
-) {
+fn write_source(options: &Statements, arguments: &Statements, import: &mut Import) {
     let key = "service.back.source";
     let own = arguments.find("server source");
-    let Some(written) = own.or_else(|| options.find("source")) else {
-        return;
-    };
+    let Some(written) = own.or_else(|| options.find("source")) else { return };
     let usesrc = match arguments.find("server usesrc") {
         Some(argument) => Some(argument.value()),
         None => written.words.iter().skip_while(|word| *word != "usesrc").nth(1).cloned(),
     };
-    if let Some(argument) = arguments.find("server usesrc") {
-        import.joined(argument, key, "");
-    }
+    import.joined(arguments.find("server usesrc"), key, "");
     match usesrc.as_deref() {
-        Some("clientip" | "client") => return import.put(table, key, "client", written, ""),
+        Some("clientip" | "client") => return import.put(key, "client", written, ""),
         Some(_) => {
             return import.lacks(
                 written,
@@ -373,7 +343,7 @@ fn write_source(
     };
     match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
         Ok(host) if host.is_unspecified() => import.mapped(written, "as here"),
-        Ok(host) => import.put(table, key, host.to_string(), written, ""),
+        Ok(host) => import.put(key, host.to_string(), written, ""),
         Err(_) if host == "*" || host.is_empty() => import.mapped(written, "as here"),
         Err(_) => import.lacks(written, "is no address", "write an address of this host"),
     }

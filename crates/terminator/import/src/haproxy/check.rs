@@ -3,12 +3,10 @@
 use toml::Value;
 
 use crate::convert::array;
-use crate::draft::DraftTable;
 use crate::haproxy::arguments::on;
 use crate::import::Import;
-use crate::meaning::Conversion;
-use crate::source::Statement;
-use crate::statements::Statements;
+use crate::meanings::Conversion;
+use crate::source::{Statement, Statements};
 
 const KIND: &str = "service.back.check.kind";
 
@@ -49,7 +47,6 @@ pub(super) fn write(
     checked: Option<&Statements>,
     is_tls: bool,
     import: &mut Import,
-    table: &mut DraftTable,
 ) {
     let Some(arguments) = checked else {
         let unused = TESTS.iter().chain(OF_TESTS);
@@ -58,9 +55,7 @@ pub(super) fn write(
         }
         return;
     };
-    let Some(check) = on(arguments, "server check") else {
-        return;
-    };
+    let Some(check) = on(arguments, "server check") else { return };
     let test = options.iter().filter(|(name, _)| TESTS.contains(name)).last();
     let transport = CheckTransport::of(options, arguments, is_tls, import);
     let has_dialog = DIALOG.iter().any(|name| options.find(name).is_some());
@@ -71,36 +66,33 @@ pub(super) fn write(
         _ if transport.speaks_tls => "tls",
         _ => "tcp",
     };
-    import.put(table, KIND, kind, check, "");
+    import.put(KIND, kind, check, "");
     if let Some((name, written)) = test {
         let is_of_protocol = name == "option tcp-check" && written.option != name;
         let note = "that a connection is accepted, and no protocol is spoken";
         import.joined(written, KIND, if is_of_protocol { note } else { "" });
     }
     if kind == "http" {
-        write_request(options, import, table);
-        options.all("http-check expect").for_each(|one| write_expected(one, import, table));
+        write_request(options, import);
+        options.all("http-check expect").for_each(|one| write_expected(one, import));
     }
     let of_http = ["http-check send", "http-check expect"].iter().filter(|_| kind != "http");
     for written in of_http.flat_map(|name| options.all(name)) {
         import.mapped(written, "without effect: checks are no requests");
     }
-    write_dialog(options, kind, import, table);
-    transport.write(arguments, check, kind == "http" || has_dialog && kind == "tcp", import, table);
+    write_dialog(options, kind, import);
+    transport.write(arguments, check, kind == "http" || has_dialog && kind == "tcp", import);
     for (name, key, conversion) in NUMBERS {
-        if let Some(written) = arguments.find(name) {
-            import.apply_key(key, *conversion, "", written, table);
-        }
+        import.apply_key(key, *conversion, "", arguments.find(name));
     }
-    match (options.find("timeout check"), table.text("back.check.interval")) {
+    match (options.find("timeout check"), import.service.text("back.check.interval")) {
         (Some(written), _) => {
-            let key = "service.back.check.timeout";
-            import.apply_key(key, Conversion::Milliseconds, "", written, table);
+            import.apply_key("service.back.check.timeout", Conversion::Milliseconds, "", written);
         }
         (None, interval) => {
             let interval = interval.unwrap_or("2s").to_owned();
             let remark = "without `timeout check`, HAProxy waits for as long as `inter`";
-            table.set_default("back.check.timeout", interval, remark);
+            import.service.set_default("back.check.timeout", interval, remark);
         }
     }
 }
@@ -129,9 +121,7 @@ pub(super) fn report(arguments: &Statements, first: Option<&Statements>, import:
     let names = NUMBERS.iter().map(|(name, key, _)| (*name, *key));
     let others = ["server check", "server check-sni", "server check-ssl", "server port"];
     for (name, key) in names.chain(others.map(|name| (name, "service.back.check"))) {
-        let Some(written) = arguments.find(name) else {
-            continue;
-        };
+        let Some(written) = arguments.find(name) else { continue };
         let is_same = first.is_none_or(|first| first.value(name) == arguments.value(name));
         let note = if is_same { "" } else { "as for the first server that has `check`" };
         import.joined(written, key, note);
@@ -185,22 +175,19 @@ impl CheckTransport {
         check: &Statement,
         is_chosen: bool,
         import: &mut Import,
-        table: &mut DraftTable,
     ) {
         if let Some(port) = &self.port {
-            import.apply_key("service.back.check.port", Conversion::Number, "", port, table);
+            import.apply_key("service.back.check.port", Conversion::Number, "", port);
         }
         let argument = arguments.find("server check-ssl");
-        if let Some(written) = argument {
-            import.joined(written, "service.back.check.tls", "");
-        }
+        import.joined(argument, "service.back.check.tls", "");
         if is_chosen && self.speaks_tls != self.is_default {
             let origin = argument.unwrap_or(check).place.clone();
-            table.set("back.check.tls", self.speaks_tls, origin);
+            import.service.set("back.check.tls", self.speaks_tls, origin);
         }
         match arguments.find("server check-sni") {
-            Some(written) if self.speaks_tls && !table.has("back.check.host") => {
-                import.put(table, "service.back.check.host", written.value(), written, "");
+            Some(written) if self.speaks_tls && !import.service.has("back.check.host") => {
+                import.put("service.back.check.host", written.value(), written, "");
             }
             Some(written) => import.mapped(written, "without effect: it is no name of TLS here"),
             None => {}
@@ -209,21 +196,19 @@ impl CheckTransport {
 }
 
 /// `http-check expect`: statuses, or a text in the body.
-fn write_expected(written: &Statement, import: &mut Import, table: &mut DraftTable) {
+fn write_expected(written: &Statement, import: &mut Import) {
     const REMEDY: &str = "`check.expect-status` or `check.expect-body`";
     let words: Vec<_> = written.words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["status", list] => match statuses(list) {
-            Some(all) => import.put(table, EXPECT_STATUS, array(all), written, ""),
+            Some(all) => import.put(EXPECT_STATUS, array(all), written, ""),
             None => import.lacks(written, "only statuses and their classes are compared", REMEDY),
         },
         ["rstatus", pattern] => match classes(pattern) {
-            Some(all) => import.put(table, EXPECT_STATUS, array(all), written, ""),
+            Some(all) => import.put(EXPECT_STATUS, array(all), written, ""),
             None => import.lacks(written, "patterns are not compared", REMEDY),
         },
-        ["string", text] => {
-            import.put(table, "service.back.check.expect-body", *text, written, "");
-        }
+        ["string", text] => import.put("service.back.check.expect-body", *text, written, ""),
         _ => import.lacks(written, "patterns, headers and contraries are not compared", REMEDY),
     }
 }
@@ -257,7 +242,7 @@ fn classes(pattern: &str) -> Option<Vec<Value>> {
 }
 
 /// `tcp-check send` and `tcp-check expect`: bytes to a server, and a text in its answer.
-fn write_dialog(options: &Statements, kind: &str, import: &mut Import, table: &mut DraftTable) {
+fn write_dialog(options: &Statements, kind: &str, import: &mut Import) {
     let (mut sent, mut expected) = (String::new(), 0);
     for (name, written) in options.iter() {
         let words: Vec<_> = written.words.iter().map(String::as_str).collect();
@@ -268,12 +253,12 @@ fn write_dialog(options: &Statements, kind: &str, import: &mut Import, table: &m
             ("tcp-check send", [text] | [text, "comment", _]) => {
                 let note = if expected > 0 { AT_ONCE } else { "" };
                 sent.push_str(text);
-                import.put(table, "service.back.check.send", sent.clone(), written, note);
+                import.put("service.back.check.send", sent.clone(), written, note);
             }
             ("tcp-check expect", ["string", text] | ["string", text, "comment", _]) => {
                 let note = if expected > 0 { AT_ONCE } else { "" };
                 expected += 1;
-                import.put(table, "service.back.check.expect", *text, written, note);
+                import.put("service.back.check.expect", *text, written, note);
             }
             (name, _) if DIALOG.contains(&name) => {
                 let remedy = "`check.send` and `check.expect`";
@@ -287,19 +272,19 @@ fn write_dialog(options: &Statements, kind: &str, import: &mut Import, table: &m
 const AT_ONCE: &str = "all is sent at once, and the last text is expected";
 
 /// The path and the host of a request.
-fn write_request(options: &Statements, import: &mut Import, table: &mut DraftTable) {
+fn write_request(options: &Statements, import: &mut Import) {
     if let Some(written) = options.find("option httpchk") {
         let (method, path) = match written.words.as_slice() {
             [] => ("OPTIONS", "/"),
             [path] => ("OPTIONS", path.as_str()),
             [method, path, ..] => (method.as_str(), path.as_str()),
         };
-        write_path(path, written, import, table);
-        write_method(method, written, import, table);
+        write_path(path, written, import);
+        write_method(method, written, import);
         let version = written.words.iter().skip(2).cloned().collect::<Vec<_>>().join(" ");
         let host = version.split(['\n', '\r']).find_map(|line| line.trim().strip_prefix("Host:"));
         if let Some(host) = host {
-            import.put(table, "service.back.check.host", host.trim(), written, "");
+            import.put("service.back.check.host", host.trim(), written, "");
         }
     }
     for written in options.all("http-check send") {
@@ -307,16 +292,15 @@ fn write_request(options: &Statements, import: &mut Import, table: &mut DraftTab
             let place = written.words.iter().position(|word| word == name)?;
             written.words.get(place + 1).cloned()
         };
-        write_method(value("meth").as_deref().unwrap_or("GET"), written, import, table);
+        write_method(value("meth").as_deref().unwrap_or("GET"), written, import);
         if let Some(path) = value("uri") {
-            write_path(&path, written, import, table);
+            write_path(&path, written, import);
         }
         let mut pairs = written.words.windows(3).filter(|three| three[0] == "hdr");
         let is_host = |three: &[String]| three[1].eq_ignore_ascii_case("host");
         let has_others = pairs.clone().any(|three| !is_host(three));
         if let Some(host) = pairs.find(|three| is_host(three)) {
-            let key = "service.back.check.host";
-            import.put(table, key, host[2].clone(), written, "");
+            import.put("service.back.check.host", host[2].clone(), written, "");
         }
         if has_others || SENT.iter().any(|name| value(name).is_some()) {
             let why = "a check has no header but `Host`, and no content";
@@ -327,17 +311,17 @@ fn write_request(options: &Statements, import: &mut Import, table: &mut DraftTab
     }
 }
 
-fn write_method(method: &str, written: &Statement, import: &mut Import, table: &mut DraftTable) {
+fn write_method(method: &str, written: &Statement, import: &mut Import) {
     if ["GET", "HEAD", "OPTIONS", "POST"].contains(&method) {
-        import.put(table, "service.back.check.method", method, written, "");
+        import.put("service.back.check.method", method, written, "");
     } else {
         import.lacks(written, "checks have no such method", "GET, HEAD, OPTIONS or POST");
     }
 }
 
-fn write_path(path: &str, written: &Statement, import: &mut Import, table: &mut DraftTable) {
+fn write_path(path: &str, written: &Statement, import: &mut Import) {
     if path.starts_with('/') && path.chars().all(|c| c.is_ascii_graphic()) {
-        import.put(table, "service.back.check.path", path, written, "");
+        import.put("service.back.check.path", path, written, "");
     } else {
         import.lacks(written, "is no path", "`back.check.path`");
     }

@@ -8,12 +8,11 @@ use toml::Value;
 use crate::certificates::host_names;
 use crate::convert::Unfit;
 use crate::draft::DraftTable;
-use crate::haproxy::reading::HaproxyReading;
-use crate::haproxy::{address, arguments};
+use crate::haproxy::arguments;
+use crate::haproxy::syntax::HaproxyReading;
 use crate::import::{Import, Importer, inline_table};
-use crate::meaning::Conversion;
-use crate::source::{BLOCKS_MAX, SourceFiles, SourceLine, Statement};
-use crate::statements::Statements;
+use crate::meanings::Conversion;
+use crate::source::{BLOCKS_MAX, SourceFiles, SourceLine, Statement, Statements};
 
 const CERTIFICATES: &str = "service.front.tls.certificates";
 const CLIENTS: &str = "service.front.tls.client-certificates";
@@ -71,7 +70,7 @@ pub(super) fn read(
             continue;
         };
         let own = arguments::read(import, "bind", written, words);
-        let listen = match address::of_bind(addresses) {
+        let listen = match arguments::of_bind(addresses) {
             Ok(listen) => listen,
             Err(unfit) => {
                 import.unmapped(written, unfit);
@@ -130,15 +129,16 @@ fn of_bind(
     import: &mut Importer<'_>,
     written: &Statement,
 ) -> (Vec<HaproxyFront>, Option<Statement>) {
-    let mut table = DraftTable::default();
     let Some(ssl) = arguments.find("bind ssl") else {
-        write_tcp(arguments, import, &mut table);
-        return (vec![HaproxyFront::new(table, false, Vec::new(), None)], None);
+        write_tcp(arguments, import);
+        return (vec![HaproxyFront::new(import.take_service(), false, Vec::new(), None)], None);
     };
+    let mut table = DraftTable::default();
     import.joined(ssl, "service.front.tls", "");
     for crt in arguments.all("bind crt") {
         let value = certificate(reading, &crt.value(), import, crt);
-        import.add(&mut table, CERTIFICATES, value, crt, "");
+        table.push("front.tls.certificates", value, crt.place.clone());
+        import.joined(crt, CERTIFICATES, "");
     }
     let (mut others, mut refusal) = (Vec::new(), None);
     // Clients with a name that no certificate has get the first one, and are verified as by it.
@@ -161,7 +161,7 @@ fn of_bind(
             if line.names.is_empty() {
                 line.own.iter().for_each(|(_, own)| import.lacks(own, NO_NAMES, NAMED));
                 refusal = refusal.or(refuses);
-            } else if write(reading, &arguments, import, &mut other) {
+            } else if let Some(other) = write(reading, &arguments, import, other) {
                 let alpn = arguments.find("bind alpn").cloned();
                 others.push(HaproxyFront::new(other, true, line.names, alpn));
             } else {
@@ -176,7 +176,7 @@ fn of_bind(
     let mut fronts = Vec::new();
     // A service that is left out is shown all the same, by what there is of it.
     if (table.has("front.tls.certificates") || others.is_empty() && refusal.is_some())
-        && write(reading, arguments, import, &mut table)
+        && let Some(table) = write(reading, arguments, import, table)
     {
         let alpn = arguments.find("bind alpn").cloned();
         fronts.push(HaproxyFront::new(table, true, Vec::new(), alpn));
@@ -214,44 +214,45 @@ impl HaproxyFront {
     }
 }
 
-/// Writes all but the certificates; `false` = clients could not be verified as before.
+/// A table of certificates with all else; `None` = clients could not be verified as before.
 fn write(
     reading: &HaproxyReading,
     arguments: &Statements,
     import: &mut Importer<'_>,
-    table: &mut DraftTable,
-) -> bool {
-    arguments::write_tls(arguments, import, "bind", table);
-    if let Some(alpn) = arguments.find("bind alpn") {
-        let note = "a client that offers only others is refused";
-        import.apply_key("service.front.tls.alpn", Conversion::Words, note, alpn, table);
-    }
+    certificates: DraftTable,
+) -> Option<DraftTable> {
+    import.service = certificates;
+    arguments::write_tls(arguments, import, "bind");
+    let note = "a client that offers only others is refused";
+    let alpn = arguments.find("bind alpn");
+    import.apply_key("service.front.tls.alpn", Conversion::Words, note, alpn);
     if let Some(size) = reading.global.find("global tune.ssl.maxrecord") {
-        write_record(size, import, table);
+        write_record(size, import);
     }
-    write_tcp(arguments, import, table);
-    write_clients(reading, arguments, import, table)
+    write_tcp(arguments, import);
+    let is_whole = write_clients(reading, arguments, import);
+    Some(import.take_service()).filter(|_| is_whole)
 }
 
-fn write_record(written: &Statement, import: &mut Import, table: &mut DraftTable) {
+fn write_record(written: &Statement, import: &mut Import) {
     match written.value().parse::<u32>() {
         Ok(0) => import.mapped(written, "no limit, as here"),
         Ok(bytes) => {
             let fitting = bytes.clamp(512, 16_384);
             let note = if fitting == bytes { "" } else { "512 bytes to 16 KiB" };
             let value = format!("{fitting}B");
-            import.put(table, "service.front.tls.max-record-size", value, written, note);
+            import.put("service.front.tls.max-record-size", value, written, note);
         }
         Err(_) => import.lacks(written, "is no number", "write bytes"),
     }
 }
 
-fn write_tcp(arguments: &Statements, import: &mut Import, table: &mut DraftTable) {
-    arguments::write_keys(arguments, import, table);
+fn write_tcp(arguments: &Statements, import: &mut Import) {
+    arguments::write_keys(arguments, import);
     if let Some(written) = arguments.find("bind accept-proxy") {
         let note = "from anywhere, as it was: name the networks of the load balancers";
         for network in ["0.0.0.0/0", "::/0", "unix"] {
-            import.add(table, "service.front.accept-proxy", network, written, note);
+            import.add("service.front.accept-proxy", network, written, note);
         }
     }
 }
@@ -260,7 +261,6 @@ fn write_clients(
     reading: &HaproxyReading,
     arguments: &Statements,
     import: &mut Importer<'_>,
-    table: &mut DraftTable,
 ) -> bool {
     let verify = arguments.find("bind verify");
     let mode = verify.map_or_else(|| "none".to_owned(), Statement::value);
@@ -293,22 +293,20 @@ fn write_clients(
         return false;
     }
     import.look_for(&path, ca);
-    import.put(table, &format!("{CLIENTS}.mode"), mode, verify, "");
-    import.add(table, &format!("{CLIENTS}.ca"), path, ca, "");
+    import.put(&format!("{CLIENTS}.mode"), mode, verify, "");
+    import.add(&format!("{CLIENTS}.ca"), path, ca, "");
     if let Some(others) = others {
         let path = reading.path("global ca-base", &others.value());
         import.look_for(&path, others);
         let note = "clients are sent the names of these authorities too";
-        import.add(table, &format!("{CLIENTS}.ca"), path, others, note);
+        import.add(&format!("{CLIENTS}.ca"), path, others, note);
     }
     if let Some(crl) = crl {
         let path = reading.path("global ca-base", &crl.value());
         import.look_for(&path, crl);
-        import.add(table, &format!("{CLIENTS}.crl"), path, crl, "");
+        import.add(&format!("{CLIENTS}.crl"), path, crl, "");
     }
-    if let Some(no_names) = no_names {
-        import.put(table, &format!("{CLIENTS}.ca-names"), "omit", no_names, "");
-    }
+    import.put(&format!("{CLIENTS}.ca-names"), "omit", no_names, "");
     true
 }
 
@@ -357,9 +355,7 @@ fn crt_list(
     import: &mut Importer<'_>,
 ) -> Vec<CertificateLine> {
     let path = list.value();
-    let Some(text) = import.read(Path::new(&path), Some(&list.place)) else {
-        return Vec::new();
-    };
+    let Some(text) = import.read(Path::new(&path), Some(&list.place)) else { return Vec::new() };
     import.joined(list, CERTIFICATES, "the certificate is chosen by the names that are in it");
     let mut all = Vec::new();
     let first = SourceLine::first_of(Path::new(&path));

@@ -2,20 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::convert::{Unfit, array, is_among, split};
+use crate::convert::{Unfit, array, is_among, milliseconds, split};
 use crate::draft::DraftTable;
 use crate::haproxy::back::{self, HaproxyBack};
-use crate::haproxy::condition::{AclQuestions, NAMES_PER_OPTION};
 use crate::haproxy::front::{self, HaproxyFront};
-use crate::haproxy::reading::{HaproxyReading, HaproxySection, find};
-use crate::haproxy::route::{self, HaproxyRoute};
-use crate::haproxy::timeouts;
+use crate::haproxy::route::{self, AclQuestions, HaproxyRoute, NAMES_PER_OPTION};
+use crate::haproxy::syntax::{HaproxyReading, HaproxySection, find};
 use crate::import::{Import, Importer};
-use crate::meaning::Sense;
 use crate::meanings;
-use crate::predecessor::Predecessor;
-use crate::source::{SourceLine, Statement};
-use crate::statements::Statements;
+use crate::meanings::{Conversion, Predecessor, Sense};
+use crate::source::{SourceLine, Statement, Statements};
 
 const KEEP: &str = "keep it in HAProxy, behind Lariat";
 const TWICE: &str = "`ssl` of its servers would put TLS around the clients' own, which the front \
@@ -105,10 +101,9 @@ pub(super) fn write(reading: &HaproxyReading, import: &mut Importer<'_>, place: 
         if !backs.contains_key(&section.name) {
             import.lacks(&section.statement(), "no service leads to it", "name it in a frontend");
             let options = reading.options(section);
-            let mut unused = DraftTable::default();
             HaproxyBackend::read(reading, section, import);
-            write_keys(options, false, import, &mut unused);
-            write_sticks(options, false, import, &mut unused);
+            write_keys(options, false, import);
+            write_sticks(options, false, import);
         }
     }
 }
@@ -141,12 +136,11 @@ fn write_section(
     let reads_hellos = route::reads_hellos(options) || targets.any(|one| one.reads_hellos);
     let is_http = options.value("mode").as_deref() == Some("http");
     let (fronts, refusal) = front::read(reading, options, import);
-    let mut addresses = DraftTable::default();
     if fronts.is_empty() {
         let remedy = "see what is not mapped at its `bind`";
         import.lacks(&section.statement(), "it listens nowhere", remedy);
     } else {
-        route::write_addresses(options, &acls, import, &mut addresses);
+        route::write_addresses(options, &acls, import);
     }
     let frontend = HaproxyFrontend {
         reading,
@@ -156,7 +150,7 @@ fn write_section(
         routes,
         backs,
         place,
-        addresses,
+        addresses: import.take_service(),
         is_http,
         is_passthrough: !is_http && reads_hellos,
         redirect: route::redirects(options, &acls, import),
@@ -205,10 +199,10 @@ impl HaproxyFrontend<'_> {
     fn write_front(&self, import: &mut Import, front: &HaproxyFront, mut taken: TakenNames) {
         if let Some(redirect) = self.redirect.as_ref().filter(|_| !front.is_tls && self.is_http) {
             let name = format!("{}-redirect", self.section.name);
-            let mut service = self.service(import, front, &[], &name);
-            import.put(&mut service, "service.front.redirect", "https", redirect, "");
-            timeouts::write(self.options, &Statements::default(), false, import, &mut service);
-            return self.finish(import, service, None);
+            self.begin(import, front, &[], &name);
+            import.put("service.front.redirect", "https", redirect, "");
+            write_timeouts(self.options, &Statements::default(), false, import);
+            return self.finish(import, None);
         }
         for route in &self.routes {
             if !self.write_route(import, front, route, &mut taken) {
@@ -238,9 +232,7 @@ impl HaproxyFrontend<'_> {
         if !import.has_room(import.draft.services.len(), &self.section.place) {
             return false;
         }
-        let Some(mut names) = self.names_of(route, front, import) else {
-            return false;
-        };
+        let Some(mut names) = self.names_of(route, front, import) else { return false };
         let is_limited = !names.is_empty() || !route.names.is_empty();
         names.retain(|name| !taken.have(name));
         if is_limited && names.is_empty() {
@@ -271,16 +263,16 @@ impl HaproxyFrontend<'_> {
             name = format!("{name}-{}", route.backend);
         }
         let names: Vec<_> = names.into_iter().map(|name| (name, place)).collect();
-        let mut service = self.service(import, front, &names, &name);
+        self.begin(import, front, &names, &name);
         for protocol in route.protocols.iter().filter(|_| route.rule.is_some()) {
-            service.push("front.protocols", protocol.clone(), place.clone());
+            import.service.push("front.protocols", protocol.clone(), place.clone());
         }
-        self.write_back(import, options, front, back.clone(), &mut service);
-        timeouts::write(self.options, options, self.is_passthrough, import, &mut service);
-        if self.is_passthrough && !front.is_tls && service.has("back.tls.mode") {
-            import.leave_out(service, &section.statement(), Unfit::new(TWICE, ONCE));
+        self.write_back(import, options, front, back.clone());
+        write_timeouts(self.options, options, self.is_passthrough, import);
+        if self.is_passthrough && !front.is_tls && import.service.has("back.tls.mode") {
+            import.leave_out(&section.statement(), Unfit::new(TWICE, ONCE));
         } else {
-            self.finish(import, service, Some((options, backend)));
+            self.finish(import, Some((options, backend)));
         }
         true
     }
@@ -297,33 +289,30 @@ impl HaproxyFrontend<'_> {
         has_room.then(|| front.names_of(&route.names))
     }
 
-    /// A service with its front.
-    fn service(
+    /// Begins a service with its front.
+    fn begin(
         &self,
         import: &mut Import,
         front: &HaproxyFront,
         names: &[(String, &SourceLine)],
         name: &str,
-    ) -> DraftTable {
-        let mut service = DraftTable::default();
-        let origin = &self.section.place;
-        service.set("name", import.draft.free_name(name), origin.clone());
+    ) {
+        import.begin(name, self.section.place.clone());
         for (address, place) in &front.listen {
-            service.push("front.listen", address.clone(), place.clone());
+            import.service.push("front.listen", address.clone(), place.clone());
         }
         for (name, place) in names {
-            service.push("front.names", name.clone(), (*place).clone());
+            import.service.push("front.names", name.clone(), (*place).clone());
         }
         let place = front.listen.first().map(|(_, place)| place.clone());
         match (front.is_tls, self.is_passthrough) {
             (true, _) => {}
-            (false, true) => service.set("front.tls.mode", "passthrough", place),
-            (false, false) => service.set("front.tls.mode", "off", place),
+            (false, true) => import.service.set("front.tls.mode", "passthrough", place),
+            (false, false) => import.service.set("front.tls.mode", "off", place),
         }
-        service.keys.extend(front.table.keys.iter().cloned());
-        service.append(&self.addresses);
-        write_keys(&self.common, true, import, &mut service);
-        service
+        import.service.keys.extend(front.table.keys.iter().cloned());
+        import.service.append(&self.addresses);
+        write_keys(&self.common, true, import);
     }
 
     fn write_back(
@@ -332,56 +321,48 @@ impl HaproxyFrontend<'_> {
         options: &Statements,
         front: &HaproxyFront,
         back: HaproxyBack,
-        service: &mut DraftTable,
     ) {
         let is_h2 = back.is_h2;
-        if let Some(mode) = options.find("mode") {
-            import.mapped(mode, "as the frontend");
-        }
-        service.keys.extend(back.table.keys);
+        import.mapped(options.find("mode"), "as the frontend");
+        import.service.keys.extend(back.table.keys);
         let is_passthrough = self.is_passthrough && !front.is_tls;
-        let is_client = service.text("back.tls.name") == Some("client");
+        let is_client = import.service.text("back.tls.name") == Some("client");
         if is_client && !front.is_tls && !is_passthrough {
-            service.take("back.tls.name");
+            import.service.take("back.tls.name");
         }
-        write_keys(options, false, import, service);
-        write_sticks(options, is_passthrough, import, service);
+        write_keys(options, false, import);
+        write_sticks(options, is_passthrough, import);
         if let Some(alpn) = front.alpn.as_ref().filter(|_| self.is_http) {
-            write_protocols(alpn, is_h2, import, service);
+            write_protocols(alpn, is_h2, import);
         }
     }
 
     /// Puts a service into the draft, with what HAProxy does where nobody wrote anything.
-    fn finish(
-        &self,
-        import: &mut Import,
-        mut service: DraftTable,
-        back: Option<(&Statements, &HaproxyBackend)>,
-    ) {
+    fn finish(&self, import: &mut Import, back: Option<(&Statements, &HaproxyBackend)>) {
         let of_back = |key: &str| key.starts_with("service.back") || key.ends_with(".dial");
         let defaults = meanings::defaults_of(Predecessor::Haproxy).iter();
         let fitting = defaults.filter(|one| back.is_some() || !of_back(one.key));
-        import.defaults(fitting, self.place, &mut service);
+        import.defaults(fitting, self.place);
         let of = self.section.statement();
         let of_back = || back.and_then(|(_, backend)| backend.refusal.as_ref());
         if let Some(rule) = self.refusal.as_ref().or_else(of_back) {
-            return import.leave_out(service, &of, Unfit::refusal(rule));
+            return import.leave_out(&of, Unfit::refusal(rule));
         }
         let all = back.map(|(options, _)| self.common.and(options));
-        import.finish(service, all.as_ref().unwrap_or(&self.common), &of);
+        import.finish(all.as_ref().unwrap_or(&self.common), &of);
     }
 }
 
 /// HAProxy speaks HTTP/2 to clients for servers that do not; Lariat does not.
-fn write_protocols(alpn: &Statement, is_h2: bool, import: &mut Import, service: &mut DraftTable) {
+fn write_protocols(alpn: &Statement, is_h2: bool, import: &mut Import) {
     let key = "service.front.tls.alpn";
     let words: Vec<_> = split(&alpn.words).map(str::to_owned).collect();
     if is_h2 {
-        return import.put(service, key, array(["h2"]), alpn, "servers speak HTTP/2 alone");
+        return import.put(key, array(["h2"]), alpn, "servers speak HTTP/2 alone");
     }
-    let offered = service.find("back.tls.alpn").and_then(|key| key.values.first());
+    let offered = import.service.find("back.tls.alpn").and_then(|key| key.values.first());
     if offered.is_some_and(|one| one.value.to_string().contains("\"h2\"")) {
-        service.take("back.tls.alpn");
+        import.service.take("back.tls.alpn");
         return;
     }
     if words.iter().any(|word| word == "h2") {
@@ -389,34 +370,27 @@ fn write_protocols(alpn: &Statement, is_h2: bool, import: &mut Import, service: 
         let others = if others.is_empty() { vec!["http/1.1".to_owned()] } else { others };
         let note = "without h2: HAProxy translated it, and servers get what clients speak; \
                     add it if they speak HTTP/2";
-        import.put(service, key, array(others), alpn, note);
+        import.put(key, array(others), alpn, note);
     }
 }
 
 /// Writes the options that a key says by itself, of the front or of the back.
-fn write_keys(options: &Statements, of_front: bool, import: &mut Import, service: &mut DraftTable) {
+fn write_keys(options: &Statements, of_front: bool, import: &mut Import) {
     for (name, written) in options.iter() {
-        let Some(meaning) = find(name) else {
-            continue;
-        };
+        let Some(meaning) = find(name) else { continue };
         let is_front = |key: &str| {
             ["service.front", "service.limits", "workers"].iter().any(|one| key.starts_with(one))
         };
         if let Sense::Key { key, .. } = meaning.sense
             && is_front(key) == of_front
         {
-            import.apply(meaning, written, service);
+            import.apply(meaning, written);
         }
     }
 }
 
 /// Clients that come back to their server.
-fn write_sticks(
-    options: &Statements,
-    is_passthrough: bool,
-    import: &mut Import,
-    service: &mut DraftTable,
-) {
+fn write_sticks(options: &Statements, is_passthrough: bool, import: &mut Import) {
     let is_tls = |value: &str| value.replace(' ', "").contains("payload_lv(43,1");
     let remedy = "`balance = \"source\"`";
     for (name, written) in options.iter().filter(|(name, _)| name.starts_with("stick")) {
@@ -431,16 +405,105 @@ fn write_sticks(
             }
             _ if is_tls(&value) && is_passthrough => {
                 let note = "sessions of TLS 1.2, by their id or ticket";
-                import.put(service, "service.back.affinity", "session-id", written, note);
+                import.put("service.back.affinity", "session-id", written, note);
             }
             _ if is_tls(&value) => {
                 import.lacks(written, "sessions of clients are Lariat's own here", remedy);
             }
             _ if written.words.first().is_some_and(|word| word == "src") => {
                 let note = "a consistent hash of the address, in place of a table";
-                import.put(service, "service.back.balance", "source", written, note);
+                import.put("service.back.balance", "source", written, note);
             }
             _ => import.lacks(written, "clients are told apart by address and session", remedy),
         }
     }
+}
+
+const IDLE: &str = "service.timeouts.idle";
+const HANDSHAKE: &str = "service.timeouts.handshake";
+const NO_LIMIT: &str = "no limit: what is not written is HAProxy's";
+
+/// Writes the times of a frontend and of a backend together; what is said by keys alone is there already.
+fn write_timeouts(
+    front: &Statements,
+    back: &Statements,
+    is_passthrough: bool,
+    import: &mut Import,
+) {
+    let tunnel = back.find("timeout tunnel").or_else(|| front.find("timeout tunnel"));
+    let [client, server] = [front.find("timeout client"), back.find("timeout server")];
+    write_idle([client, server], tunnel, import);
+    let delay =
+        front.find("tcp-request inspect-delay").or_else(|| back.find("tcp-request inspect-delay"));
+    if let Some(delay) = delay.filter(|_| is_passthrough) {
+        import.apply_key(HANDSHAKE, Conversion::Milliseconds, "", delay);
+    } else if let Some(client) = client.filter(|one| !is_endless(one)) {
+        import.apply_key(HANDSHAKE, Conversion::Milliseconds, "", client);
+        import.service.remark("timeouts.handshake", "`timeout client` bounds the handshake too");
+    }
+    for written in
+        front.all("tcp-request inspect-delay").chain(back.all("tcp-request inspect-delay"))
+    {
+        if !is_passthrough {
+            import.mapped(written, "without effect: no rule waits for bytes");
+        }
+    }
+    write_keepalive(front, ["option clitcpka", "clitcpka-idle"], "front", import);
+    write_keepalive(back, ["option srvtcpka", "srvtcpka-idle"], "back", import);
+    let waits = import.service.find("back.servers").is_some_and(|servers| {
+        servers.values.iter().any(|one| one.value.to_string().contains("max-connections"))
+    });
+    if let Some(dial) = import.service.text("timeouts.dial").filter(|_| waits).map(str::to_owned) {
+        let remark = "without `timeout queue`, HAProxy waits for as long as `timeout connect`";
+        import.service.set_default("back.queue.timeout", dial, remark);
+    }
+}
+
+/// The shorter time of the two sides, unless there is one for both.
+fn write_idle(sides: [Option<&Statement>; 2], tunnel: Option<&Statement>, import: &mut Import) {
+    let mut sides: Vec<_> = sides.into_iter().flatten().collect();
+    let endless: Vec<_> = sides.iter().copied().filter(|one| is_endless(one)).collect();
+    import.mapped(endless, NO_LIMIT);
+    sides.retain(|one| !is_endless(one));
+    sides.sort_by_key(|one| milliseconds(&one.value(), 1));
+    let chosen = tunnel.or_else(|| sides.first().copied());
+    let same = |one: &Statement| Some(one.value()) == chosen.map(Statement::value);
+    let (alike, others): (Vec<_>, Vec<_>) = sides.iter().partition(|one| same(one));
+    let note = match tunnel {
+        Some(_) => "`timeout tunnel` counts for both sides",
+        None => "the shorter of both sides counts for both",
+    };
+    import.joined(others, IDLE, note);
+    import.joined(alike, IDLE, "");
+    match chosen {
+        Some(written) if is_endless(written) => import.mapped(written, NO_LIMIT),
+        Some(written) => import.apply_key(IDLE, Conversion::Milliseconds, "", written),
+        None => {}
+    }
+}
+
+fn write_keepalive(
+    options: &Statements,
+    [option, idle]: [&str; 2],
+    side: &str,
+    import: &mut Import,
+) {
+    let key = format!("service.{side}.keepalive");
+    let switches = [options.find("option tcpka"), options.find(option)];
+    let on = switches.into_iter().flatten().last();
+    let idle = options.find(idle);
+    match (on, idle) {
+        (Some(on), Some(idle)) => {
+            import.apply_key(&key, Conversion::Seconds, "", idle);
+            import.joined(on, &key, "");
+        }
+        (Some(on), None) => import.put(&key, "2h", on, "the kernel's own time"),
+        (None, Some(idle)) => import.mapped(idle, "without effect: no client or server is asked"),
+        (None, None) => {}
+    }
+}
+
+/// Whether HAProxy takes a time as none.
+fn is_endless(written: &Statement) -> bool {
+    milliseconds(&written.value(), 1) == Some(0)
 }

@@ -1,16 +1,19 @@
-//! A frontend of hitch, or its top level: options, certificates and the address.
+//! A frontend of hitch, or its top level: options, certificates and the address; and its options as
+//! keys of a service.
 
 use std::net::IpAddr;
 use std::path::Path;
 
 use toml::Value;
 
-use crate::convert::{address, glob_fits, split_endpoint, switch};
+use crate::convert::{address, array, glob_fits, is_among, split_endpoint};
 use crate::draft::DraftValue;
 use crate::hitch::syntax::{HitchEntry, is_switch};
 use crate::import::{Import, Importer, inline_table};
-use crate::source::{SourceLine, Statement};
-use crate::statements::Statements;
+use crate::meanings;
+use crate::meanings::{Conversion, Predecessor};
+use crate::source::{SourceLine, Statement, Statements, switch};
+use crate::tls_policy::{ORDER, WrittenSuites};
 
 /// Options, certificates and an address to listen at.
 #[derive(Debug)]
@@ -63,9 +66,7 @@ impl Frontend {
             Some("pem-file") if entry.block.is_none() && entry.statement.value().is_empty() => {
                 import.mapped(&entry.statement, "empty: no certificate");
             }
-            Some("pem-file") => {
-                self.take_certificate(import, entry.statement, entry.block);
-            }
+            Some("pem-file") => self.take_certificate(import, entry.statement, entry.block),
             Some(name) => {
                 if ["pem-dir", "client-verify-ca"].contains(&name) {
                     import.look_for(&entry.statement.value(), &entry.statement);
@@ -165,9 +166,7 @@ impl Frontend {
     /// All certificates: hitch's default is the last file, or the first of the directory.
     fn all_certificates(&self, import: &mut Importer<'_>) -> Vec<DraftValue> {
         let mut all: Vec<_> = self.certificates.iter().rev().cloned().collect();
-        let Some(directory) = self.options.find("pem-dir") else {
-            return all;
-        };
+        let Some(directory) = self.options.find("pem-dir") else { return all };
         import.joined(directory, CERTIFICATES, "");
         let mut add = |path: String, of: &Statement| {
             all.push(DraftValue { value: Value::from(path), origin: Some(of.place.clone()) });
@@ -192,9 +191,7 @@ impl Frontend {
             }
             None => {
                 add(directory.value(), directory);
-                if let Some(glob) = glob {
-                    import.joined(glob, CERTIFICATES, "every certificate with its key");
-                }
+                import.joined(glob, CERTIFICATES, "every certificate with its key");
             }
         }
         all
@@ -243,4 +240,195 @@ const PROTOCOLS: [&str; 3] = ["tls-protos", "ssl", "tls"];
 fn is_read_in_folder(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ["pem", "crt", "cer", "cert", "rsa", "ecdsa", "key", "ocsp"].contains(&ending)
+}
+
+/// Options of which several make a key: they are reported with it.
+const TAKEN_TOGETHER: &str = "\
+    backend ciphers ciphersuites client client-verify client-verify-ca ecdh-curve host \
+    pem-dir pem-dir-glob port proxy-authority proxy-client-cert proxy-proxy proxy-tlv ssl \
+    tls tls-protos write-proxy write-proxy-v1 write-proxy-v2";
+
+/// Kinds of what a server gets first, of which hitch takes one.
+const HEADERS: [&str; 5] =
+    ["write-ip", "write-proxy", "write-proxy-v1", "write-proxy-v2", "proxy-proxy"];
+
+/// Writes the keys of a service, but for its name and address.
+pub(super) fn write(options: &Statements, import: &mut Import, certificates: Vec<DraftValue>) {
+    for (name, written) in options.iter() {
+        take_alone(name, written, import);
+    }
+    write_backend(options, import);
+    write_header(options, import);
+    write_tls(options, import);
+    if options.is_on("client") {
+        write_client(options, import, certificates.first());
+    } else {
+        for certificate in certificates {
+            import.service.push("front.tls.certificates", certificate.value, certificate.origin);
+        }
+        write_verification(options, import);
+    }
+}
+
+/// Does what one option alone says.
+fn take_alone(name: &str, written: &Statement, import: &mut Import) {
+    let is_on = switch(&written.value()) == Some(true);
+    let is_off = switch(&written.value()) == Some(false);
+    match name {
+        "syslog" | "shared-cache-if" | "shared-cache-listen" | "shared-cache-peer" => {}
+        _ if is_among(TAKEN_TOGETHER, name) && !is_off => {}
+        "prefer-server-ciphers" => import.joined(written, "", if is_on { "" } else { ORDER }),
+        "proxy-tlv" | "proxy-authority" => {}
+        "backend-refresh" if written.value() == "0" => {
+            let note = "names are looked up every 10 seconds; hitch does so once";
+            import.joined(written, "service.back.resolve", note);
+        }
+        "backend-refresh" => {
+            import.apply_key("service.back.resolve", Conversion::Seconds, "", written);
+        }
+        _ => {
+            let meaning = meanings::find(Predecessor::Hitch, name);
+            let is_joined = meaning.is_some_and(|meaning| import.apply(meaning, written));
+            match meaning {
+                Some(_) if is_joined && is_off => import.mapped(written, "`off`, as here"),
+                Some(meaning) if is_joined => import.apply_joined(meaning, written),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn write_backend(options: &Statements, import: &mut Import) {
+    let Some(written) = options.find("backend") else {
+        return import.service.push("back.servers", "127.0.0.1:8000", None);
+    };
+    let value = written.value();
+    let (host, port) = split_endpoint(&value);
+    let server = match host.as_str() {
+        _ if value.starts_with('/') => format!("unix:{value}"),
+        "" | "*" => address("127.0.0.1", &port),
+        host => address(host, &port),
+    };
+    import.add("service.back.servers", server, written, "");
+}
+
+fn write_header(options: &Statements, import: &mut Import) {
+    let on = HEADERS.iter().filter(|name| options.is_on(name));
+    let on: Vec<_> = on.filter_map(|name| Some((*name, options.find(name)?))).collect();
+    if let [_, (name, second), ..] = on.as_slice() {
+        let why = "write-ip, write-proxy-v1, write-proxy-v2 and proxy-proxy exclude each other";
+        import.fault(&second.place, name, why, "leave one of them on");
+    }
+    let version = match on.first() {
+        Some(("write-proxy-v1", _)) => "v1",
+        Some(("write-proxy" | "write-proxy-v2", _)) => "v2",
+        Some(("proxy-proxy", _)) => "pass",
+        _ => "",
+    };
+    if let Some((_, written)) = on.first().filter(|_| !version.is_empty()) {
+        let difference = if version == "pass" {
+            let everyone = array(["0.0.0.0/0", "::/0"]);
+            import.service.set("front.accept-proxy", everyone, written.place.clone());
+            import
+                .service
+                .remark("front.accept-proxy", "Name the networks of your load balancers alone.");
+            "every address may send a header, as with hitch: name your load balancers"
+        } else {
+            ""
+        };
+        import.put("service.back.send-proxy.version", version, *written, difference);
+    }
+    for name in ["proxy-tlv", "proxy-authority", "proxy-client-cert"] {
+        let Some(written) = options.find(name) else { continue };
+        let is_on = switch(&written.value()) != Some(false);
+        let key = |name: &str| format!("service.back.send-proxy.{name}");
+        match name {
+            _ if version != "v2" => {
+                import.mapped(written, "without effect: no PROXY header of version 2 is sent");
+            }
+            "proxy-client-cert" if is_on => {
+                import.put(&key("client-certificate"), "pem", written, "");
+            }
+            "proxy-tlv" if !is_on => {
+                import.put(&key("tls"), false, written, "");
+                import.put(&key("authority"), false, written, "");
+            }
+            "proxy-authority" if !is_on => import.put(&key("authority"), false, written, ""),
+            _ => import.mapped(written, "as here"),
+        }
+    }
+}
+
+/// Versions, groups and suites, of clients or of servers.
+fn write_tls(options: &Statements, import: &mut Import) {
+    let side = if options.is_on("client") { "back.tls" } else { "front.tls" };
+    let of_all = ["ssl", "tls"].into_iter().filter(|name| options.is_on(name));
+    let all = of_all.filter_map(|name| options.find(name)).next().map(|written| {
+        let words = ["TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3"].map(str::to_owned);
+        Statement { words: words.into(), ..written.clone() }
+    });
+    let key = format!("service.{side}.versions");
+    import.apply_key(&key, Conversion::Versions, "", options.find("tls-protos").or(all.as_ref()));
+    if let Some(groups) = options.find("ecdh-curve") {
+        if groups.value() == "auto" {
+            import.mapped(groups, "`auto`, as here");
+        } else {
+            let key = format!("service.{side}.groups");
+            import.apply_key(&key, Conversion::Groups, "", groups);
+        }
+    }
+    let [tls12, tls13] = ["ciphers", "ciphersuites"].map(|name| options.find(name).cloned());
+    WrittenSuites { tls12, tls13 }.write(import, side);
+}
+
+fn write_verification(options: &Statements, import: &mut Import) {
+    let key = |name: &str| format!("service.front.tls.client-certificates.{name}");
+    let ca = options.find("client-verify-ca");
+    let verify = options.find("client-verify");
+    let mode = match (verify.map(Statement::value).as_deref(), verify) {
+        (Some("require" | "required"), Some(_)) => "required",
+        (Some("optional"), Some(_)) => "optional",
+        (Some(other), Some(verify)) if other != "none" => {
+            let why = format!("`{other}` is no mode");
+            let remedy = "write required, optional or none";
+            return import.fault(&verify.place, "client-verify", why, remedy);
+        }
+        _ => {
+            for written in verify.into_iter().chain(ca) {
+                import.mapped(written, "clients are asked for no certificate, as here");
+            }
+            return;
+        }
+    };
+    match (verify, ca) {
+        (Some(verify), Some(ca)) => {
+            import.put(&key("mode"), mode, verify, "");
+            import.apply_key(&key("ca"), Conversion::Paths, "", ca);
+        }
+        (Some(verify), None) => {
+            let why = "client-verify is on without client-verify-ca";
+            import.fault(&verify.place, "client-verify", why, "name the file of the authorities");
+        }
+        (None, _) => {}
+    }
+}
+
+/// `client = on`: plaintext in front, TLS behind, which hitch does not verify.
+fn write_client(options: &Statements, import: &mut Import, certificate: Option<&DraftValue>) {
+    let Some(written) = options.find("client") else { return };
+    // Clients of plaintext negotiate no protocol.
+    import.service.take("front.tls.alpn");
+    import.service.take("front.tls.unknown-name");
+    import.service.set("front.tls.mode", "off", written.place.clone());
+    let difference = "front.tls = \"off\", and servers are not verified, as by hitch: name `ca`";
+    import.put("service.back.tls.verify", "off", written, difference);
+    let remark = "hitch verifies no server. Take this out, and name the authorities in `ca`.";
+    import.service.remark("back.tls.verify", remark);
+    let Some(DraftValue { value, origin }) = certificate else { return };
+    let part = |name: &str| value.as_table().and_then(|table| table.get(name)).cloned();
+    let chain: Value = part("chain").unwrap_or_else(|| value.clone());
+    import.service.set("back.tls.certificate", chain, origin.clone());
+    if let Some(key) = part("key") {
+        import.service.set("back.tls.key", key, origin.clone());
+    }
 }

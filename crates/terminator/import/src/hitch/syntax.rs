@@ -2,7 +2,7 @@
 
 use crate::convert::is_among;
 use crate::meanings;
-use crate::predecessor::Predecessor;
+use crate::meanings::Predecessor;
 use crate::source::{SourceLine, Statement};
 
 /// An option, and the options in its block if it has one.

@@ -3,22 +3,17 @@
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::convert::{Unfit, milliseconds};
-use crate::draft::DraftTable;
+use crate::convert::{FACILITIES, Unfit, is_among, milliseconds};
 use crate::finding::ImportFinding;
 use crate::import::{Import, Importer};
-use crate::meaning::{Conversion, Sense};
 use crate::meanings;
-use crate::nginx::hosts::HostGuards;
-use crate::nginx::names::{NginxRoute, routes, server_names};
-use crate::nginx::process::take_log;
+use crate::meanings::{Conversion, Predecessor, Sense};
+use crate::nginx::names::{HostGuards, NginxRoute, routes, server_names};
 use crate::nginx::section::{NginxSection, NginxServer, within};
 use crate::nginx::servers::NginxTarget;
 use crate::nginx::sockets::{ServiceSockets, Sockets, network};
 use crate::nginx::tls;
-use crate::predecessor::Predecessor;
-use crate::source::{SourceLine, Statement};
-use crate::statements::Statements;
+use crate::source::{SourceLine, Statement, Statements};
 
 const BEHIND: &str = "keep nginx behind Lariat, at an address without TLS: `listen 127.0.0.1:8080 proxy_protocol`, \
      and `back.send-proxy = \"v1\"`";
@@ -181,20 +176,20 @@ impl ServerBlock<'_> {
         let is_http = self.section.is_http;
         let mut target = NginxTarget::read(&route.target, is_http)?;
         target.has_tls |= !is_http && self.options.is_on("proxy_ssl");
-        let mut service = self.begin(sockets, import, &route.names, &target.address);
+        self.begin(sockets, import, &route.names, &target.address);
         let options = &self.options;
-        let mut is_whole = self.write_access(sockets, import, &mut service);
+        let mut is_whole = self.write_access(sockets, import);
         if sockets.traits.has_tls {
-            is_whole &= tls::write_front(options, import, &mut service, is_http);
+            is_whole &= tls::write_front(options, import, is_http);
         } else {
             let mode = if route.is_preread { "passthrough" } else { "off" };
-            service.set("front.tls.mode", mode, pass.place.clone());
+            import.service.set("front.tls.mode", mode, pass.place.clone());
             tls::report_unused(options, import, "ssl");
         }
         self.report_preread(import, route);
-        is_whole &= target.write(self.section, import, &mut service, pass);
+        is_whole &= target.write(self.section, import, pass);
         if target.has_tls {
-            is_whole &= tls::write_back(options, import, &mut service, (pass, &target));
+            is_whole &= tls::write_back(options, import, (pass, &target));
         } else {
             tls::report_unused(options, import, "proxy_ssl");
         }
@@ -205,28 +200,27 @@ impl ServerBlock<'_> {
             ""
         };
         import.joined(pass, "service.back.servers", difference);
-        self.write_rest(import, &mut service, route);
+        self.write_rest(import, route);
         let defaults = meanings::defaults_of(Predecessor::Nginx).iter();
         let defaults = defaults.filter(|one| one.of.is_empty() || is_http && one.of == "http");
-        import.defaults(defaults, self.place, &mut service);
+        import.defaults(defaults, self.place);
         if !is_whole {
-            import.draft.refused.push(service);
+            import.refuse();
             let why = "something that it needs, or by which it refuses, cannot be said";
             return Err(Unfit::new(why, "see its directives that are not mapped"));
         }
-        import.draft.services.push(service);
+        import.keep();
         Ok(())
     }
 
-    /// A service with a name, addresses and the names of its clients.
+    /// Begins a service with a name, addresses and the names of its clients.
     fn begin(
         &self,
         sockets: &ServiceSockets<'_>,
         import: &mut Import,
         names: &[(String, Statement)],
         target: &str,
-    ) -> DraftTable {
-        let mut service = DraftTable::default();
+    ) {
         let port = sockets.listens.first().map_or("", |(_, listen)| listen.port());
         let of_server = self.server.options.all("server_name").flat_map(|one| &one.words);
         let mut of_server = of_server.filter(|name| name.starts_with(char::is_alphanumeric));
@@ -236,10 +230,10 @@ impl ServerBlock<'_> {
             None if is_upstream => target.to_owned(),
             None => format!("port-{port}"),
         };
-        service.set("name", import.draft.free_name(&name), self.server.written.place.clone());
-        sockets.write(import, &mut service);
+        import.begin(&name, self.server.written.place.clone());
+        sockets.write(import);
         for (name, written) in names {
-            service.push("front.names", name.as_str(), written.place.clone());
+            import.service.push("front.names", name.as_str(), written.place.clone());
         }
         if let Some(written) = self.options.find("real_ip_header") {
             if written.value() == "proxy_protocol" {
@@ -259,7 +253,6 @@ impl ServerBlock<'_> {
                 import.lacks(written, "names of hosts are not looked up here", "an address");
             }
         }
-        service
     }
 
     /// `return 301 https://…` of a server without TLS.
@@ -301,11 +294,11 @@ impl ServerBlock<'_> {
             let why = "names of plain HTTP are not told apart";
             return Err(Unfit::new(why, "none is needed, if the default server answers the same"));
         }
-        let mut service = self.begin(sockets, import, names, "");
-        let is_whole = self.write_access(sockets, import, &mut service);
+        self.begin(sockets, import, names, "");
+        let is_whole = self.write_access(sockets, import);
         let to = if port.is_empty() { "https".to_owned() } else { format!("https:{port}") };
         let note = "301 for GET and HEAD, and 308 for other methods";
-        import.put(&mut service, "service.front.redirect", to, written, note);
+        import.put("service.front.redirect", to, written, note);
         tls::report_unused(&self.options, import, "ssl");
         tls::report_unused(&self.options, import, "proxy_ssl");
         for (name, written) in self.options.iter() {
@@ -316,25 +309,22 @@ impl ServerBlock<'_> {
         if !is_whole {
             return Err(Unfit::new("it refuses clients in another way", "see allow and deny"));
         }
-        import.draft.services.push(service);
+        import.keep();
         Ok(())
     }
 
     /// `allow` and `deny`, of which the first that fits counts. Returns whether ours say the same.
-    fn write_access(
-        &self,
-        sockets: &ServiceSockets<'_>,
-        import: &mut Import,
-        service: &mut DraftTable,
-    ) -> bool {
+    fn write_access(&self, sockets: &ServiceSockets<'_>, import: &mut Import) -> bool {
         let is_rule = |name| name == "allow" || name == "deny";
         let rules: Vec<_> = self.options.iter().filter(|(name, _)| is_rule(*name)).collect();
         if self.compares_another_address(sockets) {
-            for (_, written) in &rules {
-                let why = "nginx compares another address: that of the connection without \
-                           set_real_ip_from, that of real_ip_header with it";
-                import.lacks(written, why, "`front.deny` and `front.allow` by hand");
-            }
+            let why = "nginx compares another address: that of the connection without \
+                       set_real_ip_from, that of real_ip_header with it";
+            import.lacks(
+                rules.iter().map(|(_, one)| *one),
+                why,
+                "`front.deny` and `front.allow` by hand",
+            );
             return rules.is_empty();
         }
         let end = rules.iter().position(|(_, one)| one.value() == "all").unwrap_or(rules.len());
@@ -359,14 +349,13 @@ impl ServerBlock<'_> {
                 if written.value() == "unix:" { "unix".to_owned() } else { written.value() };
             let note = if self.section.is_http { "reset, and not answered with 403" } else { "" };
             if *name == "allow" && !closes {
-                import.mapped(written, "all may connect, as here");
+                import.mapped(*written, "all may connect, as here");
             } else {
-                import.add(service, &format!("service.front.{name}"), value, written, note);
+                import.add(&format!("service.front.{name}"), value, written, note);
             }
         }
-        for (_, written) in behind {
-            import.mapped(written, "service.front.allow, service.front.deny");
-        }
+        let behind = behind.iter().map(|(_, one)| *one);
+        import.mapped(behind, "service.front.allow, service.front.deny");
         true
     }
 
@@ -382,7 +371,7 @@ impl ServerBlock<'_> {
     }
 
     /// The directives that stand for themselves, and those that are left.
-    fn write_rest(&self, import: &mut Import, service: &mut DraftTable, route: &NginxRoute) {
+    fn write_rest(&self, import: &mut Import, route: &NginxRoute) {
         let options = &self.options;
         for (name, written) in options.iter() {
             let is_key = meanings::find(Predecessor::Nginx, name)
@@ -391,8 +380,8 @@ impl ServerBlock<'_> {
                 ("preread_timeout", _) if !route.is_preread => {
                     import.mapped(written, "without effect: no hello is read");
                 }
-                (_, Some(meaning)) => _ = import.apply(meaning, written, service),
-                ("proxy_bind", _) => take_bind(import, service, written),
+                (_, Some(meaning)) => _ = import.apply(meaning, written),
+                ("proxy_bind", _) => take_bind(import, written),
                 _ => {}
             }
         }
@@ -405,11 +394,11 @@ impl ServerBlock<'_> {
             }
         }
         self.server.options.all("error_log").for_each(|written| take_log(import, written));
-        self.write_idle(import, service);
+        self.write_idle(import);
     }
 
     /// The longer of the pauses that nginx allows in requests and between them.
-    fn write_idle(&self, import: &mut Import, service: &mut DraftTable) {
+    fn write_idle(&self, import: &mut Import) {
         let names = ["keepalive_timeout", "proxy_read_timeout"];
         let time = |written: &Statement| {
             milliseconds(written.words.first()?, 1000).filter(|time| *time > 0)
@@ -423,19 +412,15 @@ impl ServerBlock<'_> {
         let note = "it bounds every pause of a connection, in requests and between them";
         if let Some((_, one)) = longest {
             let first = Statement { words: one.words[..1].to_vec(), ..one.clone() };
-            import.apply_key(key, Conversion::Seconds, note, &first, service);
+            import.apply_key(key, Conversion::Seconds, note, &first);
         }
         let is_other =
             |one: &&&Statement| longest.is_none_or(|(_, chosen)| chosen.option != one.option);
-        for other in written.iter().filter(is_other) {
-            import.joined(other, key, note);
-        }
+        import.joined(written.iter().filter(is_other).copied(), key, note);
     }
 
     fn report_preread(&self, import: &mut Import, route: &NginxRoute) {
-        let Some(written) = self.options.find("ssl_preread") else {
-            return;
-        };
+        let Some(written) = self.options.find("ssl_preread") else { return };
         match (self.options.is_on("ssl_preread"), route.is_preread) {
             (true, true) => {
                 let note = "clients that do not begin with TLS are refused";
@@ -452,28 +437,79 @@ impl ServerBlock<'_> {
         let found: HashSet<_> = found.iter().map(ImportFinding::named).collect();
         for (_, written) in self.server.options.iter() {
             if !found.contains(&(written.place.clone(), written.option.clone())) {
-                let remedy = "see the reason at `server`";
-                import.lacks(written, "its server block is left out", remedy);
+                import.lacks(written, "its server block is left out", "see the reason at `server`");
             }
         }
     }
 }
 
-fn take_bind(import: &mut Import, service: &mut DraftTable, written: &Statement) {
+fn take_bind(import: &mut Import, written: &Statement) {
     let key = "service.back.source";
     let first = written.words.first().map_or("", String::as_str);
     match first {
         "off" => import.mapped(written, "`off`, as here"),
-        "$remote_addr" | "$binary_remote_addr" => import.put(service, key, "client", written, ""),
+        "$remote_addr" | "$binary_remote_addr" => import.put(key, "client", written, ""),
         _ if first.contains('$') => {
             import.lacks(written, "Lariat has no variables", "an address of this host");
         }
         address => {
             let with_port = address.parse::<SocketAddr>().map(|address| address.ip());
             match address.parse::<IpAddr>().or(with_port) {
-                Ok(address) => import.put(service, key, address.to_string(), written, ""),
+                Ok(address) => import.put(key, address.to_string(), written, ""),
                 Err(_) => import.lacks(written, "names of hosts are no sources", "an address"),
             }
         }
+    }
+}
+
+/// The log of messages, or of connections: there is one of each.
+pub(super) fn take_log(import: &mut Import, written: &Statement) {
+    let target = written.words.first().map_or("", String::as_str);
+    let (key, note) = match written.option.as_str() {
+        "error_log" => ("log.messages-output", "messages go to the standard error or the journal"),
+        _ => ("log.output", "one log of all connections, with lines of Lariat's own"),
+    };
+    let syslog = target.strip_prefix("syslog:");
+    match (key, syslog) {
+        ("log.output", None) if target == "off" => {
+            import.put("log.connections", "none", written, "for all services");
+        }
+        (key, Some(parameters)) => {
+            import.put(key, "syslog", written, note);
+            for parameter in parameters.split(',') {
+                let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+                match name {
+                    "facility" if is_among(FACILITIES, value) => {
+                        import.put("log.syslog.facility", value, written, "");
+                    }
+                    "server"
+                        if value.starts_with(|one: char| one.is_alphabetic())
+                            && !value.starts_with("unix:") =>
+                    {
+                        import.lacks(
+                            written,
+                            "names are not looked up here",
+                            "write an IP address",
+                        );
+                    }
+                    "server" => {
+                        let has_port = value.starts_with("unix:") || value.contains(':');
+                        let port = if has_port { "" } else { ":514" };
+                        let (key, address) = ("log.syslog.address", format!("{value}{port}"));
+                        import.put(key, address, written, "an IP address");
+                    }
+                    _ => import.joined(written, key, "tags and severities are Lariat's own"),
+                }
+            }
+        }
+        ("log.output", None) if target.contains('$') || target.is_empty() => {
+            import.lacks(written, "Lariat has no variables", "`log.output`");
+        }
+        ("log.output", None) => {
+            let target = target.strip_prefix("/dev/").filter(|name| name.starts_with("std"));
+            let target = target.unwrap_or(&written.words[0]);
+            import.put(key, target, written, note);
+        }
+        _ => import.joined(written, key, note),
     }
 }

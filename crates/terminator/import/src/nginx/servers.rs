@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use toml::Value;
 
 use crate::convert::{Unfit, split_endpoint};
-use crate::draft::DraftTable;
 use crate::import::{Import, inline_table};
-use crate::meaning::Conversion;
+use crate::meanings::Conversion;
 use crate::nginx::section::{NginxBlock, NginxSection};
 use crate::source::{SourceLine, Statement};
 
@@ -77,29 +76,28 @@ impl NginxTarget {
         &self,
         section: &NginxSection,
         import: &mut Import,
-        service: &mut DraftTable,
         written: &Statement,
     ) -> bool {
         let port = section.is_http.then_some(if self.has_tls { "443" } else { "80" });
         if let Some(upstream) = section.upstream(&self.address) {
             import.joined(&upstream.written, "service.back.servers", "");
-            return write_upstream(upstream, port, import, service);
+            return write_upstream(upstream, port, import);
         }
         let Some(address) = Self::with_port(&self.address, port) else {
             let why = format!("there is no upstream `{}`, and no port", self.address);
             import.fault(&written.place, "proxy_pass", why, "write HOST:PORT");
             return false;
         };
-        service.push("back.servers", address, written.place.clone());
+        import.service.push("back.servers", address, written.place.clone());
         // nginx tries a single server in any case.
-        never_eject(service, written.place.clone());
+        never_eject(import, written.place.clone());
         true
     }
 }
 
-fn never_eject(service: &mut DraftTable, origin: SourceLine) {
-    service.set("back.passive.failures", 0, origin);
-    service.remark("back.passive.failures", "nginx tries a single server in any case.");
+fn never_eject(import: &mut Import, origin: SourceLine) {
+    import.service.set("back.passive.failures", 0, origin);
+    import.service.remark("back.passive.failures", "nginx tries a single server in any case.");
 }
 
 /// A parameter of `server`.
@@ -108,18 +106,11 @@ fn parameter<'s>(written: &'s Statement, name: &str) -> Option<&'s str> {
     words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
-fn write_upstream(
-    upstream: &NginxBlock,
-    port: Option<&str>,
-    import: &mut Import,
-    service: &mut DraftTable,
-) -> bool {
+fn write_upstream(upstream: &NginxBlock, port: Option<&str>, import: &mut Import) -> bool {
     const KEY: &str = "service.back.servers";
     let is_down = |one: &&Statement| one.words.iter().any(|word| word == "down");
     let (down, up): (Vec<_>, Vec<_>) = upstream.lines.iter().partition(is_down);
-    for written in down {
-        import.mapped(written, "left out, because it is down");
-    }
+    import.mapped(down, "left out, because it is down");
     for written in &up {
         let named = written.words.first().map_or("", String::as_str);
         let srv = parameter(written, "service").map(|name| {
@@ -143,15 +134,15 @@ fn write_upstream(
             [(_, address)] => address.clone(),
             _ => inline_table(keys),
         };
-        import.add(service, KEY, value, written, &notes.join("; "));
+        import.add(KEY, value, written, &notes.join("; "));
     }
     match up.as_slice() {
         [] => {
             import.lacks(&upstream.written, "has no server that is up", "write one");
             return false;
         }
-        [one] => never_eject(service, one.place.clone()),
-        _ => write_passive(&up, import, service),
+        [one] => never_eject(import, one.place.clone()),
+        _ => write_passive(&up, import),
     }
     if let Some((written, time)) =
         up.iter().find_map(|one| Some((*one, parameter(one, "slow_start")?)))
@@ -159,9 +150,9 @@ fn write_upstream(
         let key = "service.back.slow-start";
         let words = vec![time.to_owned()];
         let time = Statement { words, ..written.clone() };
-        import.apply_key(key, Conversion::Seconds, "of all servers", &time, service);
+        import.apply_key(key, Conversion::Seconds, "of all servers", &time);
     }
-    write_balance(upstream, import, service);
+    write_balance(upstream, import);
     true
 }
 
@@ -184,7 +175,7 @@ fn take_parameter(word: &str, keys: &mut Vec<(&'static str, Value)>, notes: &mut
 }
 
 /// `max_fails` and `fail_timeout`, which in Lariat are those of the service.
-fn write_passive(up: &[&Statement], import: &mut Import, service: &mut DraftTable) {
+fn write_passive(up: &[&Statement], import: &mut Import) {
     for (name, default, key, conversion) in [
         ("max_fails", "1", "service.back.passive.failures", Conversion::Number),
         ("fail_timeout", "10s", "service.back.passive.ejection-time", Conversion::Seconds),
@@ -198,11 +189,11 @@ fn write_passive(up: &[&Statement], import: &mut Import, service: &mut DraftTabl
             String::new()
         };
         let one = Statement { words: vec![said[0].to_owned()], ..up[0].clone() };
-        import.apply_key(key, conversion, &note, &one, service);
+        import.apply_key(key, conversion, &note, &one);
     }
 }
 
-fn write_balance(upstream: &NginxBlock, import: &mut Import, service: &mut DraftTable) {
+fn write_balance(upstream: &NginxBlock, import: &mut Import) {
     const KEY: &str = "service.back.balance";
     let by_address = ["$remote_addr", "$binary_remote_addr"];
     for (name, written) in upstream.options.iter() {
@@ -225,6 +216,6 @@ fn write_balance(upstream: &NginxBlock, import: &mut Import, service: &mut Draft
                 continue;
             }
         };
-        import.put(service, KEY, word, written, note);
+        import.put(KEY, word, written, note);
     }
 }

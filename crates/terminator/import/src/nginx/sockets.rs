@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
-use crate::draft::DraftTable;
 use crate::import::Import;
-use crate::nginx::listen::{NginxListen, SocketTraits};
-use crate::nginx::section::{NginxSection, NginxServer, comparable, within};
+use crate::nginx::section::{
+    NginxListen, NginxSection, NginxServer, SocketTraits, comparable, within,
+};
 
 /// The services and options at one address.
 #[derive(Clone, Debug, Default)]
@@ -162,29 +162,27 @@ pub(super) fn network(text: &str) -> Option<String> {
 
 impl ServiceSockets<'_> {
     /// Writes the addresses, and what holds of them.
-    pub(super) fn write(&self, import: &mut Import, service: &mut DraftTable) {
+    pub(super) fn write(&self, import: &mut Import) {
         let mut seen = BTreeSet::new();
         for (address, listen) in &self.listens {
             let written = &listen.written;
             let key = "service.front.listen";
             if seen.insert(address) {
-                import.add(service, key, address.as_str(), written, "");
+                import.add(key, address.as_str(), written, "");
             } else {
                 import.joined(written, key, "");
             }
         }
-        let Some((_, NginxListen { written, .. })) = self.listens.first() else {
-            return;
-        };
+        let Some((_, NginxListen { written, .. })) = self.listens.first() else { return };
         let origin = || Some(written.place.clone());
         if self.ipv6_only == Some(true) {
-            service.set("front.ipv6-only", true, origin());
+            import.service.set("front.ipv6-only", true, origin());
         }
         if self.traits.is_deferred {
-            service.set("front.defer-accept", true, origin());
+            import.service.set("front.defer-accept", true, origin());
         }
         if let Some(keepalive) = &self.traits.keepalive {
-            service.set("front.keepalive", keepalive.as_str(), origin());
+            import.service.set("front.keepalive", keepalive.as_str(), origin());
         }
         if self.traits.takes_proxy {
             let is_local = |(address, _): &(String, _)| address.starts_with("unix:");
@@ -195,10 +193,10 @@ impl ServiceSockets<'_> {
             };
             let all = self.traits.networks.iter().map(String::as_str).collect::<Vec<_>>();
             for network in if all.is_empty() { everyone } else { &all } {
-                service.push("front.accept-proxy", *network, origin());
+                import.service.push("front.accept-proxy", *network, origin());
             }
             let note = if all.is_empty() {
-                service.remark(
+                import.service.remark(
                     "front.accept-proxy",
                     "Name the networks of your load balancers alone.",
                 );

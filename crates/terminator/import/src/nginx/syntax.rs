@@ -150,9 +150,7 @@ impl NginxReader {
             import.fault(&place, "include", why, "take out one of the includes");
             return Vec::new();
         }
-        let Some(text) = import.read(path, from) else {
-            return Vec::new();
-        };
+        let Some(text) = import.read(path, from) else { return Vec::new() };
         self.open.push(path.to_owned());
         let first = SourceLine::first_of(path);
         let read = self.parse(import, &text, &first).unwrap_or_else(|(line, why)| {

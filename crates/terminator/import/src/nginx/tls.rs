@@ -3,42 +3,30 @@
 use toml::Value;
 
 use crate::convert::{array, size};
-use crate::draft::DraftTable;
 use crate::import::{Import, Importer, inline_table};
-use crate::meaning::Conversion;
+use crate::meanings::Conversion;
 use crate::nginx::servers::NginxTarget;
-use crate::source::Statement;
-use crate::statements::Statements;
+use crate::source::{Statement, Statements};
 use crate::tls_policy::{ORDER, SpokenVersions, WrittenSuites, is_of_verification};
 
 const CERTIFICATES: &str = "service.front.tls.certificates";
 
 /// Writes TLS of clients. Returns whether everyone is refused whom nginx refuses, and there is a
 /// certificate.
-pub(super) fn write_front(
-    options: &Statements,
-    import: &mut Importer<'_>,
-    service: &mut DraftTable,
-    is_http: bool,
-) -> bool {
-    let has_policy = write_policy(options, import, service, ("front.tls", "ssl"));
-    if let Some(written) = options.find("ssl_prefer_server_ciphers") {
-        import.joined(written, "service.front.tls.suites", ORDER);
-    }
+pub(super) fn write_front(options: &Statements, import: &mut Importer<'_>, is_http: bool) -> bool {
+    let has_policy = write_policy(options, import, ("front.tls", "ssl"));
+    import.joined(options.find("ssl_prefer_server_ciphers"), "service.front.tls.suites", ORDER);
     if let Some(written) = options.find("ssl_alpn") {
-        let key = "service.front.tls.alpn";
-        import.apply_key(key, Conversion::Words, "", written, service);
+        import.apply_key("service.front.tls.alpn", Conversion::Words, "", written);
     } else if is_http {
         let path = "front.tls.alpn";
         let remark = "nginx negotiates HTTP/1.1 with all clients that offer a protocol.";
-        service.set_default(path, array(["http/1.1", "http/1.0"]), remark);
+        import.service.set_default(path, array(["http/1.1", "http/1.0"]), remark);
     }
-    if let Some(written) = options.find("ssl") {
-        import.joined(written, "service.front.tls", "");
-    }
-    write_sessions(options, import, service);
-    let has_certificate = write_certificates(options, import, service);
-    write_clients(options, import, service) && has_certificate && has_policy
+    import.joined(options.find("ssl"), "service.front.tls", "");
+    write_sessions(options, import);
+    let has_certificate = write_certificates(options, import);
+    write_clients(options, import) && has_certificate && has_policy
 }
 
 /// Reports what is said of TLS where there is none.
@@ -52,17 +40,10 @@ pub(super) fn report_unused(options: &Statements, import: &mut Import, begin: &s
 
 /// Versions, groups and suites, of clients or of servers. Returns whether no command verifies the
 /// other side.
-fn write_policy(
-    options: &Statements,
-    import: &mut Import,
-    service: &mut DraftTable,
-    (table, prefix): (&str, &str),
-) -> bool {
+fn write_policy(options: &Statements, import: &mut Import, (table, prefix): (&str, &str)) -> bool {
     let named = |name: &str| options.find(&format!("{prefix}_{name}"));
-    if let Some(written) = named("protocols") {
-        let key = format!("service.{table}.versions");
-        import.apply_key(&key, Conversion::Versions, "", written, service);
-    }
+    let key = format!("service.{table}.versions");
+    import.apply_key(&key, Conversion::Versions, "", named("protocols"));
     let mut groups = named("ecdh_curve").cloned();
     let mut suites = WrittenSuites { tls12: named("ciphers").cloned(), tls13: None };
     let (mut spoken, mut is_whole) = (SpokenVersions::all(), true);
@@ -82,24 +63,20 @@ fn write_policy(
             }
         }
     }
-    spoken.write(service, table);
+    spoken.write(import, table);
     if let Some(written) = groups {
         if written.value() == "auto" {
             import.mapped(&written, "`auto`, as here");
         } else {
             let key = format!("service.{table}.groups");
-            import.apply_key(&key, Conversion::Groups, "", &written, service);
+            import.apply_key(&key, Conversion::Groups, "", &written);
         }
     }
-    suites.write(import, service, table);
+    suites.write(import, table);
     is_whole
 }
 
-fn write_certificates(
-    options: &Statements,
-    import: &mut Importer<'_>,
-    service: &mut DraftTable,
-) -> bool {
+fn write_certificates(options: &Statements, import: &mut Importer<'_>) -> bool {
     let mut keys = options.all("ssl_certificate_key");
     let mut responses = options.all("ssl_stapling_file");
     let mut is_whole = true;
@@ -114,14 +91,14 @@ fn write_certificates(
         };
         if let Some((_, odd)) = parts.iter().find(|(_, one)| !is_path(&one.value())) {
             let why = "certificates and keys are read from files that are known at start";
-            import.lacks(odd, why, "a file, or a folder of them: `front.tls.certificates`");
+            import.lacks(*odd, why, "a file, or a folder of them: `front.tls.certificates`");
             is_whole = false;
             continue;
         }
         for (name, part) in &parts {
             import.look_for(&part.value(), part);
             let path = format!("{CERTIFICATES}.{name}");
-            import.joined(part, if *name == "chain" { CERTIFICATES } else { &path }, "");
+            import.joined(*part, if *name == "chain" { CERTIFICATES } else { &path }, "");
         }
         let one_file = key.is_none_or(|key| key.value() == written.value());
         parts.retain(|(name, _)| !(one_file && *name == "key"));
@@ -129,20 +106,14 @@ fn write_certificates(
             [(_, alone)] => Value::from(alone.value()),
             _ => inline_table(parts.iter().map(|(name, part)| (*name, Value::from(part.value())))),
         };
-        service.push("front.tls.certificates", value, written.place.clone());
+        import.service.push("front.tls.certificates", value, written.place.clone());
     }
-    for rest in keys.chain(responses) {
-        import.mapped(rest, "without effect: there is no certificate for it");
-    }
-    is_whole && service.has("front.tls.certificates")
+    import.mapped(keys.chain(responses), "without effect: there is no certificate for it");
+    is_whole && import.service.has("front.tls.certificates")
 }
 
 /// Clients' certificates.
-fn write_clients(
-    options: &Statements,
-    import: &mut Importer<'_>,
-    service: &mut DraftTable,
-) -> bool {
+fn write_clients(options: &Statements, import: &mut Importer<'_>) -> bool {
     const TABLE: &str = "service.front.tls.client-certificates";
     let key = |name: &str| format!("{TABLE}.{name}");
     let named: Vec<_> = ["ssl_client_certificate", "ssl_trusted_certificate"]
@@ -181,7 +152,7 @@ fn write_clients(
     };
     let note = "others are refused by TLS itself, before a request is answered; any number of \
                 authorities may stand between";
-    import.put(service, &key("mode"), mode, written, note);
+    import.put(&key("mode"), mode, written, note);
     if let Some(written) = responder {
         if written.value() != "off" {
             import.lacks(written, "no OCSP responder is asked about clients", "`ssl_crl`");
@@ -191,18 +162,18 @@ fn write_clients(
     }
     for ca in named {
         import.look_for(&ca.value(), ca);
-        import.apply_key(&key("ca"), Conversion::Paths, "", ca, service);
+        import.apply_key(&key("ca"), Conversion::Paths, "", ca);
     }
     if let Some(crl) = crl {
         import.look_for(&crl.value(), crl);
         let note = "authorities above the issuer of the client's own certificate need no list";
-        import.apply_key(&key("crl"), Conversion::Paths, note, crl, service);
+        import.apply_key(&key("crl"), Conversion::Paths, note, crl);
     }
     true
 }
 
 /// Caches of sessions, and tickets.
-fn write_sessions(options: &Statements, import: &mut Import, service: &mut DraftTable) {
+fn write_sessions(options: &Statements, import: &mut Import) {
     let cache = options.find("ssl_session_cache");
     let tickets = options.find("ssl_session_tickets").filter(|one| one.value() == "off");
     let words = cache.map_or(Vec::new(), |cache| cache.words.clone());
@@ -212,17 +183,12 @@ fn write_sessions(options: &Statements, import: &mut Import, service: &mut Draft
             let why = "clients that take tickets get them";
             import.lacks(written, why, "`resumption.tls13 = \"cache\"`, for TLS 1.3");
         }
-        Some(written) => {
-            import.put(service, "service.front.tls.resumption", false, written, "");
-        }
+        Some(written) => import.put("service.front.tls.resumption", false, written, ""),
         None => {}
     }
-    if let Some(written) = options.find("ssl_session_tickets").filter(|_| tickets.is_none()) {
-        import.mapped(written, "`on`, as here");
-    }
-    let Some(cache) = cache else {
-        return;
-    };
+    let written = options.find("ssl_session_tickets").filter(|_| tickets.is_none());
+    import.mapped(written, "`on`, as here");
+    let Some(cache) = cache else { return };
     let key = "resumption.session-cache.entries";
     if !is_cached {
         let note = "sessions of clients without tickets are cached, unless tickets are off too";
@@ -237,7 +203,7 @@ fn write_sessions(options: &Statements, import: &mut Import, service: &mut Draft
         Some(entries) => {
             let one = Statement { words: vec![entries.to_string()], ..cache.clone() };
             let note = "one cache for all services and workers";
-            import.apply_key(key, Conversion::Number, note, &one, service);
+            import.apply_key(key, Conversion::Number, note, &one);
         }
         None => import.joined(cache, key, "of the size that is usual here"),
     }
@@ -247,67 +213,56 @@ fn write_sessions(options: &Statements, import: &mut Import, service: &mut Draft
 pub(super) fn write_back(
     options: &Statements,
     import: &mut Importer<'_>,
-    service: &mut DraftTable,
     (pass, target): (&Statement, &NginxTarget),
 ) -> bool {
     let origin = options.find("proxy_ssl").unwrap_or(pass).place.clone();
-    if let Some(written) = options.find("proxy_ssl") {
-        import.joined(written, "service.back.tls", "");
-    }
+    import.joined(options.find("proxy_ssl"), "service.back.tls", "");
     let is_verified = options.is_on("proxy_ssl_verify");
     let authorities = options.find("proxy_ssl_trusted_certificate");
     if let Some(written) = options.find("proxy_ssl_verify") {
         let value = if is_verified { "on" } else { "off" };
-        import.put(service, "service.back.tls.verify", value, written, "");
+        import.put("service.back.tls.verify", value, written, "");
         if is_verified && authorities.is_none() {
             let why = "is on without proxy_ssl_trusted_certificate";
             let remedy = "name the file of the authorities";
             import.fault(&written.place, "proxy_ssl_verify", why, remedy);
         }
     } else {
-        service.set("back.tls.verify", "off", origin);
+        import.service.set("back.tls.verify", "off", origin);
     }
     if !is_verified {
         let remark = "nginx verifies no server unless proxy_ssl_verify is on. Take this out, and name the \
              authorities in `ca`.";
-        service.remark("back.tls.verify", remark);
+        import.service.remark("back.tls.verify", remark);
     }
-    write_name(options, import, service, target, is_verified);
+    write_name(options, import, target, is_verified);
     for (name, written) in [("ca", authorities), ("crl", options.find("proxy_ssl_crl"))].into_iter()
     {
         match written {
             Some(written) if is_verified => {
                 import.look_for(&written.value(), written);
                 let key = format!("service.back.tls.{name}");
-                import.apply_key(&key, Conversion::Paths, "", written, service);
+                import.apply_key(&key, Conversion::Paths, "", written);
             }
             Some(written) => import.mapped(written, "without effect: nothing is verified"),
             None => {}
         }
     }
-    write_own_certificate(options, import, service);
-    if let Some(written) = options.find("proxy_ssl_session_reuse") {
-        let key = "service.back.tls.resumption";
-        import.apply_key(key, Conversion::Switch, "", written, service);
-    }
+    write_own_certificate(options, import);
+    let written = options.find("proxy_ssl_session_reuse");
+    import.apply_key("service.back.tls.resumption", Conversion::Switch, "", written);
     match options.find("proxy_ssl_alpn") {
-        Some(written) => {
-            import.apply_key("service.back.tls.alpn", Conversion::Words, "", written, service);
-        }
+        Some(written) => import.apply_key("service.back.tls.alpn", Conversion::Words, "", written),
         None => {
             let none = Value::Array(Vec::new());
-            service.set_default("back.tls.alpn", none, "nginx offers servers no protocol.");
+            import.service.set_default("back.tls.alpn", none, "nginx offers servers no protocol.");
         }
     }
-    write_policy(options, import, service, ("back.tls", "proxy_ssl"))
+    write_policy(options, import, ("back.tls", "proxy_ssl"))
 }
 
 /// The certificate that servers are shown.
-fn write_own_certificate(
-    options: &Statements,
-    import: &mut Importer<'_>,
-    service: &mut DraftTable,
-) {
+fn write_own_certificate(options: &Statements, import: &mut Importer<'_>) {
     for name in ["certificate", "key"] {
         let option =
             if name == "key" { "proxy_ssl_certificate_key" } else { "proxy_ssl_certificate" };
@@ -315,13 +270,13 @@ fn write_own_certificate(
             Some(written) if written.value().contains(['$', ':']) => {
                 import.lacks(written, "certificates are read from files", "name a file");
             }
-            Some(written) if name == "key" && !service.has("back.tls.certificate") => {
+            Some(written) if name == "key" && !import.service.has("back.tls.certificate") => {
                 import.mapped(written, "without effect: there is no certificate");
             }
             Some(written) => {
                 import.look_for(&written.value(), written);
                 let key = format!("service.back.tls.{name}");
-                import.apply_key(&key, Conversion::Path, "", written, service);
+                import.apply_key(&key, Conversion::Path, "", written);
             }
             None => {}
         }
@@ -329,36 +284,26 @@ fn write_own_certificate(
 }
 
 /// The name that is sent and compared.
-fn write_name(
-    options: &Statements,
-    import: &mut Import,
-    service: &mut DraftTable,
-    target: &NginxTarget,
-    is_verified: bool,
-) {
+fn write_name(options: &Statements, import: &mut Import, target: &NginxTarget, is_verified: bool) {
     let key = "service.back.tls.name";
     let of_client = ["$ssl_server_name", "$ssl_preread_server_name", "$host", "$http_host"];
     match options.find("proxy_ssl_name") {
         Some(written) if of_client.contains(&written.value().as_str()) => {
-            import.put(service, key, "client", written, "the name that the client asked TLS for");
+            import.put(key, "client", written, "the name that the client asked TLS for");
         }
         Some(written) if written.value().contains('$') && written.value() != "$proxy_host" => {
             import.lacks(written, "Lariat has no variables", "the name itself, or `client`");
         }
         Some(written) if written.value() != "$proxy_host" => {
-            import.put(service, key, written.value(), written, "");
+            import.put(key, written.value(), written, "");
         }
         written => {
-            if let Some(written) = written {
-                import.joined(written, key, "");
-            }
+            import.joined(written, key, "");
             if let Some(host) = target.host().filter(|_| is_verified) {
                 let remark = "nginx compares the name that proxy_pass has.";
-                service.set_default("back.tls.name", host, remark);
+                import.service.set_default("back.tls.name", host, remark);
             }
         }
     }
-    if let Some(written) = options.find("proxy_ssl_server_name") {
-        import.joined(written, key, "a server name is sent in any case");
-    }
+    import.joined(options.find("proxy_ssl_server_name"), key, "a server name is sent in any case");
 }

@@ -5,16 +5,13 @@ use std::path::Path;
 
 use toml::Value;
 
-use crate::convert::{Unfit, address, is_among, switch};
-use crate::draft::DraftTable;
+use crate::convert::{Unfit, address, is_among};
 use crate::import::{Import, Importer, inline_table};
-use crate::meaning::Conversion;
 use crate::meanings;
-use crate::predecessor::Predecessor;
-use crate::source::{SourceFiles, SourceLine, Statement};
-use crate::stunnel::process::take_debug;
+use crate::meanings::{Conversion, Predecessor};
+use crate::source::{SourceFiles, SourceLine, Statement, switch};
+use crate::stunnel::section;
 use crate::stunnel::section::StunnelSection;
-use crate::stunnel::{peer, tls};
 
 /// Options of which several make a key: they are reported with it.
 const TAKEN_TOGETHER: &str = "\
@@ -40,31 +37,30 @@ pub(super) fn write(
     sections: &[StunnelSection],
     place: &SourceLine,
 ) {
-    let mut service = DraftTable::default();
-    service.set("name", import.draft.free_name(&section.name), section.place.clone());
+    import.begin(&section.name, section.place.clone());
     for (name, written) in section.options.iter() {
-        take(section, import, &mut service, (name, written));
+        take(section, import, (name, written));
     }
     let primary = section.primary(sections);
     let is_whole = [
-        write_listen(section, import, &mut service, primary),
-        write_servers(section, import, &mut service, primary),
-        write_protocol(section, import, &mut service, primary),
-        write_certificate(section, import, &mut service),
-        peer::write(section, import, &mut service),
+        write_listen(section, import, primary),
+        write_servers(section, import, primary),
+        write_protocol(section, import, primary),
+        write_certificate(section, import),
+        section::write_verification(section, import),
     ];
-    tls::write(section, import, &mut service);
-    import.defaults(meanings::defaults_of(Predecessor::Stunnel), place, &mut service);
+    section::write_policy(section, import);
+    import.defaults(meanings::defaults_of(Predecessor::Stunnel), place);
     let (place, option) = (section.place.clone(), "service".to_owned());
     let of = Statement { place, option, words: vec![format!("[{}]", section.name)] };
     if is_whole == [true; 5] {
-        return import.finish(service, &section.options, &of);
+        return import.finish(&section.options, &of);
     }
     let unfit = Unfit::new(
         "one of its options, whose line says why, cannot be said",
         "keep it in stunnel, or see there",
     );
-    import.leave_out(service, &of, unfit);
+    import.leave_out(&of, unfit);
 }
 
 /// Reports what the section as a whole lacks.
@@ -83,12 +79,7 @@ fn lacks_option(
 const NOT_WRITTEN: &str = "(not written)";
 
 /// Does what one option alone says.
-fn take(
-    section: &StunnelSection,
-    import: &mut Import,
-    service: &mut DraftTable,
-    (name, written): (&str, &Statement),
-) {
+fn take(section: &StunnelSection, import: &mut Import, (name, written): (&str, &Statement)) {
     let value = written.value();
     match name {
         _ if is_among(TAKEN_TOGETHER, name) => {}
@@ -100,7 +91,7 @@ fn take(
         "sessionResume" if switch(&value) == Some(true) => import.mapped(written, "as here"),
         "sessionResume" => {
             let key = format!("service.{}.resumption", section.tls());
-            import.put(service, &key, false, written, "");
+            import.put(&key, false, written, "");
         }
         "sessionCacheSize" if value == "0" => {
             let remedy = "its size is bounded: resumption.session-cache.entries";
@@ -108,11 +99,11 @@ fn take(
         }
         "sessionCacheSize" => {
             let (key, note) = ("resumption.session-cache.entries", "one cache for all services");
-            import.apply_key(key, Conversion::Number, note, written, service);
+            import.apply_key(key, Conversion::Number, note, written);
         }
-        "socket" => take_socket(import, service, written),
+        "socket" => take_socket(import, written),
         name => match meanings::find(Predecessor::Stunnel, name) {
-            Some(meaning) if import.apply(meaning, written, service) => {
+            Some(meaning) if import.apply(meaning, written) => {
                 import.lacks(written, "this option is global", "write it above all services");
             }
             _ => {}
@@ -121,7 +112,7 @@ fn take(
 }
 
 /// `a|l|r:OPTION=VALUE`: a listener, a client's connection, a server's connection.
-fn take_socket(import: &mut Import, service: &mut DraftTable, written: &Statement) {
+fn take_socket(import: &mut Import, written: &Statement) {
     let value = written.value();
     let (side, option) = value.split_once(':').unwrap_or(("", &value));
     let (option, setting) = option.split_once('=').unwrap_or((option, ""));
@@ -129,17 +120,15 @@ fn take_socket(import: &mut Import, service: &mut DraftTable, written: &Statemen
     let keepalive = if of_server { "service.back.keepalive" } else { "service.front.keepalive" };
     match (side, option, setting.parse::<u32>()) {
         (_, "TCP_NODELAY" | "SO_REUSEADDR", _) => import.mapped(written, "in any case"),
-        (_, "SO_KEEPALIVE", Ok(0)) => import.put(service, keepalive, "0s", written, ""),
+        (_, "SO_KEEPALIVE", Ok(0)) => import.put(keepalive, "0s", written, ""),
         (_, "SO_KEEPALIVE", _) => import.mapped(written, "on, after 2 minutes"),
         (_, "TCP_KEEPIDLE", Ok(seconds)) => {
-            import.put(service, keepalive, format!("{seconds}s"), written, "with four probes");
+            import.put(keepalive, format!("{seconds}s"), written, "with four probes");
         }
-        ("a", "SO_BINDTODEVICE", _) => {
-            import.put(service, "service.front.interface", setting, written, "");
-        }
+        ("a", "SO_BINDTODEVICE", _) => import.put("service.front.interface", setting, written, ""),
         ("a", "IPV6_V6ONLY", _) => {
             let is_on = switch(setting) != Some(false);
-            import.put(service, "service.front.ipv6-only", is_on, written, "");
+            import.put("service.front.ipv6-only", is_on, written, "");
         }
         _ => {
             let remedy = "`keepalive`, `timeouts.unacknowledged`, or sysctl";
@@ -151,14 +140,13 @@ fn take_socket(import: &mut Import, service: &mut DraftTable, written: &Statemen
 fn write_listen(
     section: &StunnelSection,
     import: &mut Importer<'_>,
-    service: &mut DraftTable,
     primary: Option<&StunnelSection>,
 ) -> bool {
     for written in section.options.all("sni").filter(|_| !section.is_client()) {
         let value = written.value();
         let (name, pattern) = value.split_once(':').unwrap_or(("", &value));
         if primary.is_some_and(|primary| primary.name == name) {
-            import.add(service, "service.front.names", pattern, written, "");
+            import.add("service.front.names", pattern, written, "");
         } else {
             let why = format!("there is no service `{name}`");
             import.fault(&written.place, "sni", why, "name the section with `accept`");
@@ -173,7 +161,7 @@ fn write_listen(
     };
     match accept_address(&written.value(), import.files) {
         Ok(address) => {
-            import.add(service, "service.front.listen", address, written, "");
+            import.add("service.front.listen", address, written, "");
             true
         }
         Err(unfit) => {
@@ -186,7 +174,6 @@ fn write_listen(
 fn write_servers(
     section: &StunnelSection,
     import: &mut Importer<'_>,
-    service: &mut DraftTable,
     primary: Option<&StunnelSection>,
 ) -> bool {
     let options = &section.options;
@@ -210,11 +197,10 @@ fn write_servers(
                 if number > 1 { "backups are used in turn" } else { "" },
             ),
         };
-        import.add(service, "service.back.servers", value, written, difference);
+        import.add("service.back.servers", value, written, difference);
     }
-    if let Some(written) = options.find("failover") {
-        import.joined(written, if in_turn { "service.back.balance" } else { "backup = true" }, "");
-    }
+    let written = options.find("failover");
+    import.joined(written, if in_turn { "service.back.balance" } else { "backup = true" }, "");
     if all.is_empty() && options.find("exec").is_none() {
         let named = ("connect", NOT_WRITTEN);
         lacks_option(section, import, named, "no server is named", "write its address");
@@ -225,7 +211,6 @@ fn write_servers(
 fn write_protocol(
     section: &StunnelSection,
     import: &mut Import,
-    service: &mut DraftTable,
     primary: Option<&StunnelSection>,
 ) -> bool {
     let host = section.options.find("protocolHost");
@@ -236,16 +221,14 @@ fn write_protocol(
     if let Some(host) = host {
         match name.as_str() {
             "smtp" if section.is_client() => {
-                import.put(service, "service.back.ehlo-name", host.value(), host, "");
+                import.put("service.back.ehlo-name", host.value(), host, "");
             }
-            _ if is_tunnel => import.put(service, "service.back.tunnel.to", host.value(), host, ""),
+            _ if is_tunnel => import.put("service.back.tunnel.to", host.value(), host, ""),
             _ => import.mapped(host, "without effect: it is for smtp and connect of clients"),
         }
     }
-    let is_login = write_login(section, import, service, is_tunnel);
-    let Some(written) = written else {
-        return true;
-    };
+    let is_login = write_login(section, import, is_tunnel);
+    let Some(written) = written else { return true };
     let ours = STARTTLS.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours);
     let (key, word) = match (ours, section.is_client()) {
         (Some(ours), true) => ("service.back.starttls", ours),
@@ -260,22 +243,17 @@ fn write_protocol(
             return false;
         }
     };
-    import.put(service, key, word, written, "");
+    import.put(key, word, written, "");
     is_login
 }
 
 /// The login to a proxy; `false` = it is of another kind.
-fn write_login(
-    section: &StunnelSection,
-    import: &mut Import,
-    service: &mut DraftTable,
-    is_tunnel: bool,
-) -> bool {
+fn write_login(section: &StunnelSection, import: &mut Import, is_tunnel: bool) -> bool {
     for (option, key) in [("protocolUsername", "user"), ("protocolPassword", "password")] {
         match section.options.find(option) {
             Some(written) if is_tunnel => {
                 let key = format!("service.back.tunnel.{key}");
-                import.put(service, &key, written.value(), written, "");
+                import.put(&key, written.value(), written, "");
             }
             Some(written) => import.lacks(written, "Lariat logs in nowhere", "see `back.tunnel`"),
             None => {}
@@ -295,16 +273,12 @@ fn write_login(
 }
 
 /// The certificate that it shows: to clients, or to servers. A server needs one.
-fn write_certificate(
-    section: &StunnelSection,
-    import: &mut Importer<'_>,
-    service: &mut DraftTable,
-) -> bool {
+fn write_certificate(section: &StunnelSection, import: &mut Importer<'_>) -> bool {
     let options = &section.options;
     if let Some(written) = options.find("client") {
         if section.is_client() {
-            service.set("front.tls.mode", "off", written.place.clone());
-            service.set("back.tls.mode", "on", written.place.clone());
+            import.service.set("front.tls.mode", "off", written.place.clone());
+            import.service.set("back.tls.mode", "on", written.place.clone());
         }
         import.joined(written, "service.back.tls", "");
     }
@@ -334,15 +308,15 @@ fn write_certificate(
     let chain = Value::from(cert.value());
     match (section.is_client(), key) {
         (true, key) => {
-            import.put(service, "service.back.tls.certificate", chain, cert, "");
+            import.put("service.back.tls.certificate", chain, cert, "");
             if let Some(key) = key {
-                import.put(service, "service.back.tls.key", key.value(), key, "");
+                import.put("service.back.tls.key", key.value(), key, "");
             }
         }
-        (false, None) => import.add(service, "service.front.tls.certificates", chain, cert, ""),
+        (false, None) => import.add("service.front.tls.certificates", chain, cert, ""),
         (false, Some(key)) => {
             let both = inline_table([("chain", chain), ("key", Value::from(key.value()))]);
-            import.add(service, "service.front.tls.certificates", both, cert, "");
+            import.add("service.front.tls.certificates", both, cert, "");
             import.joined(key, "service.front.tls.certificates.key", "");
         }
     }
@@ -395,4 +369,17 @@ fn port_number(text: &str, files: &mut dyn SourceFiles) -> Option<u16> {
         let (name, port) = (words.next()?, words.next()?.strip_suffix("/tcp")?);
         (name == text || words.any(|alias| alias == text)).then(|| port.parse().ok())?
     })
+}
+
+/// `[FACILITY.]LEVEL`; connections have the level notice.
+pub(super) fn take_debug(import: &mut Import, written: &Statement) {
+    let value = written.value().to_ascii_lowercase();
+    let (facility, level) = value.split_once('.').unwrap_or(("", &value));
+    let is_quiet =
+        ["0", "1", "2", "3", "4", "emerg", "alert", "crit", "err", "warning"].contains(&level);
+    if !facility.is_empty() {
+        import.put("log.syslog.facility", facility, written, "");
+    }
+    let connections = if is_quiet { "failed" } else { "all" };
+    import.put("log.connections", connections, written, "a line for each connection, when it ends");
 }
