@@ -6,10 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
-use sys::socket::Source;
 
 use rustls::SignatureScheme;
-use sys::socket::PeerAddress;
+use sys::socket::{PeerAddress, Source};
 use wire::address::Address;
 use wire::proxy_header::Addresses;
 use wire::starttls::HostNames;
@@ -19,8 +18,8 @@ use crate::client_pool::ClientPool;
 use crate::connection::{ClientConnection, dial_failure};
 use crate::failure::TransactionFailure;
 use crate::plan::{Handshake, LoadPlan, proxy_header};
-use crate::thread_context::ThreadContext;
-use crate::tls::configurations::{Configurations, TlsFault};
+use crate::scheduler::ThreadContext;
+use crate::tls::{Configurations, TlsFault};
 use crate::transaction::Transaction;
 
 pub(crate) struct Dialler {

@@ -22,7 +22,6 @@ pub mod run;
 mod scheduler;
 pub mod speed;
 mod tally;
-mod thread_context;
 pub(crate) mod tls;
 mod transaction;
 mod worker;

@@ -17,9 +17,9 @@ use crate::failure::LoadStartFault;
 use crate::outcome::LoadOutcome;
 use crate::plan::LoadPlan;
 use crate::recorder::ThreadRecorder;
+use crate::scheduler::{ThreadContext, ThreadReport, ThreadsInCommon};
 use crate::tally::{LoadTally, SecondTally};
-use crate::thread_context::{ThreadContext, ThreadReport, ThreadsInCommon};
-use crate::tls::configurations::warm_thread;
+use crate::tls::warm_thread;
 use crate::worker::LoadWorker;
 
 #[derive(Debug)]

@@ -18,8 +18,7 @@ use crate::failure::{LoadStartFault, TransactionFailure};
 use crate::http::RequestMixture;
 use crate::plan::{ConnectionEnding, LoadPlan};
 use crate::recorder::ThreadRecorder;
-use crate::scheduler::{Deadline, Deadlines, DueTransaction, RunClock, Scheduler};
-use crate::thread_context::ThreadContext;
+use crate::scheduler::{Deadline, Deadlines, DueTransaction, RunClock, Scheduler, ThreadContext};
 use crate::transaction::{
     ConnectionSlot, NOBODY, Transaction, TransactionVerdict, interest, parts, token,
 };

@@ -13,8 +13,8 @@ use crate::choice::{
     ClientSelection, ConnectionEnding, EchOutcome, Group, Handshake, Kind, ProxyVersion,
     RecordedEch, Signature, Spacing, Suite, Verify, Versions,
 };
-use crate::figures;
 use crate::histogram::Histogram;
+use crate::quantity;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
 pub const FORMAT: u32 = 3;
@@ -416,7 +416,7 @@ impl LoadRecord {
         if head.format != FORMAT {
             return Err(LoadRecordFault::Format(head.format));
         }
-        let read = figures::check(text.as_bytes()).and_then(|()| serde_json::from_str(text));
+        let read = quantity::check(text.as_bytes()).and_then(|()| serde_json::from_str(text));
         read.map_err(LoadRecordFault::Damaged)
     }
 

@@ -10,7 +10,7 @@ use sys::ktls::probe::{CIPHER_REMEDY, Tried, probe};
 use sys::ktls::{Cipher, Half};
 use sys::limit::{Limit, descriptors, locked_memory};
 
-use super::text::{fact, non_empty, number, read, value, with_remedy};
+use super::kernel::{fact, non_empty, number, read, value, with_remedy};
 
 const KTLS: &str = "kTLS";
 
@@ -253,11 +253,6 @@ mod tests {
         let none = ability(Some(ENOENT), Some(ENOENT));
         assert!(!none.is_there && none.remedy.is_some());
     }
-}
-
-#[cfg(test)]
-mod limits_tests {
-    use super::*;
 
     const fn limit(soft: u64, hard: u64) -> Limit {
         Limit { soft: Some(soft), hard: Some(hard) }

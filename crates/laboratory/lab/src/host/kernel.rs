@@ -1,15 +1,64 @@
-//! The CPU cores of this host, and what they can do for cryptography.
+//! The kernel's own texts, files with a value, lines with a name, lists of numbers; and the CPU
+//! cores of this host by them, and what they can do for cryptography.
 
+use std::fs;
 use std::path::Path;
 
-use measure::host::{Core, Feature};
+use measure::host::{Core, Feature, HostFact};
 
-use super::text::{first_of, names, number, read, value};
+pub(crate) fn fact(name: &str, value: impl Into<String>) -> HostFact {
+    with_remedy(name, value, None)
+}
+
+pub(crate) fn with_remedy(
+    name: &str,
+    value: impl Into<String>,
+    remedy: Option<String>,
+) -> HostFact {
+    HostFact { name: name.to_owned(), value: value.into(), remedy }
+}
+
+/// A file's text without its last line end; nothing if there is none for us.
+pub(crate) fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).map_or_else(|_| String::new(), |text| text.trim_end().to_owned())
+}
+
+/// A file's text; none if there is no such file for us, or nothing in it.
+pub(crate) fn non_empty(path: impl AsRef<Path>) -> Option<String> {
+    Some(read(path)).filter(|text| !text.is_empty())
+}
+
+pub(crate) fn number(path: impl AsRef<Path>) -> Option<u64> {
+    read(path).trim().parse().ok()
+}
+
+/// The names in a folder, in order; none if it cannot be read.
+pub(crate) fn names(folder: impl AsRef<Path>) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// The value of the first line `name : value`.
+pub(crate) fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+/// The first number of a list as `0-3,8`.
+fn first_of(list: &str) -> Option<u32> {
+    let digits = list.trim().split(['-', ',']).next();
+    digits.and_then(|digits| digits.parse().ok())
+}
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
 /// A map of these CPUs, in their order.
-pub(super) fn map(cpus: &[u16]) -> Vec<Core> {
+pub(super) fn cores(cpus: &[u16]) -> Vec<Core> {
     cpus.iter().map(|cpu| core(*cpu)).collect()
 }
 
@@ -67,7 +116,7 @@ SHA512 | sha512 | SHA-384: key schedule and transcript of *_SHA384 suites
 SHA3 | sha3 | AES-GCM: three-way exclusive or";
 
 /// Features of the first CPU in `/proc/cpuinfo`; none of CPUs of other makes.
-pub(super) fn of(cpuinfo: &str) -> Vec<Feature> {
+pub(super) fn features(cpuinfo: &str) -> Vec<Feature> {
     let x86 = value(cpuinfo, "flags").map(|flags| (flags, X86));
     let arm = || value(cpuinfo, "Features").map(|flags| (flags, ARM));
     let Some((flags, table)) = x86.or_else(arm) else {
@@ -87,9 +136,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn lines_have_names() {
+        let text = "processor\t: 0\nmodel name\t: A: B\n";
+        assert_eq!(value(text, "model name"), Some("A: B"));
+        assert_eq!(value(text, "model"), None);
+    }
+
+    #[test]
+    fn lists_begin_with_a_number() {
+        assert_eq!(first_of("4-7,12\n"), Some(4));
+        assert_eq!(first_of("9"), Some(9));
+        assert_eq!(first_of(""), None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_empty() {
+        assert_eq!(read("/proc/no such file"), "");
+        assert_eq!(non_empty("/proc/no such file"), None);
+        assert_eq!(number("/proc/self/comm"), None);
+        assert!(names("/proc/no such folder").is_empty());
+        assert!(names("/proc/self").contains(&"status".to_owned()));
+    }
+
+    #[test]
     fn every_cpu_has_its_place() {
         let cpus = sys::cpu::allowed_cpus();
-        let map = map(&cpus);
+        let map = cores(&cpus);
         let mapped: Vec<u16> = map.iter().map(|core| core.cpu).collect();
         assert_eq!(mapped, cpus);
         // A core and a cache are named after the first of the CPUs that share them.
@@ -112,14 +184,9 @@ mod tests {
         assert_eq!(node(&names), 12);
         assert_eq!(node(&[]), 0);
     }
-}
-
-#[cfg(test)]
-mod features_tests {
-    use super::*;
 
     fn there(cpuinfo: &str) -> Vec<String> {
-        let features = of(cpuinfo).into_iter();
+        let features = features(cpuinfo).into_iter();
         features.filter(|feature| feature.is_there).map(|feature| feature.name).collect()
     }
 
@@ -133,7 +200,7 @@ mod features_tests {
     #[test]
     fn each_make_has_its_own() {
         assert_eq!(there("Features\t: fp asimd aes pmull\n").len(), 3);
-        assert_eq!(of("Features : fp\n").len(), ARM.lines().count());
-        assert!(of("isa : rv64imafdc\n").is_empty());
+        assert_eq!(features("Features : fp\n").len(), ARM.lines().count());
+        assert!(features("isa : rv64imafdc\n").is_empty());
     }
 }
