@@ -1,14 +1,13 @@
 //! The host of a load, as far as figures depend on it; and the speeds of the same keys and ciphers
 //! by our library and by the system's own `openssl speed`.
 //!
-//! `kernel` reads the kernel's files and describes the cores, `surroundings` other work and network
-//! cards, `abilities` what the kernel can do and its limits.
+//! `kernel` reads the kernel's files and says what it and the cores can do, `surroundings`
+//! describes other work and network cards.
 //!
 //! Reads the kernel's own texts and tries what it can do; what cannot be read is unknown and fails
 //! no run. Of `openssl speed` it knows the command lines and the form for machines (`-mr`), which
 //! has been the same since 1.1.1. That counts user time of its CPU; each row takes whole seconds.
 
-mod abilities;
 mod kernel;
 mod surroundings;
 
@@ -20,13 +19,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, io, process, thread};
 
+use kernel::{read, value, with_remedy};
 use load::speed::{self, SEAL_BYTES, SpeedRows};
-use measure::host::{HostFact, HostReport, Speed};
-use measure::record::Host;
+use measure::record::{Host, HostFact, HostReport, Speed};
 use sys::cpu::{allowed_cpus, pin_current_thread};
 
 use crate::process::{GuardedChild, first_lines};
-use kernel::{read, value, with_remedy};
 
 /// How long keys and ciphers are measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,9 +78,9 @@ pub(crate) fn report(timing: Option<SpeedTiming>) -> HostReport {
         cores: kernel::cores(&cpus),
         mitigations: surroundings::mitigations(),
         surroundings,
-        limits: abilities::limits(),
+        limits: kernel::limits(),
         networks: surroundings::networks(cpus.len()),
-        abilities: abilities::all(),
+        abilities: kernel::abilities(),
         speeds,
     }
 }

@@ -9,7 +9,6 @@ pub mod capacity;
 mod channel;
 mod client_pool;
 mod connection;
-mod dialler;
 pub mod ech;
 pub mod failure;
 mod http;

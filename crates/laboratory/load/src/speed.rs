@@ -12,7 +12,7 @@ use aws_lc_rs::agreement;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, ParsedPublicKey};
-use measure::host::Speed;
+use measure::record::Speed;
 use rustls::crypto::aws_lc_rs::kx_group;
 use sys::cpu::thread_time;
 

@@ -13,14 +13,13 @@ use sys::epoll::{Epoll, Event, Events, Interest};
 
 use crate::client_pool::ClientPool;
 use crate::connection::{ClientConnection, ConnectionStep, LoadStage};
-use crate::dialler::Dialler;
 use crate::failure::{LoadStartFault, TransactionFailure};
 use crate::http::RequestMixture;
 use crate::plan::{ConnectionEnding, LoadPlan};
 use crate::recorder::ThreadRecorder;
 use crate::scheduler::{Deadline, Deadlines, DueTransaction, RunClock, Scheduler, ThreadContext};
 use crate::transaction::{
-    ConnectionSlot, NOBODY, Transaction, TransactionVerdict, interest, parts, token,
+    ConnectionSlot, Dialler, NOBODY, Transaction, TransactionVerdict, interest, parts, token,
 };
 
 /// Bytes read at once: four records of the greatest size.

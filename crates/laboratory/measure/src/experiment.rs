@@ -10,12 +10,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::choice::named;
-use crate::host::HostReport;
 use crate::measurement::RepeatKey;
 pub use crate::measurement::{DurationSummary, Measurement, Noise, Reload};
 use crate::metric::Metric;
 use crate::quantity;
-use crate::record::{LoadRecordFault, Tool};
+use crate::record::{HostReport, LoadRecordFault, Tool};
 use crate::until::StoppingRule;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.

@@ -11,7 +11,6 @@ pub mod choice;
 pub mod effect;
 pub mod experiment;
 pub mod histogram;
-pub mod host;
 pub mod measurement;
 pub mod merge;
 pub mod metric;

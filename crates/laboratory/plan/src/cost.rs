@@ -2,9 +2,8 @@
 //! the worker is less busy.
 
 use measure::choice::Kind;
-use measure::host::{HostReport, Speed};
 use measure::planned::{PlannedCost, PlannedFigure};
-use measure::record::RunWarning;
+use measure::record::{HostReport, RunWarning, Speed};
 
 use crate::PlanFault;
 use crate::observation::{self, Observation, mean};

@@ -13,15 +13,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use measure::experiment::Experiment;
-use measure::host::HostReport;
 use measure::planned::{FarmPlan, TargetPlan};
 use measure::quantity;
-use measure::record::{RunWarning, Tool, to_json};
-use plan::PlanFault;
+use measure::record::{HostReport, RunWarning, Tool, to_json};
 use plan::cost::{HostSpeeds, PER_S_MIN};
-use plan::hosts;
 use plan::observation::{Observation, observe};
 use plan::validation::validate;
+use plan::{PlanFault, hosts};
 use serde_json::Value;
 
 use super::farm_question::{FarmQuestion, HostSize, WrittenValue, asked};

@@ -13,8 +13,7 @@ use std::time::{Duration, SystemTime};
 use measure::experiment::{
     self, ExperimentPlan, FailureKind, Placement, RunEvent, RunMoment, Scenario, TargetDescription,
 };
-use measure::host::HostReport;
-use measure::record::Tool;
+use measure::record::{HostReport, Tool};
 use options::Complaint;
 
 use super::run_arguments::RunArguments;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use measure::host::HostFact;
+use measure::record::HostFact;
 
 use super::kernel::{fact, names, non_empty, number, read, with_remedy};
 
