@@ -66,7 +66,6 @@ failures! {
 }
 
 impl TransactionFailure {
-    #[must_use]
     pub fn name(self) -> Cow<'static, str> {
         match self {
             Self::Alert(number) => Cow::Owned(match wire::alert::name(number) {
@@ -79,7 +78,6 @@ impl TransactionFailure {
     }
 
     /// The meaning in a sentence or two.
-    #[must_use]
     pub fn meaning(self) -> &'static str {
         self.row()[2]
     }

@@ -523,7 +523,6 @@ pub enum Path {
 impl TrustedRoots {
     /// The roots in a text of PEM. Such that cannot be read are left out, as systems have some of
     /// them. `None` = there is none.
-    #[must_use]
     pub fn read(pem: &[u8]) -> Option<Self> {
         let mut roots = RootCertStore::empty();
         let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
@@ -544,7 +543,6 @@ impl TrustedRoots {
 
     /// Looks for a way from the first certificate to a root, at a second of Unix time. For which
     /// name it is does not matter.
-    #[must_use]
     pub fn path(&self, chain: &[Vec<u8>], at_s: u64) -> Path {
         let chain: Vec<_> = chain.iter().map(|one| CertificateDer::from(&**one)).collect();
         let Some((leaf, above)) = chain.split_first() else {
@@ -574,20 +572,17 @@ impl TrustedRoots {
 }
 
 /// SHA-256 of a certificate, in hexadecimal.
-#[must_use]
 pub fn fingerprint(certificate: &[u8]) -> String {
     let digest = digest::digest(&digest::SHA256, certificate);
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The algorithms of signatures that connections take.
-#[must_use]
 pub fn signature_algorithms() -> SignatureAlgorithms<'static> {
     library::default_provider().signature_verification_algorithms.all
 }
 
 /// Whether bytes have this hash.
-#[must_use]
 pub fn is_hash(kind: OcspHash, hash: &[u8], bytes: &[u8]) -> bool {
     let known = match kind {
         OcspHash::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,

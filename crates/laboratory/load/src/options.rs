@@ -38,7 +38,6 @@ pub fn read<'a>(
 }
 
 /// The arguments of `lariat-lab` that ask for the same, without a plan file.
-#[must_use]
 pub fn command(root: &Node) -> Vec<String> {
     let mut words = options::flags::words(root, &TABLE);
     if let Some(place) = words.iter().position(|word| word == "--start-at") {

@@ -236,7 +236,7 @@ pub(crate) struct ThreadsInCommon {
     /// Wakers of all threads: one that has nothing under way would sleep on.
     wakers: Vec<Arc<Waker>>,
     /// Between warm-up and figures, where the plan has one.
-    rest: Rest,
+    pub(crate) rest: Rest,
     /// By thread, as of its last look at the clock.
     shown: Vec<Shown>,
 }
@@ -257,10 +257,6 @@ impl ThreadsInCommon {
         self.stopped.store(true, Relaxed);
         self.rest.end();
         self.wake_all();
-    }
-
-    pub(crate) fn rest(&self) -> &Rest {
-        &self.rest
     }
 
     /// The number of open connections.

@@ -36,7 +36,6 @@ const BESIDE: [u8; 13] = [0x17; 13];
 const BATCH: Duration = Duration::from_millis(1);
 
 /// Measures each row for so much CPU time.
-#[must_use]
 pub fn measure(rows: SpeedRows, each: Duration) -> Vec<Speed> {
     let mut speeds = Vec::new();
     for (name, is_quick, pair) in KEYS {

@@ -76,7 +76,7 @@ impl Transaction {
         connection: &ClientConnection,
         signature: Option<SignatureScheme>,
     ) -> Option<Negotiated> {
-        let channel = connection.channel();
+        let channel = &connection.channel;
         let (session, shaken) = (channel.session()?, channel.shaken()?);
         self.kind = kind(shaken.as_kind);
         let early_data_accepted = connection.early_data_accepted();
@@ -111,7 +111,7 @@ impl Transaction {
         if let Some(fault) = self.fault {
             return TransactionVerdict::Failure(fault);
         }
-        let status = connection.reply().status();
+        let status = connection.reply.status;
         if asked && !(200..400).contains(&status) {
             return TransactionVerdict::Failure(TransactionFailure::Status(status));
         }
@@ -173,7 +173,7 @@ impl ConnectionSlot {
         transaction: Transaction,
     ) -> Self {
         Self {
-            watches_room: connection.stage() == LoadStage::Dialling,
+            watches_room: connection.stage == LoadStage::Dialling,
             connection,
             client,
             serial,
@@ -186,7 +186,7 @@ impl ConnectionSlot {
 
     /// Whether it stands, and nobody waits for it.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.holds_client && self.connection.stage() != LoadStage::Closing
+        !self.holds_client && self.connection.stage != LoadStage::Closing
     }
 }
 
@@ -341,7 +341,7 @@ impl Dialler {
                 .map_err(|_| TransactionFailure::Incompatible)
         };
         let mut channel = make(preface.clone(), resumes && tls.sessions.has_any(index))?;
-        if !self.is_welcome(wants, channel.offered()) {
+        if !self.is_welcome(wants, channel.offered) {
             // The server gave a session of another kind: it is not what the plan is about.
             tls.sessions.forget(index);
             channel = make(preface, false)?;
@@ -351,8 +351,8 @@ impl Dialler {
                 HostNames { own: &planned.ehlo_name, server: planned.server_name.as_deref() };
             channel.ask_for_tls(dialect, names, preface_bytes)?;
         }
-        let offers = channel.offered() != Handshake::Full;
-        let sends_early = channel.offered() == Handshake::Psk && planned.early_data;
+        let offers = channel.offered != Handshake::Full;
+        let sends_early = channel.offered == Handshake::Psk && planned.early_data;
         // Who takes what there is has not failed with a full handshake.
         let must_resume = resumes && wants != Handshake::Any;
         Ok((channel, Transaction::new(work, must_resume, offers, sends_early)))

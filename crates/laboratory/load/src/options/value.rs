@@ -19,7 +19,6 @@ pub enum Times {
 }
 
 impl Times {
-    #[must_use]
     pub fn bound(self) -> Option<u32> {
         match self {
             Self::Count(count) => Some(count),

@@ -87,7 +87,6 @@ const FOREIGN: &[Foreign] = &[
 ];
 
 /// Whether a key says something about TLS, so that `http://` has no place for it.
-#[must_use]
 pub fn is_of_tls(key: &Key) -> bool {
     key.group == "TLS" || ["handshake", "requests-per-session"].contains(&key.path)
 }
@@ -447,7 +446,6 @@ The summary goes to the standard output, all talk to the standard error. How it 
 [exit codes](lab-exit-codes.md). Plans to begin with: [examples/load](../../examples/load).
 ";
 
-#[must_use]
 pub fn reference() -> String {
     PREFACE.to_owned() + &TABLE.page_by_group()
 }
