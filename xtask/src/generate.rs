@@ -92,7 +92,7 @@ fn unwrapped_pages() -> Vec<GeneratedPage> {
             text: config::TABLE.schema("lariat.toml"),
         },
         GeneratedPage { path: "docs/reference/failures.md", text: failures },
-        GeneratedPage { path: "docs/reference/load.md", text: load::options::reference::render() },
+        GeneratedPage { path: "docs/reference/load.md", text: load::options::written::reference() },
         GeneratedPage { path: "docs/reference/metrics.md", text: metrics },
         GeneratedPage { path: "docs/reference/outcomes.md", text: outcomes },
     ];

@@ -6,8 +6,6 @@
 //! take. Each takes its own arguments and returns how the program ends; what it says goes through
 //! `Console`, its data to the standard output.
 
-mod compare;
-mod farm_metrics;
 mod farm_question;
 mod host;
 mod load;
@@ -25,15 +23,14 @@ mod values;
 
 use std::ffi::OsString;
 
-use ::load::options::TABLE;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use options::command_line::{SHELLS, help, manual_page, outcome, proposals, script};
 
 use crate::console::{Console, print};
-use crate::exit::Exit;
-use crate::fault::{LabResult, unknown};
+use crate::fault::{Exit, LabResult, unknown};
 use crate::process;
+use ::load::options::TABLE;
 
 /// Load TLS servers, probe them, measure them, and compare them
 #[derive(Debug, Parser)]
@@ -56,7 +53,7 @@ enum LaboratoryCommand {
     Host(host::HostArguments),
     Run(run_arguments::RunArguments),
     Report(report::ReportArguments),
-    Compare(compare::CompareArguments),
+    Compare(report::CompareArguments),
     SelfTest(self_test::SelfTestArguments),
     Plan(Box<plan::PlanArguments>),
     Simulate(Box<simulate::SimulateArguments>),
@@ -154,7 +151,7 @@ fn dispatch(chosen: LaboratoryCommand, console: Console) -> LabResult<Exit> {
         LaboratoryCommand::Host(arguments) => host::run(arguments, console),
         LaboratoryCommand::Run(arguments) => run::run(arguments, console),
         LaboratoryCommand::Report(arguments) => report::run(arguments, console),
-        LaboratoryCommand::Compare(arguments) => compare::run(arguments, console),
+        LaboratoryCommand::Compare(arguments) => report::compare(arguments, console),
         LaboratoryCommand::SelfTest(arguments) => self_test::run(arguments, console),
         LaboratoryCommand::Plan(arguments) => plan::run(*arguments, console),
         LaboratoryCommand::Simulate(arguments) => simulate::run(*arguments, console),

@@ -7,8 +7,7 @@ use options::Complaint;
 use options::diagnostic::{File, Paint};
 use wire::text::lines;
 
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult};
+use crate::fault::{Exit, LabFault, LabResult};
 
 /// Characters in a line of text.
 pub(crate) const WIDTH: usize = 80;

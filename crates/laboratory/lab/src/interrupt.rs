@@ -10,9 +10,21 @@ use sys::epoll::{Epoll, Events, Interest};
 use sys::signal::{Signal, Signals};
 
 use crate::console::Console;
-use crate::exit::Exit;
-use crate::load::screen;
-use crate::run::measurement::failure::Cancel;
+use crate::fault::Exit;
+use crate::load::view;
+
+/// A request to end a measurement early, from any thread.
+pub(crate) trait Cancel: Sync {
+    fn is_requested(&self) -> bool;
+
+    /// A cancellation stops this load, at once if it was requested already.
+    fn watch(&self, stopper: Stopper);
+
+    /// How long this program was stopped until now, by Ctrl-Z or SIGSTOP.
+    fn stood_still(&self) -> Duration {
+        Duration::ZERO
+    }
+}
 
 /// Hears signals from its creation on. The thread that listens ends with the program.
 #[derive(Clone, Debug)]
@@ -74,7 +86,7 @@ fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<InterruptState>, tell:
     while epoll.wait(&mut events, Some(BEAT)).is_ok() {
         while let Some((signal, _)) = signals.next() {
             match signal {
-                Signal::Suspend => screen::give_back_during(|| drop(sys::signal::suspend())),
+                Signal::Suspend => view::give_back_during(|| drop(sys::signal::suspend())),
                 // It may be sent to one who was not stopped.
                 Signal::Continue if beat.elapsed() > 2 * BEAT => {
                     locked(state).stood_still += beat.elapsed();
@@ -91,7 +103,7 @@ fn listen(signals: &Signals, epoll: &Epoll, state: &Mutex<InterruptState>, tell:
 /// The first signal ends the load, the second the program; what it started ends either way.
 fn hear(state: &mut InterruptState, tell: &dyn Fn()) {
     if std::mem::replace(&mut state.heard, true) {
-        screen::give_back();
+        view::give_back();
         std::process::exit(Exit::Failed as i32);
     }
     tell();

@@ -3,14 +3,11 @@
 //!
 //! The load itself is the crate `load`'s. [`PlanFile`] reads a file of settings, [`resolve`] asks
 //! for addresses once before the load begins, `live` makes a line per second, `view` fills a
-//! terminal, `metrics` serves Prometheus, `hdr` and `destination` write the files.
+//! terminal, `metrics` serves Prometheus, and `destination` writes the files.
 
 pub(crate) mod destination;
-pub(crate) mod hdr;
 pub(crate) mod live;
 pub(crate) mod metrics;
-pub(crate) mod progress;
-pub(crate) mod screen;
 pub(crate) mod view;
 
 use std::fs;
@@ -108,7 +105,7 @@ fn bounded(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod resolve_tests {
+mod tests {
     use super::*;
 
     #[test]
@@ -120,11 +117,6 @@ mod resolve_tests {
         assert!(address.ip().is_loopback() && address.port() == 7);
         assert!(!others.contains(&address));
     }
-}
-
-#[cfg(test)]
-mod files_tests {
-    use super::*;
 
     fn faults(path: &str, text: &str) -> String {
         let file = PlanFile { path: path.to_owned(), text: text.to_owned() };

@@ -5,7 +5,6 @@
 
 mod commands;
 mod console;
-mod exit;
 mod fault;
 mod host;
 mod interrupt;

@@ -8,7 +8,6 @@
 //! one read and one write a request. It speaks no TLS.
 
 mod answer;
-mod ballast;
 mod connection;
 mod request;
 mod worker;
@@ -28,13 +27,9 @@ use sys::wake::Waker;
 use sys::{cpu, limit};
 use wire::address::{Address, UnixName};
 
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult};
-
-use ballast::Ballast;
-use worker::OriginWorker;
-
+use crate::fault::{Exit, LabFault, LabResult};
 pub(crate) use connection::Totals;
+use worker::{Ballast, OriginWorker};
 
 #[derive(Clone, Debug)]
 pub(crate) struct OriginOptions {

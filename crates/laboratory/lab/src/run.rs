@@ -5,7 +5,9 @@
 //! factors; `scenario::expansion` makes configurations of it, and `needs` finds which of them this
 //! host can measure, with which programs and on which CPUs. [`ExperimentRun::run`] shuffles the
 //! rounds, lets `measurement` measure one configuration after the other, and gives each result to
-//! `journal`, which writes the record and reports the progress.
+//! `journal`, which writes the record and reports the progress. Of a run that ends by a rule
+//! (`measure::until`), [`MeasuredRounds`] says which configurations need more rounds, by the values
+//! of their main metrics in this run and in the record that it resumes.
 //!
 //! Owns the order and the end of a run. Arguments are read by `commands`, servers are started by
 //! `targets`, and the form of the record is the crate `measure`'s.
@@ -13,29 +15,29 @@
 pub(crate) mod journal;
 pub(crate) mod measurement;
 pub(crate) mod needs;
-pub(crate) mod rounds;
 pub(crate) mod scenario;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use measure::experiment::{self, Configuration, Ended, FailureKind, RunEvent, Scenario};
+use measure::experiment::{
+    self, Configuration, Ended, Experiment, FailureKind, Measurement, RunEvent, Scenario,
+};
 use measure::random::SplitMix;
+use measure::until::{ROUNDS_MAX, StoppingRule};
 
 use crate::console::Console;
 use crate::fault::{LabFault, LabResult};
+use crate::interrupt::Cancel;
 use crate::load::destination::RecordDate;
 use crate::targets::certificates::TargetCertificates;
 use crate::targets::form::TestTarget;
 use crate::targets::program::TargetProgram;
-
 use journal::{Journal, RunProgress};
-use measure::until::{ROUNDS_MAX, StoppingRule};
-use measurement::failure::{Cancel, MeasurementFailure};
+use measurement::verdict::MeasurementFailure;
 use measurement::{Bench, MeasuredSubject};
 use needs::{Means, ResolvedTarget};
-use rounds::MeasuredRounds;
 use scenario::expansion::Expanded;
 use scenario::settings::Planned;
 
@@ -80,7 +82,7 @@ struct DoneRepeat {
 
 impl RecordedPast {
     /// The repeats of a record that is resumed. `with_failures`: what failed is not measured again.
-    pub(crate) fn of(record: &experiment::Experiment, with_failures: bool) -> Self {
+    pub(crate) fn of(record: &Experiment, with_failures: bool) -> Self {
         let measured = record.measurements.iter();
         let measured = measured.map(|it| (it.repeat, true, &it.scenario, &it.configuration));
         let failed = record.failures.iter().filter(|_| with_failures);
@@ -410,5 +412,56 @@ mod order_tests {
             first[round(&all, seed, 0, 0)[0]] += 1;
         }
         assert!(first.iter().all(|count| (60..150).contains(count)), "{first:?}");
+    }
+}
+
+/// The main metric's value in each round, by scenario and configuration.
+#[derive(Debug, Default)]
+struct MeasuredRounds(BTreeMap<(String, String), BTreeMap<u32, f64>>);
+
+impl MeasuredRounds {
+    pub(crate) fn of(record: &Experiment) -> Self {
+        let mut rounds = Self::default();
+        for measurement in &record.measurements {
+            let mut scenarios = record.plan.scenarios.iter();
+            if let Some(scenario) = scenarios.find(|one| one.name == measurement.scenario) {
+                rounds.add(scenario, measurement);
+            }
+        }
+        rounds
+    }
+
+    pub(crate) fn add(&mut self, scenario: &Scenario, measurement: &Measurement) {
+        let value = scenario.metrics.first().and_then(|metric| metric.of(measurement));
+        if let Some(value) = value {
+            let key = (measurement.scenario.clone(), measurement.configuration.clone());
+            self.0.entry(key).or_default().insert(measurement.repeat, value);
+        }
+    }
+
+    /// Whether the targets at one choice of values need no more rounds, each compared with the
+    /// first of them. One alone is compared with itself at its level: its own interval counts.
+    fn are_enough(&self, scenario: &Scenario, targets: &[&Planned]) -> bool {
+        let (Some(rule), Some(metric)) = (scenario.until, scenario.metrics.first()) else {
+            return false;
+        };
+        let values: Vec<_> = targets.iter().map(|planned| self.values(planned)).collect();
+        let comparisons: Vec<Vec<(f64, f64)>> = match values.as_slice() {
+            [] => return true,
+            [alone] => vec![alone.values().map(|value| (*value, 1.0)).collect()],
+            [first, others @ ..] => {
+                let paired = |other: &BTreeMap<u32, f64>| {
+                    let pairs = other.iter();
+                    pairs.filter_map(|(round, value)| Some((*value, *first.get(round)?))).collect()
+                };
+                others.iter().map(paired).collect()
+            }
+        };
+        rule.is_met(*metric, &comparisons)
+    }
+
+    fn values(&self, planned: &Planned) -> BTreeMap<u32, f64> {
+        let key = (planned.scenario.clone(), planned.configuration.key.clone());
+        self.0.get(&key).cloned().unwrap_or_default()
     }
 }

@@ -10,7 +10,6 @@
 pub(crate) mod certificates;
 pub(crate) mod form;
 pub(crate) mod program;
-pub(crate) mod root;
 pub(crate) mod server;
 pub(crate) mod templates;
 

@@ -45,7 +45,6 @@ impl ArrivalSchedule {
     ///
     /// # Panics
     /// If there is no such thread.
-    #[must_use]
     pub fn new(
         arrival: &ArrivalModel,
         warm_up: Duration,

@@ -26,13 +26,11 @@ pub struct Finder {
 
 impl Finder {
     /// A search by a plan whose rate and duration the search sets.
-    #[must_use]
     pub fn new(plan: LoadPlan, search: Search) -> Self {
         Self { plan, search, points: Vec::new(), whole: LoadOutcome::default() }
     }
 
     /// The load to run next; `None` = the search is over.
-    #[must_use]
     pub fn next_plan(&self) -> Option<LoadPlan> {
         let is_stopped = self.whole.ending == RunEnding::Interrupted;
         if is_stopped || self.points.len() >= RATES_MAX {
@@ -86,7 +84,6 @@ impl Finder {
     }
 
     /// The finding, with all that was measured on the way.
-    #[must_use]
     pub fn finish(self) -> (LoadOutcome, CapacitySearch) {
         let mut points = self.points;
         points.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));

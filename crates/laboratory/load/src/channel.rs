@@ -35,7 +35,8 @@ pub(crate) struct ClientChannel {
     /// Goes out before anything else of the layer: a PROXY header, plain bytes, or what the
     /// socket had no room for.
     pending: Vec<u8>,
-    offered: Handshake,
+    /// The kind of resumption that the hello offers; `Full` = none.
+    pub(crate) offered: Handshake,
     sent: usize,
 }
 
@@ -128,11 +129,6 @@ impl ClientChannel {
             _ => return Err(TransactionFailure::StarttlsFailed),
         }
         Ok(())
-    }
-
-    /// The kind of resumption that the hello offers; `Full` = none.
-    pub(crate) fn offered(&self) -> Handshake {
-        self.offered
     }
 
     /// The library's half, if there is TLS.

@@ -19,18 +19,18 @@ const READS_MAX: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
-    fd: OwnedFd,
-    channel: ClientChannel,
-    stage: LoadStage,
-    reply: ReplyReader,
+    pub(crate) fd: OwnedFd,
+    pub(crate) channel: ClientChannel,
+    pub(crate) stage: LoadStage,
+    pub(crate) reply: ReplyReader,
     /// Something may be left in the socket although no event will say so.
-    may_read: bool,
+    pub(crate) may_read: bool,
     /// The server has ended its stream.
     is_ended: bool,
     /// The request went with the hello: its reply may come before the handshake is over.
     is_early: bool,
     /// The socket was full at the last write.
-    is_full: bool,
+    pub(crate) is_full: bool,
     /// A write found the connection reset; reading it will only say that it has ended.
     is_reset: bool,
     /// When the transaction's handshake was over, and its reply began.
@@ -99,22 +99,6 @@ impl ClientConnection {
         }
     }
 
-    pub(crate) fn socket(&self) -> &OwnedFd {
-        &self.fd
-    }
-
-    pub(crate) fn channel(&self) -> &ClientChannel {
-        &self.channel
-    }
-
-    pub(crate) fn stage(&self) -> LoadStage {
-        self.stage
-    }
-
-    pub(crate) fn reply(&self) -> &ReplyReader {
-        &self.reply
-    }
-
     /// Sends the first bytes of a connection, if it stands.
     pub(crate) fn start(&mut self, traffic: &mut TrafficBytes) -> ConnectionStep {
         if self.stage == LoadStage::Dialling {
@@ -125,11 +109,6 @@ impl ClientConnection {
         }
         self.flush(traffic);
         if self.channel.is_open() { self.opened() } else { ConnectionStep::Waiting }
-    }
-
-    /// Whether the socket was full: it should say when it has room.
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
     }
 
     /// Puts the request with the hello, if it may go there.
@@ -182,11 +161,6 @@ impl ClientConnection {
             Ok(()) => ConnectionStep::Waiting,
             Err(_) => ConnectionStep::Over,
         }
-    }
-
-    /// Whether something may be left in the socket that no event will tell of.
-    pub(crate) fn may_read(&self) -> bool {
-        self.may_read
     }
 
     /// Makes the coming drop a reset. What is to be sent goes out before: the end of a handshake.

@@ -50,7 +50,6 @@ impl EchOption {
     }
 
     /// A value that needs no file.
-    #[must_use]
     pub fn written_out(text: &str) -> Option<Self> {
         if text.eq_ignore_ascii_case(GREASE) {
             return Some(Self::Grease);

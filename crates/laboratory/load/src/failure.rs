@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use crate::tls::configurations::TlsFault;
+use crate::tls::TlsFault;
 
 macro_rules! failures {
     ($($variant:ident $(($number:ty))?, $side:literal, $name:literal, $meaning:literal;)*) => {
@@ -66,7 +66,6 @@ failures! {
 }
 
 impl TransactionFailure {
-    #[must_use]
     pub fn name(self) -> Cow<'static, str> {
         match self {
             Self::Alert(number) => Cow::Owned(match wire::alert::name(number) {
@@ -79,7 +78,6 @@ impl TransactionFailure {
     }
 
     /// The meaning in a sentence or two.
-    #[must_use]
     pub fn meaning(self) -> &'static str {
         self.row()[2]
     }

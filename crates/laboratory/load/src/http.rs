@@ -129,8 +129,10 @@ pub(crate) struct ReplyReader {
     content: Option<Content>,
     /// Whether it answers `HEAD`, and so has no content whatever it says.
     to_head: bool,
-    status: u16,
-    keeps: bool,
+    /// The status; 0 before the head is complete.
+    pub(crate) status: u16,
+    /// Whether the server will take another request on this connection.
+    pub(crate) keeps: bool,
     interim: u32,
 }
 
@@ -155,16 +157,6 @@ impl ReplyReader {
     /// For the answer to a request; `to_head` if its method is `HEAD`.
     pub(crate) fn new(to_head: bool) -> Self {
         Self { head: Vec::new(), content: None, to_head, status: 0, keeps: false, interim: 0 }
-    }
-
-    /// The status; 0 before the head is complete.
-    pub(crate) fn status(&self) -> u16 {
-        self.status
-    }
-
-    /// Whether the server will take another request on this connection.
-    pub(crate) fn keeps_connection(&self) -> bool {
-        self.keeps
     }
 
     /// Bytes of the content so far.
@@ -269,8 +261,8 @@ mod reply_tests {
     fn a_body_of_known_length() {
         let (progress, reply) = read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false);
         assert_eq!(progress, Ok(ReplyProgress::Whole));
-        assert_eq!((reply.status(), reply.body_bytes()), (200, 5));
-        assert!(reply.keeps_connection());
+        assert_eq!((reply.status, reply.body_bytes()), (200, 5));
+        assert!(reply.keeps);
         let (progress, _) = read("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", false);
         assert_eq!(progress, Ok(ReplyProgress::Partial));
         let (progress, _) = read("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhello", false);
@@ -294,7 +286,7 @@ mod reply_tests {
     fn a_body_until_the_end() {
         let (progress, reply) = read("HTTP/1.0 200 OK\r\n\r\nhello", false);
         assert_eq!(progress, Ok(ReplyProgress::Partial));
-        assert!(!reply.keeps_connection());
+        assert!(!reply.keeps);
         assert_eq!(reply.close(), ReplyProgress::Whole);
         let (_, cut) = read("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello", false);
         assert_eq!(cut.close(), ReplyProgress::Partial);
@@ -317,7 +309,7 @@ mod reply_tests {
     fn who_closes_says_so() {
         let keeps = |head: &str| {
             let text = format!("{head}\r\nContent-Length: 0\r\n\r\n");
-            read(&text, false).1.keeps_connection()
+            read(&text, false).1.keeps
         };
         assert!(keeps("HTTP/1.1 200 OK"));
         assert!(!keeps("HTTP/1.1 200 OK\r\nConnection: Close"));

@@ -5,10 +5,6 @@
 //! contradictions, and a [`crate::plan::LoadPlan`] is that with an address. Resolves no name.
 
 mod arriving;
-mod files;
-pub mod limit;
-pub mod reference;
-mod request;
 mod requests;
 mod tls;
 mod unresolved_plan;
@@ -18,9 +14,8 @@ pub mod written;
 
 use options::{Node, Report};
 
-pub use files::Files;
-pub use limit::{CapacityLimit, Search};
 pub use unresolved_plan::UnresolvedPlan;
+pub use value::{CapacityLimit, Files, Search};
 pub use written::{TABLE, WrittenLoad};
 
 /// A load as it was written, and the plan made of it. `allowed_cpus` are those that this program
@@ -43,7 +38,6 @@ pub fn read<'a>(
 }
 
 /// The arguments of `lariat-lab` that ask for the same, without a plan file.
-#[must_use]
 pub fn command(root: &Node) -> Vec<String> {
     let mut words = options::flags::words(root, &TABLE);
     if let Some(place) = words.iter().position(|word| word == "--start-at") {

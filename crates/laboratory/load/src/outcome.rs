@@ -51,21 +51,18 @@ pub struct Frame {
 }
 
 impl LoadOutcome {
-    #[must_use]
     pub fn totals(&self) -> TransactionCounts {
         self.tally.totals
     }
 
     /// Transactions of the warm-up that succeeded when it was over: what the server did for them
     /// then is in no other count.
-    #[must_use]
     pub fn carried(&self) -> u64 {
         self.tally.carried
     }
 
     /// Transactions that succeeded from the end of the warm-up until nothing was begun any more,
     /// whenever they were begun themselves.
-    #[must_use]
     pub fn ended_in_time(&self) -> u64 {
         self.tally.steps.iter().map(|step| step.ended).sum::<u64>() + self.tally.carried
     }
@@ -106,7 +103,6 @@ impl LoadOutcome {
         }
     }
 
-    #[must_use]
     pub fn record(
         mut self,
         plan: &LoadPlan,
@@ -257,7 +253,6 @@ fn tls_of_record(tls: &PlannedTls) -> record::RecordedTls {
 }
 
 /// Libraries that make the handshakes, with their versions.
-#[must_use]
 pub fn tls_library() -> String {
     format!("rustls {}, aws-lc-rs {}", version("rustls"), version("aws-lc-rs"))
 }

@@ -82,7 +82,6 @@ pub struct PlannedTarget {
 
 impl PlannedTarget {
     /// All addresses, as flags name them.
-    #[must_use]
     pub fn places(&self) -> String {
         let places: Vec<_> = self.addresses.iter().map(Address::to_string).collect();
         places.join(",")
@@ -126,7 +125,6 @@ pub struct PlannedTls {
     pub ech: Option<EchOption>,
 }
 
-#[must_use]
 pub fn proxy_header(version: ProxyVersion, addresses: Addresses<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     match version {
@@ -211,7 +209,6 @@ pub enum ArrivalModel {
 
 impl ArrivalModel {
     /// The rate that open load begins with; 0 of closed load, which has none.
-    #[must_use]
     pub fn first_per_s(&self) -> f64 {
         match self {
             Self::Open { stretches, .. } => stretches.first().map_or(0.0, |one| one.from_per_s),

@@ -6,9 +6,8 @@ use measure::record::{TrafficBytes, TransactionCounts};
 
 use crate::failure::TransactionFailure;
 use crate::plan::{ArrivalModel, LoadPlan};
-use crate::scheduler::RunClock;
+use crate::scheduler::{RunClock, ThreadContext, ThreadReport};
 use crate::tally::{LoadTally, Negotiated, SecondTally, TransactionTiming};
-use crate::thread_context::{ThreadContext, ThreadReport};
 
 /// The places, in the plan, of the address and of the request of a transaction.
 type TransactionPlace = (usize, usize);

@@ -17,9 +17,9 @@ use crate::failure::LoadStartFault;
 use crate::outcome::LoadOutcome;
 use crate::plan::LoadPlan;
 use crate::recorder::ThreadRecorder;
+use crate::scheduler::{ThreadContext, ThreadReport, ThreadsInCommon};
 use crate::tally::{LoadTally, SecondTally};
-use crate::thread_context::{ThreadContext, ThreadReport, ThreadsInCommon};
-use crate::tls::configurations::warm_thread;
+use crate::tls::warm_thread;
 use crate::worker::LoadWorker;
 
 #[derive(Debug)]
@@ -63,14 +63,12 @@ impl Stopper {
     }
 
     /// The number of open connections, as far as the load has noticed.
-    #[must_use]
     pub fn open_connections(&self) -> u64 {
         self.common.open()
     }
 
     /// Bytes that have come since the beginning, and transactions that have succeeded, as far as
     /// the load has noticed.
-    #[must_use]
     pub fn done(&self) -> (u64, u64) {
         self.common.done()
     }
@@ -172,27 +170,24 @@ fn spawn(
 }
 
 impl Run {
-    #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
     /// Waits until the warm-up is over and nothing is under way, in a load that rests; `false` =
     /// it does not rest, or was stopped.
-    #[must_use]
     pub fn wait_for_rest(&self) -> bool {
-        self.plan.has_rest() && self.stopper.common.rest().wait_for(self.threads.len())
+        self.plan.has_rest() && self.stopper.common.rest.wait_for(self.threads.len())
     }
 
     /// Begins the figures of a load that rests.
     pub fn go_on(&self) {
-        self.stopper.common.rest().end();
+        self.stopper.common.rest.end();
     }
 
     /// When the figures begin; of a load that rests, when they would begin without.
-    #[must_use]
     pub fn zero(&self) -> Instant {
-        let over = self.stopper.common.rest().over().filter(|_| self.plan.has_rest());
+        let over = self.stopper.common.rest.over().filter(|_| self.plan.has_rest());
         over.unwrap_or(self.begin + self.plan.warm_up)
     }
 

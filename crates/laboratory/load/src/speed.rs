@@ -12,7 +12,7 @@ use aws_lc_rs::agreement;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair, ParsedPublicKey};
-use measure::host::Speed;
+use measure::record::Speed;
 use rustls::crypto::aws_lc_rs::kx_group;
 use sys::cpu::thread_time;
 
@@ -36,7 +36,6 @@ const BESIDE: [u8; 13] = [0x17; 13];
 const BATCH: Duration = Duration::from_millis(1);
 
 /// Measures each row for so much CPU time.
-#[must_use]
 pub fn measure(rows: SpeedRows, each: Duration) -> Vec<Speed> {
     let mut speeds = Vec::new();
     for (name, is_quick, pair) in KEYS {

@@ -14,7 +14,7 @@ use measure::record::{
 use rustls::{CipherSuite, NamedGroup, ProtocolVersion, SignatureScheme};
 
 use crate::failure::TransactionFailure;
-use crate::tls::configurations::{group_name, scheme_name, suite_name};
+use crate::tls::{group_name, scheme_name, suite_name};
 
 /// The result of a handshake, as the client saw it.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -13,15 +13,13 @@ use sys::epoll::{Epoll, Event, Events, Interest};
 
 use crate::client_pool::ClientPool;
 use crate::connection::{ClientConnection, ConnectionStep, LoadStage};
-use crate::dialler::Dialler;
 use crate::failure::{LoadStartFault, TransactionFailure};
 use crate::http::RequestMixture;
 use crate::plan::{ConnectionEnding, LoadPlan};
 use crate::recorder::ThreadRecorder;
-use crate::scheduler::{Deadline, Deadlines, DueTransaction, RunClock, Scheduler};
-use crate::thread_context::ThreadContext;
+use crate::scheduler::{Deadline, Deadlines, DueTransaction, RunClock, Scheduler, ThreadContext};
 use crate::transaction::{
-    ConnectionSlot, NOBODY, Transaction, TransactionVerdict, interest, parts, token,
+    ConnectionSlot, Dialler, NOBODY, Transaction, TransactionVerdict, interest, parts, token,
 };
 
 /// Bytes read at once: four records of the greatest size.
@@ -168,7 +166,7 @@ impl LoadWorker {
     /// Waits, with nothing under way, until the figures are to begin.
     fn rest(&mut self) {
         self.rests = false;
-        let zero = self.context.common.rest().wait_until_over();
+        let zero = self.context.common.rest.wait_until_over();
         self.clock = self.clock.moved_to(zero);
         self.scheduler.start(self.clock);
         self.recorder.start(self.clock);
@@ -315,7 +313,7 @@ impl LoadWorker {
         let token = token(key, self.serial);
         let slot = ConnectionSlot::new(connection, client, self.serial, transaction);
         let interest = interest(slot.watches_room);
-        let watched = self.epoll.add(slot.connection.socket(), token, interest);
+        let watched = self.epoll.add(&slot.connection.fd, token, interest);
         watched.map_err(|_| TransactionFailure::NoDescriptor)?;
         entry.insert(slot);
         self.pool.client_mut(client).connection = Some(key);
@@ -382,13 +380,13 @@ impl LoadWorker {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
         };
-        if slot.connection.may_read() {
+        if slot.connection.may_read {
             self.unread.push((key, slot.serial));
         }
-        if slot.connection.is_full() && !slot.watches_room {
+        if slot.connection.is_full && !slot.watches_room {
             let token = token(key, slot.serial);
             // It is watched already: only what for changes.
-            let socket = slot.connection.socket();
+            let socket = &slot.connection.fd;
             let watched = self.epoll.modify(socket, token, interest(true));
             slot.watches_room = watched.is_ok();
         }
@@ -427,7 +425,7 @@ impl LoadWorker {
         let is_last = self.requests.is_empty() || self.pool.is_last_of_connection(client);
         self.judge(key);
         let slot = self.slots.get_mut(key)?;
-        let keeps = !is_last && slot.connection.reply().keeps_connection();
+        let keeps = !is_last && slot.connection.reply.keeps;
         if keeps && !self.is_ending && !self.pool.is_leaving(client) {
             slot.holds_client = false;
             slot.deadline = None;
@@ -465,7 +463,7 @@ impl LoadWorker {
             return;
         };
         self.pool.count_request(slot.client);
-        self.recorder.traffic.body_bytes += slot.connection.reply().body_bytes();
+        self.recorder.traffic.body_bytes += slot.connection.reply.body_bytes();
         let verdict = transaction.verdict(&slot.connection, !self.requests.is_empty());
         let place = (self.dialler.address_of(slot.client), transaction.request);
         match verdict {
@@ -539,12 +537,12 @@ impl LoadWorker {
             let Some(slot) = self.slots.get(key) else {
                 continue;
             };
-            if slot.connection.stage() == LoadStage::Closing {
+            if slot.connection.stage == LoadStage::Closing {
                 // It has done its work; that the server keeps its end open is no failure.
                 self.over(key);
                 continue;
             }
-            let failure = slot.connection.stage().timeout();
+            let failure = slot.connection.stage.timeout();
             self.fail(key, failure);
             self.remove(key, true);
         }

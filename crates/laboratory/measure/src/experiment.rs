@@ -10,12 +10,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::choice::named;
-use crate::figures;
-use crate::host::HostReport;
 use crate::measurement::RepeatKey;
 pub use crate::measurement::{DurationSummary, Measurement, Noise, Reload};
 use crate::metric::Metric;
-use crate::record::{LoadRecordFault, Tool};
+use crate::quantity;
+use crate::record::{HostReport, LoadRecordFault, Tool};
 use crate::until::StoppingRule;
 
 /// The form that this build writes. It rises when a field changes its meaning or goes.
@@ -350,7 +349,7 @@ impl Experiment {
 }
 
 fn event(number: usize, line: &[u8]) -> Result<RunEvent, LoadRecordFault> {
-    let read = figures::check(line).and_then(|()| serde_json::from_slice(line));
+    let read = quantity::check(line).and_then(|()| serde_json::from_slice(line));
     read.map_err(|error| LoadRecordFault::DamagedLine(number, error))
 }
 

@@ -146,11 +146,6 @@ mod tests {
         assert_eq!((one.deviation, one.interval()), (0.0, None));
         assert_eq!(Spread::of(&[4.0, 2.0]).unwrap().median, 3.0);
     }
-}
-
-#[cfg(test)]
-mod student_tests {
-    use super::*;
 
     fn near(value: f64, wanted: f64, within: f64) {
         assert!((value - wanted).abs() < within, "{value} is not {wanted}");
@@ -180,13 +175,8 @@ mod student_tests {
         near(quantile(0.8, 8), 1.397, 5e-4);
         assert_eq!(quantile(0.95, 0), f64::INFINITY);
     }
-}
 
-#[cfg(test)]
-mod holm_tests {
-    use super::*;
-
-    fn near(found: &[f64], wanted: &[f64]) {
+    fn all_near(found: &[f64], wanted: &[f64]) {
         assert_eq!(found.len(), wanted.len());
         for (found, wanted) in found.iter().zip(wanted) {
             assert!((found - wanted).abs() < 1e-9, "{found} is not {wanted}");
@@ -197,10 +187,10 @@ mod holm_tests {
     #[test]
     fn chances_are_adjusted_as_by_r() {
         let wanted = [0.05, 0.08, 0.09, 0.09, 0.09];
-        near(&adjusted(&[0.01, 0.02, 0.03, 0.04, 0.05]), &wanted);
+        all_near(&adjusted(&[0.01, 0.02, 0.03, 0.04, 0.05]), &wanted);
         let wanted = [0.09, 0.05, 0.09, 0.08, 0.09];
-        near(&adjusted(&[0.04, 0.01, 0.05, 0.02, 0.03]), &wanted);
-        near(&adjusted(&[0.7, 0.6]), &[1.0, 1.0]);
+        all_near(&adjusted(&[0.04, 0.01, 0.05, 0.02, 0.03]), &wanted);
+        all_near(&adjusted(&[0.7, 0.6]), &[1.0, 1.0]);
     }
 
     /// The usual example of the textbooks: 0.005 and 0.01 keep a fourth and a third of 5 %, 0.03

@@ -2,13 +2,11 @@
 //! the worker is less busy.
 
 use measure::choice::Kind;
-use measure::host::{HostReport, Speed};
 use measure::planned::{PlannedCost, PlannedFigure};
-use measure::record::RunWarning;
+use measure::record::{HostReport, RunWarning, Speed};
 
-use crate::fault::PlanFault;
-use crate::observation::Observation;
-use crate::resample::{self, mean};
+use crate::PlanFault;
+use crate::observation::{self, Observation, mean};
 use crate::traffic::{GROUPS, PlannedKey};
 
 /// Larger bodies are costs of bytes as well.
@@ -445,7 +443,7 @@ impl ConnectionCost {
     }
 
     pub fn planned(&self, seed: u64) -> PlannedCost {
-        let figure = resample::figure(&[&self.samples], seed, |means| Some(means[0]));
+        let figure = observation::figure(&[&self.samples], seed, |means| Some(means[0]));
         PlannedCost {
             name: self.name.clone(),
             cpu_us: figure.unwrap_or_default(),
@@ -462,7 +460,7 @@ impl ConnectionCost {
         reckon: impl Fn(&[f64]) -> Option<f64>,
     ) -> Option<PlannedFigure> {
         let groups: Vec<&[f64]> = costs.iter().map(|cost| cost.samples.as_slice()).collect();
-        resample::figure(&groups, seed, reckon)
+        observation::figure(&groups, seed, reckon)
     }
 }
 

@@ -11,21 +11,17 @@
 
 mod node;
 pub mod replay;
-mod settings;
-mod waits;
 
 use measure::choice::Kind;
+use measure::planned::{CollapseVerdict, SimulatedMoment, SimulatedNode, SimulatedRun};
 use measure::random::SplitMix;
 use measure::record::{HandshakeCounts, LoadRecord, RunEnding, RunWarning, Second};
-use measure::simulated::{CollapseVerdict, SimulatedMoment, SimulatedNode, SimulatedRun};
+use node::{Cohort, FarmNode, Served, Waits};
+pub use node::{FarmSettings, RetryPolicy};
 
-use crate::fault::PlanFault;
+use crate::PlanFault;
 use crate::script::{FarmEvent, ScriptLine};
 use crate::traffic::Sharing;
-
-use node::{Cohort, FarmNode, Served};
-pub use settings::{FarmSettings, RetryPolicy};
-use waits::Waits;
 
 /// Ticks until the latest retry of a client: its waits double at most this often.
 const RING: usize = 256;

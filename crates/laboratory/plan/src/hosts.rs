@@ -11,13 +11,11 @@ use measure::planned::{
 use measure::quantity::{ByteCount, RoundedCount};
 use measure::record::RunWarning;
 
+use crate::PlanFault;
 use crate::cost::{BusyInflation, ConnectionCost, ConnectionKind, HostSpeeds, TargetCosts};
-use crate::fault::PlanFault;
-use crate::observation::Observation;
+use crate::observation::{CoreScaling, Observation};
 use crate::queue::{DurationShape, WorkerQueue};
-use crate::scalability::CoreScaling;
-use crate::sharing;
-use crate::traffic::{PlannedKey, Sharing, TrafficForecast};
+use crate::traffic::{self, PlannedKey, Sharing, TrafficForecast};
 
 /// More hosts than this are another architecture, and no longer one farm.
 const HOSTS_MAX: u32 = 100_000;
@@ -178,7 +176,7 @@ impl FarmModel {
         let share = self.resumed_after_loss(hosts, lost);
         let each = self.forecast.connections_per_s() / f64::from(alive);
         let us = (1.0 - share) * full + share * resumed + self.requests_us;
-        let shared = sharing::cpu_share(self.forecast.sharing, alive, each * (1.0 - share));
+        let shared = traffic::cpu_share(self.forecast.sharing, alive, each * (1.0 - share));
         (each * us / 1e6 + shared) / self.effective_cores()
     }
 
@@ -225,14 +223,14 @@ impl FarmModel {
 
     fn memory_bytes(&self, hosts: u32, lost: u32) -> f64 {
         self.open_connections(hosts, lost) * self.connection_bytes
-            + self.cache_entries(hosts, lost) * sharing::CACHE_BYTES
+            + self.cache_entries(hosts, lost) * traffic::CACHE_BYTES
             + self.program_bytes
     }
 
     fn mesh_bytes(&self, hosts: u32, lost: u32) -> f64 {
         let full = 1.0 - self.resumed_after_loss(hosts, lost);
         let made = self.forecast.connections_per_s() / f64::from(hosts - lost) * full;
-        sharing::bytes_per_s(self.forecast.sharing, hosts - lost, made)
+        traffic::bytes_per_s(self.forecast.sharing, hosts - lost, made)
     }
 
     /// The hosts that each resource alone asks for, the CPU first.
@@ -264,7 +262,7 @@ impl FarmModel {
         // Of equals the CPU stands first.
         let (hosts, name) = most.rev().max_by_key(|bound| bound.0).unwrap_or_default();
         let mesh = self.mesh_bytes(hosts, self.forecast.lose);
-        if self.forecast.sharing == Sharing::Peers && mesh > sharing::MESH_BYTES_PER_S_MAX {
+        if self.forecast.sharing == Sharing::Peers && mesh > traffic::MESH_BYTES_PER_S_MAX {
             return Err(format!(
                 "each host would send its peers {}/s: from some dozens of hosts on, share by a \
                  store, or by tickets",
@@ -380,7 +378,7 @@ fn resources(model: &FarmModel, hosts: u32) -> Vec<PlannedResource> {
         resource("of it, connections", bytes(open * model.connection_bytes), connections, 0.0),
         resource(
             "of it, session cache",
-            bytes(entries * sharing::CACHE_BYTES),
+            bytes(entries * traffic::CACHE_BYTES),
             format!("{} entries worth having", RoundedCount(entries.ceil())),
             0.0,
         ),
@@ -392,7 +390,7 @@ fn resources(model: &FarmModel, hosts: u32) -> Vec<PlannedResource> {
         ),
     ];
     let mesh = model.mesh_bytes(hosts, lose);
-    let most = sharing::MESH_BYTES_PER_S_MAX;
+    let most = traffic::MESH_BYTES_PER_S_MAX;
     let per_s = |value: f64| format!("{}/s", bytes(value));
     match model.forecast.sharing {
         Sharing::Peers => {
@@ -401,7 +399,7 @@ fn resources(model: &FarmModel, hosts: u32) -> Vec<PlannedResource> {
         Sharing::Store => {
             let full = 1.0 - model.forecast.resumed_share;
             let made = model.forecast.connections_per_s() * full;
-            let limit = sharing::STORE_SESSIONS_PER_S_MAX;
+            let limit = traffic::STORE_SESSIONS_PER_S_MAX;
             let sent = format!("{}, {} sessions/s of all hosts", per_s(mesh), RoundedCount(made));
             let most = format!("{} sessions/s for a core of the store", RoundedCount(limit));
             all.push(resource("sessions to the store", sent, most, made / limit));
@@ -440,7 +438,7 @@ fn cache_choices(model: &FarmModel) -> Vec<CacheChoice> {
         let entries = worth * part;
         CacheChoice {
             entries: entries as u64,
-            bytes: (entries * sharing::CACHE_BYTES) as u64,
+            bytes: (entries * traffic::CACHE_BYTES) as u64,
             resumed_share: share,
             cores: forecast.connections_per_s() * us / 1e6,
         }

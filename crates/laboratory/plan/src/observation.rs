@@ -1,11 +1,20 @@
 //! Records of experiments as observations: CPU time of the server per operation, and under which
-//! circumstances.
+//! circumstances; the bounds of figures that are made of their means; and how capacity grows with
+//! the cores they were made on.
+//!
+//! The bounds are those of the bootstrap: B. Efron, "Bootstrap methods", Annals of Statistics 7
+//! (1979), by percentiles. Cores follow N. J. Gunther's universal scalability law ("Guerrilla
+//! Capacity Planning", 2007), `C(n) = n / (1 + σ (n − 1) + κ n (n − 1))`: σ is the share that
+//! cannot be done side by side, κ the cost of agreeing. Workers here share no lock on the way of a
+//! connection, so κ is only fitted from three numbers of cores on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use measure::choice::Kind;
 use measure::experiment::{Configuration, Experiment, Scenario};
 use measure::measurement::Measurement;
+use measure::planned::PlannedFigure;
+use measure::random::SplitMix;
 
 use crate::traffic::PlannedKey;
 
@@ -213,6 +222,116 @@ impl Observation {
     }
 }
 
+/// Resamples of each figure: with fewer the bounds themselves vary by more than a tenth.
+const RESAMPLES: usize = 400;
+
+/// The mean of samples drawn anew with repetition.
+fn redrawn_mean(samples: &[f64], random: &mut SplitMix) -> f64 {
+    let drawn = (0..samples.len()).map(|_| samples[random.below(samples.len())]);
+    drawn.sum::<f64>() / samples.len().max(1) as f64
+}
+
+pub(crate) fn mean(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / samples.len().max(1) as f64
+}
+
+/// A figure that `reckon` makes of the means of several groups of samples.
+pub(crate) fn figure(
+    groups: &[&[f64]],
+    seed: u64,
+    reckon: impl Fn(&[f64]) -> Option<f64>,
+) -> Option<PlannedFigure> {
+    let means: Vec<f64> = groups.iter().map(|samples| mean(samples)).collect();
+    let value = reckon(&means)?;
+    let mut random = SplitMix { state: seed };
+    let resample = |_| {
+        let means: Vec<f64> =
+            groups.iter().map(|samples| redrawn_mean(samples, &mut random)).collect();
+        reckon(&means)
+    };
+    let mut all: Vec<f64> = (0..RESAMPLES).filter_map(resample).collect();
+    all.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        let place = (all.len().saturating_sub(1) as f64 * share).round() as usize;
+        all.get(place).copied().unwrap_or(value)
+    };
+    Some(PlannedFigure { value, low: at(0.025).min(value), high: at(0.975).max(value) })
+}
+
+/// The coefficients, and how many numbers of cores they rest on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CoreScaling {
+    pub contention: f64,
+    pub coherence: f64,
+    pub measured_cores: u32,
+}
+
+impl CoreScaling {
+    /// As many cores of one worker's speed.
+    pub fn effective(self, cores: u32) -> f64 {
+        let n = f64::from(cores);
+        n / (1.0 + self.contention * (n - 1.0) + self.coherence * n * (n - 1.0))
+    }
+
+    /// Fitted to the rates of `cores` (those of the target), by least squares of `n/C(n) − 1`,
+    /// which is linear in both coefficients; `None` without two numbers of cores.
+    pub fn fit(observations: &[Observation], target: &str) -> Option<Self> {
+        let of_target = observations.iter().filter(|one| {
+            one.scenario == "cores" && one.target == target && !one.measurement.noise.is_shared
+        });
+        let of_target: Vec<&Observation> = of_target.collect();
+        let rate = |one: &Observation| {
+            one.measurement.counts.succeeded as f64 / one.measurement.elapsed_ns.max(1) as f64
+        };
+        let same = |a: &Observation, b: &Observation| {
+            let name =
+                |one: &Observation| one.configuration.split(" cores=").next().map(str::to_owned);
+            name(a) == name(b)
+        };
+        let mut points = Vec::new();
+        for one in of_target.iter().filter(|one| one.workers > 1) {
+            let alone: Vec<f64> = of_target
+                .iter()
+                .filter(|other| other.workers == 1 && same(other, one))
+                .map(|other| rate(other))
+                .collect();
+            if !alone.is_empty() {
+                points.push((f64::from(one.workers), rate(one) / mean(&alone)));
+            }
+        }
+        Self::of_points(&points)
+    }
+
+    /// From pairs of cores (more than one) and rates relative to one core.
+    fn of_points(points: &[(f64, f64)]) -> Option<Self> {
+        let most = points.iter().map(|point| point.0).fold(0.0, f64::max);
+        if most < 2.0 {
+            return None;
+        }
+        let has_three = points.iter().any(|point| point.0 < most);
+        let (mut aa, mut ab, mut bb, mut ay, mut by) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for (n, gain) in points {
+            let (a, b, y) = (n - 1.0, n * (n - 1.0), n / gain - 1.0);
+            (aa, ab, bb) = (aa + a * a, ab + a * b, bb + b * b);
+            (ay, by) = (ay + a * y, by + b * y);
+        }
+        let determinant = aa * bb - ab * ab;
+        let alone = (ay / aa).max(0.0);
+        let (contention, coherence) = if has_three && determinant.abs() > 1e-12 {
+            ((ay * bb - by * ab) / determinant, (by * aa - ay * ab) / determinant)
+        } else {
+            (alone, 0.0)
+        };
+        // No core makes the others faster: a negative coefficient is noise.
+        let (contention, coherence) = match (contention < 0.0, coherence < 0.0) {
+            (false, false) => (contention, coherence),
+            (true, _) => (0.0, (by / bb).max(0.0)),
+            (_, true) => (alone, 0.0),
+        };
+        Some(Self { contention, coherence, measured_cores: most as u32 })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use measure::measurement::Noise;
@@ -260,5 +379,28 @@ mod tests {
         assert_eq!(flag(&line, "--size").and_then(size), Some(16 << 20));
         assert_eq!(flag(&line, "--close"), None);
         assert_eq!((size("1k"), size("0"), size("k")), (Some(1024), Some(0), None));
+    }
+
+    #[test]
+    fn bounds_hold_the_mean_and_widen_with_the_spread() {
+        let of = |samples: &[f64]| figure(&[samples], 1, |means| Some(means[0])).unwrap();
+        let narrow = of(&[10.0, 10.1, 9.9, 10.0]);
+        let wide = of(&[5.0, 15.0, 8.0, 12.0]);
+        assert!((narrow.value - 10.0).abs() < 1e-9 && (wide.value - 10.0).abs() < 1e-9);
+        assert!(narrow.high - narrow.low < 0.3 && wide.high - wide.low > 4.0);
+        assert_eq!(of(&[3.0]).low, of(&[3.0]).high);
+    }
+
+    #[test]
+    fn coefficients_are_found_again() {
+        let truth = CoreScaling { contention: 0.03, coherence: 0.002, measured_cores: 8 };
+        let points = [2u32, 4, 8].map(|n| (f64::from(n), truth.effective(n)));
+        let found = CoreScaling::of_points(&points).unwrap();
+        assert!((found.contention - 0.03).abs() < 1e-9, "{found:?}");
+        assert!((found.coherence - 0.002).abs() < 1e-9, "{found:?}");
+        let two = CoreScaling::of_points(&[(2.0, 1.9)]).unwrap();
+        assert!((two.effective(2) - 1.9).abs() < 1e-9 && two.coherence == 0.0);
+        assert_eq!(CoreScaling::of_points(&[]), None);
+        assert_eq!(CoreScaling::of_points(&[(2.0, 2.1)]).unwrap().effective(4), 4.0);
     }
 }

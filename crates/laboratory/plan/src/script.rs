@@ -2,7 +2,7 @@
 
 use options::quantity;
 
-use crate::fault::PlanFault;
+use crate::PlanFault;
 
 /// A part of the nodes or clients.
 #[derive(Clone, Copy, Debug, PartialEq)]

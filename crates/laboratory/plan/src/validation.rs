@@ -17,9 +17,8 @@ use measure::planned::ValidationRow;
 
 use crate::cost::{BusyInflation, ConnectionKind, HostSpeeds, TargetCosts};
 use crate::farm::replay;
-use crate::observation::Observation;
+use crate::observation::{Observation, mean};
 use crate::queue::{DurationShape, WorkerQueue};
-use crate::resample::mean;
 
 /// Bounds of errors that are promised, while a server is at most this busy.
 const CPU_ERROR_MAX: f64 = 0.05;

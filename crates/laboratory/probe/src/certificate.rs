@@ -1,17 +1,20 @@
-//! Certificates and stapled OCSP responses as facts.
+//! Certificates and stapled OCSP responses as facts, and the judgement of such a response: of whom
+//! it speaks, when, and who has signed it.
 
 use std::net::IpAddr;
 
-use load::observe::chain::{Path, TrustedRoots, fingerprint};
+use load::observe::{Path, TrustedRoots, fingerprint, is_hash, signature_algorithms};
 use measure::probe::{CertificateReport, ChainState, StapleReport};
 use wire::network::address_of;
-use x509_parser::asn1_rs::Tag;
+use wire::ocsp::{
+    BasicOcspResponse, OcspCertificateStatus, OcspUnusable, SingleOcspResponse, key_of,
+};
+use x509_parser::asn1_rs::{FromDer, Tag};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::public_key::PublicKey;
 
 use crate::registry::{algorithm_name, key_name};
-use crate::staple::{self, parse};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateExpectation {
@@ -63,7 +66,7 @@ pub(crate) fn facts(
         let roots = expected.roots.iter().flat_map(TrustedRoots::certificates);
         let issuers = sent.chain(roots).filter_map(parse);
         let issuers = issuers.filter(|one| one.subject().as_raw() == leaf.issuer().as_raw());
-        staple::judged(staple, leaf, &issuers.collect::<Vec<_>>(), expected.now_s)
+        judged(staple, leaf, &issuers.collect::<Vec<_>>(), expected.now_s)
     });
     Some(certificate)
 }
@@ -228,6 +231,80 @@ const LIFETIME_DAYS_MAX: [(u64, u64); 5] = [
 fn lifetime_days_max(issued_s: u64) -> u64 {
     let known = LIFETIME_DAYS_MAX.iter().find(|(from_s, _)| issued_s >= *from_s);
     known.map_or(0, |(_, days)| *days)
+}
+
+/// Seconds that the clocks of a responder and of this host may differ.
+const CLOCK_SKEW_S: u64 = 300;
+
+/// Judges a response for a leaf, of which these certificates have the issuer's name.
+pub(crate) fn judged(
+    der: &[u8],
+    leaf: &X509Certificate<'_>,
+    issuers: &[X509Certificate<'_>],
+    now_s: u64,
+) -> StapleReport {
+    let unusable = |status: String| StapleReport { status, ..StapleReport::default() };
+    let response = match BasicOcspResponse::read(der) {
+        Ok(response) => response,
+        Err(OcspUnusable::Malformed) => return unusable("unreadable".to_owned()),
+        Err(OcspUnusable::NotSuccessful(number)) => {
+            return unusable(format!("no response: responseStatus {number}"));
+        }
+    };
+    let is_of = |single: &&SingleOcspResponse<'_>| single.serial == leaf.raw_serial();
+    let Some(single) = response.singles.iter().find(is_of) else {
+        return unusable("foreign".to_owned());
+    };
+    StapleReport {
+        status: status(&response, single, leaf, issuers, now_s).to_owned(),
+        this_update_s: single.this_update_s,
+        next_update_s: single.next_update_s,
+    }
+}
+
+fn status(
+    response: &BasicOcspResponse<'_>,
+    single: &SingleOcspResponse<'_>,
+    leaf: &X509Certificate<'_>,
+    issuers: &[X509Certificate<'_>],
+    now_s: u64,
+) -> &'static str {
+    // With a hash of a kind that is not known it may be of any certificate.
+    let is_of = |hash, bytes| single.hash.is_some_and(|kind| is_hash(kind, hash, bytes));
+    if !is_of(single.issuer_name_hash, leaf.issuer().as_raw()) {
+        return "foreign";
+    }
+    if single.next_update_s.is_some_and(|next| next < now_s) {
+        return "expired";
+    }
+    if single.this_update_s > now_s.saturating_add(CLOCK_SKEW_S) {
+        return "early";
+    }
+    if issuers.is_empty() {
+        return "unverified";
+    }
+    let mut named = issuers.iter().filter(|issuer| is_of(single.issuer_key_hash, key_of(issuer)));
+    let Some(first) = named.next() else {
+        return "foreign";
+    };
+    let now = i64::try_from(now_s).unwrap_or(i64::MAX);
+    let may_speak = |issuer: &X509Certificate<'_>| {
+        let authority = response.authority(issuer, signature_algorithms());
+        authority.is_some_and(|seconds| seconds.contains(&now))
+    };
+    if !std::iter::once(first).chain(named).any(may_speak) {
+        return "invalid";
+    }
+    match single.status {
+        OcspCertificateStatus::Good => "good",
+        OcspCertificateStatus::Revoked => "revoked",
+        OcspCertificateStatus::Unknown => "unknown",
+    }
+}
+
+pub(crate) fn parse(der: &[u8]) -> Option<X509Certificate<'_>> {
+    let (rest, certificate) = X509Certificate::from_der(der).ok()?;
+    rest.is_empty().then_some(certificate)
 }
 
 #[cfg(test)]

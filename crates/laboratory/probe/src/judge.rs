@@ -28,7 +28,7 @@ const BROKEN: [&str; 6] = ["_RC4_", "_3DES_", "_DES_", "_EXPORT_", "_NULL_", "_a
 const SUITES_NAMED_MAX: usize = 4;
 
 /// The points of all addresses, the worst first; the same of several addresses stands once.
-pub fn judge(report: &ProbeReport) -> Vec<PointVerdict> {
+pub(crate) fn judge(report: &ProbeReport) -> Vec<PointVerdict> {
     let mut found = PointFinding::default();
     for (index, node) in report.nodes.iter().enumerate() {
         found.node = node.address.clone();

@@ -14,7 +14,7 @@ use measure::probe::{Trouble, TroubleKind};
 use wire::proxy_header::Addresses;
 use wire::starttls::{Dialect, Dialog, Next};
 
-use crate::options::ProbeOptions;
+use crate::ProbeOptions;
 use crate::registry::{UNGREETED, is_answer, told};
 
 /// After this many connections that ran out of time, an address is left alone: what is found out

@@ -3,16 +3,15 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use load::observe::chain::TrustedRoots;
+use load::observe::TrustedRoots;
 use measure::probe::{FORMAT, NodeReport, ProbeReport, Resumes, TroubleKind};
 
+use crate::ProbeOptions;
 use crate::certificate::CertificateExpectation;
 use crate::judge::judge;
 use crate::offers::Visit;
 use crate::reach::{ReachedAddress, trouble};
 use crate::resumption::{SessionWay, found};
-
-pub use crate::options::{ProbeOptions, WaitLimits};
 
 /// How often a session is offered at another address at the most: there are many pairs.
 const ELSEWHERE_MAX: u32 = 4;

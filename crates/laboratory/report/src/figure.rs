@@ -1,22 +1,20 @@
 //! A small writer of figures as SVG: panels that each have an axis below them, and bars beside
-//! their names.
+//! their names: those of things that are no numbers.
 //!
 //! A panel is drawn once, in a size whose letters can be read on a telephone and on a desk: a page
 //! stretches panels and puts as many beside each other as its width allows. Colours come from the
 //! style sheet by name, so that a page can be dark or light; lines differ by their dashes too.
 
-mod axis;
-mod bars;
 mod chart;
 mod shapes;
 
 use crate::markup::{MarkupElement, element};
+use crate::words::joined;
 use chart::WIDTH;
+use shapes::{LINE, pixels, text, text_width};
 
-pub(crate) use axis::{Axis, AxisUnit};
-pub(crate) use bars::{Bar, BarPanel, Bars};
 pub(crate) use chart::{
-    AxisStretch, Callout, Chart, Panel, PointMark, Series, SeriesLook, SeriesShape,
+    Axis, AxisStretch, AxisUnit, Callout, Chart, Panel, PointMark, Series, SeriesLook, SeriesShape,
 };
 pub(crate) use shapes::text as drawing_text;
 
@@ -81,7 +79,7 @@ impl Plot {
         let mut shapes = Vec::new();
         let mut top = 0.0;
         for (class, words) in self.heads() {
-            top += shapes::LINE;
+            top += LINE;
             shapes.push(drawing_text(class, (0.0, top - 4.0), words));
         }
         for row in panels.chunks(2) {
@@ -132,5 +130,230 @@ impl Plot {
             .with("aria-labelledby", format!("{title_id} {text_id}"))
             .child(element("title").with("id", title_id).text(title))
             .child(element("desc").with("id", text_id).text(description))
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bars {
+    pub(crate) title: String,
+    pub(crate) description: String,
+    /// Above all panels; none where it is empty.
+    pub(crate) head: String,
+    pub(crate) legend: Vec<String>,
+    pub(crate) panels: Vec<BarPanel>,
+}
+
+/// A panel: bars under a heading, on a scale that begins at 0.
+#[derive(Clone, Debug)]
+pub(crate) struct BarPanel {
+    pub(crate) heading: String,
+    /// The value that fills the panel.
+    pub(crate) full: f64,
+    pub(crate) bars: Vec<Bar>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bar {
+    pub(crate) name: String,
+    pub(crate) look: SeriesLook,
+    /// The end of the bar, and the least and the greatest sample; without them, the texts say why.
+    pub(crate) value: Option<(f64, f64, f64)>,
+    pub(crate) text: String,
+    pub(crate) beside: String,
+}
+
+/// From a bar to the next.
+const STEP: f64 = 24.0;
+
+const THICK: f64 = 14.0;
+
+/// A heading with what is below it.
+const HEADING: f64 = LINE + 6.0;
+
+impl Bars {
+    /// The shapes of each panel in that width, and how high it is.
+    pub(crate) fn shapes(&self, width: f64) -> Vec<(Vec<MarkupElement>, f64)> {
+        let edges = Edges::of(self, width);
+        self.panels.iter().map(|panel| edges.panel(panel)).collect()
+    }
+}
+
+/// The edges that all panels have in common, so that their bars can be compared.
+struct Edges {
+    width: f64,
+    /// The beginning of bars, and how long the longest may be.
+    left: f64,
+    room: f64,
+}
+
+impl Edges {
+    fn of(bars: &Bars, width: f64) -> Self {
+        /// Names take no more of a panel, so that something is left for bars.
+        const NAME_SHARE_MAX: f64 = 0.42;
+        const BAR_MIN: f64 = 40.0;
+        let all = || bars.panels.iter().flat_map(|panel| &panel.bars);
+        let widest = |of: fn(&Bar) -> f64| all().map(of).fold(0.0, f64::max);
+        let name = widest(|bar| text_width(&bar.name)) + 10.0;
+        let left = name.min(width * NAME_SHARE_MAX);
+        let text = widest(|bar| match bar.value {
+            Some(_) => text_width(&bar.text) + text_width(&bar.beside) + 20.0,
+            None => 0.0,
+        });
+        let room = (width - left - text).max(BAR_MIN);
+        Self { width, left, room }
+    }
+
+    fn panel(&self, panel: &BarPanel) -> (Vec<MarkupElement>, f64) {
+        let mut shapes = vec![text("head", (0.0, LINE - 4.0), &panel.heading)];
+        for (index, bar) in panel.bars.iter().enumerate() {
+            shapes.extend(self.bar(bar, panel.full, HEADING + (index as f64 + 0.5) * STEP));
+        }
+        (shapes, HEADING + panel.bars.len() as f64 * STEP)
+    }
+
+    fn bar(&self, bar: &Bar, full: f64, middle: f64) -> Vec<MarkupElement> {
+        let start = self.left;
+        let baseline = middle + 4.0;
+        let name = cut(&bar.name, self.left - 10.0);
+        let mut shapes = vec![text("name end", (start - 8.0, baseline), &name)];
+        let Some((value, least, greatest)) = bar.value else {
+            let whole = joined([&bar.text, &bar.beside], ": ");
+            let words = reason(bar, &whole, self.width - self.left);
+            let shown = text("tick", (start, baseline), &words);
+            shapes.push(shown.child(element("title").text(whole)));
+            return shapes;
+        };
+        let share = |value: f64| (value / full).clamp(0.0, 1.0);
+        let place = |value: f64| start + share(value) * self.room;
+        shapes.push(surface(bar.look, (start, middle), place(value) - start));
+        if greatest > least {
+            shapes.push(whisker(place(least), place(greatest), middle));
+        }
+        let after = place(value).max(place(greatest)) + 7.0;
+        shapes.push(text("name", (after, baseline), &bar.text));
+        shapes.push(text("tick", (after + text_width(&bar.text) + 6.0, baseline), &bar.beside));
+        shapes
+    }
+}
+
+fn surface(look: SeriesLook, (x, middle): (f64, f64), width: f64) -> MarkupElement {
+    let hollow = if look.is_again() { " hollow" } else { "" };
+    element("rect")
+        .with("class", format!("bar {}{hollow}", look.colour))
+        .with("x", pixels(x))
+        .with("y", pixels(middle - THICK / 2.0))
+        .with("width", pixels(width.max(1.0)))
+        .with("height", THICK)
+        .with("rx", 2)
+}
+
+/// From the least to the greatest, with ends.
+fn whisker(from: f64, to: f64, middle: f64) -> MarkupElement {
+    const END: f64 = 3.5;
+    let data = format!(
+        "M{from} {top}V{bottom}M{from} {middle}H{to}M{to} {top}V{bottom}",
+        from = pixels(from),
+        to = pixels(to),
+        top = pixels(middle - END),
+        bottom = pixels(middle + END),
+        middle = pixels(middle),
+    );
+    let path = |class| element("path").with("class", class).with("d", &data);
+    // It is seen on a dark bar too.
+    element("g").child(path("casing")).child(path("whisker"))
+}
+
+/// The reason why there is no bar: in short where there is no room for the whole.
+fn reason(bar: &Bar, whole: &str, width: f64) -> String {
+    if text_width(whole) <= width {
+        return whole.to_owned();
+    }
+    cut(&bar.text, width)
+}
+
+/// As much of a text as there is room for.
+fn cut(words: &str, width: f64) -> String {
+    if text_width(words) <= width {
+        return words.to_owned();
+    }
+    let room = (width / text_width("x")) as usize;
+    let start: String = words.chars().take(room.saturating_sub(1)).collect();
+    format!("{}…", start.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bar(name: &str, value: Option<(f64, f64, f64)>) -> Bar {
+        Bar {
+            name: name.to_owned(),
+            look: SeriesLook::at(0),
+            value,
+            text: "12 µs".to_owned(),
+            beside: "1.2×".to_owned(),
+        }
+    }
+
+    fn widths(svg: &str) -> Vec<f64> {
+        let bars = svg.split("class=\"bar blue\"").skip(1);
+        let width = |rest: &str| {
+            let value = rest.split_once(" width=\"")?.1.split_once('"')?.0;
+            value.parse().ok()
+        };
+        bars.filter_map(width).collect()
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_values() {
+        let bars = vec![
+            bar("a", Some((20.0, 19.0, 22.0))),
+            bar("b", Some((10.0, 10.0, 10.0))),
+            bar("c", None),
+        ];
+        let row = |heading: &str| BarPanel {
+            heading: heading.to_owned(),
+            full: 22.0,
+            bars: bars.clone(),
+        };
+        let all = Bars {
+            title: String::new(),
+            description: String::new(),
+            head: "above".to_owned(),
+            legend: Vec::new(),
+            panels: vec![row("x"), row("y")],
+        };
+        let panels = all.shapes(800.0).into_iter();
+        let shapes = panels.flat_map(|(shapes, _)| shapes);
+        let svg: String = shapes.map(|it| it.to_string()).collect();
+        let widths = widths(&svg);
+        assert_eq!(widths.len(), 4);
+        assert!((widths[0] / widths[1] - 2.0).abs() < 0.01, "{widths:?}");
+        assert_eq!(svg.matches("whisker\"").count(), 2);
+    }
+
+    #[test]
+    fn long_reasons_are_left_out_whole() {
+        let gap = Bar {
+            text: "unsupported".to_owned(),
+            beside: "one side alone has TLS".to_owned(),
+            ..bar("stunnel", None)
+        };
+        let whole = "unsupported: one side alone has TLS";
+        assert_eq!(reason(&gap, whole, 400.0), whole);
+        assert_eq!(reason(&gap, whole, 200.0), "unsupported");
+    }
+
+    #[test]
+    fn bars_whose_colour_has_another_place_are_hollow() {
+        let class = |place| surface(SeriesLook::at(place), (0.0, 0.0), 1.0).to_string();
+        let (first, again) = (class(0), class(7));
+        assert!(first.contains("\"bar blue\"") && again.contains("\"bar blue hollow\""));
+    }
+
+    #[test]
+    fn long_words_are_cut() {
+        assert_eq!(cut("short", 100.0), "short");
+        assert_eq!(cut("cannot: it is too old", 67.0), "cannot: i…");
     }
 }

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use measure::host::{Core, HostFact as Found, HostReport, Speed};
 use measure::quantity::{ByteCount, RoundedCount};
-use measure::record::Host;
+use measure::record::{Core, Host, HostFact as Found, HostReport, Speed};
 
 use crate::document::{
     Cell, NONE, ReportBlock, ReportDocument, ReportFact, ReportTable, SectionKind, counted, section,
@@ -64,7 +63,7 @@ fn features(report: &HostReport) -> ReportTable {
 }
 
 fn abilities(report: &HostReport) -> Vec<ReportFact> {
-    let fact = |ability: &measure::host::Ability| ReportFact {
+    let fact = |ability: &measure::record::Ability| ReportFact {
         hint: ability.remedy.clone(),
         ..ReportFact::new(&ability.name, format!("{}: {}", yes(ability.is_there), ability.why))
     };

@@ -5,7 +5,7 @@
 //!
 //! A report is a [`ReportDocument`], made once from records by [`load::document`],
 //! [`experiment::document`], [`experiment::compared`], [`host::document`], [`probe::document`],
-//! [`probe::survey`], [`planned::document`] or [`simulated::document`]. It is rendered by
+//! [`probe::survey`], [`planned::document`] or [`planned::simulated`]. It is rendered by
 //! [`ReportDocument::text`], [`ReportDocument::html`],
 //! [`ReportDocument::figures`] and [`ReportDocument::sheets`].
 #![forbid(unsafe_code)]
@@ -19,7 +19,6 @@ pub mod load;
 mod markup;
 pub mod planned;
 pub mod probe;
-pub mod simulated;
 mod terminal;
 mod words;
 

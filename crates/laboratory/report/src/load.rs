@@ -1,6 +1,5 @@
 //! The report of runs of load: one in full, or several side by side.
 
-mod capacity;
 pub(crate) mod charts;
 mod reading;
 mod tables;

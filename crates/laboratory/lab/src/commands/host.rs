@@ -7,10 +7,8 @@ use measure::record::to_json;
 
 use super::values::{Speeds, value};
 use crate::console::{Console, WIDTH, print, stdout_colour};
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult};
-use crate::host;
-use crate::host::SpeedTiming;
+use crate::fault::{Exit, LabFault, LabResult};
+use crate::host::{self, SpeedTiming};
 
 /// Show what this host has for TLS, and how fast its keys and ciphers are
 ///

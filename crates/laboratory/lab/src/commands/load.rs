@@ -23,19 +23,14 @@ use options::{Problem, Report};
 use wire::address::{Address, Endpoint};
 
 use crate::console::{Console, WIDTH, print, stdout_colour};
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult};
+use crate::fault::{Exit, LabFault, LabResult};
 use crate::host;
-use crate::interrupt::Interrupt;
-use crate::load::destination::{Destination, RecordDate};
-use crate::load::hdr::HdrFile;
+use crate::interrupt::{Cancel, Interrupt};
+use crate::load::destination::{Destination, HdrFile, RecordDate};
 use crate::load::live::LiveLine;
 use crate::load::metrics::MetricsPage;
-use crate::load::progress::LoadProgress;
-use crate::load::screen::Screen;
-use crate::load::view::LoadView;
+use crate::load::view::{LoadProgress, LoadView, Screen};
 use crate::load::{PlanFile, read, resolve};
-use crate::run::measurement::failure::Cancel;
 
 /// Load a TLS server, and count what succeeded and how long it took
 ///

@@ -14,8 +14,7 @@ use wire::address::{Address, UnixName};
 
 use super::values::{CpuList, SOME_TIME, cpu_list, time, value};
 use crate::console::Console;
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult};
+use crate::fault::{Exit, LabFault, LabResult};
 use crate::origin::{BoundOrigin, OriginOptions, Totals, url};
 
 /// Serve objects of any size, as plain HTTP

@@ -7,14 +7,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueHint, value_parser};
 use load::ech::EchOption;
-use load::observe::chain::TrustedRoots;
+use load::observe::TrustedRoots;
 use load::options::value::OrNone;
 use load::plan::{OwnCertificate, ProxyVersion};
 use measure::probe::{Level, ProbeReport};
 use measure::record::to_json;
 use options::Report;
 use probe::expect::{Expectations, Unmet};
-use probe::run::{ProbeOptions, WaitLimits, probe};
+use probe::run::probe;
+use probe::{ProbeOptions, WaitLimits};
 use probe::{facts, points};
 use sys::process;
 use sys::socket::Zoned;
@@ -24,8 +25,7 @@ use wire::text::line;
 
 use super::values::{AnswerOutput, choice, give, time, value};
 use crate::console::{Console, print};
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult};
+use crate::fault::{Exit, LabFault, LabResult};
 use crate::load::{PlanFile, ResolvedAddress, read, resolve};
 use crate::pages::check_page;
 

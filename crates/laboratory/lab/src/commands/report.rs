@@ -1,6 +1,7 @@
-//! `lariat-lab report`: records from files, and where tables, figures and pages go.
+//! `lariat-lab report` and `lariat-lab compare`: records from files, of one or of two platforms,
+//! versions or settings, and where tables, figures and pages go.
 //!
-//! The crate `report` draws them; here are the arguments.
+//! The crate `report` compares and draws them; here are the arguments.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,14 @@ use std::time::SystemTime;
 
 use clap::{Args, ValueHint};
 use load::options::value::OrNone;
+use measure::experiment::Experiment;
 use measure::merge::merged;
 use measure::record::to_json;
 use report::ReportDocument;
 use report::experiment::CardSubject;
 
 use crate::console::{Console, WIDTH, print, stdout_colour};
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult};
+use crate::fault::{Exit, LabFault, LabResult};
 use crate::load::destination::{Destination, RecordDate};
 use crate::pages::{
     Records, check_card, check_page, listed, open_all, tame, write_files, write_page,
@@ -75,7 +76,7 @@ pub(super) struct ReportArguments {
 
 /// The places that a report goes to; without any of them, to the standard output.
 #[derive(Args, Debug, Default)]
-pub(super) struct Sinks {
+struct Sinks {
     /// Write one page that needs no network, instead of tables to the standard output
     #[arg(short, long, value_name = "PAGE.html", value_hint = ValueHint::AnyPath)]
     pub(super) output: Option<PathBuf>,
@@ -86,7 +87,7 @@ pub(super) struct Sinks {
     /// Write the data as CSV files, named after their record: of loads seconds, latencies and
     /// steps; of experiments configurations and measurements
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(super) csv: Option<PathBuf>,
+    csv: Option<PathBuf>,
 }
 
 /// Makes what was asked for.
@@ -210,7 +211,7 @@ fn of_one_kind(records: Records) -> LabResult<Records> {
 }
 
 /// Writes or prints a report: of its figures those with names that begin so.
-pub(super) fn write_all(
+fn write_all(
     sinks: &Sinks,
     report: &ReportDocument,
     figures: &str,
@@ -231,6 +232,80 @@ pub(super) fn write_all(
         print(report.text(WIDTH, stdout_colour()))?;
     }
     Ok(())
+}
+
+/// Compare what changed from one record to another
+///
+/// Two records of experiments, of two platforms, versions or settings: in what they differ, and
+/// each configuration that was measured in both, with the change from A to B and its 95 %
+/// interval. Two records of loads are shown side by side.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  What does the hypervisor take?
+    lariat-lab run object-sizes --record metal.jsonl     # and on the other host: virtual.jsonl
+    lariat-lab compare metal.jsonl virtual.jsonl -o loss.html")]
+pub(super) struct CompareArguments {
+    /// Two records, the one before and the one after
+    #[arg(value_name = "RECORD", value_hint = ValueHint::AnyPath)]
+    records: Vec<PathBuf>,
+    /// Write one page that needs no network, instead of tables to the standard output
+    #[arg(short, long, value_name = "PAGE.html", value_hint = ValueHint::AnyPath)]
+    output: Option<PathBuf>,
+    /// Write the figures as SVG files: the loss of B against A, in percent, a file a scenario
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    svg: Option<PathBuf>,
+}
+
+/// Makes what was asked for.
+pub(super) fn compare(arguments: CompareArguments, console: Console) -> LabResult<Exit> {
+    check_records(&arguments)?;
+    let records = open_all(&arguments.records, console);
+    if records.len() < 2 {
+        return Err(LabFault::reported(Exit::Usage));
+    }
+    let sinks = Sinks { output: arguments.output, svg: arguments.svg, csv: None };
+    // Of the figures of loads, the one that compares them.
+    write_all(&sinks, &compared(&records)?, "compar", console)?;
+    Ok(Exit::Success)
+}
+
+fn check_records(arguments: &CompareArguments) -> LabResult<()> {
+    let records = &arguments.records;
+    let message = match records.len() {
+        0 => "no record is named".to_owned(),
+        1 => "only one record is named".to_owned(),
+        2 => return check_page(arguments.output.as_deref(), records),
+        many => format!("{many} records are named"),
+    };
+    Err(LabFault::new(
+        message,
+        "name two: what was, and what it is compared with; more of them side by side: \
+         lariat-lab report RECORD…",
+    ))
+}
+
+fn compared(records: &Records) -> LabResult<ReportDocument> {
+    match records {
+        Records::Loads(named) => Ok(report::load::document(&listed(named))),
+        Records::Experiments(named) => experiments(&listed(named)),
+        Records::Mixed(..) => Err(LabFault::new(
+            "one record is of a load, the other of an experiment",
+            "compare two of a kind: they have no metric in common",
+        )),
+    }
+}
+
+fn experiments(records: &[(&str, &Experiment)]) -> LabResult<ReportDocument> {
+    let (a, b) = (records[0], records[1]);
+    if report::experiment::configurations_in_common(a.1, b.1) == 0 {
+        return Err(LabFault::new(
+            "the two experiments have no configuration in common that was measured in both",
+            "run the same scenarios with the same targets: the first line of a record has its \
+             `command`",
+        ));
+    }
+    Ok(report::experiment::compared(a, b))
 }
 
 #[cfg(test)]
@@ -281,5 +356,13 @@ mod tests {
         let arguments: ReportArguments = parsed("a.json -o p.html b.json --csv=data");
         check(&arguments).unwrap();
         assert_eq!(arguments.records, ["a.json", "b.json"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn two_are_compared_and_no_more() {
+        let fault = |line| check_records(&parsed(line)).unwrap_err().to_string();
+        assert!(fault("a.json").contains("only one record is named"));
+        assert!(fault("a b c").contains("lariat-lab report RECORD…"));
+        assert!(fault("a b -o c.txt").contains("ends in .html"));
     }
 }

@@ -1,37 +1,39 @@
-//! `lariat-lab run`: from the names of scenarios to a record of them.
+//! `lariat-lab run`: from the names of scenarios to a record of them; or to a list of the scenarios
+//! that there are, or of what a run would do.
 //!
 //! Owns the order of things: all that can be wrong is reported before the first server starts.
 
-mod listing;
-
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use measure::experiment::{self, FailureKind, Placement, RunEvent, RunMoment};
-use measure::host::HostReport;
-use measure::record::Tool;
+use measure::experiment::{
+    self, ExperimentPlan, FailureKind, Placement, RunEvent, RunMoment, Scenario, TargetDescription,
+};
+use measure::record::{HostReport, Tool};
 use options::Complaint;
 
 use super::run_arguments::RunArguments;
 use super::targets::{check_name, programs, with_root};
 use crate::console::{Console, print};
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult};
-use crate::host::SpeedTiming;
-use crate::interrupt::Interrupt;
+use crate::fault::{Exit, LabFault, LabResult, unknown};
+use crate::host::{self, SpeedTiming};
+use crate::interrupt::{Cancel, Interrupt};
 use crate::load::destination::RecordDate;
+use crate::process::cpu_list;
 use crate::process::scratch::Scratch;
-use crate::run::journal::Journal;
-use crate::run::measurement::failure::Cancel;
-use crate::run::needs::{Means, ResolvedTarget};
-use crate::run::scenario::expansion::{Contender, Expanded};
-use crate::run::scenario::{ListedScenario, expansion};
-use crate::run::{ExperimentRun, RecordedPast, RunTally, needs, now, scenario as scenarios};
+use crate::run::journal::{Journal, minutes};
+use crate::run::needs::{self, Means, ResolvedTarget};
+use crate::run::scenario::ListedScenario;
+use crate::run::scenario::expansion::{self, Contender, Expanded};
+use crate::run::scenario::form::ScenarioForm;
+use crate::run::{ExperimentRun, RecordedPast, RunTally, now, scenario as scenarios};
+use crate::targets;
 use crate::targets::form::TestTarget;
 use crate::targets::program::Builds;
-use crate::{host, targets};
 
 /// Between two checks for a signal.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -58,7 +60,7 @@ pub(super) fn run(request: RunArguments, console: Console) -> LabResult<Exit> {
     let prepared = prepare(&request, console)?;
     if request.dry_run {
         let Prepared { resolved, expanded, placement, .. } = &prepared;
-        return print(listing::plan(expanded, resolved, placement));
+        return print(plan_text(expanded, resolved, placement));
     }
     begin(prepared, &request, words, &Ground::new(&request, console)?)
 }
@@ -160,7 +162,7 @@ fn expand(
             Err(wrong) => report(one, wrong),
         }
     }
-    listing::check_only(&asked.only, forms.iter().map(|(_, form)| form))?;
+    check_only(&asked.only, forms.iter().map(|(_, form)| form))?;
     let mut expanded = Vec::new();
     for (one, form) in &forms {
         match expansion::expand(&one.name, form, &contenders, &asked) {
@@ -178,7 +180,7 @@ fn list(request: &RunArguments, console: Console) -> LabResult<Exit> {
     let of_mode = |full| {
         expand(&listed, &targets, &Builds::default(), &RunArguments::of_mode(full), &host, console)
     };
-    print(listing::list(&of_mode(false)?, &of_mode(true)?))
+    print(listing(&of_mode(false)?, &of_mode(true)?))
 }
 
 fn begin(
@@ -226,7 +228,7 @@ fn plan(
     words: Vec<String>,
     date: RecordDate,
     ground: &Ground,
-) -> experiment::ExperimentPlan {
+) -> ExperimentPlan {
     measure_speeds(prepared, request, ground);
     let seed = request.seed.unwrap_or_else(|| seed_of(date));
     let mut command = vec!["lariat-lab".to_owned(), "run".to_owned()];
@@ -234,7 +236,7 @@ fn plan(
     if request.seed.is_none() {
         command.extend(["--seed".to_owned(), seed.to_string()]);
     }
-    experiment::ExperimentPlan {
+    ExperimentPlan {
         format: experiment::FORMAT,
         tool: Tool {
             name: "lariat-lab".to_owned(),
@@ -288,7 +290,7 @@ fn seed_of(date: RecordDate) -> u64 {
 }
 
 /// The targets that take part, in the order of the tables; the versions of those that are there.
-fn recorded(prepared: &mut Prepared, folder: &Path) -> Vec<experiment::TargetDescription> {
+fn recorded(prepared: &mut Prepared, folder: &Path) -> Vec<TargetDescription> {
     let targets = prepared.resolved.iter_mut().map(|one| {
         one.probe(folder);
         one.recorded()
@@ -307,9 +309,7 @@ fn resume(
     let (record, mut journal) = Journal::resume(path)?;
     let mut prepared = prepare(&RunArguments::of_command(&record.plan.command)?, console)?;
     let targets = recorded(&mut prepared, ground.scratch.path());
-    if let Some(change) =
-        listing::changed(&record.plan, &prepared.expanded, &targets, &prepared.host)
-    {
+    if let Some(change) = changed(&record.plan, &prepared.expanded, &targets, &prepared.host) {
         return Err(LabFault::new(
             format_args!("{}: {change}", path.display()),
             "what was read before and after could not be compared: begin anew",
@@ -333,7 +333,7 @@ fn resume(
 
 fn carry_out(
     prepared: &Prepared,
-    plan: &experiment::ExperimentPlan,
+    plan: &ExperimentPlan,
     mut journal: Journal,
     past: RecordedPast,
     request: &RunArguments,
@@ -360,11 +360,7 @@ fn carry_out(
 }
 
 /// Targets that take no part, and the remedy.
-fn report_missing(
-    plan: &experiment::ExperimentPlan,
-    resolved: &[ResolvedTarget],
-    console: Console,
-) {
+fn report_missing(plan: &ExperimentPlan, resolved: &[ResolvedTarget], console: Console) {
     for target in &plan.targets {
         let one = resolved.iter().find(|one| one.target.name == target.name);
         if let Some(Err(missing)) = one.map(|one| &one.program) {
@@ -403,4 +399,123 @@ fn conclude(
             Ok(Exit::Partial)
         }
     }
+}
+
+/// All scenarios, with their time in both modes.
+fn listing(quick: &[Expanded], full: &[Expanded]) -> String {
+    let mut text = String::new();
+    for (quick, full) in quick.iter().zip(full) {
+        let name = &quick.scenario.name;
+        let question = &quick.scenario.question;
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "{name}\n    {question}\n    quick: {}; full: {}",
+            extent(quick),
+            extent(full)
+        );
+    }
+    let total = |all: &[Expanded]| minutes(all.iter().map(time).sum());
+    let _ = writeln!(text, "all\n    quick: {}; full: {}", total(quick), total(full));
+    text
+}
+
+fn extent(expanded: &Expanded) -> String {
+    let (count, repeats) = (expanded.supported().count(), expanded.scenario.repeats);
+    let time = minutes(time(expanded));
+    match expanded.scenario.until {
+        None => format!("{count} configurations, {repeats} times, {time}"),
+        Some(rule) => {
+            let most = minutes(Duration::from_nanos(rule.time_max_ns));
+            let reach = rule.reach * 100.0;
+            format!(
+                "{count} configurations until ±{reach} %, {repeats} times at least: {most} at most"
+            )
+        }
+    }
+}
+
+fn time(expanded: &Expanded) -> Duration {
+    expanded.supported().map(|it| it.estimate() * it.repeats).sum()
+}
+
+/// The plan of a run: its configurations with the command that makes the same load.
+fn plan_text(expanded: &[Expanded], resolved: &[ResolvedTarget], placement: &Placement) -> String {
+    let mut text = format!(
+        "servers on CPU {}; load and origin on CPU {}\n",
+        cpu_list(&placement.server),
+        cpu_list(&placement.client)
+    );
+    for one in expanded {
+        let scenario = &one.scenario;
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "\n{}: {}\n{}", scenario.name, scenario.question, extent(one));
+        for planned in &one.configurations {
+            let configuration = &planned.configuration;
+            let mut resolved = resolved.iter();
+            let target = resolved.find(|one| one.target.name == configuration.target);
+            let missing = target.and_then(|one| one.program.as_ref().err());
+            let what = match (&configuration.unsupported, missing) {
+                (Some(why), _) => format!("unsupported: {why}"),
+                (None, Some(missing)) => format!("takes no part: {}", missing.message),
+                (None, None) => report::command_line(&configuration.command),
+            };
+            let key = configuration.key.trim_start_matches("target=");
+            let _ = writeln!(text, "  {key}\n    {what}");
+        }
+    }
+    text
+}
+
+/// Every factor and value of `--only` must be one of some scenario.
+fn check_only<'f>(
+    only: &BTreeMap<String, Vec<String>>,
+    forms: impl Iterator<Item = &'f ScenarioForm> + Clone,
+) -> LabResult<()> {
+    let factors = || forms.clone().flat_map(|form| &form.factor);
+    for (name, values) in only.iter().filter(|(name, _)| *name != "target") {
+        let mut known: Vec<_> = factors().map(|factor| factor.name.as_str()).collect();
+        known.push("target");
+        if !known.contains(&name.as_str()) {
+            return Err(unknown("factor", name, known));
+        }
+        let of_factor = factors().filter(|factor| factor.name == *name);
+        let known = of_factor.flat_map(|factor| &factor.value);
+        let known: Vec<_> = known.map(|value| value.name.as_str()).collect();
+        if let Some(value) = values.iter().find(|value| !known.contains(&value.as_str())) {
+            return Err(unknown(&format!("value of `{name}`"), value, known));
+        }
+    }
+    Ok(())
+}
+
+/// The difference from when a record was begun, so that it cannot be taken up.
+fn changed(
+    plan: &ExperimentPlan,
+    expanded: &[Expanded],
+    targets: &[TargetDescription],
+    host: &HostReport,
+) -> Option<String> {
+    let version = env!("CARGO_PKG_VERSION");
+    if plan.tool.version != version {
+        let old = &plan.tool.version;
+        return Some(format!("lariat-lab {old} began it, and this is {version}"));
+    }
+    let (then, now) = (&plan.host.host, &host.host);
+    let (cpu, kernel) = (&then.cpu, &then.kernel);
+    if (cpu, kernel) != (&now.cpu, &now.kernel) {
+        return Some(format!("it was begun on another host ({cpu}, {kernel})"));
+    }
+    if let Some(target) = plan.targets.iter().find(|target| !targets.contains(target)) {
+        return Some(format!("{} is another version now, or is gone", target.name));
+    }
+    let mut pairs = expanded.iter().map(|one| &one.scenario).zip(&plan.scenarios);
+    let differs = pairs.find(|(now, then)| {
+        let repeats = |it: &Scenario| (it.repeats, it.until);
+        now.configurations != then.configurations || repeats(now) != repeats(then)
+    });
+    if let Some((now, _)) = differs {
+        return Some(format!("scenario {} has other configurations now", now.name));
+    }
+    (expanded.len() != plan.scenarios.len()).then(|| "it had other scenarios".to_owned())
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Parser, ValueHint, value_parser};
 use load::speed::SpeedRows;
-use measure::host::HostReport;
 use measure::quantity::nanoseconds;
+use measure::record::HostReport;
 use measure::until::StoppingRule;
 use options::command_line::proposals_and_paths;
 

@@ -16,11 +16,9 @@ use super::run::carry_out_alone;
 use super::run_arguments::{RunArguments, SELF_TEST_PLANTED};
 use super::values::{SOME_TIME, time};
 use crate::console::{Console, print};
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult};
-use crate::interrupt::Interrupt;
+use crate::fault::{Exit, LabFault, LabResult};
+use crate::interrupt::{Cancel, Interrupt};
 use crate::run::journal;
-use crate::run::measurement::failure::Cancel;
 use crate::run::scenario::SELF_TEST;
 
 /// Find out what the laboratory finds on this host, and what it misses

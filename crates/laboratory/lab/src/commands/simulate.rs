@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use measure::planned::SimulatedRemedy;
 use measure::record::{LoadRecord, RecordedTarget, to_json};
-use measure::simulated::SimulatedRemedy;
 use plan::cost::TargetCosts;
 use plan::farm::{Farm, FarmSettings, NODES_MAX, RetryPolicy};
 use plan::hosts::FarmModel;
@@ -15,11 +15,9 @@ use super::farm_question::{FarmQuestion, WrittenValue, number, share, time, whol
 use super::plan::{RecordEvidence, command, evidence, refused, tool};
 use super::values::{AnswerOutput, give};
 use crate::console::Console;
-use crate::exit::Exit;
-use crate::fault::{LabResult, unknown};
-use crate::interrupt::Interrupt;
+use crate::fault::{Exit, LabResult, unknown};
+use crate::interrupt::{Cancel, Interrupt};
 use crate::pages::{check_page, write_files};
-use crate::run::measurement::failure::Cancel;
 
 /// Simulate a farm second by second, and what failures do to it
 ///
@@ -119,7 +117,7 @@ pub(super) fn run(arguments: SimulateArguments, console: Console) -> LabResult<E
         result.remedies = remedies(&settings, &script, &interrupt)?;
     }
     let exit = if is_whole { Exit::Success } else { Exit::Partial };
-    let document = report::simulated::document(&result);
+    let document = report::planned::simulated(&result);
     let AnswerOutput { json, output } = &arguments.output;
     if let Some(directory) = &arguments.svg {
         write_files(directory, "svg", &document.figures(), console)?;

@@ -8,7 +8,8 @@ use std::thread;
 
 use clap::{Args, ValueHint, value_parser};
 use measure::probe::ProbeReport;
-use probe::run::{ProbeOptions, probe};
+use probe::ProbeOptions;
+use probe::run::probe;
 use sys::process;
 use wire::starttls::Dialect;
 
@@ -17,8 +18,7 @@ use super::probe::{
 };
 use super::values::{AnswerOutput, choice, give};
 use crate::console::Console;
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult};
+use crate::fault::{Exit, LabFault, LabResult};
 use crate::load::PlanFile;
 use crate::pages::check_page;
 

@@ -9,15 +9,12 @@ use options::command_line::proposals;
 
 use super::values::BuildArguments;
 use crate::console::{Console, print};
-use crate::exit::Exit;
-use crate::fault::{LabFault, LabResult, unknown};
+use crate::fault::{Exit, LabFault, LabResult, unknown};
 use crate::process::scratch::Scratch;
 use crate::run::scenario as scenarios;
 use crate::targets;
 use crate::targets::form::TestTarget;
-use crate::targets::program::{Builds, TargetProgram};
-use crate::targets::root::PackageRoot;
-use crate::targets::{program, root};
+use crate::targets::program::{self, Builds, PackageRoot, TargetProgram};
 
 /// List and install the programs that can be measured
 ///
@@ -112,15 +109,15 @@ pub(super) fn check_name(name: &str, all: &[TestTarget]) -> LabResult<()> {
 pub(super) fn with_root(builds: Builds, arguments: &BuildArguments) -> LabResult<Builds> {
     let roots = roots(arguments)?;
     let root = match (&arguments.suite, &arguments.root) {
-        (Some(suite), _) => Some(root::of_suite(suite, &roots)),
-        (None, Some(path)) => Some(root::at(path)),
+        (Some(suite), _) => Some(program::of_suite(suite, &roots)),
+        (None, Some(path)) => Some(program::at(path)),
         (None, None) => None,
     };
     Ok(Builds { root: root.transpose()?, roots, ..builds })
 }
 
 fn roots(arguments: &BuildArguments) -> LabResult<PathBuf> {
-    root::folder(arguments.root_folder.clone())
+    program::folder(arguments.root_folder.clone())
 }
 
 /// Makes the root of the suite if it lacks any of these targets.
@@ -132,19 +129,19 @@ fn make_root(
     console: Console,
 ) -> LabResult<()> {
     let folder = roots(&arguments.builds)?;
-    root::place(suite, &folder)?;
+    program::place(suite, &folder)?;
     let is_whole = |root: PackageRoot| {
         let builds = Builds { root: Some(root), ..builds.clone() };
         chosen.iter().all(|target| builds.find(target).is_ok())
     };
-    if root::of_suite(suite, &folder).is_ok_and(is_whole) {
+    if program::of_suite(suite, &folder).is_ok_and(is_whole) {
         return Ok(());
     }
     let packages = chosen.iter().flat_map(|one| &one.form.packages).map(String::as_str);
     let packages: BTreeSet<_> = packages.chain(["openssl"]).collect();
     let packages: Vec<_> = packages.into_iter().collect();
     console.say(format_args!("making a root of {suite} with {}", packages.join(", ")));
-    root::make(suite, &folder, &packages, &arguments.apt_option)
+    program::make(suite, &folder, &packages, &arguments.apt_option)
 }
 
 fn chosen<'p>(all: &'p [TestTarget], words: &[String]) -> LabResult<Vec<&'p TestTarget>> {
@@ -176,7 +173,7 @@ fn install_missing(targets: &[&TestTarget], builds: &Builds, console: Console) -
         return Ok(());
     }
     console.say(format_args!("installing {}", packages.join(", ")));
-    root::install(packages.iter().copied()).map_err(|fault| {
+    program::install(packages.iter().copied()).map_err(|fault| {
         LabFault::failed(fault, format_args!("as root: apt-get install {}", packages.join(" ")))
     })
 }
@@ -197,7 +194,7 @@ fn look<'p>(target: &'p TestTarget, builds: &Builds) -> Row<'p> {
 /// Targets that are in roots, by their packages: none of them is run.
 fn tables_of_roots(targets: &[&TestTarget], builds: &Builds) -> String {
     let mut text = String::new();
-    for root in root::list(&builds.roots) {
+    for root in program::list(&builds.roots) {
         text += &format!("\nroot {} ({})\n", root.name, root.path.display());
         let of_root = Builds { root: Some(root), ..Builds::default() };
         let packaged = targets.iter().filter(|target| !target.form.packages.is_empty());

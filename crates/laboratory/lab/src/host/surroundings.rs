@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use measure::host::HostFact;
+use measure::record::HostFact;
 
-use super::text::{fact, names, non_empty, number, read, with_remedy};
+use super::kernel::{fact, names, non_empty, number, read, with_remedy};
 
 /// All that can be read.
 pub(super) fn all() -> Vec<HostFact> {
@@ -301,11 +301,6 @@ mod tests {
         assert!(turbo_fact(true, "x").remedy.is_some());
         assert_eq!(turbo_fact(false, "x").value, "off");
     }
-}
-
-#[cfg(test)]
-mod networks_tests {
-    use super::*;
 
     fn card(receive_queues: usize) -> NetworkCard {
         NetworkCard {

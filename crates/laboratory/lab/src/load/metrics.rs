@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::progress::LoadProgress;
+use super::view::LoadProgress;
 
 /// A scraper has so long for its request, and for our answer: Prometheus's own `scrape_timeout`.
 const PATIENCE: Duration = Duration::from_secs(10);

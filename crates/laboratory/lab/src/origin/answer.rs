@@ -322,8 +322,9 @@ impl ChunkEnd {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::origin::request::parse;
+
+    use super::*;
 
     fn answer(lines: &str) -> OriginReply {
         let bytes = format!("{}\r\n\r\n", lines.replace('\n', "\r\n"));
@@ -392,11 +393,6 @@ mod tests {
             assert_eq!(OriginReply::to_fault(fault).code, code);
         }
     }
-}
-
-#[cfg(test)]
-mod download_tests {
-    use super::*;
 
     fn body(bytes: usize) -> Vec<u8> {
         (0..bytes).map(|at| (at % 251) as u8).collect()

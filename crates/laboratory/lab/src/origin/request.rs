@@ -192,11 +192,6 @@ mod tests {
             assert_eq!(parse(&text.as_bytes()[..end - 1]), Ok(None));
         }
     }
-}
-
-#[cfg(test)]
-mod query_tests {
-    use super::*;
 
     fn size(target: &str) -> Result<u64, QueryFault> {
         match Query::parse(target)?.content {

@@ -10,7 +10,7 @@ use measure::metric::{Metric, MetricUnit};
 use measure::quantity::ByteCount;
 use measure::record::LoadRecordFault;
 
-use super::measurement::failure::MeasurementFailure;
+use super::measurement::verdict::MeasurementFailure;
 use super::scenario::settings::Planned;
 use crate::console::Console;
 use crate::fault::{LabFault, LabResult};

@@ -1,19 +1,16 @@
 //! Measures a configuration once: the server is started, loaded, watched, judged, and ended.
 //!
-//! `loaded` makes a load of ours, `requests` that of another program; `usage` reads what processes
-//! used meanwhile, `verdict` judges, `results` makes parts of the record, and `failure` says why
-//! there is none. `origin` is the test server behind all.
+//! `loaded` makes a load of ours; `programs` are the test server behind all servers and loads of
+//! other programs; `usage` reads what processes used meanwhile and makes parts of the record of it,
+//! and `verdict` judges, or says why there is no record.
 //!
 //! Owns what all configurations of a run share: the origin behind the servers. Knows neither the
 //! order of configurations nor the record.
 
-pub(crate) mod failure;
 mod loaded;
-mod origin;
-mod requests;
-mod results;
+mod programs;
 mod usage;
-mod verdict;
+pub(crate) mod verdict;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -27,21 +24,20 @@ use measure::experiment::{DurationSummary, Measurement, Noise, Placement, Reload
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
 use measure::record::{LoadRecord, RunWarning, Second, TrafficBytes};
+use programs::{
+    CpuAssignment, EventCommand, Fetched, LoggedRequests, RunningOrigin, ServerEvent, fetch,
+};
 
 use super::scenario::settings::{Call, ConfigurationSettings, LaunchSettings, Planned};
+use crate::interrupt::Cancel;
 use crate::load::destination::RecordDate;
 use crate::targets::certificates::{TargetCertificates, site_name};
 use crate::targets::form::TestTarget;
 use crate::targets::program::TargetProgram;
 use crate::targets::server::{ServerPlace, TargetServer, own_folder};
-
-use failure::{Cancel, Measured, MeasurementFailure};
 use loaded::{BackgroundLoad, LoadResult, LoadedUsage};
-use origin::{CpuAssignment, RunningOrigin};
-use requests::{EventCommand, Fetched, LoggedRequests, ServerEvent, fetch};
-use results::{MeasuredCapacity, of_capacity, of_client};
-use usage::{Used, WatchedProcesses};
-use verdict::Evidence;
+use usage::{MeasuredCapacity, Used, WatchedProcesses, of_capacity, of_client};
+use verdict::{Evidence, Measured, MeasurementFailure};
 
 /// A server that takes longer to fill its session cache hangs.
 const FILL_MAX: Duration = Duration::from_secs(3600);
@@ -143,7 +139,7 @@ impl<'a> Bench<'a> {
         let origin = match subject.origin {
             None => None,
             Some((target, program)) => {
-                let spec = origin::spec(&planned.spec, cpus.client.len());
+                let spec = programs::origin_spec(&planned.spec, cpus.client.len());
                 let cpus = &cpus.client;
                 Some(TargetServer::start(target, program, &spec, &ServerPlace { cpus, ..place })?)
             }
@@ -310,7 +306,7 @@ impl Session<'_, '_> {
     fn judge_origin(&self) -> Measured<()> {
         match (self.origin, self.subject.planned.expect.origin_resumed) {
             (Some(origin), Some(wanted)) => {
-                let requests = requests::read(&origin.folder, &self.subject.planned.spec)?;
+                let requests = programs::logged(&origin.folder, &self.subject.planned.spec)?;
                 verdict::judge_origin(wanted, &requests.handshakes)
             }
             _ => Ok(()),
@@ -324,13 +320,13 @@ impl Session<'_, '_> {
         let mut warnings = record.warnings.clone();
         warnings.extend(self.warning(Duration::from_nanos(record.client.cpu_ns), elapsed, used));
         Measurement {
-            offered_per_s: results::offered_per_s(plan),
+            offered_per_s: usage::offered_per_s(plan),
             operations,
             client_cpu_ns: record.client.cpu_ns,
             response: DurationSummary::from(&record.total_latency()),
-            handshake: results::handshake_durations(&record),
-            seconds: results::seconds(plan, &record, self.subject.planned.lose_node.is_some()),
-            read_offs: results::read_offs(plan, &record),
+            handshake: usage::handshake_durations(&record),
+            seconds: usage::seconds(plan, &record, self.subject.planned.lose_node.is_some()),
+            read_offs: usage::read_offs(plan, &record),
             full_handshakes: self.subject.planned.fill + record.handshakes_of(Kind::Full),
             counts: record.totals,
             failures: record.failures,
@@ -411,7 +407,7 @@ impl Session<'_, '_> {
         if !planned.spec.request_log || !planned.launch.is_tls {
             return Ok(None);
         }
-        requests::read(&self.server.folder, &planned.spec).map(Some)
+        programs::logged(&self.server.folder, &planned.spec).map(Some)
     }
 
     /// The body must be complete, and the server must have logged as many requests as the program
@@ -439,7 +435,7 @@ impl Session<'_, '_> {
         }
         let mut record = LoadRecord {
             handshakes: requests.handshakes.clone(),
-            totals: results::counts(counted),
+            totals: usage::counts(counted),
             ..LoadRecord::default()
         };
         let all: u64 = requests.handshakes.iter().map(|row| row.count).sum();
@@ -459,11 +455,11 @@ impl Session<'_, '_> {
         let at_load = LoadedUsage { resident_bytes: fetched.server_bytes, open_connections: 0 };
         let client_busy = used.ended.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
         Measurement {
-            counts: results::counts(counted),
+            counts: usage::counts(counted),
             operations: counted.operations,
             client_cpu_ns: nanoseconds(used.ended),
             client_resident_bytes_max: fetched.client_bytes,
-            response: results::called(&response, counted),
+            response: usage::called(&response, counted),
             traffic: TrafficBytes { body_bytes: counted.bytes, ..TrafficBytes::default() },
             ..self.common(elapsed, used, at_load, client_busy)
         }

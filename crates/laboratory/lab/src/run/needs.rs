@@ -3,16 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use measure::experiment;
-use measure::experiment::Placement;
-use measure::host::Core;
+use measure::experiment::{self, Placement};
+use measure::record::Core;
 
 use super::scenario::settings::{ConfigurationSettings, Planned};
 use crate::fault::{LabFault, LabResult};
 use crate::process::cpu_list;
 use crate::targets::form::{Serves, TestTarget};
-use crate::targets::program;
-use crate::targets::program::{Builds, TargetProgram};
+use crate::targets::program::{self, Builds, TargetProgram};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means {

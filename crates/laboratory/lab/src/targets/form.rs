@@ -485,11 +485,6 @@ mod tests {
         assert!(fault("files = [\"x.conf\"]").contains("`x.conf`"));
         assert!(fault("colour = 1").contains("`colour`"));
     }
-}
-
-#[cfg(test)]
-mod output_tests {
-    use super::*;
 
     fn read(form: &str, text: &str) -> Option<OutputNumbers> {
         toml::from_str::<OutputForm>(form).unwrap().read(text)

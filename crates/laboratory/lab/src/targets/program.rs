@@ -1,14 +1,17 @@
-//! The program of a target on this host: its file, its origin, and its version.
+//! The program of a target on this host: its file, its origin, and its version; and roots, folders
+//! with the packages of another Debian suite, in which targets of it are run.
+//!
+//! Owns how a root is made (mmdebstrap) and how a program is run in it (chroot). Nothing in a root
+//! runs unless it is named.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
-use std::{env, io};
+use std::{env, fs, io};
 
 use super::form::{TargetForm, TestTarget};
-use super::root;
-use super::root::PackageRoot;
 use crate::fault::{LabFault, LabResult};
 use crate::process::GuardedChild;
 
@@ -37,7 +40,7 @@ impl Builds {
     pub(crate) fn find(&self, target: &TestTarget) -> LabResult<TargetProgram> {
         let named = target.form.root.as_ref().map(|name| {
             let hint = format!("`lariat-lab targets --install --suite {name}` installs it");
-            root::of_suite(name, &self.roots).map_err(|fault| LabFault { hint, ..fault })
+            of_suite(name, &self.roots).map_err(|fault| LabFault { hint, ..fault })
         });
         let named = named.transpose()?;
         let given = self.programs.get(&target.name).map(PathBuf::as_path);
@@ -138,7 +141,7 @@ fn owner(path: &Path, root: Option<&PackageRoot>) -> String {
 }
 
 fn dpkg(root: Option<&PackageRoot>, arguments: &[&OsStr]) -> Option<String> {
-    let mut command = std::process::Command::new("dpkg-query");
+    let mut command = Command::new("dpkg-query");
     if let Some(root) = root {
         command.arg("--admindir").arg(root.path.join("var/lib/dpkg"));
     }
@@ -200,9 +203,183 @@ impl TargetProgram {
     }
 }
 
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct PackageRoot {
+    /// The suite, or the folder's name.
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+}
+
+pub(crate) fn folder(chosen: Option<PathBuf>) -> LabResult<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let cache = || {
+        let home = || Some(PathBuf::from(set("HOME")?).join(".cache"));
+        set("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)
+    };
+    let usual = || Some(cache()?.join("lariat-lab/roots"));
+    // Neither `XDG_CACHE_HOME` nor `HOME` need be set.
+    let none = || LabFault::new("there is no folder for roots", "--root-folder names one");
+    let folder = chosen.or_else(usual).ok_or_else(none)?;
+    std::path::absolute(&folder).map_err(|error| no_root(&folder, &error))
+}
+
+/// All roots in a folder, by name.
+pub(crate) fn list(folder: &Path) -> Vec<PackageRoot> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
+    names.sort();
+    names.iter().filter_map(|name| of_suite(name, folder).ok()).collect()
+}
+
+pub(crate) fn of_suite(suite: &str, folder: &Path) -> LabResult<PackageRoot> {
+    let path = place(suite, folder)?;
+    if !path.join("usr").is_dir() {
+        return Err(LabFault::new(
+            format_args!("there is no root `{suite}` in {}", folder.display()),
+            format_args!("`lariat-lab targets --install --suite {suite}` makes it"),
+        ));
+    }
+    let name = suite.to_owned();
+    Ok(PackageRoot { name, path })
+}
+
+/// The folder of the root of a suite, whether it is there or not.
+pub(crate) fn place(suite: &str, folder: &Path) -> LabResult<PathBuf> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    if suite.is_empty() || suite.starts_with('-') || !suite.chars().all(is_plain) {
+        let message = format!("`{}` is no name of a suite", suite.escape_debug());
+        return Err(LabFault::new(message, "for example: --suite sid"));
+    }
+    Ok(folder.join(suite))
+}
+
+/// The root in a folder that the user names.
+pub(crate) fn at(named: &Path) -> LabResult<PackageRoot> {
+    let path = fs::canonicalize(named).map_err(|error| no_root(named, &error))?;
+    if !path.join("usr").is_dir() {
+        return Err(no_root(named, &io::ErrorKind::NotFound.into()));
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(PackageRoot { name, path })
+}
+
+fn no_root(path: &Path, error: &io::Error) -> LabFault {
+    let message = format!("{}: {error}", path.display());
+    LabFault::new(message, "--root names a folder with a Debian system in it")
+}
+
+/// The mirror is the one that apt of this host is set up with.
+const MAKE: &str = r#"set -e
+suite=$1 folder=$2 packages=$3
+shift 3
+mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' |
+    grep '/debian/\?$' | head -n 1)
+[ -n "$mirror" ] || { echo "apt of this host is set up with no mirror of Debian" >&2; exit 1; }
+mkdir -p "$folder"
+trap 'rm -rf --one-file-system "$folder/.$suite.new" "$folder/.$suite.old"' EXIT
+trap 'exit 1' HUP INT TERM
+mmdebstrap --mode=root --variant=apt --include="$packages" "$@" "$suite" "$folder/.$suite.new" "$mirror"
+if [ -e "$folder/$suite" ]; then mv "$folder/$suite" "$folder/.$suite.old"; fi
+mv "$folder/.$suite.new" "$folder/$suite"
+"#;
+
+/// Makes the root of a suite, in place of one that is there, with these packages in it.
+pub(crate) fn make(
+    suite: &str,
+    folder: &Path,
+    packages: &[&str],
+    apt_options: &[String],
+) -> LabResult<()> {
+    let unmade = |why: String| {
+        LabFault::failed(
+            format_args!("the root was not made: {why}"),
+            "what it printed stands above; --apt-option is handed to its apt, as in \
+             --apt-option 'Acquire::Check-Valid-Until \"false\"' for a mirror that is behind",
+        )
+    };
+    let path = env::var_os("PATH").unwrap_or_default();
+    if !env::split_paths(&path).any(|folder| folder.join("mmdebstrap").is_file()) {
+        install(["mmdebstrap"]).map_err(unmade)?;
+    }
+    let mut words: Vec<OsString> = vec![suite.into(), folder.into(), packages.join(",").into()];
+    words.extend(apt_options.iter().map(|option| format!("--aptopt={option}").into()));
+    as_root(MAKE, &words).map_err(unmade)
+}
+
+/// In a mount namespace of its own, so that nothing stays mounted: the scratch folder at its own
+/// path, and the devices and processes of the host.
+const RUN: &str = r#"set -e
+root=$1 scratch=$2 folder=$3
+shift 3
+case $scratch in /tmp/*) mount -t tmpfs lariat-lab "$root/tmp" ;; esac
+mkdir -p "$root$scratch"
+mount --bind "$scratch" "$root$scratch"
+mount --rbind /dev "$root/dev"
+mount --rbind /proc "$root/proc"
+exec chroot "$root" env --chdir="$folder" "$@"
+"#;
+
+impl PackageRoot {
+    /// A file of the root, by its path inside.
+    pub(crate) fn file(&self, inside: &Path) -> PathBuf {
+        self.path.join(inside.strip_prefix("/").unwrap_or(inside))
+    }
+
+    /// The command that runs another inside, with `scratch` at the same path as outside, and
+    /// `folder`, which is in it, as the working directory.
+    pub(crate) fn command(
+        &self,
+        scratch: &Path,
+        folder: &Path,
+        command: Vec<OsString>,
+    ) -> Vec<OsString> {
+        let head = ["unshare", "--mount", "--propagation", "private", "sh", "-c", RUN, "chroot"];
+        let mut words: Vec<OsString> = head.into_iter().map(OsString::from).collect();
+        words.extend([&self.path, scratch, folder].map(|path: &Path| path.as_os_str().to_owned()));
+        words.extend(command);
+        words
+    }
+}
+
+/// While it runs, a policy says that no server is to be started (101; invoke-rc.d(8)). One that
+/// the administrator wrote stays as it is.
+const SCRIPT: &str = r#"set -e
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get -o Dpkg::Use-Pty=0 -qq update
+apt-get -o Dpkg::Use-Pty=0 -qq install -y --no-install-recommends "$@"
+"#;
+
+/// Installs packages by apt-get, through sudo where we are not root; or says what failed.
+pub(crate) fn install<'p>(packages: impl IntoIterator<Item = &'p str>) -> Result<(), String> {
+    let packages: Vec<_> = packages.into_iter().map(OsString::from).collect();
+    as_root(SCRIPT, &packages)
+}
+
+/// Runs a shell script with these arguments, through sudo where we are not root.
+fn as_root(script: &str, arguments: &[OsString]) -> Result<(), String> {
+    let shell = ["sudo", "sh", "-c", script, "lariat-lab"];
+    let shell = &shell[usize::from(sys::process::is_root())..];
+    let mut command = Command::new(shell[0]);
+    command.args(&shell[1..]).args(arguments).stdin(Stdio::null());
+    // Ours is for data.
+    command.stdout(io::stderr());
+    let status =
+        command.status().map_err(|error| format!("{} cannot be run: {error}", shell[0]))?;
+    if status.success() { Ok(()) } else { Err(format!("the command failed ({status})")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::scratch::Scratch;
 
     #[test]
     fn versions_are_few_lines() {
@@ -211,5 +388,26 @@ mod tests {
         let wanted = ["HAProxy version", "Running on OpenSSL"].map(str::to_owned);
         assert_eq!(chosen(said, &wanted), ["HAProxy version 2.6", "Running on OpenSSL 3.0"]);
         assert_eq!(chosen("", &[]), [""; 0]);
+    }
+
+    #[test]
+    fn roots_are_named_by_their_suites() {
+        let scratch = Scratch::new().unwrap();
+        for name in ["sid", "trixie", ".sid.new"] {
+            fs::create_dir_all(scratch.path().join(name).join("usr")).unwrap();
+        }
+        fs::create_dir(scratch.path().join("empty")).unwrap();
+        let names: Vec<_> = list(scratch.path()).into_iter().map(|root| root.name).collect();
+        assert_eq!(names, ["sid", "trixie"]);
+        let absent = of_suite("forky", scratch.path()).unwrap_err();
+        assert!(absent.hint.contains("--install --suite forky"));
+        for name in ["", "../sid", "a b", ".sid.new", "-x"] {
+            let fault = of_suite(name, scratch.path()).unwrap_err();
+            assert!(fault.message.contains("is no name of a suite"), "{name}");
+        }
+        let root = at(&scratch.path().join("sid")).unwrap();
+        let inside = root.file(Path::new("/usr/sbin/nginx"));
+        assert_eq!(inside, root.path.join("usr/sbin/nginx"));
+        assert!(at(Path::new("/no/such/root")).is_err());
     }
 }

@@ -10,11 +10,9 @@ use std::{fs, thread};
 use super::certificates::{TargetCertificateFiles, TargetCertificates};
 use super::form::{ServerSpec, Serves, TestTarget};
 use super::program::TargetProgram;
-use super::templates;
-use super::templates::{TemplateTls, Values};
+use super::templates::{self, TemplateTls, Values};
 use crate::process::scratch::first_free;
-use crate::process::tree::ProcessTree;
-use crate::process::{GuardedChild, fault_lines};
+use crate::process::{GuardedChild, ProcessTree, fault_lines};
 
 #[derive(Clone, Copy)]
 pub(crate) struct ServerPlace<'a> {

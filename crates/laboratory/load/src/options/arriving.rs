@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::limit::Search;
-use super::value::Ramp;
+use super::value::{Ramp, Search};
 use super::written::WrittenLoad;
 use crate::plan::{ArrivalModel, Spacing, Stretch};
 

@@ -1,16 +1,19 @@
-//! Files of requests, each with its weight: a list of paths and URLs, or TOML.
+//! The requests that are made on connections: those of options, and files of requests, each with
+//! its weight: a list of paths and URLs, or TOML.
 //!
-//! A fault names the file and the line. It opens nothing by itself.
+//! A fault of a file names it and the line. It opens nothing by itself.
 
 use std::path::Path;
 use std::str::FromStr;
 
 use options::row::{count, parsed_by, path, text};
-use options::{Field, Key, Kind, Nested, Problem, Report, Section, Table, Tables, section, table};
+use options::{
+    Field, Key, KeyPlace, Kind, Nested, Problem, Report, Section, Table, Tables, section, table,
+};
 
-use super::files::{Files, content};
 use super::url::Url;
-use super::value::{self, Read};
+use super::value::{self, Files, Read, Times, content};
+use super::written::WrittenLoad;
 use crate::plan::PlannedRequest;
 
 /// Requests of a load: the histogram of one takes some 70 KiB in each thread.
@@ -63,11 +66,7 @@ static TABLE: Table = Table {
 };
 
 /// The requests of a file; none if there are faults, all of which are noted at the option.
-pub(super) fn requests(
-    option: &Field<'_, Option<String>>,
-    url: &Url,
-    files: Files<'_>,
-) -> Vec<PlannedRequest> {
+fn of_file(option: &Field<'_, Option<String>>, url: &Url, files: Files<'_>) -> Vec<PlannedRequest> {
     let Some((name, bytes)) = option.given().zip(content(option, files)) else {
         return Vec::new();
     };
@@ -217,7 +216,7 @@ pub(super) fn body(
 const WITHOUT_BODY: [&str; 3] = ["GET", "HEAD", "TRACE"];
 
 /// The method as written, or by the body.
-pub(super) fn method_with(written: &Field<'_, Option<String>>, has_body: bool) -> String {
+fn method_with(written: &Field<'_, Option<String>>, has_body: bool) -> String {
     let default = if has_body { "POST" } else { "GET" };
     let method = written.given().map_or(default, String::as_str);
     written.refuse_if(
@@ -230,6 +229,81 @@ pub(super) fn method_with(written: &Field<'_, Option<String>>, has_body: bool) -
 
 fn placed(place: &str, problem: Problem) -> Problem {
     Problem { message: format!("{place}: {}", problem.message), ..problem }
+}
+
+/// The requests; empty = none are made. Every contradiction is noted.
+pub(crate) fn requests(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Vec<PlannedRequest> {
+    if load.request.no_request.is_on() {
+        check_absence(load, url);
+        return Vec::new();
+    }
+    let headers = load.request.header.elements();
+    if load.request.requests.is_written() {
+        return mixture(load, url, files);
+    }
+    let body = body(&load.request.body, &load.request.body_file, files);
+    check_early(load, &body);
+    vec![PlannedRequest {
+        method: method_with(&load.request.method, !body.is_empty()),
+        path: request_path(load, url),
+        headers: headers.to_vec(),
+        body,
+        weight: 1,
+    }]
+}
+
+/// The requests of a file, each with the headers of all.
+fn mixture(load: &WrittenLoad<'_>, url: &Url, files: Files<'_>) -> Vec<PlannedRequest> {
+    let option = &load.request.requests;
+    refuse_beside_path(option, url);
+    let mut requests = of_file(option, url, files);
+    for request in &mut requests {
+        request.headers.splice(0..0, load.request.header.elements().iter().cloned());
+        check_early(load, &request.body);
+    }
+    requests
+}
+
+fn refuse_beside_path(key: &KeyPlace<'_>, url: &Url) {
+    key.refuse_if(
+        url.path != "/",
+        format!("stands beside a path in the URL, {}", url.path),
+        "leave out one of the two",
+    );
+}
+
+/// Refuses contradictions to `--no-request` that the table of options does not exclude.
+fn check_absence(load: &WrittenLoad<'_>, url: &Url) {
+    let per_connection = &load.clients.requests_per_connection;
+    per_connection.refuse_if(
+        per_connection.value != Some(Times::Count(1)),
+        "--no-request has no requests to make on a connection",
+        "leave out one of the two",
+    );
+    load.request.no_request.refuse_if(
+        !url.tls,
+        "http:// without a request does nothing at all",
+        "write https://, or leave out --no-request",
+    );
+}
+
+/// Servers accept 16 KiB of early data as a rule, and the head needs its room.
+const EARLY_BODY_BYTES_MAX: usize = 15 << 10;
+
+fn check_early(load: &WrittenLoad<'_>, body: &[u8]) {
+    load.tls.early_data.refuse_if(
+        load.tls.early_data.is_on() && body.len() > EARLY_BODY_BYTES_MAX,
+        format!("a body of {} bytes is more than servers take early", body.len()),
+        format!("a body of at most {EARLY_BODY_BYTES_MAX} bytes"),
+    );
+}
+
+fn request_path(load: &WrittenLoad<'_>, url: &Url) -> String {
+    let Some(size) = load.request.size.given() else {
+        return url.path.clone();
+    };
+    refuse_beside_path(&load.request.size, url);
+    format!("/?size={size}")
 }
 
 #[cfg(test)]

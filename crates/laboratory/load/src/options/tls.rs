@@ -3,9 +3,8 @@
 use options::Field;
 use sys::process;
 
-use super::files::{Files, content};
 use super::url::Url;
-use super::value::{OrNone, unique};
+use super::value::{Files, OrNone, content, unique};
 use super::written::{WrittenLoad, WrittenTls, is_of_tls};
 use crate::ech::EchOption;
 use crate::plan::{

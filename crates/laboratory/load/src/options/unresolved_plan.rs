@@ -7,12 +7,10 @@ use options::{KeyPlace, Problem};
 use wire::address::{Address, Endpoint};
 
 use super::arriving::{Arriving, arriving};
-use super::files::Files;
-use super::limit::Search;
 use super::url::Url;
-use super::value::{OrNone, Times, unique};
+use super::value::{Files, OrNone, Search, Times, unique};
 use super::written::WrittenLoad;
-use super::{request, tls};
+use super::{requests, tls};
 use crate::plan::{
     ArrivalModel, ClientSelection, Clients, Handshake, LoadPlan, PlannedTarget, Threads,
 };
@@ -149,7 +147,7 @@ fn plan(
         sources: unique(target.source.elements()),
         proxy_header: target.send_proxy.value?,
         tls,
-        requests: request::requests(load, url, files),
+        requests: requests::requests(load, url, files),
         ending: clients.close.value?,
         clients: Clients {
             count: 0,

@@ -24,7 +24,6 @@ pub struct Url {
 
 impl Url {
     /// The host as a name; `None` if it is an IP address.
-    #[must_use]
     pub fn host_name(&self) -> Option<&str> {
         match &self.endpoint {
             Endpoint::Name { host, .. } => Some(host),
@@ -33,7 +32,6 @@ impl Url {
     }
 
     /// The host as an IP address; `None` if it is a name.
-    #[must_use]
     pub fn host_address(&self) -> Option<IpAddr> {
         match &self.endpoint {
             Endpoint::Address(Address::Ip(address)) => Some(address.ip()),

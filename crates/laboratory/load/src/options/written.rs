@@ -1,5 +1,6 @@
 //! A load as it is written: a key is a flag of `lariat-lab load` and a key of its plan files, with
-//! the same name. Its field states it, and everything that knows keys is made from the fields.
+//! the same name. Its field states it, and everything that knows keys is made from the fields, the
+//! reference among it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -13,9 +14,8 @@ use options::{Foreign, Key, Kind, Nested, Node, Report, Section, Table, choice, 
 use wire::address::Endpoint;
 use wire::starttls::Dialect;
 
-use super::limit::{self, CapacityLimit};
 use super::url::Url;
-use super::value::{self, OrNone, Ramp, Times};
+use super::value::{self, CapacityLimit, OrNone, Ramp, Times};
 use crate::plan::{
     ClientSelection, ConnectionEnding, Group, Handshake, ProxyVersion, Signature, Spacing, Suite,
     Verify, Versions,
@@ -87,7 +87,6 @@ const FOREIGN: &[Foreign] = &[
 ];
 
 /// Whether a key says something about TLS, so that `http://` has no place for it.
-#[must_use]
 pub fn is_of_tls(key: &Key) -> bool {
     key.group == "TLS" || ["handshake", "requests-per-session"].contains(&key.path)
 }
@@ -362,7 +361,7 @@ section! {
         find_capacity: bool = switch().example("find-capacity = true"),
         /// The limit: bounds of the mean response time, of one percentile (`p50`, `p99`, `p99.9`)
         /// and of the error rate, which is below 0.1 % unless it is named.
-        limit: Option<CapacityLimit> = parsed_by(Kind::Text("BOUNDS"), limit::parse)
+        limit: Option<CapacityLimit> = parsed_by(Kind::Text("BOUNDS"), value::parse)
             .requires(&["find-capacity"]).absent("mean<100ms,error-rate<0.1%")
             .example(r#"limit = "p99<50ms,error-rate<0.01%""#),
         /// The search ends when what kept the limit and what broke it are so close.
@@ -396,7 +395,7 @@ section! {
         /// Bounds that the whole load must keep: `mean`, `p50`, `p99`, `p99.9`, `error-rate`,
         /// `resumed` (handshakes) and `rate` (transactions per second) with `<` or `>`; else the
         /// exit code is 7.
-        expect: Option<Vec<LoadBound>> = parsed_by(Kind::Text("BOUNDS"), limit::bounds)
+        expect: Option<Vec<LoadBound>> = parsed_by(Kind::Text("BOUNDS"), value::bounds)
             .excludes(&["find-capacity"], "--limit is what a search keeps")
             .absent("nothing")
             .example(r#"expect = "p99<50ms,error-rate<0.1%,resumed>90%""#),
@@ -412,4 +411,41 @@ section! {
         /// Say nothing while it runs.
         quiet: bool = switch().example("quiet = true"),
     }
+}
+
+const PREFACE: &str = "\
+<!-- Made by `cargo xtask generate` from the table of options. Do not edit. -->
+
+# lariat-lab load
+
+```
+lariat-lab load URL [FLAGS]
+lariat-lab load --plan FILE.toml [URL] [FLAGS]
+```
+
+A plan file has a key for each flag, with the same name. Flags replace what the
+file says; one that says how load arrives (`--connections`, `--rate`, `--ramp`, `--steps`,
+`--find-capacity`) replaces every other way in the file. Unknown keys and flags are errors, and so
+is a plan that contradicts itself: it is refused with all its reasons before the first packet.
+
+```toml
+url = \"https://127.0.0.1:8443/1k\"
+handshake = \"session-id\"
+tls = \"1.2\"
+requests-per-session = 4
+rate = 500
+duration = \"10s\"
+record = \"out.json\"
+```
+
+Times are written `250us`, `80ms`, `1.5s`, `10m`, `1h` or `1d`; sizes `512`, `64k`, `1m` or `1g`,
+which are powers of 1024; rates are transactions a second. Lists are written with commas, in a file
+as arrays. Relative paths in a file begin at its directory, those in flags at the working directory.
+
+The summary goes to the standard output, all talk to the standard error. How it ends:
+[exit codes](lab-exit-codes.md). Plans to begin with: [examples/load](../../examples/load).
+";
+
+pub fn reference() -> String {
+    PREFACE.to_owned() + &TABLE.page_by_group()
 }

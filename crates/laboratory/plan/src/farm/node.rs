@@ -1,10 +1,79 @@
-//! A node: what waits at it, and in which order it is served.
+//! A node of a farm: the settings of the farm before anything happens, what waits at a node and in
+//! which order it is served, and how long clients waited.
 
 use std::collections::VecDeque;
 
-use measure::simulated::SimulatedNode;
+use measure::planned::SimulatedNode;
 
-use super::settings::FarmSettings;
+use crate::traffic::Sharing;
+
+/// How often clients try again, and how soon.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryPolicy {
+    pub most: u32,
+    /// Whether each wait is twice as long as the one before; else each is a second.
+    pub backs_off: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct FarmSettings {
+    pub nodes: u32,
+    /// Cores of each node, as many of one worker's speed.
+    pub cores: f64,
+    /// CPU time of a connection in full use.
+    pub full_s: f64,
+    pub resumed_s: f64,
+    pub connections_per_s: f64,
+    pub clients: u64,
+    /// The share of connections, every session known where it is offered.
+    pub resumed_share: f64,
+    pub sharing: Sharing,
+    /// Whether the balancer brings a session to the node that made it.
+    pub has_affinity: bool,
+    /// How long a client waits before it gives up.
+    pub patience_s: f64,
+    pub retry: RetryPolicy,
+    /// Whether a node refuses those that waited too long and serves the latest first; else it
+    /// serves all in turn, those that are gone as well.
+    pub sheds: bool,
+    /// How long the balancer sends clients to a node that is dead.
+    pub detection_s: f64,
+    /// Sessions that peers never get, 0 to 1.
+    pub lost_share: f64,
+    /// Connections that wait at a node at most.
+    pub connections_max: u64,
+    pub duration_s: u64,
+    pub seed: u64,
+    /// Busy shares by work, each hundredth from 0 to 1; empty where they are the same.
+    pub busy_by_work: Vec<f64>,
+    /// Median, 95th and 99th percentile of responses by work, evenly from 0 to 1.
+    pub quantiles_s: Vec<[f64; 3]>,
+}
+
+impl RetryPolicy {
+    /// The waits after the attempt of that number failed, each with its part of the clients.
+    pub(super) fn waits(self, attempt: usize, count: u64) -> [(f64, u64); 2] {
+        if !self.backs_off {
+            return [(1.0, count), (1.0, 0)];
+        }
+        // Half of them wait half as long again: clients do not keep step.
+        let wait = f64::from(1u32 << attempt.min(6));
+        [(wait, count / 2), (wait * 1.5, count - count / 2)]
+    }
+}
+
+impl FarmSettings {
+    pub(super) fn busy_at(&self, work: f64) -> f64 {
+        let place = (work * 100.0).round().min(100.0) as usize;
+        self.busy_by_work.get(place).copied().unwrap_or_else(|| work.min(1.0))
+    }
+
+    pub(super) fn quantiles_at(&self, work: f64) -> [f64; 3] {
+        let last = self.quantiles_s.len().saturating_sub(1);
+        let place = (work.min(1.0) * last as f64).round() as usize;
+        self.quantiles_s.get(place).copied().unwrap_or_default()
+    }
+}
 
 /// CPU time of refusing a connection, to that of a full one: a server that sheds keeps 94 to 96 %
 /// of its capacity at five times as much (docs/reports/2026-11-24-overload).
@@ -171,4 +240,56 @@ fn serve_one(
     served.waits.push((now - cohort.at, count));
     let counted = if cohort.has_session { &mut served.resumed } else { &mut served.full };
     *counted += count;
+}
+
+/// The least time that is distinguished.
+const LEAST_S: f64 = 1e-4;
+const STEP: f64 = 1.05;
+
+/// Buckets up to an hour.
+const BUCKETS: usize = 360;
+
+#[derive(Clone, Debug)]
+pub(super) struct Waits {
+    counts: Vec<u64>,
+    sum_s: f64,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS], sum_s: 0.0 }
+    }
+}
+
+impl Waits {
+    /// Connections that waited as long in a queue, and then as the worker's median, 95th and 99th
+    /// percentile say.
+    pub(super) fn add(&mut self, queue_s: f64, quantiles: [f64; 3], count: u64) {
+        let tail = count / 50;
+        let upper = count * 9 / 20;
+        for (own, part) in quantiles.into_iter().zip([count - upper - tail, upper, tail]) {
+            let wait = queue_s + own;
+            let place = ((wait / LEAST_S).max(1.0).ln() / STEP.ln()) as usize;
+            self.counts[place.min(BUCKETS - 1)] += part;
+            self.sum_s += wait * part as f64;
+        }
+    }
+
+    /// The mean, the median, the 99th percentile and the greatest; 0 if there are none.
+    pub(super) fn summary_s(&self) -> [f64; 4] {
+        let all: u64 = self.counts.iter().sum();
+        if all == 0 {
+            return [0.0; 4];
+        }
+        let upper = |place: usize| LEAST_S * STEP.powi(place as i32 + 1);
+        let at = |share: f64| {
+            let mut left = (all as f64 * share).ceil() as u64;
+            let place = self.counts.iter().position(|count| {
+                left = left.saturating_sub(*count);
+                left == 0
+            });
+            place.map_or(0.0, upper)
+        };
+        [self.sum_s / all as f64, at(0.5), at(0.99), at(1.0)]
+    }
 }

@@ -1,10 +1,9 @@
 //! The farm in the place of measured scenarios, to see how far it is right.
 
+use super::Farm;
+use super::node::{FarmSettings, RetryPolicy};
 use crate::script::ScriptLine;
 use crate::traffic::Sharing;
-
-use super::Farm;
-use super::settings::{FarmSettings, RetryPolicy};
 
 /// Both scenarios: their clients try once.
 fn scenario() -> FarmSettings {

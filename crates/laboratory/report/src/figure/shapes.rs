@@ -1,7 +1,8 @@
 //! Places of the parts of a panel, and their elements: grid, lines, marks and names.
 
-use super::axis::AxisScale;
-use super::chart::{AxisStretch, Callout, Chart, Panel, PointMark, Series, SeriesShape, WIDTH};
+use super::chart::{
+    AxisScale, AxisStretch, Callout, Chart, Panel, PointMark, Series, SeriesShape, WIDTH,
+};
 use crate::markup::{MarkupElement, element};
 
 /// Places of the parts of a panel, in pixels.

@@ -9,8 +9,7 @@ use measure::metric::Metric;
 use measure::quantity::{Nanoseconds, RoundedCount};
 use measure::record::{LoadRecord, Second};
 
-use super::capacity::{Reached, points, read_offs};
-use super::reading::TransactionPart;
+use super::reading::{Reached, TransactionPart, points, read_offs};
 use super::time_series::{SeriesSample, Timeline, smoothed};
 use crate::figure::{
     Axis, AxisStretch, AxisUnit, Callout, Chart, Panel, PointMark, Series, SeriesLook, SeriesShape,

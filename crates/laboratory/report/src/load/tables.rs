@@ -6,8 +6,9 @@ use measure::quantity::{Nanoseconds, Percentage, RoundedCount};
 use measure::record::{HandshakeCounts, LoadRecord, PlanStep, RequestResult, Second};
 use measure::statistics::Spread;
 
-use super::capacity::{Reached, read_offs};
-use super::reading::{CARDS, METRICS, PARTS, conditions, cpu_per_transaction_ns, resumed, spread};
+use super::reading::{
+    CARDS, METRICS, PARTS, Reached, conditions, cpu_per_transaction_ns, read_offs, resumed, spread,
+};
 use super::time_series::Timeline;
 use crate::document::{Cell, NONE, ReportTable, Sheet, cells, number};
 use crate::words::{id_part, in_percent, joined, titled};

@@ -9,10 +9,11 @@ use load::plan::{ArrivalModel, LoadPlan};
 use load::run::{self, Run, Stopper};
 use measure::record::{LoadRecord, RunEnding};
 
-use super::failure::{Cancel, Measured, MeasurementFailure};
-use super::requests::ServerEvent;
+use super::programs::ServerEvent;
 use super::usage::{TimedReading, Used, WatchedProcesses};
-use crate::process::tree::ProcessTree;
+use super::verdict::{Measured, MeasurementFailure};
+use crate::interrupt::Cancel;
+use crate::process::ProcessTree;
 
 /// How long before the end of the load memory is read; at most a tenth of the load.
 const BEFORE_END_MAX: Duration = Duration::from_millis(100);

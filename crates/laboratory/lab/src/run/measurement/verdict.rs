@@ -1,4 +1,4 @@
-//! Whether what was measured is the configuration.
+//! Whether what was measured is the configuration, and reasons why one was not measured.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,6 @@ use std::fmt::Write;
 use measure::choice::Kind;
 use measure::record::{HandshakeCounts, LoadRecord, Second, TransactionCounts};
 
-use super::failure::{Measured, MeasurementFailure};
 use crate::run::scenario::settings::{Expect, ShareBounds};
 
 /// A closed load that fails more often than this measures faults.
@@ -181,6 +180,33 @@ fn bounds(ShareBounds { least, most }: ShareBounds) -> String {
 fn percent(share: f64) -> String {
     let text = format!("{:.1}", share * 100.0);
     format!("{} %", text.trim_end_matches(".0"))
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum MeasurementFailure {
+    /// The server did not start, or ended; or nothing succeeded. The reason, with its own words.
+    Failed(String),
+    /// Something else than the configuration was measured: what was expected, what was found.
+    Void(String),
+    Cancelled,
+}
+
+/// The result of a measurement, or of a step of one.
+pub(crate) type Measured<T> = Result<T, MeasurementFailure>;
+
+impl<E: std::error::Error> From<E> for MeasurementFailure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl MeasurementFailure {
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            Self::Failed(why) | Self::Void(why) => why,
+            Self::Cancelled => "it was stopped",
+        }
+    }
 }
 
 #[cfg(test)]
