@@ -92,7 +92,8 @@ pub struct RenewalSchedule {
     renewals: BTreeMap<String, SuggestedRenewal>,
     /// Another certificate is wanted of these kinds of keys, by an operator.
     wanted: Vec<String>,
-    /// He waits: no attempt has been made since. The back-off does not count then.
+    /// He waits for an attempt, or for what comes of another configuration: none has been made
+    /// since. The back-off does not count then.
     is_urgent: bool,
     /// Chains whose certificates an operator wants revoked, until they are.
     to_revoke: Vec<String>,
@@ -311,6 +312,11 @@ impl RenewalSchedule {
     /// An operator wants other certificates.
     pub fn want(&mut self, keys: &[String]) {
         self.wanted = keys.to_vec();
+        self.hurry();
+    }
+
+    /// The next attempt does not wait for the back-off.
+    pub fn hurry(&mut self) {
         self.is_urgent = true;
     }
 
