@@ -130,8 +130,9 @@ impl Engine {
     fn obey(&mut self, order: AcmeOrder) {
         match order {
             AcmeOrder::Follow { entries, host_roots } => {
+                let has_other_roots = *self.host_roots != host_roots;
                 self.host_roots = Arc::new(host_roots);
-                self.follow(entries);
+                self.follow(entries, has_other_roots);
             }
             AcmeOrder::Renew { name } => self.want(&name, &[], true),
             AcmeOrder::Revoke { name, chains, is_replaced } => {
@@ -142,16 +143,19 @@ impl Engine {
         }
     }
 
-    /// Facts about entries that stay are kept; the dialogs of others end.
-    fn follow(&mut self, entries: Vec<WantedCertificate>) {
+    /// Facts about entries that stay are kept; the dialogs of others end. An order that failed is
+    /// placed again at once if it would be another one now.
+    fn follow(&mut self, entries: Vec<WantedCertificate>, has_other_roots: bool) {
         let mut before = std::mem::take(&mut self.entries);
         for entry in entries {
             let followed = match before.remove(&entry.name) {
-                Some(followed) => Followed {
-                    known: entry.certificates.iter().map(known).collect(),
-                    entry,
-                    ..followed
-                },
+                Some(mut followed) => {
+                    if has_other_roots || !entry.is_written_as(&followed.entry) {
+                        followed.schedule.hurry();
+                    }
+                    let known = entry.certificates.iter().map(known).collect();
+                    Followed { known, entry, ..followed }
+                }
                 None => Followed::new(entry),
             };
             self.entries.insert(followed.entry.name.clone(), followed);

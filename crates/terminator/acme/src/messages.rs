@@ -33,6 +33,15 @@ pub struct WantedCertificate {
     pub state: Option<String>,
 }
 
+impl WantedCertificate {
+    /// Whether the configuration says the same of both.
+    pub fn is_written_as(&self, other: &Self) -> bool {
+        let (account, state) = (self.account.clone(), self.state.clone());
+        let certificates = self.certificates.clone();
+        *self == Self { account, certificates, state, ..other.clone() }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum ChallengeKind {
     TlsAlpn,

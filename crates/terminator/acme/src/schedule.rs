@@ -31,8 +31,13 @@ const BACK_OFF_MIN: u64 = MINUTE;
 const BACK_OFF_MAX: u64 = 12 * HOUR;
 const BACK_OFF_GROWTH: u64 = 5;
 
-/// No certificate is ordered again so soon after it came, whatever became of it.
+/// No certificate is ordered again so soon after it came, whatever became of it, unless half of its
+/// life has passed.
 const AGAIN_AFTER: u64 = HOUR;
+
+/// A certificate that lives for less is renewed as if it lived for so long: what is remembered of
+/// orders stays short.
+const LIFE_MIN: u64 = 5 * MINUTE;
 
 /// Bounds of the time after which the authority wants to be asked again when to renew (RFC 9773
 /// section 4.3.2), and that time if it does not say.
@@ -87,7 +92,8 @@ pub struct RenewalSchedule {
     renewals: BTreeMap<String, SuggestedRenewal>,
     /// Another certificate is wanted of these kinds of keys, by an operator.
     wanted: Vec<String>,
-    /// He waits: no attempt has been made since. The back-off does not count then.
+    /// He waits for an attempt, or for what comes of another configuration: none has been made
+    /// since. The back-off does not count then.
     is_urgent: bool,
     /// Chains whose certificates an operator wants revoked, until they are.
     to_revoke: Vec<String>,
@@ -179,10 +185,11 @@ impl RenewalSchedule {
         at = at.max(self.allowed(name, now));
         let issued = self.issued.get(key).map_or(&[][..], Vec::as_slice);
         if let (Some(last), false) = (issued.last(), is_wanted) {
-            at = at.max(past(*last, now).map_or(0, |last| last + AGAIN_AFTER));
+            let again_after = AGAIN_AFTER.min(life(certificate) / 2);
+            at = at.max(past(*last, now).map_or(0, |last| last + again_after));
         }
         at = at.max(self.waits_until(now));
-        at = at.max(free_at(issued, SAME_NAMES_MAX, SAME_NAMES_TIME, now));
+        at = at.max(free_at(issued, same_names_max(certificate), SAME_NAMES_TIME, now));
         at = at.max(free_at(account_orders, ORDERS_MAX, ORDERS_TIME, now));
         let replaced = certificate.filter(|one| !one.id.is_empty() && one.not_after > now);
         let replaced = replaced.filter(|_| !is_wanted).filter(|one| {
@@ -305,6 +312,11 @@ impl RenewalSchedule {
     /// An operator wants other certificates.
     pub fn want(&mut self, keys: &[String]) {
         self.wanted = keys.to_vec();
+        self.hurry();
+    }
+
+    /// The next attempt does not wait for the back-off.
+    pub fn hurry(&mut self) {
         self.is_urgent = true;
     }
 
@@ -312,6 +324,19 @@ impl RenewalSchedule {
     pub fn orders(&self) -> &[u64] {
         &self.orders
     }
+}
+
+/// Seconds, which a missing certificate has no end of.
+fn life(certificate: Option<&KnownCertificate>) -> u64 {
+    let life = certificate.map(|one| one.not_after.saturating_sub(one.not_before));
+    life.map_or(u64::MAX, |life| life.max(LIFE_MIN))
+}
+
+/// [`SAME_NAMES_MAX`]; where certificates live for a few days or hours, as those of an authority of
+/// one's own do, twice as many as are in use one after the other, because each is renewed early.
+fn same_names_max(certificate: Option<&KnownCertificate>) -> usize {
+    let used = SAME_NAMES_TIME / life(certificate);
+    usize::try_from(used * 2).unwrap_or(usize::MAX).max(SAME_NAMES_MAX)
 }
 
 /// A time that was noted, unless by a clock that has been set back since.
@@ -542,6 +567,22 @@ mod tests {
         assert!(at >= now + BACK_OFF_MIN && step == revoke, "{at}");
         schedule.is_revoked("chain");
         assert!(!matches!(next(&schedule, now).1, Step::Revoke(_)));
+    }
+
+    #[test]
+    fn certificates_of_a_day_or_of_minutes_are_renewed_before_they_expire() {
+        for life in [DAY, HOUR, 5 * MINUTE] {
+            let (mut schedule, mut now) = (RenewalSchedule::default(), 1_000_000);
+            let mut served: Option<KnownCertificate> = None;
+            for _ in 0..200 {
+                let (at, _) = schedule.order("a", KEYS[0], served.as_ref(), &[], now);
+                now = now.max(at);
+                assert!(served.is_none_or(|one| now < one.not_after), "of {life} s: late");
+                schedule.begins(now);
+                schedule.has_succeeded(KEYS[0], now);
+                served = Some(KnownCertificate { not_after: now + life, ..certificate(now, 0) });
+            }
+        }
     }
 
     /// An authority of 90 days with windows as Let's Encrypt's, for a year of 1,000 names.

@@ -428,3 +428,17 @@ async fn an_operator_may_ask_once_more_after_a_failure() {
     assert_eq!(authority.requests("/orders"), 2);
     assert!(second.status.next.unwrap() >= now_s() + 250);
 }
+
+#[tokio::test]
+async fn what_failed_is_ordered_again_once_the_configuration_says_something_else() {
+    let authority = FaultyAuthority::start(|_, _| None).await;
+    let rootless = |state| WantedCertificate { roots: Vec::new(), ..wanted(&authority, state) };
+    let first = run_until(vec![rootless(None)], &[], has_failed).await;
+    assert_eq!(authority.requests("/orders"), 0, "its own certificate is trusted by nobody");
+    let state = || Some(first.state.clone());
+    let follow = |entry| AcmeOrder::Follow { entries: vec![entry], host_roots: String::new() };
+    let orders = [follow(rootless(state())), follow(wanted(&authority, state()))];
+    let is_again = |one: &EntryStatus| has_failed(one) && one.failures == 2;
+    run_until(vec![rootless(state())], &orders, is_again).await;
+    assert_eq!(authority.requests("/orders"), 1);
+}

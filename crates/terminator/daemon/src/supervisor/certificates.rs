@@ -130,7 +130,7 @@ impl Supervisor<'_> {
             }
             (Some(why), _) if failures > status.failures => warn(format_args!(
                 "no certificate for {domains} by ACME: {why}\nhint: `lariat certificate list` says \
-                 when it is tried again"
+                 when it is tried again, `lariat certificate renew` tries it at once"
             )),
             _ => {}
         }
