@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sys::wake::Waker;
+use sys::epoll::Waker;
 
 use crate::arrival::ArrivalSchedule;
 use crate::plan::{ArrivalModel, LoadPlan};

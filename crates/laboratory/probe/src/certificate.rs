@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use load::observe::chain::{Path, TrustedRoots, fingerprint};
 use measure::probe::{CertificateReport, ChainState, StapleReport};
-use wire::network::address_of;
+use wire::address::address_of;
 use x509_parser::asn1_rs::Tag;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};

@@ -8,7 +8,7 @@ use proxy::options::{BackOptions, FrontOptions, FrontTls, SendProxy, ServiceOpti
 use tls::certificate::Certificate;
 use tls::client::pin_of;
 use tls::options::{ClientMode, Tls13Sessions};
-use wire::network::Network;
+use wire::address::Network;
 use wire::starttls::Dialect;
 
 use crate::back::{self, WrittenBack};

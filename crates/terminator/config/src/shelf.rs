@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use options::{Field, KeyPlace, Problem};
 use tls::options::PemSource;
-use wire::network::{Network, NetworkSet};
+use wire::address::{Network, NetworkSet};
 use zeroize::Zeroizing;
 
 use crate::files::{Files, ProgramOutputs, bundle_of_host};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use proxy::options::{SourceLimits, SourceRules};
 use proxy::sources::Sources;
 use sys::cpu::thread_time;
-use wire::network::NetworkSet;
+use wire::address::NetworkSet;
 
 const ADMISSIONS: u32 = 200_000;
 const ROUNDS: usize = 5;

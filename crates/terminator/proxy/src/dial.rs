@@ -603,7 +603,7 @@ mod tests {
     use std::rc::Rc;
 
     use flow::facts::Route;
-    use sys::wake::Waker;
+    use sys::epoll::Waker;
 
     use crate::descriptors::Descriptors;
     use crate::driver::CONNECTS_LATER;

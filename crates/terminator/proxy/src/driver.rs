@@ -10,11 +10,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use flow::events::Received;
-use sys::epoll::{Epoll, Event, Events, Interest};
+use sys::epoll::{Epoll, Event, Events, Interest, Waker};
 use sys::ktls::{self, Half, Keys};
 use sys::socket::{self, PeerAddress, Source};
 use sys::transfer::{self, Pipe};
-use sys::wake::Waker;
 use wire::address::Address;
 
 use crate::descriptors::Descriptors;

@@ -11,7 +11,7 @@ use backend::options::QueueOptions;
 use backend::places::{Limit, Places, Turn};
 use backend::pool::{Choice, Pick, Picked, Pool};
 
-use sys::wake::Waker;
+use sys::epoll::Waker;
 
 /// How often a waiting connection looks whether another server suits it by now: one that came back
 /// up, say. Places that are given back need no look.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use sys::wake::Waker;
+use sys::epoll::Waker;
 use telemetry::catalogue::ServiceGauge;
 use telemetry::registry::Registry;
 
@@ -307,7 +307,7 @@ impl Heartbeat {
 mod heartbeat_tests {
     use std::sync::mpsc::channel;
 
-    use sys::wake::Waker;
+    use sys::epoll::Waker;
 
     use super::*;
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use flow::buffer::Pool;
 use flow::events::Event;
 use sys::epoll;
-use sys::wake::Waker;
+use sys::epoll::Waker;
 use telemetry::catalogue::{Histogram, ServiceCounter, ServiceGauge, WorkerCounter, WorkerGauge};
 use telemetry::counters::WorkerCounters;
 use telemetry::outcome::Reason;

@@ -6,9 +6,8 @@ use std::io::{self, ErrorKind};
 use measure::host::{Ability, HostFact};
 use measure::quantity::{ByteCount, RoundedCount};
 use sys::epoll;
-use sys::ktls::probe::{CIPHER_REMEDY, Tried, probe};
-use sys::ktls::{Cipher, Half};
-use sys::limit::{Limit, descriptors, locked_memory};
+use sys::ktls::{CIPHER_REMEDY, Cipher, Half, Tried, probe};
+use sys::usage::{Limit, descriptors, locked_memory};
 
 use super::text::{fact, non_empty, number, read, value, with_remedy};
 

@@ -80,7 +80,8 @@ impl<'a> Simulation<'a> {
         CONNECTS_LATER.set(script.connects_later);
         // Half of the schedules ask threads for what is not in memory.
         IS_COLD.set(script.connects_later);
-        let wakers: Arc<[_]> = (0..1).map(|_| Arc::new(sys::wake::Waker::new().unwrap())).collect();
+        let wakers: Arc<[_]> =
+            (0..1).map(|_| Arc::new(sys::epoll::Waker::new().unwrap())).collect();
         let (sender, commands) = channel();
         let mailbox = Mailbox::new(sender, Arc::clone(&wakers[0]));
         let lines = Arc::<LineQueue>::default();
