@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use backend::affinity::key_of;
 use backend::pool::{Choice, Pick, Picked};
-use backend::tried::Tried;
+use backend::server::Tried;
 use flow::connection::Flow;
 use flow::facts::{Ending, Facts};
 use telemetry::catalogue::{Histogram, ServerCounter, ServiceCounter, ServiceGauge};
@@ -455,7 +455,7 @@ impl Dial {
     }
 
     /// Addresses that have not failed may be dialled again.
-    fn forget(&mut self, places: &[backend::tried::Place]) {
+    fn forget(&mut self, places: &[backend::server::Place]) {
         self.tried.remove(places);
         self.passed_over.remove(places);
     }

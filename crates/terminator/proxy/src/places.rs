@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     use backend::options::{Balance, Options, PassiveOptions, ServerOptions};
-    use backend::tried::Tried;
+    use backend::server::Tried;
 
     const QUEUE: QueueOptions = QueueOptions { length: 9, timeout: Duration::from_secs(60) };
 
