@@ -16,10 +16,9 @@ use telemetry::registry::Registry;
 
 use crate::commands::{Assignment, Command, Mailbox};
 pub use crate::commands::{BoundListener, ServerNews};
-use crate::connection_log::ConnectionLog;
+use crate::connection_log::{ConnectionLog, LineQueue};
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
-use crate::line_queue::LineQueue;
 use crate::plan::Plan;
 use crate::sources::{Allowances, SourceTable};
 use crate::worker::Worker;

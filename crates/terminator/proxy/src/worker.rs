@@ -30,16 +30,14 @@ use crate::connection_log::ConnectionLog;
 use crate::connections::{BulkPace, Connections, count_handshake};
 use crate::descriptors::Pipes;
 use crate::displaceable::Displaceable;
-use crate::driver::{Driver, EVENTS_PER_WAIT};
+use crate::driver::{ConnectionId, Driver, EVENTS_PER_WAIT, EventSource};
 use crate::files::FileContext;
-use crate::handshakes::{HELLO_BYTES, offer_session};
 use crate::listeners::{ReadyListeners, WorkerListeners};
 use crate::options::{Limits, SourceLimits};
 use crate::places::Calls;
-use crate::schedule::{Class, Lingering, Schedule};
+use crate::schedule::{Class, HELLO_BYTES, Lingering, Schedule, offer_session};
 use crate::service::Service;
 use crate::sources::{Allowances, Sources};
-use crate::token::{ConnectionId, EventSource};
 use crate::{clock, connections, schedule};
 
 mod admission;
