@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::store_reply::{REPLY_BYTES_MAX, Redirect, Reply, request, slot};
+use wire::store::{REPLY_BYTES_MAX, Redirect, Reply, request, slot};
 
 fuzz_target!(|bytes: &[u8]| {
     let (mut at, mut replies) = (0, Vec::new());

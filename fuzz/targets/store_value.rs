@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use tls::resumption::key_file::SharedSecret;
 use tls::resumption::store::StoreCipher;
 use tls::resumption::{OfferedSession, SessionKey};
-use wire::store_value::{HEADER_BYTES, Header};
+use wire::store::{HEADER_BYTES, Header};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(header) = Header::read(bytes) {

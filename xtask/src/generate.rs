@@ -72,7 +72,7 @@ fn unwrapped_pages() -> Vec<GeneratedPage> {
          histograms of a service that have counted nothing are left out, and so are those of \
          servers with more than 256 of them: `or vector(0)` stands for them in a query.\n",
     );
-    telemetry::reference::write_reference(&mut metrics);
+    telemetry::exposition::write_reference(&mut metrics);
     let mut outcomes = head("How connections end", "the table of reasons");
     outcomes.push_str(
         "Every connection ends with exactly one of these: the `reason` of its line in the log, \

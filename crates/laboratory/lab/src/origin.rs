@@ -20,11 +20,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use sys::epoll::{Epoll, Events, Interest};
+use sys::epoll::{Epoll, Events, Interest, Waker};
 use sys::signal::{Signal, Signals};
 use sys::socket::{self, ListenOptions, PeerAddress, Transport};
-use sys::wake::Waker;
-use sys::{cpu, limit};
+use sys::{cpu, usage};
 use wire::address::{Address, UnixName};
 
 use crate::fault::{Exit, LabFault, LabResult};
@@ -70,7 +69,7 @@ impl BoundOrigin {
         // Before the first thread, so that none takes them.
         let signals = Signals::new(&[Signal::Interrupt, Signal::Terminate])?;
         // If it cannot be raised, `warn` is called when it is reached.
-        let _ = limit::raise_open_files();
+        let _ = usage::raise_open_files();
         let mut origin = Self {
             listeners: vec![Vec::new(); options.threads.into()],
             addresses: Vec::new(),

@@ -11,7 +11,7 @@ use measure::choice::Kind;
 use measure::histogram::Histogram;
 use measure::quantity::nanoseconds;
 use measure::record::{LoadThread, RunEnding, Second};
-use sys::wake::Waker;
+use sys::epoll::Waker;
 
 use crate::failure::LoadStartFault;
 use crate::outcome::LoadOutcome;

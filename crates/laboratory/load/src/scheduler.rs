@@ -12,7 +12,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sys::wake::Waker;
+use sys::epoll::Waker;
 
 use crate::arrival::ArrivalSchedule;
 use crate::client_pool::ClientPool;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use load::observe::{Path, TrustedRoots, fingerprint, is_hash, signature_algorithms};
 use measure::probe::{CertificateReport, ChainState, StapleReport};
-use wire::network::address_of;
+use wire::address::address_of;
 use wire::ocsp::{
     BasicOcspResponse, OcspCertificateStatus, OcspUnusable, SingleOcspResponse, key_of,
 };

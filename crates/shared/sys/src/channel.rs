@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn a_wait_ends_by_a_message_or_from_outside() {
         let (ours, theirs) = channels();
-        let stop = crate::wake::Waker::new().unwrap();
+        let stop = crate::epoll::Waker::new().unwrap();
         stop.wake();
         assert!(!ours.awaits(&stop).unwrap());
         theirs.send(b"x", &[]).unwrap();

@@ -1,4 +1,4 @@
-//! Readiness of many descriptors (epoll(7)).
+//! Readiness of many descriptors (epoll(7)), and waking a loop from another thread (eventfd(2)).
 //!
 //! Owns the instance and the event buffer; what a token means is the caller's.
 
@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll as kernel;
 use rustix::event::epoll::EventFlags;
+use rustix::event::{EventfdFlags, epoll as kernel, eventfd};
 use rustix::time::Timespec;
 
 /// The events that are waited for. Errors and hang-ups are always reported.
@@ -168,10 +168,64 @@ pub fn probe_io_uring() -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+mod io_uring_tests {
     use super::*;
+
+    #[test]
+    fn a_ring_is_made_or_refused_with_a_reason() {
+        use io::ErrorKind::{OutOfMemory, PermissionDenied, Unsupported};
+        match probe_io_uring() {
+            Ok(()) => {}
+            Err(error) => {
+                let kinds = [PermissionDenied, Unsupported, OutOfMemory];
+                assert!(kinds.contains(&error.kind()), "{error}");
+            }
+        }
+    }
+}
+
+/// A descriptor that becomes readable when anybody calls [`Waker::wake`].
+#[derive(Debug)]
+pub struct Waker {
+    fd: OwnedFd,
+}
+
+impl Waker {
+    pub fn new() -> io::Result<Self> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { fd })
+    }
+
+    /// Makes the descriptor readable; from any thread, any number of times.
+    #[inline]
+    pub fn wake(&self) {
+        // It fails only with EAGAIN, at 2^64 - 1 wakes not drained: then it is readable anyway.
+        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+    }
+
+    /// Puts the waker to rest. Wakes before this call are answered by what follows it.
+    #[inline]
+    pub fn drain(&self) {
+        // EAGAIN: nobody woke us.
+        let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
+    }
+}
+
+impl AsFd for Waker {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
 
     fn wait(epoll: &Epoll, timeout: Option<Duration>) -> Vec<Event> {
         let mut events = Events::with_capacity(8);
@@ -232,21 +286,24 @@ mod tests {
         epoll.add(&ours, 1, Interest::WRITE).unwrap();
         assert_eq!(wait(&epoll, Some(Duration::MAX)).len(), 1);
     }
-}
 
-#[cfg(test)]
-mod io_uring_tests {
-    use super::*;
+    fn is_awake(waker: &Waker) -> bool {
+        let mut fds = [PollFd::new(waker, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
+    }
 
     #[test]
-    fn a_ring_is_made_or_refused_with_a_reason() {
-        use io::ErrorKind::{OutOfMemory, PermissionDenied, Unsupported};
-        match probe_io_uring() {
-            Ok(()) => {}
-            Err(error) => {
-                let kinds = [PermissionDenied, Unsupported, OutOfMemory];
-                assert!(kinds.contains(&error.kind()), "{error}");
+    fn many_wakes_are_one() {
+        let waker = Waker::new().unwrap();
+        assert!(!is_awake(&waker));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| waker.wake());
             }
-        }
+        });
+        assert!(is_awake(&waker));
+        waker.drain();
+        assert!(!is_awake(&waker));
+        waker.drain();
     }
 }

@@ -1,23 +1,31 @@
-//! Opening files without waiting for anybody, and locks on them.
+//! Files: opened without waiting for anybody, locked, and watched.
 //!
 //! To open a named pipe waits for its other end, to open a terminal for its line. Neither happens
-//! here. A file system that does not answer still holds its caller.
+//! here. A file system that does not answer still holds its caller. If other users may have a hand
+//! in a path, the folder that a name stands in is opened component by component, and no link is
+//! followed that another user could have put there. A watch (inotify(7)) says that something has
+//! happened, not what: who wants to know looks. A network file system tells only of what this host
+//! does.
 
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Component, Path};
+use std::time::Duration;
 
 use rustix::event::PollFlags;
+use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
 use rustix::fs::{
-    AtFlags, FileType as FileKind, FlockOperation, Mode, OFlags, fcntl_getfl, fcntl_setfl, flock,
-    fstat, openat, renameat, statat,
+    AtFlags, CWD, FileType as FileKind, FlockOperation, Mode, OFlags, Stat, fcntl_getfl,
+    fcntl_setfl, flock, fstat, fstatfs, openat, readlinkat, renameat, statat, unlinkat,
 };
-use rustix::io::{Errno, retry_on_intr, write};
-use rustix::process::geteuid;
+use rustix::io::{Errno, read, retry_on_intr, write};
+use rustix::process::{getegid, geteuid};
 
-use crate::place::FolderEntry;
 use crate::{process, wait_for};
 
 /// Opens a regular file to be read.
@@ -218,21 +226,173 @@ pub fn lock(file: &impl AsFd) -> io::Result<bool> {
     }
 }
 
+/// Links on the way to a file: as many as the kernel follows (path_resolution(7)).
+const LINKS_MAX: usize = 40;
+
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// A name in an open folder.
+#[derive(Debug)]
+pub(crate) struct FolderEntry {
+    pub(crate) folder: OwnedFd,
+    pub(crate) name: OsString,
+    /// Whether the kernel is to follow a link of that name: one of /proc is no path.
+    pub(crate) is_of_proc: bool,
+}
+
+impl FolderEntry {
+    /// The place of a file, behind all links.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a link on the way stands in a folder that another user may change.
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        Self::find(path, true)
+    }
+
+    /// The place of a name, which may be that of a link itself.
+    ///
+    /// # Errors
+    /// As [`Self::of`], of the folders before it.
+    pub(crate) fn of_name(path: &Path) -> io::Result<Self> {
+        Self::find(path, false)
+    }
+
+    fn find(path: &Path, are_links_followed: bool) -> io::Result<Self> {
+        let mut rest = components(path);
+        let mut folder = openat(CWD, root_of(path), FOLDER, Mode::empty())?;
+        let mut links = 0;
+        while let Some(name) = rest.pop_front() {
+            let is_of_proc = fstatfs(&folder)?.f_type == libc::PROC_SUPER_MAGIC;
+            if rest.is_empty() && (is_of_proc || !are_links_followed) {
+                return Ok(Self { folder, name, is_of_proc });
+            }
+            let target = match readlinkat(&folder, &name, Vec::new()) {
+                Ok(target) if !is_of_proc => OsString::from_vec(target.into_bytes()),
+                _ if rest.is_empty() => return Ok(Self { folder, name, is_of_proc }),
+                _ => {
+                    let follow = if is_of_proc { OFlags::empty() } else { OFlags::NOFOLLOW };
+                    folder = openat(&folder, &name, FOLDER | follow, Mode::empty())?;
+                    continue;
+                }
+            };
+            if is_anothers(&fstat(&folder)?) {
+                let name = name.display();
+                let message =
+                    format!("{name} is a symbolic link, in a folder that another user may change");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            }
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(Errno::LOOP.into());
+            }
+            let target = Path::new(&target);
+            if target.is_absolute() {
+                folder = openat(CWD, "/", FOLDER, Mode::empty())?;
+            }
+            for name in components(target).into_iter().rev() {
+                rest.push_front(name);
+            }
+        }
+        Err(io::ErrorKind::IsADirectory.into())
+    }
+
+    /// Removes what has the name, a folder excepted.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        Ok(unlinkat(&self.folder, &self.name, AtFlags::empty())?)
+    }
+
+    /// The same folder with another name.
+    pub(crate) fn with_name(&self, name: OsString) -> io::Result<Self> {
+        let folder = self.folder.as_fd().try_clone_to_owned()?;
+        Ok(Self { folder, name, is_of_proc: self.is_of_proc })
+    }
+}
+
+fn root_of(path: &Path) -> &'static str {
+    if path.is_absolute() { "/" } else { "." }
+}
+
+fn components(path: &Path) -> VecDeque<OsString> {
+    let names = path.components().filter_map(|one| match one {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsStr::new("..").to_owned()),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    });
+    names.collect()
+}
+
+/// Whether another user owns a folder, or others may put links into it. The sticky bit of folders
+/// for temporary files does not keep them from it: that hangs on `fs.protected_symlinks` (proc(5)).
+fn is_anothers(folder: &Stat) -> bool {
+    let is_ours = [0, geteuid().as_raw()].contains(&folder.st_uid);
+    let is_of_our_group = [0, getegid().as_raw()].contains(&folder.st_gid);
+    let others = if is_of_our_group { libc::S_IWOTH } else { libc::S_IWOTH | libc::S_IWGRP };
+    !is_ours || folder.st_mode & others != 0
+}
+
+#[derive(Debug)]
+pub struct Watch {
+    fd: OwnedFd,
+}
+
+impl Watch {
+    /// None yet.
+    ///
+    /// # Errors
+    /// The user has too many (`fs.inotify.max_user_instances`).
+    pub fn new() -> io::Result<Self> {
+        let fd = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        Ok(Self { fd })
+    }
+
+    /// Watches the entries of a directory from now on, and the directory itself.
+    ///
+    /// # Errors
+    /// The directory does not exist, it may not be read, or the user watches too many
+    /// (`fs.inotify.max_user_watches`).
+    pub fn add(&self, directory: &Path) -> io::Result<()> {
+        let changes = WatchFlags::ATTRIB
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        add_watch(&self.fd, directory, changes)?;
+        Ok(())
+    }
+
+    /// Waits until something has changed, or for this time. Whether something has.
+    pub fn wait(&self, time_max: Duration) -> io::Result<bool> {
+        let come = retry_on_intr(|| wait_for(&self.fd, PollFlags::IN, Some(time_max)))?;
+        if come.is_empty() {
+            return Ok(false);
+        }
+        // Longer than any one event; an error is that there are no more.
+        while read(&self.fd, &mut [0u8; 4096]).is_ok_and(|length| length > 0) {}
+        Ok(true)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
     use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
+
     use testkit::directory::Directory;
+
+    use super::*;
 
     #[test]
     fn only_regular_files_are_opened_to_be_read_and_nothing_waits() {
         let base = Directory::new();
         let [regular, pipe, socket] = ["regular", "pipe", "socket"].map(|name| base.join(name));
-        std::fs::write(&regular, "text").unwrap();
+        fs::write(&regular, "text").unwrap();
         let mode = Mode::RWXU;
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         let _listener = UnixListener::bind(&socket).unwrap();
         let mut text = String::new();
         let mut opened = open_regular(&regular).unwrap();
@@ -264,7 +424,7 @@ mod tests {
         replace(&path, b"one\n").unwrap();
         let mut file = open_append(&path, 0o600).unwrap();
         file.write_all(b"two\n").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
         assert!(!fcntl_getfl(&file).unwrap().contains(OFlags::NONBLOCK));
     }
 
@@ -272,16 +432,16 @@ mod tests {
     fn links_of_our_own_are_followed_to_the_end() {
         let directory = Directory::new();
         let logs = directory.join("logs");
-        std::fs::create_dir(&logs).unwrap();
+        fs::create_dir(&logs).unwrap();
         let link = |target: &str, name: &str| {
             std::os::unix::fs::symlink(target, directory.join(name)).unwrap();
         };
         link("logs", "var");
         link("./var/../var/log", "log");
         open_append(&directory.join("log"), 0o600).unwrap().write_all(b"one").unwrap();
-        assert_eq!(std::fs::read(logs.join("log")).unwrap(), b"one");
+        assert_eq!(fs::read(logs.join("log")).unwrap(), b"one");
         replace(&directory.join("var/pid"), b"1").unwrap();
-        assert_eq!(std::fs::read(logs.join("pid")).unwrap(), b"1");
+        assert_eq!(fs::read(logs.join("pid")).unwrap(), b"1");
         remove(&directory.join("var/pid")).unwrap();
         assert!(!logs.join("pid").exists());
         link("round", "round");
@@ -301,12 +461,12 @@ mod tests {
         let directory = Directory::new();
         let victim = directory.write("victim", "");
         let folder = directory.join("folder");
-        std::fs::create_dir(&folder).unwrap();
+        fs::create_dir(&folder).unwrap();
         let link = folder.join("log");
         std::os::unix::fs::symlink(&victim, &link).unwrap();
         let set_mode = |mode| {
-            let mode = std::fs::Permissions::from_mode(mode);
-            std::fs::set_permissions(&folder, mode).unwrap();
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(&folder, mode).unwrap();
         };
         set_mode(0o755);
         open_append(&link, 0o600).unwrap().write_all(b"ours\n").unwrap();
@@ -335,24 +495,24 @@ mod tests {
             std::os::unix::fs::chown(&folder, Some(1), None).unwrap();
             is_refused();
         }
-        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "ours\n");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "ours\n");
     }
 
     #[test]
     fn a_file_is_replaced_whole_and_no_other_by_a_link() {
         let directory = Directory::new();
         let [path, other, link] = ["file", "other", "link"].map(|name| directory.join(name));
-        std::fs::write(&other, "other").unwrap();
+        fs::write(&other, "other").unwrap();
         std::os::unix::fs::symlink(&other, &link).unwrap();
         let refused = replace(&link, b"1").unwrap_err();
         assert!(refused.to_string().contains("a symbolic link"), "{refused}");
-        assert_eq!(std::fs::read_to_string(&other).unwrap(), "other");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "other");
         replace(&path, b"before").unwrap();
         let reader = File::open(&path).unwrap();
         replace(&path, b"after").unwrap();
         assert_eq!(io::read_to_string(reader).unwrap(), "before");
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "after");
-        let names = std::fs::read_dir(directory.path()).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "after");
+        let names = fs::read_dir(directory.path()).unwrap();
         assert_eq!(names.count(), 3, "nothing is left beside them");
     }
 
@@ -369,7 +529,7 @@ mod tests {
         let written = File::options().write(true).open(&path).unwrap();
         let mut handed = File::from(to_write_only(written.as_fd()).unwrap());
         handed.write_all(b"last\n").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "before\nafter\nlast\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "before\nafter\nlast\n");
         let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut handed = File::from(to_write_only(near.as_fd()).unwrap());
         handed.write_all(b"x").unwrap();
@@ -405,5 +565,25 @@ mod tests {
         assert!(!lock(&second).unwrap());
         drop(first);
         assert!(lock(&second).unwrap());
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_change_of_an_entry_and_of_the_directory_ends_the_wait() {
+        let directory = Directory::new();
+        let path = directory.path();
+        let watch = Watch::new().unwrap();
+        watch.add(path).unwrap();
+        assert!(!watch.wait(Duration::ZERO).unwrap());
+        fs::write(path.join("a"), "x").unwrap();
+        assert!(watch.wait(LONG).unwrap());
+        assert!(!watch.wait(Duration::ZERO).unwrap(), "it has been told");
+        fs::rename(path.join("a"), path.join("b")).unwrap();
+        assert!(watch.wait(LONG).unwrap());
+        assert!(watch.add(&path.join("b")).is_err(), "no directory");
+        fs::remove_dir_all(path).unwrap();
+        assert!(watch.wait(LONG).unwrap());
+        assert!(watch.add(path).is_err());
     }
 }

@@ -1,16 +1,19 @@
 //! TLS in the kernel: a connection's keys are handed over, and what is written after that is sealed
-//! by the kernel.
+//! by the kernel. What it is able to do is tried, not looked up.
 //!
-//! Owns the calls and the layout of `linux/tls.h`; what a kernel takes is `probe`'s to find out,
-//! and when it pays somebody else's to decide. What has been handed over cannot be taken back.
+//! Owns the calls and the layout of `linux/tls.h`; when they pay is somebody else's to decide. What
+//! has been handed over cannot be taken back. The try opens connections to itself on loopback.
+//! Their keys are zeros; nothing is sent over them. As root the first try also loads the kernel's
+//! module, which others may not.
 
-use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
+use std::{fmt, io};
 
 use rustix::event::PollFlags;
-
-pub mod probe;
 
 use crate::socket::set_option;
 use crate::wait_for;
@@ -230,87 +233,250 @@ pub fn has_room(connection: impl AsFd) -> io::Result<bool> {
     Ok(!wait_for(connection, PollFlags::OUT, Some(Duration::ZERO))?.is_empty())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Found {
+    /// The reason why the kernel takes no connection; `None` = it does.
+    pub lack: Option<Lack>,
+    /// The outcome for each cipher; empty if it takes no connection.
+    pub tried: Vec<Tried>,
+    /// Whether keys of TLS 1.3 can be changed after they were handed over, as a KeyUpdate asks for
+    /// (RFC 8446 section 4.6.3).
+    pub rekeys: bool,
+}
 
-    fn keys(cipher: Cipher, key: &[u8]) -> Keys<'_> {
-        Keys {
-            version: Version::Tls13,
-            cipher,
-            key,
-            iv: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
-            sequence: 0x0102,
+/// Whether the kernel does one half of a version with a cipher.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Tried {
+    pub version: Version,
+    pub cipher: Cipher,
+    pub half: Half,
+    /// The kernel's error number; `None` = it does.
+    pub error: Option<i32>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Lack {
+    NotBuilt,
+    /// The module is not loaded, and we may not load it.
+    NotLoaded,
+    /// One of these two: it does not say how it was built.
+    NotThere,
+    /// A filter of system calls or a security module forbids it.
+    Forbidden,
+    /// No connection on loopback could be made to try it; the error number.
+    Untried(i32),
+    /// It refuses; the error number.
+    Refused(i32),
+}
+
+pub fn probe() -> Found {
+    let lack = |lack| Found { lack: Some(lack), tried: Vec::new(), rekeys: false };
+    let pair = match connection() {
+        Ok(pair) => pair,
+        Err(error) => return lack(Lack::Untried(number_of(&error))),
+    };
+    if let Err(error) = attach(pair.0.as_fd()) {
+        return lack(Lack::of(&error, tls_built()));
+    }
+    let mut tried = Vec::new();
+    for (version, cipher) in PAIRS {
+        for half in [Half::Send, Half::Receive] {
+            let error = offer(version, cipher, half, 1).err();
+            tried.push(Tried { version, cipher, half, error: error.as_ref().map(number_of) });
         }
     }
-
-    #[test]
-    fn keys_are_as_long_as_the_kernel_wants_them() {
-        let length = |cipher: Cipher| {
-            let key = vec![0; cipher.key_bytes()];
-            layout(&keys(cipher, &key)).unwrap().bytes().len()
-        };
-        assert_eq!(length(Cipher::Aes128Gcm), size_of::<libc::tls12_crypto_info_aes_gcm_128>());
-        assert_eq!(length(Cipher::Aes256Gcm), size_of::<libc::tls12_crypto_info_aes_gcm_256>());
-        assert_eq!(
-            length(Cipher::ChaCha20Poly1305),
-            size_of::<libc::tls12_crypto_info_chacha20_poly1305>()
-        );
-    }
-
-    #[test]
-    fn keys_lie_where_the_kernel_looks_for_them() {
-        let key = [9; 32];
-        let laid = layout(&keys(Cipher::Aes128Gcm, &key[..16])).unwrap();
-        let info = laid.bytes();
-        let iv = [5, 6, 7, 8, 9, 10, 11, 12];
-        let sequence = [0, 0, 0, 0, 0, 0, 1, 2];
-        assert_eq!(info[4..], [&iv[..], &[9; 16], &[1, 2, 3, 4], &sequence].concat());
-        let laid = layout(&keys(Cipher::ChaCha20Poly1305, &key)).unwrap();
-        let info = laid.bytes();
-        assert_eq!(info[4..16], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
-        assert_eq!(info[info.len() - 8..], sequence);
-    }
-
-    #[test]
-    fn a_key_of_another_length_is_refused() {
-        assert!(layout(&keys(Cipher::Aes256Gcm, &[9; 16])).is_err());
-    }
-
-    #[test]
-    fn what_is_not_connected_cannot_be_handed_over() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(attach(listener.as_fd()).is_err());
-    }
-    /// On a kernel with TLS, what one end writes arrives at the other as records of their types.
-    #[test]
-    fn the_kernel_seals_what_is_written() {
-        use std::io::{Read, Write};
-
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut server, _) = listener.accept().unwrap();
-        let keys = keys(Cipher::Aes128Gcm, &[9; 16]);
-        let handed = attach(server.as_fd())
-            .and_then(|()| install(server.as_fd(), Half::Send, &keys))
-            .and_then(|()| attach(client.as_fd()))
-            .and_then(|()| install(client.as_fd(), Half::Receive, &keys));
-        let found = probe::probe();
-        assert_eq!(handed.is_ok(), found.lack.is_none(), "{handed:?} {found:?}");
-        if handed.is_err() {
-            assert!(send_record(&server, 21, &[1, 0]).is_err() || found.lack.is_some());
-            return;
-        }
-        assert!(has_room(&server).unwrap());
-        server.write_all(b"some words").unwrap();
-        send_record(&server, 21, &[1, 0]).unwrap();
-        let again = install(server.as_fd(), Half::Send, &keys);
-        assert_eq!(again.is_ok(), found.rekeys);
-        let mut room = [0; 32];
-        let count = client.read(&mut room).unwrap();
-        assert_eq!(&room[..count], b"some words");
-        // A record that is no data cannot be read without asking for its type.
-        let error = client.read(&mut room).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+    Found {
+        lack: None,
+        tried,
+        rekeys: offer(Version::Tls13, Cipher::Aes128Gcm, Half::Send, 2).is_ok(),
     }
 }
+
+/// Each is tried on a connection of its own: a cipher that was taken cannot be taken back.
+fn offer(version: Version, cipher: Cipher, half: Half, times: usize) -> io::Result<()> {
+    let (ours, _theirs) = connection()?;
+    attach(ours.as_fd())?;
+    let key = vec![0; cipher.key_bytes()];
+    let keys = Keys { version, cipher, key: &key, iv: [0; IV_BYTES], sequence: 0 };
+    (0..times).try_for_each(|_| install(ours.as_fd(), half, &keys))
+}
+
+/// Both ends of a connection to ourselves.
+fn connection() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let ours = TcpStream::connect(listener.local_addr()?)?;
+    let (theirs, _) = listener.accept()?;
+    Ok((ours, theirs))
+}
+
+fn number_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+impl Found {
+    /// Whether the kernel does that.
+    pub fn takes(&self, version: Version, cipher: Cipher, half: Half) -> bool {
+        self.tried.iter().any(|one| {
+            (one.version, one.cipher, one.half) == (version, cipher, half) && one.error.is_none()
+        })
+    }
+
+    /// The reason in one sentence without its subject and full stop: `its module is not loaded`.
+    pub fn sentence(&self) -> String {
+        if let Some(lack) = self.lack {
+            return lack.to_string();
+        }
+        let rekeys = if self.rekeys {
+            "changes keys"
+        } else {
+            "cannot change keys: a connection ends with a KeyUpdate"
+        };
+        let missing: Vec<String> = self
+            .sending()
+            .filter(|one| one.error.is_some())
+            .map(|one| format!("{} by {}", one.cipher, one.version))
+            .collect();
+        let suites = if missing.is_empty() {
+            "encrypts with all ciphers of TLS 1.2 and 1.3".to_owned()
+        } else {
+            format!("does not encrypt with {}", missing.join(", "))
+        };
+        format!("the kernel {suites}, and {rekeys}")
+    }
+
+    /// The step by which the host's owner lets it encrypt with all.
+    pub fn remedy(&self) -> Option<&'static str> {
+        if let Some(lack) = self.lack {
+            return lack.remedy();
+        }
+        self.sending().any(|one| one.error == Some(libc::ENOENT)).then_some(CIPHER_REMEDY)
+    }
+
+    fn sending(&self) -> impl Iterator<Item = &Tried> {
+        self.tried.iter().filter(|one| one.half == Half::Send)
+    }
+}
+
+/// The remedy where the kernel's cryptography lacks a cipher (`ENOENT`).
+pub const CIPHER_REMEDY: &str = "the kernel's cryptography lacks it: load the cipher's module as \
+     root, as in `modprobe gcm` or `modprobe chacha20poly1305`";
+
+impl Lack {
+    fn of(error: &io::Error, built: Option<TlsBuild>) -> Self {
+        match (error.kind(), built) {
+            (io::ErrorKind::NotFound, Some(TlsBuild::Not)) => Self::NotBuilt,
+            (io::ErrorKind::NotFound, Some(TlsBuild::Module)) => Self::NotLoaded,
+            (io::ErrorKind::NotFound, _) => Self::NotThere,
+            (io::ErrorKind::PermissionDenied, _) => Self::Forbidden,
+            _ => Self::Refused(number_of(error)),
+        }
+    }
+
+    pub fn remedy(self) -> Option<&'static str> {
+        match self {
+            Self::NotBuilt => Some("a kernel with CONFIG_TLS, as distributions have it"),
+            Self::NotLoaded | Self::NotThere => {
+                Some("`modprobe tls` as root, on the host itself if this is a container")
+            }
+            Self::Forbidden => Some("try outside of the container"),
+            Self::Untried(_) => Some("bring the loopback interface up"),
+            Self::Refused(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = |number| io::Error::from_raw_os_error(number);
+        match *self {
+            Self::NotBuilt => {
+                formatter.write_str("this kernel was built without it (CONFIG_TLS is not set)")
+            }
+            Self::NotLoaded => formatter.write_str("its module is not loaded"),
+            Self::NotThere => {
+                formatter.write_str("the kernel has no TLS, or its module is not loaded")
+            }
+            Self::Forbidden => formatter
+                .write_str("forbidden: by a container's seccomp filter, or a security module"),
+            Self::Untried(number) => {
+                write!(formatter, "no connection to try it on: {}", error(number))
+            }
+            Self::Refused(number) => write!(formatter, "the kernel refuses it: {}", error(number)),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Cipher {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Aes128Gcm => "AES-128-GCM",
+            Self::Aes256Gcm => "AES-256-GCM",
+            Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum TlsBuild {
+    In,
+    Module,
+    Not,
+}
+
+/// The build of the kernel's TLS by its own words. `None` = neither its configuration nor the
+/// module is there.
+fn tls_built() -> Option<TlsBuild> {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let release = release.trim();
+    let config = read(&format!("/boot/config-{release}")).or_else(own_config);
+    let said = config.and_then(|config| built(&config, "CONFIG_TLS"));
+    let is_module = || Path::new(&format!("/lib/modules/{release}/kernel/net/tls")).exists();
+    said.or_else(|| is_module().then_some(TlsBuild::Module))
+}
+
+fn read(file: &str) -> Option<String> {
+    std::fs::read_to_string(file).ok()
+}
+
+/// The kernel's own copy, if it was built with one.
+fn own_config() -> Option<String> {
+    let file = "/proc/config.gz";
+    if !Path::new(file).exists() {
+        return None;
+    }
+    // By its full name: the caller may be root.
+    let output = Command::new("/bin/gzip")
+        .args(["-dc", file])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    String::from_utf8(output.stdout).ok()
+}
+
+/// `CONFIG_TLS=m`, `# CONFIG_TLS is not set`; an option that another rules out is not there.
+fn built(config: &str, option: &str) -> Option<TlsBuild> {
+    if !config.contains("CONFIG_NET") {
+        return None;
+    }
+    let line = config.lines().find_map(|line| {
+        let (name, value) = line.split_once('=')?;
+        (name == option).then_some(value)
+    });
+    Some(match line {
+        Some("y") => TlsBuild::In,
+        Some("m") => TlsBuild::Module,
+        _ => TlsBuild::Not,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use rustix::net::{
 use wire::address::Address;
 
 use crate::socket::{take_error, unix_address};
-use crate::{shared, wait_for};
+use crate::{memory, wait_for};
 
 /// The kernel's queue of entries that are not read yet, in bytes, as libsystemd asks for it. It
 /// gives at most `net.core.wmem_max`. It bounds the length of a datagram as well.
@@ -82,7 +82,7 @@ pub fn is_too_large(error: &io::Error) -> bool {
 /// Sends an entry that no datagram can hold, as [`send_entry`] does others: in a file without a
 /// name that nobody can change any more. journald takes these.
 pub fn send_large_entry(fd: impl AsFd, entry: &[u8]) -> io::Result<()> {
-    let file = shared::sealed("lariat-log-entry", entry)?;
+    let file = memory::sealed("lariat-log-entry", entry)?;
     let fds = [file.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);

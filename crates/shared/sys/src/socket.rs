@@ -22,7 +22,7 @@ use rustix::net::{
 use rustix::process::geteuid;
 use wire::address::{Address, AddressError, UnixName};
 
-use crate::place::FolderEntry;
+use crate::file::FolderEntry;
 use crate::{checked, wait_for};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

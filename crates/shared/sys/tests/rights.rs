@@ -29,7 +29,7 @@ use sys::sandbox::{
     restrict_resolver_calls, restrict_system_calls, restrict_to_reading,
 };
 use sys::socket::{Source, connect_as};
-use sys::{cpu, limit, process, usage};
+use sys::{cpu, process, usage};
 use wire::address::Address;
 
 use attempts::{
@@ -326,13 +326,13 @@ fn threads_and_sockets_work() {
         assert_eq!(thread.join().unwrap(), (64 << 20) + 1000);
     }
     exchange(&listener);
-    let waker = sys::wake::Waker::new().unwrap();
+    let waker = sys::epoll::Waker::new().unwrap();
     let epoll = sys::epoll::Epoll::new().unwrap();
     epoll.add(&waker, 1, sys::epoll::Interest::READ).unwrap();
     waker.wake();
     let mut events = sys::epoll::Events::with_capacity(1);
     assert_eq!(epoll.wait(&mut events, None).unwrap(), 1);
-    assert!(limit::open_files() > 0);
+    assert!(usage::open_files() > 0);
     println!("a line");
 }
 

@@ -5,7 +5,7 @@ use instant_acme::CertificateIdentifier;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, PublicKeyData, RsaKeySize};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
-use wire::network::address_of;
+use wire::address::address_of;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;

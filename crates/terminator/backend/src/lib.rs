@@ -5,9 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod affinity;
-pub mod check;
 pub mod options;
 pub mod places;
 pub mod pool;
 pub mod server;
-pub mod tried;

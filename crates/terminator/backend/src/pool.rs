@@ -10,8 +10,9 @@ use wire::address::Address;
 use crate::affinity;
 use crate::options::{Balance, Options, PassiveOptions, SERVERS_MAX, WEIGHT_MAX};
 use crate::places::Limit;
-use crate::server::{SHARE_WHOLE, Server, ServerAddress, ServerId, ServerState, Standing, Target};
-use crate::tried::{Place, Tried};
+use crate::server::{
+    Place, SHARE_WHOLE, Server, ServerAddress, ServerId, ServerState, Standing, Target, Tried,
+};
 
 /// The servers of one service.
 #[derive(Clone, Debug)]

@@ -1,6 +1,8 @@
-//! One server of a pool: its health, its addresses, its share.
+//! One server of a pool: its health, its addresses, its share; and those that a connection has
+//! tried.
 //!
-//! Owns what is known about it; the choice among several is the pool's.
+//! Owns what is known about it, the count of its active checks, and the memory of one connection,
+//! in 34 bytes. Making the checks is the control side's, the choice among several is the pool's.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,9 +10,8 @@ use std::time::{Duration, Instant};
 use wire::address::{Address, Endpoint};
 
 use crate::affinity;
-use crate::options::{PassiveOptions, ServerOptions};
+use crate::options::{CheckOptions, PassiveOptions, ServerOptions};
 use crate::places::Limit;
-use crate::tried::{Place, Tried};
 
 /// Addresses of one name that are used; a name server may answer with thousands.
 pub const ADDRESSES_MAX: usize = 64;
@@ -475,3 +476,121 @@ impl ServerAddress {
         self.is_checked_down = !up;
     }
 }
+
+/// Dials a connection may make in all: with the dial's own limit this bounds how long a client
+/// waits, and a service of which eight servers in a row fail has little to gain from a ninth.
+pub const DIALS_MAX: usize = 8;
+
+/// The servers that one connection has dialled in vain, and at which of their addresses.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Tried {
+    places: [Place; DIALS_MAX],
+    count: u8,
+}
+
+/// A server, and one of the addresses of its name.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Place {
+    pub(crate) server: u16,
+    pub(crate) address: u16,
+}
+
+impl Tried {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many dials were made.
+    pub fn count(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Whether no further dial is allowed.
+    pub fn is_full(&self) -> bool {
+        self.count() == DIALS_MAX
+    }
+
+    /// Whether a server was dialled at any of its addresses.
+    pub fn has_server(&self, server: usize) -> bool {
+        let mut places = self.places().iter();
+        places.any(|place| usize::from(place.server) == server)
+    }
+
+    /// Whether a server was dialled at this address.
+    pub fn has(&self, place: Place) -> bool {
+        self.places().contains(&place)
+    }
+
+    /// Notes a dial, once. One more than allowed is dropped: the pool picks nothing then.
+    pub fn insert(&mut self, place: Place) {
+        if !self.has(place)
+            && let Some(free) = self.places.get_mut(usize::from(self.count))
+        {
+            *free = place;
+            self.count += 1;
+        }
+    }
+
+    /// Forgets dials that were given up and had not failed.
+    pub fn remove(&mut self, places: &[Place]) {
+        for place in places {
+            if let Some(at) = self.places().iter().position(|one| one == place) {
+                self.count -= 1;
+                self.places.swap(at, usize::from(self.count));
+            }
+        }
+    }
+
+    fn places(&self) -> &[Place] {
+        &self.places[..self.count()]
+    }
+}
+
+/// The state of one server under check.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Check {
+    fall: u32,
+    rise: u32,
+    up: Option<bool>,
+    /// Results in a row that speak against `up`.
+    against: u32,
+}
+
+impl Check {
+    /// A server about which nothing is known, or, after a reload, what was known before.
+    ///
+    /// An unknown server is used, and the first result alone decides, because a server
+    /// that was never seen to answer gets no benefit of the doubt, and one that answers at once
+    /// need not wait for its `rise`.
+    pub fn new(options: &CheckOptions, before: Option<bool>) -> Self {
+        Self { fall: options.fall.max(1), rise: options.rise.max(1), up: before, against: 0 }
+    }
+
+    /// Takes a result in. Says what the server now is if that changed (or was unknown).
+    pub fn observe(&mut self, good: bool) -> Option<bool> {
+        if self.up == Some(good) {
+            self.against = 0;
+            return None;
+        }
+        self.against += 1;
+        let needed = match self.up {
+            None => 1,
+            Some(true) => self.fall,
+            Some(false) => self.rise,
+        };
+        if self.against < needed {
+            return None;
+        }
+        self.against = 0;
+        self.up = Some(good);
+        self.up
+    }
+
+    /// Whether it is up; `None` before the first result.
+    pub fn is_up(&self) -> Option<bool> {
+        self.up
+    }
+}
+
+#[cfg(test)]
+mod tests;

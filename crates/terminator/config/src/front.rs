@@ -11,8 +11,7 @@ use proxy::routes::NamePattern;
 use static_files::challenge::HttpChallenges;
 use static_files::options::Redirect;
 use sys::socket::Zoned;
-use wire::address::Address;
-use wire::network::Network;
+use wire::address::{Address, Network};
 use wire::starttls::{Dialect, Policy};
 
 use crate::front_tls::{self, WrittenFrontTls};

@@ -9,7 +9,7 @@ use options::quantity::{self, DAY};
 use options::row::{boolean, count, duration, networks, path, row, text};
 use options::{Field, Key, Kind, Problem, Value, choice, nearest, section, table};
 use proxy::options::{FrontTls, Limits, ServiceOptions, SourceLimits, WorkerOptions};
-use wire::network::Network;
+use wire::address::Network;
 
 use crate::settings::{KeyLogOptions, ProcessOptions, ReloadOptions, SandboxOptions};
 use crate::shelf::{Shelf, networks_of};
@@ -388,7 +388,7 @@ fn mark(service: &mut ServiceOptions) {
 
 #[cfg(test)]
 mod tests {
-    use wire::network::NetworkSet;
+    use wire::address::NetworkSet;
 
     use super::*;
 

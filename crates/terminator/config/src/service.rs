@@ -13,7 +13,7 @@ use sys::process;
 use tls::certificate::Certificate;
 use tls::client::pin_of;
 use tls::options::{ClientMode, ExpectedName, Tls13Sessions};
-use wire::network::Network;
+use wire::address::Network;
 use wire::starttls::{Dialect, Policy, Sides};
 
 use crate::back::{self, WrittenBack};

@@ -11,8 +11,7 @@ use proxy::options::Facility;
 use session::mesh::MeshOptions;
 use tls::options::{ClientOptions, PemSource};
 use tls::resumption::key_file::SharedSecret;
-use wire::address::{Address, Endpoint, UnixName};
-use wire::network::NetworkSet;
+use wire::address::{Address, Endpoint, NetworkSet, UnixName};
 use zeroize::Zeroizing;
 
 /// Everything that a configuration says.

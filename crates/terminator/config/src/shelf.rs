@@ -16,7 +16,7 @@ use tls::certificate::Certificate;
 use tls::certificate::chain::{self, KnownAuthorities};
 use tls::options::{BadCertificate, CertificateSource, PemSource};
 use tls::verify;
-use wire::network::{Network, NetworkSet};
+use wire::address::{Network, NetworkSet};
 use zeroize::Zeroizing;
 
 use crate::files::{Files, ProgramOutputs, bundle_of_host};

@@ -8,8 +8,7 @@ use std::fmt;
 use config::{Diagnostic, Problem, Settings, Severity, Source};
 use proxy::options::{KtlsMode, ServiceOptions};
 use serde::{Deserialize, Serialize};
-use sys::ktls::probe::{CIPHER_REMEDY, Found, probe};
-use sys::ktls::{Cipher, Half, PAIRS, Version};
+use sys::ktls::{CIPHER_REMEDY, Cipher, Found, Half, PAIRS, Version, probe};
 use tls::options::{Suite, Suites};
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -127,7 +126,7 @@ fn may_agree_on(service: &ServiceOptions, pair: (Version, Cipher)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sys::ktls::probe::Tried;
+    use sys::ktls::Tried;
 
     const EOPNOTSUPP: i32 = 95;
 
@@ -174,7 +173,7 @@ mod tests {
     #[test]
     fn what_is_required_must_be_there() {
         let none = KernelTls::of(&Found {
-            lack: Some(sys::ktls::probe::Lack::NotLoaded),
+            lack: Some(sys::ktls::Lack::NotLoaded),
             tried: Vec::new(),
             rekeys: false,
         });

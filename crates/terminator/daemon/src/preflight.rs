@@ -14,7 +14,7 @@ use config::{
 use proxy::options::ServiceOptions;
 use sys::beneath::Root;
 use sys::socket::has_interface;
-use sys::{file, limit, log_socket, process};
+use sys::{file, log_socket, process, usage};
 use wire::address::{Address, Endpoint, UnixName};
 
 use crate::acme_folder;
@@ -340,7 +340,7 @@ fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
     let mib = |bytes: u64| format!("{} MiB of memory", bytes >> 20);
     let descriptors = |count: u64| format!("{count} file descriptors");
     let (memory, files) = (memory_needed(settings), descriptors_needed(settings));
-    let (has_memory, has_files) = (limit::memory(), limit::descriptors().hard);
+    let (has_memory, has_files) = (usage::memory(), usage::descriptors().hard);
     type InWords<'a> = &'a dyn Fn(u64) -> String;
     let rows = [
         (

@@ -26,7 +26,7 @@ use sys::channel::Channel;
 use sys::peer::Process;
 use sys::signal::Signal;
 use sys::usage::Usage;
-use sys::{brood, file, limit, process, signal};
+use sys::{brood, file, process, signal, usage};
 use telemetry::printable;
 use wire::address::{Address, UnixName};
 use zeroize::Zeroizing;
@@ -242,7 +242,7 @@ fn work() -> io::Result<()> {
     use Signal::{Hangup, Interrupt, Terminate, User1, User2};
     signal::ignore(&[Hangup, Interrupt, Terminate, User1, User2])?;
     // Keys pass through here.
-    limit::forbid_core_dumps()?;
+    usage::forbid_core_dumps()?;
     process::end_with_parent()?;
     process::set_name(READER_NAME)?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);

@@ -79,7 +79,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use sys::signal::Signal;
-use sys::{limit, process};
+use sys::{process, usage};
 use wire::address::Address;
 
 use crate::handover::{
@@ -169,9 +169,9 @@ fn serve<'a>(
 ) -> Result<(), Failure> {
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
     stderr::write_in_background(messages::lines_lost).map_err(Failure::host("start a thread"))?;
-    limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
+    usage::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
-    limit::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
+    usage::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
     let why = origin.returned.as_ref().map(|returned| returned.why.clone());
     let Some(mut supervisor) = Supervisor::prepare(request, events, origin, way_back)? else {
         return Ok(());

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sys::channel::Channel;
-use sys::limit;
-use sys::watch::Watch;
+use sys::file::Watch;
+use sys::usage;
 
 use crate::handover::{decode, encode};
 use crate::messages;
@@ -102,7 +102,7 @@ pub(crate) fn run() -> ExitCode {
 fn serve() -> io::Result<()> {
     sandbox::begin(WATCHER_NAME)?;
     // It has the supervisor's rights, and the worker process may have its user.
-    limit::forbid_core_dumps()?;
+    usage::forbid_core_dumps()?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
     let Some((bytes, _)) = channel.receive()? else {
         return Ok(());

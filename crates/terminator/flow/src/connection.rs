@@ -15,15 +15,13 @@ use crate::buffer::Pool;
 use crate::events::{Action, Actions, Event};
 use crate::facts::{Ending, Facts};
 use crate::front_end::{self, FrontEnd, Handshaking};
-use crate::hidden_hello::HiddenHello;
 use crate::options::{Front, Settings};
 use crate::record_sizing::PAUSE;
 use crate::relay::{Down, Up};
-use crate::state::{ConnectionStage, EndState, Postponed, StarttlsTalk, first_to_end};
+use crate::state::{ConnectionStage, EndState, HiddenHello, Postponed, StarttlsTalk, first_to_end};
 
 mod back;
 mod front;
-mod hidden;
 mod kernel;
 mod starttls;
 

@@ -18,9 +18,9 @@ use wire::proxy_header::{self, Likeness, ProxyFault};
 use wire::server_session::SessionId;
 
 use crate::buffer::Buffer;
+use crate::facts;
 use crate::facts::{CertificateAlgorithms, Ending, Facts, PassingSession};
 use crate::options::{Front, SendProxy, Settings};
-use crate::proxy_header_out;
 use crate::relay::AS_IS;
 use crate::state::{EndState, KtlsState};
 
@@ -265,7 +265,7 @@ fn take_hello(
 ) -> Result<HelloOutcome, Ending> {
     let is_shared = matches!(settings.front, Front::Shared);
     if !is_shared && settings.send_proxy == SendProxy::Pass && facts.proxy_header.is_none() {
-        return Err(proxy_header_out::missing_header());
+        return Err(facts::missing_header());
     }
     let hello = match reader.read(incoming.data()) {
         Ok(Peek::Incomplete) => return Ok(HelloOutcome::Incomplete),

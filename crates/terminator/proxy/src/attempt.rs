@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use backend::pool::Picked;
-use backend::tried;
+use backend::server;
 use flow::connection::Flow;
 use sys::socket::Source;
 use telemetry::catalogue::{ServerCounter, ServerGauge};
@@ -294,7 +294,7 @@ impl Rivals {
         service: &Service,
         winner_started: Instant,
         now: Instant,
-    ) -> Vec<tried::Place> {
+    ) -> Vec<server::Place> {
         self.next_at = None;
         let (trials, lost) =
             std::mem::take(&mut self.all).into_iter().partition(|one| one.is_trial);

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use sys::wake::Waker;
+use sys::epoll::Waker;
 use telemetry::counters::ServiceCounters;
 use telemetry::outcome::SessionTier;
 use wire::address::Address;

@@ -15,7 +15,7 @@ use telemetry::counters::Handshake;
 use crate::clock::TICK;
 use crate::connection::{BYTES_PER_TURN, Connection};
 use crate::connection_log;
-use crate::token::{ConnectionId, GENERATION_MASK};
+use crate::driver::{ConnectionId, GENERATION_MASK};
 
 /// The number of a worker's first connection, in logs; the next ones are 256 apart. Unique over
 /// restarts as long as no worker accepts a million connections per second.
@@ -147,7 +147,7 @@ pub(crate) mod held_dials {
     use sys::epoll;
 
     use super::*;
-    use crate::token::EventSource;
+    use crate::driver::EventSource;
 
     thread_local! {
         pub(crate) static HELD_DIALS: RefCell<HeldDials> = RefCell::default();

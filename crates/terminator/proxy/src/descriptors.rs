@@ -45,7 +45,7 @@ impl Default for Descriptors {
 impl Descriptors {
     /// The limit as it is now, for so many workers and a plan of so many descriptors.
     pub(crate) fn besides(workers: usize, of_plan: usize) -> Self {
-        Self::of(sys::limit::open_files(), workers as u64, of_plan as u64)
+        Self::of(sys::usage::open_files(), workers as u64, of_plan as u64)
     }
 
     fn of(most: u64, workers: u64, of_plan: u64) -> Self {

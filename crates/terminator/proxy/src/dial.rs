@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use backend::affinity::key_of;
 use backend::pool::{Choice, Pick, Picked};
-use backend::tried::Tried;
+use backend::server::Tried;
 use flow::connection::Flow;
 use flow::facts::{Ending, Facts};
 use telemetry::catalogue::{Histogram, ServerCounter, ServiceCounter, ServiceGauge};
@@ -16,10 +16,9 @@ use telemetry::outcome::Reason;
 
 use crate::attempt::{ATTEMPT_DELAY, Attempt, Blame, Rivals, judge, overtaken};
 use crate::clock;
-use crate::driver::{Driver, Socket};
+use crate::driver::{Driver, EventSource, Socket};
 use crate::places::{Caller, Calls, Chosen, Place, QueueTurn};
 use crate::service::{Affinity, Service, affinity_of};
-use crate::token::EventSource;
 
 /// Before busy servers are dialled again, at first; then twice as long each time, up to the second.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -455,7 +454,7 @@ impl Dial {
     }
 
     /// Addresses that have not failed may be dialled again.
-    fn forget(&mut self, places: &[backend::tried::Place]) {
+    fn forget(&mut self, places: &[backend::server::Place]) {
         self.tried.remove(places);
         self.passed_over.remove(places);
     }
@@ -603,13 +602,12 @@ mod tests {
     use std::rc::Rc;
 
     use flow::facts::Route;
-    use sys::wake::Waker;
+    use sys::epoll::Waker;
 
     use crate::descriptors::Descriptors;
-    use crate::driver::CONNECTS_LATER;
-    use crate::fixture::{Fixture, SERVER_CONNECTIONS_MAX};
+    use crate::driver::{CONNECTS_LATER, ConnectionId};
     use crate::options::{Limits, SourceLimits};
-    use crate::token::ConnectionId;
+    use crate::tests::{Fixture, SERVER_CONNECTIONS_MAX};
 
     fn service(server: &str) -> Rc<Service> {
         let limits = Limits { connections: 9, handshakes: 9, per_source: SourceLimits::OFF };

@@ -5,7 +5,7 @@
 
 use slab::Slab;
 
-use crate::token::ConnectionId;
+use crate::driver::ConnectionId;
 
 /// How far a connection that has relayed nothing has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

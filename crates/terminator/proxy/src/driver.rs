@@ -2,19 +2,22 @@
 //!
 //! All that a worker asks of the kernel for its connections goes through here: wait, accept,
 //! connect, receive, send, pass on, end, reset. This driver is epoll, edge-triggered; another one
-//! takes the place of this file and nothing else. It remembers readiness, so that no system call
-//! is made that is known to give nothing.
+//! takes the place of this file and nothing else. It remembers readiness, so that no system call is
+//! made that is known to give nothing.
+//!
+//! An event may arrive for a connection that ended earlier in the same batch and whose place has
+//! been taken since. So the token under which the kernel reports events carries, beside the place,
+//! how often that place was used.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use flow::events::Received;
-use sys::epoll::{Epoll, Event, Events, Interest};
+use sys::epoll::{Epoll, Event, Events, Interest, Waker};
 use sys::ktls::{self, Half, Keys};
 use sys::socket::{self, PeerAddress, Source};
 use sys::transfer::{self, Pipe};
-use sys::wake::Waker;
 use wire::address::Address;
 
 use crate::descriptors::Descriptors;
@@ -513,153 +516,64 @@ pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }
 
-#[cfg(test)]
-mod tests {
-    use sys::socket::ListenOptions;
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum EventSource {
+    /// The client's socket of a connection.
+    Front(ConnectionId),
+    /// The server's socket of a connection.
+    Back(ConnectionId),
+    /// One that is dialled beside the server's socket of a connection.
+    Rival(ConnectionId),
+    /// A listener, by its place.
+    Listener(usize),
+    Waker,
+}
 
-    use super::*;
+/// A connection's place and use.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct ConnectionId {
+    pub(crate) place: u32,
+    /// How often the place was used before. Counts up to 2^29 and begins again: two uses that far
+    /// apart never meet in one batch.
+    pub(crate) generation: u32,
+}
 
-    const PLAIN: ListenOptions =
-        ListenOptions { backlog: 1, fast_open: 0, reuse_port: false, unix_mode: None };
+const KIND_BITS: u32 = 3;
+pub(crate) const GENERATION_MASK: u32 = (1 << 29) - 1;
 
-    /// A connected socket with its other end.
-    fn connected(driver: &mut Driver) -> (Socket, OwnedFd) {
-        let listener = socket::listen(&"127.0.0.1:0".parse().unwrap(), &PLAIN).unwrap();
-        let Ok(PeerAddress::Ip(address)) = socket::local_address(&listener) else {
-            panic!("a TCP listener has an IP address");
+impl EventSource {
+    pub(crate) fn token(self) -> u64 {
+        let (kind, rest) = match self {
+            Self::Front(id) => (0, id.bits()),
+            Self::Back(id) => (1, id.bits()),
+            Self::Listener(place) => (2, place as u64),
+            Self::Waker => (3, 0),
+            Self::Rival(id) => (4, id.bits()),
         };
-        driver.listen(&listener, 9, false).unwrap();
-        let (socket, _) = driver
-            .connect(&Connect {
-                address: &Address::Ip(address),
-                source: Source::Any,
-                speaks_first: false,
-                unacknowledged: None,
-                token: 1,
-            })
-            .unwrap();
-        let (other, _) = loop {
-            driver.wait(None, &mut Vec::new()).unwrap();
-            if let Ok(accepted) = driver.accept(&listener) {
-                break accepted;
-            }
-        };
-        driver.ignore(&listener);
-        (socket, other)
+        rest << KIND_BITS | kind
     }
 
-    fn wait_for_error(driver: &mut Driver, socket: &mut Socket) {
-        let mut batch = Vec::new();
-        while !socket.has_failed() {
-            driver.wait(None, &mut batch).unwrap();
-            batch.iter().for_each(|event| socket.note(event));
+    pub(crate) fn of(token: u64) -> Self {
+        let rest = token >> KIND_BITS;
+        match token & ((1 << KIND_BITS) - 1) {
+            0 => Self::Front(ConnectionId::of(rest)),
+            1 => Self::Back(ConnectionId::of(rest)),
+            2 => Self::Listener(rest as usize),
+            4 => Self::Rival(ConnectionId::of(rest)),
+            _ => Self::Waker,
         }
-    }
-
-    #[test]
-    fn what_came_before_a_reset_is_received_and_then_the_failure() {
-        let mut driver = Driver::new().unwrap();
-        let (mut socket, other) = connected(&mut driver);
-        assert_eq!(socket::write(&other, b"sorry").unwrap(), 5);
-        socket::reset_on_close(&other).unwrap();
-        drop(other);
-        wait_for_error(&mut driver, &mut socket);
-        socket.break_off();
-        let mut room = [0; 64];
-        assert_eq!(socket.receive(&mut room), Received::Bytes(5));
-        assert!(socket.is_readable(), "no event will say so any more");
-        assert_eq!(socket.receive(&mut room), Received::Failed);
-    }
-
-    fn content(bytes: usize) -> (std::fs::File, Vec<u8>) {
-        let content: Vec<u8> = (0..bytes).map(|index| (index / 7) as u8).collect();
-        let directory = testkit::directory::Directory::new();
-        let file = std::fs::File::open(directory.write("content", &content)).unwrap();
-        (file, content)
-    }
-
-    fn read_all(from: OwnedFd) -> Vec<u8> {
-        let mut stream = std::net::TcpStream::from(from);
-        stream.set_nonblocking(false).unwrap();
-        let mut got = Vec::new();
-        io::Read::read_to_end(&mut stream, &mut got).unwrap();
-        got
-    }
-
-    #[test]
-    fn a_file_is_sent_until_it_ends_and_its_fault_is_not_the_connections() {
-        let mut driver = Driver::new().unwrap();
-        let (mut socket, other) = connected(&mut driver);
-        let (file, content) = content(10_000);
-        assert_eq!(socket.send_more(&content[..10]), Some(10));
-        assert_eq!(socket.send_file(&file, 10, 9_000), FileSent::Bytes(9_000));
-        assert!(socket.is_writable());
-        assert_eq!(socket.send_file(&file, 10_000, 5), FileSent::NoFile);
-        // The rest, of which more was promised.
-        assert_eq!(socket.send_file(&file, 9_010, 5_000), FileSent::Bytes(990));
-        assert!(socket.is_writable(), "no event would come");
-        assert_eq!(socket.send_file(&file, 10_000, 4_010), FileSent::NoFile);
-        socket.end();
-        assert_eq!(read_all(other), content);
-        let broken = loop {
-            match socket.send_file(&file, 0, 100) {
-                FileSent::Bytes(_) => continue,
-                other => break other,
-            }
-        };
-        assert_eq!(broken, FileSent::Failed);
-    }
-
-    #[test]
-    fn what_a_client_does_not_take_stays_in_the_pipe() {
-        let mut driver = Driver::new().unwrap();
-        let (mut front, client) = connected(&mut driver);
-        let (mut back, server) = connected(&mut driver);
-        let pipe = Pipe::new(1 << 16).unwrap();
-        let (mut sent, mut passed) = (0, 0);
-        // Until no queue on the way takes any more.
-        let held = loop {
-            sent += socket::write(&server, &[7; 1 << 16]).unwrap_or(0);
-            back.readable = true;
-            let held = match back.fill(&pipe) {
-                Received::Bytes(count) => count,
-                other => panic!("there is always something to take: {other:?}"),
-            };
-            let mut left = held;
-            while left > 0 && front.is_writable() {
-                let drained = front.drain(&pipe, left).unwrap();
-                passed += drained;
-                left -= drained;
-            }
-            if left > 0 {
-                break left;
-            }
-        };
-        assert!(!front.is_writable());
-        drop(server);
-        let rest = std::thread::spawn(|| read_all(client));
-        let mut left = held;
-        let mut batch = Vec::new();
-        driver.watch_writes(&mut front);
-        loop {
-            while left > 0 && front.is_writable() {
-                left -= front.drain(&pipe, left).unwrap();
-            }
-            if left == 0 {
-                match back.fill(&pipe) {
-                    Received::Bytes(count) => left = count,
-                    Received::End => break,
-                    _ => {}
-                }
-            }
-            if left > 0 && !front.is_writable() {
-                driver.wait(None, &mut batch).unwrap();
-                batch.iter().for_each(|event| front.note(event));
-            }
-        }
-        front.end();
-        let got = rest.join().unwrap();
-        assert_eq!(got.len(), sent);
-        assert!(passed > 0 && got.iter().all(|byte| *byte == 7));
     }
 }
+
+impl ConnectionId {
+    pub(crate) fn bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.place)
+    }
+
+    pub(crate) fn of(bits: u64) -> Self {
+        Self { place: bits as u32, generation: (bits >> 32) as u32 & GENERATION_MASK }
+    }
+}
+
+#[cfg(test)]
+mod tests;

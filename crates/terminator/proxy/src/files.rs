@@ -558,7 +558,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
 
     use sys::beneath::Root;
-    use sys::wake::Waker;
+    use sys::epoll::Waker;
     use telemetry::registry::Registry;
 
     use crate::descriptors::Descriptors;

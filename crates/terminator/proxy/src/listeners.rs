@@ -10,10 +10,9 @@ use flow::facts::Route;
 use sys::socket::{self, PeerAddress};
 use wire::address::Address;
 
-use crate::driver::{Driver, Socket};
+use crate::driver::{Driver, EventSource, Socket};
 use crate::keepalive::InheritedKeepalive;
 use crate::service::{Service, SharedServices};
-use crate::token::EventSource;
 
 /// Connections accepted from one listener in a turn.
 const ACCEPTS_PER_TURN: usize = 64;

@@ -10,11 +10,10 @@ use flow::buffer;
 pub use flow::options::{CertificateForm, ProxyTlvs, SendProxy, ServerTls, Starttls, Timeouts};
 use static_files::challenge::HttpChallenges;
 pub use sys::socket::{Liveness, Transport};
+pub use telemetry::form::Facility;
 pub use telemetry::line::{Envelope, LineFormat};
-pub use telemetry::log_entry::Facility;
 use tls::ech::EchKeySource;
-use wire::address::{Address, Endpoint};
-use wire::network::{Network, NetworkSet};
+use wire::address::{Address, Endpoint, Network, NetworkSet};
 use wire::tunnel::Tunnel;
 
 use crate::routes::{NamePattern, Wish};

@@ -11,7 +11,7 @@ use backend::options::QueueOptions;
 use backend::places::{Limit, Places, Turn};
 use backend::pool::{Choice, Pick, Picked, Pool};
 
-use sys::wake::Waker;
+use sys::epoll::Waker;
 
 /// How often a waiting connection looks whether another server suits it by now: one that came back
 /// up, say. Places that are given back need no look.
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     use backend::options::{Balance, Options, PassiveOptions, ServerOptions};
-    use backend::tried::Tried;
+    use backend::server::Tried;
 
     const QUEUE: QueueOptions = QueueOptions { length: 9, timeout: Duration::from_secs(60) };
 

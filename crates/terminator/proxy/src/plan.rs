@@ -17,8 +17,7 @@ use tls::password;
 use tls::policy::SuiteOrder;
 use tls::resumption::Resumption;
 use tls::server::{BuildError, Server, Warning};
-use wire::address::Address;
-use wire::network::Network;
+use wire::address::{Address, Network};
 
 use crate::descriptors::Descriptors;
 use crate::file_threads::Source;

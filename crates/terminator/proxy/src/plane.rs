@@ -10,16 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use sys::wake::Waker;
+use sys::epoll::Waker;
 use telemetry::catalogue::ServiceGauge;
 use telemetry::registry::Registry;
 
 use crate::commands::{Assignment, Command, Mailbox};
 pub use crate::commands::{BoundListener, ServerNews};
-use crate::connection_log::ConnectionLog;
+use crate::connection_log::{ConnectionLog, LineQueue};
 use crate::file_threads::FileThreads;
 use crate::files::FileContext;
-use crate::line_queue::LineQueue;
 use crate::plan::Plan;
 use crate::sources::{Allowances, SourceTable};
 use crate::worker::Worker;
@@ -307,7 +306,7 @@ impl Heartbeat {
 mod heartbeat_tests {
     use std::sync::mpsc::channel;
 
-    use sys::wake::Waker;
+    use sys::epoll::Waker;
 
     use super::*;
 

@@ -15,8 +15,7 @@ use sys::socket::PeerAddress;
 use telemetry::catalogue::ServerGauge;
 use telemetry::counters::ServiceCounters;
 use telemetry::outcome::Reason;
-use wire::address::Address;
-use wire::network::Network;
+use wire::address::{Address, Network};
 
 use crate::clock;
 use crate::commands::ServerNews;

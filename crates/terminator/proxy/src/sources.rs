@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sys::wake::Waker;
+use sys::epoll::Waker;
 use telemetry::outcome::Reason;
 
 use crate::options::{SourceLimits, SourceRules};
@@ -328,7 +328,7 @@ impl Allowances {
 
 #[cfg(test)]
 mod tests {
-    use wire::network::NetworkSet;
+    use wire::address::NetworkSet;
 
     use super::*;
 

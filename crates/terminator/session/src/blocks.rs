@@ -1,21 +1,23 @@
 //! The memory in blocks of one size, and how entries lie in them.
 //!
-//! Owns every word's meaning. What stands here may have been written by a process that was killed
-//! half-way, or that somebody had taken over: each value read is checked or means nothing beyond
-//! itself, and what is to be believed is sealed.
+//! Owns every word's meaning, and the part that one owner has of the words. Making memory, and
+//! asking for it ahead of its use, is the machine's, and so the caller's. What stands here may have
+//! been written by a process that was killed half-way, or that somebody had taken over: each value
+//! read is checked or means nothing beyond itself, and what is to be believed is sealed.
 //!
-//! A block has 32 words. The first of an entry holds `mark (16) | length (16) | next block (32)`,
-//! the hash of the key, the time of the put, whether it was ever used, nonce and tag (4 words), and
-//! the first 24 words of the sealed value; a further one `mark | 0 | next block` and 31 words. The
-//! mark of an entry's first block is written last and erased first: half an entry has no mark.
+//! A block has 32 words. The first of an entry holds `mark (16), length (16), next block (32)`, the
+//! hash of the key, the time of the put, whether it was ever used, nonce and tag (4 words), and the
+//! first 24 words of the sealed value; a further one `mark, 0, next block` and 31 words. The mark
+//! of an entry's first block is written last and erased first: half an entry has no mark.
 
+use std::fmt::{self, Debug, Formatter};
 use std::num::NonZeroU32;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::key::Sealed;
-use crate::words::MemoryWords;
+use crate::tiers::Sealed;
 
 /// Words of a block: four cache lines. A TLS 1.2 session takes about 110 bytes with its server
 /// name, and as its key 33, which the first block holds with room for another fifty.
@@ -322,4 +324,63 @@ fn claim(blocks: &Blocks, one: &mut Survivor, is_claimed: &mut [bool]) -> bool {
         one.further.iter().for_each(|slot| is_claimed[slot.index()] = true);
     }
     is_whole
+}
+
+/// The abilities of the machine that a store can use beyond plain memory. It works without.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineWords {
+    /// Makes a number of zero words of this process's own: large pages make a large store faster.
+    pub words: fn(usize) -> Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+    /// Asks for words that will be read soon, and does not wait until they are here.
+    pub fetch: fn(&[AtomicU64]),
+}
+
+impl Default for MachineWords {
+    fn default() -> Self {
+        let zeros = |count| {
+            let words = std::iter::repeat_with(|| AtomicU64::new(0));
+            Arc::new(words.take(count).collect::<Vec<_>>()) as _
+        };
+        Self { words: zeros, fetch: |_| {} }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct MemoryWords {
+    all: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+    range: Range<usize>,
+    fetch: fn(&[AtomicU64]),
+}
+
+impl MemoryWords {
+    /// The words of this range, as far as there are any.
+    pub(crate) fn new(
+        all: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+        range: Range<usize>,
+        machine: MachineWords,
+    ) -> Self {
+        let end = range.end.min((*all).as_ref().len());
+        Self { all, range: range.start.min(end)..end, fetch: machine.fetch }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// `count` words from `start`, which are ours.
+    pub(crate) fn at(&self, start: usize, count: usize) -> &[AtomicU64] {
+        assert!(start + count <= self.len(), "the words are another's");
+        let start = self.range.start + start;
+        &(*self.all).as_ref()[start..start + count]
+    }
+
+    pub(crate) fn fetch(&self, start: usize, count: usize) {
+        (self.fetch)(self.at(start, count));
+    }
+}
+
+impl Debug for MemoryWords {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryWords").field("range", &self.range).finish_non_exhaustive()
+    }
 }

@@ -6,21 +6,15 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
-mod breaker;
 mod index;
-mod key;
 mod memory;
 pub mod mesh;
 mod shard;
 mod store;
-mod table;
 mod tiers;
-mod words;
 
-pub use breaker::Breaker;
-pub use key::{Key, Offered, Sealed, ValueCipher};
+pub use blocks::MachineWords;
 pub use memory::{Memory, Options};
 pub use shard::Counters;
 pub use store::{ExpectedEntry, MemoryStore, StoredEntry};
-pub use tiers::{FetchAnswer, Request, Tiers};
-pub use words::MachineWords;
+pub use tiers::{Breaker, FetchAnswer, Key, Offered, Request, Sealed, Tiers, ValueCipher};

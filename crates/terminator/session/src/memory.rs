@@ -9,11 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
-use crate::index::BlockRow;
-use crate::key::ValueCipher;
-use crate::table::ENTRY_BYTES;
-use crate::words::MachineWords;
+use crate::blocks::{BLOCK_WORDS, MachineWords, VALUE_BLOCKS_MAX};
+use crate::index::{BlockRow, ENTRY_BYTES};
+use crate::tiers::ValueCipher;
 
 /// The cost of a block, its row and its share of the hash table included.
 pub(crate) const BLOCK_COST_BYTES: usize = 320;

@@ -5,10 +5,8 @@
 //! do here is little: it brings a session that is not here, removes one, or passes on a notice. The
 //! form of datagrams is `wire::cluster`'s, the cryptography and the sockets are the caller's.
 
-mod bucket;
 mod catch_up;
 mod fetches;
-mod history;
 mod outside;
 mod parts;
 mod senders;
@@ -21,22 +19,19 @@ use std::time::{Duration, Instant};
 use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
 use wire::cluster::{BODY_BYTES_MAX, DatagramFault, HEADER_BYTES, Header, Message, Stream};
 
-pub use bucket::Bucket;
 pub use catch_up::{CatchUp, CatchUpState};
-pub use history::Deleted;
-use history::RecentQuestions;
+pub use fetches::Deleted;
 pub use outside::{
     DatagramCipher, LocalSessions, MeshCounters, MeshOptions, Moment, Target, WalkedSession,
 };
-pub use senders::PeerFacts;
+pub use senders::{Bucket, PeerFacts};
 
-use bucket::IncomingBuckets;
 use catch_up::{Missed, Replay, Replays};
-use fetches::Fetches;
+use fetches::{Fetches, RecentQuestions};
 use parts::{NOTICES_MAX, SessionParts, empty_body, session};
-use senders::{DatagramArrival, Senders};
+use senders::{DatagramArrival, IncomingBuckets, Senders};
 
-use crate::key::Key;
+use crate::tiers::Key;
 
 /// How often a host that sends nothing else gives a sign of life.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);

@@ -11,14 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::blocks::{
-    BlockSlot, BlockState, Blocks, EntryHeader, SEALED_BYTES_MAX, Survivor, SurvivorLimits,
-    blocks_of, survivors,
+    BlockSlot, BlockState, Blocks, EntryHeader, MemoryWords, SEALED_BYTES_MAX, Survivor,
+    SurvivorLimits, blocks_of, survivors,
 };
-use crate::index::{BlockRow, BlockRows, EntryList, ListLinks};
-use crate::key::Sealed;
+use crate::index::{BlockRow, BlockRows, EntryList, EntryTable, ListLinks, TablePlace};
 use crate::memory::{BLOCK_COST_BYTES, Memory};
-use crate::table::{EntryTable, TablePlace};
-use crate::words::MemoryWords;
+use crate::tiers::Sealed;
 
 /// Old entries dropped by one put: more than one, so that they go faster than new ones come, but
 /// few, because the lock is held.
@@ -486,8 +484,7 @@ impl Sum for Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::{BLOCK_WORDS, VALUE_BLOCKS_MAX};
-    use crate::words::MachineWords;
+    use crate::blocks::{BLOCK_WORDS, MachineWords, VALUE_BLOCKS_MAX};
     use proptest::prelude::*;
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::blocks::{BLOCK_WORDS, Blocks, EntryHeader, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::blocks::{
+    BLOCK_WORDS, Blocks, EntryHeader, KEY_BYTES_MAX, MemoryWords, VALUE_BYTES_MAX,
+};
+use crate::index::EntryTable;
 use crate::memory::{Memory, Options};
 use crate::shard::{Counters, FoundEntry, Shard};
-use crate::table::EntryTable;
-use crate::words::MemoryWords;
 
 /// Locks are held for well under a microsecond: even at 100,000 lookups a second over all workers,
 /// each of 64 is free 999 times of 1,000.
@@ -371,9 +372,9 @@ fn since_ms(zero: Instant, now: Instant) -> u64 {
 #[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
 mod tests {
     use super::*;
-    use crate::key::weak_cipher::WeakCipher;
+    use crate::blocks::MachineWords;
     use crate::memory::BLOCK_COST_BYTES;
-    use crate::words::MachineWords;
+    use crate::tiers::weak_cipher::WeakCipher;
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
     use std::sync::{Arc, Barrier};

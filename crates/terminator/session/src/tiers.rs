@@ -1,20 +1,24 @@
-//! The way from the workers to where sessions lie beyond this host's cache.
+//! The way from the workers to where sessions lie beyond this host's cache, the keys that they are
+//! found by there, and when a tier that fails is given up and tried again (a circuit breaker).
 //!
 //! A tier can do three things: publish a session, delete it, and fetch it within a time. Workers
-//! ask for them here and wait for none; one thread of the control side takes the requests and
-//! goes through the tiers in their order: memory (which the worker has looked into), peers, store.
-//! Owns the queue between them and its bound.
+//! ask for them here and wait for none; one thread of the control side takes the requests and goes
+//! through the tiers in their order: memory (which the worker has looked into), peers, store. Owns
+//! the queue between them and its bound, and the shape of the seal that makes sessions unreadable
+//! and unforgeable where they lie; the cryptography is the caller's.
+//!
+//! A closed breaker lets all requests through. So many failures in a row open it: nothing goes
+//! through for a while, which doubles each time. Then one request is let through, and decides.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use telemetry::outcome::SessionTier;
+use wire::cluster::KEY_BYTES_MAX;
 use zeroize::Zeroizing;
-
-use crate::key::Key;
 
 /// Requests that wait for the control side: what workers of a large host ask for in a tenth of a
 /// second. More would be answered too late. Some 5 MB.
@@ -135,7 +139,202 @@ impl Debug for Tiers {
     }
 }
 
+/// A session's id, short enough to be copied about.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Key {
+    bytes: [u8; KEY_BYTES_MAX],
+    length: u8,
+}
+
+impl Key {
+    /// The key of these bytes; `None` if there are none, or more than a session id has.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let mut key = Self {
+            bytes: [0; KEY_BYTES_MAX],
+            length: u8::try_from(bytes.len()).ok().filter(|length| *length > 0)?,
+        };
+        key.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(key)
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.length)).unwrap_or_default()
+    }
+}
+
+/// A session that a client offers.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Offered {
+    pub key: Key,
+    /// Whether it may be resumed once only: it is of TLS 1.3.
+    pub once: bool,
+}
+
+/// Session ids of TLS 1.3 are worth something: they are not shown whole.
+impl Debug for Key {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(")?;
+        for byte in self.bytes().iter().take(4) {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str("..)")
+    }
+}
+
+/// Authenticated encryption under one key.
+pub trait ValueCipher: Debug + Send + Sync {
+    /// Encrypts `bytes` in place, and binds them to `additional`. `None` = it could not; the bytes
+    /// may be anything then.
+    fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed>;
+
+    /// Undoes that. `false` = the bytes, the seal or `additional` are others; the bytes may be
+    /// anything then. There is room for a tag behind them, should it be of use.
+    fn open(&self, additional: &[u8], sealed: Sealed, bytes: &mut Vec<u8>) -> bool;
+}
+
+/// The nonce and tag that open sealed bytes, beside the key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sealed {
+    /// Unique to this value under the key.
+    pub nonce: [u8; 12],
+    pub tag: [u8; 16],
+}
+
 #[cfg(test)]
+pub(crate) mod weak_cipher {
+    //! A seal for tests: it notices changes that nobody makes on purpose, and hides little.
+
+    use super::{Sealed, ValueCipher};
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[derive(Debug, Default)]
+    pub(crate) struct WeakCipher(AtomicU64);
+
+    fn digest(additional: &[u8], nonce: [u8; 12], bytes: &[u8]) -> [u8; 16] {
+        let mut hasher = DefaultHasher::new();
+        (additional, nonce, bytes).hash(&mut hasher);
+        u128::from(hasher.finish()).to_be_bytes()
+    }
+
+    fn mask(bytes: &mut [u8]) {
+        bytes.iter_mut().for_each(|byte| *byte ^= 0xa5);
+    }
+
+    impl ValueCipher for WeakCipher {
+        fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed> {
+            let mut nonce = [0; 12];
+            let count = self.0.fetch_add(1, Ordering::Relaxed);
+            nonce[4..].copy_from_slice(&count.to_be_bytes());
+            mask(bytes);
+            let tag = digest(additional, nonce, bytes);
+            Some(Sealed { nonce, tag })
+        }
+
+        fn open(&self, additional: &[u8], sealed: Sealed, bytes: &mut Vec<u8>) -> bool {
+            let is_whole = digest(additional, sealed.nonce, bytes) == sealed.tag;
+            mask(bytes);
+            is_whole
+        }
+    }
+}
+
+/// How long nothing goes through at first.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// How long at most: an operator who has repaired the store waits no longer.
+const PAUSE_MAX: Duration = Duration::from_secs(16);
+
+/// Who goes on for so long begins anew with the shortest pause.
+const SOUND: Duration = Duration::from_secs(60);
+
+/// Lets requests through, or does not.
+#[derive(Clone, Debug)]
+pub struct Breaker {
+    state: BreakerState,
+    failures: u32,
+    failures_max: u32,
+    /// The last pause, and when it began.
+    last: Option<(Duration, Instant)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum BreakerState {
+    Closed,
+    Open {
+        until: Instant,
+    },
+    /// One request is on its way.
+    HalfOpen,
+}
+
+impl Breaker {
+    /// A closed breaker, which opens after `failures_max` failures in a row.
+    pub fn new(failures_max: u32) -> Self {
+        Self { state: BreakerState::Closed, failures: 0, failures_max, last: None }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, BreakerState::Closed)
+    }
+
+    /// When one may be tried; `None` = it is closed, or one is on its way.
+    pub fn due(&self) -> Option<Instant> {
+        match self.state {
+            BreakerState::Open { until } => Some(until),
+            BreakerState::Closed | BreakerState::HalfOpen => None,
+        }
+    }
+
+    /// Whether a request goes through. When a pause is over, one does.
+    pub fn lets_through(&mut self, now: Instant) -> bool {
+        match self.state {
+            BreakerState::Closed => true,
+            BreakerState::Open { until } if until <= now => {
+                self.state = BreakerState::HalfOpen;
+                true
+            }
+            BreakerState::Open { .. } | BreakerState::HalfOpen => false,
+        }
+    }
+
+    /// A request succeeded. Whether the breaker closes.
+    pub fn succeeded(&mut self) -> bool {
+        self.failures = 0;
+        let was_closed = self.is_closed();
+        self.state = BreakerState::Closed;
+        !was_closed
+    }
+
+    /// A request failed. Whether the breaker opens, having been closed.
+    pub fn failed(&mut self, now: Instant) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        match self.state {
+            BreakerState::Closed if self.failures >= self.failures_max => self.open(now),
+            BreakerState::HalfOpen => {
+                self.open(now);
+                false
+            }
+            // Those that were on their way when it opened fail as well.
+            BreakerState::Closed | BreakerState::Open { .. } => false,
+        }
+    }
+
+    /// Notes that nothing can go through. Returns whether that is news.
+    pub fn open(&mut self, now: Instant) -> bool {
+        let was_closed = self.is_closed();
+        let recent =
+            self.last.filter(|(pause, at)| now.saturating_duration_since(*at) < *pause + SOUND);
+        let pause = recent.map_or(PAUSE_MIN, |(pause, _)| (pause * 2).min(PAUSE_MAX));
+        self.last = Some((pause, now));
+        self.state = BreakerState::Open { until: now + pause };
+        was_closed
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
@@ -185,5 +384,47 @@ mod tests {
         tiers.ask(fetch(&answers));
         assert_eq!((answers.load(Ordering::Relaxed), tiers.overflows()), (1, 1));
         assert_eq!(tiers.take(usize::MAX).len(), WAITING_MAX);
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it_and_one_request_decides_when_it_closes() {
+        let start = Instant::now();
+        let mut breaker = Breaker::new(3);
+        assert!(!breaker.failed(start) && !breaker.failed(start));
+        assert!(!breaker.succeeded(), "it was closed");
+        assert!(!breaker.failed(start) && !breaker.failed(start));
+        assert!(breaker.lets_through(start));
+        assert!(breaker.failed(start), "the third in a row");
+        assert!(!breaker.failed(start), "it was on its way");
+        assert!(!breaker.lets_through(start));
+        let due = breaker.due().unwrap();
+        assert_eq!(due, start + PAUSE_MIN);
+        assert!(breaker.lets_through(due), "one");
+        assert!(!breaker.lets_through(due), "and no other");
+        assert!(breaker.succeeded() && breaker.is_closed());
+    }
+
+    #[test]
+    fn each_pause_is_twice_the_last_one_until_all_was_well_for_a_minute() {
+        let mut now = Instant::now();
+        let mut breaker = Breaker::new(3);
+        assert!(breaker.open(now), "that is news");
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            let due = breaker.due().unwrap();
+            pauses.push((due - now).as_secs());
+            now = due;
+            assert!(breaker.lets_through(now));
+            assert!(!breaker.failed(now), "that is none");
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 16]);
+        now = breaker.due().unwrap();
+        assert!(breaker.lets_through(now) && breaker.succeeded());
+        assert!(breaker.open(now));
+        assert_eq!(breaker.due(), Some(now + PAUSE_MAX), "it flaps");
+        now = breaker.due().unwrap() + SOUND;
+        assert!(breaker.lets_through(now) && breaker.succeeded());
+        assert!(breaker.open(now));
+        assert_eq!(breaker.due(), Some(now + PAUSE_MIN));
     }
 }

@@ -4,12 +4,10 @@
 
 pub mod challenge;
 pub mod conversation;
-mod encoding;
-mod media;
 pub mod options;
 pub mod questions;
-mod ranges;
 mod redirect;
+mod representation;
 mod request;
 mod response;
 mod search;

@@ -3,12 +3,11 @@
 
 use std::time::SystemTime;
 
-use crate::encoding::Coding;
-use crate::media::Media;
 use crate::options::Options;
 use crate::questions::{Found, Question};
+use crate::representation::{Coding, Media};
 use crate::request::{Method, Request, Status};
-use crate::{encoding, redirect};
+use crate::{redirect, representation};
 
 /// No file is longer, since offsets are signed numbers (`off_t`). With it no length overflows.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -145,7 +144,7 @@ impl FileSearch {
     fn choose(&mut self, chosen: ChosenFile) -> Option<SearchOutcome> {
         let field = self.request.fields.accept_encoding.as_deref();
         let codings = match field {
-            Some(field) if chosen.varies => encoding::preferred(field),
+            Some(field) if chosen.varies => representation::preferred(field),
             _ => [None; Coding::ALL.len()],
         };
         self.try_sibling(chosen, codings)

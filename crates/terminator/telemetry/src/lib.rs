@@ -6,13 +6,11 @@
 pub mod catalogue;
 pub mod counters;
 pub mod exposition;
-mod form;
+pub mod form;
 pub mod history;
 pub mod line;
-pub mod log_entry;
 pub mod message;
 pub mod outcome;
-pub mod reference;
 pub mod registry;
 
 pub use registry::Registry;

@@ -6,9 +6,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::form::{FieldWriter, Form};
-use crate::log_entry;
-use crate::log_entry::Facility;
+use crate::form;
+use crate::form::{Facility, FieldWriter, Form};
 use crate::outcome::{
     EarlyData, EncryptedBy, HandshakeKind, Level, Reason, ResumptionMiss, SessionTier, Version,
 };
@@ -27,9 +26,9 @@ pub enum LineFormat {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Envelope {
     Bare,
-    /// An entry for syslog, but for its origin: [`log_entry::complete_syslog`].
+    /// An entry for syslog, but for its origin: [`form::complete_syslog`].
     Syslog(Facility),
-    /// An entry for journald, whose fields are on one line: [`log_entry::complete_journal`].
+    /// An entry for journald, whose fields are on one line: [`form::complete_journal`].
     Journal,
 }
 
@@ -45,16 +44,16 @@ fn put(
     match envelope {
         Envelope::Bare => {}
         Envelope::Syslog(facility) => {
-            log_entry::put_syslog_start(out, (facility, level), time_us);
+            form::put_syslog_start(out, (facility, level), time_us);
             out.extend_from_slice(b"connection [");
-            out.extend_from_slice(log_entry::DATA_ID);
+            out.extend_from_slice(form::DATA_ID);
             put_fields(FieldWriter::new(Form::StructuredData, out));
             out.extend_from_slice(b"] ");
         }
         Envelope::Journal => {
-            log_entry::put_journal_start(out, level);
+            form::put_journal_start(out, level);
             put_fields(FieldWriter::new(Form::JournalFields, out));
-            out.extend_from_slice(log_entry::JOURNAL_MESSAGE);
+            out.extend_from_slice(form::JOURNAL_MESSAGE);
         }
     }
     let form = match format {

@@ -6,9 +6,8 @@
 use wire::date::put_time;
 use wire::text;
 
-use crate::form::put_json_string;
-use crate::log_entry;
-use crate::log_entry::{Facility, Origin};
+use crate::form;
+use crate::form::{Facility, Origin, put_json_string};
 
 pub use crate::outcome::Level;
 
@@ -95,7 +94,7 @@ impl Message<'_> {
     /// Entries for syslog, one for each line.
     pub fn syslog(&self, facility: Facility, origin: &Origin) -> Vec<Vec<u8>> {
         let entry = |(level, line): (Level, String)| {
-            log_entry::syslog_message((facility, level), self.time_us, origin, &line)
+            form::syslog_message((facility, level), self.time_us, origin, &line)
         };
         self.levelled_lines().map(entry).collect()
     }
@@ -103,7 +102,7 @@ impl Message<'_> {
     pub fn journal(&self) -> Vec<u8> {
         let shown: Vec<_> = self.lines().collect();
         let hint = self.parts().1.map(|hint| text::lines(&hint).to_string());
-        log_entry::journal_message(self.level, &shown.join("\n"), hint.as_deref())
+        form::journal_message(self.level, &shown.join("\n"), hint.as_deref())
     }
 
     pub fn parts(&self) -> (String, Option<String>) {

@@ -17,8 +17,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use session::{ExpectedEntry, MachineWords, Memory, MemoryStore, Options, Sealed, ValueCipher};
 use sys::cpu::thread_time;
-use sys::shared::{self, SharedMemory};
-use sys::words;
+use sys::memory::{self, SharedMemory};
 
 /// Words of any kind of error.
 type Words = Arc<dyn AsRef<[AtomicU64]> + Send + Sync>;
@@ -38,7 +37,7 @@ const BATCH: u32 = 32;
 /// Look-ups between each two steps of one that is expected.
 const AHEAD: usize = 4;
 
-const MACHINE: MachineWords = MachineWords { words: words::zeros, fetch: words::fetch };
+const MACHINE: MachineWords = MachineWords { words: memory::zeros, fetch: memory::fetch };
 
 /// The product's seal, which can be told to do nothing.
 #[derive(Debug)]
@@ -83,7 +82,7 @@ impl ValueCipher for Sealer {
 
 /// As a supervisor makes it and a worker process maps it.
 fn shared_words(count: usize) -> Words {
-    let fd = shared::create("bench", count).expect("memory can be had");
+    let fd = memory::create("bench", count).expect("memory can be had");
     Arc::new(SharedMemory::map(fd.as_fd()).expect("it can be mapped"))
 }
 
@@ -253,7 +252,7 @@ fn main() {
     println!("memory that outlives the process, in pages as the host gives them");
     run(shared_words);
     println!("private memory, in large pages where the host gives them");
-    run(words::zeros);
+    run(memory::zeros);
 }
 
 fn run(make: fn(usize) -> Words) {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use wire::network::address_of;
+use wire::address::address_of;
 use x509_parser::asn1_rs::Any;
 use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};

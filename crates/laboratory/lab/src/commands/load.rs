@@ -211,7 +211,7 @@ fn resolved(draft: &UnresolvedPlan, console: Console) -> LabResult<Vec<Address>>
 fn carry_out(prepared: Prepared, console: Console) -> LabResult<Exit> {
     let interrupt = Interrupt::new(console, ENDING)?;
     // Without it, few clients fit; the others fail with a reason of their own.
-    let _ = sys::limit::raise_open_files();
+    let _ = sys::usage::raise_open_files();
     let mut frame = frame(&prepared);
     let mut watch = Watch {
         line: LiveLine::to_stderr(console.colour()),

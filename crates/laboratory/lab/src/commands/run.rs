@@ -216,7 +216,7 @@ impl Ground {
             console.say(format_args!("configurations and keys are kept in {path}"));
         }
         // Without it, few connections fit; configurations that want more say so.
-        let _ = sys::limit::raise_open_files();
+        let _ = sys::usage::raise_open_files();
         Ok(Self { scratch, interrupt, console })
     }
 }
@@ -345,7 +345,7 @@ fn carry_out(
         plan,
         scenarios: &prepared.expanded,
         resolved: &prepared.resolved,
-        means: Means::new(&plan.placement, sys::limit::open_files()),
+        means: Means::new(&plan.placement, sys::usage::open_files()),
         folder: ground.scratch.path(),
         cancel: &ground.interrupt,
         console,

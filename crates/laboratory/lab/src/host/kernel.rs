@@ -9,9 +9,8 @@ use std::path::Path;
 use measure::quantity::{ByteCount, RoundedCount};
 use measure::record::{Ability, Core, Feature, HostFact};
 use sys::epoll;
-use sys::ktls::probe::{CIPHER_REMEDY, Tried, probe};
-use sys::ktls::{Cipher, Half};
-use sys::limit::{Limit, descriptors, locked_memory};
+use sys::ktls::{CIPHER_REMEDY, Cipher, Half, Tried, probe};
+use sys::usage::{Limit, descriptors, locked_memory};
 
 pub(crate) fn fact(name: &str, value: impl Into<String>) -> HostFact {
     with_remedy(name, value, None)

@@ -13,9 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use slab::Slab;
-use sys::epoll::{Epoll, Event, Events, Interest};
+use sys::epoll::{Epoll, Event, Events, Interest, Waker};
 use sys::socket;
-use sys::wake::Waker;
 
 use super::connection::{Buffers, NextStep, OriginConnection, Totals};
 

@@ -175,7 +175,7 @@ impl ServerLaunch<'_> {
     }
 
     fn values<'v>(&'v self, address: SocketAddr, folder: &'v Path) -> Values<'v> {
-        let descriptors = sys::limit::open_files();
+        let descriptors = sys::usage::open_files();
         let spare = descriptors.saturating_sub(DESCRIPTORS_SPARE);
         Values {
             program: &self.program.path,

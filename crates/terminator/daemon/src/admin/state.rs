@@ -13,7 +13,7 @@ use hyper::Request;
 use proxy::options::KtlsOptions;
 use proxy::plane::Plane;
 use proxy::sources::SourceTable;
-use sys::limit;
+use sys::usage;
 use sys::usage::Usage;
 use telemetry::Registry;
 use telemetry::catalogue::{BUCKETS_US, ServerCounter, ServiceGauge};
@@ -375,7 +375,7 @@ impl DescriptorWatch {
             "no file descriptor is left: {more} connections were refused or lost for it \
              (descriptor-limit), and the process may have {}\nhint: raise that (`LimitNOFILE=` of \
              systemd, `ulimit -Hn`; fs.file-max of the host), or lower `limits.connections`",
-            limit::open_files()
+            usage::open_files()
         ))
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use config::LogDaemon;
 use sys::{log_socket, process};
-use telemetry::log_entry::{Facility, Origin, complete_journal, complete_syslog};
+use telemetry::form::{Facility, Origin, complete_journal, complete_syslog};
 use telemetry::message::{Level, Message};
 
 /// Messages that wait for the thread. A reload says a few; a host whose servers all go down says

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sys::channel::{self, Channel};
-use sys::wake::Waker;
+use sys::epoll::Waker;
 use sys::{process, signal};
 
 use crate::handover::{

@@ -7,10 +7,9 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use sys::epoll::{Epoll, Events, Interest};
+use sys::epoll::{Epoll, Events, Interest, Waker};
 use sys::peer::Process;
 use sys::signal::{self, Signal, Signals};
-use sys::wake::Waker;
 
 use super::child::Heard;
 use super::failure::Failure;

@@ -6,7 +6,7 @@
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use sys::shared;
+use sys::memory;
 
 use super::failure::Failure;
 use super::upgrade::state::SessionsState;
@@ -75,7 +75,7 @@ impl Sessions {
         if self.memory.limits == Some(limits) {
             return Ok(None);
         }
-        let fd = shared::create(NAME, session::Memory::words_of(limits));
+        let fd = memory::create(NAME, session::Memory::words_of(limits));
         if let Err(error) = &fd {
             warn(format_args!(
                 "stored sessions will end with each worker process: no memory for them can \
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering::Relaxed;
     use std::time::Duration;
-    use sys::shared::SharedMemory;
+    use sys::memory::SharedMemory;
 
     fn limits(entries_max: usize, bytes_max: usize) -> session::Options {
         session::Options { entries_max, bytes_max, lifetime: Duration::from_secs(1) }

@@ -2,7 +2,7 @@
 //!
 //! Owns when servers are checked, each at all its addresses and no address for another one, and
 //! what is reported; how one check is made is `probe`'s, what results add up to is
-//! `backend::check`'s, and what follows from it the pools'.
+//! `backend::server`'s, and what follows from it the pools'.
 
 mod probe;
 mod request;
@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backend::check::Check;
 use backend::options::CheckOptions;
+use backend::server::Check;
 use proxy::options::{SendProxy, ServerTls, ServersOptions, ServiceOptions, Starttls};
 use proxy::plan::Plan;
 use telemetry::printable;

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use config::LogOutput;
-use proxy::line_queue::LineQueue;
+use proxy::connection_log::LineQueue;
 use sys::log_socket;
 use telemetry::message::Level;
 

@@ -7,7 +7,7 @@ use sys::process::{self, Identity};
 use sys::sandbox::{
     Enforcement, SystemCalls, restrict_connecting, restrict_files, restrict_system_calls,
 };
-use sys::{limit, signal};
+use sys::{signal, usage};
 
 use crate::handover::{Fence, Fences, Reach, Rights, Sources, User, WorkerUser};
 
@@ -78,7 +78,7 @@ pub(crate) fn give_up_by(
         process::drop_capabilities().map_err(failed("giving up capabilities"))?;
     }
     // A change of user undoes these two.
-    limit::forbid_core_dumps().map_err(failed("forbidding memory images"))?;
+    usage::forbid_core_dumps().map_err(failed("forbidding memory images"))?;
     process::end_with_parent().map_err(failed("binding its life to the supervisor's"))?;
     if process::parent() != fences.supervisor_pid {
         return Err("the supervisor has died".to_owned());

@@ -9,7 +9,7 @@ use proxy::options::{BackOptions, FrontTls, Options};
 use session::Tiers;
 use static_files::challenge::HttpChallenges;
 use sys::clock;
-use sys::shared::SharedMemory;
+use sys::memory::SharedMemory;
 use tls::challenge::TlsChallenges;
 use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
 use tls::self_signed::answer_validations;

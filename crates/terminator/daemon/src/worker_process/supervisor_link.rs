@@ -30,7 +30,7 @@ impl Received {
                  no room in the worker process, which may open {} files\n\
                  hint: raise the limit (`LimitNOFILE=` of systemd, `ulimit -Hn`) and restart, or \
                  reload when fewer connections are open",
-                sys::limit::open_files()
+                sys::usage::open_files()
             )
         })
     }

@@ -16,10 +16,10 @@ use super::Flow;
 use crate::back_end::BackFault;
 use crate::buffer::{Buffer, Pool};
 use crate::events::{Action, Received};
+use crate::facts;
 use crate::facts::Ending;
 use crate::front_end::FrontSealer;
 use crate::options::{SendProxy, ServerTls, Settings};
-use crate::proxy_header_out;
 use crate::relay::{Down, RelayFault, StreamEnd};
 use crate::state::{ConnectionStage, EndState, Postponed};
 
@@ -98,7 +98,7 @@ impl Flow {
     /// Begins what is for the server itself.
     fn server_reached(&mut self, now: Instant, pool: &mut Pool) {
         let settings = Rc::clone(&self.settings);
-        let header = proxy_header_out::header(&settings.send_proxy, &self.facts);
+        let header = facts::header(&settings.send_proxy, &self.facts);
         match (header, &settings.back_tls) {
             (Ok(header), Some(tls)) => self.begin_back_handshake(tls, header, now, pool),
             (Ok(header), None) => {

@@ -1,5 +1,7 @@
 //! A worker of virtual time: what each class waits for, whatever the others do.
 
+mod handshakes;
+
 use std::collections::BTreeMap;
 
 use testkit::chance::Chance;

@@ -19,11 +19,10 @@ use telemetry::outcome::Reason;
 use super::Worker;
 use crate::connection::{Connection, DisplaceableEntry};
 use crate::displaceable::DisplaceableStage;
-use crate::driver::is_out_of_descriptors;
+use crate::driver::{ConnectionId, EventSource, is_out_of_descriptors};
 use crate::listeners::ReadyListeners;
 use crate::service::Service;
 use crate::sources::{Allowance, SourcePlace, is_worth_displacing};
-use crate::token::{ConnectionId, EventSource};
 
 /// How many are looked at for the oldest connection whose bytes do not wait for this very worker.
 const LOOKED_AT_MAX: usize = 8;

@@ -14,9 +14,9 @@ use telemetry::outcome::{Reason, SessionTier};
 use super::Worker;
 use crate::commands::{Assignment, BoundListener, Command, Reply};
 use crate::connection::Connection;
+use crate::driver::EventSource;
 use crate::listeners::Listener;
 use crate::service::{Service, SharedServices};
-use crate::token::EventSource;
 
 /// Commands obeyed in a turn. Most are what threads have read of files: each has bytes sent and
 /// more asked for, so that while files are read there is always a next one.

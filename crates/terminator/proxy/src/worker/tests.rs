@@ -12,7 +12,7 @@ use super::control::COMMANDS_PER_TURN;
 use super::*;
 use crate::commands::{Assignment, BoundListener, Mailbox, ServerNews};
 use crate::driver::CONNECTS_LATER;
-use crate::fixture::{Fixture, TIMEOUTS, file_context};
+use crate::tests::{Fixture, TIMEOUTS, file_context};
 
 const LISTEN: ListenOptions =
     ListenOptions { backlog: 16, fast_open: 0, reuse_port: false, unix_mode: None };

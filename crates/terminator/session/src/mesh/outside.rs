@@ -9,7 +9,7 @@ use telemetry::outcome::{ClusterRejection, ClusterUpdate, SessionTier};
 use wire::cluster::{HEADER_BYTES, Header};
 use zeroize::Zeroizing;
 
-use crate::key::Key;
+use crate::tiers::Key;
 
 /// A moment by both clocks.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use wire::cluster::{BODY_BYTES_MAX, Message, Part, TAG_BYTES, WHOLE_BYTES_MAX};
 use zeroize::Zeroizing;
 
-use crate::key::Key;
+use crate::tiers::Key;
 
 /// How long a session waits for its parts, which are sent at once: by then a client that needs it
 /// has asked for it.

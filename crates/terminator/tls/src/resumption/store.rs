@@ -14,7 +14,7 @@ use aws_lc_rs::hmac;
 use aws_lc_rs::rand;
 use session::{Key, Offered};
 use telemetry::outcome::StoreRejection;
-use wire::store_value::{HEADER_BYTES, Header, TAG_BYTES, ValueFault};
+use wire::store::{HEADER_BYTES, Header, TAG_BYTES, ValueFault};
 use zeroize::Zeroizing;
 
 use super::key_file::{SharedSecret, WorkerTask};

@@ -13,12 +13,12 @@ use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use aws_lc_rs::hkdf::Prk;
 use aws_lc_rs::rand;
 use session::{MachineWords, Memory, Options, Sealed, ValueCipher};
-use sys::words;
+use sys::memory;
 use zeroize::Zeroize;
 
 use crate::secrets::hkdf;
 
-const MACHINE: MachineWords = MachineWords { words: words::zeros, fetch: words::fetch };
+const MACHINE: MachineWords = MachineWords { words: memory::zeros, fetch: memory::fetch };
 
 /// For all that is derived from a key of stored sessions.
 const SALT: &[u8] = b"lariat stored sessions 1";

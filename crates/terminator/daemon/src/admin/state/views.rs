@@ -185,7 +185,7 @@ impl AdminState {
             (Metric::ResidentMemory, memory(|one| one.resident_bytes)),
             (Metric::VirtualMemory, memory(|one| one.virtual_bytes)),
             (Metric::OpenDescriptors, self.usage.open_descriptors().unwrap_or(0)),
-            (Metric::MostDescriptors, sys::limit::open_files()),
+            (Metric::MostDescriptors, sys::usage::open_files()),
         ] {
             counts.set(metric, value);
         }

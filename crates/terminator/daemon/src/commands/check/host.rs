@@ -8,7 +8,7 @@ use std::fs;
 use config::Settings;
 use serde::Serialize;
 use sys::datagram::RECEIVE_BYTES;
-use sys::limit;
+use sys::usage;
 
 use crate::kernel::KernelTls;
 use crate::preflight;
@@ -46,7 +46,7 @@ pub(super) fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec
         numbers.collect::<Option<Vec<u64>>>()
     };
     let mut limits =
-        vec![open_files(settings, limit::descriptors().hard), memory(settings, limit::memory())];
+        vec![open_files(settings, usage::descriptors().hard), memory(settings, usage::memory())];
     limits.extend(of_kernel(settings, numbers));
     limits.extend(kernel_tls.map(|kernel_tls| Limit {
         name: "kernel TLS",

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sys::channel::{self, Channel};
 use sys::image::{Fallback, NextImage};
-use sys::{inherited, shared};
+use sys::{inherited, memory};
 
 use super::state::{Inherited, STATE_BYTES_MAX, SupervisorState, decode, encode};
 use crate::handover::{self, Reach, Reloads, Secret};
@@ -119,7 +119,7 @@ pub(crate) fn origin() -> Result<SupervisorOrigin, Failure> {
     }
     let strange = |why| Failure::HandedOver(format!("what the program before hands on: {why}"));
     let (inherited, own, fds) = inherited(fds).map_err(strange)?;
-    let own = shared::sealed_bytes(own, OWN_BYTES_MAX).map(Secret::new);
+    let own = memory::sealed_bytes(own, OWN_BYTES_MAX).map(Secret::new);
     let own = own.map_err(|error| strange(error.to_string()))?;
     let own = handover::decode(own.bytes()).map_err(|error| strange(error.to_string()))?;
     let returned = Some(Return { why, own, fds });
@@ -140,7 +140,7 @@ fn inherited(fds: Vec<OwnedFd>) -> Result<(Inherited, OwnedFd, Vec<OwnedFd>), St
     let first: Vec<_> = fds.by_ref().take(FIRST).collect();
     let [_program, own, state]: [OwnedFd; FIRST] =
         first.try_into().map_err(|_| "descriptors are missing")?;
-    let bytes = shared::sealed_bytes(state, STATE_BYTES_MAX);
+    let bytes = memory::sealed_bytes(state, STATE_BYTES_MAX);
     let bytes = Secret::new(bytes.map_err(|error| format!("its state is not readable: {error}"))?);
     let state: SupervisorState = decode(bytes.bytes())?;
     let of_state: Vec<_> = fds.by_ref().take(state.descriptors()).collect();
@@ -250,7 +250,7 @@ fn sealed_within(bytes_max: usize, name: &str, bytes: &Secret) -> io::Result<Own
         let why = format!("the {name} has {length} bytes, and {bytes_max} can be handed on");
         return Err(io::Error::other(why));
     }
-    shared::sealed(name, bytes.bytes())
+    memory::sealed(name, bytes.bytes())
 }
 
 #[cfg(test)]

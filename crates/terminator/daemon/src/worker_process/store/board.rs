@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use wire::store_value::VALUE_BYTES_MAX;
+use wire::store::VALUE_BYTES_MAX;
 
 /// Mailboxes, so the most hosts: each reads all of them twice per second.
 pub(super) const PLACES: usize = 16;

@@ -16,7 +16,7 @@ use tls::client::Client;
 use tls::policy::SuiteOrder;
 use tokio::time::timeout;
 use wire::address::{Address, Endpoint};
-use wire::store_reply::{Redirect, Reply, request, slot};
+use wire::store::{Redirect, Reply, request, slot};
 
 use super::fault::Fault;
 use super::node::{CONNECT_TIME_MAX, Login, Node, StoreNames, Way};

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 use tokio::time::{sleep_until, timeout};
 use wire::address::{Address, Endpoint};
-use wire::store_reply::{REPLY_BYTES_MAX, Reply, request};
+use wire::store::{REPLY_BYTES_MAX, Reply, request};
 use zeroize::Zeroizing;
 
 use super::fault::Fault;

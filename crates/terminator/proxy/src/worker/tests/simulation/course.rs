@@ -19,14 +19,12 @@ use super::peers::{SimulatedClient, SimulatedServer};
 use super::script::{Script, ScriptStep};
 use crate::clock;
 use crate::commands::{Assignment, BoundListener, Command, Mailbox, ServerNews};
-use crate::connection_log::ConnectionLog;
+use crate::connection_log::{ConnectionLog, LineQueue};
 use crate::connections::held_dials::HELD_DIALS;
-use crate::driver::CONNECTS_LATER;
+use crate::driver::{CONNECTS_LATER, EventSource};
 use crate::file_work::IS_COLD;
 use crate::files::FileContext;
-use crate::line_queue::LineQueue;
 use crate::sources::Allowances;
-use crate::token::EventSource;
 use crate::worker::Worker;
 
 /// Turns that a schedule may need at the most; each may relay one byte.
@@ -80,7 +78,8 @@ impl<'a> Simulation<'a> {
         CONNECTS_LATER.set(script.connects_later);
         // Half of the schedules ask threads for what is not in memory.
         IS_COLD.set(script.connects_later);
-        let wakers: Arc<[_]> = (0..1).map(|_| Arc::new(sys::wake::Waker::new().unwrap())).collect();
+        let wakers: Arc<[_]> =
+            (0..1).map(|_| Arc::new(sys::epoll::Waker::new().unwrap())).collect();
         let (sender, commands) = channel();
         let mailbox = Mailbox::new(sender, Arc::clone(&wakers[0]));
         let lines = Arc::<LineQueue>::default();

@@ -6,7 +6,7 @@ use testkit::authority::Authority;
 use testkit::chance::Chance;
 use testkit::client::ClientChoice;
 
-use super::*;
+use crate::schedule::*;
 
 fn id(number: u64) -> ConnectionId {
     ConnectionId::of(number)

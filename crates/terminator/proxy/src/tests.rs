@@ -1,4 +1,4 @@
-//! For tests: a service with one server.
+//! A service with one server, for the tests of several files.
 
 use std::rc::Rc;
 use std::sync::Arc;
