@@ -1,43 +1,34 @@
-//! The commands of the program: `args` reads the command line, and each command has a file of its
-//! name.
+//! The commands of the program: `args` reads the command line.
 //!
-//! `serve` and `demo` run a supervisor in this process; `check` looks at a configuration. `status`,
-//! `reload`, `upgrade`, `drain`, `server` and `certificate` are about the lariat that runs, which
-//! `control` asks and signals. Each returns how the program ends (`exit`); what it says goes
-//! through `console`, its data to the standard output.
+//! `serve`, `hitch` and `demo` run a supervisor in this process; `check` looks at a configuration.
+//! `operate` has the commands about the lariat that runs, which `control` asks and signals. Each
+//! returns how the program ends; what it says goes through `console`, its data to the standard
+//! output.
 
 pub(crate) mod args;
-mod certificate;
 mod check;
 pub(crate) mod console;
 mod control;
 mod demo;
-mod drain;
 mod ech;
-pub(crate) mod exit;
 mod habits;
 mod help;
 mod hitch;
 mod import;
-mod reload;
-mod running;
+mod operate;
 mod serve;
-mod server;
-mod status;
-mod upgrade;
 
 use std::process::ExitCode;
 
 use crate::certificates::CertificateChange;
 use crate::maintenance::ChangeWord;
-use crate::messages;
 use crate::reader::ConfigSource;
-use crate::supervisor;
+use crate::{messages, supervisor};
 
 use args::{CertificateAction, EchAction, TerminatorCommand as Command};
-use console::{Console, print};
+use console::{Console, Exit, print};
+use control::ControlError;
 use demo::DemoOptions;
-use exit::Exit;
 
 /// Says to a running lariat whether this program would serve in its place.
 pub(crate) fn check_upgrade(config: &ConfigSource) -> ExitCode {
@@ -50,6 +41,9 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
     let told = |text: String| {
         print(text);
         Exit::Success
+    };
+    let ordered = |ended: Result<Exit, ControlError>| -> Exit {
+        ended.unwrap_or_else(|error| error.tell(console))
     };
     let exit = match command {
         Command::Text(text) => told(text),
@@ -70,16 +64,20 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Import { kind, files, output } => {
             import::run(kind, &files, output.as_deref(), console)
         }
-        Command::Status { socket, json } => status::run(&socket.into(), json, console),
-        Command::Reload { socket, strict } => reload::run(&socket.into(), strict, console),
-        Command::Upgrade(socket) => upgrade::run(&socket.into(), console),
-        Command::Drain(socket) => drain::run(&socket.into(), console),
+        Command::Status { socket, json } => ordered(operate::status(&socket.into(), json, console)),
+        Command::Reload { socket, strict } => {
+            ordered(operate::reload(&socket.into(), strict, console))
+        }
+        Command::Upgrade(socket) => ordered(operate::upgrade(&socket.into(), console)),
+        Command::Drain(socket) => ordered(operate::drain(&socket.into(), console)),
         Command::Server { word, name, mut weight, close, mut socket } => {
             if word != ChangeWord::Weight {
                 socket = socket.with_file(&mut weight);
             }
             match word.with(weight.as_deref(), close) {
-                Ok(change) => server::run(&socket.into(), change, &name, console),
+                Ok(change) => {
+                    ordered(operate::change_server(&socket.into(), change, &name, console))
+                }
                 Err(fault) => {
                     console.error(fault);
                     console.hint("for example: lariat server weight web/10.0.0.3:80 10");
@@ -87,17 +85,19 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
                 }
             }
         }
-        Command::Certificate { action } => match action {
+        Command::Certificate { action } => ordered(match action {
             CertificateAction::List { json, socket } => {
-                certificate::list(&socket.into(), json, console)
+                operate::list_certificates(&socket.into(), json, console)
             }
             CertificateAction::Renew { name, socket } => {
-                certificate::change(&socket.into(), CertificateChange::Renew, &name, console)
+                let renew = CertificateChange::Renew;
+                operate::change_certificate(&socket.into(), renew, &name, console)
             }
             CertificateAction::Revoke { name, socket } => {
-                certificate::change(&socket.into(), CertificateChange::Revoke, &name, console)
+                let revoke = CertificateChange::Revoke;
+                operate::change_certificate(&socket.into(), revoke, &name, console)
             }
-        },
+        }),
         Command::WorkerProcess => return Ok(crate::worker_process::run()),
         Command::Reader => return Ok(crate::reader::run()),
         Command::Watcher => return Ok(crate::watcher::run()),

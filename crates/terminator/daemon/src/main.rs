@@ -39,8 +39,7 @@ use std::process::{Command, ExitCode};
 use options::command_line::answer_shell;
 
 use commands::args::TerminatorCommand;
-use commands::console::Console;
-use commands::exit::Exit;
+use commands::console::{Console, Exit};
 use reader::ConfigSource;
 
 fn main() -> ExitCode {

@@ -9,8 +9,8 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use import::Predecessor;
 use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals, unknown_word};
 
+use super::console::Exit;
 use crate::acme_process::ACME_ARGUMENT;
-use crate::commands::exit::Exit;
 use crate::commands::habits;
 use crate::handover::WORKER_ARGUMENT;
 use crate::key_process::KEYS_ARGUMENT;

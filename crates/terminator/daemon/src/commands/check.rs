@@ -1,29 +1,31 @@
 //! `lariat check`: everything short of serving, and all that is wrong told at once.
 
-mod bind;
 mod host;
-mod json;
 
 use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use config::{Diagnostic, Disk, Settings, Severity, Source};
-use options::diagnostic::Problem;
+use config::{Diagnostic, Disk, PeerNetwork, Place, Problem, Settings, Severity, Source};
 use proxy::plan::{Inspection, Plan};
+use serde::Serialize;
+use sys::process;
+use sys::socket::{Transport, check_free};
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::{BuildError, BuildFault, Concern};
+use wire::address::{Address, UnixName};
 
-use crate::commands::args::ConfigCheck;
-use crate::commands::console::{Console, print};
-use crate::commands::exit::Exit;
-use crate::held_keys;
+use super::args::ConfigCheck;
+use super::console::{Console, Exit, print};
 use crate::kernel::KernelTls;
-use crate::key_process;
-use crate::preflight;
 use crate::reader::ConfigSource;
-use crate::user;
+use crate::supervisor::ListenFailure;
 use crate::worker_process::tls_findings;
+use crate::{held_keys, key_process, preflight, user};
+
 use host::Limit;
 
 pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String> {
@@ -36,7 +38,7 @@ pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String
     if options.json {
         let limits = findings.limits.filter(|_| options.host);
         let good = exit == Exit::Success;
-        print(json::document(&findings.diagnostics, good, limits));
+        print(json(&findings.diagnostics, good, limits));
         return Ok(exit);
     }
     console.diagnostics(&findings.diagnostics);
@@ -105,7 +107,7 @@ impl Findings {
             findings.look_at_host(source, settings);
             findings.look_at_tls(source, settings);
             if binds {
-                let refused = bind::diagnostics(source, settings);
+                let refused = refusals(source, settings);
                 findings.is_taken = !refused.is_empty();
                 findings.diagnostics.extend(refused);
             }
@@ -180,7 +182,7 @@ impl Findings {
         match (errors, self.count(Severity::Warning)) {
             (0, 0) => Exit::Success,
             (0, _) if !strict => Exit::Success,
-            _ if self.is_taken && errors == bind::count(&self.diagnostics) => Exit::Listen,
+            _ if self.is_taken && errors == count_refused(&self.diagnostics) => Exit::Listen,
             _ => Exit::Usage,
         }
     }
@@ -259,4 +261,153 @@ fn summary(settings: &Settings) -> String {
 
 fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
+}
+
+const LISTEN_REFUSED: &str = "cannot listen at ";
+
+/// How many of these are about addresses that cannot be listened at.
+fn count_refused(diagnostics: &[Diagnostic]) -> usize {
+    let about_address =
+        |one: &&Diagnostic| one.is_error() && one.message.starts_with(LISTEN_REFUSED);
+    diagnostics.iter().filter(about_address).count()
+}
+
+/// The addresses that cannot be listened at now, and rights that are missing.
+fn refusals(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let mut tell = |key: &str, address: &Address, error: io::Error| {
+        found.extend(refusal(source, key, address, error));
+    };
+    for (number, service) in settings.plane.services.iter().enumerate() {
+        let key = format!("service.{number}.front.listen");
+        for address in &service.front.listen {
+            let tried = match address {
+                Address::Ip(ip) => check_free(*ip, &service.front.transport),
+                Address::Unix(UnixName::Path(path)) => check_path(path),
+                // Only the service manager that starts it knows.
+                Address::Unix(UnixName::Abstract(_)) | Address::Inherited(_) => Ok(()),
+            };
+            if let Err(error) = tried {
+                tell(&key, address, error);
+            }
+        }
+    }
+    if let Some(listen) = settings.control.listen
+        && let Err(error) = check_free(listen, &Transport::default())
+    {
+        tell("admin.listen", &Address::Ip(listen), error);
+    }
+    if let Some(listen) = peers(settings)
+        && let Err(error) = UdpSocket::bind(listen)
+    {
+        tell("cluster.peers.listen", &Address::Ip(listen), error);
+    }
+    // One that is not there is told without this.
+    if let Err(message) = user::choose(&settings.process)
+        && let Some((message, hint)) = message.split_once("\nhint: ")
+    {
+        let message = message.strip_prefix("process.user: ").unwrap_or(message);
+        let problem = Problem::new(message).hint(hint);
+        found.extend(config::diagnose(source, Severity::Error, "process.user", problem));
+    }
+    found
+}
+
+fn peers(settings: &Settings) -> Option<SocketAddr> {
+    match &settings.cluster.as_ref()?.peers.as_ref()?.network {
+        PeerNetwork::Unicast { listen, .. } => Some(*listen),
+        // Several programs of a host may be in a group.
+        PeerNetwork::Multicast { .. } => None,
+    }
+}
+
+/// A path can be listened at if nobody listens there and its directory may be written to.
+fn check_path(path: &Path) -> io::Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    process::may_write(directory)?;
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        // One that nobody has open is replaced.
+        Ok(_) => match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                if ListenFailure::is_in_the_way(path) {
+                    Err(io::ErrorKind::AddrInUse.into())
+                } else {
+                    Ok(())
+                }
+            }
+            _ => Err(io::ErrorKind::AddrInUse.into()),
+        },
+    }
+}
+
+fn refusal(source: &Source, key: &str, address: &Address, error: io::Error) -> Vec<Diagnostic> {
+    let failure = ListenFailure {
+        who: String::new(),
+        address: address.clone(),
+        error,
+        holder: String::new(),
+    };
+    let problem = Problem::new(format!("{LISTEN_REFUSED}{address}: {}", failure.error));
+    let problem = match failure.hint() {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    };
+    config::diagnose(source, Severity::Error, key, problem)
+}
+
+/// The form of the json; a later one may have more fields.
+const JSON_VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct CheckDocument<'a> {
+    version: u32,
+    good: bool,
+    diagnostics: Vec<Entry<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<Vec<Limit>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    severity: &'static str,
+    file: Option<&'a str>,
+    line: Option<usize>,
+    column: Option<usize>,
+    key: Option<&'a str>,
+    message: &'a str,
+    hint: Option<&'a str>,
+}
+
+/// One json, in one line.
+fn json(diagnostics: &[Diagnostic], good: bool, host: Option<Vec<Limit>>) -> String {
+    let json = CheckDocument {
+        version: JSON_VERSION,
+        good,
+        diagnostics: diagnostics.iter().map(json_entry).collect(),
+        host,
+    };
+    let text = serde_json::to_string(&json).expect("texts and numbers can be written");
+    text + "\n"
+}
+
+fn json_entry(diagnostic: &Diagnostic) -> Entry<'_> {
+    let (file, line, column) = match &diagnostic.place {
+        Place::File { path, line: 0, .. } => (Some(&**path), None, None),
+        Place::File { path, line, column } => (Some(&**path), Some(*line), Some(*column)),
+        Place::Flag(_) | Place::Nowhere => (None, None, None),
+    };
+    Entry {
+        severity: diagnostic.severity.word(),
+        file,
+        line,
+        column,
+        key: diagnostic.subject.as_deref(),
+        message: &diagnostic.message,
+        hint: diagnostic.hint.as_deref(),
+    }
 }

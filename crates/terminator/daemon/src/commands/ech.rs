@@ -9,8 +9,7 @@ use wire::date::civil_from_days;
 use wire::ech::config_list;
 
 use super::args::ConfigArguments;
-use super::console::{Console, print};
-use super::exit::Exit;
+use super::console::{Console, Exit, print};
 
 /// How long resolvers may keep a record, in seconds: less than any rotation lasts.
 const TTL_SECONDS: u32 = 1800;

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use import::{FILE_BYTES_MAX, Predecessor, SourceFiles};
 use sys::file::open_regular;
 
-use super::console::{Console, print};
-use super::exit::Exit;
+use super::console::{Console, Exit, print};
 
 pub(super) fn run(
     kind: Predecessor,
