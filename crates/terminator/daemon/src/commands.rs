@@ -21,7 +21,7 @@ mod serve;
 use std::process::ExitCode;
 
 use crate::certificates::CertificateChange;
-use crate::maintenance::ChangeWord;
+use crate::named_servers::ChangeWord;
 use crate::reader::ConfigSource;
 use crate::{messages, supervisor};
 

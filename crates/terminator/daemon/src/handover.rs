@@ -7,9 +7,8 @@
 //! when stands in `supervisor` and `worker_process`.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::io;
 use std::time::{Duration, SystemTime};
+use std::{fmt, io};
 
 use config::{ProcessOptions, SandboxOptions};
 use serde::de::DeserializeOwned;
@@ -23,9 +22,7 @@ use crate::bounded_list::at_most;
 use crate::certificates::{AcmeStatus, Validations};
 use crate::kernel::KernelTls;
 use crate::key_holder_status::KeyHolderStatus;
-use crate::maintenance::ServerName;
-use crate::observations::Observations;
-use crate::server_target::{Instance, Name};
+use crate::named_servers::{Instance, Name, Observations, ServerName};
 use crate::upgrade_status::UpgradeStatus;
 
 /// The program's first argument when it is to be the worker process.
@@ -557,7 +554,7 @@ impl fmt::Display for Rights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observations::ObservedServer;
+    use crate::named_servers::ObservedServer;
 
     fn bundle() -> Bundle {
         let mut recording = config::Recording::default();
@@ -624,7 +621,7 @@ mod tests {
         assert_eq!(answers(SENTENCES_MAX).each_ref().map(is_read), [true; 4]);
         let more = answers(SENTENCES_MAX + 1);
         assert_eq!(more.each_ref().map(is_read), [false, false, false, true]);
-        let many = answers(crate::observations::SERVERS_MAX + 1);
+        let many = answers(crate::named_servers::SERVERS_MAX + 1);
         assert_eq!(many.each_ref().map(is_read), [false; 4]);
         let full = Answer::said(vec![(Level::Warning, "news".to_owned()); 1000]);
         assert!(is_read(&full) && is_read(&Answer::ready(1, vec!["news".to_owned(); 1000])));

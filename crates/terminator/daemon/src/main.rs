@@ -16,14 +16,11 @@ mod host_lack;
 mod kernel;
 mod key_holder_status;
 mod key_process;
-mod maintenance;
 mod messages;
-mod observations;
+mod named_servers;
 mod preflight;
 mod reader;
 mod resolve;
-mod server_target;
-mod service_unit;
 mod status_socket;
 mod supervisor;
 mod upgrade_status;
@@ -71,7 +68,6 @@ fn main() -> ExitCode {
         Exit::Usage.into()
     });
     messages::flush();
-    messages::stderr::flush();
     code
 }
 

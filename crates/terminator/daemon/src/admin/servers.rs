@@ -10,8 +10,7 @@ use telemetry::counters::{Counts, ServerSnapshot, ServiceSnapshot};
 use wire::address::Address;
 
 use super::document::{ServerState, ServerStatus, ServiceStatus};
-use crate::maintenance::ServerName;
-use crate::observations::{ObservedServer, bounded};
+use crate::named_servers::{ObservedServer, ServerName, bounded_servers};
 
 /// How long it may take until a server is seen in the state that another worker process has handed
 /// over: where there are no checks, only failed dials show that it is down.
@@ -131,7 +130,7 @@ pub(super) fn observed(services: &[ServiceStatus]) -> Vec<ObservedServer> {
             })
         })
     });
-    bounded(servers.collect())
+    bounded_servers(servers.collect())
 }
 
 /// A server of a service; `checked` is the reason if a check has decided that it is down.

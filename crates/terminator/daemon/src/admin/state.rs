@@ -29,8 +29,7 @@ use crate::handover::{Reloads, STEADY_AFTER};
 use crate::held_keys::KeyCounts;
 use crate::kernel::KernelTls;
 use crate::key_holder_status::KeyHolderStatus;
-use crate::maintenance::ServerName;
-use crate::observations::Observations;
+use crate::named_servers::{Observations, ServerName};
 
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;

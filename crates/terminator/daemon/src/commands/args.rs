@@ -14,7 +14,7 @@ use crate::acme_process::ACME_ARGUMENT;
 use crate::commands::habits;
 use crate::handover::WORKER_ARGUMENT;
 use crate::key_process::KEYS_ARGUMENT;
-use crate::maintenance::{ChangeWord, ServerName};
+use crate::named_servers::{ChangeWord, ServerName};
 use crate::reader::{ConfigSource, READER_ARGUMENT};
 use crate::resolve::RESOLVER_ARGUMENT;
 use crate::watcher::WATCHER_ARGUMENT;

@@ -14,7 +14,7 @@ use config::{Diagnostic, Severity};
 use options::diagnostic::Paint;
 use telemetry::printable::lines;
 
-use crate::messages::stderr::write_line;
+use crate::messages::write_line;
 
 /// Diagnostics that are alike and are written in full. A screen holds about as many; ten thousand
 /// services may have the same fault ten thousand times, and hide another one.

@@ -14,7 +14,7 @@ use crate::admin::{
     AcmeStatus, RunState, ServerState, ServerStatus, StatusDocument, acme_text, render_status_text,
 };
 use crate::certificates::{CertificateChange, NOT_STORED};
-use crate::maintenance::{Change, ServerName};
+use crate::named_servers::{Change, ServerName};
 
 type CommandEnd = Result<Exit, ControlError>;
 

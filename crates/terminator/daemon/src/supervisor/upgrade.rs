@@ -27,7 +27,7 @@ use super::{Due, Phase, Supervisor};
 use crate::handover::{Order, Secret};
 use crate::held_keys::KeyGroup;
 use crate::messages::{error, note, printable};
-use crate::observations::Observations;
+use crate::named_servers::Observations;
 use crate::reader::Found;
 use crate::upgrade_status::UpgradeStatus;
 

@@ -31,7 +31,7 @@ use super::sessions::Inheritance;
 use super::store::{PassOn, Say, StoreContext, StoreNames, StoreSetup, StoreTier, UsedUp};
 use crate::admin::{ClusterFacts, ClusterSnapshot};
 use crate::handover::Resolved;
-use crate::server_target::Port;
+use crate::named_servers::Port;
 
 /// Datagrams read in a turn, so that what workers ask for has its turn as well.
 const DATAGRAMS_PER_TURN: usize = 256;

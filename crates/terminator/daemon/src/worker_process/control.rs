@@ -4,13 +4,12 @@
 mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use config::LogOutput;
 use proxy::plane::{Plane, ServerNews};
@@ -25,16 +24,16 @@ use tokio::time::MissedTickBehavior;
 
 use crate::admin::{self, AdminState, HealthReport, RightsStatus, StartFacts};
 use crate::handover::{Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start};
-use crate::maintenance::ServerName;
+use crate::named_servers::ServerName;
 
 use super::cluster::{Cluster, ClusterSetup};
-use super::expiry::{ExpiryWatch, unix_seconds};
 use super::health::Checks;
 use super::log::{Log, LogNews, Target};
 use super::plan::{Built, Servers};
 use super::sessions::{Inheritance, Sessions};
 use super::store::{PassOn, Say};
 use super::supervisor_link::{self, Orders, Received, say};
+use super::tls_findings::{ExpiryWatch, unix_seconds};
 
 /// How often expired sessions are looked for; they are refused anyway.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);

@@ -19,15 +19,14 @@ use wire::address::{Address, Endpoint};
 
 use crate::admin::{Access, Limits, Served, ServiceFacts};
 use crate::handover::{Bundle, Resolved, Role, Serve};
-use crate::maintenance::ServerName;
-use crate::server_target::{Instance, Name, Port};
+use crate::named_servers::{Instance, Name, Port, ServerName};
 use crate::worker_process::health::CheckedService;
 use crate::worker_process::tls_findings;
 
 use super::cluster::ClusterSetup;
-use super::expiry::{ExpiryWatch, unix_seconds};
 use super::key_link::KeyLink;
 use super::sessions::{Inheritance, Sessions};
+use super::tls_findings::{ExpiryWatch, unix_seconds};
 
 /// A plan with what the control side must know of it.
 pub(super) struct Built {

@@ -6,7 +6,6 @@
 //! waits for this thread longer than a fetch may take.
 
 mod board;
-mod fault;
 mod link;
 mod node;
 mod request;
@@ -30,9 +29,8 @@ use zeroize::Zeroizing;
 
 use crate::admin::{ClusterFacts, StoreState, StoreStatus};
 use board::{LOOK_INTERVAL, NoticeBoard, PLACES};
-use fault::Fault;
 use link::{Connection, Connector};
-use request::{Shared, Write};
+use request::{Fault, Shared, Write};
 
 pub(super) use node::StoreNames;
 pub(super) use request::{PassOn, Say, StoreContext, UsedUp};

@@ -29,7 +29,7 @@ use super::{AdminFacts, AdminState, Limits, ServiceFacts};
 use crate::handover::{EndedReload, EndedUpgrade};
 use crate::held_keys::KeyCounts;
 use crate::kernel::KernelTls;
-use crate::maintenance::ServerName;
+use crate::named_servers::ServerName;
 
 impl AdminState {
     /// All metrics in Prometheus' text format.

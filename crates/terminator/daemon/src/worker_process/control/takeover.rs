@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::Control;
 use crate::admin::HealthReport;
 use crate::handover::Answer;
-use crate::observations::{Observations, ObservedServer};
+use crate::named_servers::{Observations, ObservedServer};
 use crate::worker_process::supervisor_link::say;
 
 /// How long a worker process that another one follows waits for the handshakes that are under way.

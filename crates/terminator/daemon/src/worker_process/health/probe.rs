@@ -17,8 +17,7 @@ use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
 use wire::tunnel::{Tunnel, TunnelDialog, TunnelStep};
 
-use super::request::{host_of, request, server_name};
-use super::verdict::{HEAD_BYTES_MAX, Passed, ProbeFault};
+use super::wording::{HEAD_BYTES_MAX, Passed, ProbeFault, host_of, request, server_name};
 use crate::worker_process::dial::{self, READ_BYTES, Stream, shake_hands};
 
 /// The content of an answer that is read, so that the server can finish it: it may log an error

@@ -19,7 +19,7 @@ use wire::address::{Address, Endpoint};
 use wire::store_reply::{REPLY_BYTES_MAX, Reply, request};
 use zeroize::Zeroizing;
 
-use super::fault::Fault;
+use super::request::Fault;
 use crate::worker_process::dial::{Stream, dial, shake_hands};
 
 /// How long connecting may take, with TLS.
