@@ -6,15 +6,14 @@
 //! document is served by `socket` (the status socket) and `http` (the admin address: a page,
 //! `history`, and `readiness` for balancers; `access` says who is answered). Neither takes an
 //! order.
-//! `text`, `cluster_text`, `acme_text` and `units` print it for people, as `lariat status` does.
+//! `text`, `paragraphs` and `units` print it for people, as `lariat status` does.
 
 mod access;
-mod acme_text;
 mod cluster;
-mod cluster_text;
 mod document;
 mod history;
 mod http;
+mod paragraphs;
 mod readiness;
 mod server_watch;
 mod servers;
@@ -24,7 +23,6 @@ mod text;
 mod units;
 
 pub(crate) use access::Access;
-pub(crate) use acme_text::acme_text;
 pub(crate) use cluster::{ClusterFacts, ClusterSnapshot};
 #[cfg(test)]
 pub(crate) use document::ServiceStatus;
@@ -32,6 +30,7 @@ pub(crate) use document::{AcmeStatus, StatusDocument, StatusError};
 pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
 pub(crate) use document::{StoreState, StoreStatus};
 pub(crate) use http::serve_http;
+pub(crate) use paragraphs::acme_text;
 pub(crate) use servers::{HealthReport, milliseconds};
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts, record_history};

@@ -1,4 +1,5 @@
-//! The commands of the program: `args` reads the command line.
+//! The commands of the program: `args` reads the command line. The texts made of that and of the
+//! table of keys, which are help and manual, are here.
 //!
 //! `serve`, `hitch` and `demo` run a supervisor in this process; `check` looks at a configuration.
 //! `operate` has the commands about the lariat that runs, which `control` asks and signals. Each
@@ -11,18 +12,18 @@ pub(crate) mod console;
 mod control;
 mod demo;
 mod ech;
-mod habits;
-mod help;
 mod hitch;
-mod import;
 mod operate;
+mod predecessors;
 mod serve;
 
 use std::process::ExitCode;
 
-use crate::certificates::CertificateChange;
+use options::command_line::{help, manual_page};
+
 use crate::named_servers::ChangeWord;
 use crate::reader::ConfigSource;
+use crate::status_parts::CertificateChange;
 use crate::{messages, supervisor};
 
 use args::{CertificateAction, EchAction, TerminatorCommand as Command};
@@ -47,9 +48,9 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
     };
     let exit = match command {
         Command::Text(text) => told(text),
-        Command::Help { name } => told(help::text(name.as_deref())?),
+        Command::Help { name } => told(help_text(name.as_deref())?),
         Command::Completion { shell } => told(options::command_line::script(&shell, "lariat")),
-        Command::Manual { page } => told(help::page(&page)),
+        Command::Manual { page } => told(manual(&page)),
         Command::Version => {
             let fips = if tls::fips::is_on() { " (FIPS)" } else { "" };
             told(format!("lariat {}{fips}\n", env!("CARGO_PKG_VERSION")))
@@ -62,7 +63,7 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         }
         Command::Check(options) => check::run(options, console)?,
         Command::Import { kind, files, output } => {
-            import::run(kind, &files, output.as_deref(), console)
+            predecessors::import(kind, &files, output.as_deref(), console)
         }
         Command::Status { socket, json } => ordered(operate::status(&socket.into(), json, console)),
         Command::Reload { socket, strict } => {
@@ -89,13 +90,11 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
             CertificateAction::List { json, socket } => {
                 operate::list_certificates(&socket.into(), json, console)
             }
-            CertificateAction::Renew { name, socket } => {
-                let renew = CertificateChange::Renew;
-                operate::change_certificate(&socket.into(), renew, &name, console)
+            CertificateAction::Renew(named) => {
+                operate::change_certificate(CertificateChange::Renew, named, console)
             }
-            CertificateAction::Revoke { name, socket } => {
-                let revoke = CertificateChange::Revoke;
-                operate::change_certificate(&socket.into(), revoke, &name, console)
+            CertificateAction::Revoke(named) => {
+                operate::change_certificate(CertificateChange::Revoke, named, console)
             }
         }),
         Command::WorkerProcess => return Ok(crate::worker_process::run()),
@@ -106,4 +105,87 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Resolver => return Ok(crate::resolve::run()),
     };
     Ok(console::unless_cut(exit).into())
+}
+
+const MANUAL_FILES: &str = "\
+/etc/lariat/lariat.toml: the configuration of the service that a package installs.
+/run/lariat/status.sock: where the lariat that root runs answers `lariat status`.
+";
+
+/// More about a command, a key, the end of its path, or a flag; about the program without a name.
+fn help_text(name: Option<&str>) -> Result<String, String> {
+    let mut command = args::command();
+    if let Some(help) = help(&mut command, name) {
+        return Ok(help);
+    }
+    let name = name.unwrap_or_default();
+    let keys = config::TABLE.meant(name);
+    if !keys.is_empty() {
+        let entries = keys.iter().map(|key| config::TABLE.entry_text(key));
+        return Ok(entries.collect::<Vec<_>>().join("\n"));
+    }
+    let rows = config::TABLE.keys.iter();
+    let known = rows.flat_map(|key| [Some(key.path), Some(key.name()), key.flag]);
+    let commands = command.get_subcommands().map(clap::Command::get_name);
+    let bare = name.trim_start_matches('-');
+    let near = config::nearest(bare, commands.chain(known.flatten()));
+    let hint = match (config::TABLE.foreign(bare), near) {
+        (Some((foreign, key)), _) => {
+            format!("`{bare}` of {} is `{}` here: `lariat help {1}`", foreign.of, key.path)
+        }
+        (None, Some(near)) => format!("did you mean `lariat help {near}`?"),
+        (None, None) => "`lariat help` and `lariat help serve` list them".to_owned(),
+    };
+    let name = name.escape_debug();
+    Err(format!("there is no command, key or flag `{name}`\nhint: {hint}"))
+}
+
+/// A page of the manual, as roff.
+fn manual(name: &str) -> String {
+    if name == "lariat.toml" {
+        let (purpose, version) = ("configuration of lariat", env!("CARGO_PKG_VERSION"));
+        return config::TABLE.manual_page(name, purpose, "lariat", version);
+    }
+    let sections = [
+        ("EXIT STATUS", &*args::exit_codes()),
+        ("FILES", MANUAL_FILES),
+        ("SEE ALSO", "lariat.toml(5), lariat-lab(1)"),
+    ];
+    manual_page(args::command(), &sections)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_explained_by_path_by_its_end_and_by_flag() {
+        for (name, paths) in [
+            ("service.back.balance", 1),
+            ("back.balance", 1),
+            ("--balance", 1),
+            ("--backend", 1),
+            // Of both sides.
+            ("tls.versions", 2),
+        ] {
+            let text = help_text(Some(name)).unwrap();
+            let titles = text.lines().filter(|line| line.starts_with("service."));
+            assert_eq!(titles.count(), paths, "{name}: {text}");
+        }
+        assert!(help_text(Some("drain")).unwrap().contains("Usage: lariat drain"));
+    }
+
+    #[test]
+    fn slips_have_remedies() {
+        for (name, remedy) in [
+            ("balanse", "did you mean `lariat help balance`?"),
+            ("--lisen", "did you mean `lariat help listen`?"),
+            ("--front.listen", "`--front.listen`"),
+            ("ssl-handshake-timeout", "of hitch is `service.timeouts.handshake` here"),
+            ("kubernetes", "list them"),
+        ] {
+            let fault = help_text(Some(name)).unwrap_err();
+            assert!(fault.contains(remedy), "{fault}");
+        }
+    }
 }

@@ -19,11 +19,10 @@ use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroize;
 
 use crate::bounded_list::at_most;
-use crate::certificates::{AcmeStatus, Validations};
 use crate::kernel::KernelTls;
 use crate::key_holder_status::KeyHolderStatus;
 use crate::named_servers::{Instance, Name, Observations, ServerName};
-use crate::upgrade_status::UpgradeStatus;
+use crate::status_parts::{AcmeStatus, UpgradeStatus, Validations};
 
 /// The program's first argument when it is to be the worker process.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";

@@ -1,10 +1,10 @@
 //! Messages of this program while it serves: on the standard error, in the form that its reader
 //! takes, or to a log daemon.
 //!
-//! Owns the choice among them and the way to the standard error, on which nobody waits: the reader of
-//! a pipe may stop, the pipe fills, and a write to it never returns. So the supervisor leaves its
-//! lines in a queue of limited size, and a thread writes them. `telemetry::message` writes the forms;
-//! `sender` sends messages to a log daemon without waiting either.
+//! Owns the choice among them and the way to the standard error, on which nobody waits: the reader
+//! of a pipe may stop, the pipe fills, and a write to it never returns. So the supervisor leaves
+//! its lines in a queue of limited size, and a thread writes them. `telemetry::message` writes the
+//! forms; `sender` sends messages to a log daemon without waiting either.
 
 pub(crate) mod sender;
 

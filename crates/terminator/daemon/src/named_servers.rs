@@ -1,10 +1,11 @@
-//! Servers by their names: what a name that is to be resolved stands for, orders of an operator about
-//! a server, and what a worker process has observed of servers, for the next one.
+//! Servers by their names: what a name that is to be resolved stands for, orders of an operator
+//! about a server, and what a worker process has observed of servers, for the next one.
 //!
 //! An order reaches the supervisor with a signal, which has room for a number and no more. So it
-//! holds a digest of the server's name, for which the supervisor looks among its own. Observations go
-//! from process to process as text and numbers, bounded, since the next one may be another version's:
-//! what that one does not know it leaves out. Who resolves names, and when, is said elsewhere.
+//! holds a digest of the server's name, for which the supervisor looks among its own. Observations
+//! go from process to process as text and numbers, bounded, since the next one may be another
+//! version's: what that one does not know it leaves out. Who resolves names, and when, is said
+//! elsewhere.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Whether the host has what a configuration needs: users, groups, directories, and the rights of the
-//! installed unit of systemd.
+//! Whether the host has what a configuration needs: users, groups, directories, and the rights of
+//! the installed unit of systemd.
 //!
 //! Looks and changes nothing; sockets and rights are tried only when serving. `lariat check` is not
 //! run by the unit, whose rights it cannot see in its own process: it reads the unit's files.

@@ -3,11 +3,11 @@
 //! **It owns** what must outlive a worker process: the listening sockets (`listeners`), the status
 //! socket, admin listener, log, pid file and the cluster's socket (`own_sockets`), the folders that
 //! are served, the memory of stored sessions and the secrets of ticket keys (`inheritance`), the
-//! servers that an operator has disabled and the
-//! addresses of names (`servers`, `names`), what certificates by ACME need (`acme`), and the
-//! configuration that is served (`prepared`). It carries no connection, does no TLS, and reads
-//! nothing from the network. What a worker process says decides over its plans only, never over
-//! the supervisor's rights; what the process that speaks to authorities says (`certificates`) over certificates only that the configuration names.
+//! servers that an operator has disabled and the addresses of names (`servers`, `names`), what
+//! certificates by ACME need (`acme`), and the configuration that is served (`prepared`). It
+//! carries no connection, does no TLS, and reads nothing from the network. What a worker process
+//! says decides over its plans only, never over the supervisor's rights; what the process that
+//! speaks to authorities says (`certificates`) over certificates only that the configuration names.
 //!
 //! **It waits** in one place, [`Supervisor::serve`], for an [`Event`]: a signal, a message of a
 //! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
@@ -36,7 +36,7 @@
 //!   hangs, the process becomes the program before again, which goes on with all that it had.
 //! - **A restart** by a service manager is an end and a start (`service_manager`, `reporting`).
 //!   The manager may keep the sockets and the sessions between the two
-//!   (`service_manager::descriptor_store`), so that clients wait and sessions resume.
+//!   (its descriptor store), so that clients wait and sessions resume.
 //! - **An end** (`starting`): SIGTERM, or SIGINT for good, drains; another signal ends at once.
 //!   If the supervisor itself dies, so does the worker process.
 

@@ -4,9 +4,9 @@
 //! rights up; `supervisor_link` receives the supervisor's orders, which the control thread
 //! (`control`) carries out; `plan` builds a plan of them, with stored sessions (`sessions`);
 //! `control::takeover` is the change from one worker process to the next. Beside connections run
-//! the checks of servers (`health`), of certificates that end (`tls_findings`), the thread that writes
-//! lines about connections (`log`), and those that share sessions with other hosts (`cluster`,
-//! `store`); what of these connects does so by `dial`.
+//! the checks of servers (`health`), of certificates that end (`tls_findings`), the thread that
+//! writes lines about connections (`log`), and those that share sessions with other hosts
+//! (`cluster`, `store`); what of these connects does so by `dial`.
 
 mod cluster;
 mod control;

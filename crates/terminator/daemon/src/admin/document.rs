@@ -15,9 +15,9 @@ use telemetry::catalogue::{
 use telemetry::counters::Counts;
 use telemetry::printable::{line, lines};
 
-pub(crate) use crate::certificates::AcmeStatus;
 pub(crate) use crate::key_holder_status::KeyHolderStatus;
-use crate::upgrade_status::UpgradeStatus;
+pub(crate) use crate::status_parts::AcmeStatus;
+use crate::status_parts::UpgradeStatus;
 
 /// The version that this program writes and reads.
 pub(crate) const VERSION: u32 = 2;

@@ -24,12 +24,12 @@ use tls::resumption::Resumption;
 use tls::server::Expiries;
 use tokio::time::MissedTickBehavior;
 
-use crate::certificates::AcmeStatus;
 use crate::handover::{Reloads, STEADY_AFTER};
 use crate::held_keys::KeyCounts;
 use crate::kernel::KernelTls;
 use crate::key_holder_status::KeyHolderStatus;
 use crate::named_servers::{Observations, ServerName};
+use crate::status_parts::AcmeStatus;
 
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;

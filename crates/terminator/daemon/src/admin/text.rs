@@ -11,14 +11,13 @@ use telemetry::catalogue::{
 use telemetry::counters::Durations;
 use telemetry::outcome::{EchResult, HandshakeKind};
 
-use super::acme_text::acme_text;
-use super::cluster_text::cluster_text;
 use super::document::{
     EchKeyStatus, EchStatus, KeyHolderStatus, KeyLogStatus, KeyProcessStatus, RunState,
     ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
 };
+use super::paragraphs::{acme_text, cluster_text};
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
-use crate::upgrade_status::UpgradeStatus;
+use crate::status_parts::UpgradeStatus;
 
 /// Reasons of failure that are shown per service.
 const REASONS_MAX: usize = 5;

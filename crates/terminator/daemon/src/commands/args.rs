@@ -10,8 +10,8 @@ use import::Predecessor;
 use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals, unknown_word};
 
 use super::console::Exit;
+use super::predecessors;
 use crate::acme_process::ACME_ARGUMENT;
-use crate::commands::habits;
 use crate::handover::WORKER_ARGUMENT;
 use crate::key_process::KEYS_ARGUMENT;
 use crate::named_servers::{ChangeWord, ServerName};
@@ -50,21 +50,19 @@ pub(crate) enum CertificateAction {
         socket: SocketArguments,
     },
     /// Order it anew now, within the authority's limits
-    Renew {
-        /// The name of the certificate, or a domain of it
-        #[arg(value_name = "NAME")]
-        name: String,
-        #[command(flatten)]
-        socket: SocketArguments,
-    },
+    Renew(NamedCertificate),
     /// Have the authority revoke it, and order another
-    Revoke {
-        /// The name of the certificate, or a domain of it
-        #[arg(value_name = "NAME")]
-        name: String,
-        #[command(flatten)]
-        socket: SocketArguments,
-    },
+    Revoke(NamedCertificate),
+}
+
+/// A certificate of the running lariat.
+#[derive(Args, Debug)]
+pub(crate) struct NamedCertificate {
+    /// The name of the certificate, or a domain of it
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) socket: SocketArguments,
 }
 
 // What follows is the help: its first paragraph the short one.
@@ -457,7 +455,7 @@ pub(crate) fn parse(
     match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
         Ok(line) => Ok(line.command.unwrap_or(TerminatorCommand::Help { name: None })),
         Err(error) => {
-            let habit = unknown_word(&error).and_then(|word| habits::hint(word, &words));
+            let habit = unknown_word(&error).and_then(|word| predecessors::hint(word, &words));
             outcome(&error, table, habit).map(TerminatorCommand::Text)
         }
     }

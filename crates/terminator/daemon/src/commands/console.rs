@@ -1,5 +1,5 @@
-//! The answer of a command: messages to a person on the standard error, data on the standard output,
-//! and the exit code.
+//! The answer of a command: messages to a person on the standard error, data on the standard
+//! output, and the exit code.
 //!
 //! Much of it was written by others: the worker process, clients, servers. So a control character
 //! reaches the terminal only as an escape; the colours alone are ours.

@@ -1,7 +1,7 @@
 //! `lariat demo`: the whole thing at work, without a file or an argument.
 //!
-//! Makes certificates, a directory and a small HTTP/1.1 server, and hands the rest to the supervisor
-//! that `serve` runs.
+//! Makes certificates, a directory and a small HTTP/1.1 server, and hands the rest to the
+//! supervisor that `serve` runs.
 
 use std::convert::Infallible;
 use std::fmt::Write;

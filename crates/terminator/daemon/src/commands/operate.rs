@@ -7,14 +7,14 @@ use serde_json::to_string_pretty;
 use sys::signal::Signal;
 use telemetry::catalogue::{ProcessMetric, ServiceGauge};
 
-use super::args::StatusSocket;
+use super::args::{NamedCertificate, StatusSocket};
 use super::console::{Console, Exit, print};
 use super::control::{self, ControlError, RunningLariat};
 use crate::admin::{
     AcmeStatus, RunState, ServerState, ServerStatus, StatusDocument, acme_text, render_status_text,
 };
-use crate::certificates::{CertificateChange, NOT_STORED};
 use crate::named_servers::{Change, ServerName};
+use crate::status_parts::{CertificateChange, NOT_STORED};
 
 type CommandEnd = Result<Exit, ControlError>;
 
@@ -54,7 +54,7 @@ pub(super) fn status(socket: &StatusSocket, json: bool, console: Console) -> Com
     Ok(Exit::Success)
 }
 
-/// Has the running one read its configuration again.
+/// Reads the configuration of the running one again.
 pub(super) fn reload(socket: &StatusSocket, strict: bool, console: Console) -> CommandEnd {
     let running = RunningLariat::find_serving(socket, console)?;
     running.supervisor.signal(Signal::Hangup)?;
@@ -91,7 +91,7 @@ pub(super) fn reload(socket: &StatusSocket, strict: bool, console: Console) -> C
     Ok(if strict && warnings.is_some() { Exit::Warned } else { Exit::Success })
 }
 
-/// Has the running one become the program as installed now.
+/// Upgrades the running one to the program as installed now.
 pub(super) fn upgrade(socket: &StatusSocket, console: Console) -> CommandEnd {
     let upgraded = upgraded(socket, console).map_err(|error| match error {
         ControlError::Silent { path, error } => ControlError::Absent { path, error },
@@ -156,8 +156,8 @@ fn upgraded(socket: &StatusSocket, console: Console) -> Result<Option<Upgraded>,
     })
 }
 
-/// Has the running one accept no more, and waits until it has ended: its own deadline
-/// (`process.drain`) bounds that.
+/// Drains the running one, and waits until it has ended: its own deadline (`process.drain`) bounds
+/// that.
 pub(super) fn drain(socket: &StatusSocket, console: Console) -> CommandEnd {
     let RunningLariat { document, supervisor, .. } = RunningLariat::find(socket, console)?;
     if document.process.state == RunState::Draining {
@@ -278,15 +278,14 @@ pub(super) fn list_certificates(socket: &StatusSocket, json: bool, console: Cons
     Ok(Exit::Success)
 }
 
-/// Has the running one renew or revoke a certificate.
+/// Renews or revokes a certificate of the running one.
 pub(super) fn change_certificate(
-    socket: &StatusSocket,
     change: CertificateChange,
-    name: &str,
+    NamedCertificate { name, socket }: NamedCertificate,
     console: Console,
 ) -> CommandEnd {
-    let running = RunningLariat::find_serving(socket, console)?;
-    let before = certificate_in(&running.document, name)?.clone();
+    let running = RunningLariat::find_serving(&socket.into(), console)?;
+    let before = certificate_in(&running.document, &name)?.clone();
     if change == CertificateChange::Revoke && before.not_after_seconds.is_none() {
         return Err(ControlError::NoneToRevoke { name: before.name });
     }

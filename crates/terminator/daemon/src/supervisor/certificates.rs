@@ -21,10 +21,10 @@ use super::sharing::ANSWERS_TIME_MAX;
 use crate::acme_folder::{self, WaitingFile};
 use crate::acme_hook::Hook;
 use crate::acme_process::AcmeReply;
-use crate::certificates::{ANOTHER_ORDERS, CertificateChange, NOT_STORED};
 use crate::handover::Order;
 use crate::messages::{note, warn};
 use crate::reader::Task;
+use crate::status_parts::{ANOTHER_ORDERS, CertificateChange, NOT_STORED};
 
 impl Supervisor<'_> {
     /// The plan that is served says which certificates are to be there.

@@ -1,10 +1,10 @@
-//! The means that each worker process gets from the supervisor and leaves to the next: the folders of
-//! files that services serve, secrets, and the memory of stored sessions.
+//! The means that each worker process gets from the supervisor and leaves to the next: the folders
+//! of files that services serve, secrets, and the memory of stored sessions.
 //!
-//! Owns the descriptors and the keys; the supervisor itself never looks into the memory. Folders are
-//! opened once, and held open whatever happens to the worker process, which may read what is beneath
-//! them and nothing else. It gives up all other files before it serves, for good: so folders that
-//! none of the first plan's services has come with a restart only.
+//! Owns the descriptors and the keys; the supervisor itself never looks into the memory. Folders
+//! are opened once, and held open whatever happens to the worker process, which may read what is
+//! beneath them and nothing else. It gives up all other files before it serves, for good: so
+//! folders that none of the first plan's services has come with a restart only.
 
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -12,7 +12,7 @@ use sys::socket::{self, ListenOptions, Liveness, PeerAddress, Transport};
 use wire::address::{Address, UnixName};
 
 use super::failure::ListenFailure;
-use super::service_manager::descriptor_store::HandedOverSockets;
+use super::service_manager::protocol::HandedOverSockets;
 use super::upgrade::state::ListenerState;
 use crate::handover::Role;
 use crate::messages::{error, warn};

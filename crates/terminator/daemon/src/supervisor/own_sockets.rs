@@ -1,7 +1,7 @@
-//! Descriptors and files that the supervisor keeps beside the services' listeners: the status socket,
-//! the admin listener, the log, the pid file, and the socket at which datagrams of the cluster's
-//! peers come. All but the log stay as they are until it ends, or the configuration names another
-//! place for the cluster's; it reads nothing from any.
+//! Descriptors and files that the supervisor keeps beside the services' listeners: the status
+//! socket, the admin listener, the log, the pid file, and the socket at which datagrams of the
+//! cluster's peers come. All but the log stay as they are until it ends, or the configuration names
+//! another place for the cluster's; it reads nothing from any.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,29 +1,24 @@
-//! The service manager: messages to it, which are datagrams to `$NOTIFY_SOCKET` as in sd_notify(3),
-//! the descriptors that it keeps for the next start, and when it is told again. What it is told when
-//! is `reporting`'s.
+//! The service manager: the last message to it, the next time, and the descriptors that it keeps
+//! from one start to the next (systemd's file descriptor store), which are listening sockets,
+//! stored sessions, and what goes with them. What it is told when is `reporting`'s.
 //!
-//! Owns the messages' form and what the manager says of its watchdog. A message never fails, and
-//! waits only where it is asked to: a manager that is gone, or does not read, must not end a service.
+//! Owns the descriptors' names, and what the manager was told last. So connections wait in the
+//! sockets while nobody serves, and sessions resume after it; a socket that nobody will serve is
+//! taken out of the store, since connections would wait in it for ever.
 
-pub(super) mod descriptor_store;
+pub(super) mod protocol;
 
-use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
-use std::fmt::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixDatagram;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
-use sys::clock;
-use sys::inherited::{self, DESCRIPTORS_MAX};
-use wire::text::is_control;
+use sys::{inherited, shared};
 
-use super::upgrade::state::Inherited;
-use crate::messages::warn;
+use super::upgrade::state::{Inherited, ListenerState, STATE_BYTES_MAX, SupervisorState, decode};
+use crate::handover::Secret;
+use crate::messages::{printable, warn};
 
-use descriptor_store::{DescriptorStore, names_of};
+use protocol::{Given, Notice, Notifier};
 
 /// From one question to the worker process to the next: how old the number of connections gets.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
@@ -97,271 +92,332 @@ impl ServiceManager {
     }
 }
 
-/// From one try to send to the next while the manager's queue is full. It reads in a loop of its
-/// own, so that such a queue is a matter of milliseconds.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+const LISTEN: &str = "lariat/listen/";
+const ADMIN: &str = "lariat/admin/";
+const SESSIONS: &str = "lariat/sessions";
+const STATE: &str = "lariat/state";
 
-/// The same while somebody waits for it.
-const FLUSH_PAUSE: Duration = Duration::from_millis(10);
+/// systemd's limit of a name (`FDNAME_MAX`).
+const NAME_BYTES_MAX: usize = 255;
 
-/// How long the manager is waited for where it is to hear something before anything else happens.
-/// It reads at once, unless it hangs.
-const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
+/// Numbers of worker processes that are set aside in the store: whatever the manager has not heard
+/// of when this process dies, the next one begins beyond it.
+const NUMBERS_RESERVED: u64 = 64;
 
-/// Messages that wait for a place in the manager's queue; it gets each within a reload, and a
-/// reload sends three. Further ones are lost.
-const WAITING_MAX: usize = 16;
-
-/// The same with those about descriptors that it keeps: of ten thousand addresses, twice. Nobody
-/// has more.
-const KEEPING_MAX: usize = 20_000;
-
-/// Characters of a status: `systemctl status` shows it in one line.
-const STATUS_CHARACTERS_MAX: usize = 400;
-
-/// One thing that the manager is told.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Notice {
-    /// Started, or reloaded: connections are accepted.
-    Ready,
-    Reloading,
-    /// It ends, and takes no longer than that.
-    Stopping(Duration),
-    Status(String),
-    Watchdog,
+/// The descriptors that the manager was told to keep for the next start.
+#[derive(Default)]
+pub(crate) struct DescriptorStore {
+    /// Names of ours in the store, with the descriptors' numbers in this process; no number =
+    /// another process stored them.
+    kept: BTreeMap<String, Vec<RawFd>>,
+    state: Option<State>,
+    numbers_until: u64,
+    has_warned: bool,
 }
 
-impl fmt::Display for Notice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ready => f.write_str("READY=1"),
-            // The manager tells by the time whether it is the reload that it asked for.
-            Self::Reloading => {
-                write!(f, "RELOADING=1\nMONOTONIC_USEC={}", clock::monotonic().as_micros())
-            }
-            Self::Stopping(time) => {
-                write!(f, "STOPPING=1\nEXTEND_TIMEOUT_USEC={}", time.as_micros())
-            }
-            Self::Status(text) => {
-                f.write_str("STATUS=")?;
-                // A line is one assignment.
-                let one_line = text.chars().map(|c| if is_control(c) { ' ' } else { c });
-                one_line.take(STATUS_CHARACTERS_MAX).try_for_each(|c| f.write_char(c))
-            }
-            Self::Watchdog => f.write_str("WATCHDOG=1"),
-        }
-    }
+/// The names by which the manager may have what came from it, or from the program before.
+pub(crate) fn names_of(inherited: &Inherited) -> Vec<String> {
+    let own = inherited.listeners.iter().map(|(listener, _)| listener);
+    let own = own.filter(|listener| !listener.handed_over);
+    let admin = inherited.admin.iter().map(|(address, _)| admin_name(address));
+    let state = [SESSIONS, STATE].map(str::to_owned);
+    let state = state.into_iter().filter(|_| inherited.secret.is_some());
+    let kept = inherited.kept.iter().cloned();
+    kept.chain(own.filter_map(listener_name)).chain(admin).chain(state).collect()
 }
 
-/// The way to the service manager, if one started us that wants to hear.
-#[derive(Debug, Default)]
-pub(crate) struct Notifier {
-    to: Option<(UnixDatagram, OsString)>,
-    /// How long the manager waits for [`Notice::Watchdog`]; `None` = for ever.
-    pub(crate) watchdog: Option<Duration>,
-    waiting: VecDeque<(String, Vec<OwnedFd>)>,
-    retry: Option<Instant>,
-    /// The manager could not be told something.
-    has_failed: bool,
-}
+/// The bytes of a [`SupervisorState`], and the memory that holds them.
+type State = (Secret, OwnedFd);
 
-impl Notifier {
-    /// As the environment says: `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
-    pub(crate) fn of_environment() -> Self {
-        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let Some(socket) = variable("NOTIFY_SOCKET") else {
-            return Self::default();
-        };
-        let number = |name| variable(name)?.to_str()?.parse::<u64>().ok();
-        let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
-        let watchdog = number("WATCHDOG_USEC").filter(|time| is_ours && *time > 0);
-        let mut notifier = Self::to(&socket);
-        notifier.watchdog = watchdog.map(Duration::from_micros);
-        notifier
+/// Descriptors by name, as they are to be kept.
+pub(crate) type Named<'a> = (String, Vec<BorrowedFd<'a>>);
+
+impl DescriptorStore {
+    /// The manager may have descriptors by these names.
+    pub(crate) fn knowing(names: impl IntoIterator<Item = String>) -> Self {
+        let kept = names.into_iter().map(|name| (name, Vec::new())).collect();
+        Self { kept, ..Self::default() }
     }
 
-    /// To the socket of that name, `/path` or `@abstract`.
-    fn to(name: &OsStr) -> Self {
-        let opened = || match name.as_bytes() {
-            [b'@' | b'/', ..] => Ok((UnixDatagram::unbound()?, name.to_owned())),
-            _ => Err(io::ErrorKind::Unsupported.into()),
-        };
-        let mut notifier = Self::default();
-        match opened() {
-            Ok(to) => notifier.to = Some(to),
-            Err(error) => notifier.fail(&error),
+    /// The last number that a worker process of this supervisor may have, if the last one so far
+    /// has this one.
+    pub(crate) fn numbers_until(&mut self, last: u64) -> u64 {
+        if last + NUMBERS_RESERVED / 2 > self.numbers_until {
+            self.numbers_until = last + NUMBERS_RESERVED;
         }
-        notifier
+        self.numbers_until
     }
 
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.to.is_some()
+    /// Tells the manager to keep these, the stored sessions and this state, and nothing else of
+    /// ours.
+    pub(crate) fn keep(
+        &mut self,
+        notifier: &mut Notifier,
+        wanted: Vec<Named<'_>>,
+        sessions: Option<BorrowedFd<'_>>,
+        state: Secret,
+    ) {
+        let (state, _before) = self.next_state(state);
+        let of_state = state.iter().map(|(_, fd)| (STATE.to_owned(), vec![fd.as_fd()]));
+        let of_sessions = sessions.map(|fd| (SESSIONS.to_owned(), vec![fd]));
+        let all = wanted.into_iter().chain(of_sessions).chain(of_state);
+        self.tell(notifier, all.collect());
+        self.state = state;
     }
 
-    /// Tells the manager these things at once, after all that was said before.
-    pub(crate) fn send(&mut self, notices: &[Notice]) {
-        let lines: Vec<_> = notices.iter().map(Notice::to_string).collect();
-        let waiting = self.waiting.iter();
-        if waiting.filter(|(text, _)| !is_about_keeping(text)).count() < WAITING_MAX {
-            self.queue(lines.join("\n"), Vec::new());
-        }
-    }
-
-    /// Asks the manager to keep these for the next start, by that name, beside those that it has by
-    /// it.
-    pub(crate) fn keep(&mut self, name: &str, fds: &[BorrowedFd<'_>]) {
-        // It need not look whether they are still of use: they are named when they are not.
-        let text = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}");
-        for batch in fds.chunks(DESCRIPTORS_MAX) {
-            match batch.iter().map(BorrowedFd::try_clone_to_owned).collect() {
-                Ok(batch) => self.queue(text.clone(), batch),
-                Err(error) => self.fail(&error),
-            }
-        }
-    }
-
-    pub(crate) fn forget(&mut self, name: &str) {
-        let text = format!("FDSTOREREMOVE=1\nFDNAME={name}");
-        self.queue(text, Vec::new());
-    }
-
-    fn queue(&mut self, text: String, fds: Vec<OwnedFd>) {
-        if self.to.is_some() {
-            if self.waiting.len() < KEEPING_MAX {
-                self.waiting.push_back((text, fds));
-            }
-            self.send_waiting();
-        }
-    }
-
-    /// Waits until the manager has been told all, but not long.
-    pub(crate) fn flush(&mut self) {
-        let until = Instant::now() + FLUSH_TIME_MAX;
-        while self.retry.is_some() && Instant::now() < until {
-            thread::sleep(FLUSH_PAUSE);
-            self.send_waiting();
-        }
-    }
-
-    /// When [`Self::send_waiting`] is worth a try.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.retry
-    }
-
-    /// Sends what waits for a place in the manager's queue.
-    pub(crate) fn send_waiting(&mut self) {
-        self.retry = None;
-        while let Some(((socket, manager), (text, fds))) =
-            self.to.as_ref().zip(self.waiting.front())
-        {
-            let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-            match inherited::notify(socket.as_fd(), manager, text.as_bytes(), &fds) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.retry = Some(Instant::now() + RETRY_PAUSE);
-                    return;
+    /// The memory file to keep for these bytes, and the previous one if it is replaced. The caller
+    /// holds that one open meanwhile, so that the two numbers differ.
+    fn next_state(&mut self, bytes: Secret) -> (Option<State>, Option<State>) {
+        match self.state.take() {
+            Some(same) if same.0.bytes() == bytes.bytes() => (Some(same), None),
+            before => match shared::sealed("lariat state", bytes.bytes()) {
+                Ok(fd) => (Some((bytes, fd)), before),
+                Err(error) => {
+                    warn(format_args!(
+                        "sessions will not be resumed after a restart by the service manager: no \
+                         memory for its descriptor store can be made: {error}"
+                    ));
+                    (None, before)
                 }
-                Err(error) => self.fail(&error),
-                Ok(()) => {}
-            }
-            self.waiting.pop_front();
+            },
         }
     }
 
-    fn fail(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.has_failed, true) {
+    fn tell(&mut self, notifier: &mut Notifier, wanted: Vec<Named<'_>>) {
+        let wanted: BTreeMap<_, _> = wanted.into_iter().collect();
+        let numbers = |fds: &[BorrowedFd<'_>]| fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let now: BTreeMap<String, Vec<RawFd>> =
+            wanted.iter().map(|(name, fds)| (name.clone(), numbers(fds))).collect();
+        // The state first, which says what the sessions are: one without the other is of no use,
+        // and one with another's would be wrong.
+        for (name, fds) in self.kept.iter().rev() {
+            let is_added_to = name.starts_with(LISTEN) && now.contains_key(name);
+            if now.get(name) != Some(fds) && !is_added_to {
+                notifier.forget(name);
+            }
+        }
+        for (name, fds) in &wanted {
+            if self.kept.get(name) != now.get(name) {
+                notifier.keep(name, fds);
+            }
+        }
+        self.warn_of_limit(now.values().map(Vec::len).sum());
+        self.kept = now;
+    }
+
+    /// From systemd 254 on the manager says how many it keeps; it closes all beyond that.
+    fn warn_of_limit(&mut self, count: usize) {
+        let limit = std::env::var("FDSTORE").ok();
+        let limit = limit.and_then(|text| text.parse::<usize>().ok());
+        if let Some(limit) = limit.filter(|limit| *limit < count && !self.has_warned) {
+            self.has_warned = true;
             warn(format_args!(
-                "the service manager does not hear what NOTIFY_SOCKET is for: {error}"
+                "the service manager keeps {limit} descriptors for the next start, and there are \
+                 {count}: a restart by it will refuse connections\n\
+                 hint: a larger FileDescriptorStoreMax= in the unit, or `lariat upgrade` in the \
+                 place of a restart"
             ));
         }
     }
+
+    /// This one ends for good: has the manager close all, so that clients are refused.
+    pub(crate) fn forget(&mut self, notifier: &mut Notifier) {
+        for name in std::mem::take(&mut self.kept).keys().rev() {
+            notifier.forget(name);
+        }
+        self.state = None;
+    }
 }
 
-fn is_about_keeping(text: &str) -> bool {
-    text.starts_with("FDSTORE")
+/// Whether a descriptor by that name was kept by one of us.
+pub(crate) fn is_ours(name: &str) -> bool {
+    name.starts_with(config::KEPT_NAMES)
+}
+
+/// The descriptors that an earlier lariat left to the manager. A message names those that are of no
+/// use; they are left out.
+pub(crate) fn restored(given: Vec<Given>) -> Inherited {
+    let mut inherited = Inherited::default();
+    let (mut state, mut sessions) = (None, None);
+    for Given { name, fd, .. } in given {
+        match name.as_str() {
+            STATE => state = Some(fd),
+            SESSIONS => sessions = Some(fd),
+            socket => {
+                if let Err(why) = take_socket(&mut inherited, socket, fd) {
+                    let name = printable(socket);
+                    warn(format_args!(
+                        "{name}, which an earlier lariat left to the service manager, {why}, and is \
+                         closed"
+                    ));
+                }
+            }
+        }
+        inherited.kept.insert(name);
+    }
+    if let Some(state) = state {
+        match state_of(state, sessions.as_ref()) {
+            Ok(state) => inherited.take_state(state, sessions),
+            Err(why) => warn(format_args!(
+                "what an earlier lariat left to the service manager cannot be used, so sessions \
+                 begin anew and all servers are enabled: {why}"
+            )),
+        }
+    }
+    inherited
+}
+
+/// An error is the rest of a sentence.
+fn take_socket(inherited: &mut Inherited, name: &str, fd: OwnedFd) -> Result<(), String> {
+    let (fd, _) = inherited::listener(fd).map_err(|why| why.to_string())?;
+    if let Some(address) = name.strip_prefix(ADMIN).and_then(decoded) {
+        inherited.admin = Some((address, fd));
+        return Ok(());
+    }
+    let listener = name.strip_prefix(LISTEN).and_then(listener_of);
+    let mut listener = listener.ok_or("has a name that this one does not know")?;
+    let is_same = |one: &ListenerState| {
+        let sockets = one.sockets;
+        let with_as_many = ListenerState { sockets, ..listener.clone() };
+        *one == with_as_many
+    };
+    let found = inherited.listeners.iter_mut();
+    match found.into_iter().find(|(one, _)| is_same(one)) {
+        Some((one, fds)) => {
+            one.sockets += 1;
+            fds.push(fd);
+        }
+        None => {
+            listener.sockets = 1;
+            inherited.listeners.push((listener, vec![fd]));
+        }
+    }
+    Ok(())
+}
+
+/// An error is a sentence without a full stop.
+fn state_of(state: OwnedFd, sessions: Option<&OwnedFd>) -> Result<SupervisorState, String> {
+    let bytes = shared::sealed_bytes(state, STATE_BYTES_MAX);
+    let bytes = Secret::new(bytes.map_err(|error| format!("its state is not readable: {error}"))?);
+    let state: SupervisorState = decode(bytes.bytes())?;
+    state.check_with(sessions.iter().len())?;
+    if let (Some(offered), Some(fd)) = (&state.sessions, sessions) {
+        let words = shared::words(fd.as_fd());
+        if words.ok() != Some(session::Memory::words_of(offered.limits())) {
+            return Err("the memory of its sessions is of another size".to_owned());
+        }
+    }
+    Ok(state)
+}
+
+/// The name of the admin's listener at this address.
+pub(crate) fn admin_name(address: &str) -> String {
+    format!("{ADMIN}{}", encoded(address))
+}
+
+/// The name of a listener's sockets; `None` = it is too long, and they are not kept.
+pub(crate) fn listener_name(listener: &ListenerState) -> Option<String> {
+    let mut name = format!("{LISTEN}{}", encoded(&listener.address));
+    if let Some(interface) = &listener.interface {
+        name += &format!(";interface={}", encoded(interface));
+    }
+    if listener.mptcp {
+        name += ";mptcp";
+    }
+    if listener.ipv6_only {
+        name += ";ipv6-only";
+    }
+    if listener.place > 0 {
+        name += &format!(";place={}", listener.place);
+    }
+    (name.len() <= NAME_BYTES_MAX).then_some(name)
+}
+
+fn listener_of(name: &str) -> Option<ListenerState> {
+    let mut parts = name.split(';');
+    let mut listener = ListenerState {
+        address: parts.next().and_then(decoded)?,
+        interface: None,
+        mptcp: false,
+        ipv6_only: false,
+        place: 0,
+        sockets: 0,
+        handed_over: false,
+        name: None,
+    };
+    for part in parts {
+        match part.split_once('=') {
+            Some(("interface", name)) => listener.interface = Some(decoded(name)?),
+            Some(("place", number)) => listener.place = number.parse().ok()?,
+            None if part == "mptcp" => listener.mptcp = true,
+            None if part == "ipv6-only" => listener.ipv6_only = true,
+            _ => return None,
+        }
+    }
+    Some(listener)
+}
+
+/// A name in the store is of printable ASCII without colons, which stand between two of them.
+fn encoded(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b":;=%".contains(&byte);
+    let each = text.bytes().map(|byte| match byte {
+        byte if is_plain(byte) => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    each.collect()
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (number, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(number, 16).ok()?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::SocketAddr;
-
     use super::*;
 
-    fn receiver(name: &str) -> UnixDatagram {
-        let address = SocketAddr::from_abstract_name(name).unwrap();
-        let socket = UnixDatagram::bind_addr(&address).unwrap();
-        socket.set_nonblocking(true).unwrap();
-        socket
-    }
-
-    fn received(socket: &UnixDatagram) -> Option<String> {
-        let mut room = [0; 4096];
-        let count = socket.recv(&mut room).ok()?;
-        Some(String::from_utf8_lossy(&room[..count]).into_owned())
-    }
-
-    fn abstract_name(what: &str) -> String {
-        format!("@lariat-notify-{what}-{}", std::process::id())
+    fn listener(address: &str) -> ListenerState {
+        listener_of(&encoded(address)).unwrap()
     }
 
     #[test]
-    fn a_message_is_lines_of_assignments() {
-        let name = abstract_name("lines");
-        let manager = receiver(&name[1..]);
-        let mut notifier = Notifier::to(OsStr::new(&name));
-        let status = Notice::Status("serving\n\u{1b}[31mMAINPID=1".to_owned());
-        notifier.send(&[Notice::Ready, status]);
-        let told = received(&manager).unwrap();
-        assert_eq!(told, "READY=1\nSTATUS=serving  [31mMAINPID=1");
-        notifier.send(&[Notice::Stopping(Duration::from_secs(2))]);
-        let told = received(&manager).unwrap();
-        assert_eq!(told, "STOPPING=1\nEXTEND_TIMEOUT_USEC=2000000");
-        let before = clock::monotonic().as_micros();
-        notifier.send(&[Notice::Reloading]);
-        let told = received(&manager).unwrap();
-        let time = told.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
-        assert!(time.parse::<u128>().unwrap() >= before, "{told}");
-        assert!(!notifier.has_failed && notifier.due().is_none());
-    }
-
-    #[test]
-    fn a_long_status_is_cut() {
-        let text = Notice::Status("é".repeat(9000)).to_string();
-        assert_eq!(text.chars().count(), 7 + STATUS_CHARACTERS_MAX);
-    }
-
-    #[test]
-    fn a_manager_that_is_gone_is_named_and_costs_nothing() {
-        let missing = abstract_name("gone");
-        let long = format!("/{}", "x".repeat(200));
-        for name in ["/no/such/socket", &missing, "vsock:2:1", "notify", &long] {
-            let mut notifier = Notifier::to(OsStr::new(name));
-            notifier.send(&[Notice::Ready]);
-            assert!(notifier.has_failed && notifier.due().is_none(), "{name}");
+    fn a_name_says_which_listener_it_is() {
+        let plain = listener("[::]:443");
+        let others = [
+            ListenerState { interface: Some("ppp=;0".to_owned()), ..plain.clone() },
+            ListenerState { mptcp: true, ipv6_only: true, place: 3, ..plain.clone() },
+            listener("unix:/run/ä b%3A.sock"),
+            plain,
+        ];
+        for one in others {
+            let name = listener_name(&one).unwrap();
+            assert!(name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':'));
+            assert_eq!(listener_of(name.strip_prefix(LISTEN).unwrap()), Some(one));
+        }
+        assert_eq!(
+            listener_name(&listener("127.0.0.1:80")).unwrap(),
+            "lariat/listen/127.0.0.1%3A80"
+        );
+        assert_eq!(listener_name(&listener(&"ä".repeat(50))), None);
+        for strange in ["a%3", "a;colour=red", "a;place=x", "%FF"] {
+            assert_eq!(listener_of(strange), None, "{strange}");
         }
     }
 
     #[test]
-    fn what_a_full_queue_refuses_waits_in_its_order() {
-        let name = abstract_name("full");
-        let manager = receiver(&name[1..]);
-        let mut notifier = Notifier::to(OsStr::new(&name));
-        let mut sent = 0;
-        while notifier.due().is_none() {
-            notifier.send(&[Notice::Status(sent.to_string())]);
-            sent += 1;
-            assert!(sent < 100_000, "a queue has an end");
+    fn numbers_are_set_aside_before_they_are_used() {
+        let mut store = DescriptorStore::default();
+        let mut known = 0;
+        for last in 0..1000 {
+            // What the manager had heard of before this one, at the latest.
+            assert!(last == 0 || known >= last + NUMBERS_RESERVED / 2 - 1);
+            known = store.numbers_until(last);
         }
-        for _ in 0..2 * WAITING_MAX {
-            notifier.send(&[Notice::Ready]);
-        }
-        let mut told = Vec::new();
-        while told.len() < sent + WAITING_MAX - 1 {
-            told.push(received(&manager).unwrap());
-            notifier.send_waiting();
-        }
-        assert_eq!(told[sent - 1], format!("STATUS={}", sent - 1));
-        assert!(told[sent..].iter().all(|one| one == "READY=1"));
-        assert!(notifier.due().is_none() && received(&manager).is_none());
     }
 }

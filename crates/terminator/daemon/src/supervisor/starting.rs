@@ -1,6 +1,6 @@
 //! The start of a supervisor: by itself, in the place of another program of the same process, or
-//! after one that could not serve in the place of this one. And its end: draining, and what a second
-//! signal does.
+//! after one that could not serve in the place of this one. And its end: draining, and what a
+//! second signal does.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
@@ -24,7 +24,7 @@ use super::prepared::ConfigSummary;
 use super::reading::{self, Done, Read, Readers};
 use super::reload::{say_each, warnings_of};
 use super::service_manager::ServiceManager;
-use super::service_manager::descriptor_store::HandedOverSockets;
+use super::service_manager::protocol::HandedOverSockets;
 use super::upgrade::check::Upgrading;
 use super::upgrade::earlier::{DRAIN_GRACE, Earlier};
 use super::upgrade::image::{OwnState, Return, SupervisorOrigin, WayBack};

@@ -30,7 +30,8 @@ use zeroize::Zeroizing;
 use crate::admin::{ClusterFacts, StoreState, StoreStatus};
 use board::{LOOK_INTERVAL, NoticeBoard, PLACES};
 use link::{Connection, Connector};
-use request::{Fault, Shared, Write};
+use node::Fault;
+use request::{Shared, Write};
 
 pub(super) use node::StoreNames;
 pub(super) use request::{PassOn, Say, StoreContext, UsedUp};

@@ -1,6 +1,6 @@
 //! How what `tls` finds in a configuration is told: where the configuration names it, or by the
-//! service's name, with the remedy apart. And what it finds while that is served: certificates, OCSP
-//! responses and revocation lists end.
+//! service's name, with the remedy apart. And what it finds while that is served: certificates,
+//! OCSP responses and revocation lists end.
 //!
 //! Owns when to look again and what was said already. What has ended and in which words is `tls`'s;
 //! handshakes do not wait for a look, they judge for themselves.

@@ -26,7 +26,8 @@ use crate::messages;
 use crate::reader::Found;
 use crate::supervisor::failure::Failure;
 use crate::supervisor::prepared::FixedParts;
-use crate::supervisor::service_manager::descriptor_store::{self, HandedOverSockets};
+use crate::supervisor::service_manager::protocol::{HandedOverSockets, given};
+use crate::supervisor::service_manager::{is_ours, restored};
 
 /// The number of the descriptor that the next program reads what is handed on from.
 const VARIABLE: &str = "LARIAT_IMAGE";
@@ -87,11 +88,11 @@ pub(crate) struct WayBack(Fallback);
 /// To be called once, before the process opens anything.
 pub(crate) fn origin() -> Result<SupervisorOrigin, Failure> {
     let Some(number) = std::env::var_os(VARIABLE) else {
-        let given = descriptor_store::given()?.into_iter();
-        let (kept, given) = given.partition(|one| descriptor_store::is_ours(&one.name));
+        let given = given()?.into_iter();
+        let (kept, given) = given.partition(|one| is_ours(&one.name));
         return Ok(SupervisorOrigin {
             handed_over: HandedOverSockets::new(given)?,
-            inherited: descriptor_store::restored(kept),
+            inherited: restored(kept),
             ..SupervisorOrigin::default()
         });
     };

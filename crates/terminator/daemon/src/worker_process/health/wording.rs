@@ -1,5 +1,5 @@
-//! The texts of a check: the request of an `http` check with the names in it, and the outcome in the
-//! words that operators read.
+//! The texts of a check: the request of an `http` check with the names in it, and the outcome in
+//! the words that operators read.
 
 use std::net::IpAddr;
 use std::time::Duration;

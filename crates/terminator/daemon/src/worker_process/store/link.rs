@@ -18,8 +18,7 @@ use tokio::time::timeout;
 use wire::address::{Address, Endpoint};
 use wire::store_reply::{Redirect, Reply, request, slot};
 
-use super::node::{CONNECT_TIME_MAX, Login, Node, StoreNames, Way};
-use super::request::Fault;
+use super::node::{CONNECT_TIME_MAX, Fault, Login, Node, StoreNames, Way};
 
 /// The end of the name that is asked for to see whether the store answers.
 pub(super) const PROBE: &str = "probe";

@@ -1,5 +1,6 @@
-//! Certificates that come by ACME, as the processes of this program speak of them: the answers to
-//! authorities that workers give, the state that operators see, and an operator's order.
+//! States that the processes of this program tell each other and that operators see: certificates
+//! that come by ACME, with the answers to authorities and an operator's order, and the upgrade that
+//! is under way.
 
 use backend::affinity;
 use serde::{Deserialize, Serialize};
@@ -78,4 +79,16 @@ impl CertificateChange {
     pub(crate) fn order(self, name: &str) -> u64 {
         affinity::hash(format!("certificate {} {name}", self.word()).as_bytes())
     }
+}
+
+/// An upgrade that is under way, as the status has it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct UpgradeStatus {
+    pub(crate) since_ms: u64,
+    /// The process that says whether the new program would serve.
+    pub(crate) pid: Option<u32>,
+    /// When that process is ended, if it has not said so.
+    pub(crate) until_ms: Option<u64>,
+    /// How far it is: words for people.
+    pub(crate) stage: String,
 }
