@@ -22,6 +22,7 @@ mod state;
 mod text;
 mod units;
 
+pub(crate) use crate::status_parts::milliseconds;
 pub(crate) use access::Access;
 pub(crate) use cluster::{ClusterFacts, ClusterSnapshot};
 #[cfg(test)]
@@ -31,7 +32,7 @@ pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
 pub(crate) use document::{StoreState, StoreStatus};
 pub(crate) use http::serve_http;
 pub(crate) use paragraphs::acme_text;
-pub(crate) use servers::{HealthReport, milliseconds};
+pub(crate) use servers::HealthReport;
 pub(crate) use socket::serve_status;
 pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts, record_history};
 pub(crate) use text::render_status_text;

@@ -97,12 +97,7 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
                 operate::change_certificate(CertificateChange::Revoke, named, console)
             }
         }),
-        Command::WorkerProcess => return Ok(crate::worker_process::run()),
-        Command::Reader => return Ok(crate::reader::run()),
-        Command::Watcher => return Ok(crate::watcher::run()),
-        Command::Acme => return Ok(crate::acme_process::run()),
-        Command::Keys => return Ok(crate::key_process::run()),
-        Command::Resolver => return Ok(crate::resolve::run()),
+        Command::Helper(run) => return Ok(run()),
     };
     Ok(console::unless_cut(exit).into())
 }

@@ -22,7 +22,7 @@ use crate::bounded_list::at_most;
 use crate::kernel::KernelTls;
 use crate::key_holder_status::KeyHolderStatus;
 use crate::named_servers::{Instance, Name, Observations, ServerName};
-use crate::status_parts::{AcmeStatus, UpgradeStatus, Validations};
+use crate::status_parts::{AcmeStatus, LastReload, UpgradeStatus, Validations, milliseconds};
 
 /// The program's first argument when it is to be the worker process.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";
@@ -388,10 +388,10 @@ pub(crate) struct Resolved {
 pub(crate) struct Reloads {
     pub(crate) ok: u64,
     pub(crate) refused: u64,
-    pub(crate) last: Option<EndedReload>,
+    pub(crate) last: Option<LastReload>,
     /// When the last one ended that was not refused.
     pub(crate) last_ok: Option<SystemTime>,
-    /// Warnings about the first configuration, as in [`EndedReload::warnings`].
+    /// Warnings about the first configuration, as in [`LastReload::warnings`].
     pub(crate) start_warnings: String,
     pub(crate) last_upgrade: Option<EndedUpgrade>,
     /// The one that is under way.
@@ -440,17 +440,9 @@ impl Reloads {
             }
             Some(_) => self.refused += 1,
         }
-        self.last = Some(EndedReload { time, refused, warnings: bounded(warnings).join("\n") });
+        let warnings = Some(bounded(warnings).join("\n")).filter(|text| !text.is_empty());
+        self.last = Some(LastReload { time_ms: milliseconds(time), refused, warnings });
     }
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct EndedReload {
-    pub(crate) time: SystemTime,
-    pub(crate) refused: Option<String>,
-    /// Warnings about the configuration, each beginning with `warning: `; empty =
-    /// nothing.
-    pub(crate) warnings: String,
 }
 
 /// A configuration with every file that it names: from it, a process without rights makes the

@@ -97,7 +97,7 @@ impl Change {
 }
 
 /// The word of the command line for a change.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum ChangeWord {
     Disable,
     Enable,
@@ -105,9 +105,6 @@ pub(crate) enum ChangeWord {
 }
 
 impl ChangeWord {
-    pub(crate) const ALL: [(&'static str, Self); 3] =
-        [("disable", Self::Disable), ("enable", Self::Enable), ("weight", Self::Weight)];
-
     /// The change with what stands beside the word; `Err` has the fault.
     pub(crate) fn with(self, weight: Option<&str>, closes: bool) -> Result<Change, &'static str> {
         match (self, weight) {

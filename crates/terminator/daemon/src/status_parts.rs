@@ -2,6 +2,8 @@
 //! that come by ACME, with the answers to authorities and an operator's order, and the upgrade that
 //! is under way.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use backend::affinity;
 use serde::{Deserialize, Serialize};
 use tls::self_signed::Validation;
@@ -91,4 +93,32 @@ pub(crate) struct UpgradeStatus {
     pub(crate) until_ms: Option<u64>,
     /// How far it is: words for people.
     pub(crate) stage: String,
+}
+
+/// A reload that has ended.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct LastReload {
+    pub(crate) time_ms: u64,
+    /// The reason of the refusal; `None` if it was not refused.
+    pub(crate) refused: Option<String>,
+    /// The warnings of its configuration, each beginning with `warning: `, if there are any.
+    pub(crate) warnings: Option<String>,
+}
+
+/// The kernel's part of TLS on this host.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct KernelTlsStatus {
+    pub(crate) available: bool,
+    /// As one sentence without its subject and full stop.
+    pub(crate) sentence: String,
+    /// The step by which the host's owner gets more.
+    pub(crate) remedy: Option<String>,
+    /// Whether it can change the keys of a connection.
+    pub(crate) rekeys: bool,
+}
+
+/// Since the epoch; a clock that stands before it says 0.
+pub(crate) fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

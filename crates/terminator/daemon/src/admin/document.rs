@@ -17,7 +17,7 @@ use telemetry::printable::{line, lines};
 
 pub(crate) use crate::key_holder_status::KeyHolderStatus;
 pub(crate) use crate::status_parts::AcmeStatus;
-use crate::status_parts::UpgradeStatus;
+use crate::status_parts::{KernelTlsStatus, LastReload, UpgradeStatus};
 
 /// The version that this program writes and reads.
 pub(crate) const VERSION: u32 = 2;
@@ -104,15 +104,6 @@ pub(crate) enum RunState {
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct LastReload {
-    pub(crate) time_ms: u64,
-    /// The reason of the refusal; `None` if it was not refused.
-    pub(crate) refused: Option<String>,
-    /// The warnings of its configuration, if there are any.
-    pub(crate) warnings: Option<String>,
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct LastUpgrade {
     /// The first has 1. It grows whatever programs came and went.
     pub(crate) number: u64,
@@ -166,16 +157,6 @@ pub(crate) struct KeyProcessStatus {
     pub(crate) failed: u64,
     /// How long workers have waited for all of them.
     pub(crate) waiting_us: u64,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct KernelTlsStatus {
-    pub(crate) available: bool,
-    pub(crate) sentence: String,
-    /// The step by which the host's owner gets more.
-    pub(crate) remedy: Option<String>,
-    /// Whether it can change the keys of a connection.
-    pub(crate) rekeys: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -447,9 +447,9 @@ fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec<Limit> {
     limits.extend(of_kernel(settings, numbers));
     limits.extend(kernel_tls.map(|kernel_tls| Limit {
         name: "kernel TLS",
-        here: kernel_tls.sentence.clone(),
+        here: kernel_tls.status.sentence.clone(),
         wanted: "by `ktls`".to_owned(),
-        remedy: kernel_tls.remedy.clone(),
+        remedy: kernel_tls.status.remedy.clone(),
     }));
     limits
 }

@@ -106,7 +106,7 @@ pub(super) fn build(
     let (mut plan, warnings) = built.map_err(|error| refusal(&source, &names, &error))?;
     checked.iter_mut().for_each(|one| one.set_tls(&plan));
     if let Some(kernel_tls) = &serve.kernel_tls {
-        plan.set_kernel_tls(&kernel_tls.sealed(), kernel_tls.rekeys);
+        plan.set_kernel_tls(&kernel_tls.sealed(), kernel_tls.status.rekeys);
     }
     plan.keep_descriptors(serve.roles.len());
     carry_over(&mut plan, serve, &servers);
@@ -192,7 +192,7 @@ fn served(
             session_entries: sessions.entries_max as u64,
             session_bytes: sessions.bytes_max as u64,
         },
-        kernel_tls: serve.kernel_tls.clone(),
+        kernel_tls: serve.kernel_tls.as_ref().map(|kernel_tls| kernel_tls.status.clone()),
         access: Some(Access::of(&settings.control)),
         key_log: settings.process.key_log.clone(),
         key_counts: None,
