@@ -1,5 +1,5 @@
 //! The commands of the program: `args` reads the command line. The texts made of that and of the
-//! table of keys, which are help and manual, are here.
+//! table of keys, which are help and manual, are here, as are the records of encrypted hellos.
 //!
 //! `serve`, `hitch` and `demo` run a supervisor in this process; `check` looks at a configuration.
 //! `operate` has the commands about the lariat that runs, which `control` asks and signals. Each
@@ -11,7 +11,6 @@ mod check;
 pub(crate) mod console;
 mod control;
 mod demo;
-mod ech;
 mod hitch;
 mod operate;
 mod predecessors;
@@ -19,14 +18,21 @@ mod serve;
 
 use std::process::ExitCode;
 
+use base64ct::{Base64, Encoding};
+use config::{Diagnostic, Disk};
 use options::command_line::{help, manual_page};
+use proxy::options::{EchOptions, Options};
+use serde_json::json;
+use tls::ech::EchKeys;
+use wire::date::civil_from_days;
+use wire::ech::config_list;
 
 use crate::named_servers::ChangeWord;
 use crate::reader::ConfigSource;
 use crate::status_parts::CertificateChange;
 use crate::{messages, supervisor};
 
-use args::{CertificateAction, EchAction, TerminatorCommand as Command};
+use args::{CertificateAction, ConfigArguments, EchAction, TerminatorCommand as Command};
 use console::{Console, Exit, print};
 use control::ControlError;
 use demo::DemoOptions;
@@ -59,7 +65,7 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Serve(arguments) => serve::run(arguments.source_to_serve()?, console),
         Command::Hitch { words } => hitch::run(words, console),
         Command::Ech { action: EchAction::Show { config, json } } => {
-            ech::show(config, json, console)?
+            show_ech(config, json, console)?
         }
         Command::Check(options) => check::run(options, console)?,
         Command::Import { kind, files, output } => {
@@ -147,6 +153,64 @@ fn manual(name: &str) -> String {
         ("SEE ALSO", "lariat.toml(5), lariat-lab(1)"),
     ];
     manual_page(args::command(), &sections)
+}
+
+/// How long resolvers may keep a record, in seconds: less than any rotation lasts.
+const TTL_SECONDS: u32 = 1800;
+
+fn show_ech(arguments: ConfigArguments, is_json: bool, console: Console) -> Result<Exit, String> {
+    let told = |diagnostics: Vec<Diagnostic>| {
+        console.diagnostics(&diagnostics);
+        Ok(Exit::Usage)
+    };
+    let source = match arguments.source()?.read(&mut Disk) {
+        Ok(source) => source,
+        Err(diagnostics) => return told(diagnostics),
+    };
+    let plane = match config::load(&source, &mut Disk) {
+        Ok(loaded) => loaded.settings.plane,
+        Err(diagnostics) => return told(diagnostics),
+    };
+    let Some(ech) = &plane.ech else {
+        console.error("the configuration has no `ech`");
+        console.hint("lariat help ech");
+        return Ok(Exit::Failed);
+    };
+    let keys = EchKeys::new(&ech.public_name, ech.keys.clone());
+    let (configs, until) = keys.published();
+    let list = Base64::encode_string(&config_list(&configs));
+    let hidden_names = hidden_names(ech, &plane);
+    if is_json {
+        let record = |name: &String| {
+            let value = format!("1 . ech={list}");
+            json!({ "name": name, "type": "HTTPS", "ttl": TTL_SECONDS, "content": value })
+        };
+        let records: Vec<_> = hidden_names.iter().map(record).collect();
+        let public_name = configs.first().map(|one| &one.public_name);
+        let document = json!({
+            "public_name": public_name,
+            "config_list": list,
+            "until_seconds": until,
+            "records": records,
+        });
+        print(format_args!("{document:#}\n"));
+        return Ok(Exit::Success);
+    }
+    print(format_args!("; ECHConfigList: {list}\n"));
+    if let Some(until) = until {
+        let (year, month, day) = civil_from_days(until / 86_400);
+        print(format_args!("; to be published until {year:04}-{month:02}-{day:02} (UTC)\n"));
+    }
+    for name in &hidden_names {
+        print(format_args!("{name}. {TTL_SECONDS} IN HTTPS 1 . ech=\"{list}\"\n"));
+    }
+    Ok(Exit::Success)
+}
+
+/// The hidden_names that are behind the front.
+fn hidden_names(ech: &EchOptions, plane: &Options) -> Vec<String> {
+    let hidden = plane.services.iter().filter(|one| ech.services.contains(&one.name));
+    hidden.flat_map(|one| one.front.names.iter().map(ToString::to_string)).collect()
 }
 
 #[cfg(test)]

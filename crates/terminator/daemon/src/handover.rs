@@ -18,11 +18,12 @@ use tls::key_holder::KeyId;
 use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroize;
 
-use crate::bounded_list::at_most;
 use crate::kernel::KernelTls;
 use crate::key_holder_status::KeyHolderStatus;
 use crate::named_servers::{Instance, Name, Observations, ServerName};
-use crate::status_parts::{AcmeStatus, LastReload, UpgradeStatus, Validations, milliseconds};
+use crate::status_parts::{
+    AcmeStatus, LastReload, UpgradeStatus, Validations, at_most, milliseconds,
+};
 
 /// The program's first argument when it is to be the worker process.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";

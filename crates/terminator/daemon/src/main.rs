@@ -7,7 +7,6 @@ mod acme_folder;
 mod acme_hook;
 mod acme_process;
 mod admin;
-mod bounded_list;
 mod commands;
 mod handover;
 mod held_keys;

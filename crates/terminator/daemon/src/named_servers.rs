@@ -15,7 +15,7 @@ use backend::options::WEIGHT_MAX;
 use serde::{Deserialize, Serialize};
 use wire::address::Endpoint;
 
-use crate::bounded_list::at_most;
+use crate::status_parts::at_most;
 
 /// A server of a service, as operators name it. Servers of a service that have one address have one
 /// name.

@@ -1,10 +1,14 @@
 //! States that the processes of this program tell each other and that operators see: certificates
-//! that come by ACME, with the answers to authorities and an operator's order, and the upgrade that
-//! is under way.
+//! that come by ACME, with the answers to authorities and an operator's order, the upgrade that is
+//! under way, the last reload, and the kernel's part of TLS. And how long a list may be that a
+//! process says which may be in an attacker's hands.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use backend::affinity;
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use tls::self_signed::Validation;
 
@@ -121,4 +125,35 @@ pub(crate) struct KernelTlsStatus {
 pub(crate) fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Reads a list of a process that may be in an attacker's hands, of at most `MAX` items: their
+/// bytes limit it too little, because an empty item costs a few of them and much more memory.
+pub(crate) fn at_most<'de, const MAX: usize, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct AtMost<T, const MAX: usize>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for AtMost<T, MAX> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MAX} items")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if list.len() == MAX {
+                    return Err(A::Error::custom(format_args!("more than {MAX} items in a list")));
+                }
+                list.push(item);
+            }
+            Ok(list)
+        }
+    }
+
+    deserializer.deserialize_seq(AtMost::<T, MAX>(PhantomData))
 }

@@ -2,9 +2,9 @@
 //!
 //! The threads that serve connections are `proxy`'s. All between them is here: `sandbox` gives the
 //! rights up; `supervisor_link` receives the supervisor's orders, which the control thread
-//! (`control`) carries out; `plan` builds a plan of them, with stored sessions (`sessions`);
-//! `control::takeover` is the change from one worker process to the next. Beside connections run
-//! the checks of servers (`health`), of certificates that end (`tls_findings`), the thread that
+//! (`control`) carries out, which also takes turns with the worker processes before and after this
+//! one; `plan` builds a plan of them, with stored sessions (`sessions`). Beside connections run the
+//! checks of servers (`health`), of certificates that end (`tls_findings`), the thread that
 //! writes lines about connections (`log`), and those that share sessions with other hosts
 //! (`cluster`, `store`); what of these connects does so by `dial`.
 

@@ -5,10 +5,9 @@
 //! while. The order of the tiers is `cluster`'s; the form of what is stored is `tls`'s. Nobody
 //! waits for this thread longer than a fetch may take.
 
-mod board;
 mod link;
 mod node;
-mod request;
+mod values;
 
 use std::future::pending;
 use std::io;
@@ -28,13 +27,12 @@ use tokio::time::{MissedTickBehavior, sleep_until, timeout, timeout_at};
 use zeroize::Zeroizing;
 
 use crate::admin::{ClusterFacts, StoreState, StoreStatus};
-use board::{LOOK_INTERVAL, NoticeBoard, PLACES};
 use link::{Connection, Connector};
 use node::Fault;
-use request::{Shared, Write};
+use values::{LOOK_INTERVAL, NoticeBoard, PLACES, Shared, Write};
 
 pub(super) use node::StoreNames;
-pub(super) use request::{PassOn, Say, StoreContext, UsedUp};
+pub(super) use values::{PassOn, Say, StoreContext, UsedUp};
 
 /// Sessions that wait to be stored or deleted: half a second's worth on a large host. Some 2 MB.
 const WRITES_WAITING_MAX: usize = 4096;
