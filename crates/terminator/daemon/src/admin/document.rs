@@ -482,28 +482,16 @@ fn printable(value: Value) -> Value {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum StatusError {
     /// It is not JSON of the form of a status document.
+    #[error("no status document: {0}")]
     Malformed(serde_json::Error),
-    /// It is one of another version, or names none.
-    Version(Option<u64>),
+    #[error("a status document of version {0}, where this program reads {VERSION}")]
+    Version(u64),
+    #[error("no status document: it names no version")]
+    NoVersion,
 }
-
-impl std::fmt::Display for StatusError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Malformed(error) => write!(f, "no status document: {error}"),
-            Self::Version(Some(version)) => write!(
-                f,
-                "a status document of version {version}, where this program reads {VERSION}"
-            ),
-            Self::Version(None) => f.write_str("no status document: it names no version"),
-        }
-    }
-}
-
-impl std::error::Error for StatusError {}
 
 impl StatusDocument {
     /// Reads what [`Self::to_json`] wrote, or what somebody wrote who took the worker process over:
@@ -519,7 +507,8 @@ impl StatusDocument {
         }
         match value.get("version").and_then(Value::as_u64) {
             Some(version) if version == u64::from(VERSION) => {}
-            version => return Err(StatusError::Version(version)),
+            Some(version) => return Err(StatusError::Version(version)),
+            None => return Err(StatusError::NoVersion),
         }
         serde_json::from_value(value).map_err(StatusError::Malformed)
     }

@@ -549,9 +549,9 @@ mod tests {
     #[test]
     fn a_document_of_another_version_is_refused() {
         let error = StatusDocument::from_json(br#"{"version": 1}"#).unwrap_err();
-        assert!(matches!(error, super::super::StatusError::Version(Some(1))));
+        assert!(matches!(error, super::super::StatusError::Version(1)));
         let error = StatusDocument::from_json(b"{}").unwrap_err();
-        assert!(matches!(error, super::super::StatusError::Version(None)));
+        assert!(matches!(error, super::super::StatusError::NoVersion));
         let error = StatusDocument::from_json(b"garbage").unwrap_err();
         assert!(matches!(error, super::super::StatusError::Malformed(_)));
     }

@@ -28,10 +28,7 @@ use crate::{held_keys, key_process, preflight, user};
 
 pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String> {
     let config = options.config.source()?;
-    let findings = match source(&config) {
-        Ok(source) => Findings::of(&source, options.bind),
-        Err(diagnostics) => Findings::of_nothing(diagnostics),
-    };
+    let findings = Findings::read(&config, options.bind);
     let exit = findings.exit(options.strict);
     if options.json {
         let limits = findings.limits.filter(|_| options.host);
@@ -55,17 +52,10 @@ pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String
 
 /// Faults that keep a configuration from being served, as lines; `None` = nothing that is known.
 pub(super) fn errors(config: &ConfigSource) -> Option<String> {
-    let findings = match source(config) {
-        Ok(source) => Findings::of(&source, false),
-        Err(diagnostics) => Findings::of_nothing(diagnostics),
-    };
+    let findings = Findings::read(config, false);
     let errors = findings.diagnostics.iter().filter(|one| one.is_error());
     let errors: Vec<_> = errors.map(Diagnostic::to_string).collect();
     (!errors.is_empty()).then(|| errors.join("\n"))
-}
-
-fn source(config: &ConfigSource) -> Result<Source, Vec<Diagnostic>> {
-    config.read(&mut Disk)
 }
 
 fn name(config: &ConfigSource) -> String {
@@ -95,6 +85,13 @@ struct Findings {
 impl Findings {
     fn of_nothing(diagnostics: Vec<Diagnostic>) -> Self {
         Self { diagnostics, is_taken: false, summary: None, note: String::new(), limits: None }
+    }
+
+    fn read(config: &ConfigSource, binds: bool) -> Self {
+        match config.read(&mut Disk) {
+            Ok(source) => Self::of(&source, binds),
+            Err(diagnostics) => Self::of_nothing(diagnostics),
+        }
     }
 
     fn of(source: &Source, binds: bool) -> Self {
@@ -147,7 +144,9 @@ impl Findings {
     fn look_at_tls(&mut self, source: &Source, settings: &Settings) {
         let known = self.diagnostics.iter().map(|one| one.message.clone());
         let mut known: HashSet<String> = known.collect();
-        for inspection in Plan::inspect(&settings.plane, &idle_resumption()) {
+        // No session will ever be stored in it, so its secret may be known.
+        let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([0; 32])));
+        for inspection in Plan::inspect(&settings.plane, &resumption) {
             // Files have been looked into where the configuration names them. Here a certificate
             // may lack its key for no fault but that of the key's file.
             let of_file = |error: &BuildError| matches!(error.fault, BuildFault::Certificate(_));
@@ -224,11 +223,6 @@ fn diagnostics(source: &Source, inspection: &Inspection) -> Vec<Diagnostic> {
         config::diagnose(source, Severity::Warning, &key, problem)
     });
     each.collect()
-}
-
-/// No session will ever be stored in it, so its secret may be known.
-fn idle_resumption() -> Arc<Resumption> {
-    Arc::new(Resumption::new(&ResumptionOptions::new([0; 32])))
 }
 
 fn summary(settings: &Settings) -> String {

@@ -310,12 +310,6 @@ impl Store {
         });
     }
 
-    fn looked(&mut self, contents: [Option<Vec<u8>>; PLACES]) {
-        for notice in self.board.look(contents) {
-            (self.shared.context.pass_on)(notice);
-        }
-    }
-
     fn fetch(&mut self, fetch: Fetch) {
         let now = Instant::now();
         let until = fetch.asked + self.shared.options.fetch_timeout;
@@ -391,7 +385,10 @@ impl Store {
             Done::Looked(era, result) => {
                 self.is_looking = false;
                 match result {
-                    Ok(contents) => self.looked(*contents),
+                    Ok(contents) => {
+                        let notices = self.board.look(*contents).into_iter();
+                        notices.for_each(|notice| (self.shared.context.pass_on)(notice));
+                    }
                     Err(fault) => self.failed(era, &fault),
                 }
             }
