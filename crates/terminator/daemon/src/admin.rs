@@ -1,20 +1,19 @@
-//! The operator's view of the running process: status document, metrics, page and history.
+//! The operator's view of the running process: status document, metrics, page and history; and the
+//! doors where it is asked.
 //!
 //! `state` is what is known; it is told so by the control thread and by those who watch, and
 //! `state::views` makes the `document` and the metrics of it. `servers` and `server_watch` say of
 //! each server whether it is up, since when and why; `cluster` does so of peers and store. The
 //! document is served by `socket` (the status socket) and `http` (the admin address: a page,
 //! `history`, and `readiness` for balancers; `access` says who is answered). Neither takes an
-//! order.
-//! `text`, `cluster_text`, `acme_text` and `units` print it for people, as `lariat status` does.
+//! order. `text`, `paragraphs` and `units` print it for people, as `lariat status` does.
 
 mod access;
-mod acme_text;
 mod cluster;
-mod cluster_text;
 mod document;
 mod history;
 mod http;
+mod paragraphs;
 mod readiness;
 mod server_watch;
 mod servers;
@@ -23,16 +22,68 @@ mod state;
 mod text;
 mod units;
 
+pub(crate) use crate::status_parts::milliseconds;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use tokio::task::AbortHandle;
+
+use http::serve_http;
+use socket::serve_status;
+
 pub(crate) use access::Access;
-pub(crate) use acme_text::acme_text;
 pub(crate) use cluster::{ClusterFacts, ClusterSnapshot};
 #[cfg(test)]
 pub(crate) use document::ServiceStatus;
 pub(crate) use document::{AcmeStatus, StatusDocument, StatusError};
 pub(crate) use document::{RightsStatus, RunState, ServerState, ServerStatus};
 pub(crate) use document::{StoreState, StoreStatus};
-pub(crate) use http::serve_http;
-pub(crate) use servers::{HealthReport, milliseconds};
-pub(crate) use socket::serve_status;
+pub(crate) use paragraphs::acme_text;
+pub(crate) use servers::HealthReport;
 pub(crate) use state::{AdminState, Limits, Served, ServiceFacts, StartFacts, record_history};
 pub(crate) use text::render_status_text;
+
+/// The sockets on which operators are served: the status socket, and the admin address.
+pub(crate) struct Doors {
+    status: Option<UnixListener>,
+    admin: Option<TcpListener>,
+    served: Vec<AbortHandle>,
+}
+
+impl Doors {
+    /// Serves there at once, or later.
+    pub(crate) fn new(
+        status: Option<OwnedFd>,
+        admin: Option<OwnedFd>,
+        state: &Arc<AdminState>,
+        opens: bool,
+    ) -> io::Result<Self> {
+        let (status, admin) = (status.map(UnixListener::from), admin.map(TcpListener::from));
+        let mut doors = Self { status, admin, served: Vec::new() };
+        if opens {
+            doors.open(state)?;
+        }
+        Ok(doors)
+    }
+
+    pub(crate) fn open(&mut self, state: &Arc<AdminState>) -> io::Result<()> {
+        if let Some(listener) = self.status.take() {
+            let serve = tokio::spawn(serve_status(listener, Arc::clone(state)));
+            self.served.push(serve.abort_handle());
+        }
+        if let Some(listener) = self.admin.take() {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let serve = tokio::spawn(serve_http(listener, Arc::clone(state)));
+            self.served.push(serve.abort_handle());
+        }
+        Ok(())
+    }
+
+    /// Accepts nobody there any more; those who are served go on.
+    pub(crate) fn close(&self) {
+        self.served.iter().for_each(AbortHandle::abort);
+    }
+}

@@ -7,9 +7,8 @@
 //! when stands in `supervisor` and `worker_process`.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::io;
 use std::time::{Duration, SystemTime};
+use std::{fmt, io};
 
 use config::{ProcessOptions, SandboxOptions};
 use serde::de::DeserializeOwned;
@@ -19,14 +18,12 @@ use tls::key_holder::KeyId;
 use wire::address::{Address, Endpoint, UnixName};
 use zeroize::Zeroize;
 
-use crate::bounded_list::at_most;
-use crate::certificates::{AcmeStatus, Validations};
 use crate::kernel::KernelTls;
 use crate::key_holder_status::KeyHolderStatus;
-use crate::maintenance::ServerName;
-use crate::observations::Observations;
-use crate::server_target::{Instance, Name};
-use crate::upgrade_status::UpgradeStatus;
+use crate::named_servers::{Instance, Name, Observations, ServerName};
+use crate::status_parts::{
+    AcmeStatus, LastReload, UpgradeStatus, Validations, at_most, milliseconds,
+};
 
 /// The program's first argument when it is to be the worker process.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker-process";
@@ -392,10 +389,10 @@ pub(crate) struct Resolved {
 pub(crate) struct Reloads {
     pub(crate) ok: u64,
     pub(crate) refused: u64,
-    pub(crate) last: Option<EndedReload>,
+    pub(crate) last: Option<LastReload>,
     /// When the last one ended that was not refused.
     pub(crate) last_ok: Option<SystemTime>,
-    /// Warnings about the first configuration, as in [`EndedReload::warnings`].
+    /// Warnings about the first configuration, as in [`LastReload::warnings`].
     pub(crate) start_warnings: String,
     pub(crate) last_upgrade: Option<EndedUpgrade>,
     /// The one that is under way.
@@ -444,17 +441,9 @@ impl Reloads {
             }
             Some(_) => self.refused += 1,
         }
-        self.last = Some(EndedReload { time, refused, warnings: bounded(warnings).join("\n") });
+        let warnings = Some(bounded(warnings).join("\n")).filter(|text| !text.is_empty());
+        self.last = Some(LastReload { time_ms: milliseconds(time), refused, warnings });
     }
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct EndedReload {
-    pub(crate) time: SystemTime,
-    pub(crate) refused: Option<String>,
-    /// Warnings about the configuration, each beginning with `warning: `; empty =
-    /// nothing.
-    pub(crate) warnings: String,
 }
 
 /// A configuration with every file that it names: from it, a process without rights makes the
@@ -557,7 +546,7 @@ impl fmt::Display for Rights {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observations::ObservedServer;
+    use crate::named_servers::ObservedServer;
 
     fn bundle() -> Bundle {
         let mut recording = config::Recording::default();
@@ -624,7 +613,7 @@ mod tests {
         assert_eq!(answers(SENTENCES_MAX).each_ref().map(is_read), [true; 4]);
         let more = answers(SENTENCES_MAX + 1);
         assert_eq!(more.each_ref().map(is_read), [false, false, false, true]);
-        let many = answers(crate::observations::SERVERS_MAX + 1);
+        let many = answers(crate::named_servers::SERVERS_MAX + 1);
         assert_eq!(many.each_ref().map(is_read), [false; 4]);
         let full = Answer::said(vec![(Level::Warning, "news".to_owned()); 1000]);
         assert!(is_read(&full) && is_read(&Answer::ready(1, vec!["news".to_owned(); 1000])));

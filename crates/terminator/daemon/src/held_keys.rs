@@ -15,8 +15,8 @@ use tls::signing::{HeldKey, SigningRoles, key_id};
 use wire::pkcs11_uri::Pkcs11Uri;
 use zeroize::Zeroize;
 
-use crate::bounded_list::at_most;
 use crate::handover::{Fences, Secret, decode, encode};
+use crate::status_parts::at_most;
 
 /// The order that begins the process's life; the keys, a list of [`KeyToHold`], are the message
 /// behind it.

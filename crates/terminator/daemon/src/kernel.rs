@@ -11,14 +11,11 @@ use serde::{Deserialize, Serialize};
 use sys::ktls::{CIPHER_REMEDY, Cipher, Found, Half, PAIRS, Version, probe};
 use tls::options::{Suite, Suites};
 
+use crate::status_parts::KernelTlsStatus;
+
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct KernelTls {
-    /// As one sentence without its subject and full stop.
-    pub(crate) sentence: String,
-    /// The step by which the host's owner gets more.
-    pub(crate) remedy: Option<String>,
-    /// Whether it can change the keys of a connection.
-    pub(crate) rekeys: bool,
+    pub(crate) status: KernelTlsStatus,
     /// The suites that it seals, in the order of [`PAIRS`].
     seals: [bool; PAIRS.len()],
 }
@@ -32,16 +29,14 @@ impl KernelTls {
     }
 
     fn of(found: &Found) -> Self {
-        Self {
+        let seals = PAIRS.map(|(version, cipher)| found.takes(version, cipher, Half::Send));
+        let status = KernelTlsStatus {
+            available: seals.contains(&true),
             sentence: found.sentence(),
             remedy: found.remedy().map(str::to_owned),
             rekeys: found.rekeys,
-            seals: PAIRS.map(|(version, cipher)| found.takes(version, cipher, Half::Send)),
-        }
-    }
-
-    pub(crate) fn is_there(&self) -> bool {
-        self.seals.contains(&true)
+        };
+        Self { status, seals }
     }
 
     pub(crate) fn sealed(&self) -> Vec<(Version, Cipher)> {
@@ -77,10 +72,10 @@ impl KernelTls {
 
     /// The fault for a service that requires it, and the remedy.
     fn lack(&self, service: &ServiceOptions) -> Option<(String, String)> {
-        if !self.is_there() {
-            let message = format!("this host has no kernel TLS: {}", self.sentence);
+        if !self.status.available {
+            let message = format!("this host has no kernel TLS: {}", self.status.sentence);
             let other = "write \"auto\": then Lariat encrypts";
-            let hint = match &self.remedy {
+            let hint = match &self.status.remedy {
                 Some(remedy) => format!("{remedy}; or {other}"),
                 None => other.to_owned(),
             };
@@ -101,9 +96,9 @@ impl KernelTls {
 impl fmt::Display for KernelTls {
     /// With the remedy, without a full stop.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = if self.is_there() { "yes" } else { "no" };
-        write!(f, "{word}: {}", self.sentence)?;
-        match &self.remedy {
+        let word = if self.status.available { "yes" } else { "no" };
+        write!(f, "{word}: {}", self.status.sentence)?;
+        match &self.status.remedy {
             Some(remedy) => write!(f, "; {remedy}"),
             None => Ok(()),
         }
@@ -167,7 +162,7 @@ mod tests {
     fn without_ktls_the_kernel_is_not_tried() {
         assert_eq!(KernelTls::try_for(&settings(&source("ktls = 'off'"))), None);
         let tried = KernelTls::try_for(&settings(&source("ktls = 'auto'"))).unwrap();
-        assert!(tried.is_there() || tried.remedy.is_some(), "{tried:?}");
+        assert!(tried.status.available || tried.status.remedy.is_some(), "{tried:?}");
     }
 
     #[test]

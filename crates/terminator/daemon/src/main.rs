@@ -7,8 +7,6 @@ mod acme_folder;
 mod acme_hook;
 mod acme_process;
 mod admin;
-mod bounded_list;
-mod certificates;
 mod commands;
 mod handover;
 mod held_keys;
@@ -16,17 +14,14 @@ mod host_lack;
 mod kernel;
 mod key_holder_status;
 mod key_process;
-mod maintenance;
 mod messages;
-mod observations;
+mod named_servers;
 mod preflight;
 mod reader;
 mod resolve;
-mod server_target;
-mod service_unit;
+mod status_parts;
 mod status_socket;
 mod supervisor;
-mod upgrade_status;
 mod user;
 mod watcher;
 mod worker_process;
@@ -39,8 +34,7 @@ use std::process::{Command, ExitCode};
 use options::command_line::answer_shell;
 
 use commands::args::TerminatorCommand;
-use commands::console::Console;
-use commands::exit::Exit;
+use commands::console::{Console, Exit};
 use reader::ConfigSource;
 
 fn main() -> ExitCode {
@@ -72,7 +66,6 @@ fn main() -> ExitCode {
         Exit::Usage.into()
     });
     messages::flush();
-    messages::stderr::flush();
     code
 }
 

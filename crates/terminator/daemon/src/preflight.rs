@@ -1,7 +1,10 @@
-//! Whether the host has what a configuration needs: users, groups and directories.
+//! Whether the host has what a configuration needs: users, groups, directories, and the rights of
+//! the installed unit of systemd.
 //!
-//! Looks and changes nothing; sockets and rights are tried only when serving.
+//! Looks and changes nothing; sockets and rights are tried only when serving. `lariat check` is not
+//! run by the unit, whose rights it cannot see in its own process: it reads the unit's files.
 
+use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -11,17 +14,15 @@ use config::{
     AcmeChallenge, AcmeEntry, Diagnostic, LogDaemon, LogOutput, PeerNetwork, Problem, Settings,
     Severity, Source,
 };
-use proxy::options::ServiceOptions;
+use proxy::options::{ServiceOptions, SourceAddress};
 use sys::beneath::Root;
 use sys::socket::has_interface;
 use sys::{file, log_socket, process, usage};
 use wire::address::{Address, Endpoint, UnixName};
 
-use crate::acme_folder;
 use crate::handover::{User, WorkerUser};
 use crate::held_keys::UnopenedKey;
-use crate::service_unit;
-use crate::status_socket;
+use crate::{acme_folder, status_socket};
 
 /// The remedy where the file of `process.key-log` cannot be written.
 pub(crate) const KEY_LOG_HINT: &str =
@@ -75,7 +76,7 @@ pub(crate) fn concerns(
     let mut warnings = diagnostics(source, Severity::Warning, concerns);
     warnings.extend(scarce(source, settings));
     warnings.extend(orders(source, settings));
-    warnings.extend(service_unit::concern(source, settings));
+    warnings.extend(unit_concern(source, settings));
     warnings
 }
 
@@ -163,7 +164,7 @@ fn is_journald(address: &Address) -> bool {
     let Address::Unix(UnixName::Path(path)) = address else {
         return false;
     };
-    let path = std::fs::canonicalize(path).unwrap_or_default();
+    let path = fs::canonicalize(path).unwrap_or_default();
     path.ends_with("systemd/journal/dev-log")
 }
 
@@ -265,7 +266,7 @@ fn missing_hook(service: usize, entry: &AcmeEntry) -> Option<Missing> {
     };
     let key = format!("service.{service}.front.tls.acme.challenge.dns");
     let shown = hook.display();
-    let message = match std::fs::metadata(hook) {
+    let message = match fs::metadata(hook) {
         Ok(found) if found.is_file() && found.mode() & 0o111 != 0 => return None,
         Ok(_) => format!("{shown} is no program: nobody may execute it"),
         Err(error) => format!("cannot run {shown}: {error}"),
@@ -390,7 +391,7 @@ pub(crate) fn memory_needed(settings: &Settings) -> u64 {
 
 /// The folder's own permissions are looked at; those of what is in it are seen request by request.
 fn concern_of_folder(key: String, path: &Path, reader: &WorkerUser) -> Option<Missing> {
-    let may_enter = may(&std::fs::metadata(path).ok()?, reader, SEARCH);
+    let may_enter = may(&fs::metadata(path).ok()?, reader, SEARCH);
     let User { user, group } = reader.user;
     let message = format!(
         "the worker process, user {user} and group {group}, may not look into {}",
@@ -415,10 +416,10 @@ fn sockets(settings: &Settings) -> impl Iterator<Item = (String, &Path)> {
 
 /// A server that is not there yet may still come.
 fn concern_of_socket(key: String, path: &Path, worker: &WorkerUser) -> Option<Missing> {
-    let meta = std::fs::metadata(path).ok()?;
+    let meta = fs::metadata(path).ok()?;
     let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-    let closed = folders
-        .filter(|folder| std::fs::metadata(folder).is_ok_and(|meta| !may(&meta, worker, SEARCH)));
+    let closed =
+        folders.filter(|folder| fs::metadata(folder).is_ok_and(|meta| !may(&meta, worker, SEARCH)));
     let closed = match (may(&meta, worker, WRITE), closed.last()) {
         (_, Some(folder)) => folder.display().to_string(),
         (false, None) => "its mode".to_owned(),
@@ -438,7 +439,7 @@ const SEARCH: u32 = 1;
 const WRITE: u32 = 2;
 
 /// Whether a user may do that with what has these facts, by its mode.
-fn may(meta: &std::fs::Metadata, who: &WorkerUser, right: u32) -> bool {
+fn may(meta: &fs::Metadata, who: &WorkerUser, right: u32) -> bool {
     let is_of_group = meta.gid() == who.user.group || who.further_groups.contains(&meta.gid());
     let shift = match (meta.uid() == who.user.user, is_of_group) {
         (true, _) => 6,
@@ -474,7 +475,7 @@ fn directory_of(path: &Path) -> &Path {
 fn missing_directory(key: &'static str, path: &Path) -> Option<Missing> {
     let directory = directory_of(path);
     let shown = directory.display();
-    let message = match std::fs::metadata(directory) {
+    let message = match fs::metadata(directory) {
         Ok(meta) if !meta.is_dir() => format!("{shown} is no directory"),
         Ok(_) if path.is_dir() => format!("{} is a directory", path.display()),
         Ok(_) => return None,
@@ -484,10 +485,49 @@ fn missing_directory(key: &'static str, path: &Path) -> Option<Missing> {
     Some((key.to_owned(), message, hint))
 }
 
+/// A right of the unit is stated in one of these: itself, or a drop-in, by packages or by hand.
+const UNIT: &str = "usr/lib/systemd/system/lariat.service";
+const DROP_INS: [&str; 2] =
+    ["usr/lib/systemd/system/lariat.service.d", "etc/systemd/system/lariat.service.d"];
+
+const RIGHT: &str = "CAP_NET_RAW";
+
+const UNIT_HINT: &str = "for the service: install -D -t /etc/systemd/system/lariat.service.d \
+                    /usr/share/lariat/systemd/client-source.conf && systemctl daemon-reload";
+
+/// A note where the installed unit does not hold the right that `back.source = "client"` takes.
+pub(crate) fn unit_concern(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+    let mut services = settings.plane.services.iter();
+    let is_foreign = services.position(|service| {
+        let pool = service.back.servers();
+        pool.is_some_and(|pool| matches!(pool.source, SourceAddress::Client))
+    });
+    let Some(service) = is_foreign.filter(|_| lacks_right(Path::new("/"))) else {
+        return Vec::new();
+    };
+    let problem = Problem::new(format!("{UNIT} does not hold {RIGHT}, which this takes"));
+    let key = format!("service.{service}.back.source");
+    config::diagnose(source, Severity::Note, &key, problem.hint(UNIT_HINT))
+}
+
+/// Whether there is a unit below this root, and neither it nor a drop-in names the right.
+fn lacks_right(root: &Path) -> bool {
+    let names = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut lines = text.lines().map(str::trim_start);
+        lines.any(|line| line.starts_with("CapabilityBoundingSet=") && line.contains(RIGHT))
+    };
+    let drop_ins = DROP_INS.iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok());
+    let mut drop_ins = drop_ins.flatten().flatten().map(|entry| entry.path());
+    let unit = root.join(UNIT);
+    unit.exists() && !names(&unit) && !drop_ins.any(|path| names(&path))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use testkit::directory::Directory;
+
+    use super::*;
 
     fn message(path: &str) -> Option<String> {
         missing_directory("log.output", Path::new(path)).map(|(_, message, _)| message)
@@ -518,12 +558,12 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let directory = Directory::new();
         let path = directory.path();
-        let meta = std::fs::metadata(path).unwrap();
+        let meta = fs::metadata(path).unwrap();
         let (user, group) = (meta.uid(), meta.gid());
         let (stranger, other) = (user + 1, group + 1);
         let mut told = Vec::new();
         for mode in [0o700, 0o710, 0o701] {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
             let readers = [(user, other), (stranger, group), (stranger, other)];
             told.push(readers.map(|(user, group)| {
                 let user = User { user, group };
@@ -548,9 +588,9 @@ mod tests {
         let told = |worker: &WorkerUser| concern_of_socket(String::new(), &path, worker).is_some();
         assert!(!told(&worker(Vec::new())), "it may still come");
         let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let group = std::fs::metadata(&path).unwrap().gid();
+        let group = fs::metadata(&path).unwrap().gid();
         let open = |path: &Path, mode| {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
         for (folder, socket, of_others, of_group) in [
             (0o755, 0o666, false, false),
@@ -584,5 +624,21 @@ mod tests {
         assert!(missing_group("0").is_none());
         assert_eq!(missing_user("no such user").unwrap().0, "process.user");
         assert_eq!(missing_group("no such group").unwrap().0, "process.group");
+    }
+
+    #[test]
+    fn a_unit_without_the_right_lacks_it_until_a_drop_in_brings_it() {
+        let directory = Directory::new();
+        let root = directory.path();
+        assert!(!lacks_right(root), "without a unit there is nothing to say");
+        let pkg = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../pkg/systemd");
+        let put = |from: &str, to: &Path| {
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(pkg.join(from), to).unwrap();
+        };
+        put("lariat.service", &root.join(UNIT));
+        assert!(lacks_right(root));
+        put("client-source.conf", &root.join(DROP_INS[1]).join("client-source.conf"));
+        assert!(!lacks_right(root));
     }
 }

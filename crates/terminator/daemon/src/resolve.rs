@@ -5,7 +5,6 @@
 //! the supervisor's.
 
 use std::cmp::Reverse;
-use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -13,8 +12,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use backend::options::WEIGHT_MAX;
 use serde::{Deserialize, Serialize};
@@ -25,7 +24,7 @@ use wire::dns::{ServiceRecord, service_records};
 
 use crate::handover::{Fences, Sources, decode, encode};
 use crate::messages;
-use crate::server_target::{ADDRESSES_MAX, Instance, Name, Port};
+use crate::named_servers::{ADDRESSES_MAX, Instance, Name, Port};
 use crate::worker_process::sandbox;
 
 /// The program's first argument when it is to be the resolver.

@@ -1,14 +1,13 @@
 //! The supervisor: the process that keeps the rights, and a worker process alive that has none.
 //!
 //! **It owns** what must outlive a worker process: the listening sockets (`listeners`), the status
-//! socket, admin listener, log and pid file (`admin_sockets`), the cluster's socket
-//! (`cluster_socket`), the folders that are served (`roots`), the memory of stored sessions and the
-//! secrets of ticket keys (`sessions`), the servers that an operator has disabled and the
-//! addresses of names (`servers`, `names`), what certificates by ACME need (`acme`), and the
-//! configuration that is served (`prepared`). It carries no connection, does no TLS, and reads
-//! nothing from the network. What a worker process says decides over its plans only, never over
-//! the supervisor's rights; what the process that speaks to authorities says (`certificates`,
-//! `validations`) over certificates only that the configuration names.
+//! socket, admin listener, log, pid file and the cluster's socket (`own_sockets`), the folders that
+//! are served, the memory of stored sessions and the secrets of ticket keys (`inheritance`), the
+//! servers that an operator has disabled and the addresses of names (`servers`, `names`), what
+//! certificates by ACME need (`acme`), and the configuration that is served (`prepared`). It
+//! carries no connection, does no TLS, and reads nothing from the network. What a worker process
+//! says decides over its plans only, never over the supervisor's rights; what the process that
+//! speaks to authorities says (`certificates`) over certificates only that the configuration names.
 //!
 //! **It waits** in one place, [`Supervisor::serve`], for an [`Event`]: a signal, a message of a
 //! thread, or a deadline ([`Due`]). Whatever may block is a process of its own (`child` starts
@@ -37,39 +36,35 @@
 //!   hangs, the process becomes the program before again, which goes on with all that it had.
 //! - **A restart** by a service manager is an end and a start (`service_manager`, `reporting`).
 //!   The manager may keep the sockets and the sessions between the two
-//!   (`service_manager::descriptor_store`), so that clients wait and sessions resume.
-//! - **An end** (`stopping`): SIGTERM, or SIGINT for good, drains; another signal ends at once.
+//!   (its descriptor store), so that clients wait and sessions resume.
+//! - **An end** (`starting`): SIGTERM, or SIGINT for good, drains; another signal ends at once.
 //!   If the supervisor itself dies, so does the worker process.
 
 mod acme;
-mod admin_sockets;
 mod answers;
 mod certificates;
 mod challenges;
 mod child;
-mod cluster_socket;
 mod earlier_keys;
 mod events;
 mod failure;
+mod inheritance;
 mod key_log;
 mod key_news;
 mod keys;
 mod listeners;
 mod names;
+mod own_sockets;
 mod prepared;
 mod reading;
 mod reload;
 mod reporting;
-mod roots;
 mod servers;
 mod service_manager;
-mod sessions;
 mod sharing;
 mod sharing_host;
 mod starting;
-mod stopping;
 mod upgrade;
-mod validations;
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,24 +81,22 @@ use crate::handover::{
     Answer, Fences, Order, Reach, Reloads, Rights, Role, SUPERVISOR_NAME, Serve, Start,
 };
 use crate::held_keys::listed_ids;
-use crate::maintenance::ServerName;
-use crate::messages::{self, error, stderr};
+use crate::messages::{self, error};
+use crate::named_servers::ServerName;
 use crate::reader::ConfigSource;
 
 use acme::Acme;
-use admin_sockets::AdminSockets;
 use child::{Backoff, Child, Heard, SendFault, WORKER};
-use cluster_socket::ClusterSocket;
 use events::{Event, EventQueue};
+use inheritance::{Roots, Sessions, SessionsMemory};
 use key_log::KeyLog;
 use keys::KeyProcesses;
 use listeners::Listeners;
 use names::Names;
+use own_sockets::{AdminSockets, ClusterSocket};
 use prepared::Prepared;
 use reading::Readers;
-use roots::Roots;
 use service_manager::ServiceManager;
-use sessions::{Sessions, SessionsMemory};
 use upgrade::check::{SWITCH_TIME_MAX, Upgrade, Upgrading};
 use upgrade::earlier::Earlier;
 use upgrade::image::{SupervisorOrigin, WayBack, origin};
@@ -168,8 +161,8 @@ fn serve<'a>(
     way_back: &'a mut Option<WayBack>,
 ) -> Result<(), Failure> {
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
-    stderr::write_in_background(messages::lines_lost).map_err(Failure::host("start a thread"))?;
-    usage::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
+    messages::write_in_background(messages::lines_lost).map_err(Failure::host("start a thread"))?;
+    limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     usage::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
     let why = origin.returned.as_ref().map(|returned| returned.why.clone());
@@ -258,7 +251,6 @@ struct Supervisor<'a> {
     weights: BTreeMap<ServerName, u16>,
     fences: Fences,
     reach: Reach,
-    workers: usize,
     /// The plan that is served, or that the next worker process will serve.
     served: Prepared,
     generation: u64,
@@ -451,6 +443,11 @@ impl<'a> Supervisor<'a> {
         Ok(())
     }
 
+    /// The count of worker threads, which is fixed from the start.
+    fn workers(&self) -> usize {
+        self.served.summary.workers.cpus.len()
+    }
+
     /// Worker processes started again after one died.
     fn restarts(&self) -> u64 {
         self.children.saturating_sub(1)
@@ -481,13 +478,13 @@ impl<'a> Supervisor<'a> {
         with_roles.push((Role::Log, log));
         with_roles.extend(memory.role());
         with_roles.extend(cluster_socket.as_ref().map(ClusterSocket::role));
-        with_roles.extend(self.listeners.roles(&summary.listen, self.workers));
+        with_roles.extend(self.listeners.roles(&summary.listen, self.workers()));
         with_roles.extend(self.roots.roles(&summary.folders));
         with_roles.extend(key_channels.iter().map(|(role, fd)| (*role, fd.as_fd())));
         let (roles, fds): (Vec<Role>, Vec<_>) = with_roles.into_iter().unzip();
         let order = order(Serve {
             generation,
-            workers: self.workers,
+            workers: self.workers(),
             session_key: memory.key.clone(),
             roles,
             resolved: self.names.lookups.known(&summary.names),

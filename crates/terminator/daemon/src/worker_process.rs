@@ -2,16 +2,15 @@
 //!
 //! The threads that serve connections are `proxy`'s. All between them is here: `sandbox` gives the
 //! rights up; `supervisor_link` receives the supervisor's orders, which the control thread
-//! (`control`) carries out; `plan` builds a plan of them, with stored sessions (`sessions`);
-//! `control::takeover` is the change from one worker process to the next. Beside connections run
-//! the checks of servers (`health`), of certificates that end (`expiry`), the thread that writes
-//! lines about connections (`log`), and those that share sessions with other hosts (`cluster`,
-//! `store`); what of these connects does so by `dial`.
+//! (`control`) carries out, which also takes turns with the worker processes before and after this
+//! one; `plan` builds a plan of them, with stored sessions (`sessions`). Beside connections run the
+//! checks of servers (`health`), of certificates that end (`tls_findings`), the thread that
+//! writes lines about connections (`log`), and those that share sessions with other hosts
+//! (`cluster`, `store`); what of these connects does so by `dial`.
 
 mod cluster;
 mod control;
 mod dial;
-mod expiry;
 mod health;
 mod key_link;
 mod log;

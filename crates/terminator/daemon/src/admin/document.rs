@@ -15,9 +15,9 @@ use telemetry::catalogue::{
 use telemetry::counters::Counts;
 use telemetry::printable::{line, lines};
 
-pub(crate) use crate::certificates::AcmeStatus;
 pub(crate) use crate::key_holder_status::KeyHolderStatus;
-use crate::upgrade_status::UpgradeStatus;
+pub(crate) use crate::status_parts::AcmeStatus;
+use crate::status_parts::{KernelTlsStatus, LastReload, UpgradeStatus};
 
 /// The version that this program writes and reads.
 pub(crate) const VERSION: u32 = 2;
@@ -104,15 +104,6 @@ pub(crate) enum RunState {
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub(crate) struct LastReload {
-    pub(crate) time_ms: u64,
-    /// The reason of the refusal; `None` if it was not refused.
-    pub(crate) refused: Option<String>,
-    /// The warnings of its configuration, if there are any.
-    pub(crate) warnings: Option<String>,
-}
-
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct LastUpgrade {
     /// The first has 1. It grows whatever programs came and went.
     pub(crate) number: u64,
@@ -166,16 +157,6 @@ pub(crate) struct KeyProcessStatus {
     pub(crate) failed: u64,
     /// How long workers have waited for all of them.
     pub(crate) waiting_us: u64,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-pub(crate) struct KernelTlsStatus {
-    pub(crate) available: bool,
-    pub(crate) sentence: String,
-    /// The step by which the host's owner gets more.
-    pub(crate) remedy: Option<String>,
-    /// Whether it can change the keys of a connection.
-    pub(crate) rekeys: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -501,28 +482,16 @@ fn printable(value: Value) -> Value {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum StatusError {
     /// It is not JSON of the form of a status document.
+    #[error("no status document: {0}")]
     Malformed(serde_json::Error),
-    /// It is one of another version, or names none.
-    Version(Option<u64>),
+    #[error("a status document of version {0}, where this program reads {VERSION}")]
+    Version(u64),
+    #[error("no status document: it names no version")]
+    NoVersion,
 }
-
-impl std::fmt::Display for StatusError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Malformed(error) => write!(f, "no status document: {error}"),
-            Self::Version(Some(version)) => write!(
-                f,
-                "a status document of version {version}, where this program reads {VERSION}"
-            ),
-            Self::Version(None) => f.write_str("no status document: it names no version"),
-        }
-    }
-}
-
-impl std::error::Error for StatusError {}
 
 impl StatusDocument {
     /// Reads what [`Self::to_json`] wrote, or what somebody wrote who took the worker process over:
@@ -538,7 +507,8 @@ impl StatusDocument {
         }
         match value.get("version").and_then(Value::as_u64) {
             Some(version) if version == u64::from(VERSION) => {}
-            version => return Err(StatusError::Version(version)),
+            Some(version) => return Err(StatusError::Version(version)),
+            None => return Err(StatusError::NoVersion),
         }
         serde_json::from_value(value).map_err(StatusError::Malformed)
     }

@@ -9,7 +9,7 @@ use telemetry::catalogue::Service;
 use telemetry::history::{History, INTERVAL, IntervalCounts, Recorded};
 
 use super::document::{ShownCounts, metrics_counted};
-use crate::observations::HISTORY_BYTES_MAX;
+use crate::named_servers::HISTORY_BYTES_MAX;
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Question<'a> {

@@ -65,7 +65,7 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until its task is dropped.
-pub(crate) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
+pub(super) async fn serve_http(listener: TcpListener, state: Arc<AdminState>) {
     let (mut places, mut health_places) = (Vec::new(), Vec::new());
     loop {
         let Ok((stream, _)) = listener.accept().await else {

@@ -11,7 +11,7 @@ use telemetry::message::Level;
 
 use super::document::{DIAL_FAILURES, ServerState, ServerStatus, ServiceStatus};
 use super::servers::{CONFIRM_TIME_MAX, is_known_up};
-use crate::observations::ObservedServer;
+use crate::named_servers::ObservedServer;
 
 /// Messages about one server, or about one service, in [`FLAP_TIME`]: twice down and up. Further
 /// changes are counted, and said as one when the time is over.

@@ -3,15 +3,15 @@
 //! Owns the word for it. Why a check took a server out is the check's to say.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use telemetry::catalogue::{Server, ServerCounter, ServerGauge};
 use telemetry::counters::{Counts, ServerSnapshot, ServiceSnapshot};
 use wire::address::Address;
 
 use super::document::{ServerState, ServerStatus, ServiceStatus};
-use crate::maintenance::ServerName;
-use crate::observations::{ObservedServer, bounded};
+use crate::named_servers::{ObservedServer, ServerName, bounded_servers};
+use crate::status_parts::milliseconds;
 
 /// How long it may take until a server is seen in the state that another worker process has handed
 /// over: where there are no checks, only failed dials show that it is down.
@@ -131,7 +131,7 @@ pub(super) fn observed(services: &[ServiceStatus]) -> Vec<ObservedServer> {
             })
         })
     });
-    bounded(servers.collect())
+    bounded_servers(servers.collect())
 }
 
 /// A server of a service; `checked` is the reason if a check has decided that it is down.
@@ -194,12 +194,6 @@ fn unchecked(counted: &ServerSnapshot, state: ServerState) -> Option<String> {
 fn slow_start(end: u64) -> Option<String> {
     let left = end.saturating_sub(milliseconds(SystemTime::now()) / 1000);
     (left > 0).then(|| format!("slow start: it has its whole share in {left} s"))
-}
-
-/// Since the epoch; a clock that stands before it says 0.
-pub(crate) fn milliseconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

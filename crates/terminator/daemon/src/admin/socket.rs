@@ -5,12 +5,13 @@
 //! them are shown then, and the number of the others.
 
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::io::unix::AsyncFd;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 
 use super::document::StatusDocument;
@@ -28,12 +29,12 @@ const WRITE_TIME_MAX: Duration = Duration::from_secs(120);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until its task is dropped.
-pub(crate) async fn serve_status(listener: UnixListener, state: Arc<AdminState>) {
+pub(super) async fn serve_status(listener: UnixListener, state: Arc<AdminState>) {
     #[expect(
         deprecated,
         reason = "its successor is unsafe, because of types that lend others' files"
     )]
-    let listener = listener.into_std().and_then(AsyncFd::new);
+    let listener = AsyncFd::new(listener);
     // The only errors are of the reactor, which is there as long as this task.
     let Ok(listener) = listener else {
         return;
@@ -55,7 +56,7 @@ pub(crate) async fn serve_status(listener: UnixListener, state: Arc<AdminState>)
 
 /// Takes a client. Another process that has the listener may shut it down: the kernel says then
 /// that it is ready and that nobody is there, and tokio's own call would ask without end.
-async fn accept(listener: &AsyncFd<std::os::unix::net::UnixListener>) -> io::Result<UnixStream> {
+async fn accept(listener: &AsyncFd<UnixListener>) -> io::Result<UnixStream> {
     loop {
         let mut ready = listener.readable().await?;
         match ready.try_io(|listener| listener.get_ref().accept()) {
@@ -119,6 +120,7 @@ mod tests {
             let directory = testkit::directory::Directory::new();
             let path = directory.join("status");
             let listener = UnixListener::bind(&path).unwrap();
+            listener.set_nonblocking(true).unwrap();
             let start = StartFacts {
                 program: "1.2.3",
                 supervisor_pid: 7,

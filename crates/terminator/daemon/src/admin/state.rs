@@ -24,13 +24,11 @@ use tls::resumption::Resumption;
 use tls::server::Expiries;
 use tokio::time::MissedTickBehavior;
 
-use crate::certificates::AcmeStatus;
 use crate::handover::{Reloads, STEADY_AFTER};
 use crate::held_keys::KeyCounts;
-use crate::kernel::KernelTls;
 use crate::key_holder_status::KeyHolderStatus;
-use crate::maintenance::ServerName;
-use crate::observations::Observations;
+use crate::named_servers::{Observations, ServerName};
+use crate::status_parts::{AcmeStatus, KernelTlsStatus, milliseconds};
 
 use super::access::{Access, Denied};
 use super::cluster::ClusterFacts;
@@ -38,7 +36,7 @@ use super::document::RightsStatus;
 use super::history::{self, Question};
 use super::readiness::{KeysReadiness, Workers};
 use super::server_watch::{Said, ServerWatch};
-use super::servers::{HealthReport, ServerStates, milliseconds, observed};
+use super::servers::{HealthReport, ServerStates, observed};
 
 /// The admin side's knowledge. Shared by the control thread's tasks.
 pub(crate) struct AdminState {
@@ -101,7 +99,7 @@ pub(crate) struct Served {
     pub(crate) services: Vec<ServiceFacts>,
     pub(crate) limits: Limits,
     /// The kernel's part of TLS; `None` = no service wants it.
-    pub(crate) kernel_tls: Option<KernelTls>,
+    pub(crate) kernel_tls: Option<KernelTlsStatus>,
     /// The clients that are answered over HTTP; `None` = no client.
     pub(crate) access: Option<Access>,
     pub(crate) key_log: Option<KeyLogOptions>,
@@ -390,7 +388,7 @@ mod tests {
 
     use super::super::document::{ServerState, StatusDocument};
     use super::*;
-    use crate::handover::EndedReload;
+    use crate::status_parts::LastReload;
 
     fn state(registry: &Arc<Registry>) -> AdminState {
         let start = StartFacts {
@@ -465,10 +463,10 @@ mod tests {
             last_ok: None,
             last_upgrade: None,
             upgrade: None,
-            last: Some(EndedReload {
-                time: UNIX_EPOCH,
+            last: Some(LastReload {
+                time_ms: 0,
                 refused: Some("no such file".into()),
-                warnings: "warning: a\nhint: b".into(),
+                warnings: Some("warning: a\nhint: b".into()),
             }),
             start_warnings: String::new(),
         };
@@ -551,9 +549,9 @@ mod tests {
     #[test]
     fn a_document_of_another_version_is_refused() {
         let error = StatusDocument::from_json(br#"{"version": 1}"#).unwrap_err();
-        assert!(matches!(error, super::super::StatusError::Version(Some(1))));
+        assert!(matches!(error, super::super::StatusError::Version(1)));
         let error = StatusDocument::from_json(b"{}").unwrap_err();
-        assert!(matches!(error, super::super::StatusError::Version(None)));
+        assert!(matches!(error, super::super::StatusError::NoVersion));
         let error = StatusDocument::from_json(b"garbage").unwrap_err();
         assert!(matches!(error, super::super::StatusError::Malformed(_)));
     }

@@ -11,14 +11,13 @@ use telemetry::catalogue::{
 use telemetry::counters::Durations;
 use telemetry::outcome::{EchResult, HandshakeKind};
 
-use super::acme_text::acme_text;
-use super::cluster_text::cluster_text;
 use super::document::{
     EchKeyStatus, EchStatus, KeyHolderStatus, KeyLogStatus, KeyProcessStatus, RunState,
     ServerState, ServerStatus, ServiceStatus, StatusDocument, WorkerStatus,
 };
+use super::paragraphs::{acme_text, cluster_text};
 use super::units::{Age, Bytes, Count, Date, Latency, Rate, Table, Time};
-use crate::upgrade_status::UpgradeStatus;
+use crate::status_parts::UpgradeStatus;
 
 /// Reasons of failure that are shown per service.
 const REASONS_MAX: usize = 5;
@@ -124,29 +123,21 @@ fn header(now: &StatusDocument) -> String {
 /// The kinds of things that expire, each with its name, the numbers loaded and expired, and the
 /// seconds until the first expires.
 fn ends(service: &ServiceStatus) -> [(&'static str, u64, u64, Option<u64>); 4] {
-    let get = |gauge| service.metrics.get(gauge);
+    use ServiceGauge as Gauge;
     let expiry = &service.expiry;
-    [
+    let all = [
         (
             "certificates",
-            get(ServiceGauge::Certificates),
-            get(ServiceGauge::CertificatesExpired),
+            Gauge::Certificates,
+            Gauge::CertificatesExpired,
             expiry.certificates_seconds,
         ),
-        (
-            "OCSP",
-            get(ServiceGauge::OcspResponses),
-            get(ServiceGauge::OcspResponsesExpired),
-            expiry.ocsp_responses_seconds,
-        ),
-        (
-            "authorities",
-            get(ServiceGauge::Authorities),
-            get(ServiceGauge::AuthoritiesExpired),
-            expiry.authorities_seconds,
-        ),
-        ("CRL", get(ServiceGauge::Crls), get(ServiceGauge::CrlsExpired), expiry.crls_seconds),
-    ]
+        ("OCSP", Gauge::OcspResponses, Gauge::OcspResponsesExpired, expiry.ocsp_responses_seconds),
+        ("authorities", Gauge::Authorities, Gauge::AuthoritiesExpired, expiry.authorities_seconds),
+        ("CRL", Gauge::Crls, Gauge::CrlsExpired, expiry.crls_seconds),
+    ];
+    let get = |gauge| service.metrics.get(gauge);
+    all.map(|(name, loaded, expired, first)| (name, get(loaded), get(expired), first))
 }
 
 fn reloads(now: &StatusDocument) -> String {

@@ -3,21 +3,18 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use import::Predecessor;
 use options::command_line::{FlagTable, SHELLS, TableFlags, outcome, proposals, unknown_word};
 
-use crate::acme_process::ACME_ARGUMENT;
-use crate::commands::exit::Exit;
-use crate::commands::habits;
-use crate::handover::WORKER_ARGUMENT;
-use crate::key_process::KEYS_ARGUMENT;
-use crate::maintenance::{ChangeWord, ServerName};
-use crate::reader::{ConfigSource, READER_ARGUMENT};
-use crate::resolve::RESOLVER_ARGUMENT;
-use crate::watcher::WATCHER_ARGUMENT;
+use super::console::Exit;
+use super::predecessors;
+use crate::named_servers::{ChangeWord, ServerName};
+use crate::reader::{self, ConfigSource};
+use crate::{acme_process, handover, key_process, resolve, watcher, worker_process};
 
 /// Terminates TLS in front of any TCP service, on all cores
 #[derive(Debug, Parser)]
@@ -50,21 +47,19 @@ pub(crate) enum CertificateAction {
         socket: SocketArguments,
     },
     /// Order it anew now, within the authority's limits
-    Renew {
-        /// The name of the certificate, or a domain of it
-        #[arg(value_name = "NAME")]
-        name: String,
-        #[command(flatten)]
-        socket: SocketArguments,
-    },
+    Renew(NamedCertificate),
     /// Have the authority revoke it, and order another
-    Revoke {
-        /// The name of the certificate, or a domain of it
-        #[arg(value_name = "NAME")]
-        name: String,
-        #[command(flatten)]
-        socket: SocketArguments,
-    },
+    Revoke(NamedCertificate),
+}
+
+/// A certificate of the running lariat.
+#[derive(Args, Debug)]
+pub(crate) struct NamedCertificate {
+    /// The name of the certificate, or a domain of it
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) socket: SocketArguments,
 }
 
 // What follows is the help: its first paragraph the short one.
@@ -199,7 +194,7 @@ pub(crate) enum TerminatorCommand {
     #[command(after_help = "For example: lariat server disable web/10.0.0.3:80")]
     Server {
         /// Whether it is taken out of use or back in, or its share changes
-        #[arg(value_name = "disable|enable|weight", value_parser = change())]
+        #[arg(value_name = "disable|enable|weight")]
         word: ChangeWord,
         /// Name and address of the server, as `lariat status` lists it
         #[arg(value_name = "SERVICE/ADDRESS", value_parser = server_name)]
@@ -262,24 +257,9 @@ pub(crate) enum TerminatorCommand {
     /// Print what was asked for beside a command.
     #[command(skip)]
     Text(String),
-    /// Be the worker process of a supervisor.
+    /// Be a process of a supervisor.
     #[command(skip)]
-    WorkerProcess,
-    /// Be a supervisor's reader of files.
-    #[command(skip)]
-    Reader,
-    /// Be a supervisor's resolver of names.
-    #[command(skip)]
-    Resolver,
-    /// Be a supervisor's process that orders certificates.
-    #[command(skip)]
-    Acme,
-    /// Be a supervisor's process that holds keys.
-    #[command(skip)]
-    Keys,
-    /// Be a supervisor's watcher of files.
-    #[command(skip)]
-    Watcher,
+    Helper(fn() -> ExitCode),
 }
 
 /// The table of the configuration, whose flags `serve` and `check` take.
@@ -435,20 +415,24 @@ pub(crate) fn exit_codes() -> String {
     codes.concat()
 }
 
+/// The processes that a supervisor starts, each by its first argument.
+const HELPERS: [(&str, fn() -> ExitCode); 6] = [
+    (handover::WORKER_ARGUMENT, worker_process::run),
+    (reader::READER_ARGUMENT, reader::run),
+    (resolve::RESOLVER_ARGUMENT, resolve::run),
+    (acme_process::ACME_ARGUMENT, acme_process::run),
+    (key_process::KEYS_ARGUMENT, key_process::run),
+    (watcher::WATCHER_ARGUMENT, watcher::run),
+];
+
 /// Reads the arguments, without the program's name. A fault has lines that begin with `hint: `.
 pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<TerminatorCommand, String> {
     let arguments: Vec<_> = arguments.into_iter().collect();
     let first = arguments.first().and_then(|first| first.to_str());
-    match first {
-        Some(WORKER_ARGUMENT) => return Ok(TerminatorCommand::WorkerProcess),
-        Some(READER_ARGUMENT) => return Ok(TerminatorCommand::Reader),
-        Some(RESOLVER_ARGUMENT) => return Ok(TerminatorCommand::Resolver),
-        Some(ACME_ARGUMENT) => return Ok(TerminatorCommand::Acme),
-        Some(KEYS_ARGUMENT) => return Ok(TerminatorCommand::Keys),
-        Some(WATCHER_ARGUMENT) => return Ok(TerminatorCommand::Watcher),
-        _ => {}
+    if let Some((_, run)) = HELPERS.iter().find(|(name, _)| Some(*name) == first) {
+        return Ok(TerminatorCommand::Helper(*run));
     }
     let table = matches!(first, Some("serve" | "check")).then_some(&config::TABLE);
     let words: Vec<_> = arguments.iter().map(|one| one.to_string_lossy().into_owned()).collect();
@@ -457,7 +441,7 @@ pub(crate) fn parse(
     match matches.and_then(|matches| CommandLine::from_arg_matches(&matches)) {
         Ok(line) => Ok(line.command.unwrap_or(TerminatorCommand::Help { name: None })),
         Err(error) => {
-            let habit = unknown_word(&error).and_then(|word| habits::hint(word, &words));
+            let habit = unknown_word(&error).and_then(|word| predecessors::hint(word, &words));
             outcome(&error, table, habit).map(TerminatorCommand::Text)
         }
     }
@@ -479,14 +463,6 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 fn predecessor() -> impl TypedValueParser<Value = Predecessor> {
     let words = Predecessor::ALL.map(Predecessor::word);
     PossibleValuesParser::new(words).try_map(|word| Predecessor::named(&word).ok_or("no program"))
-}
-
-fn change() -> impl TypedValueParser<Value = ChangeWord> {
-    let words = ChangeWord::ALL.map(|(word, _)| word);
-    PossibleValuesParser::new(words).try_map(|word| {
-        let mut all = ChangeWord::ALL.into_iter();
-        all.find(|(one, _)| *one == word).map(|(_, change)| change).ok_or("no change")
-    })
 }
 
 /// A weight as it was written, or the file that stands in its place behind another word.
@@ -634,12 +610,12 @@ mod tests {
 
     #[test]
     fn a_supervisors_processes_are_hidden_commands() {
-        use TerminatorCommand::{Acme, Keys, Reader, Resolver, Watcher, WorkerProcess};
-        assert!(matches!(parsed(WORKER_ARGUMENT), Ok(WorkerProcess)));
-        assert!(matches!(parsed(READER_ARGUMENT), Ok(Reader)));
-        assert!(matches!(parsed(RESOLVER_ARGUMENT), Ok(Resolver)));
-        assert!(matches!(parsed(ACME_ARGUMENT), Ok(Acme)));
-        assert!(matches!(parsed(KEYS_ARGUMENT), Ok(Keys)));
-        assert!(matches!(parsed(WATCHER_ARGUMENT), Ok(Watcher)));
+        for (argument, run) in HELPERS {
+            let Ok(TerminatorCommand::Helper(found)) = parsed(argument) else {
+                panic!("{argument} is no command");
+            };
+            assert!(std::ptr::fn_addr_eq(found, run), "{argument}");
+            assert!(command().find_subcommand(argument).is_none(), "{argument}");
+        }
     }
 }

@@ -1,42 +1,39 @@
-//! `lariat check`: everything short of serving, and all that is wrong told at once.
-
-mod bind;
-mod host;
-mod json;
+//! `lariat check`: everything short of serving, and all that is wrong told at once; with `--bind`,
+//! whether the addresses are free and ours to listen at, with `--host`, the limits of this host.
 
 use std::collections::{BTreeSet, HashSet};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, fs, io};
 
-use config::{Diagnostic, Disk, Settings, Severity, Source};
-use options::diagnostic::Problem;
+use config::{Diagnostic, Disk, PeerNetwork, Place, Problem, Settings, Severity, Source};
 use proxy::plan::{Inspection, Plan};
+use serde::Serialize;
+use sys::datagram::RECEIVE_BYTES;
+use sys::socket::{Transport, check_free};
+use sys::{limit, process};
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::{BuildError, BuildFault, Concern};
+use wire::address::{Address, UnixName};
 
-use crate::commands::args::ConfigCheck;
-use crate::commands::console::{Console, print};
-use crate::commands::exit::Exit;
-use crate::held_keys;
+use super::args::ConfigCheck;
+use super::console::{Console, Exit, print};
 use crate::kernel::KernelTls;
-use crate::key_process;
-use crate::preflight;
 use crate::reader::ConfigSource;
-use crate::user;
+use crate::supervisor::ListenFailure;
 use crate::worker_process::tls_findings;
-use host::Limit;
+use crate::{held_keys, key_process, preflight, user};
 
 pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String> {
     let config = options.config.source()?;
-    let findings = match source(&config) {
-        Ok(source) => Findings::of(&source, options.bind),
-        Err(diagnostics) => Findings::of_nothing(diagnostics),
-    };
+    let findings = Findings::read(&config, options.bind);
     let exit = findings.exit(options.strict);
     if options.json {
         let limits = findings.limits.filter(|_| options.host);
         let good = exit == Exit::Success;
-        print(json::document(&findings.diagnostics, good, limits));
+        print(json(&findings.diagnostics, good, limits));
         return Ok(exit);
     }
     console.diagnostics(&findings.diagnostics);
@@ -55,17 +52,10 @@ pub(super) fn run(options: ConfigCheck, console: Console) -> Result<Exit, String
 
 /// Faults that keep a configuration from being served, as lines; `None` = nothing that is known.
 pub(super) fn errors(config: &ConfigSource) -> Option<String> {
-    let findings = match source(config) {
-        Ok(source) => Findings::of(&source, false),
-        Err(diagnostics) => Findings::of_nothing(diagnostics),
-    };
+    let findings = Findings::read(config, false);
     let errors = findings.diagnostics.iter().filter(|one| one.is_error());
     let errors: Vec<_> = errors.map(Diagnostic::to_string).collect();
     (!errors.is_empty()).then(|| errors.join("\n"))
-}
-
-fn source(config: &ConfigSource) -> Result<Source, Vec<Diagnostic>> {
-    config.read(&mut Disk)
 }
 
 fn name(config: &ConfigSource) -> String {
@@ -97,6 +87,13 @@ impl Findings {
         Self { diagnostics, is_taken: false, summary: None, note: String::new(), limits: None }
     }
 
+    fn read(config: &ConfigSource, binds: bool) -> Self {
+        match config.read(&mut Disk) {
+            Ok(source) => Self::of(&source, binds),
+            Err(diagnostics) => Self::of_nothing(diagnostics),
+        }
+    }
+
     fn of(source: &Source, binds: bool) -> Self {
         let inspected = config::inspect(source, &mut Disk);
         let mut findings = Self::of_nothing(inspected.diagnostics);
@@ -105,7 +102,7 @@ impl Findings {
             findings.look_at_host(source, settings);
             findings.look_at_tls(source, settings);
             if binds {
-                let refused = bind::diagnostics(source, settings);
+                let refused = refusals(source, settings);
                 findings.is_taken = !refused.is_empty();
                 findings.diagnostics.extend(refused);
             }
@@ -130,7 +127,7 @@ impl Findings {
         self.diagnostics.extend(concerns);
         self.diagnostics.extend(keys_that_do_not_open(source, settings));
         let kernel_tls = KernelTls::try_for(settings);
-        self.limits = Some(host::limits(settings, kernel_tls.as_ref()));
+        self.limits = Some(limits(settings, kernel_tls.as_ref()));
         let Some(kernel_tls) = kernel_tls else {
             return;
         };
@@ -147,7 +144,9 @@ impl Findings {
     fn look_at_tls(&mut self, source: &Source, settings: &Settings) {
         let known = self.diagnostics.iter().map(|one| one.message.clone());
         let mut known: HashSet<String> = known.collect();
-        for inspection in Plan::inspect(&settings.plane, &idle_resumption()) {
+        // No session will ever be stored in it, so its secret may be known.
+        let resumption = Arc::new(Resumption::new(&ResumptionOptions::new([0; 32])));
+        for inspection in Plan::inspect(&settings.plane, &resumption) {
             // Files have been looked into where the configuration names them. Here a certificate
             // may lack its key for no fault but that of the key's file.
             let of_file = |error: &BuildError| matches!(error.fault, BuildFault::Certificate(_));
@@ -180,7 +179,7 @@ impl Findings {
         match (errors, self.count(Severity::Warning)) {
             (0, 0) => Exit::Success,
             (0, _) if !strict => Exit::Success,
-            _ if self.is_taken && errors == bind::count(&self.diagnostics) => Exit::Listen,
+            _ if self.is_taken && errors == count_refused(&self.diagnostics) => Exit::Listen,
             _ => Exit::Usage,
         }
     }
@@ -226,11 +225,6 @@ fn diagnostics(source: &Source, inspection: &Inspection) -> Vec<Diagnostic> {
     each.collect()
 }
 
-/// No session will ever be stored in it, so its secret may be known.
-fn idle_resumption() -> Arc<Resumption> {
-    Arc::new(Resumption::new(&ResumptionOptions::new([0; 32])))
-}
-
 fn summary(settings: &Settings) -> String {
     let services = &settings.plane.services;
     let sum = |count: fn(&proxy::options::ServiceOptions) -> usize| -> usize {
@@ -259,4 +253,345 @@ fn summary(settings: &Settings) -> String {
 
 fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
+}
+
+const LISTEN_REFUSED: &str = "cannot listen at ";
+
+/// How many of these are about addresses that cannot be listened at.
+fn count_refused(diagnostics: &[Diagnostic]) -> usize {
+    let about_address =
+        |one: &&Diagnostic| one.is_error() && one.message.starts_with(LISTEN_REFUSED);
+    diagnostics.iter().filter(about_address).count()
+}
+
+/// The addresses that cannot be listened at now, and rights that are missing.
+fn refusals(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let mut tell = |key: &str, address: &Address, error: io::Error| {
+        found.extend(refusal(source, key, address, error));
+    };
+    for (number, service) in settings.plane.services.iter().enumerate() {
+        let key = format!("service.{number}.front.listen");
+        for address in &service.front.listen {
+            let tried = match address {
+                Address::Ip(ip) => check_free(*ip, &service.front.transport),
+                Address::Unix(UnixName::Path(path)) => check_path(path),
+                // Only the service manager that starts it knows.
+                Address::Unix(UnixName::Abstract(_)) | Address::Inherited(_) => Ok(()),
+            };
+            if let Err(error) = tried {
+                tell(&key, address, error);
+            }
+        }
+    }
+    if let Some(listen) = settings.control.listen
+        && let Err(error) = check_free(listen, &Transport::default())
+    {
+        tell("admin.listen", &Address::Ip(listen), error);
+    }
+    if let Some(listen) = peers(settings)
+        && let Err(error) = UdpSocket::bind(listen)
+    {
+        tell("cluster.peers.listen", &Address::Ip(listen), error);
+    }
+    // One that is not there is told without this.
+    if let Err(message) = user::choose(&settings.process)
+        && let Some((message, hint)) = message.split_once("\nhint: ")
+    {
+        let message = message.strip_prefix("process.user: ").unwrap_or(message);
+        let problem = Problem::new(message).hint(hint);
+        found.extend(config::diagnose(source, Severity::Error, "process.user", problem));
+    }
+    found
+}
+
+fn peers(settings: &Settings) -> Option<SocketAddr> {
+    match &settings.cluster.as_ref()?.peers.as_ref()?.network {
+        PeerNetwork::Unicast { listen, .. } => Some(*listen),
+        // Several programs of a host may be in a group.
+        PeerNetwork::Multicast { .. } => None,
+    }
+}
+
+/// A path can be listened at if nobody listens there and its directory may be written to.
+fn check_path(path: &Path) -> io::Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    process::may_write(directory)?;
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        // One that nobody has open is replaced.
+        Ok(_) => match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                if ListenFailure::is_in_the_way(path) {
+                    Err(io::ErrorKind::AddrInUse.into())
+                } else {
+                    Ok(())
+                }
+            }
+            _ => Err(io::ErrorKind::AddrInUse.into()),
+        },
+    }
+}
+
+fn refusal(source: &Source, key: &str, address: &Address, error: io::Error) -> Vec<Diagnostic> {
+    let failure = ListenFailure {
+        who: String::new(),
+        address: address.clone(),
+        error,
+        holder: String::new(),
+    };
+    let problem = Problem::new(format!("{LISTEN_REFUSED}{address}: {}", failure.error));
+    let problem = match failure.hint() {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    };
+    config::diagnose(source, Severity::Error, key, problem)
+}
+
+/// The form of the document for programs; a later one may have more fields.
+const JSON_VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct CheckDocument<'a> {
+    version: u32,
+    good: bool,
+    diagnostics: Vec<Entry<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<Vec<Limit>>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    severity: &'static str,
+    file: Option<&'a str>,
+    line: Option<usize>,
+    column: Option<usize>,
+    key: Option<&'a str>,
+    message: &'a str,
+    hint: Option<&'a str>,
+}
+
+/// The diagnostics for programs: one document, in one line.
+fn json(diagnostics: &[Diagnostic], good: bool, host: Option<Vec<Limit>>) -> String {
+    let json = CheckDocument {
+        version: JSON_VERSION,
+        good,
+        diagnostics: diagnostics.iter().map(json_entry).collect(),
+        host,
+    };
+    let text = serde_json::to_string(&json).expect("texts and numbers can be written");
+    text + "\n"
+}
+
+fn json_entry(diagnostic: &Diagnostic) -> Entry<'_> {
+    let (file, line, column) = match &diagnostic.place {
+        Place::File { path, line: 0, .. } => (Some(&**path), None, None),
+        Place::File { path, line, column } => (Some(&**path), Some(*line), Some(*column)),
+        Place::Flag(_) | Place::Nowhere => (None, None, None),
+    };
+    Entry {
+        severity: diagnostic.severity.word(),
+        file,
+        line,
+        column,
+        key: diagnostic.subject.as_deref(),
+        message: &diagnostic.message,
+        hint: diagnostic.hint.as_deref(),
+    }
+}
+
+/// A limit of the host.
+#[derive(Debug, Eq, PartialEq, Serialize)]
+struct Limit {
+    /// The setting, or what it is of.
+    name: &'static str,
+    here: String,
+    wanted: String,
+    /// The setting to raise if that is more; `None` = it is enough.
+    remedy: Option<String>,
+}
+
+/// Memory that the kernel may hold for one TCP socket while data waits in it: four pages. Sockets
+/// of connections that wait hold none.
+const PAGES_PER_SOCKET: u64 = 4;
+
+/// A connection has the client's socket and the server's.
+const SOCKETS_PER_CONNECTION: u64 = 2;
+
+/// The number that counts of those that a file holds.
+type Of = fn(&[u64]) -> Option<u64>;
+
+/// A setting, the number of it that counts, what is wanted, and what to set then.
+type Row = (&'static str, Of, u64, fn(u64) -> String);
+
+/// All limits that there are.
+fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec<Limit> {
+    let numbers = |name: &str| {
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        let text = fs::read_to_string(path).ok()?;
+        let numbers = text.split_whitespace().map(|one| one.parse().ok());
+        numbers.collect::<Option<Vec<u64>>>()
+    };
+    let mut limits =
+        vec![open_files(settings, limit::descriptors().hard), memory(settings, limit::memory())];
+    limits.extend(of_kernel(settings, numbers));
+    limits.extend(kernel_tls.map(|kernel_tls| Limit {
+        name: "kernel TLS",
+        here: kernel_tls.status.sentence.clone(),
+        wanted: "by `ktls`".to_owned(),
+        remedy: kernel_tls.status.remedy.clone(),
+    }));
+    limits
+}
+
+fn open_files(settings: &Settings, here: Option<u64>) -> Limit {
+    let wanted = preflight::descriptors_needed(settings);
+    let remedy = format!("LimitNOFILE={wanted} in the unit, or `ulimit -n {wanted}`");
+    own("open files (ulimit -Hn)", here, wanted, remedy)
+}
+
+fn memory(settings: &Settings, here: Option<u64>) -> Limit {
+    let wanted = preflight::memory_needed(settings) >> 20;
+    let remedy = format!("MemoryMax={wanted}M in the unit, or fewer `limits.connections`");
+    own("memory in MiB (MemoryMax=)", here.map(|bytes| bytes >> 20), wanted, remedy)
+}
+
+/// A limit of the process; `here` is `None` where the process is not limited.
+fn own(name: &'static str, here: Option<u64>, wanted: u64, remedy: String) -> Limit {
+    Limit {
+        name,
+        here: here.map_or_else(|| "unlimited".to_owned(), |here| here.to_string()),
+        wanted: wanted.to_string(),
+        remedy: here.filter(|here| *here < wanted).map(|_| remedy),
+    }
+}
+
+fn of_kernel(settings: &Settings, numbers: impl Fn(&str) -> Option<Vec<u64>>) -> Vec<Limit> {
+    let plane = &settings.plane;
+    let connections = u64::from(plane.limits.connections);
+    let descriptors = preflight::descriptors_needed(settings);
+    let backlog = u64::from(plane.workers.backlog);
+    let sockets = connections * SOCKETS_PER_CONNECTION;
+    let peers = settings.cluster.as_ref().and_then(|one| one.peers.as_ref());
+    let datagrams = peers.map_or(0, |_| RECEIVE_BYTES as u64);
+    let first = |numbers: &[u64]| numbers.first().copied();
+    let third = |numbers: &[u64]| numbers.get(2).copied();
+    let ports = |numbers: &[u64]| Some(numbers.get(1)? + 1 - numbers.first()?);
+    let rows: [Row; 7] = [
+        ("fs.nr_open", first, descriptors, |wanted| wanted.to_string()),
+        ("fs.file-max", first, descriptors, |wanted| wanted.to_string()),
+        ("net.core.somaxconn", first, backlog, |wanted| wanted.to_string()),
+        ("net.ipv4.ip_local_port_range", ports, ports_wanted(settings), |_| {
+            "1024 65535".to_owned()
+        }),
+        ("net.ipv4.tcp_mem", third, sockets * PAGES_PER_SOCKET, |wanted| {
+            format!("{} {} {wanted}", wanted / 2, wanted / 4 * 3)
+        }),
+        ("net.core.rmem_max", first, datagrams, |wanted| wanted.to_string()),
+        ("net.netfilter.nf_conntrack_max", first, sockets, |wanted| wanted.to_string()),
+    ];
+    let each = rows.into_iter().filter_map(|(name, of, wanted, value)| {
+        let here = of(&numbers(name).filter(|_| wanted > 0)?)?;
+        let set = || format!("sysctl -w {name}=\"{}\"", value(wanted));
+        let remedy = (here < wanted).then(set);
+        Some(Limit {
+            name,
+            here: here.to_string(),
+            wanted: wanted.to_string(),
+            remedy: remedy.map(|remedy| match name {
+                "net.ipv4.ip_local_port_range" => {
+                    format!("{remedy}; beyond that, more servers, or Unix sockets")
+                }
+                "net.netfilter.nf_conntrack_max" => {
+                    format!("{remedy}, or exempt the ports from tracking (notrack)")
+                }
+                _ => remedy,
+            }),
+        })
+    });
+    each.collect()
+}
+
+/// The connections that all go to one server: each has a port of its own on this host (RFC 9293
+/// section 3.3.2). Those to Unix sockets have none.
+fn ports_wanted(settings: &Settings) -> u64 {
+    let process = settings.plane.limits.connections;
+    let services = settings.plane.services.iter().map(|service| {
+        let servers = service.back.server_list().iter();
+        let servers = servers.filter(|one| one.endpoint.tcp_port().is_some()).count() as u64;
+        let most = u64::from(service.connections_max.unwrap_or(process).min(process));
+        most.checked_div(servers).unwrap_or(0)
+    });
+    services.max().unwrap_or(0)
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, here, wanted, remedy } = self;
+        write!(f, "{name}: {here}, wanted {wanted}")?;
+        match remedy {
+            Some(remedy) => write!(f, "\n  hint: {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use config::{Recording, Source};
+
+    use super::*;
+
+    fn settings(connections: &str) -> Settings {
+        let flags = [
+            ("listen", "127.0.0.1:0"),
+            ("tls", "off"),
+            ("backend", "127.0.0.1:9"),
+            ("backend", "127.0.0.1:10"),
+            ("backend", "unix:/x"),
+            ("connections", connections),
+            ("backlog", "512"),
+        ];
+        let flags = flags.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let source = Source::Flags(flags.to_vec());
+        let loaded = config::load(&source, &mut Recording::default());
+        loaded.unwrap().settings
+    }
+
+    /// The limits that are too low on a host that has these.
+    fn lacking(connections: &str) -> Vec<&'static str> {
+        let host = |name: &str| {
+            Some(match name {
+                "fs.nr_open" | "fs.file-max" => vec![50_000],
+                "net.core.somaxconn" => vec![512],
+                "net.ipv4.ip_local_port_range" => vec![32_768, 60_999],
+                "net.ipv4.tcp_mem" => vec![1, 2, 400_000],
+                _ => return None,
+            })
+        };
+        let limits = of_kernel(&settings(connections), host);
+        assert_eq!(limits.len(), 5, "what there is not is left out");
+        let lacking = limits.iter().filter(|one| one.remedy.is_some());
+        lacking.map(|one| one.name).collect()
+    }
+
+    #[test]
+    fn a_limit_below_what_is_wanted_has_a_remedy() {
+        assert_eq!(lacking("20000"), [""; 0]);
+        assert_eq!(lacking("40000"), ["fs.nr_open", "fs.file-max"]);
+        assert_eq!(
+            lacking("60000"),
+            ["fs.nr_open", "fs.file-max", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_mem"]
+        );
+    }
+
+    #[test]
+    fn descriptors_are_the_process_own() {
+        let limit = |here| open_files(&settings("1000"), here).remedy.is_some();
+        assert_eq!([Some(100), Some(5000), None].map(limit), [true, false, false]);
+    }
 }

@@ -1,4 +1,5 @@
-//! Messages to a person, on the standard error; the standard output is for data.
+//! The answer of a command: messages to a person on the standard error, data on the standard
+//! output, and the exit code.
 //!
 //! Much of it was written by others: the worker process, clients, servers. So a control character
 //! reaches the terminal only as an escape; the colours alone are ours.
@@ -6,14 +7,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use config::{Diagnostic, Severity};
 use options::diagnostic::Paint;
 use telemetry::printable::lines;
 
-use crate::commands::exit::Exit;
-use crate::messages::stderr::write_line;
+use crate::messages::write_line;
 
 /// Diagnostics that are alike and are written in full. A screen holds about as many; ten thousand
 /// services may have the same fault ten thousand times, and hide another one.
@@ -134,6 +135,59 @@ pub(super) fn unless_cut(exit: Exit) -> Exit {
     if IS_OUTPUT_CUT.load(Ordering::Relaxed) { Exit::Failed } else { exit }
 }
 
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Exit {
+    /// It did what it was asked.
+    Success = 0,
+    /// Something failed at run time.
+    Failed = 1,
+    /// The arguments or the configuration are wrong.
+    Usage = 2,
+    /// An address cannot be listened at.
+    Listen = 3,
+    /// Nobody listens at the status socket.
+    NotRunning = 4,
+    /// The running lariat refused: it goes on with what it had.
+    Refused = 5,
+    /// It did what it was asked, and has warnings to look at.
+    Warned = 6,
+}
+
+impl Exit {
+    /// All of them, for help and reference.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Success,
+        Self::Failed,
+        Self::Usage,
+        Self::Listen,
+        Self::NotRunning,
+        Self::Refused,
+        Self::Warned,
+    ];
+
+    pub(crate) fn help(self) -> &'static str {
+        match self {
+            Self::Success => "It did what it was asked.",
+            Self::Failed => "Something failed at run time.",
+            Self::Usage => "The arguments or the configuration are wrong; nothing was started.",
+            Self::Listen => "An address cannot be listened at: taken, not ours, or not allowed.",
+            Self::NotRunning => "No lariat runs: nobody listens at the status socket.",
+            Self::Refused => {
+                "The running lariat refused: a new configuration, or an upgrade; or it drains."
+            }
+            Self::Warned => {
+                "It did what it was asked, with warnings (`lariat reload --strict`, `lariat import`)."
+            }
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +197,14 @@ mod tests {
         assert!(has_severity("error: log.output: is wrong"));
         assert!(has_severity("warning: service.front: is old\nerror: is wrong"));
         assert!(!has_severity("service `main`: holds no certificate"));
+    }
+
+    #[test]
+    fn the_reference_tells_every_code() {
+        let page = include_str!("../../../../../docs/reference/exit-codes.md");
+        for exit in Exit::ALL {
+            let row = format!("| {} | {} |", exit as u8, exit.help());
+            assert!(page.contains(&row), "{row}");
+        }
     }
 }

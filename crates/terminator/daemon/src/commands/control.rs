@@ -16,10 +16,10 @@ use sys::peer::{Credentials, Process, credentials};
 use sys::signal::Signal;
 use wire::address::{Address, UnixName};
 
+use super::console::Exit;
 use crate::admin::{RunState, StatusDocument, StatusError};
 use crate::commands::args::StatusSocket;
 use crate::commands::console::Console;
-use crate::commands::exit::Exit;
 use crate::handover::SUPERVISOR_NAME;
 use crate::status_socket::{self, ForeignDirectory};
 

@@ -15,8 +15,7 @@ use sys::file;
 use wire::address::Address;
 
 use super::args::StatusSocket;
-use super::console::{Console, print};
-use super::exit::Exit;
+use super::console::{Console, Exit, print};
 use super::{check, control, serve};
 use crate::reader::{ConfigSource, hitch_import};
 use crate::supervisor::Started;

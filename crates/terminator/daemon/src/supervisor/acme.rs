@@ -14,8 +14,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use acme::messages::{AcmeOrder, ChallengeKind, ExternalAccount, Hidden};
-use acme::messages::{ServedCertificate, WantedCertificate};
+use acme::messages::{
+    AcmeOrder, ChallengeKind, ExternalAccount, Hidden, ServedCertificate, WantedCertificate,
+};
 use acme::schedule::RenewalSchedule;
 use acme::stored::account_fault;
 use config::{AcmeChallenge, AcmeEntry, AcmeOptions};
@@ -31,10 +32,10 @@ use super::sharing_host::SharingHost;
 use super::upgrade::state::HookState;
 use crate::acme_folder::{self, FoundAcme, WaitingFile};
 use crate::acme_process::{ACME_ARGUMENT, ACME_NAME, ANSWER_BYTES_MAX, AcmeAsk};
-use crate::certificates::{ANOTHER_ORDERS, AcmeStatus, NOT_STORED};
 use crate::handover::{Fences, ProcessMessageForm, Secret};
 use crate::messages::{error, warn};
 use crate::reader::Task;
+use crate::status_parts::{ANOTHER_ORDERS, AcmeStatus, NOT_STORED};
 
 const ACME: Program = Program {
     argument: ACME_ARGUMENT,

@@ -6,13 +6,13 @@ use telemetry::message::Level;
 use tls::key_log::KeyLines;
 
 use super::child::{Child, Heard};
-use super::cluster_socket::ClusterSocket;
 use super::failure::Failure;
+use super::own_sockets::ClusterSocket;
 use super::upgrade::earlier::Earlier;
 use super::{ANSWER_TIME_MAX, Due, Phase, Started, Supervisor};
 use crate::handover::{Answer, Fence, Order, Rights};
 use crate::messages::{self, error, note, printable, say_labelled, warn};
-use crate::observations::Observations;
+use crate::named_servers::Observations;
 
 /// Deaths in a row after which a host should get no new clients until a worker process lives on.
 /// Fewer may be due to a single client.
@@ -221,8 +221,8 @@ impl Supervisor<'_> {
 
     /// Undoes what a worker process may have done to the sockets that the next one gets.
     fn restore_sockets(&mut self) -> Result<(), Failure> {
-        let summary = &self.served.summary;
-        self.listeners.open(&summary.listen, self.workers, &summary.listen_options)?;
+        let (workers, summary) = (self.workers(), &self.served.summary);
+        self.listeners.open(&summary.listen, workers, &summary.listen_options)?;
         self.listeners.keep(&summary.listen);
         let before = self.cluster_socket.as_ref().map(ClusterSocket::handed_on);
         self.cluster_socket = ClusterSocket::of_plan(summary.peers.as_ref(), before)?;

@@ -10,7 +10,7 @@ use sys::peer::Process;
 use super::reading::{HOOK_PROCESSES_MAX, Readers};
 use super::upgrade::state::HookState;
 use crate::acme_hook::Hook;
-use crate::certificates::Validations;
+use crate::status_parts::Validations;
 
 /// Challenges at a time: ten orders of 100 names, as many as are under way at once, and some that
 /// are being taken away.

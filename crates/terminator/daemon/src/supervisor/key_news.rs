@@ -54,7 +54,7 @@ impl Supervisor<'_> {
             None => (&self.served, false),
         };
         // One more for what is no worker, such as the checks of servers.
-        let ends = self.keys.channels(&prepared.keys, self.workers + 1, is_pending)?;
+        let ends = self.keys.channels(&prepared.keys, self.workers() + 1, is_pending)?;
         Ok(ends.into_iter().map(|(group, end)| (Role::KeyChannel { group }, end)).collect())
     }
 

@@ -12,7 +12,7 @@ use sys::socket::{self, ListenOptions, Liveness, PeerAddress, Transport};
 use wire::address::{Address, UnixName};
 
 use super::failure::ListenFailure;
-use super::service_manager::handed_over::HandedOverSockets;
+use super::service_manager::protocol::HandedOverSockets;
 use super::upgrade::state::ListenerState;
 use crate::handover::Role;
 use crate::messages::{error, warn};
@@ -295,21 +295,13 @@ fn overlap((one, over, _): &Key, (other, other_over, _): &Key) -> bool {
 
 /// Opens as many sockets as there are workers, at least: the program before may have had fewer.
 fn share_out(fds: &mut Vec<OwnedFd>, wanted: &Wanted, workers: usize, options: &ListenOptions) {
-    let address = &wanted.address;
-    if let Address::Unix(_) = address {
+    if let Address::Unix(_) = wanted.address {
         // They are one socket.
         fds.truncate(workers);
     }
     while let (Some(first), true) = (fds.first(), fds.len() < workers) {
-        let another = match address {
-            Address::Ip(_) => {
-                let address = actual(first, address);
-                socket::listen_over(&address, options, &wanted.transport)
-            }
-            Address::Unix(_) | Address::Inherited(_) => first.try_clone(),
-        };
         // Another user's, where no more can be had: the workers share those that there are.
-        let Ok(fd) = another else {
+        let Ok(fd) = another(first, wanted, options) else {
             return;
         };
         set(std::slice::from_ref(&fd), wanted);
@@ -386,13 +378,19 @@ fn open_each(
     }
     let mut fds = vec![socket::listen_over(address, options, transport)?];
     while let (Some(first), true) = (fds.first(), fds.len() < workers) {
-        let next = match address {
-            Address::Ip(_) => socket::listen_over(&actual(first, address), options, transport)?,
-            Address::Unix(_) | Address::Inherited(_) => first.try_clone()?,
-        };
-        fds.push(next);
+        fds.push(another(first, wanted, options)?);
     }
     Ok(fds)
+}
+
+/// One more socket of an address.
+fn another(first: &OwnedFd, wanted: &Wanted, options: &ListenOptions) -> io::Result<OwnedFd> {
+    match &wanted.address {
+        Address::Ip(_) => {
+            socket::listen_over(&actual(first, &wanted.address), options, &wanted.transport)
+        }
+        Address::Unix(_) | Address::Inherited(_) => first.try_clone(),
+    }
 }
 
 /// The address with the port that the kernel chose.

@@ -16,14 +16,13 @@ use sys::socket::ListenOptions;
 use wire::address::{Address, Endpoint, UnixName};
 
 use super::failure::MissingRight;
+use super::inheritance::Served;
 use super::listeners::Wanted;
-use super::roots::Served;
 use crate::acme_folder::FoundAcme;
 use crate::handover::{Fences, Reach, Secret, SessionKey, Sources, WorkerUser};
 use crate::held_keys::KeyGroup;
 use crate::kernel::KernelTls;
-use crate::maintenance::ServerName;
-use crate::server_target::Name;
+use crate::named_servers::{Name, ServerName};
 
 /// All who reach a service's Unix socket may connect, as to a port; its directory keeps others
 /// out.

@@ -3,22 +3,21 @@
 //! Owns the reader's life and what its replies come to. A reader that a file system holds cannot
 //! be ended; it is left behind with the thread that waits for it, and there are few of them.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use sys::beneath::{Identity, Root};
 use sys::channel::{self, Channel};
 use sys::usage;
 
 use super::failure::Failure;
+use super::inheritance::Open;
 use super::prepared::{ConfigSummary, Prepared, PreparedAcme};
-use super::roots::Open;
 use crate::handover::{Bundle, Secret, WorkerUser, decode, encode};
 use crate::held_keys::KeyGroup;
 use crate::messages;

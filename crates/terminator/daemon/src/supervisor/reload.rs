@@ -8,15 +8,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use config::{Diagnostic, LogOutput, Severity};
 
-use super::admin_sockets::log_of;
-use super::cluster_socket::ClusterSocket;
 use super::events::Event;
 use super::failure::Failure;
+use super::own_sockets::{ClusterSocket, log_of};
 use super::reading::{Done, Read};
 use super::upgrade::check::Upgrade;
 use super::{Pending, Phase, Supervisor};
 use crate::handover::Order;
-use crate::messages::{self, Form, error, note, stderr, warn};
+use crate::messages::{self, Form, error, note, warn};
 use crate::preflight::is_of_limits;
 use crate::reader::Task;
 use crate::watcher::Stamps;
@@ -83,7 +82,7 @@ impl Supervisor<'_> {
         }
         new.summary.is_within(&self.reach)?;
         self.roots.admit(&new.summary.folders, read.folders)?;
-        let workers = self.workers;
+        let workers = self.workers();
         self.listeners.open(&new.summary.listen, workers, &new.summary.listen_options)?;
         let log = log_of(&new.summary.control.log, read.log)?;
         let before = self.cluster_socket.as_ref().map(ClusterSocket::handed_on);
@@ -265,7 +264,7 @@ pub(super) fn warnings_of(diagnostics: &[Diagnostic]) -> impl Iterator<Item = &D
 pub(super) fn say_each<'d>(diagnostics: impl IntoIterator<Item = &'d Diagnostic>, colour: bool) {
     for diagnostic in diagnostics {
         if messages::form() == Form::Plain && !messages::has_daemon() {
-            stderr::write_line(diagnostic.render(colour));
+            messages::write_line(diagnostic.render(colour));
         } else {
             let text = diagnostic.to_string();
             // The log has a word of its own for notes.

@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::service_manager::descriptor_store::{admin_name, listener_name};
-use super::service_manager::notify::Notice;
+use super::service_manager::protocol::Notice;
+use super::service_manager::{admin_name, listener_name};
 use super::upgrade::state::encode;
 use super::{Phase, Supervisor};
 use crate::handover::Order;

@@ -8,12 +8,11 @@ use super::Supervisor;
 use super::child::Heard;
 use super::events::Event;
 use super::failure::Failure;
-use super::names::lookups::Resolution;
+use super::names::Resolution;
 use crate::handover::Order;
-use crate::maintenance::{Change, ServerName};
 use crate::messages::{note, warn};
+use crate::named_servers::{Change, Name, ServerName};
 use crate::resolve::Reply;
-use crate::server_target::Name;
 
 /// How long a plan waits for the addresses of its names. Later ones follow it.
 const RESOLVE_TIME_MAX: Duration = Duration::from_secs(2);

@@ -23,10 +23,10 @@ use super::failure::Failure;
 use super::reading::Done;
 use super::sharing_host::{HEARTBEAT, HeardLease, HostLease, LeaseChange, unix_ms};
 use crate::acme_folder;
-use crate::certificates::CertificateChange;
 use crate::handover::Order;
 use crate::messages::{note, warn};
 use crate::reader::Task;
+use crate::status_parts::CertificateChange;
 
 /// How long a challenge waits for the other hosts to answer it too: then the authority is asked,
 /// and may be unlucky.

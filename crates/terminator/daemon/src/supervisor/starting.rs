@@ -1,5 +1,6 @@
 //! The start of a supervisor: by itself, in the place of another program of the same process, or
-//! after one that could not serve in the place of this one.
+//! after one that could not serve in the place of this one. And its end: draining, and what a
+//! second signal does.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
@@ -9,30 +10,30 @@ use sys::{process, sandbox};
 use wire::address::Address;
 
 use super::acme::Acme;
-use super::admin_sockets::AdminSockets;
+use super::answers::say_ended;
 use super::child::Backoff;
-use super::cluster_socket::ClusterSocket;
 use super::events::{Event, EventQueue};
 use super::failure::Failure;
+use super::inheritance::{Roots, Sessions};
 use super::key_log::KeyLog;
 use super::keys::KeyProcesses;
 use super::listeners::Listeners;
 use super::names::Names;
+use super::own_sockets::{AdminSockets, ClusterSocket};
 use super::prepared::ConfigSummary;
 use super::reading::{self, Done, Read, Readers};
 use super::reload::{say_each, warnings_of};
-use super::roots::Roots;
 use super::service_manager::ServiceManager;
-use super::service_manager::handed_over::HandedOverSockets;
-use super::sessions::Sessions;
+use super::service_manager::protocol::HandedOverSockets;
 use super::upgrade::check::Upgrading;
-use super::upgrade::earlier::Earlier;
+use super::upgrade::earlier::{DRAIN_GRACE, Earlier};
 use super::upgrade::image::{OwnState, Return, SupervisorOrigin, WayBack};
 use super::upgrade::state::{HookState, Inherited, InheritedImage, KeyProcessState};
 use super::watched::Watched;
-use super::{Phase, Request, Supervisor};
-use crate::handover::Reloads;
+use super::{Due, Phase, Request, Supervisor};
+use crate::handover::{Order, Reloads};
 use crate::messages as forms;
+use crate::messages::{note, warn};
 use crate::reader::Task;
 use crate::watcher::Stamps;
 
@@ -67,11 +68,10 @@ impl<'a> Supervisor<'a> {
             open_sockets(summary, read.log, origin.handed_over, &mut inherited, own.is_some())?;
         let fences = summary.fences(read.become_user);
         let mut reloads = own.map(|own| own.reloads.clone()).unwrap_or_default();
-        let (earlier, key_processes, program_before, hooks) =
-            earlier_image(&mut inherited, &mut reloads)?;
+        let (earlier, lent, program, hooks) = earlier_image(&mut inherited, &mut reloads)?;
         let mut keys = KeyProcesses::new(fences.clone(), events.sender());
         let others = (own.map(|own| &*own.key_processes), read.others);
-        keys.take_up(&served.keys, others, key_processes);
+        keys.take_up(&served.keys, others, lent);
         Ok(Some(Self {
             request,
             listeners,
@@ -86,7 +86,6 @@ impl<'a> Supervisor<'a> {
             weights: inherited.weights,
             fences,
             reach: own.map_or_else(|| served.summary.reach(), |own| own.reach.clone()),
-            workers: served.summary.workers.cpus.len(),
             served,
             generation: own.map_or(1, |own| own.generation),
             pending: None,
@@ -109,7 +108,7 @@ impl<'a> Supervisor<'a> {
             backoff: Backoff::default(),
             sessions: Sessions::new(inherited.secret, inherited.sessions)?,
             key_log: KeyLog::default(),
-            upgrading: Upgrading::new(program_before),
+            upgrading: Upgrading::new(program),
             way_back,
             waits: earlier.iter().any(Earlier::serves) && own.is_none(),
             earlier,
@@ -250,4 +249,91 @@ fn open_sockets(
     let before = inherited.cluster.as_ref().map(|(name, fd)| (name.clone(), fd.as_fd()));
     let cluster_socket = ClusterSocket::of_plan(summary.peers.as_ref(), before)?;
     Ok((listeners, admin_sockets, cluster_socket))
+}
+
+/// How long a worker process that is told to end may take to say that it serves, if it does: the
+/// word takes microseconds on a host at rest. One that still builds a plan has no clients.
+const READY_GRACE: Duration = Duration::from_secs(1);
+
+impl Supervisor<'_> {
+    /// Drains and does not come back: what the service manager would keep is closed.
+    pub(super) fn stop_for_good(&mut self) {
+        self.forget_descriptors();
+        self.stop();
+    }
+
+    /// Drains; when asked again, ends at once. The service manager keeps the listening sockets, if
+    /// it keeps any, for the next start: whether there is one, it alone knows.
+    pub(super) fn stop(&mut self) {
+        self.give_up_upgrade();
+        if self.is_switching && !std::mem::replace(&mut self.stop_asked, true) {
+            // Our worker process accepts in a moment, and drains then.
+            return;
+        }
+        let is_begun = matches!(self.phase, Phase::Starting | Phase::Restarting);
+        if self.child.is_some() && is_begun && !std::mem::replace(&mut self.stop_asked, true) {
+            // Its workers may serve clients already, and its word of it be under way.
+            self.due = Some((Instant::now() + READY_GRACE, Due::Drained));
+            return;
+        }
+        if self.child.is_none() || self.phase != Phase::Serving {
+            self.tell_manager_stopping(DRAIN_GRACE);
+            // Their drop kills and reaps.
+            self.earlier.drain(..).for_each(|mut one| one.child.keep());
+            return self.end_at_once("nothing was drained to its end");
+        }
+        self.phase = Phase::Draining;
+        self.stop_asked = true;
+        self.pending = None;
+        self.keys.roll_back();
+        let process = &self.served.summary.process;
+        let (delay, drain) = (process.drain_delay, process.drain);
+        self.tell_manager_stopping(delay + drain + DRAIN_GRACE);
+        if delay.is_zero() {
+            return self.drain();
+        }
+        note(format_args!(
+            "a drain begins in {delay:?}: /ready answers 503, ports stay open until then; a second \
+             signal ends at once"
+        ));
+        self.due = Some((Instant::now() + delay, Due::DrainDelay));
+        self.tell(&Order::Unready);
+    }
+
+    pub(super) fn drain(&mut self) {
+        // Ours first: the kernel must send no connection to a socket that nobody accepts from.
+        self.listeners.close();
+        let time = self.served.summary.process.drain;
+        note(format_args!("draining for up to {} s; a second signal ends at once", time.as_secs()));
+        self.due = Some((Instant::now() + time + DRAIN_GRACE, Due::Drained));
+        let is_replaced = false;
+        self.tell(&Order::Drain { time, is_replaced });
+    }
+
+    /// The worker process has drained; `cut` connections were still open at the deadline.
+    pub(super) fn drained(&mut self, cut: u64) {
+        say_ended("ended", cut);
+        self.end();
+    }
+
+    /// A worker process that has not drained is killed, with its connections.
+    pub(super) fn end_at_once(&mut self, why: &str) {
+        if self.child.is_some() || !self.earlier.is_empty() {
+            warn(format_args!("ended; connections that were open are cut: {why}"));
+        }
+        self.end();
+    }
+
+    /// Ends, unless worker processes before ours still drain.
+    pub(super) fn end(&mut self) {
+        // Its drop kills and reaps.
+        self.child = None;
+        if !self.earlier.is_empty() {
+            self.due = None;
+            return;
+        }
+        self.key_log.flush();
+        self.manager.notifier.flush();
+        self.is_ended = true;
+    }
 }

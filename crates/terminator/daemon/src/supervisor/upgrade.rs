@@ -27,9 +27,9 @@ use super::{Due, Phase, Supervisor};
 use crate::handover::{Order, Secret};
 use crate::held_keys::KeyGroup;
 use crate::messages::{error, note, printable};
-use crate::observations::Observations;
+use crate::named_servers::Observations;
 use crate::reader::Found;
-use crate::upgrade_status::UpgradeStatus;
+use crate::status_parts::UpgradeStatus;
 
 use check::{CHECK_TIME_MAX, CheckNews, NewProgram, RELEASE_TIME_MAX, SWITCH_TIME_MAX, Upgrade};
 use earlier::{Earlier, state_of};

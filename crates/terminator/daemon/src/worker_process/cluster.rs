@@ -30,7 +30,7 @@ use super::sessions::Inheritance;
 use super::store::{PassOn, Say, StoreContext, StoreNames, StoreSetup, StoreTier, UsedUp};
 use crate::admin::{ClusterFacts, ClusterSnapshot};
 use crate::handover::Resolved;
-use crate::server_target::Port;
+use crate::named_servers::Port;
 
 /// Datagrams read in a turn, so that what workers ask for has its turn as well.
 const DATAGRAMS_PER_TURN: usize = 256;
@@ -172,7 +172,8 @@ impl Cluster {
             orders: received,
             waker: Arc::clone(&waker),
             epoll,
-            tiers_below: TiersBelow { peers: None, store: None, facts: self.context.facts.clone() },
+            peers: None,
+            store: None,
             context: self.context.clone(),
         };
         std::thread::Builder::new().name("cluster".to_owned()).spawn(move || thread.run())?;
@@ -186,15 +187,10 @@ struct ClusterThread {
     orders: Receiver<ClusterOrder>,
     waker: Arc<Waker>,
     epoll: Epoll,
-    tiers_below: TiersBelow,
-    context: StoreContext,
-}
-
-/// The tiers where sessions lie beyond this host, in the order in which they are asked.
-struct TiersBelow {
+    /// The tiers where sessions lie beyond this host, in the order in which they are asked.
     peers: Option<Node>,
     store: Option<StoreTier>,
-    facts: ClusterFacts,
+    context: StoreContext,
 }
 
 /// This host among its peers.
@@ -218,7 +214,7 @@ impl ClusterThread {
     fn run(mut self) {
         let mut events = Events::with_capacity(4);
         loop {
-            let limit = self.tiers_below.pause(&self.tiers);
+            let limit = self.pause();
             if self.epoll.wait(&mut events, limit).is_err() {
                 // No tier without a loop: clients get full handshakes.
                 return self.tiers.close();
@@ -232,8 +228,8 @@ impl ClusterThread {
                     Err(std::sync::mpsc::TryRecvError::Disconnected) => return self.tiers.close(),
                 }
             }
-            self.tiers_below.turn(&self.tiers);
-            let peers = self.tiers_below.peers.iter_mut();
+            self.turn();
+            let peers = self.peers.iter_mut();
             for notice in peers.flat_map(|node| std::iter::from_fn(|| node.mesh.poll_notice())) {
                 // Supervisors write text.
                 String::from_utf8(notice).into_iter().for_each(|text| (self.context.pass_on)(text));
@@ -242,7 +238,7 @@ impl ClusterThread {
     }
 
     fn notify(&mut self, text: &str) {
-        match (&mut self.tiers_below.peers, &self.tiers_below.store) {
+        match (&mut self.peers, &self.store) {
             (Some(node), _) => drop(node.mesh.notify(text.as_bytes(), moment())),
             (None, Some(store)) => store.notify(text),
             (None, None) => {}
@@ -256,7 +252,7 @@ impl ClusterThread {
         }
         self.follow_peers(setup.peers);
         // The thread of the old one ends when it has stored what it was given.
-        self.tiers_below.store = setup.store.and_then(|store| {
+        self.store = setup.store.and_then(|store| {
             let started = StoreTier::start(store, self.context.clone());
             let failed = |error| {
                 let text = format!("the session store is not used: no thread for it: {error}");
@@ -264,7 +260,7 @@ impl ClusterThread {
             };
             started.map_err(failed).ok()
         });
-        if self.tiers_below.store.is_none() {
+        if self.store.is_none() {
             self.context.facts.set_store(None);
         }
         if is_shared {
@@ -275,8 +271,7 @@ impl ClusterThread {
 
     fn follow_peers(&mut self, setup: Option<PeersSetup>) {
         let Some(setup) = setup else {
-            let ended = self.tiers_below.peers.take();
-            ended.into_iter().for_each(Node::end);
+            self.peers.take().into_iter().for_each(Node::end);
             self.context.facts.set_peers(None);
             return;
         };
@@ -287,7 +282,7 @@ impl ClusterThread {
         }
         let cipher = Box::new(setup.cipher);
         let time_window = setup.options.time_window;
-        match &mut self.tiers_below.peers {
+        match &mut self.peers {
             Some(node) => {
                 node.mesh.reconfigure(setup.options, cipher, moment());
                 let _ = self.epoll.remove(&node.socket);
@@ -299,7 +294,7 @@ impl ClusterThread {
             None => {
                 let numbers = (self.sender, random());
                 let mesh = Mesh::new(setup.options, cipher, numbers, moment());
-                self.tiers_below.peers = Some(Node {
+                self.peers = Some(Node {
                     mesh,
                     watch: PeerWatch::new(listed(&setup.network), Instant::now()),
                     network: setup.network,
@@ -315,28 +310,26 @@ impl ClusterThread {
             }
         }
     }
-}
 
-impl TiersBelow {
     /// How long nothing is due; `None` = until somebody asks.
-    fn pause(&self, tiers: &Tiers) -> Option<Duration> {
-        if tiers.has_waiting() {
+    fn pause(&self) -> Option<Duration> {
+        if self.tiers.has_waiting() {
             return Some(Duration::ZERO);
         }
         self.peers.as_ref().map(Node::pause)
     }
 
-    fn turn(&mut self, tiers: &Tiers) {
+    fn turn(&mut self) {
         if let Some(node) = &mut self.peers {
             node.receive();
         }
         let moment = moment();
-        for request in tiers.take(REQUESTS_PER_TURN) {
+        for request in self.tiers.take(REQUESTS_PER_TURN) {
             self.ask(request, moment);
         }
         let Some(node) = &mut self.peers else { return };
         let answers = node.turn(moment);
-        node.note(&self.facts);
+        node.note(&self.context.facts);
         for (session, answer, tier) in answers {
             self.peers_answered(session, answer, tier);
         }
@@ -365,7 +358,7 @@ impl TiersBelow {
             }
             Request::Fetch { key, once, answer } => {
                 let session = Offered { key, once };
-                let facts = self.facts.clone();
+                let facts = self.context.facts.clone();
                 let answer = Box::new(move |tier| {
                     facts.count(tier);
                     answer(tier);

@@ -1,16 +1,11 @@
-//! The control thread: carries out the supervisor's orders, opens the sockets for operators, and
-//! gives workers what checks and names say.
-
-mod takeover;
+//! The control thread: carries out the supervisor's orders, takes turns with another worker process
+//! (one pauses, the next one accepts), and gives workers what checks and names say.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use config::LogOutput;
 use proxy::plane::{Plane, ServerNews};
@@ -20,21 +15,20 @@ use telemetry::Registry;
 use tls::key_log::{self, KeyLines};
 use tls::resumption::Resumption;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::MissedTickBehavior;
 
-use crate::admin::{self, AdminState, HealthReport, RightsStatus, StartFacts};
-use crate::handover::{Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start};
-use crate::maintenance::ServerName;
-
 use super::cluster::{Cluster, ClusterSetup};
-use super::expiry::{ExpiryWatch, unix_seconds};
 use super::health::Checks;
 use super::log::{Log, LogNews, Target};
-use super::plan::{Built, Servers};
+use super::plan::{Built, Descriptors, Servers};
 use super::sessions::{Inheritance, Sessions};
 use super::store::{PassOn, Say};
 use super::supervisor_link::{self, Orders, Received, say};
+use super::tls_findings::{ExpiryWatch, unix_seconds};
+use crate::admin::{self, AdminState, Doors, HealthReport, RightsStatus, StartFacts};
+use crate::handover::{Answer, Bundle, Order, Resolved, Rights, Serve, SessionKey, Start};
+use crate::named_servers::{Observations, ObservedServer, ServerName};
 
 /// How often expired sessions are looked for; they are refused anyway.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
@@ -155,7 +149,9 @@ impl Control {
         let registry = Arc::new(Registry::new(serve.workers));
         let admin = admin_state(&registry, &start, (rights, usage), &built);
         let log = start_log(&mut built, log_reporter(&channel, &admin))?;
-        let doors = Doors::new(&mut built, &admin, !serve.waits)?;
+        let Descriptors { status, admin: listener, .. } = &mut built.descriptors;
+        let (status, listener) = (status.take(), listener.take());
+        let doors = Doors::new(status, listener, &admin, !serve.waits)?;
         tokio::spawn(admin::record_history(Arc::clone(&admin)));
         let listeners = std::mem::take(&mut built.listeners);
         let plane = Plane::start(
@@ -539,45 +535,59 @@ fn sayer(channel: &Arc<Channel>) -> Say {
     })
 }
 
-/// The descriptors on which operators are served: of the status socket, and of the status page with
-/// the metrics.
-struct Doors {
-    status: Option<UnixListener>,
-    admin: Option<TcpListener>,
-    served: Vec<AbortHandle>,
-}
+/// How long a worker process that another one follows waits for the handshakes that are under way.
+/// New connections wait as long.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_millis(200);
 
-impl Doors {
-    /// Serves there at once, or later.
-    fn new(built: &mut Built, state: &Arc<AdminState>, opens: bool) -> io::Result<Self> {
-        let mut doors = Self {
-            status: built.descriptors.status.take().map(UnixListener::from),
-            admin: built.descriptors.admin.take().map(TcpListener::from),
-            served: Vec::new(),
-        };
-        if opens {
-            doors.open(state)?;
+/// From one look at whether they have ended to the next.
+const HANDSHAKE_LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+impl Control {
+    /// Leaves listeners and stored sessions to another worker process, when the handshakes that
+    /// are under way have ended: those that come later store nothing, and find nothing.
+    async fn pause(&self) -> io::Result<()> {
+        // Before: it takes its time.
+        let observations = self.admin.observations();
+        self.plane.accept(false);
+        let until = Instant::now() + HANDSHAKE_TIME_MAX;
+        while self.plane.handshakes() > 0 && Instant::now() < until {
+            tokio::time::sleep(HANDSHAKE_LOOK_INTERVAL).await;
         }
-        Ok(doors)
+        self.resumption.let_go_of_sessions();
+        say(&self.channel, &Answer::Paused(observations))
     }
 
-    fn open(&mut self, state: &Arc<AdminState>) -> io::Result<()> {
-        if let Some(listener) = self.status.take() {
-            let listener = tokio::net::UnixListener::from_std(listener)?;
-            let serve = tokio::spawn(admin::serve_status(listener, Arc::clone(state)));
-            self.served.push(serve.abort_handle());
+    /// Takes listeners and stored sessions over from another worker process, or back.
+    fn accept(&mut self, observed: &Observations) -> io::Result<()> {
+        self.resumption.take_over_sessions();
+        self.plane.accept(true);
+        if let Some(cluster) = self.waiting.take() {
+            self.admin.take_over(observed);
+            self.assume_down(&observed.servers);
+            self.doors.open(&self.admin)?;
+            self.cluster.set(cluster)?;
         }
-        if let Some(listener) = self.admin.take() {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let serve = tokio::spawn(admin::serve_http(listener, Arc::clone(state)));
-            self.served.push(serve.abort_handle());
-        }
-        Ok(())
+        say(&self.channel, &Answer::Accepting)
     }
 
-    /// Accepts nobody there any more; those who are served go on.
-    fn close(&self) {
-        self.served.iter().for_each(AbortHandle::abort);
+    /// Servers that were down are not used before their first check.
+    fn assume_down(&self, observed: &[ObservedServer]) {
+        let down = observed.iter().filter(|one| one.state == "down");
+        let down = down.filter_map(|one| Some((one.name(), one.cause.clone()?)));
+        let mut down: BTreeMap<_, _> = down.collect();
+        for (service, server, name) in self.servers.all() {
+            if self.checks.is_first_due(service, server)
+                && let Some(why) = down.remove(&name)
+            {
+                self.checked(&HealthReport {
+                    service: service.to_owned(),
+                    server,
+                    down: self.checks.addresses(service, server),
+                    up: false,
+                    why,
+                });
+            }
+        }
     }
 }
 

@@ -5,8 +5,7 @@
 //! `backend::server`'s, and what follows from it the pools'.
 
 mod probe;
-mod request;
-mod verdict;
+mod wording;
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
@@ -30,7 +29,7 @@ use wire::tunnel::Tunnel;
 use crate::admin::HealthReport;
 
 use probe::Target;
-use verdict::{Passed, ProbeFault};
+use wording::{Passed, ProbeFault};
 
 /// Checks under way at once: a descriptor each, of those the connections live on. Those that wait
 /// for a late greeting are not counted, because silent servers would hold up the checks of others;

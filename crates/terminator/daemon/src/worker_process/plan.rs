@@ -19,15 +19,14 @@ use wire::address::{Address, Endpoint};
 
 use crate::admin::{Access, Limits, Served, ServiceFacts};
 use crate::handover::{Bundle, Resolved, Role, Serve};
-use crate::maintenance::ServerName;
-use crate::server_target::{Instance, Name, Port};
+use crate::named_servers::{Instance, Name, Port, ServerName};
 use crate::worker_process::health::CheckedService;
 use crate::worker_process::tls_findings;
 
 use super::cluster::ClusterSetup;
-use super::expiry::{ExpiryWatch, unix_seconds};
 use super::key_link::KeyLink;
 use super::sessions::{Inheritance, Sessions};
+use super::tls_findings::{ExpiryWatch, unix_seconds};
 
 /// A plan with what the control side must know of it.
 pub(super) struct Built {
@@ -107,7 +106,7 @@ pub(super) fn build(
     let (mut plan, warnings) = built.map_err(|error| refusal(&source, &names, &error))?;
     checked.iter_mut().for_each(|one| one.set_tls(&plan));
     if let Some(kernel_tls) = &serve.kernel_tls {
-        plan.set_kernel_tls(&kernel_tls.sealed(), kernel_tls.rekeys);
+        plan.set_kernel_tls(&kernel_tls.sealed(), kernel_tls.status.rekeys);
     }
     plan.keep_descriptors(serve.roles.len());
     carry_over(&mut plan, serve, &servers);
@@ -193,7 +192,7 @@ fn served(
             session_entries: sessions.entries_max as u64,
             session_bytes: sessions.bytes_max as u64,
         },
-        kernel_tls: serve.kernel_tls.clone(),
+        kernel_tls: serve.kernel_tls.as_ref().map(|kernel_tls| kernel_tls.status.clone()),
         access: Some(Access::of(&settings.control)),
         key_log: settings.process.key_log.clone(),
         key_counts: None,

@@ -15,9 +15,9 @@ use tls::resumption::{Resumption, ResumptionOptions, SessionMemory};
 use tls::self_signed::answer_validations;
 use zeroize::Zeroize;
 
-use crate::certificates::Validations;
 use crate::handover::{SessionKey, Start};
 use crate::held_keys::KeyCounts;
+use crate::status_parts::Validations;
 
 /// Secrets that all worker processes of a supervisor have in common. Zeroed when it goes.
 pub(super) struct Inheritance {

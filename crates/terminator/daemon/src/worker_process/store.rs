@@ -5,11 +5,9 @@
 //! while. The order of the tiers is `cluster`'s; the form of what is stored is `tls`'s. Nobody
 //! waits for this thread longer than a fetch may take.
 
-mod board;
-mod fault;
 mod link;
 mod node;
-mod request;
+mod values;
 
 use std::future::pending;
 use std::io;
@@ -29,13 +27,12 @@ use tokio::time::{MissedTickBehavior, sleep_until, timeout, timeout_at};
 use zeroize::Zeroizing;
 
 use crate::admin::{ClusterFacts, StoreState, StoreStatus};
-use board::{LOOK_INTERVAL, NoticeBoard, PLACES};
-use fault::Fault;
 use link::{Connection, Connector};
-use request::{Shared, Write};
+use node::Fault;
+use values::{LOOK_INTERVAL, NoticeBoard, PLACES, Shared, Write};
 
 pub(super) use node::StoreNames;
-pub(super) use request::{PassOn, Say, StoreContext, UsedUp};
+pub(super) use values::{PassOn, Say, StoreContext, UsedUp};
 
 /// Sessions that wait to be stored or deleted: half a second's worth on a large host. Some 2 MB.
 const WRITES_WAITING_MAX: usize = 4096;
@@ -313,12 +310,6 @@ impl Store {
         });
     }
 
-    fn looked(&mut self, contents: [Option<Vec<u8>>; PLACES]) {
-        for notice in self.board.look(contents) {
-            (self.shared.context.pass_on)(notice);
-        }
-    }
-
     fn fetch(&mut self, fetch: Fetch) {
         let now = Instant::now();
         let until = fetch.asked + self.shared.options.fetch_timeout;
@@ -394,7 +385,10 @@ impl Store {
             Done::Looked(era, result) => {
                 self.is_looking = false;
                 match result {
-                    Ok(contents) => self.looked(*contents),
+                    Ok(contents) => {
+                        let notices = self.board.look(*contents).into_iter();
+                        notices.for_each(|notice| (self.shared.context.pass_on)(notice));
+                    }
                     Err(fault) => self.failed(era, &fault),
                 }
             }

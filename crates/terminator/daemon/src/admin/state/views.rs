@@ -20,16 +20,16 @@ use tls::server::Expiries;
 use tls::validity::Ends;
 
 use super::super::document::{
-    CERTIFICATES_MAX, CertificateStatus, EchKeyStatus, EchStatus, ExpiryStatus, KernelTlsStatus,
-    KeyLogStatus, KeyProcessStatus, KtlsStatus, LastReload, LastUpgrade, ProcessStatus, RunState,
-    ServiceStatus, ShownCounts, StatusDocument, VERSION, WorkerStatus,
+    CERTIFICATES_MAX, CertificateStatus, EchKeyStatus, EchStatus, ExpiryStatus, KeyLogStatus,
+    KeyProcessStatus, KtlsStatus, LastUpgrade, ProcessStatus, RunState, ServiceStatus, ShownCounts,
+    StatusDocument, VERSION, WorkerStatus,
 };
-use super::super::servers::{milliseconds, server};
+use super::super::servers::server;
 use super::{AdminFacts, AdminState, Limits, ServiceFacts};
-use crate::handover::{EndedReload, EndedUpgrade};
+use crate::handover::EndedUpgrade;
 use crate::held_keys::KeyCounts;
-use crate::kernel::KernelTls;
-use crate::maintenance::ServerName;
+use crate::named_servers::ServerName;
+use crate::status_parts::{LastReload, milliseconds};
 
 impl AdminState {
     /// All metrics in Prometheus' text format.
@@ -60,7 +60,7 @@ impl AdminState {
             version: VERSION,
             time_ms: milliseconds(SystemTime::now()),
             process: self.process(&facts),
-            last_reload: facts.reload.last.as_ref().map(last_reload),
+            last_reload: facts.reload.last.clone(),
             upgrade: facts.reload.upgrade.clone(),
             last_upgrade: facts.reload.last_upgrade.as_ref().map(last_upgrade),
             log_failure: facts.log_failure.clone(),
@@ -74,7 +74,7 @@ impl AdminState {
             workers: workers.map(|(metrics, cpu)| WorkerStatus { cpu, metrics }).collect(),
             services: services.collect(),
             services_left_out: 0,
-            kernel_tls: facts.served.kernel_tls.as_ref().map(kernel_status),
+            kernel_tls: facts.served.kernel_tls.clone(),
             cluster: facts.cluster.status(),
             acme: facts.acme.clone(),
             bounds_us: BUCKETS_US.to_vec(),
@@ -123,7 +123,7 @@ impl AdminState {
         use ProcessMetric as Metric;
         let mut counts = facts.cluster.counts();
         let reload = &facts.reload;
-        let is_refused = |last: &EndedReload| last.refused.is_some();
+        let is_refused = |last: &LastReload| last.refused.is_some();
         let log_fails = facts.log_failure.is_some() || facts.log_unopened.is_some();
         let last_ok = reload.last_ok.unwrap_or(self.start.supervisor_start);
         let Limits { connections, handshakes, session_entries, session_bytes } =
@@ -339,14 +339,6 @@ fn service(
     }
 }
 
-fn last_reload(ended: &EndedReload) -> LastReload {
-    LastReload {
-        time_ms: milliseconds(ended.time),
-        refused: ended.refused.clone(),
-        warnings: Some(ended.warnings.clone()).filter(|text| !text.is_empty()),
-    }
-}
-
 fn last_upgrade(ended: &EndedUpgrade) -> LastUpgrade {
     LastUpgrade {
         number: ended.number,
@@ -395,15 +387,6 @@ fn ech_status(keys: &EchKeys, services: &[ServiceSnapshot]) -> EchStatus {
     EchStatus {
         public_name: keys.public_name().to_owned(),
         keys: keys.states().into_iter().map(status).collect(),
-    }
-}
-
-fn kernel_status(kernel_tls: &KernelTls) -> KernelTlsStatus {
-    KernelTlsStatus {
-        available: kernel_tls.is_there(),
-        sentence: kernel_tls.sentence.clone(),
-        remedy: kernel_tls.remedy.clone(),
-        rekeys: kernel_tls.rekeys,
     }
 }
 

@@ -3,14 +3,13 @@
 //! Owns the check, a process that changes nothing. Who may ask for it, and what follows, is
 //! `upgrade`'s.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use std::{io, thread};
 
 use sys::brood;
 use sys::channel::{self, Channel};
@@ -21,7 +20,7 @@ use super::image;
 use super::state::{Release, STATE_BYTES_MAX, SupervisorState, UpgradeVerdict, decode, encode};
 use crate::admin::milliseconds;
 use crate::messages;
-use crate::upgrade_status::UpgradeStatus;
+use crate::status_parts::UpgradeStatus;
 
 /// The program's first argument when it is to say whether it would serve in the place of another:
 /// before the arguments that it would be run with.

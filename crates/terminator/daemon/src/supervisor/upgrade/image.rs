@@ -23,12 +23,11 @@ use crate::handover::{self, Reach, Reloads, Secret};
 use crate::held_keys::KeyGroup;
 use crate::key_holder_status::LentKeyProcess;
 use crate::messages;
-use crate::messages::stderr;
 use crate::reader::Found;
 use crate::supervisor::failure::Failure;
 use crate::supervisor::prepared::FixedParts;
-use crate::supervisor::service_manager::descriptor_store;
-use crate::supervisor::service_manager::handed_over::{self, HandedOverSockets};
+use crate::supervisor::service_manager::protocol::{HandedOverSockets, given};
+use crate::supervisor::service_manager::{is_ours, restored};
 
 /// The number of the descriptor that the next program reads what is handed on from.
 const VARIABLE: &str = "LARIAT_IMAGE";
@@ -89,11 +88,11 @@ pub(crate) struct WayBack(Fallback);
 /// To be called once, before the process opens anything.
 pub(crate) fn origin() -> Result<SupervisorOrigin, Failure> {
     let Some(number) = std::env::var_os(VARIABLE) else {
-        let given = handed_over::given()?.into_iter();
-        let (kept, given) = given.partition(|one| descriptor_store::is_ours(&one.name));
+        let given = given()?.into_iter();
+        let (kept, given) = given.partition(|one| is_ours(&one.name));
         return Ok(SupervisorOrigin {
             handed_over: HandedOverSockets::new(given)?,
-            inherited: descriptor_store::restored(kept),
+            inherited: restored(kept),
             ..SupervisorOrigin::default()
         });
     };
@@ -204,7 +203,6 @@ pub(crate) fn hand_on(
 
 fn start(image: NextImage) -> io::Error {
     messages::flush();
-    stderr::flush();
     image.start()
 }
 

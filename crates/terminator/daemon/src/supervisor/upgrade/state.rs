@@ -17,7 +17,7 @@ use telemetry::printable::line;
 use wire::address::Address;
 
 use crate::handover::{EndedUpgrade, Secret, SessionKey};
-use crate::maintenance::ServerName;
+use crate::named_servers::ServerName;
 
 /// The program's version, and the forms of what is handed over that we speak, the oldest and the
 /// newest. Another number means that one who knows only those before it would go wrong.

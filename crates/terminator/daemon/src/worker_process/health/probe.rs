@@ -17,8 +17,7 @@ use wire::http::{self, Content, HeadFault, ResponseHead};
 use wire::starttls::{self, Dialect, Dialog, HostNames, MysqlCheck, MysqlCheckStep, Next};
 use wire::tunnel::{Tunnel, TunnelDialog, TunnelStep};
 
-use super::request::{host_of, request, server_name};
-use super::verdict::{HEAD_BYTES_MAX, Passed, ProbeFault};
+use super::wording::{HEAD_BYTES_MAX, Passed, ProbeFault, host_of, request, server_name};
 use crate::worker_process::dial::{self, READ_BYTES, Stream, shake_hands};
 
 /// The content of an answer that is read, so that the server can finish it: it may log an error
@@ -252,7 +251,10 @@ impl Target {
         until: Instant,
     ) -> Result<Asked, ProbeFault> {
         let passed = match (&self.question, &self.tls) {
-            (Question::Mysql, tls) => ask_mysql(&mut *stream, tls.as_ref(), inside).await,
+            (Question::Mysql, tls) => {
+                let answer = Answer { stream, probe: None, bytes: Vec::new() };
+                answer.log_in(tls.as_ref(), inside).await
+            }
             (Question::Tcp | Question::Greeting(_), _) => Ok(Passed::Connected),
             (Question::Http { .. } | Question::Dialog(..), _) => {
                 let (mut probe, mut bytes) = (self.client()?, Vec::new());
@@ -281,8 +283,7 @@ impl Target {
                 };
                 shake_hands(&mut *stream, &mut probe).await?;
                 probe.send(inside);
-                // A courtesy, which spares the server an error in its log.
-                let _ = stream.write_all(&probe.close()).await;
+                Answer { stream, probe: Some(probe), bytes: Vec::new() }.close().await;
                 Ok(Passed::Handshake)
             }
         };
@@ -339,10 +340,7 @@ impl Answer {
             }
             passed = Passed::Expected;
         }
-        if let Some(probe) = self.probe {
-            // A courtesy, which spares the server an error in its log.
-            let _ = self.stream.write_all(&probe.close()).await;
-        }
+        self.close().await;
         Ok(passed)
     }
 
@@ -433,7 +431,7 @@ impl Answer {
     }
 
     /// Reads the content, as much as there may be of it, and closes.
-    async fn finish(mut self, mut content: Content) -> Result<(), ProbeFault> {
+    async fn finish(mut self, mut content: Content) {
         while content.read(&self.bytes).is_ok()
             && !content.is_done()
             && content.bytes() < CONTENT_BYTES_MAX
@@ -444,11 +442,49 @@ impl Answer {
                 break;
             }
         }
-        if let Some(probe) = self.probe {
-            // A courtesy, as above.
-            self.stream.write_all(&probe.close()).await?;
+        self.close().await;
+    }
+
+    /// Logs in as nobody, and hears whether the server would have it.
+    async fn log_in(
+        mut self,
+        tls: Option<&(ServerTls, usize)>,
+        inside: &[u8],
+    ) -> Result<Passed, ProbeFault> {
+        let mut check = MysqlCheck::new(tls.is_some());
+        loop {
+            self.read().await?;
+            let received = std::mem::take(&mut self.bytes);
+            let (bytes, is_up) = match (check.from_server(&received), tls) {
+                (MysqlCheckStep::More, _) => continue,
+                (MysqlCheckStep::Send(bytes), _) => (bytes, false),
+                (MysqlCheckStep::StartTls(request), Some((tls, server))) => {
+                    self.send(&request).await?;
+                    let probe = self.probe.insert(tls.client.probe(*server, None)?);
+                    shake_hands(&mut *self.stream, probe).await?;
+                    probe.send(inside);
+                    (check.tls_up(), false)
+                }
+                (MysqlCheckStep::StartTls(_), None) => {
+                    unreachable!("it is asked for with TLS alone")
+                }
+                (MysqlCheckStep::Up(bytes), _) => (bytes, true),
+                (MysqlCheckStep::Down(why), _) => return Err(ProbeFault::Mysql(why)),
+            };
+            let sent = self.send(&bytes).await;
+            if is_up {
+                // What is sent now is a courtesy.
+                return Ok(Passed::Login);
+            }
+            sent?;
         }
-        Ok(())
+    }
+
+    /// Ends TLS: a courtesy, which spares the server an error in its log.
+    async fn close(mut self) {
+        if let Some(probe) = self.probe {
+            let _ = self.stream.write_all(&probe.close()).await;
+        }
     }
 }
 
@@ -473,6 +509,14 @@ async fn within<T>(
     done.unwrap_or(Err(late))
 }
 
+/// Reads some bytes, at least one.
+async fn read(stream: &mut dyn Stream, buffer: &mut [u8]) -> Result<usize, ProbeFault> {
+    match stream.read(buffer).await? {
+        0 => Err(ProbeFault::Closed),
+        count => Ok(count),
+    }
+}
+
 /// Leads the dialog with a proxy up to the first byte of the host behind it.
 async fn ask_for_tunnel(stream: &mut dyn Stream, tunnel: &Tunnel) -> Result<(), ProbeFault> {
     let (mut dialog, first) = TunnelDialog::begin(tunnel);
@@ -480,10 +524,7 @@ async fn ask_for_tunnel(stream: &mut dyn Stream, tunnel: &Tunnel) -> Result<(), 
     let mut buffer = [0; READ_BYTES];
     loop {
         let room = dialog.wants().min(buffer.len());
-        let count = match stream.read(&mut buffer[..room]).await? {
-            0 => return Err(ProbeFault::Closed),
-            count => count,
-        };
+        let count = read(stream, &mut buffer[..room]).await?;
         match dialog.received(&buffer[..count], tunnel)? {
             TunnelStep::More => {}
             TunnelStep::Send(bytes) => stream.write_all(&bytes).await?,
@@ -497,50 +538,6 @@ fn judge(check: &HttpCheck, status: u16) -> Result<Passed, ProbeFault> {
         return Ok(Passed::Status(status));
     }
     Err(ProbeFault::Status(status))
-}
-
-async fn ask_mysql(
-    stream: &mut dyn Stream,
-    tls: Option<&(ServerTls, usize)>,
-    within: &[u8],
-) -> Result<Passed, ProbeFault> {
-    let mut check = MysqlCheck::new(tls.is_some());
-    let (mut buffer, mut probe) = ([0; READ_BYTES], None::<Probe>);
-    loop {
-        let count = stream.read(&mut buffer).await?;
-        let mut received = buffer[..count].to_vec();
-        if let Some(probe) = &mut probe {
-            received.clear();
-            probe.data(&buffer[..count], &mut received)?;
-        }
-        let (bytes, is_up) = match (check.from_server(&received), tls) {
-            (MysqlCheckStep::More, _) if count == 0 => return Err(ProbeFault::Closed),
-            (MysqlCheckStep::More, _) => continue,
-            (MysqlCheckStep::Send(bytes), _) => (bytes, false),
-            (MysqlCheckStep::StartTls(request), Some((tls, server))) => {
-                stream.write_all(&request).await?;
-                let probe = probe.insert(tls.client.probe(*server, None)?);
-                shake_hands(stream, probe).await?;
-                probe.send(within);
-                (check.tls_up(), false)
-            }
-            (MysqlCheckStep::StartTls(_), None) => unreachable!("it is asked for with TLS alone"),
-            (MysqlCheckStep::Up(bytes), _) => (bytes, true),
-            (MysqlCheckStep::Down(why), _) => return Err(ProbeFault::Mysql(why)),
-        };
-        let sent = match &mut probe {
-            Some(probe) => {
-                probe.send(&bytes);
-                stream.write_all(&probe.output()).await
-            }
-            None => stream.write_all(&bytes).await,
-        };
-        if is_up {
-            // What is sent now is a courtesy.
-            return Ok(Passed::Login);
-        }
-        sent?;
-    }
 }
 
 /// Waits for a greeting that is no error. That the server offers no TLS is no fault: connections
@@ -559,10 +556,8 @@ async fn hear(stream: &mut dyn Stream, dialect: Dialect) -> Result<Passed, Probe
             _ if !out.to_server.is_empty() => return Ok(Passed::Greeted),
             _ => {}
         }
-        out = match stream.read(&mut buffer).await? {
-            0 => return Err(ProbeFault::Closed),
-            count => dialog.server_sent(&buffer[..count]),
-        };
+        let count = read(stream, &mut buffer).await?;
+        out = dialog.server_sent(&buffer[..count]);
     }
 }
 
@@ -578,10 +573,8 @@ async fn ask_for_tls(stream: &mut dyn Stream, starttls: &Starttls) -> Result<(),
             Next::Fail(fault) => return Err(ProbeFault::Starttls(fault)),
             _ => {}
         }
-        out = match stream.read(&mut buffer).await? {
-            0 => return Err(ProbeFault::Closed),
-            count => dialog.server_sent(&buffer[..count]),
-        };
+        let count = read(stream, &mut buffer).await?;
+        out = dialog.server_sent(&buffer[..count]);
     }
 }
 

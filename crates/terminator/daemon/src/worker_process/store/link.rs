@@ -18,8 +18,7 @@ use tokio::time::timeout;
 use wire::address::{Address, Endpoint};
 use wire::store::{Redirect, Reply, request, slot};
 
-use super::fault::Fault;
-use super::node::{CONNECT_TIME_MAX, Login, Node, StoreNames, Way};
+use super::node::{CONNECT_TIME_MAX, Fault, Login, Node, StoreNames, Way};
 
 /// The end of the name that is asked for to see whether the store answers.
 pub(super) const PROBE: &str = "probe";

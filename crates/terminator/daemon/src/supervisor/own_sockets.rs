@@ -1,6 +1,7 @@
 //! Descriptors and files that the supervisor keeps beside the services' listeners: the status
-//! socket, the admin listener, the log and the pid file. All but the log stay as they are until it
-//! ends.
+//! socket, the admin listener, the log, the pid file, and the socket at which datagrams of the
+//! cluster's peers come. All but the log stay as they are until it ends, or the configuration names
+//! another place for the cluster's; it reads nothing from any.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,9 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use config::{LogDaemon, LogOutput};
+use config::{LogDaemon, LogOutput, PeerNetwork};
 use sys::socket::{self, ListenOptions, PeerAddress};
-use sys::{file, log_socket};
+use sys::{datagram, file, log_socket};
 use wire::address::{Address, UnixName};
 
 use super::failure::{Failure, ListenFailure};
@@ -242,4 +243,116 @@ pub(super) fn log_of(output: &LogOutput, opened: Option<OwnedFd>) -> Result<Owne
         }
     };
     handed.map_err(Failure::host("open the log"))
+}
+
+/// The socket of a plan.
+#[derive(Debug)]
+pub(super) struct ClusterSocket {
+    network: PeerNetwork,
+    fd: OwnedFd,
+}
+
+impl ClusterSocket {
+    /// The socket for a plan; one `before` it at the same address is the same, whatever the list of
+    /// peers, unless a worker process has made it useless.
+    pub(super) fn of_plan(
+        network: Option<&PeerNetwork>,
+        before: Option<(String, BorrowedFd<'_>)>,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(network) = network.cloned() else {
+            return Ok(None);
+        };
+        let fd = match before.filter(|(name, _)| *name == name_of(&network)) {
+            Some((_, fd)) if datagram::is_open_to_all(fd) => {
+                fd.try_clone_to_owned().map_err(Failure::host("keep a socket"))?
+            }
+            Some((_, fd)) => {
+                warn(
+                    "the socket of the cluster's peers was tied to one peer or shut down, and is \
+                     replaced: a worker process may have been in an attacker's hands",
+                );
+                open(&network, Some(fd))?
+            }
+            None => open(&network, None)?,
+        };
+        Ok(Some(Self { network, fd }))
+    }
+
+    /// The socket as it is handed on, with the name that distinguishes it.
+    pub(super) fn handed_on(&self) -> (String, BorrowedFd<'_>) {
+        (name_of(&self.network), self.fd.as_fd())
+    }
+
+    pub(super) fn role(&self) -> (Role, BorrowedFd<'_>) {
+        (Role::ClusterSocket, self.fd.as_fd())
+    }
+}
+
+/// The same for two sockets that can take each other's place.
+fn name_of(network: &PeerNetwork) -> String {
+    match network {
+        PeerNetwork::Unicast { listen, .. } => listen.to_string(),
+        PeerNetwork::Multicast { group, interface, hops } => {
+            let interface = interface.as_deref().unwrap_or("any interface");
+            format!("{group} on {interface}, {hops} hops")
+        }
+    }
+}
+
+/// Opens one, beside one `before` it at the same address.
+fn open(network: &PeerNetwork, before: Option<BorrowedFd<'_>>) -> Result<OwnedFd, Failure> {
+    let (address, opened) = match network {
+        PeerNetwork::Unicast { listen, .. } => {
+            let opened = match before {
+                Some(before) => datagram::open_beside(*listen, before),
+                None => datagram::open(*listen),
+            };
+            (*listen, opened)
+        }
+        PeerNetwork::Multicast { group, interface, hops } => {
+            (*group, datagram::join(*group, interface.as_deref(), *hops))
+        }
+    };
+    let address = Address::Ip(address);
+    let failed = |error| ListenFailure::new("the cluster's peers", &address, error);
+    Ok(opened.map_err(failed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    fn network(listen: &str, peer: &str) -> PeerNetwork {
+        PeerNetwork::Unicast {
+            listen: listen.parse().unwrap(),
+            send_to: vec![peer.parse().unwrap()],
+        }
+    }
+
+    fn address(socket: &ClusterSocket) -> SocketAddr {
+        UdpSocket::from(socket.fd.try_clone().unwrap()).local_addr().unwrap()
+    }
+
+    #[test]
+    fn a_socket_stays_while_its_address_does() {
+        let any = network("127.0.0.1:0", "127.0.0.9:1");
+        let first = ClusterSocket::of_plan(Some(&any), None).unwrap().unwrap();
+        let next = |listen, peer| {
+            ClusterSocket::of_plan(Some(&network(listen, peer)), Some(first.handed_on()))
+        };
+        let same = next("127.0.0.1:0", "127.0.0.9:2").unwrap().unwrap();
+        assert_eq!(address(&same), address(&first), "only the list is another");
+        let other = next("127.0.0.2:0", "127.0.0.9:1").unwrap().unwrap();
+        assert_ne!(address(&other), address(&first));
+        let at = address(&first);
+        let named = at.to_string();
+        next(&named, "127.0.0.9:1").unwrap_err();
+        let tied = UdpSocket::from(first.fd.try_clone().unwrap());
+        tied.connect("127.0.0.9:1").unwrap();
+        let replaced = next("127.0.0.1:0", "127.0.0.9:1").unwrap().unwrap();
+        assert_eq!(address(&replaced), at);
+        assert!(datagram::is_open_to_all(&replaced.fd));
+    }
 }

@@ -1,13 +1,15 @@
-//! The places beyond this host where sessions go, for people: its part of what `lariat status`
-//! prints.
+//! The paragraphs of `lariat status` about the places beyond this host where sessions go, and about
+//! the certificates that come by ACME, which `lariat certificate list` prints too.
+
+use std::fmt::Write;
 
 use telemetry::catalogue::ProcessMetric as Metric;
 use telemetry::outcome::{ClusterRejection, StoreFailure, StoreRejection};
 
 use super::document::{
-    ClusterStatus, PeerStatus, ResyncState, StatusDocument, StoreState, StoreStatus,
+    AcmeStatus, ClusterStatus, PeerStatus, ResyncState, StatusDocument, StoreState, StoreStatus,
 };
-use super::units::{Count, Table};
+use super::units::{Age, Count, Table};
 
 pub(super) fn cluster_text(now: &StatusDocument) -> String {
     let Some(cluster) = &now.cluster else {
@@ -137,4 +139,38 @@ fn row(peer: &PeerStatus) -> Vec<String> {
         Count(peer.lost).to_string(),
         Count(peer.replayed).to_string(),
     ]
+}
+
+/// A paragraph for each, or nothing.
+pub(crate) fn acme_text(now: &StatusDocument) -> String {
+    now.acme.iter().map(|one| certificate_text(one, now.time_ms / 1000)).collect()
+}
+
+fn certificate_text(one: &AcmeStatus, now: u64) -> String {
+    let AcmeStatus { name, services, domains, directory, stage, .. } = one;
+    let mut text = format!("\nCERTIFICATE {name} for {}\n", domains.join(", "));
+    let mut field = |name: &str, value: String| {
+        // A text takes all that is written to it.
+        let _ = writeln!(text, "  {name:<14}{value}");
+    };
+    field("services", services.join(", "));
+    field("authority", directory.clone());
+    field("state", stage.clone());
+    match one.not_after_seconds {
+        None => field("validity", "there is none yet; see the service for what it shows".into()),
+        Some(end) if end <= now => field("validity", format!("EXPIRED {} ago", Age(now - end))),
+        Some(end) => field("validity", format!("{} left", Age(end - now))),
+    }
+    if one.is_overdue {
+        field("renewal", "OVERDUE".into());
+    }
+    if let Some(next) = one.next_seconds {
+        field("next attempt", format!("in {}", Age(next.saturating_sub(now))));
+    }
+    if let Some(why) = &one.last_failure {
+        // Indented: a message cannot pass for a line of ours.
+        let why = why.replace('\n', "\n                ");
+        field("last failure", format!("{why} ({} in a row)", one.failures));
+    }
+    text
 }

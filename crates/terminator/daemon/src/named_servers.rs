@@ -1,14 +1,21 @@
-//! Servers that an operator disables, enables and weighs: their names, and an order about one as a
-//! number.
+//! Servers by their names: what a name that is to be resolved stands for, orders of an operator
+//! about a server, and what a worker process has observed of servers, for the next one.
 //!
 //! An order reaches the supervisor with a signal, which has room for a number and no more. So it
-//! holds a digest of the server's name, for which the supervisor looks among its own.
+//! holds a digest of the server's name, for which the supervisor looks among its own. Observations
+//! go from process to process as text and numbers, bounded, since the next one may be another
+//! version's: what that one does not know it leaves out. Who resolves names, and when, is said
+//! elsewhere.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use backend::affinity;
 use backend::options::WEIGHT_MAX;
 use serde::{Deserialize, Serialize};
+use wire::address::Endpoint;
+
+use crate::status_parts::at_most;
 
 /// A server of a service, as operators name it. Servers of a service that have one address have one
 /// name.
@@ -90,7 +97,7 @@ impl Change {
 }
 
 /// The word of the command line for a change.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum ChangeWord {
     Disable,
     Enable,
@@ -98,9 +105,6 @@ pub(crate) enum ChangeWord {
 }
 
 impl ChangeWord {
-    pub(crate) const ALL: [(&'static str, Self); 3] =
-        [("disable", Self::Disable), ("enable", Self::Enable), ("weight", Self::Weight)];
-
     /// The change with what stands beside the word; `Err` has the fault.
     pub(crate) fn with(self, weight: Option<&str>, closes: bool) -> Result<Change, &'static str> {
         match (self, weight) {
@@ -118,6 +122,126 @@ impl ChangeWord {
             (_, Some(_)) => Err("a weight stands behind `weight` alone"),
         }
     }
+}
+
+/// Addresses of a name. Who has more does not balance by DNS alone; the first ones will do.
+pub(crate) const ADDRESSES_MAX: usize = 256;
+
+/// A name of servers, as in `app.example:8080` or `srv:_app._tcp.example`.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub(crate) struct Name {
+    /// A host name, or the name that SRV records have.
+    pub(crate) host: String,
+    pub(crate) port: Port,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub(crate) enum Port {
+    /// One, at this TCP port.
+    Number(u16),
+    /// At most this number of servers, each at the host and port of a record.
+    Records(u16),
+}
+
+impl Name {
+    /// The name to look up for a server, and the server's index among those found; `None` = it has
+    /// an address.
+    pub(crate) fn of(endpoint: &Endpoint) -> Option<(Self, usize)> {
+        let (host, port, number) = match endpoint {
+            Endpoint::Address(_) => return None,
+            Endpoint::Name { host, port } => (host, Port::Number(*port), 1),
+            Endpoint::Service { host, number, count } => (host, Port::Records(*count), *number),
+        };
+        let host = host.clone();
+        Some((Self { host, port }, usize::from(number) - 1))
+    }
+
+    /// How many servers it stands for at the most.
+    pub(crate) fn instances_max(&self) -> usize {
+        match self.port {
+            Port::Number(_) => 1,
+            Port::Records(count) => count.into(),
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Port::Number(port) => write!(f, "{}:{port}", self.host),
+            Port::Records(_) => write!(f, "srv:{}", self.host),
+        }
+    }
+}
+
+/// A server that a name stands for.
+#[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+pub(crate) struct Instance {
+    /// The priority of its record; 0 if there is no record.
+    pub(crate) priority: u16,
+    /// The share among servers of the same priority, 1 to [`WEIGHT_MAX`].
+    pub(crate) weight: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// The host's addresses; empty = its name could not be resolved.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// Bytes that the servers may take, and the history; together with what goes with them they fit
+/// into an answer, and escaped as JSON into a message between supervisors.
+const SERVERS_BYTES_MAX: usize = 256 << 10;
+
+/// Servers that these bytes hold, as any version of this program counts them.
+pub(crate) const SERVERS_MAX: usize = SERVERS_BYTES_MAX / 64;
+
+pub(crate) const HISTORY_BYTES_MAX: usize = 640 << 10;
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct Observations {
+    #[serde(deserialize_with = "at_most::<SERVERS_MAX, _, _>")]
+    pub(crate) servers: Vec<ObservedServer>,
+    /// The last intervals as JSON; empty = none.
+    pub(crate) history: String,
+}
+
+/// A server's state and how long it has lasted.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct ObservedServer {
+    pub(crate) service: String,
+    pub(crate) server: String,
+    /// As the status document has it: `up`, `partly`, `down`.
+    pub(crate) state: String,
+    pub(crate) since_ms: u64,
+    /// The reason why it is not up; `None` if that is unknown, or an operator's order.
+    pub(crate) cause: Option<String>,
+}
+
+impl ObservedServer {
+    pub(crate) fn name(&self) -> ServerName {
+        ServerName { service: self.service.clone(), server: self.server.clone() }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.state == "up"
+    }
+
+    fn bytes(&self) -> usize {
+        let cause = self.cause.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.service.len() + self.server.len() + cause
+    }
+}
+
+/// As many servers as fit, first those that are not up.
+pub(crate) fn bounded_servers(mut servers: Vec<ObservedServer>) -> Vec<ObservedServer> {
+    servers.sort_by_key(ObservedServer::is_up);
+    let mut bytes = 0;
+    servers.retain(|server| {
+        bytes += server.bytes();
+        bytes <= SERVERS_BYTES_MAX
+    });
+    servers
 }
 
 #[cfg(test)]
