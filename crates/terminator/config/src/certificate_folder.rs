@@ -42,9 +42,30 @@ pub(crate) struct FolderContents {
 const DEPTH_MAX: usize = 2;
 
 /// Looks through a folder; if no certificate is in it, through the folders in it, as in certbot's
-/// `live`.
+/// `live`. A key may then be in another of them than its certificate.
 pub(crate) fn look_through(files: &mut dyn Files, folder: &Path) -> io::Result<FolderContents> {
-    look_through_to(DEPTH_MAX, files, folder)
+    let mut contents = look_through_to(DEPTH_MAX, files, folder)?;
+    if !contents.keyless.is_empty() {
+        pair_apart(files, &mut contents);
+    }
+    Ok(contents)
+}
+
+/// Pairs what has no key in its own folder with keys of others: uacme and Debian keep all in
+/// `private`, cPanel in `keys`.
+fn pair_apart(files: &mut dyn Files, contents: &mut FolderContents) {
+    let is_key = |one: &PemContents| one.certificates == 0 && !one.keys.is_empty();
+    let looked = look_at_all(files, &contents.passed_over).into_iter();
+    let keys = looked.filter(|(_, one)| one.as_ref().is_some_and(is_key)).map(|(path, _)| path);
+    let both: BTreeSet<PathBuf> = keys.chain(contents.keyless.drain(..)).collect();
+    let both: Vec<PathBuf> = both.into_iter().collect();
+    let FolderContents { found, keyless, unfit, .. } = sort_out(files, &both);
+    let used: BTreeSet<&Path> = found.iter().flat_map(CertificateFiles::paths).collect();
+    contents.passed_over.retain(|path| !used.contains(path.as_path()));
+    contents.found.extend(found);
+    contents.found.sort_by(|a, b| a.chain.cmp(&b.chain));
+    contents.keyless = keyless;
+    contents.unfit.extend(unfit);
 }
 
 fn look_through_to(
@@ -132,18 +153,29 @@ fn sort_out(files: &mut dyn Files, listed: &[PathBuf]) -> FolderContents {
 }
 
 /// Takes out the certificates that are no server's. A file whose first certificate is not that of
-/// the key stays: its leaf stands behind an authority's, and is put first when it is loaded.
+/// the key stays: its leaf stands behind an authority's, and is put first when it is loaded. MySQL
+/// makes a client's certificate that says nothing of its use, or of a host: its file's name does.
 fn take_unfit(found: &mut Vec<CertificateFiles>, looked: &[LookedAt]) -> Vec<PathBuf> {
     let read: HashMap<&PathBuf, &PemContents> =
         looked.iter().filter_map(|(path, read)| Some((path, read.as_ref()?))).collect();
     let issuers = found.iter().filter_map(|one| read.get(&one.chain));
     let issuers = issuers.filter(|one| one.issuer != one.subject).map(|one| &one.issuer);
     let issuers: BTreeSet<&Vec<u8>> = issuers.collect();
+    let chains: BTreeSet<PathBuf> = found.iter().map(|one| one.chain.clone()).collect();
+    let is_of_client = |one: &CertificateFiles, contents: &PemContents| {
+        let name = one.chain.file_name().unwrap_or_default().to_string_lossy();
+        let server = one.chain.with_file_name(name.replacen("client", "server", 1));
+        !contents.names_hosts && server != one.chain && chains.contains(&server)
+    };
     let is_unfit = |one: &CertificateFiles| {
         let keys = read.get(one.key.as_ref().unwrap_or(&one.chain)).map(|one| &one.keys);
         let is_of_key = |(_, key): &(_, _)| keys.is_some_and(|keys| keys.contains(key));
         read.get(&one.chain).filter(|one| one.leaf.as_ref().is_some_and(is_of_key)).is_some_and(
-            |one| !one.is_for_servers || one.is_of_authority && issuers.contains(&one.subject),
+            |read| {
+                !read.is_for_servers
+                    || is_of_client(one, read)
+                    || read.is_of_authority && issuers.contains(&read.subject)
+            },
         )
     };
     found.extract_if(.., |one| is_unfit(one)).map(|one| one.chain).collect()
@@ -218,22 +250,38 @@ fn pair_of(
 }
 
 /// The names under which the key of a certificate is found: most clients', HAProxy's and mkcert's,
-/// and that of certbot and dehydrated.
+/// that of certbot and dehydrated, and in another folder those of Debian, cPanel and uacme.
 fn key_names(chain: &Path) -> Vec<PathBuf> {
     let stem = chain.file_stem().unwrap_or_default().to_string_lossy();
     let is_certbot = matches!(&*stem, "fullchain" | "cert");
     let mkcert = chain.with_file_name(format!("{stem}-key.pem"));
     let mut names = vec![chain.with_extension("key"), with_suffix(chain, ".key"), mkcert];
     names.extend(is_certbot.then(|| chain.with_file_name("privkey.pem")));
+    if let Some((folder, outer)) = chain.parent().and_then(|one| Some((one, one.parent()?))) {
+        let key = format!("{stem}.key");
+        names.extend([outer.join("private").join(&key), outer.join("keys").join(key)]);
+        let folder = folder.file_name().unwrap_or_default();
+        names.push(outer.join("private").join(folder).join("key.pem"));
+    }
     names
 }
 
-/// The one chain of a folder that certbot or dehydrated made for one certificate. The latter leaves
-/// those of earlier years beside it.
+/// The one chain of a folder that certbot, dehydrated or uacme made for one certificate. The latter
+/// two leave those of earlier years beside it (`cert-1764421200.pem`).
 fn only_chain(names: &BTreeSet<&Path>) -> Option<PathBuf> {
     let folder = names.first()?.parent()?;
-    let [chain, key] = ["fullchain.pem", "privkey.pem"].map(|name| folder.join(name));
-    (names.contains(chain.as_path()) && names.contains(key.as_path())).then_some(chain)
+    let [chain, key, of_uacme] =
+        ["fullchain.pem", "privkey.pem", "cert.pem"].map(|name| folder.join(name));
+    if names.contains(chain.as_path()) && names.contains(key.as_path()) {
+        return Some(chain);
+    }
+    let is_earlier = |path: &&Path| {
+        let stem = path.file_stem().unwrap_or_default().to_str();
+        let time = stem.and_then(|stem| stem.strip_prefix("cert-"));
+        time.is_some_and(|time| time.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let is_kept = names.contains(of_uacme.as_path()) && names.iter().any(is_earlier);
+    is_kept.then_some(of_uacme)
 }
 
 fn ends_with(path: &Path, ending: &str) -> bool {
@@ -264,7 +312,7 @@ mod tests {
     use testkit::leaf::{Key, Leaf};
 
     use super::*;
-    use crate::files::Recording;
+    use crate::files::{Recorder, Recording};
 
     /// Finds in a folder that is given as names with their texts: the pairs, what is no server's or
     /// has no key, and what is passed over.
@@ -281,7 +329,11 @@ mod tests {
         for (outer, inner) in lists {
             files.insert_list(outer, inner.into_iter().collect());
         }
-        let contents = look_through(&mut files, Path::new("/d")).expect("a folder");
+        let mut recorder = Recorder::new(files);
+        let contents = look_through(&mut recorder, Path::new("/d")).expect("a folder");
+        // Another process reads what was seen here.
+        let again = look_through(&mut recorder.into_recording(), Path::new("/d"));
+        assert_eq!(again.expect("a folder").found, contents.found);
         let name = |path: &Path| path.strip_prefix("/d").expect("in it").display().to_string();
         let names = |paths: Vec<PathBuf>| paths.iter().map(|path| name(path)).collect();
         let pairs = contents.found.iter().map(|one| {
@@ -298,7 +350,7 @@ mod tests {
     }
 
     /// Whose folder, what is in it, the pairs, and what is passed over.
-    const FOLDERS: [[&str; 4]; 15] = [
+    const FOLDERS: [[&str; 4]; 18] = [
         [
             "lego",
             "x.crt=chain x.issuer.crt=ca x.json=text x.key=key",
@@ -356,6 +408,26 @@ mod tests {
         ],
         ["folders beside files", "old/y.pem=whole2 x.pem=whole", "x.pem", "old"],
         ["a fuller copy", "a.crt=leaf b.pem=whole2 c.pem=whole", "b.pem, c.pem", "a.crt"],
+        [
+            "uacme",
+            "a/cert-17.pem=chain2 a/cert.pem=chain b/cert.pem=whole2 private/a/key-17.pem=key2 \
+             private/a/key.pem=key private/key.pem=dh",
+            "a/cert.pem + private/a/key.pem, b/cert.pem",
+            "a/cert-17.pem private/key.pem private/a/key-17.pem",
+        ],
+        [
+            "cPanel",
+            "certs/a_1.crt=chain certs/b.crt=chain2 csrs/a.csr=text keys/1.key=key keys/2.key=key2",
+            "certs/a_1.crt + keys/1.key, certs/b.crt + keys/2.key",
+            "csrs/a.csr",
+        ],
+        [
+            "Debian",
+            "certs/ca.pem=ca certs/snakeoil.pem=leaf openssl.cnf=text private/other.key=key2 \
+             private/snakeoil.key=key",
+            "certs/snakeoil.pem + private/snakeoil.key",
+            "openssl.cnf certs/ca.pem private/other.key",
+        ],
         // What is wrong is said when they are read again.
         [
             "damaged and mismatched",
@@ -412,6 +484,23 @@ mod tests {
         assert_eq!((found, keyless), (vec!["a.pem".to_owned()], vec!["b.crt".to_owned()]));
     }
 
+    #[test]
+    fn the_key_of_a_file_that_is_named_alone_is_found_in_another_folder_if_it_fits() {
+        let (one, other) = (leaf(), leaf());
+        for [chain, key] in [
+            ["/etc/ssl/certs/x.pem", "/etc/ssl/private/x.key"],
+            ["/home/u/ssl/certs/x.crt", "/home/u/ssl/keys/x.key"],
+            ["/etc/ssl/uacme/x/cert.pem", "/etc/ssl/uacme/private/x/key.pem"],
+        ] {
+            for (leaf, expected) in [(&one, Some(PathBuf::from(key))), (&other, None)] {
+                let mut files = Recording::default();
+                files.insert(chain, leaf.chain_pem().into_bytes());
+                files.insert(key, one.key_pem().as_bytes().to_vec());
+                assert_eq!(key_beside(&mut files, Path::new(chain)), expected);
+            }
+        }
+    }
+
     /// MySQL keeps its authority and the certificate for clients with their keys beside the
     /// server's; mkcert's CAROOT holds an authority alone. Its own issuer `openssl req -x509` calls
     /// an authority too, and it is served.
@@ -431,6 +520,23 @@ mod tests {
         let (pairs, unfit, _) = found(&mysql);
         assert_eq!(pairs, ["server-cert.pem + server-key.pem"]);
         assert_eq!(unfit, ["ca.pem", "client-cert.pem"]);
+
+        // Those of MySQL say nothing of their use.
+        let [server, client] = [0; 2].map(|_| root.leaf(&[]).issue());
+        let plain = [
+            ("client-cert.pem", client.certificate_pem()),
+            ("client-key.pem", client.key_pem()),
+            ("server-cert.pem", server.certificate_pem()),
+            ("server-key.pem", server.key_pem()),
+        ];
+        let (pairs, unfit, _) = found(&plain);
+        assert_eq!(pairs, ["server-cert.pem + server-key.pem"]);
+        assert_eq!(unfit, ["client-cert.pem"]);
+        assert_eq!(found(&plain[..2]).0, ["client-cert.pem + client-key.pem"], "no other is there");
+        let host = root.leaf(&["client.example"]).issue();
+        let named = [("client.pem", host.pem()), ("server.pem", server.pem())];
+        let named = named.each_ref().map(|(name, text)| (*name, text.as_str()));
+        assert_eq!(found(&named).0, ["client.pem", "server.pem"]);
 
         let (alone, _, _) = found(&mysql[..2]);
         assert_eq!(alone, ["ca.pem + ca-key.pem"], "its usage lets it sign handshakes");

@@ -40,7 +40,7 @@ section! {
         /// (`pkcs11:`, RFC 7512; docs/guide/keys.md). The flag follows its `--certificate`.
         key: Option<String> = path()
             .absent("it is in the chain's file, or beside it under a usual name (`x.key`, \
-             `privkey.pem`)")
+             `privkey.pem`, `../private/x.key`)")
             .flag("key").example(r#"key = "site.key""#),
         /// A file whose first line is the passphrase of encrypted keys, or a token's PIN. The flag
         /// follows its `--certificate`.
@@ -285,10 +285,11 @@ fn directory(
         return entry.chain.fail(message, hint);
     }
     let severity = if folder.found.is_empty() { Severity::Error } else { Severity::Warning };
-    let why = "its key is not beside it";
-    let hint = "put the key there, or move the certificate elsewhere";
+    let why = "its key is not in the folder";
+    let hint = "put the key there, name both (`{ chain = \"x.crt\", key = \"keys/x.key\" }`), or \
+        name the folder that the folders of both are in";
     let keyless = folder.keyless.iter().map(|path| (path, why, hint));
-    let why = "it is an authority's, or its usage is not for servers";
+    let why = "it is an authority's or a client's, by its usage or its name";
     let hint = "move it elsewhere; if clients are to get it, name its file instead of the folder";
     let unfit = folder.unfit.iter().map(|path| (path, why, hint));
     for (path, why, hint) in keyless.chain(unfit) {

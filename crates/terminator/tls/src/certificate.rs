@@ -378,6 +378,8 @@ pub struct PemContents {
     /// Whether servers may present the first: neither its keyUsage (RFC 8446 section 4.4.2.2) nor
     /// its extendedKeyUsage forbids it.
     pub is_for_servers: bool,
+    /// Whether the first has subjectAltName, without which no client of today trusts a server.
+    pub names_hosts: bool,
     /// The issuer and the subject of the first, in DER.
     pub issuer: Vec<u8>,
     pub subject: Vec<u8>,
@@ -422,6 +424,7 @@ impl PemContents {
         if let Ok(read) = parse(0, &CertificateDer::from(der)) {
             self.is_of_authority = read.is_ca();
             self.is_for_servers = is_for_servers(&read);
+            self.names_hosts = matches!(read.subject_alternative_name(), Ok(Some(_)));
             self.issuer = read.issuer().as_raw().to_vec();
             self.subject = read.subject().as_raw().to_vec();
             let key = read.public_key();

@@ -26,6 +26,10 @@ const HELD_BYTES_MAX: usize = 64 << 10;
 /// Commands refused for want of TLS before the connection is closed.
 const REFUSALS_MAX: usize = 10;
 
+/// Commands that are passed on for a client that may still ask for TLS, which needs two or three of
+/// them: Postfix allows as many that lead to no message (`smtpd_junk_command_limit`).
+const COMMANDS_MAX: usize = 100;
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum LinesPhase {
     /// Ours, before TLS: its greeting, the reply to our hello, that to our request.
@@ -69,6 +73,8 @@ pub(super) struct Lines {
     /// The server's bytes before TLS since it was last given a command: words without end are
     /// refused, also where they are passed on.
     said_bytes: usize,
+    /// Commands passed on before TLS.
+    commands: usize,
     refusals: usize,
     refused: Option<RefusedCommand>,
 }
@@ -101,6 +107,7 @@ impl Lines {
             is_dotted: false,
             reply: Vec::new(),
             said_bytes: 0,
+            commands: 0,
             refusals: 0,
             refused: None,
         }
@@ -207,7 +214,8 @@ impl Lines {
         let mut text = line.trim_ascii();
         if words.framing == Framing::Tagged {
             let end = text.iter().position(|byte| *byte == b' ');
-            // One without a tag is answered by an untagged line.
+            let end = end.filter(|end| is_tag(&text[..*end]));
+            // One without a tag is answered by an untagged line (RFC 9051 section 7.1.3).
             let (tag, command) = end.map_or((&b"*"[..], &b""[..]), |end| text.split_at(end));
             self.tag = tag.to_vec();
             text = command.trim_ascii_start();
@@ -280,6 +288,13 @@ impl Lines {
     }
 
     fn pass_command(&mut self, line: &[u8], expected: ExpectedReply, out: &mut Output) {
+        if self.is_before_tls() {
+            self.commands += 1;
+            if self.commands > COMMANDS_MAX {
+                let what = "more than 100 commands before TLS";
+                return self.refuse_client(Fault::ClientMalformed(what), out);
+            }
+        }
         self.expected = Some(expected);
         self.said_bytes = 0;
         out.to_server.extend_from_slice(line);
@@ -553,6 +568,12 @@ fn literal_bytes(line: &[u8]) -> Option<usize> {
     let text = line.strip_suffix(b"\r").unwrap_or(line).strip_suffix(b"+}")?;
     let begin = text.iter().rposition(|byte| *byte == b'{')?;
     decimal(&text[begin + 1..])?.try_into().ok()
+}
+
+/// Whether a server takes it for a tag, by which it answers (RFC 9051 section 9): its answer to
+/// others has none.
+fn is_tag(text: &[u8]) -> bool {
+    !text.iter().any(|byte| byte.is_ascii_control() || b"+(){%*\"\\".contains(byte))
 }
 
 /// Whether a command in upper case is that one, with arguments or without.

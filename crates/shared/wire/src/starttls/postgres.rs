@@ -14,7 +14,8 @@ const CANCEL_REQUEST: u32 = 1234 << 16 | 5678;
 /// The longest startup packet that servers take, in bytes (MAX_STARTUP_PACKET_LENGTH).
 const STARTUP_BYTES_MAX: usize = 10_000;
 
-/// The longest request to cancel: its head and a key of protocol 3.2.
+/// A request to cancel: its head, a process and its key, which protocol 3.2 has longer.
+const CANCEL_BYTES_MIN: usize = 12 + 4;
 const CANCEL_BYTES_MAX: usize = 12 + 256;
 
 /// The longest error that is waited for, in bytes.
@@ -76,7 +77,8 @@ impl Postgres {
             let Some((length, code)) = head(&self.client) else {
                 return;
             };
-            if !(8..=STARTUP_BYTES_MAX).contains(&length) {
+            let is_request = matches!(code, SSL_REQUEST | GSSENC_REQUEST);
+            if !(8..=STARTUP_BYTES_MAX).contains(&length) || is_request && length != 8 {
                 let fault = Fault::ClientMalformed("a startup packet of an impossible length");
                 return out.fail(fault, &error("08P01", "invalid length of startup packet"));
             }
@@ -132,8 +134,8 @@ impl Postgres {
     /// Passes one whole request on, and nothing else: to every server, because nobody here knows
     /// whose key it has. A server ignores a key that is not its own.
     fn cancel(&mut self, length: usize, out: &mut Output) {
-        if self.client.len() > length || length > CANCEL_BYTES_MAX {
-            let fault = Fault::ClientMalformed("more than a request to cancel");
+        if self.client.len() > length || !(CANCEL_BYTES_MIN..=CANCEL_BYTES_MAX).contains(&length) {
+            let fault = Fault::ClientMalformed("more or less than a request to cancel");
             out.fail(fault, &error("08P01", "invalid length of cancel request"));
         } else if self.client.len() == length {
             self.has_begun = true;

@@ -136,6 +136,7 @@ pub(super) const IMAP: Words = Words {
     has_argument: "BAD STARTTLS takes no argument",
     free: &["NOOP", "LOGOUT", "ID"],
     refusal: "NO [PRIVACYREQUIRED] Use STARTTLS first",
+    refused: &[("", "BAD A command has a tag before it")],
     offered: [&["STARTTLS"], &["LOGINDISABLED"]],
     hidden_before: &["AUTH=", "LOGINDISABLED"],
     malformed: "* BYE The client sent {}",

@@ -135,6 +135,36 @@ fn clients_without_end_are_refused_in_words_of_their_protocol() {
 }
 
 #[test]
+fn a_client_that_never_asks_for_tls_has_so_many_commands() {
+    for row in [
+        "smtp required; S> 220 x; C> NOOP; S> 250 x; 554 5.5.0",
+        "smtp optional; S> 220 x; C> EHLO x; S> 250 x; 554 5.5.0",
+        "lmtp required; S> 220 x; C> RSET; S> 250 x; 554 5.5.0",
+        "imap required; S> * OK x; C> a NOOP; S> a OK x; * BYE The client sent",
+        "pop3 required; S> +OK x; C> NOOP; S> +OK x; -ERR [SYS/PERM]",
+        "ftp required; S> 220 x; C> HELP; S> 214 x; 421 The client sent",
+        "ftp optional; S> 220 x; C> STAT; S> 211 x; 421 The client sent",
+        "sieve required; S> OK; C> NOOP; S> OK; BYE ",
+        "nntp required; S> 200 x; C> DATE; S> 111 x; 400 The client sent",
+    ] {
+        let fields: Vec<_> = row.split("; ").collect();
+        let [words, greeting, again, reply, last] = fields[..] else {
+            panic!("{row}");
+        };
+        let mut dialog = started(words, &[greeting]);
+        let [again, reply] = [again, reply].map(|line| unescaped(two(line).1));
+        for _ in 0..100 {
+            assert_eq!(dialog.client_sent(&again).next, Next::More, "{row}");
+            assert_eq!(dialog.server_sent(&reply).next, Next::More, "{row}");
+        }
+        let out = dialog.client_sent(&again);
+        let told = String::from_utf8_lossy(&out.to_client);
+        assert!(told.starts_with(last) && out.to_server.is_empty(), "{row}: {told}");
+        assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))), "{row}");
+    }
+}
+
+#[test]
 fn replies_under_tls_that_nothing_is_rewritten_in_are_passed_on() {
     for row in [
         "smtp required; S> 220 x; = client; C> NOOP; 250-x",

@@ -579,7 +579,13 @@ fn an_imap_client_without_a_tag_has_an_untagged_answer() {
         "S> * OK ready
          C< * OK ready
          C> CAPABILITY
-         C< * NO [PRIVACYREQUIRED] Use STARTTLS first
+         C< * BAD A command has a tag before it
+         C>
+         C< * BAD A command has a tag before it
+         C> + NOOP
+         C< * BAD A command has a tag before it
+         C> a* LOGIN ann secret
+         C< * BAD A command has a tag before it
          C>   a\\xff CAPABILITY
          S<   a\\xff CAPABILITY
          S> a\\xff OK done

@@ -81,8 +81,10 @@ fn a_request_to_cancel_goes_to_every_server_and_nothing_behind_it() {
         }
         let out = begun().client_sent(&[&request[..], b"\x00"].concat());
         assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
-        let out = begun().client_sent(&cancel(257));
-        assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))));
+        for key_bytes in [0, 3, 257] {
+            let out = begun().client_sent(&cancel(key_bytes));
+            assert!(matches!(out.next, Next::Fail(Fault::ClientMalformed(_))), "{key_bytes}");
+        }
     }
 }
 
@@ -224,7 +226,11 @@ fn a_client_of_postgresql_that_does_not_fit_gets_an_error_of_its_protocol() {
     assert!(text.contains("C28000") && next == Next::Fail(Fault::TlsRequired), "{text}");
     let (_, next) = answer(REQUIRED, &[&[&ssl[..], startup].concat()]);
     assert_eq!(next, Next::Fail(Fault::Injection(9)));
-    for bytes in [&b"\x00\x00\x00\x04"[..], b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n"] {
+    let long = [b"\x00\x00\x00\x0c\x04\xd2\x16\x2f", b"\x00\x00\x00\x0c\x04\xd2\x16\x30"];
+    for bytes in [&b"\x00\x00\x00\x04"[..], b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n"]
+        .into_iter()
+        .chain(long.map(|one| &one[..]))
+    {
         let (_, next) = answer(OPTIONAL, &[bytes]);
         assert!(matches!(next, Next::Fail(Fault::ClientMalformed(_))), "{bytes:?}");
     }
