@@ -139,7 +139,7 @@ fn holds(key: &Key) -> String {
         Kind::Threads => "`auto`, a number, or a list of CPUs".to_owned(),
     };
     let one = match key.shorthand {
-        Some(short) => format!("{one}, or a value that means its `{short}`"),
+        Some(short) => format!("{one}, or its `{short}` alone"),
         None => one,
     };
     if key.many { format!("list: {one}") } else { one }

@@ -22,9 +22,9 @@ section! {
     table("");
     /// A configuration as it was written.
     pub(crate) struct WrittenConfiguration<'a> {
-        /// Files that are read behind this one: a `*` may stand in the name. Their services follow;
-        /// any other key stands in one file only. Included files include no others; relative paths
-        /// in them begin at the directory of this one.
+        /// Files that are read after this one; a name may have a `*`. They add services; any other
+        /// key stands in one file only. They include none, and their relative paths begin at this
+        /// file's directory.
         include: Vec<String> = path()
             .many().absent("none").example(r#"include = ["conf.d/*.toml"]"#),
         defaults: WrittenDefaults<'a>,
@@ -45,9 +45,8 @@ section! {
 section! {
     table("defaults")
         .absent("none").like("service").example(r#"defaults.timeouts = { idle = "1h" }"#);
-    /// Keys of `service` that every service has unless it writes them itself. Tables are completed
-    /// key by key, but for one with a `mode` or `files` of its own; any other value stands as a
-    /// whole.
+    /// Keys that each service has unless it writes them. Tables are completed key by key, unless
+    /// they have a `mode` or `files` of their own; other values are replaced.
     pub(crate) struct WrittenDefaults<'a> {}
 }
 
