@@ -26,7 +26,7 @@ const DOMAINS_MAX: usize = 100;
 
 section! {
     table("acme").absent("").example(r#"acme = { folder = "/srv/acme" }"#);
-    /// Certificates that come by themselves (ACME, RFC 8555): see `service.front.tls.acme`.
+    /// Certificates by ACME: see `service.front.tls.acme`.
     pub(crate) struct WrittenAcme<'a> {
         /// The directory of accounts, keys and certificates, made with mode 0700; it must be the
         /// supervisor's user's own.

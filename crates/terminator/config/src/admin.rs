@@ -22,8 +22,8 @@ section! {
         /// Host names that requests may be for, beside `localhost` and IP addresses.
         hosts: Vec<String> = row(Kind::Text("HOST"), host_name)
             .many().absent("none").flag("admin-hosts").example(r#"hosts = ["lariat.internal"]"#),
-        /// A file with 16 or more visible ASCII characters, which each request must carry,
-        /// unencrypted, as bearer token or as password of the user `lariat`.
+        /// A file with 16 or more visible ASCII characters, which requests must carry, unencrypted,
+        /// as bearer token or as password of the user `lariat`.
         token: Option<String> = path()
             .absent("none is asked for").flag("admin-token")
             .example(r#"token = "/etc/lariat/admin.token""#),

@@ -42,8 +42,8 @@ section! {
         /// How long a server that comes back up, or is enabled, grows from a tenth of its share.
         slow_start: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
-        /// Whether the open connections of a server that goes down or is disabled are kept, or
-        /// reset on both sides (`close`).
+        /// Whether a server's open connections are kept when it goes down or is disabled, or reset
+        /// on both sides (`close`).
         on_down: OnDown = choice![
             "keep" => OnDown::Keep,
             "close" => OnDown::Close,
@@ -56,8 +56,8 @@ section! {
             "least-connections" => Balance::LeastConnections,
             "source" => Balance::Source,
         ].default("round-robin").flag("balance").example(r#"balance = "least-connections""#),
-        /// For `passthrough`: clients that offer a session of TLS 1.2 go to the server that made or
-        /// last resumed it. See docs/guide/routing.md.
+        /// For `passthrough`: clients go to the server that made or last resumed their session of
+        /// TLS 1.2. See docs/guide/routing.md.
         affinity: Option<()> = choice!["session-id" => ()]
             .absent("none").flag("affinity").example(r#"affinity = "session-id""#),
         check: Option<WrittenCheck<'a>>,

@@ -46,8 +46,7 @@ section! {
             .absent("the host of the server's address").flag("backend-name")
             .example(r#"name = "api.internal""#),
         /// Public keys of which a server must have one, beside what `verify` asks: `sha256//` and
-        /// the Base64 of the SubjectPublicKeyInfo's SHA-256, as curl has them. The log has a
-        /// refused server's.
+        /// the Base64 of the SubjectPublicKeyInfo's SHA-256, as curl has them.
         pins: Vec<[u8; 32]> = row(Kind::Text("PIN"), pin)
             .many().absent("any key").flag("backend-pin")
             .example(r#"pins = ["sha256//47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="]"#),

@@ -22,8 +22,7 @@ section! {
         .example(r#"certificates = ["certs/", { chain = "a.crt", key = "a.key" }]"#);
     /// Certificates with their keys: PEM files with both, tables that name them apart, or
     /// directories (docs/guide/reload.md). The server name chooses; of two for one name, clients
-    /// that verify ECDSA get that one. The first is the default. Flags of the keys beneath follow
-    /// their `--certificate`.
+    /// that verify ECDSA get that one. Flags of the keys beneath follow their `--certificate`.
     pub(crate) struct WrittenCertificate<'a> {
         /// The certificate chain as PEM, leaf first.
         chain: String = path().example(r#"chain = "site.crt""#),
@@ -46,9 +45,8 @@ section! {
         ocsp: Option<String> = path()
             .absent("the chain's path with the ending `.ocsp`, if there is such a file")
             .flag("ocsp").example(r#"ocsp = "site.ocsp""#),
-        /// The effect of a missing `chain`: `refuse` is that of `bad-certificate`; with
-        /// `self-signed` the service starts, and clients get another certificate, or a self-signed
-        /// one, until it is there.
+        /// Without the file of `chain`, `refuse` acts as `bad-certificate`; with `self-signed` the
+        /// service starts, and clients get another certificate or a self-signed one.
         on_missing: bool = choice!["refuse" => false, "self-signed" => true]
             .default("refuse").flag("on-missing-certificate")
             .example(r#"on-missing = "self-signed""#),

@@ -29,10 +29,10 @@ section! {
         .example(r#"front = { listen = ["[::]:443"], tls = { certificates = ["site.pem"] } }"#);
     /// The side that clients connect to.
     pub(crate) struct WrittenFront<'a> {
-        /// Addresses to listen at: an IP address with a port (`*:443` and `[::]:443` are all of
-        /// IPv6 and IPv4 that are not listed with that port), `unix:/path` (mode 0666: its
-        /// directory limits access), abstract `unix:@name`, or `fd:name` for sockets of a service
-        /// manager. For port 0 the kernel chooses one, which the status shows.
+        /// Addresses to listen at: an IP address with a port (`*:443` and `[::]:443` are all others
+        /// of IPv6 and IPv4; for port 0 the kernel chooses one), `unix:/path` (mode 0666: its
+        /// directory limits access), abstract `unix:@name`, or `fd:name` for a service manager's
+        /// sockets.
         listen: Vec<Address> = row(Kind::Address, listen_address)
             .many().flag("listen")
             .example(r#"listen = ["[::]:443", "unix:/run/lariat/web.sock"]"#),
@@ -46,8 +46,7 @@ section! {
         protocols: Vec<Vec<u8>> = row(Kind::Text("PROTOCOL"), protocol)
             .many().absent("clients are chosen by their server names alone").flag("protocols")
             .example(r#"protocols = ["acme-tls/1"]"#),
-        /// Answers plain HTTP by a redirect to https, at port 443 or the one that is named. No
-        /// `back` is needed.
+        /// Answers plain HTTP by a redirect to https, at port 443 or the one that is named.
         redirect: Option<Redirect> = row(Kind::Text("https[:PORT]"), redirect)
             .absent("requests go to the back").flag("redirect").example(r#"redirect = "https""#),
         starttls: Option<WrittenStarttls<'a>>,
@@ -66,8 +65,7 @@ section! {
             .many().absent("none are denied").flag("deny")
             .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
         /// Silence, in whole seconds, after which the kernel probes the client (TCP keepalive), for
-        /// most up to a fifth earlier; 0 = never. If four probes go unanswered in as much time
-        /// again, the client is dropped.
+        /// most up to a fifth earlier; 0 = never. See docs/guide/access.md.
         keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
             .default("2m").flag("keepalive").example(r#"keepalive = "30s""#),
         /// The only network interface that clients may come by (SO_BINDTODEVICE).

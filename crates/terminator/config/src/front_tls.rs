@@ -33,9 +33,9 @@ section! {
         .example(r#"tls = { certificates = ["certs/"], alpn = ["h2", "http/1.1"] }"#);
     /// The TLS of clients.
     pub(crate) struct WrittenFrontTls<'a> {
-        /// `terminate` decrypts TLS, and needs certificates; `passthrough` reads the ClientHello
-        /// and leaves TLS to the servers; `off` is plain TCP. Flags without certificates mean `off`
-        /// if only this host can connect and servers get TLS.
+        /// `terminate` decrypts TLS; `passthrough` reads the ClientHello and leaves TLS to the
+        /// servers; `off` is plain TCP. Flags without certificates mean `off` if only this host can
+        /// connect and servers get TLS.
         mode: FrontTlsMode = choice![
             "terminate" => FrontTlsMode::Terminate,
             "passthrough" => FrontTlsMode::Passthrough,
@@ -43,7 +43,7 @@ section! {
         ].default("terminate").flag("tls").example(r#"mode = "passthrough""#),
         certificates: Tables<'a, WrittenCertificate<'a>>,
         /// Whether a certificate that cannot be served fails the start or reload (`refuse`), or the
-        /// others are served, if one is left (`skip`).
+        /// others are served (`skip`).
         bad_certificate: BadCertificate = choice![
             "refuse" => BadCertificate::Refuse,
             "skip" => BadCertificate::Skip,
@@ -54,8 +54,7 @@ section! {
             .many().absent("no protocol is negotiated; `http/1.1` and `http/1.0` for files")
             .flag("alpn").example(r#"alpn = ["h2", "http/1.1"]"#),
         /// Versions, suites and groups that Mozilla recommends (Server Side TLS 6.0):
-        /// `intermediate` has TLS 1.2 and 1.3, `modern` 1.3 alone. The three keys override it;
-        /// `lariat check` names departures.
+        /// `intermediate` has TLS 1.2 and 1.3, `modern` 1.3 alone. The three keys override it.
         versions_and_suites: Option<&'static Preset> = choice!(of &Preset: PRESETS)
             .absent("the defaults of `versions`, `suites` and `groups`").flag("versions-and-suites")
             .example(r#"versions-and-suites = "modern""#),
@@ -66,7 +65,7 @@ section! {
         ].many().default("1.2,1.3").flag("versions").synonyms(VERSION_SYNONYMS)
             .example(r#"versions = ["1.3"]"#),
         /// Cipher suites, the preferred one first. `auto`: all, AES first if the CPU has
-        /// instructions for it, else ChaCha20; hosts of a cluster with different CPUs need a list.
+        /// instructions for it; a cluster of different CPUs needs a list.
         suites: Vec<WantedSuite> = choice!(of WantedSuite: &SUITES)
             .many().default("auto").flag("suites").synonyms(SUITE_SYNONYMS)
             .example(r#"suites = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384"]"#),
@@ -75,9 +74,8 @@ section! {
         groups: Vec<Group> = choice!(of Group: &GROUPS)
             .many().default("X25519MLKEM768,x25519,secp256r1,secp384r1").flag("groups")
             .synonyms(GROUP_SYNONYMS).example(r#"groups = ["x25519", "secp256r1"]"#),
-        /// The answer to a hello without a name, or with one that no certificate has: the first
-        /// certificate (`default`) or the alert `unrecognized_name` (`refuse`; `refuse-named`: only
-        /// if there is a name).
+        /// The answer to a hello without a name, or with one of no certificate: the first
+        /// certificate, or the alert `unrecognized_name` (`refuse-named`: only to a name).
         unknown_name: UnknownName = choice![
             "default" => UnknownName::Default,
             "refuse" => UnknownName::Refuse,
@@ -96,8 +94,7 @@ section! {
         revoked: Vec<String> = path()
             .many().absent("no certificate is known to be revoked").flag("revoked-certificate")
             .example(r#"revoked = ["site-until-may.pem"]"#),
-        /// Whether sessions are resumed whose certificate has been replaced. `refuse` costs each
-        /// client a full handshake after a renewal.
+        /// Whether sessions are resumed whose certificate has been replaced.
         replaced_certificates: bool = choice!["resume" => true, "refuse" => false]
             .default("resume").flag("replaced-certificates")
             .example(r#"replaced-certificates = "refuse""#),
@@ -138,13 +135,13 @@ section! {
             .many().absent("revocation is not checked").flag("client-crl")
             .example(r#"crl = ["clients.crl"]"#),
         /// Past a list's nextUpdate, clients with its issuer in their chain are refused, or the old
-        /// list is used (`accept`); both warn.
+        /// list is used; both warn.
         crl_expired: ExpiredLists = choice![
             "refuse" => ExpiredLists::Refuse,
             "accept" => ExpiredLists::Accept,
         ].default("refuse").flag("client-crl-expired").example(r#"crl-expired = "accept""#),
-        /// Whether clients are told the names in `ca`, by which browsers choose a certificate.
-        /// Beyond 60,000 bytes they are omitted.
+        /// Whether clients are told the names in `ca`, by which browsers choose a certificate;
+        /// beyond 60,000 bytes never.
         ca_names: bool = choice!["send" => true, "omit" => false]
             .default("send").flag("client-ca-names").example(r#"ca-names = "omit""#),
         allow: Option<WrittenIdentities<'a>>,

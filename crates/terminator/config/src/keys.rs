@@ -22,9 +22,8 @@ section! {
     table("");
     /// A configuration as it was written.
     pub(crate) struct WrittenConfiguration<'a> {
-        /// Files that are read after this one; a name may have a `*`. They add services; any other
-        /// key stands in one file only. They include none, and their relative paths begin at this
-        /// file's directory.
+        /// Files to read after this one; a name may have a `*`. They add services, and keys that no
+        /// other file has, but include none. Their relative paths begin at this file's directory.
         include: Vec<String> = path()
             .many().absent("none").example(r#"include = ["conf.d/*.toml"]"#),
         defaults: WrittenDefaults<'a>,
@@ -46,7 +45,7 @@ section! {
     table("defaults")
         .absent("none").like("service").example(r#"defaults.timeouts = { idle = "1h" }"#);
     /// Keys that each service has unless it writes them. Tables are completed key by key, unless
-    /// they have a `mode` or `files` of their own; other values are replaced.
+    /// they have a `mode` or `files`.
     pub(crate) struct WrittenDefaults<'a> {}
 }
 
@@ -164,8 +163,8 @@ const PREFACE: &str = "\
 # Configuration
 
 A configuration is a TOML file (`lariat serve FILE`), or the flags of `lariat serve`, which
-describe one service. Every flag means the key beside it; that of a list may be repeated. Unknown
-keys are errors.
+describe one service. Every flag means the key beside it; that of a list may be repeated, that of a
+boolean takes `on` or `off`. Unknown keys are errors.
 
 Times are written `250ms`, `10s`, `5m`, `12h` or `7d`; sizes `512B`, `64KiB`, `32MiB` or `1GiB`.
 Relative paths begin at the directory of the file, those in flags at the working directory.

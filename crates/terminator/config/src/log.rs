@@ -34,10 +34,10 @@ section! {
             "text" => LineFormat::Text,
             "json" => LineFormat::Json,
         ].default("text").flag("log-format").example(r#"format = "json""#),
-        /// How messages about the program are written to the standard error. `text`: with time (RFC
-        /// 3339, UTC) and level; `json`: objects with `time`, `level`, `message` and `hint`;
-        /// `plain`: without time. `auto` is `plain` at a terminal, else `text`; for journald it has
-        /// a priority in place of the time.
+        /// The form of messages on the standard error. `text`: with time (RFC 3339, UTC) and level;
+        /// `json`: objects with `time`, `level`, `message` and `hint`; `plain`: without time.
+        /// `auto` is `plain` at a terminal, else `text`; for journald, with a priority in place of
+        /// the time.
         messages: MessageForm = choice![
             "auto" => MessageForm::Auto,
             "plain" => MessageForm::Plain,

@@ -27,9 +27,8 @@ section! {
         .example(r#"workers = { threads = "0-3,6" }"#);
     /// The threads that carry connections.
     pub(crate) struct WrittenWorkers<'a> {
-        /// `auto`: one for each CPU that the process may use, pinned to it; unpinned, and fewer, if
-        /// a control group's quota is lower. Else a number, or a list of CPUs such as `"0-3,6"`
-        /// (one alone is `"4-4"`).
+        /// `auto`: one for each CPU that the process may use, pinned to it; fewer, unpinned, under
+        /// a lower quota of a control group. Else a number, or a list of CPUs: `"0-3,6"`, `"4-4"`.
         threads: ThreadChoice = row(Kind::Threads, threads)
             .default("auto").flag("workers").example("threads = 4"),
         /// The kernel's queue of new connections, per listener and worker; at most
@@ -37,8 +36,7 @@ section! {
         backlog: u32 = count(1, 65_535).default("4096").flag("backlog").example("backlog = 1024"),
         /// The queue of TCP Fast Open (RFC 7413); 0 = off.
         fast_open: u32 = count(0, 65_535).default("0").flag("fast-open").example("fast-open = 256"),
-        /// Threads that find and read static files that are not in memory; many disks or network
-        /// file systems need more.
+        /// Threads that find and read static files that are not in memory.
         file_threads: usize = count(1, 64)
             .default("4").flag("file-threads").example("file-threads = 16"),
     }
@@ -89,7 +87,7 @@ section! {
     table("process").absent("").example(r#"process = { user = "lariat" }"#);
     /// The two processes and their rights.
     pub(crate) struct WrittenProcess<'a> {
-        /// The user that the worker process changes to. This needs root at start.
+        /// The worker process's user; changing to it needs root.
         user: Option<String> = text("USER")
             .absent("`nobody` if started as root, else unchanged").flag("user")
             .example(r#"user = "lariat""#),
@@ -102,7 +100,7 @@ section! {
         sandbox: SandboxOptions = choice!(of SandboxOptions: SANDBOXES)
             .default("on").flag("sandbox").example(r#"sandbox = "files""#),
         /// The TCP ports that the worker process can connect to, at most 4096, also after reloads;
-        /// `[]` = none. It needs `sandbox = "on"` and Linux 6.7; else the start warns.
+        /// `[]` = none. It needs `sandbox = "on"` and Linux 6.7.
         connect_ports: Vec<RangeInclusive<u16>> = row(Kind::Ports, port_range)
             .many().absent("any port").flag("connect-ports")
             .example(r#"connect-ports = [80, "8000-8010"]"#),
@@ -119,8 +117,8 @@ section! {
             .absent("none is written").flag("pid-file")
             .example(r#"pid-file = "/run/lariat/lariat.pid""#),
         key_log: Option<WrittenKeyLog<'a>>,
-        /// Whether private keys are held by a process of their own, which faces no network, as keys
-        /// in tokens always are. See docs/guide/keys.md.
+        /// Whether a process of its own, which faces no network, holds private keys. See
+        /// docs/guide/keys.md.
         key_process: bool = boolean()
             .default("false").flag("key-process").example("key-process = true"),
     }
@@ -131,8 +129,8 @@ section! {
         .absent("by signal and by `lariat reload` alone").example("reload = { watch = true }");
     /// When the configuration is read again by itself.
     pub(crate) struct WrittenReload<'a> {
-        /// Whether a change of the configuration, or of a file or folder that it names, is a
-        /// reload. Network file systems are looked at every 10 seconds. See docs/guide/reload.md.
+        /// Whether a change of the configuration, or of what it names, is a reload. Network file
+        /// systems are looked at every 10 seconds. See docs/guide/reload.md.
         watch: bool = boolean()
             .default("false").flag("reload-watch").alone("on").example("watch = true"),
         /// How long files must stay as they are before they are read.
@@ -320,8 +318,8 @@ section! {
     /// Writes the secrets of connections to a file (`SSLKEYLOGFILE`, RFC 9850): a reader of it
     /// decrypts them all. See docs/guide/logs.md.
     pub(crate) struct WrittenKeyLog<'a> {
-        /// The file, which the supervisor makes with mode 0600 and appends to. It writes to none
-        /// that others may read, and through no symbolic link.
+        /// The file, made with mode 0600 and appended to; never one that others may read, nor
+        /// through a symbolic link.
         path: String = path().flag("key-log").example(r#"path = "/run/lariat/keys.log""#),
         /// The services whose connections are meant.
         services: Vec<String> = text("NAME")

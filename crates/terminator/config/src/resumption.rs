@@ -19,17 +19,15 @@ section! {
     /// Sessions of all services. See docs/guide/resumption.md.
     pub(crate) struct WrittenResumption<'a> {
         session_cache: WrittenSessionCache<'a>,
-        /// The place of sessions of TLS 1.3: with clients (`tickets`), or in the session cache,
-        /// where each resumes once (`cache`). `auto` is `tickets`, but `cache` for services with
-        /// `early-data`.
+        /// The place of sessions of TLS 1.3: with clients (`tickets`), or in the session cache
+        /// (`cache`). `auto` is `cache` for services with `early-data`, else `tickets`.
         tls13: Tls13Choice = choice![
             "auto" => Tls13Choice::Auto,
             "tickets" => Tls13Choice::Tickets,
             "cache" => Tls13Choice::Cache,
         ].default("auto").flag("tls13-sessions").example(r#"tls13 = "cache""#),
         /// The key exchange when a session that began with ML-KEM is resumed: as in full handshakes
-        /// (`session`), or by a classical group alone, which a stolen ticket key and a quantum
-        /// computer open (`classical`).
+        /// (`session`), or by a classical group alone.
         group: ResumptionGroup = choice![
             "session" => ResumptionGroup::Session,
             "classical" => ResumptionGroup::Classical,
@@ -73,8 +71,7 @@ section! {
         /// Tickets after a TLS 1.3 handshake; a client may ask for up to 4 (RFC 9149), unless this
         /// is 0.
         count: usize = count(0, 4).default("1").flag("ticket-count").example("count = 2"),
-        /// A file with at least 32 random bytes from which keys are derived. Hosts with the same
-        /// one resume each other's sessions, also after a restart.
+        /// A file with at least 32 random bytes from which keys are derived.
         secret: Option<String> = path()
             .absent("a random one, made when the supervisor starts").flag("ticket-secret")
             .example(r#"secret = "/etc/lariat/tickets.secret""#),

@@ -68,7 +68,7 @@ section! {
         /// Time from one check's start to the next.
         interval: Duration = duration(Duration::from_millis(100), HOUR)
             .default("2s").flag("check-interval").example(r#"interval = "5s""#),
-        /// How long a check may take; servers that greet have `timeouts.greeting` in addition.
+        /// How long a check may take.
         timeout: Duration = duration(Duration::from_millis(10), HOUR)
             .default("1s").flag("check-timeout").example(r#"timeout = "500ms""#),
         /// Failed checks in a row that take a server down.

@@ -33,8 +33,8 @@ section! {
         weight: u16 = count(1, 256).default("1").flag("weight").example("weight = 3"),
         /// Used only while no other server is up.
         backup: bool = boolean().default("false").flag("backup").example("backup = true"),
-        /// Connections and dials of the server at once, over all workers; further ones go to other
-        /// servers, or wait (`back.queue`).
+        /// Connections and dials of the server at once, over all workers; others go elsewhere, or
+        /// wait (`back.queue`).
         max_connections: Option<u32> = count(1, 10_000_000)
             .absent("no limit").flag("server-max-connections").example("max-connections = 100"),
     }

@@ -41,8 +41,8 @@ section! {
         .example(r#"store = "redis://10.0.0.5:6379/0""#);
     /// Keeps stored sessions in Valkey or Redis (6.2 or newer) as well, encrypted, for all hosts.
     pub(crate) struct WrittenStore<'a> {
-        /// `redis://USER:PASSWORD@HOST:PORT/DATABASE` or `valkey://` (by default no user and no
-        /// password, port 6379, database 0), `rediss://` or `valkeys://` for TLS, or `unix:PATH`.
+        /// `redis://USER:PASSWORD@HOST:PORT/DATABASE` or `valkey://` (by default port 6379 and
+        /// database 0), `rediss://` or `valkeys://` for TLS, or `unix:PATH`.
         url: String = text("URL")
             .flag("cluster-store").example(r#"url = "rediss://lariat@sessions.example:6379/0""#),
         /// A file with the password.

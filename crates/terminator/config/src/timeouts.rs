@@ -32,18 +32,18 @@ section! {
         /// `handshake` and `back.check.timeout` do not count it.
         greeting: Duration = duration(Duration::from_millis(10), HOUR)
             .default("30s").flag("greeting-timeout").example(r#"greeting = "5m""#),
-        /// Time in which no byte comes from either side, and none is taken. Write it for protocols
-        /// that begin with TLS and are silent for longer, such as IMAP (`30m`).
+        /// Time in which no byte comes from either side, and none is taken. Some protocols need
+        /// more: see docs/guide/starttls.md.
         idle: Option<Duration> = duration(Duration::from_millis(10), YEAR)
             .absent("5m; with `starttls` smtp, lmtp and pop3 10m; imap, sieve and nntp 30m; \
              mysql 8h; ftp, postgres, ldap and xmpp 24h")
             .flag("idle-timeout").example(r#"idle = "8h""#),
-        /// Time from accept to the end of the connection, whatever it does.
+        /// Time from accept to the end of the connection.
         lifetime: Option<Duration> = duration(Duration::from_secs(1), YEAR)
             .absent("as long as client and server want").flag("lifetime")
             .example(r#"lifetime = "1h""#),
         /// Time for which a client or server may leave bytes unacknowledged, or take none
-        /// (TCP_USER_TIMEOUT, RFC 5482); a paused download is dropped too.
+        /// (TCP_USER_TIMEOUT, RFC 5482).
         unacknowledged: Option<Duration> = duration(Duration::from_secs(1), DAY)
             .absent("the kernel's: about 15 minutes (net.ipv4.tcp_retries2)")
             .flag("unacknowledged-timeout").example(r#"unacknowledged = "30s""#),
