@@ -42,6 +42,7 @@ fn wrapped(text: &str) -> String {
         for word in line.split(' ') {
             // A word that would begin a list there stays with the one before.
             let begins_list = word == "-" || word == "+" || word == "*";
+            let word = linked(word);
             let characters = word.chars().count();
             if width > 0 && width + 1 + characters > LINE_CHARACTERS_MAX && !begins_list {
                 page.push('\n');
@@ -51,7 +52,7 @@ fn wrapped(text: &str) -> String {
                 page.push(' ');
                 width += 1;
             }
-            page.push_str(&linked(word));
+            page.push_str(&word);
             width += characters;
         }
         page.push('\n');

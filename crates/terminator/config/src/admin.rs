@@ -31,7 +31,7 @@ section! {
         insecure: bool = boolean()
             .default("false").flag("admin-insecure").example("insecure = true"),
         /// The Unix socket for `lariat status`, `reload` and `drain`. `/tmp/lariat-UID/` (or in
-        /// `$TMPDIR`) is made with mode 0700, and must be that user's own.
+        /// `$TMPDIR`) is made with mode 0700, and must be that user's.
         status_socket: Option<String> = row(Kind::Path, socket_path)
             .absent("`/run/lariat/status.sock` as root, else in `$XDG_RUNTIME_DIR/lariat/`, \
              else in `/tmp/lariat-UID/`")

@@ -32,8 +32,8 @@ section! {
         /// Whether servers get TLS. The flag without a value means `on`.
         mode: bool = choice!["on" => true, "off" => false]
             .default("on").flag("backend-tls").alone("on").example(r#"mode = "on""#),
-        /// Whether a server's certificate must lead to an authority and have the right name. With
-        /// `off`, anyone on the way can pose as the server, unless there are `pins`.
+        /// Whether servers' certificates must lead to an authority and have the right name. With
+        /// `off`, anyone on the way can pose as a server, unless there are `pins`.
         verify: bool = choice!["on" => true, "off" => false]
             .default("on").flag("backend-verify").example(r#"verify = "off""#),
         /// PEM files with the authorities of servers' certificates, or these themselves.

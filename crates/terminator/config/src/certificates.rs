@@ -41,7 +41,7 @@ section! {
         key_passphrase_command: Vec<String> = row(Kind::Text("PROGRAM"), word)
             .many().absent("none is run").flag("key-passphrase-command")
             .example(r#"key-passphrase-command = ["/usr/bin/systemd-creds", "cat", "site-key"]"#),
-        /// A DER-encoded OCSP response to staple. The flag follows its `--certificate`.
+        /// A DER-encoded OCSP response to staple.
         ocsp: Option<String> = path()
             .absent("the chain's path with the ending `.ocsp`, if there is such a file")
             .flag("ocsp").example(r#"ocsp = "site.ocsp""#),

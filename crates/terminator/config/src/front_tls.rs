@@ -86,8 +86,8 @@ section! {
         resumption: bool = boolean()
             .default("true").flag("resumption").example("resumption = false"),
         /// Bytes of early data that clients may send (0-RTT, RFC 8446, 2.3), at least a full
-        /// record's 16,640. It needs `send-proxy` version 2 or `early-data-safe`: see
-        /// docs/guide/resumption.md.
+        /// record's 16,640. It needs `send-proxy` version 2 or `early-data-safe`
+        /// (docs/guide/resumption.md).
         early_data: Option<u32> = size(1, EARLY_DATA_BYTES_MAX)
             .absent("none is taken").flag("early-data").example(r#"early-data = "16KiB""#),
         /// PEM files with the service's revoked certificates, whose sessions are not resumed.
@@ -129,8 +129,8 @@ section! {
         ca: Vec<String> = path()
             .many().absent("only with mode none").flag("client-ca")
             .example(r#"ca = ["clients-ca.pem"]"#),
-        /// PEM files with revocation lists for all certificates of a client's chain. The issuer of
-        /// the client's own must have one.
+        /// PEM files with revocation lists, on which no certificate of a client's chain may be. The
+        /// issuer of the client's own must have one.
         crl: Vec<String> = path()
             .many().absent("revocation is not checked").flag("client-crl")
             .example(r#"crl = ["clients.crl"]"#),

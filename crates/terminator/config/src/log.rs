@@ -36,8 +36,8 @@ section! {
         ].default("text").flag("log-format").example(r#"format = "json""#),
         /// The form of messages on the standard error. `text`: with time (RFC 3339, UTC) and level;
         /// `json`: objects with `time`, `level`, `message` and `hint`; `plain`: without time.
-        /// `auto` is `plain` at a terminal, else `text`; for journald, with a priority in place of
-        /// the time.
+        /// `auto` is `plain` at a terminal, else `text`; for journald, with priority in place of
+        /// time.
         messages: MessageForm = choice![
             "auto" => MessageForm::Auto,
             "plain" => MessageForm::Plain,
@@ -60,7 +60,7 @@ section! {
         /// logged.
         failures_per_second: u32 = count(0, 1_000_000)
             .default("10").flag("log-failures").example("failures-per-second = 100"),
-        /// The same for each other reason, in at most 50 kB.
+        /// Lines per second and worker for each other reason, in at most 50 kB.
         successes_per_second: u32 = count(0, 1_000_000)
             .default("100").flag("log-successes").example("successes-per-second = 1000"),
         /// One of so many connections without a failure gets a line, per worker, with the number as

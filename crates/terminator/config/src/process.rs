@@ -60,7 +60,7 @@ section! {
 section! {
     table("limits.per-source")
         .absent("").example("per-source = { connections = 200, rate = 50 }");
-    /// What one client address may take, over all services; connections beyond that are reset. See
+    /// The limits of one client address, over all services; connections beyond them are reset. See
     /// docs/guide/access.md.
     pub(crate) struct WrittenSourceLimits<'a> {
         /// Open connections of one address; 0 = no limit.
@@ -95,8 +95,8 @@ section! {
         group: Vec<String> = text("GROUP")
             .many().absent("those of the user").flag("group")
             .example(r#"group = ["lariat", "redis"]"#),
-        /// What the worker process is denied: `files` is opening files (Landlock), `system-calls`
-        /// what it does not need (seccomp), `on` both.
+        /// The rights that the worker process gives up: `files` is opening files (Landlock),
+        /// `system-calls` all calls that it does not need (seccomp), `on` both.
         sandbox: SandboxOptions = choice!(of SandboxOptions: SANDBOXES)
             .default("on").flag("sandbox").example(r#"sandbox = "files""#),
         /// The TCP ports that the worker process can connect to, at most 4096, also after reloads;

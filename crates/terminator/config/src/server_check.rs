@@ -20,8 +20,8 @@ section! {
         .example(r#"check = { kind = "http", path = "/health" }"#);
     /// Active health checks of every server, at each of its addresses.
     pub(crate) struct WrittenCheck<'a> {
-        /// What must succeed: a connection (`tcp`; with `starttls` or `expect`, a good answer too),
-        /// a TLS handshake (`tls`), or an answer with `expect-status` and `expect-body` (`http`).
+        /// The test: a connection (`tcp`; with `starttls` or `expect`, a good answer too), a TLS
+        /// handshake (`tls`), or an answer with `expect-status` and `expect-body` (`http`).
         kind: CheckWord = choice![
             "tcp" => CheckWord::Tcp,
             "tls" => CheckWord::Tls,
@@ -73,7 +73,7 @@ section! {
             .default("1s").flag("check-timeout").example(r#"timeout = "500ms""#),
         /// Failed checks in a row that take a server down.
         fall: u32 = count(1, 100).default("3").flag("check-fall").example("fall = 2"),
-        /// Passed checks in a row that bring it up again.
+        /// Passed checks in a row that bring one up again.
         rise: u32 = count(1, 100).default("2").flag("check-rise").example("rise = 3"),
     }
 }

@@ -27,7 +27,7 @@ section! {
         address: Zoned<Endpoint> = parsed(Kind::Endpoint)
             .example(r#"address = "app.internal:8080""#),
         /// The most servers that a `srv:` address stands for; records with the highest priority
-        /// numbers are left out first.
+        /// numbers are left out.
         instances: u16 = count(1, 64).default("8").flag("instances").example("instances = 4"),
         /// The server's share of connections, relative to the others'.
         weight: u16 = count(1, 256).default("1").flag("weight").example("weight = 3"),

@@ -45,7 +45,7 @@ section! {
         /// database 0), `rediss://` or `valkeys://` for TLS, or `unix:PATH`.
         url: String = text("URL")
             .flag("cluster-store").example(r#"url = "rediss://lariat@sessions.example:6379/0""#),
-        /// A file with the password.
+        /// A file with the store's password.
         password_file: Option<String> = path()
             .absent("the password of `url`, or none").flag("cluster-store-password-file")
             .requires(&["url"]).example(r#"password-file = "/etc/lariat/store.password""#),

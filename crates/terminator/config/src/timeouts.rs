@@ -33,7 +33,7 @@ section! {
         greeting: Duration = duration(Duration::from_millis(10), HOUR)
             .default("30s").flag("greeting-timeout").example(r#"greeting = "5m""#),
         /// Time in which no byte comes from either side, and none is taken. Some protocols need
-        /// more: see docs/guide/starttls.md.
+        /// more (docs/guide/starttls.md).
         idle: Option<Duration> = duration(Duration::from_millis(10), YEAR)
             .absent("5m; with `starttls` smtp, lmtp and pop3 10m; imap, sieve and nntp 30m; \
              mysql 8h; ftp, postgres, ldap and xmpp 24h")
