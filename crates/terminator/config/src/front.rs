@@ -63,8 +63,8 @@ section! {
         deny: Vec<String> = networks()
             .many().absent("none are denied").flag("deny")
             .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
-        /// Silence, in whole seconds, after which the kernel probes the client (TCP keepalive), for
-        /// most up to a fifth earlier; 0 = never. See docs/guide/access.md.
+        /// Silence, in whole seconds, after which the kernel probes the client (TCP keepalive), or
+        /// up to a fifth earlier; 0 = never.
         keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
             .default("2m").flag("keepalive").example(r#"keepalive = "30s""#),
         /// The only network interface that clients may come by (SO_BINDTODEVICE).

@@ -175,8 +175,8 @@ A list of one value may be written as that value alone.
 ```toml
 [[service]]
 name = \"web\"
-front = { listen = [\"[::]:443\"], tls = { certificates = [\"certs/\"], alpn = [\"h2\", \"http/1.1\"] } }
-back  = { servers = [\"10.0.0.3:80\", \"unix:/run/app.sock\"], balance = \"least-connections\" }
+front = { listen = [\"[::]:443\"], tls = { certificates = [\"certs/\"] } }
+back  = { servers = [\"10.0.0.3:80\"] }
 ```
 ";
 

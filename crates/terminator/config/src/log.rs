@@ -34,10 +34,9 @@ section! {
             "text" => LineFormat::Text,
             "json" => LineFormat::Json,
         ].default("text").flag("log-format").example(r#"format = "json""#),
-        /// The form of messages on the standard error. `text`: with time (RFC 3339, UTC) and level;
-        /// `json`: objects with `time`, `level`, `message` and `hint`; `plain`: without time.
-        /// `auto` is `plain` at a terminal, else `text`; for journald, with priority in place of
-        /// time.
+        /// The form of messages on the standard error. `text`: with time and level; `json`: objects
+        /// with `time`, `level`, `message` and `hint`; `plain`: without time. `auto` is `plain` at
+        /// a terminal, else `text`; for journald, with priority in place of time.
         messages: MessageForm = choice![
             "auto" => MessageForm::Auto,
             "plain" => MessageForm::Plain,
@@ -45,7 +44,7 @@ section! {
             "json" => MessageForm::Json,
         ].default("auto").flag("log-messages").example(r#"messages = "json""#),
         /// The destination of messages about the program, once the configuration has been read; why
-        /// the program ends always goes to the standard error.
+        /// it ends goes to the standard error.
         messages_output: Option<DaemonWord> = choice![
             "stderr" => None,
             "syslog" => Some(DaemonWord::Syslog),

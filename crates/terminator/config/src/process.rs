@@ -28,13 +28,13 @@ section! {
     /// The threads that carry connections.
     pub(crate) struct WrittenWorkers<'a> {
         /// `auto`: one for each CPU that the process may use, pinned to it; fewer, unpinned, under
-        /// a lower quota of a control group. Else a number, or a list of CPUs: `"0-3,6"`, `"4-4"`.
+        /// a lower quota of a control group. A list is `"0-3,6"`, or `"4-4"`.
         threads: ThreadChoice = row(Kind::Threads, threads)
             .default("auto").flag("workers").example("threads = 4"),
         /// The kernel's queue of new connections, per listener and worker; at most
         /// `net.core.somaxconn`.
         backlog: u32 = count(1, 65_535).default("4096").flag("backlog").example("backlog = 1024"),
-        /// The queue of TCP Fast Open (RFC 7413); 0 = off.
+        /// The queue of TCP Fast Open (RFC 7413); 0 = off. Replayed data reaches TLS only.
         fast_open: u32 = count(0, 65_535).default("0").flag("fast-open").example("fast-open = 256"),
         /// Threads that find and read static files that are not in memory.
         file_threads: usize = count(1, 64)

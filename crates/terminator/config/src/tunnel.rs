@@ -14,8 +14,7 @@ section! {
     table("service.back.tunnel").group("Back")
         .absent("servers are connected to directly").shorthand("to")
         .example(r#"tunnel = { to = "db.example:5432", protocol = "socks5" }"#);
-    /// Makes the `servers` proxies, which are asked for a connection to one host. See
-    /// docs/guide/servers.md.
+    /// Makes the `servers` proxies, which are asked for a connection to one host.
     pub(crate) struct WrittenTunnel<'a> {
         /// The host behind the proxies, which look up its name.
         to: Endpoint = parsed(Kind::Endpoint)
