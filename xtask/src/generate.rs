@@ -47,6 +47,7 @@ fn wrapped(text: &str) -> String {
         for word in line.split(' ') {
             // A word that would begin a list there stays with the one before.
             let begins_list = word == "-" || word == "+" || word == "*";
+            let word = linked(word);
             let characters = word.chars().count();
             if width > 0 && width + 1 + characters > LINE_CHARACTERS_MAX && !begins_list {
                 page.push('\n');
@@ -56,7 +57,7 @@ fn wrapped(text: &str) -> String {
                 page.push(' ');
                 width += 1;
             }
-            page.push_str(word);
+            page.push_str(&word);
             width += characters;
         }
         page.push('\n');
@@ -64,19 +65,29 @@ fn wrapped(text: &str) -> String {
     page
 }
 
+/// A guide that is named by its path, as in the help of a key, is linked to.
+fn linked(word: &str) -> String {
+    let path = word.trim_matches(['(', ')', '.', ',', ':', ';']);
+    match path.strip_prefix("docs/guide/") {
+        Some(guide) => word.replace(path, &format!("[{path}](../guide/{guide})")),
+        None => word.to_owned(),
+    }
+}
+
 fn unwrapped_pages() -> Vec<GeneratedPage> {
     let mut metrics = head("Metrics", "the catalogue of metrics");
     metrics.push_str(
-        "`/metrics` shows these, in the Prometheus text format 0.0.4. Counters survive a reload; \
-         they begin anew with a new worker process. With more than 256 services, counters and \
-         histograms of a service that have counted nothing are left out, and so are those of \
-         servers with more than 256 of them: `or vector(0)` stands for them in a query.\n",
+        "`/metrics` shows these, in the Prometheus text format 0.0.4. Counters survive a reload, \
+         but not the worker process. With more than 256 services, or servers, counters and \
+         histograms that have counted nothing are left out: `or vector(0)` stands for them in a \
+         query. Of what expires, each service has the 256 that do so first.\n",
     );
     telemetry::exposition::write_reference(&mut metrics);
     let mut outcomes = head("How connections end", "the table of reasons");
     outcomes.push_str(
         "Every connection ends with exactly one of these: the `reason` of its line in the log, \
-         whose `detail` says more, and of `lariat_connections_ended_total`.\n",
+         whose `detail` says more, and of `lariat_connections_ended_total`. If several servers \
+         were tried, it is the last one's.\n",
     );
     telemetry::outcome::write_reference(&mut outcomes);
     let mut failures = head("Why transactions fail", "the table of reasons");
@@ -294,6 +305,12 @@ mod tests {
     fn the_pages_are_what_the_tables_say() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         check(root).unwrap();
+    }
+
+    #[test]
+    fn guides_are_linked_to() {
+        let linked = wrapped("(docs/guide/a.md). `docs/guide/b.md`");
+        assert_eq!(linked, "([docs/guide/a.md](../guide/a.md)). `docs/guide/b.md`\n");
     }
 
     #[test]

@@ -64,12 +64,16 @@ impl Table {
             Some(holds(key)),
             match key.default {
                 Default::Required => Some("required".to_owned()),
+                Default::Absent("none") => None,
                 _ => default(key).map(|default| format!("default: {default}")),
             },
             key.flag.map(|flag| format!("`{}`", self.short_usage(key, flag))),
         ];
         let facts: Vec<_> = facts.into_iter().flatten().collect();
-        let facts = facts.join("; ");
+        let facts = match facts.join("; ") {
+            facts if facts == "table" => String::new(),
+            facts => format!("\n*{facts}*\n"),
+        };
         // The facts of a plain value, in the forms of the page's head, are an example of it; of a
         // table its keys, which follow, have theirs.
         let is_plain = match key.kind {
@@ -85,7 +89,7 @@ impl Table {
         };
         let shown = if is_plain { "" } else { key.example };
         let example = if shown.is_empty() { String::new() } else { format!("\n    {shown}\n") };
-        format!("\n{level} `{path}`\n\n{help}\n\n*{facts}*\n{example}")
+        format!("\n{level} `{path}`\n\n{help}\n{facts}{example}")
     }
 
     fn facts(&self, key: &Key) -> Vec<String> {
@@ -104,10 +108,12 @@ impl Table {
 
     /// A flag, with what its value is called where that says more than the facts beside it.
     fn short_usage(&self, key: &Key, flag: &str) -> String {
-        let name = self.value_name(key);
-        let says_nothing = name.bytes().all(|byte| byte.is_ascii_uppercase());
+        let says_more = match key.kind {
+            Kind::Text(name) => !name.bytes().all(|byte| byte.is_ascii_uppercase()),
+            _ => false,
+        };
         match key.alone {
-            None if says_nothing => format!("--{flag}"),
+            None if !says_more => format!("--{flag}"),
             _ => self.usage(key, flag),
         }
     }
@@ -144,7 +150,7 @@ fn holds(key: &Key) -> String {
         Kind::Threads => "`auto`, a number, or a list of CPUs".to_owned(),
     };
     let one = match key.shorthand {
-        Some(short) => format!("{one}, or a value that means its `{short}`"),
+        Some(short) => format!("{one}, or `{short}` alone"),
         None => one,
     };
     if key.many { format!("list: {one}") } else { one }

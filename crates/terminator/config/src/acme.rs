@@ -26,10 +26,10 @@ const DOMAINS_MAX: usize = 100;
 
 section! {
     table("acme").absent("").example(r#"acme = { folder = "/srv/acme" }"#);
-    /// Certificates that come by themselves (ACME, RFC 8555): see `service.front.tls.acme`.
+    /// Certificates by ACME: see `service.front.tls.acme`.
     pub(crate) struct WrittenAcme<'a> {
-        /// The directory of accounts, keys and certificates. It is made if it is not there, and
-        /// must be the supervisor's user's own, with mode 0700.
+        /// The directory of accounts, keys and certificates, made with mode 0700; it must be the
+        /// supervisor's user's own.
         folder: String = path()
             .default("/var/lib/lariat/acme").flag("acme-folder").example(r#"folder = "/srv/acme""#),
     }
@@ -39,14 +39,13 @@ section! {
     table("service.front.tls.acme")
         .absent("certificates come from files alone").shorthand("domains")
         .example(r#"acme = { domains = ["a.example"], accept-terms = true }"#);
-    /// A certificate that is ordered by ACME (RFC 8555), and renewed. Until it is there, clients
-    /// get `certificates`, or a self-signed one.
+    /// A certificate that Lariat orders and renews by ACME (RFC 8555). See docs/guide/acme.md.
     pub(crate) struct WrittenServiceAcme<'a> {
-        /// The certificate's names and IP addresses (RFC 8738). A name that begins with `*.` needs
+        /// The certificate's names and IP addresses (RFC 8738). Names with `*.` need
         /// `challenge.dns`.
         domains: Vec<String> = row(Kind::Text("DOMAIN"), domain)
             .many().flag("acme").example(r#"domains = ["a.example", "*.b.example", "192.0.2.1"]"#),
-        /// Whether you accept the authority's terms of service. Without it nothing is ordered.
+        /// Whether you accept the authority's terms of service; else nothing is ordered.
         accept_terms: bool = boolean().flag("acme-accept-terms").example("accept-terms = true"),
         /// Mail addresses at which the authority may reach you.
         contact: Vec<String> = row(Kind::Text("ADDRESS"), contact)
@@ -54,13 +53,13 @@ section! {
         /// The authority: `letsencrypt`, `letsencrypt-staging`, or the URL of a directory.
         directory: String = row(Kind::Text("URL"), directory)
             .default("letsencrypt").flag("acme-directory").example(r#"directory = "letsencrypt-staging""#),
-        /// PEM files with the authorities that the directory's own certificate may lead to.
+        /// PEM files with the authorities of the directory's own certificate.
         roots: Vec<String> = path()
             .many().absent("those of this host").flag("acme-root").example(r#"roots = ["/etc/lariat/ca.pem"]"#),
-        /// The certificate profile that is asked for, of those that the directory offers.
+        /// The certificate profile, of those that the directory offers.
         profile: Option<String> = text("NAME")
             .absent("the authority chooses").flag("acme-profile").example(r#"profile = "shortlived""#),
-        /// The kinds of keys, each of which gets a certificate. Keys are made here.
+        /// The kinds of keys; each gets a certificate.
         key: Vec<&'static str> = choice![
             "ecdsa-p256" => "ecdsa-p256",
             "ecdsa-p384" => "ecdsa-p384",
@@ -79,15 +78,15 @@ section! {
         .example(r#"challenge = { dns = "/etc/lariat/dns-hook" }"#);
     /// The proof to the authority that the names are ours.
     pub(crate) struct WrittenChallenge<'a> {
-        /// `tls-alpn`: the authority connects to port 443 of each name (RFC 8737), where any
-        /// service with TLS answers; `http`: to port 80, where any without TLS does.
+        /// `tls-alpn`: the authority connects to port 443 of each name (RFC 8737); `http`: to port
+        /// 80.
         kind: bool = choice!["tls-alpn" => false, "http" => true]
             .default("tls-alpn").flag("acme-challenge").example(r#"kind = "http""#),
-        /// A program that puts a TXT record into the DNS (dns-01), and takes it away, run as
-        /// `PROGRAM present|cleanup NAME VALUE` by the supervisor's user (docs/guide/acme.md).
+        /// A program that puts a TXT record into the DNS, and removes it (dns-01): `PROGRAM
+        /// present|cleanup NAME VALUE`.
         dns: Option<String> = path()
             .absent("`kind`").flag("acme-dns").example(r#"dns = "/etc/lariat/dns-hook""#),
-        /// How long the program may take. Then it is killed, with all that it has started.
+        /// How long the program may take before it is killed.
         timeout: Duration = duration(SECOND, DAY)
             .default("5m").flag("acme-dns-timeout").example(r#"timeout = "10m""#),
     }
@@ -96,11 +95,11 @@ section! {
 section! {
     table("service.front.tls.acme.eab")
         .absent("none").example(r#"eab = { key-id = "kid-1", key = "/etc/lariat/eab.key" }"#);
-    /// An external account of the authority, to which ours is bound (RFC 8555, 7.3.4).
+    /// An external account to bind ours to (RFC 8555, 7.3.4).
     pub(crate) struct WrittenEab<'a> {
         /// The key's name, as the authority gave it.
         key_id: String = text("NAME").flag("acme-eab-key-id").example(r#"key-id = "kid-1""#),
-        /// A file with the key, in base64url as the authority gave it.
+        /// A file with the key in base64url.
         key: String = path().flag("acme-eab-key").example(r#"key = "/etc/lariat/eab.key""#),
     }
 }

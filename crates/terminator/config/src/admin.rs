@@ -16,25 +16,22 @@ section! {
     /// The status page, the metrics and the status socket.
     pub(crate) struct WrittenAdmin<'a> {
         /// The address of the status page and `/metrics`, over plain HTTP. One that is not loopback
-        /// needs `token` or `insecure`. A request must be for an IP address, `localhost` or one of
-        /// `hosts`.
+        /// needs `token` or `insecure`.
         listen: Option<SocketAddr> = row(Kind::Address, admin_address)
             .absent("off").flag("admin").example(r#"listen = "127.0.0.1:9090""#),
-        /// Further host names that requests may be for (`Host`).
+        /// Host names that requests may be for, beside `localhost` and IP addresses.
         hosts: Vec<String> = row(Kind::Text("HOST"), host_name)
             .many().absent("none").flag("admin-hosts").example(r#"hosts = ["lariat.internal"]"#),
-        /// A file with a token of 16 or more visible ASCII characters, which every request must
-        /// carry, unencrypted: as a bearer token (`Authorization: Bearer TOKEN`) or as the password
-        /// of the user `lariat`.
+        /// A file with 16 or more visible ASCII characters, which requests must carry, unencrypted,
+        /// as bearer token or as password of the user `lariat`.
         token: Option<String> = path()
             .absent("none is asked for").flag("admin-token")
             .example(r#"token = "/etc/lariat/admin.token""#),
-        /// Whether `listen` may be an address that other hosts can reach, without a token.
+        /// Whether other hosts may reach `listen` without a token.
         insecure: bool = boolean()
             .default("false").flag("admin-insecure").example("insecure = true"),
-        /// The Unix socket for `lariat status`, `reload` and `drain`. It only writes.
-        /// `/tmp/lariat-UID/` (or `$TMPDIR/lariat-UID/`) must be that user's own with mode 0700; it
-        /// is made if it is not there.
+        /// The Unix socket for `lariat status`, `reload` and `drain`. `/tmp/lariat-UID/` (or in
+        /// `$TMPDIR`) is made with mode 0700, and must be that user's.
         status_socket: Option<String> = row(Kind::Path, socket_path)
             .absent("`/run/lariat/status.sock` as root, else in `$XDG_RUNTIME_DIR/lariat/`, \
              else in `/tmp/lariat-UID/`")

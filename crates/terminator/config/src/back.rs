@@ -25,42 +25,39 @@ section! {
     table("service.back").group("Back")
         .absent("the service has `front.redirect`")
         .example(r#"back = { servers = ["127.0.0.1:80"] }"#);
-    /// Servers to relay to, or static files of this host.
+    /// Servers, or static files of this host.
     pub(crate) struct WrittenBack<'a> {
         files: Option<WrittenFiles<'a>>,
         servers: Tables<'a, WrittenServer<'a>>,
-        /// How often names of servers are looked up again, from the last answer on, whatever the
-        /// records' TTL. For a name of several services the shortest counts.
+        /// How often servers' names are looked up again, whatever the TTL. For a name of several
+        /// services the shortest counts.
         resolve: Duration = duration(Duration::from_secs(1), DAY)
             .default("10s").flag("resolve").example(r#"resolve = "1m""#),
-        /// The addresses of names that are used. With `any`, one that does not answer within 250 ms
-        /// has the next one dialled too (RFC 8305).
+        /// The addresses of names that are used.
         resolve_family: AddressFamily = choice![
             "any" => AddressFamily::Any,
             "ipv4" => AddressFamily::Ipv4,
             "ipv6" => AddressFamily::Ipv6,
         ].default("any").flag("resolve-family").example(r#"resolve-family = "ipv4""#),
-        /// How long a server that came back up, or was enabled, takes from a tenth of its share to
-        /// the whole.
+        /// How long a server that comes back up, or is enabled, grows from a tenth of its share.
         slow_start: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("slow-start").example(r#"slow-start = "30s""#),
-        /// The fate of the connections of a server that goes down, or is disabled: with `close`
-        /// they are reset on both sides, for `server-down` or `server-disabled`.
+        /// Whether a server's open connections are kept when it goes down or is disabled, or reset
+        /// on both sides (`close`).
         on_down: OnDown = choice![
             "keep" => OnDown::Keep,
             "close" => OnDown::Close,
         ].default("keep").flag("on-down").example(r#"on-down = "close""#),
         queue: WrittenQueue<'a>,
-        /// How a server is chosen: in turn, by the fewest open connections, or by the client's
-        /// address (consistent hash); all by weight.
+        /// How a server is chosen: in turn, by fewest open connections, or by client address
+        /// (consistent hash); each by weight.
         balance: Balance = choice![
             "round-robin" => Balance::RoundRobin,
             "least-connections" => Balance::LeastConnections,
             "source" => Balance::Source,
         ].default("round-robin").flag("balance").example(r#"balance = "least-connections""#),
-        /// For services with `front.tls = "passthrough"`: with `session-id`, clients that offer a
-        /// session of TLS 1.2, by its id or a ticket, go to the server that made or last resumed
-        /// it, if it is up and has room; `resumption.session-cache` remembers it.
+        /// For `passthrough`: clients go to the server that made or last resumed their session of
+        /// TLS 1.2.
         affinity: Option<()> = choice!["session-id" => ()]
             .absent("none").flag("affinity").example(r#"affinity = "session-id""#),
         check: Option<WrittenCheck<'a>>,
@@ -68,27 +65,24 @@ section! {
         /// The same as `front.keepalive`, for servers.
         keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
             .default("2m").flag("backend-keepalive").example(r#"keepalive = "30s""#),
-        /// The source of connections to servers: an address of this host, or one of each family
-        /// with a comma between them; or `client`, the client's own (IP_TRANSPARENT; HAProxy:
-        /// `usesrc clientip`): then answers must come back through this host, and the worker
-        /// process keeps CAP_NET_RAW. A server of a family without an address is not connected to.
+        /// The address that servers see: one of this host, or one per family with a comma between
+        /// (a family without one is not used), or `client`, the client's own (IP_TRANSPARENT). See
+        /// docs/guide/access.md.
         source: Option<String> = text("ADDRESS")
             .absent("an address that the kernel chooses").flag("source")
             .example(r#"source = "10.0.0.5""#),
-        /// The protocol by which servers are asked for TLS, before the first byte of a client
-        /// reaches them; it needs `back.tls`. A server that offers none is not used.
+        /// The protocol in which servers are asked for TLS; it needs `back.tls`.
         starttls: Option<Dialect> = choice!(of Dialect: Dialect::ALL)
             .absent("servers begin with TLS, if `back.tls` is there").flag("backend-starttls")
             .example(r#"starttls = "smtp""#),
-        /// The name that servers of `smtp` and `lmtp` are told (RFC 5321, 4.1.1.1; Postfix:
-        /// `smtp_helo_name`). Some refuse one that is not in the DNS.
+        /// The name that servers of `smtp` and `lmtp` are told (RFC 5321, 4.1.1.1).
         ehlo_name: Option<String> = text("NAME")
             .absent("this host's name, where it or /etc/hosts has it fully qualified; else the \
              host's address, as `[192.0.2.1]`")
             .flag("backend-ehlo-name").example(r#"ehlo-name = "mx.example.org""#),
         send_proxy: Option<WrittenSendProxy<'a>>,
-        /// Whether servers get early data without a TLV that says which is early: only for servers
-        /// whose requests may all be repeated, as in a replay.
+        /// Whether servers may get early data without being told which it is: only if all requests
+        /// may be repeated.
         early_data_safe: bool = boolean()
             .default("false").flag("early-data-safe").example("early-data-safe = true"),
         tls: Option<WrittenBackTls<'a>>,
@@ -99,24 +93,22 @@ section! {
 section! {
     table("service.back.files")
         .absent("the service has `servers`").shorthand("root").example(r#"files = "/data""#);
-    /// A folder whose files are served by HTTP/1.1 (GET and HEAD), instead of servers. It is
-    /// opened at start; a reload cannot change it.
+    /// A folder that is served by HTTP/1.1 in place of servers. A change takes a restart. See
+    /// docs/guide/files.md.
     pub(crate) struct WrittenFiles<'a> {
-        /// The folder, which no path and no symbolic link leads out of. The worker process's user
-        /// must be able to read the files.
+        /// The folder. The worker process's user must be able to read the files.
         root: String = path().flag("files").example(r#"root = "/data""#),
-        /// Files that are served for the folder they are in, the preferred one first; an empty list
-        /// means none.
+        /// Files that are served for their folder, the preferred one first; `[]` = none.
         index: Vec<String> = text("NAME")
             .many().absent("`index.html`").flag("index")
             .example(r#"index = ["index.html", "index.txt"]"#),
         /// Whether names that begin with a dot are served.
         hidden: bool = boolean().default("false").flag("hidden").example("hidden = true"),
-        /// Whether `x.br` or `x.gz` beside `x` is sent in its place to clients that accept it.
+        /// Whether clients that accept it get `x.br` or `x.gz` in place of `x`.
         precompressed: bool = boolean()
             .default("true").flag("precompressed").example("precompressed = false"),
-        /// Bytes per second that a client must acknowledge, averaged over `min-rate-window`; a
-        /// slower one, such as a paused download, is reset: `client-too-slow`.
+        /// Bytes per second that a client must acknowledge on average; a slower one, such as a
+        /// paused download, is reset.
         min_rate: Option<u64> = size(1, 1 << 40)
             .absent("a client may take as long as `timeouts.idle` lets it").flag("min-rate")
             .example(r#"min-rate = "1KiB""#),

@@ -25,47 +25,39 @@ section! {
     table("service.back.tls").group("TLS to servers")
         .absent("servers get plaintext").shorthand("mode")
         .example(r#"tls = { ca = ["internal-ca.pem"], name = "api.internal" }"#);
-    /// How TLS is originated towards the servers, and what they have to prove.
+    /// TLS to servers. See docs/guide/servers-tls.md.
     pub(crate) struct WrittenBackTls<'a> {
-        /// Whether servers get TLS. `on` alone verifies them by this host's authorities; the flag
-        /// without a value means it.
+        /// Whether servers get TLS. The flag without a value means `on`.
         mode: bool = choice!["on" => true, "off" => false]
             .default("on").flag("backend-tls").alone("on").example(r#"mode = "on""#),
-        /// Whether a server's certificate must lead to an authority and have the right name. With
-        /// `off` anyone on the way can pose as a server, unless there are `pins`; `lariat check`
-        /// and the status say so.
+        /// Whether servers' certificates must lead to an authority and have the right name. With
+        /// `off`, anyone on the way can pose as a server, unless there are `pins`.
         verify: bool = choice!["on" => true, "off" => false]
             .default("on").flag("backend-verify").example(r#"verify = "off""#),
-        /// PEM files with the authorities of the servers' certificates, or these themselves, as
-        /// `openssl req -x509` makes them. What may not sign certificates (CA:TRUE, keyCertSign) is
-        /// no authority. What has expired counts no more.
+        /// PEM files with the authorities of servers' certificates, or these themselves.
         ca: Vec<String> = path()
             .many().absent("the authorities that this host trusts").flag("backend-ca")
             .example(r#"ca = ["internal-ca.pem"]"#),
-        /// The DNS name or IP address that a server's certificate must have; a DNS name is sent as
-        /// SNI. `client` stands for the name that the client asked for.
+        /// The DNS name or IP address that a server's certificate must have; `client` is the name
+        /// that the client asked for.
         name: Option<String> = text("NAME")
             .absent("the host of the server's address").flag("backend-name")
             .example(r#"name = "api.internal""#),
-        /// The public keys that a server's certificate may have, beside what `verify` asks:
-        /// `sha256//` and the Base64 of the SHA-256 of the SubjectPublicKeyInfo, as curl has them.
-        /// The log has a refused server's pin.
+        /// Public keys of which a server must have one, beside what `verify` asks: `sha256//` and
+        /// the Base64 of the SubjectPublicKeyInfo's SHA-256, as curl has them.
         pins: Vec<[u8; 32]> = row(Kind::Text("PIN"), pin)
             .many().absent("any key").flag("backend-pin")
             .example(r#"pins = ["sha256//47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="]"#),
-        /// PEM files with revocation lists of the servers' authorities, which count as those of
-        /// `client-certificates`.
+        /// PEM files with revocation lists, as of `client-certificates`.
         crl: Vec<String> = path()
             .many().absent("revocation is not checked").flag("backend-crl")
             .example(r#"crl = ["internal.crl"]"#),
-        /// The answer to a revocation list past its nextUpdate: refuse the servers of its issuer,
-        /// or use the old list.
+        /// Whether servers are refused past their list's nextUpdate, or the old list is used.
         crl_expired: ExpiredLists = choice![
             "refuse" => ExpiredLists::Refuse,
             "accept" => ExpiredLists::Accept,
         ].default("refuse").flag("backend-crl-expired").example(r#"crl-expired = "accept""#),
-        /// The certificate for servers that ask for one: a PEM file with the chain, leaf first, and
-        /// the key unless `key` names it.
+        /// The certificate for servers that ask for one, as PEM, leaf first.
         certificate: Option<String> = path()
             .absent("servers are shown no certificate").flag("backend-certificate")
             .example(r#"certificate = "lariat-client.pem""#),
@@ -73,15 +65,15 @@ section! {
         key: Option<String> = path()
             .absent("it is in the certificate's file").flag("backend-key")
             .example(r#"key = "lariat-client.key""#),
-        /// A file whose first line is the passphrase of that key, if it is encrypted.
+        /// A file whose first line is the key's passphrase.
         key_passphrase_file: Option<String> = path()
             .absent("it is not encrypted").flag("backend-key-passphrase-file")
             .example(r#"key-passphrase-file = "/run/lariat/client.passphrase""#),
-        /// A program, with its arguments, that writes that passphrase, as for `certificates`.
+        /// A program with arguments that prints the passphrase.
         key_passphrase_command: Vec<String> = row(Kind::Text("PROGRAM"), word)
             .many().absent("none is run").flag("backend-key-passphrase-command")
             .example(r#"key-passphrase-command = ["/usr/bin/pass", "show", "client-key"]"#),
-        /// Application protocols (RFC 7301) that servers are offered; an empty list means none.
+        /// Application protocols that servers are offered; `[]` = none.
         alpn: Vec<Vec<u8>> = row(Kind::Text("PROTOCOL"), protocol)
             .many().absent("the protocol that was negotiated with the client")
             .flag("backend-alpn").example(r#"alpn = ["http/1.1"]"#),
@@ -91,19 +83,18 @@ section! {
             "1.3" => Version::Tls13,
         ].many().default("1.2,1.3").flag("backend-versions").synonyms(VERSION_SYNONYMS)
             .example(r#"versions = ["1.3"]"#),
-        /// Cipher suites, the preferred one first; `auto` is as in `front.tls.suites`.
+        /// Cipher suites, as in `front.tls.suites`.
         suites: Vec<WantedSuite> = choice!(of WantedSuite: &SUITES)
             .many().default("auto").flag("backend-suites").synonyms(SUITE_SYNONYMS)
             .example(r#"suites = ["TLS_AES_128_GCM_SHA256"]"#),
-        /// Key exchange groups, the preferred one first; servers are sent a share for that one.
+        /// Key exchange groups; servers are sent a share for the first.
         groups: Vec<Group> = choice!(of Group: &GROUPS)
             .many().default("X25519MLKEM768,x25519,secp256r1,secp384r1").flag("backend-groups")
             .synonyms(GROUP_SYNONYMS).example(r#"groups = ["x25519", "secp256r1"]"#),
-        /// Whether sessions with servers are resumed. A server's certificate is verified again
-        /// after an hour at the latest. Early data is never sent.
+        /// Whether sessions with servers are resumed, for an hour at most.
         resumption: bool = boolean()
             .default("true").flag("backend-resumption").example("resumption = false"),
-        /// Whether servers may compress their certificates (RFC 8879, Brotli or zlib) in TLS 1.3.
+        /// Whether servers may compress their certificates (RFC 8879).
         certificate_compression: bool = boolean()
             .default("true").flag("backend-certificate-compression")
             .example("certificate-compression = false"),

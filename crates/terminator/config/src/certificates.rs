@@ -28,37 +28,33 @@ section! {
     table("service.front.tls.certificates")
         .many().shorthand("chain").flag("certificate").absent("no TLS is terminated")
         .example(r#"certificates = ["certs/", { chain = "a.crt", key = "a.key" }]"#);
-    /// Certificates with their keys: a PEM file that holds both, a table that names them
-    /// separately, or a directory, of which every certificate with its key is loaded; if there is
-    /// none, those of the directories in it, two levels deep. A file `x.ocsp` beside one (DER) is
-    /// stapled. The certificate is chosen by server name; of two for one name, clients that can
-    /// verify ECDSA get that one. The first is the default.
+    /// Certificates with their keys: PEM files with both, tables that name them apart, or
+    /// directories (docs/guide/reload.md). The server name chooses; of two for one name, clients
+    /// that verify ECDSA get that one. Flags of the keys beneath follow their `--certificate`.
     pub(crate) struct WrittenCertificate<'a> {
         /// The certificate chain as PEM, leaf first.
         chain: String = path().example(r#"chain = "site.crt""#),
-        /// The private key as PEM, which may be encrypted (PKCS #8), or a URI of a key in a token
-        /// (`pkcs11:`, RFC 7512; docs/guide/keys.md). The flag follows its `--certificate`.
+        /// The private key: PEM, also encrypted (PKCS #8), or the URI of a key in a token
+        /// (`pkcs11:`; docs/guide/keys.md).
         key: Option<String> = path()
             .absent("it is in the chain's file, or beside it under a usual name (`x.key`, \
              `privkey.pem`, `../private/x.key`)")
             .flag("key").example(r#"key = "site.key""#),
-        /// A file whose first line is the passphrase of encrypted keys, or a token's PIN. The flag
-        /// follows its `--certificate`.
+        /// A file whose first line is the key's passphrase, or the token's PIN.
         key_passphrase_file: Option<String> = path()
             .absent("keys are not encrypted").flag("key-passphrase-file")
             .example(r#"key-passphrase-file = "/run/lariat/site.passphrase""#),
-        /// A program, with its arguments, that writes that passphrase. Each start, reload and check
-        /// runs it, with lariat's rights, for 5 s at most. The flag follows its `--certificate`.
+        /// A program with arguments that prints the passphrase. Start, reload and check run it with
+        /// lariat's rights, for 5 s at most.
         key_passphrase_command: Vec<String> = row(Kind::Text("PROGRAM"), word)
             .many().absent("none is run").flag("key-passphrase-command")
             .example(r#"key-passphrase-command = ["/usr/bin/systemd-creds", "cat", "site-key"]"#),
-        /// A DER-encoded OCSP response to staple. The flag follows its `--certificate`.
+        /// A DER-encoded OCSP response to staple.
         ocsp: Option<String> = path()
             .absent("the chain's path with the ending `.ocsp`, if there is such a file")
             .flag("ocsp").example(r#"ocsp = "site.ocsp""#),
-        /// The effect of a `chain` that is not there. `refuse`: as any other fault
-        /// (`bad-certificate`). `self-signed`: the service starts without it, so that what fetches
-        /// it can reach the service; without another one, clients get a self-signed one.
+        /// Without the file of `chain`, `refuse` acts as `bad-certificate`; with `self-signed` the
+        /// service starts, and clients get another certificate or a self-signed one.
         on_missing: bool = choice!["refuse" => false, "self-signed" => true]
             .default("refuse").flag("on-missing-certificate")
             .example(r#"on-missing = "self-signed""#),

@@ -25,16 +25,13 @@ section! {
     table("cluster").group("Cluster")
         .absent("sessions stay on this host")
         .example(r#"cluster = { secret = "/etc/lariat/cluster.key" }"#);
-    /// Hosts that resume each other's sessions. All of them have the same secret, and their
-    /// services the same names. See docs/guide/scale-out.md.
+    /// Hosts that resume each other's sessions. See docs/guide/scale-out.md.
     pub(crate) struct WrittenCluster<'a> {
-        /// A file with at least 32 random bytes that all hosts of the cluster have. Keys of
-        /// tickets, unless `resumption.tickets` has others, and of what peers send each other are
-        /// derived from it.
+        /// A file with at least 32 random bytes, the same on all hosts, from which keys are
+        /// derived.
         secret: String = path()
             .flag("cluster-secret").example(r#"secret = "/etc/lariat/cluster.key""#),
-        /// Files with further secrets, by which other hosts' encryption is accepted while a secret
-        /// is replaced.
+        /// Files with secrets that are accepted as well, while one is replaced.
         other_secrets: Vec<String> = path()
             .many().absent("none").flag("cluster-other-secret").requires(&["secret"])
             .example(r#"other-secrets = ["/etc/lariat/cluster.key.old"]"#),
@@ -47,11 +44,9 @@ section! {
     table("cluster.peers")
         .absent("stored sessions stay on this host")
         .example(r#"peers = { listen = "10.0.3.20:8888", send-to = ["10.0.0.17:8888"] }"#);
-    /// Sends the sessions of the session cache to the other hosts, in encrypted and authenticated
-    /// datagrams (UDP).
+    /// Sends stored sessions to the other hosts, in encrypted datagrams (UDP).
     pub(crate) struct WrittenPeers<'a> {
-        /// The address and UDP port at which datagrams of the peers come, and from which ours are
-        /// sent.
+        /// The address and UDP port of datagrams from and to peers.
         listen: Option<SocketAddr> = row(Kind::Address, ip_address)
             .absent("with `multicast`, the port of its group").flag("cluster-listen")
             .example(r#"listen = "10.0.3.20:8888""#),
@@ -60,37 +55,31 @@ section! {
             .repeated().absent("none").flag("cluster-peer").requires(&["listen"])
             .example(r#"send-to = ["10.0.0.17:8888", "10.0.0.18:8888"]"#),
         multicast: Option<WrittenMulticast<'a>>,
-        /// How long a handshake waits for the peers when its client offers a session that this host
-        /// does not have; then it is a full one. Nobody waits for a peer whose round trip is
-        /// longer.
+        /// How long a handshake waits for the peers if this host lacks the client's session.
         fetch_timeout: Option<Duration> = duration(MS, MS.saturating_mul(100))
             .absent("twice the longest round trip to a peer, at least 1 ms and at most 50 ms")
             .flag("cluster-fetch-timeout").example(r#"fetch-timeout = "10ms""#),
-        /// Sessions that the peers are asked for per second. Beyond it clients get a full handshake
-        /// at once.
+        /// Sessions that peers are asked for per second; beyond it, clients get full handshakes.
         fetch_rate: u32 = count(0, RATE_MAX)
             .default("1000").flag("cluster-fetch-rate").example("fetch-rate = 200"),
-        /// How far the clocks of two hosts may differ, with the time on the way; other datagrams
-        /// are dropped.
+        /// How far the clocks of two hosts may differ; other datagrams are dropped.
         time_window: Duration = duration(SECOND, SECOND.saturating_mul(3600))
             .default("30s").flag("cluster-time-window").example(r#"time-window = "10s""#),
-        /// How many datagrams of a peer may overtake another one before that one is taken for a
-        /// replay and dropped.
+        /// Datagrams of a peer that may overtake one before it is taken for a replay and dropped.
         replay_window: u32 = count(64, 1 << 16)
             .default("4096").flag("cluster-replay-window").example("replay-window = 1024"),
-        /// Peers that are known at a time; datagrams of further ones are dropped.
+        /// Peers that are known at a time; others' datagrams are dropped.
         senders: usize = count(1, 4096)
             .default("256").flag("cluster-senders").example("senders = 16"),
-        /// Datagrams looked at per second: so many from each address of a peer, and as many from
-        /// all others together. Others are dropped and counted.
+        /// Datagrams per second from each address of a peer, and from all others together; more are
+        /// dropped.
         receive_rate: u32 = count(1, RATE_MAX)
             .default("20000").flag("cluster-receive-rate").example("receive-rate = 100000"),
-        /// Datagrams sent per second; each counts once for each peer that it goes to. Sessions
-        /// beyond it are not sent, and counted.
+        /// Datagrams sent per second, counted once for each peer; sessions beyond it are not sent.
         send_rate: u32 = count(1, RATE_MAX)
             .default("20000").flag("cluster-send-rate").example("send-rate = 100000"),
-        /// Sessions sent per second to peers that have started or were cut off, until they have all
-        /// that they missed; 0 = none. At most 5 MB per second.
+        /// Sessions per second, and at most 5 MB, for peers that have started or were cut off; 0 =
+        /// none.
         resync_rate: u32 = count(0, 1_000_000)
             .default("10000").flag("cluster-resync-rate").example("resync-rate = 50000"),
     }
@@ -100,7 +89,7 @@ section! {
     table("cluster.peers.multicast")
         .absent("datagrams go to each peer of `send-to`").shorthand("group")
         .example(r#"multicast = { group = "239.1.1.1:8888", interface = "eth0" }"#);
-    /// Sends each datagram once, to a multicast group that all peers are members of.
+    /// Sends each datagram once, to a multicast group of all peers.
     pub(crate) struct WrittenMulticast<'a> {
         /// The group and its UDP port, of IPv4 or IPv6.
         group: SocketAddr = row(Kind::Address, ip_address)
@@ -109,7 +98,7 @@ section! {
         interface: Option<String> = text("INTERFACE")
             .absent("the one that the routing table says").flag("cluster-interface")
             .requires(&["group"]).example(r#"interface = "eth0""#),
-        /// Networks that a datagram to the group may pass: 1 is the interface's own alone.
+        /// Networks that a datagram may pass; 1 = the interface's own.
         hops: u8 = count(1, 255)
             .default("1").flag("cluster-hops").requires(&["group"]).example("hops = 4"),
     }

@@ -20,24 +20,23 @@ section! {
     table("ech").group("Encrypted Client Hello")
         .absent("encrypted hellos are routed by their outer names")
         .example(r#"ech = { public-name = "front.example", services = ["shop"] }"#);
-    /// Opens encrypted hellos (ECH, RFC 9849), and routes them by the name within; TLS stays
-    /// closed. See docs/guide/ech.md.
+    /// Opens encrypted hellos (ECH, RFC 9849), and routes them by the name within. See
+    /// docs/guide/ech.md.
     pub(crate) struct WrittenEch<'a> {
-        /// The name that encrypted hellos have in clear. A service at the same addresses answers
-        /// for it, with its certificate, to clients with a stale configuration.
+        /// The name that encrypted hellos have in clear. A service at the same addresses must
+        /// answer for it.
         public_name: NamePattern = parsed(Kind::Text("NAME"))
             .example(r#"public-name = "front.example""#),
-        /// The services, all with `front.tls = "passthrough"`, that encrypted hellos lead to, and
-        /// no others do.
+        /// The services that encrypted hellos alone lead to, all with `front.tls = "passthrough"`.
         services: Vec<String> = text("SERVICE").many().example(r#"services = ["shop", "mail"]"#),
-        /// How long a key is published. The three before it still open.
+        /// How long a key is published.
         rotate: Duration = duration(HOUR, DAY.saturating_mul(90))
             .default("7d").example(r#"rotate = "24h""#),
         /// A file with at least 32 random bytes from which keys are derived.
         secret: Option<String> = path()
             .absent("`cluster.secret`").example(r#"secret = "/etc/lariat/ech.secret""#),
-        /// Files with a key and its configuration each, as OpenSSL, nginx and HAProxy have them
-        /// (`PRIVATE KEY` and `ECHCONFIG`).
+        /// Files with a key and its configuration each (`PRIVATE KEY` and `ECHCONFIG`), as of
+        /// OpenSSL.
         keys: Vec<String> = path()
             .many().absent("keys are derived and rotated")
             .example(r#"keys = ["/etc/lariat/ech.pem"]"#),

@@ -28,71 +28,57 @@ section! {
         .example(r#"front = { listen = ["[::]:443"], tls = { certificates = ["site.pem"] } }"#);
     /// The side that clients connect to.
     pub(crate) struct WrittenFront<'a> {
-        /// Addresses to listen at, which services may share by `names`: an IP address with a port
-        /// (`*:443` and `[::]:443` mean all of IPv6 and IPv4, but for addresses that are listed
-        /// with that port themselves, and unless `ipv6-only` is set), `unix:/path`, `unix:@name` in
-        /// the abstract namespace, or `fd:name` for the sockets that a service manager hands over
-        /// by that name. With port 0 the kernel chooses a port, which the status shows. A socket at
-        /// a path has mode 0666: its directory limits who may connect.
+        /// Addresses to listen at: an IP address with a port (`*:443` and `[::]:443` are all others
+        /// of IPv6 and IPv4; 0 lets the kernel choose one), `unix:/path` (mode 0666: its directory
+        /// limits access), abstract `unix:@name`, or `fd:name` for a service manager's sockets.
         listen: Vec<Address> = row(Kind::Address, listen_address)
             .many().flag("listen")
             .example(r#"listen = ["[::]:443", "unix:/run/lariat/web.sock"]"#),
-        /// Server names whose clients this service is for, where several share an address.
-        /// `*.example` means all names beneath it; an exact name comes first. A hello for no
-        /// service gets the alert `unrecognized_name`.
+        /// Server names that the service is for where several share an address; `*.example` means
+        /// all names beneath. See docs/guide/routing.md.
         names: Vec<NamePattern> = parsed(Kind::Text("NAME"))
             .many()
             .absent("all names that no other service at the address has, and clients without one")
             .flag("names").example(r#"names = ["shop.example", "*.shop.example"]"#),
-        /// Application protocols (ALPN), one of which a client must offer for this service. It
-        /// comes before a service of the same name without `protocols`.
+        /// Application protocols (ALPN) of which a client must offer one to get this service.
         protocols: Vec<Vec<u8>> = row(Kind::Text("PROTOCOL"), protocol)
             .many().absent("clients are chosen by their server names alone").flag("protocols")
             .example(r#"protocols = ["acme-tls/1"]"#),
-        /// For port 80: requests of plain HTTP/1.1 are redirected to https (301 for GET and HEAD,
-        /// else 308), at port 443 or the one that is named. The service needs no `back`; from
-        /// `back.files` only `.well-known/acme-challenge/` is served.
+        /// Answers plain HTTP by a redirect to https, at port 443 or the one that is named.
         redirect: Option<Redirect> = row(Kind::Text("https[:PORT]"), redirect)
             .absent("requests go to the back").flag("redirect").example(r#"redirect = "https""#),
         starttls: Option<WrittenStarttls<'a>>,
-        /// Networks whose connections must begin with a PROXY header, version 1 or 2. A header from
-        /// any other address ends the connection. `unix` means every Unix socket.
+        /// Networks that must send a PROXY header, version 1 or 2, first; others must not. `unix`
+        /// means every Unix socket.
         accept_proxy: Vec<Network> = parsed(Kind::Network)
             .many().absent("no PROXY header is expected").flag("accept-proxy")
             .example(r#"accept-proxy = ["10.0.0.0/8", "unix"]"#),
-        /// Networks that alone may connect, or files that list them, one per line; `#` and `;`
-        /// begin a comment. Where a PROXY header must come, the address in it counts. Others are
-        /// reset: `source-denied`.
+        /// Networks that alone may connect, or files with one per line (`#` and `;` begin
+        /// comments). If a PROXY header must come, its address counts.
         allow: Vec<String> = networks()
             .many().absent("all may connect").flag("allow")
             .example(r#"allow = ["10.0.0.0/8", "unix"]"#),
-        /// Networks that may not connect, even if they are allowed; written as `allow`. A reload
-        /// reads files again; one with a broken line changes nothing.
+        /// Networks that may not connect, even if `allow` has them.
         deny: Vec<String> = networks()
             .many().absent("none are denied").flag("deny")
             .example(r#"deny = ["192.0.2.0/24", "deny.txt"]"#),
-        /// Time without a byte, in whole seconds and for most up to a fifth less, after which the
-        /// kernel asks whether the client is still there (TCP keepalive); 0 = never. One that
-        /// answers none of four probes in as much time again is dropped: `client-unreachable`.
+        /// Silence, in whole seconds, after which the kernel probes the client (TCP keepalive), or
+        /// up to a fifth earlier; 0 = never.
         keepalive: Duration = duration(Duration::ZERO, KEEPALIVE_MAX)
             .default("2m").flag("keepalive").example(r#"keepalive = "30s""#),
-        /// The only network interface by which clients come in to the IP addresses of `listen`
-        /// (SO_BINDTODEVICE).
+        /// The only network interface that clients may come by (SO_BINDTODEVICE).
         interface: Option<String> = row(Kind::Text("NAME"), interface)
             .absent("any interface").flag("interface").example(r#"interface = "eth0""#),
-        /// Whether clients may use several paths at once (Multipath TCP, RFC 8684). The kernel does
-        /// not encrypt for such connections.
+        /// Whether clients may use Multipath TCP (RFC 8684), for which there is no kernel TLS.
         mptcp: bool = boolean().default("false").flag("mptcp").example("mptcp = true"),
-        /// Whether `[::]` and `*` in `listen` take clients of IPv6 alone (IPV6_V6ONLY), so that
-        /// something else may have those of IPv4.
+        /// Whether `[::]` and `*` in `listen` take IPv6 alone (IPV6_V6ONLY).
         ipv6_only: bool = boolean()
             .default("false").flag("ipv6-only").example("ipv6-only = true"),
-        /// Whether the kernel keeps a new connection until its first bytes are there, for a second
-        /// at most (TCP_DEFER_ACCEPT). Not for protocols in which the server speaks first.
+        /// Whether the kernel keeps a connection for up to a second until its first bytes come
+        /// (TCP_DEFER_ACCEPT). Not for servers that speak first.
         defer_accept: bool = boolean()
             .default("false").flag("defer-accept").example("defer-accept = true"),
-        /// Whether log lines have the client's JA4 fingerprint, which names its TLS software by its
-        /// hello.
+        /// Whether log lines have the JA4 fingerprint of the client's TLS software.
         ja4: bool = boolean().default("false").flag("ja4").example("ja4 = true"),
         tls: WrittenFrontTls<'a>,
     }
@@ -102,15 +88,12 @@ section! {
     table("service.front.starttls")
         .absent("clients begin with TLS, if the service has any").shorthand("protocol")
         .example(r#"starttls = { protocol = "smtp", policy = "optional" }"#);
-    /// A protocol whose clients begin in plaintext and ask for TLS. The server gets plaintext,
-    /// or TLS by `back.tls`.
+    /// A protocol in which clients begin in plaintext and ask for TLS. See docs/guide/starttls.md.
     pub(crate) struct WrittenStarttls<'a> {
-        /// The protocol. Of `ftp` only the control connection is protected. `timeouts.handshake`
-        /// bounds the conversation too.
+        /// The protocol.
         protocol: Dialect = choice!(of Dialect: Dialect::ALL)
             .flag("starttls").example(r#"protocol = "smtp""#),
-        /// Whether clients that do not ask for TLS are refused (`required`) or relayed as they are
-        /// (`optional`).
+        /// `required` refuses clients that do not ask for TLS; `optional` relays them in plaintext.
         policy: Policy = choice![
             "required" => Policy::Required,
             "optional" => Policy::Optional,

@@ -31,33 +31,30 @@ section! {
         .absent("clients speak no TLS, which is warned of unless `off` is written")
         .shorthand("mode")
         .example(r#"tls = { certificates = ["certs/"], alpn = ["h2", "http/1.1"] }"#);
-    /// The TLS of clients, and how it is terminated.
+    /// The TLS of clients.
     pub(crate) struct WrittenFrontTls<'a> {
-        /// `terminate` decrypts clients' TLS and needs certificates; `passthrough` reads only the
-        /// ClientHello, and a server of the back terminates TLS; with `off` clients speak plain
-        /// TCP. Flags without a certificate mean `off` where only this host can connect and servers
-        /// get TLS.
+        /// `terminate` decrypts TLS; `passthrough` reads the ClientHello and leaves TLS to the
+        /// servers; `off` is plain TCP. Flags without certificates mean `off` if only this host can
+        /// connect and servers get TLS.
         mode: FrontTlsMode = choice![
             "terminate" => FrontTlsMode::Terminate,
             "passthrough" => FrontTlsMode::Passthrough,
             "off" => FrontTlsMode::Off,
         ].default("terminate").flag("tls").example(r#"mode = "passthrough""#),
         certificates: Tables<'a, WrittenCertificate<'a>>,
-        /// The effect of one certificate of many that cannot be read or served: the start or reload
-        /// fails (`refuse`), or the others are served as long as one is left (`skip`); a warning,
-        /// `lariat status` and `lariat_certificates_skipped` show it.
+        /// Whether a certificate that cannot be served fails the start or reload (`refuse`), or the
+        /// others are served (`skip`).
         bad_certificate: BadCertificate = choice![
             "refuse" => BadCertificate::Refuse,
             "skip" => BadCertificate::Skip,
         ].default("refuse").flag("bad-certificate").example(r#"bad-certificate = "skip""#),
-        /// Application protocols (RFC 7301), the preferred one first. The servers must support all
-        /// of them. A client that offers only others is refused.
+        /// Application protocols (RFC 7301), the preferred one first. Servers must support all;
+        /// clients that offer only others are refused.
         alpn: Vec<Vec<u8>> = row(Kind::Text("PROTOCOL"), protocol)
             .many().absent("no protocol is negotiated; `http/1.1` and `http/1.0` for files")
             .flag("alpn").example(r#"alpn = ["h2", "http/1.1"]"#),
-        /// Versions, suites and groups as Mozilla recommends them (Server Side TLS 6.0, April
-        /// 2026): `intermediate` is TLS 1.2 and 1.3, `modern` TLS 1.3 alone. `versions`, `suites`
-        /// and `groups` beside it come first; `lariat check` names what departs.
+        /// Versions, suites and groups that Mozilla recommends (Server Side TLS 6.0):
+        /// `intermediate` has TLS 1.2 and 1.3, `modern` 1.3 alone. The three keys override it.
         versions_and_suites: Option<&'static Preset> = choice!(of &Preset: PRESETS)
             .absent("the defaults of `versions`, `suites` and `groups`").flag("versions-and-suites")
             .example(r#"versions-and-suites = "modern""#),
@@ -67,51 +64,46 @@ section! {
             "1.3" => Version::Tls13,
         ].many().default("1.2,1.3").flag("versions").synonyms(VERSION_SYNONYMS)
             .example(r#"versions = ["1.3"]"#),
-        /// Cipher suites, the preferred one first. `auto` enables all: AES first on a CPU with
-        /// instructions for it, else ChaCha20. Hosts of one cluster whose CPUs differ need a list.
+        /// Cipher suites, the preferred one first. `auto`: all, AES first if the CPU has
+        /// instructions for it; a cluster of different CPUs needs a list.
         suites: Vec<WantedSuite> = choice!(of WantedSuite: &SUITES)
             .many().default("auto").flag("suites").synonyms(SUITE_SYNONYMS)
             .example(r#"suites = ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384"]"#),
-        /// Key exchange groups, the preferred one first. One for which the client has sent a share
-        /// comes before the others.
+        /// Key exchange groups, the preferred one first; those of the client's key shares come
+        /// before others.
         groups: Vec<Group> = choice!(of Group: &GROUPS)
             .many().default("X25519MLKEM768,x25519,secp256r1,secp384r1").flag("groups")
             .synonyms(GROUP_SYNONYMS).example(r#"groups = ["x25519", "secp256r1"]"#),
-        /// The answer to a client that sends no server name, or one that no certificate has: the
-        /// first certificate (`default`), or the alert `unrecognized_name` (`refuse`;
-        /// `refuse-named`: only for a name).
+        /// The answer to a hello without a name, or with one of no certificate: the first
+        /// certificate, or the alert `unrecognized_name` (`refuse-named`: only to a name).
         unknown_name: UnknownName = choice![
             "default" => UnknownName::Default,
             "refuse" => UnknownName::Refuse,
             "refuse-named" => UnknownName::RefuseNamed,
         ].default("default").flag("unknown-name").example(r#"unknown-name = "refuse""#),
         client_certificates: Option<WrittenClientCertificates<'a>>,
-        /// Whether sessions are resumed (session ids, tickets and PSKs).
+        /// Whether sessions are resumed.
         resumption: bool = boolean()
             .default("true").flag("resumption").example("resumption = false"),
-        /// Bytes of early data that a client that resumes TLS 1.3 may send (0-RTT, RFC 8446, 2.3),
-        /// at least a full record's 16,640. The service's TLS 1.3 sessions are then in the session
-        /// cache. Servers must know which data came early (`send-proxy` version 2), or
-        /// `early-data-safe` says that they need not.
+        /// Bytes of early data that clients may send (0-RTT, RFC 8446, 2.3), at least a full
+        /// record's 16,640. It needs `send-proxy` version 2 or `early-data-safe`
+        /// (docs/guide/resumption.md).
         early_data: Option<u32> = size(1, EARLY_DATA_BYTES_MAX)
             .absent("none is taken").flag("early-data").example(r#"early-data = "16KiB""#),
-        /// PEM files with certificates of this service that were revoked, or whose key was lost.
-        /// Sessions made under them are not resumed.
+        /// PEM files with the service's revoked certificates, whose sessions are not resumed.
         revoked: Vec<String> = path()
             .many().absent("no certificate is known to be revoked").flag("revoked-certificate")
             .example(r#"revoked = ["site-until-may.pem"]"#),
-        /// Whether sessions made under a certificate that is no longer among `certificates` are
-        /// resumed. `refuse` costs each client a full handshake after a renewal.
+        /// Whether sessions are resumed whose certificate has been replaced.
         replaced_certificates: bool = choice!["resume" => true, "refuse" => false]
             .default("resume").flag("replaced-certificates")
             .example(r#"replaced-certificates = "refuse""#),
-        /// The most plaintext in a record to clients, also in the handshake, for devices without
-        /// memory for 16 KiB. The kernel encrypts nothing then.
+        /// The most plaintext in a record to clients, for devices with little memory. It excludes
+        /// kernel TLS.
         max_record_size: Option<usize> = size(RECORD_BYTES_MIN, RECORD_BYTES_MAX)
             .absent("records carry up to 16,384 bytes, fewer at the start of a connection")
             .flag("max-record-size").example("max-record-size = 512"),
-        /// Whether certificates are compressed (RFC 8879, Brotli or zlib), once, for clients of TLS
-        /// 1.3 that take them so.
+        /// Whether clients of TLS 1.3 may get compressed certificates (RFC 8879, Brotli or zlib).
         certificate_compression: bool = boolean().default("true").flag("certificate-compression")
             .example("certificate-compression = false"),
         ktls: WrittenKtls<'a>,
@@ -123,37 +115,33 @@ section! {
     table("service.front.tls.client-certificates")
         .absent("none are asked for")
         .example(r#"client-certificates = { mode = "required", ca = ["clients.pem"] }"#);
-    /// Client certificates.
+    /// Certificates of clients. See docs/guide/access.md.
     pub(crate) struct WrittenClientCertificates<'a> {
-        /// Whether clients are asked for a certificate. `optional` serves clients without one. A
-        /// certificate that does not verify is refused in either mode.
+        /// Whether clients are asked for a certificate. `optional` serves those without; one that
+        /// does not verify is always refused.
         mode: ClientMode = choice![
             "none" => ClientMode::None,
             "optional" => ClientMode::Optional,
             "required" => ClientMode::Required,
         ].flag("client-certificates").example(r#"mode = "required""#),
-        /// PEM files with the authorities of clients' certificates. What may not sign certificates
-        /// (CA:TRUE, keyCertSign) lets in its own holder alone, and an authority its own holder
-        /// too. What has expired counts no more.
+        /// PEM files with the authorities of clients' certificates, or these themselves
+        /// (docs/guide/servers-tls.md).
         ca: Vec<String> = path()
             .many().absent("only with mode none").flag("client-ca")
             .example(r#"ca = ["clients-ca.pem"]"#),
-        /// PEM files with revocation lists of those authorities. No certificate of a client's chain
-        /// may be on one. The issuer of the client's own certificate must have a list; authorities
-        /// above it need none.
+        /// PEM files with revocation lists, on which no certificate of a client's chain may be. The
+        /// issuer of the client's own must have one.
         crl: Vec<String> = path()
             .many().absent("revocation is not checked").flag("client-crl")
             .example(r#"crl = ["clients.crl"]"#),
-        /// The answer to a revocation list past its nextUpdate: clients with its issuer in their
-        /// chain are refused, as by OpenSSL, HAProxy and nginx, or the old list is used (`accept`).
-        /// Both warn.
+        /// Past a list's nextUpdate, clients with its issuer in their chain are refused, or the old
+        /// list is used; both warn.
         crl_expired: ExpiredLists = choice![
             "refuse" => ExpiredLists::Refuse,
             "accept" => ExpiredLists::Accept,
         ].default("refuse").flag("client-crl-expired").example(r#"crl-expired = "accept""#),
-        /// Whether clients are sent the names of the authorities in `ca`, by which browsers choose
-        /// a certificate. With `omit`, or beyond 60,000 bytes, they are asked for one of any
-        /// authority.
+        /// Whether clients are told the names in `ca`, by which browsers choose a certificate;
+        /// beyond 60,000 bytes never.
         ca_names: bool = choice!["send" => true, "omit" => false]
             .default("send").flag("client-ca-names").example(r#"ca-names = "omit""#),
         allow: Option<WrittenIdentities<'a>>,
@@ -164,28 +152,26 @@ section! {
     table("service.front.tls.client-certificates.allow")
         .absent("every certificate that verifies")
         .example(r#"allow = { uri = ["spiffe://example.org/web/*"], cn = ["ops"] }"#);
-    /// Identities, any one of which a client's certificate must have; others get the alert
-    /// access_denied: `client-certificate-not-allowed`.
+    /// Identities of which a client's certificate must have one.
     pub(crate) struct WrittenIdentities<'a> {
-        /// DNS names among the certificate's alternative names. `*.` at the start stands for one
-        /// label.
+        /// DNS names (subjectAltName); `*.` at the start is one label.
         dns: Vec<AllowedIdentity> = row(Kind::Text("NAME"), identity)
             .repeated().absent("none").flag("client-allow-dns")
             .example(r#"dns = ["web.internal", "*.batch.internal"]"#),
-        /// URIs among the alternative names, such as SPIFFE IDs, compared byte by byte. `/*` at the
-        /// end stands for one or more segments.
+        /// URIs (subjectAltName), such as SPIFFE IDs, byte by byte; `/*` at the end is one or more
+        /// segments.
         uri: Vec<AllowedIdentity> = row(Kind::Text("URI"), identity)
             .repeated().absent("none").flag("client-allow-uri")
             .example(r#"uri = ["spiffe://example.org/web/*"]"#),
-        /// Mail addresses among the alternative names. Those of the subject do not count.
+        /// Mail addresses (subjectAltName, not the subject).
         email: Vec<AllowedIdentity> = row(Kind::Text("ADDRESS"), identity)
             .repeated().absent("none").flag("client-allow-email")
             .example(r#"email = ["ops@example.org"]"#),
-        /// Common names of the subject, compared byte by byte.
+        /// Common names of the subject, byte by byte.
         cn: Vec<AllowedIdentity> = row(Kind::Text("NAME"), identity)
             .repeated().absent("none").flag("client-allow-cn")
             .example(r#"cn = ["backup client"]"#),
-        /// Organizational units of the subject, compared byte by byte.
+        /// Organizational units of the subject, byte by byte.
         ou: Vec<AllowedIdentity> = row(Kind::Text("NAME"), identity)
             .repeated().absent("none").flag("client-allow-ou").example(r#"ou = ["Operations"]"#),
         /// SHA-256 fingerprints of whole certificates, as `openssl x509 -fingerprint -sha256`
@@ -201,18 +187,17 @@ section! {
     table("service.front.tls.ktls")
         .absent("`auto`").shorthand("mode")
         .example(r#"ktls = { mode = "auto", min-size = "1MiB" }"#);
-    /// Whether the kernel encrypts long transfers (kernel TLS).
+    /// Whether the kernel encrypts long transfers. See docs/guide/kernel.md.
     pub(crate) struct WrittenKtls<'a> {
-        /// `auto` hands the sending half of a connection to the kernel when it carries a long
-        /// response and the kernel can. `require` refuses to start unless the kernel supports every
+        /// `auto` uses the kernel if it can; `require` refuses to start unless it can for every
         /// version and suite of the service.
         mode: KtlsMode = choice![
             "off" => KtlsMode::Off,
             "auto" => KtlsMode::Auto,
             "require" => KtlsMode::Require,
         ].default("auto").flag("ktls").example(r#"mode = "require""#),
-        /// The shortest response of static files that the kernel encrypts; of servers, after eight
-        /// times as much has come without a pause.
+        /// The shortest static file that the kernel encrypts; a server's response takes eight times
+        /// as much.
         min_size: u64 = size(1, 1 << 40)
             .default("128KiB").flag("ktls-min-size").example(r#"min-size = "1MiB""#),
     }

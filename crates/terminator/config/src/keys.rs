@@ -22,9 +22,8 @@ section! {
     table("");
     /// A configuration as it was written.
     pub(crate) struct WrittenConfiguration<'a> {
-        /// Files that are read behind this one: a `*` may stand in the name. Their services follow;
-        /// any other key stands in one file only. Included files include no others; relative paths
-        /// in them begin at the directory of this one.
+        /// Files to read after this one; a name may have a `*`. They add services, and keys that no
+        /// other file has, but include none. Their relative paths begin at this file's directory.
         include: Vec<String> = path()
             .many().absent("none").example(r#"include = ["conf.d/*.toml"]"#),
         defaults: WrittenDefaults<'a>,
@@ -45,9 +44,8 @@ section! {
 section! {
     table("defaults")
         .absent("none").like("service").example(r#"defaults.timeouts = { idle = "1h" }"#);
-    /// Keys of `service` that every service has unless it writes them itself. Tables are completed
-    /// key by key, but for one with a `mode` or `files` of its own; any other value stands as a
-    /// whole.
+    /// Keys that each service has unless it writes them. Tables are completed key by key, unless
+    /// they have a `mode` or `files`.
     pub(crate) struct WrittenDefaults<'a> {}
 }
 
@@ -165,8 +163,8 @@ const PREFACE: &str = "\
 # Configuration
 
 A configuration is a TOML file (`lariat serve FILE`), or the flags of `lariat serve`, which
-describe one service. Every flag means the key beside it; that of a list may be repeated. Unknown
-keys are errors.
+describe one service. Every flag means the key beside it; that of a list may be repeated, that of a
+boolean takes `on` or `off`. Unknown keys are errors.
 
 Times are written `250ms`, `10s`, `5m`, `12h` or `7d`; sizes `512B`, `64KiB`, `32MiB` or `1GiB`.
 Relative paths begin at the directory of the file, those in flags at the working directory.
@@ -177,8 +175,8 @@ A list of one value may be written as that value alone.
 ```toml
 [[service]]
 name = \"web\"
-front = { listen = [\"[::]:443\"], tls = { certificates = [\"certs/\"], alpn = [\"h2\", \"http/1.1\"] } }
-back  = { servers = [\"10.0.0.3:80\", \"unix:/run/app.sock\"], balance = \"least-connections\" }
+front = { listen = [\"[::]:443\"], tls = { certificates = [\"certs/\"] } }
+back  = { servers = [\"10.0.0.3:80\"] }
 ```
 ";
 

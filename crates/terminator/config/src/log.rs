@@ -16,7 +16,7 @@ section! {
     table("log")
         .absent("").shorthand("output")
         .example(r#"log = { format = "json", connections = "failed" }"#);
-    /// Log lines about connections, and messages.
+    /// Log lines about connections, and messages. See docs/guide/logs.md.
     pub(crate) struct WrittenLog<'a> {
         /// The destination of lines about connections: `stdout`, `stderr`, `syslog`, `journald`, or
         /// a file to append to.
@@ -34,38 +34,36 @@ section! {
             "text" => LineFormat::Text,
             "json" => LineFormat::Json,
         ].default("text").flag("log-format").example(r#"format = "json""#),
-        /// How messages about the program itself are written to the standard error. `text`: with
-        /// time (RFC 3339, UTC) and level (`error`, `warning`, `notice`); `json`: one object per
-        /// message, with `time`, `level`, `message` and `hint`; `plain`: without time. `auto` is
-        /// `plain` at a terminal, else `text`; for journald lines have a priority and no time.
+        /// The form of messages on the standard error. `text`: with time and level; `json`: objects
+        /// with `time`, `level`, `message` and `hint`; `plain`: without time. `auto` is `plain` at
+        /// a terminal, else `text`; for journald, with priority in place of time.
         messages: MessageForm = choice![
             "auto" => MessageForm::Auto,
             "plain" => MessageForm::Plain,
             "text" => MessageForm::Text,
             "json" => MessageForm::Json,
         ].default("auto").flag("log-messages").example(r#"messages = "json""#),
-        /// The destination of messages about the program itself, once the configuration has been
-        /// read. What the daemon does not take, and the reason for which the program ends, go to
-        /// the standard error.
+        /// The destination of messages about the program, once the configuration has been read; why
+        /// it ends goes to the standard error.
         messages_output: Option<DaemonWord> = choice![
             "stderr" => None,
             "syslog" => Some(DaemonWord::Syslog),
             "journald" => Some(DaemonWord::Journald),
         ].default("stderr").flag("log-messages-output").example(r#"messages-output = "journald""#),
         syslog: WrittenSyslog<'a>,
-        /// The socket of the journal, for `output` and `messages-output` `journald`.
+        /// The journal's socket.
         journald: String = path()
             .default("/run/systemd/journal/socket").flag("log-journald")
             .example(r#"journald = "/run/systemd/journal.edge/socket""#),
-        /// Lines per second and worker for each reason of failure. Further ones are counted, and
-        /// the count is logged.
+        /// Lines per second and worker for each reason of failure; the number of further ones is
+        /// logged.
         failures_per_second: u32 = count(0, 1_000_000)
             .default("10").flag("log-failures").example("failures-per-second = 100"),
-        /// The same for each reason that is no failure: at most 50 kB per second and worker.
+        /// Lines per second and worker for each other reason, in at most 50 kB.
         successes_per_second: u32 = count(0, 1_000_000)
             .default("100").flag("log-successes").example("successes-per-second = 1000"),
-        /// One of so many connections that ended without a failure gets a line, in each worker,
-        /// with the number as `sampled`.
+        /// One of so many connections without a failure gets a line, per worker, with the number as
+        /// `sampled`.
         sample: u32 = count(1, 1_000_000).default("1").flag("log-sample").example("sample = 100"),
     }
 }
@@ -74,13 +72,12 @@ section! {
     table("log.syslog")
         .absent("").shorthand("address")
         .example(r#"syslog = { address = "10.0.0.9:514", facility = "local0" }"#);
-    /// The log daemon of `output` and `messages-output` `syslog` (RFC 5424).
+    /// The daemon of `syslog` (RFC 5424).
     pub(crate) struct WrittenSyslog<'a> {
-        /// A Unix datagram socket, or an IP address and a port that takes entries over UDP (RFC
-        /// 5426). Where `/dev/log` is journald's, use `journald`: it does not read RFC 5424.
+        /// A Unix datagram socket, or an IP address and UDP port (RFC 5426).
         address: Address = row(Kind::Address, syslog_address)
             .default("unix:/dev/log").flag("log-syslog").example(r#"address = "10.0.0.9:514""#),
-        /// The facility of all entries, by which syslog daemons sort.
+        /// The facility of all entries.
         facility: Facility = choice!(of Facility: &Facility::NAMED)
             .default("daemon").flag("log-facility").example(r#"facility = "local0""#),
     }

@@ -25,21 +25,18 @@ section! {
     table("workers")
         .absent("").shorthand("threads")
         .example(r#"workers = { threads = "0-3,6" }"#);
-    /// The threads that carry connections. A change takes a restart.
+    /// The threads that carry connections.
     pub(crate) struct WrittenWorkers<'a> {
-        /// `auto` starts one for every CPU that the process may use, pinned to it; where a control
-        /// group's quota is lower, as many as that allows, at least one, unpinned. A number starts
-        /// that many; a list such as `"0-3,6"` one for each of these CPUs (a single one is
-        /// `"4-4"`).
+        /// `auto`: one for each CPU that the process may use, pinned to it; fewer, unpinned, under
+        /// a lower quota of a control group. A list is `"0-3,6"`, or `"4-4"`.
         threads: ThreadChoice = row(Kind::Threads, threads)
             .default("auto").flag("workers").example("threads = 4"),
-        /// The kernel's queue of connections not yet accepted, for each listener and worker; at
-        /// most `net.core.somaxconn`.
+        /// The kernel's queue of new connections, per listener and worker; at most
+        /// `net.core.somaxconn`.
         backlog: u32 = count(1, 65_535).default("4096").flag("backlog").example("backlog = 1024"),
         /// The queue of TCP Fast Open (RFC 7413); 0 = off. Replayed data reaches TLS only.
         fast_open: u32 = count(0, 65_535).default("0").flag("fast-open").example("fast-open = 256"),
-        /// Threads of all workers that find and read files that are not in memory, so that no
-        /// worker waits for a disk. Many disks or network file systems need more.
+        /// Threads that find and read static files that are not in memory.
         file_threads: usize = count(1, 64)
             .default("4").flag("file-threads").example("file-threads = 16"),
     }
@@ -49,13 +46,11 @@ section! {
     table("limits").absent("").example("limits = { connections = 20000 }");
     /// Limits of the whole process.
     pub(crate) struct WrittenLimits<'a> {
-        /// Open connections. Each takes two file descriptors, so their limit (`ulimit -Hn`) should
-        /// be more than twice as high; without a descriptor, a new client is reset, or a silent
-        /// connection ends for it.
+        /// Open connections. Each takes two descriptors: `ulimit -Hn` should be more than twice as
+        /// high.
         connections: u32 = count(1, 10_000_000)
             .default("50000").flag("connections").example("connections = 200000"),
-        /// Handshakes in progress. At the limit a newcomer takes the place of the oldest that has
-        /// not sent its whole hello or, if those are fewer, of the oldest that was answered.
+        /// Handshakes in progress; at the limit a newcomer takes an older one's place.
         handshakes: u32 = count(1, 10_000_000)
             .default("10000").flag("handshakes").example("handshakes = 2000"),
         per_source: WrittenSourceLimits<'a>,
@@ -65,25 +60,22 @@ section! {
 section! {
     table("limits.per-source")
         .absent("").example("per-source = { connections = 200, rate = 50 }");
-    /// The most that one client address may take, over all services; where a PROXY header must
-    /// come, the address in it.
+    /// The limits of one client address, over all services; connections beyond them are reset. See
+    /// docs/guide/access.md.
     pub(crate) struct WrittenSourceLimits<'a> {
-        /// Open connections of one address; 0 = no limit. Further ones are reset:
-        /// `source-connection-limit`.
+        /// Open connections of one address; 0 = no limit.
         connections: u32 = count(0, 10_000_000)
             .default("10000").flag("source-connections").example("connections = 200"),
-        /// Handshakes in progress of one address; 0 = no limit. Further ones are reset:
-        /// `source-handshake-limit`.
+        /// Handshakes in progress of one address; 0 = no limit.
         handshakes: u32 = count(0, 10_000_000)
             .default("1000").flag("source-handshakes").example("handshakes = 20"),
         /// New connections per second of one address, of which as many may come at once; 0 = no
-        /// limit. Further ones are reset: `source-rate-limit`.
+        /// limit.
         rate: u32 = count(0, 1_000_000).default("1000").flag("source-rate").example("rate = 50"),
-        /// The leading bits of an IPv6 address that are one source: sites are given a /64 or more.
+        /// The leading bits of an IPv6 address that are one source.
         ipv6_prefix: u8 = count(16, 128)
             .default("64").flag("source-ipv6-prefix").example("ipv6-prefix = 56"),
-        /// Networks without limits of one address, or files that list them. Name a load balancer
-        /// here, or have it send a PROXY header.
+        /// Networks without these limits, such as a load balancer's, or files that list them.
         exempt: Vec<String> = networks()
             .many()
             .absent("this host, private networks (RFC 1918, RFC 4193) and link-local addresses")
@@ -95,41 +87,38 @@ section! {
     table("process").absent("").example(r#"process = { user = "lariat" }"#);
     /// The two processes and their rights.
     pub(crate) struct WrittenProcess<'a> {
-        /// The user that the worker process changes to. This needs root at start.
+        /// The worker process's user; changing to it needs root.
         user: Option<String> = text("USER")
             .absent("`nobody` if started as root, else unchanged").flag("user")
             .example(r#"user = "lariat""#),
-        /// The group of the worker process, and further groups behind it, such as that of a
-        /// server's Unix socket.
+        /// The worker process's group, and further ones, such as that of a server's Unix socket.
         group: Vec<String> = text("GROUP")
             .many().absent("those of the user").flag("group")
             .example(r#"group = ["lariat", "redis"]"#),
-        /// The rights that the worker process loses before it receives a byte: `files` denies
-        /// opening any file (Landlock), `system-calls` all calls that it does not need (seccomp),
-        /// `on` both.
+        /// The rights that the worker process gives up: `files` is opening files (Landlock),
+        /// `system-calls` all calls that it does not need (seccomp), `on` both.
         sandbox: SandboxOptions = choice!(of SandboxOptions: SANDBOXES)
             .default("on").flag("sandbox").example(r#"sandbox = "files""#),
-        /// The TCP ports that the worker process can connect to: those of all servers, and those
-        /// that a reload may bring, at most 4096. `[]` allows none. A change takes a restart. It
-        /// needs `sandbox = "on"` and Linux 6.7 with Landlock; else the start warns.
+        /// The TCP ports that the worker process can connect to, at most 4096, also after reloads;
+        /// `[]` = none. It needs `sandbox = "on"` and Linux 6.7.
         connect_ports: Vec<RangeInclusive<u16>> = row(Kind::Ports, port_range)
             .many().absent("any port").flag("connect-ports")
             .example(r#"connect-ports = [80, "8000-8010"]"#),
-        /// How long open connections may finish after a drain began (`lariat drain`, SIGTERM). Set
-        /// it shorter than the service manager waits.
+        /// How long open connections may go on in a drain: less than the service manager waits. See
+        /// docs/guide/drain.md.
         drain: Duration = duration(Duration::ZERO, DAY)
             .default("60s").flag("drain-timeout").example(r#"drain = "5m""#),
-        /// How long connections are still accepted when a drain is asked for, while `/ready`
-        /// answers 503 to load balancers. `drain` begins then.
+        /// How long connections are still accepted before `drain` begins, while `/ready` answers
+        /// 503.
         drain_delay: Duration = duration(Duration::ZERO, DAY)
             .default("0s").flag("drain-delay").example(r#"drain-delay = "10s""#),
-        /// A file to which the supervisor writes its process id.
+        /// A file for the supervisor's process id.
         pid_file: Option<String> = path()
             .absent("none is written").flag("pid-file")
             .example(r#"pid-file = "/run/lariat/lariat.pid""#),
         key_log: Option<WrittenKeyLog<'a>>,
-        /// Whether a process of its own, which faces no network, holds private keys and signs what
-        /// handshakes ask for. Keys in tokens (`pkcs11:`) are always there.
+        /// Whether a process of its own, which faces no network, holds private keys. See
+        /// docs/guide/keys.md.
         key_process: bool = boolean()
             .default("false").flag("key-process").example("key-process = true"),
     }
@@ -140,13 +129,11 @@ section! {
         .absent("by signal and by `lariat reload` alone").example("reload = { watch = true }");
     /// When the configuration is read again by itself.
     pub(crate) struct WrittenReload<'a> {
-        /// Whether a change of the configuration, or of a file or folder that it names, is a
-        /// reload. Links are followed, so that volumes of Kubernetes work. On network file systems
-        /// files are looked at every 10 seconds.
+        /// Whether a change of the configuration, or of what it names, is a reload. Network file
+        /// systems are looked at every 10 seconds. See docs/guide/reload.md.
         watch: bool = boolean()
             .default("false").flag("reload-watch").alone("on").example("watch = true"),
-        /// How long files must stay as they are before they are read. After ten times this they are
-        /// read in any case.
+        /// How long files must stay as they are before they are read.
         debounce: Duration = duration(Duration::from_millis(10), Duration::from_secs(600))
             .default("1s").flag("reload-debounce").example(r#"debounce = "5s""#),
     }
@@ -328,15 +315,13 @@ section! {
     table("process.key-log")
         .absent("no secret is written").shorthand("path")
         .example(r#"key-log = { path = "/run/lariat/keys.log", services = ["web"] }"#);
-    /// Writes the secrets of connections to a file, to read what was captured of them
-    /// (`SSLKEYLOGFILE`, RFC 9850; Wireshark), while a fault is searched for: a reader of the file
-    /// decrypts them all.
+    /// Writes the secrets of connections to a file (`SSLKEYLOGFILE`, RFC 9850): a reader of it
+    /// decrypts them all. See docs/guide/logs.md.
     pub(crate) struct WrittenKeyLog<'a> {
-        /// The file, to whose end lines are added. The supervisor makes it with mode 0600, writes
-        /// to none that others may read, and through no symbolic link. What a full or slow disk
-        /// does not take is dropped and counted.
+        /// The file, made with mode 0600 and appended to; never one that others may read, nor
+        /// through a symbolic link.
         path: String = path().flag("key-log").example(r#"path = "/run/lariat/keys.log""#),
-        /// The services whose connections are meant, with clients and with servers.
+        /// The services whose connections are meant.
         services: Vec<String> = text("NAME")
             .many().absent("all services").flag("key-log-service")
             .example(r#"services = ["web"]"#),

@@ -16,21 +16,18 @@ section! {
     table("resumption")
         .absent("")
         .example(r#"resumption = { tickets = { rotate = "1h", keep = 24 } }"#);
-    /// Sessions. All services share the cache and the keys; each resumes only its own sessions.
+    /// Sessions of all services. See docs/guide/resumption.md.
     pub(crate) struct WrittenResumption<'a> {
         session_cache: WrittenSessionCache<'a>,
-        /// The place of sessions of TLS 1.3. `tickets`: with the clients; every host with the same
-        /// keys resumes them. `cache`: in the session cache; each resumes once. `auto` is
-        /// `tickets`, and `cache` for services with `early-data`.
+        /// The place of sessions of TLS 1.3: with clients (`tickets`), or in the session cache
+        /// (`cache`). `auto` is `cache` for services with `early-data`, else `tickets`.
         tls13: Tls13Choice = choice![
             "auto" => Tls13Choice::Auto,
             "tickets" => Tls13Choice::Tickets,
             "cache" => Tls13Choice::Cache,
         ].default("auto").flag("tls13-sessions").example(r#"tls13 = "cache""#),
-        /// The key exchange when a session of TLS 1.3 is resumed that began with ML-KEM. `session`:
-        /// as in full handshakes. `classical`: a classical group alone, if the client has sent a
-        /// key share for it; a stolen ticket key and a quantum computer then open what was
-        /// recorded.
+        /// The key exchange when a session that began with ML-KEM is resumed: as in full handshakes
+        /// (`session`), or by a classical group alone.
         group: ResumptionGroup = choice![
             "session" => ResumptionGroup::Session,
             "classical" => ResumptionGroup::Classical,
@@ -43,16 +40,15 @@ section! {
     table("resumption.session-cache")
         .absent("")
         .example(r#"session-cache = { entries = 100000, lifetime = "1h" }"#);
-    /// The session cache: sessions of TLS 1.2 for clients without tickets, and of TLS 1.3
-    /// according to `tls13`. A reload that changes its limits empties it.
+    /// The session cache: for clients of TLS 1.2 without tickets, and for TLS 1.3 by `tls13`.
     pub(crate) struct WrittenSessionCache<'a> {
-        /// Sessions in the cache. When it is full, those that were never resumed leave first.
+        /// Sessions in the cache; if it is full, those never resumed leave first.
         entries: usize = count(1, 100_000_000)
             .default("100000").flag("session-entries").example("entries = 1000000"),
         /// Memory of the cache.
         bytes: usize = size(1 << 16, 1 << 40)
             .default("64MiB").flag("session-bytes").example(r#"bytes = "256MiB""#),
-        /// How long a session in the cache may be resumed. RFC 5246 advises at most 24 hours.
+        /// How long a session in the cache may be resumed.
         lifetime: Duration = duration(SECOND, DAY)
             .default("1h").flag("session-lifetime").example(r#"lifetime = "10m""#),
     }
@@ -63,27 +59,23 @@ section! {
         .absent("").example(r#"tickets = { rotate = "12h", keep = 4 }"#);
     /// The keys of tickets (TLS 1.2) and PSKs (TLS 1.3).
     pub(crate) struct WrittenTickets<'a> {
-        /// How long one key encrypts. With a stolen key, what was resumed with it can be read.
+        /// How long one key encrypts.
         rotate: Duration = duration(Duration::from_secs(60), DAY.saturating_mul(7))
             .default("12h").flag("ticket-rotate").example(r#"rotate = "1h""#),
         /// How many older keys still decrypt.
         keep: u32 = count(1, 100).default("4").flag("ticket-keep").example("keep = 24"),
-        /// How long a ticket may be resumed: at most as long as its key is kept, and at most 7 days
-        /// (RFC 8446, 4.6.1).
+        /// How long a ticket may be resumed, at most as long as its key is kept (RFC 8446, 4.6.1).
         lifetime: Option<Duration> = duration(SECOND, DAY.saturating_mul(7))
             .absent("`keep` times `rotate`, at most 7 days").flag("ticket-lifetime")
             .example(r#"lifetime = "1h""#),
-        /// Tickets after a TLS 1.3 handshake, each for one connection. A client that asks for a
-        /// number gets it, at most 4 (RFC 9149); with 0 no client gets any.
+        /// Tickets after a TLS 1.3 handshake; a client may ask for up to 4 (RFC 9149), unless this
+        /// is 0.
         count: usize = count(0, 4).default("1").flag("ticket-count").example("count = 2"),
-        /// A file with at least 32 random bytes from which keys are derived. Hosts with the same
-        /// file resume each other's sessions, and a restart of the supervisor loses none.
+        /// A file with at least 32 random bytes from which keys are derived.
         secret: Option<String> = path()
             .absent("a random one, made when the supervisor starts").flag("ticket-secret")
             .example(r#"secret = "/etc/lariat/tickets.secret""#),
-        /// Files with ticket keys as nginx (one each, the first encrypts) or HAProxy have them
-        /// (lines of base64, the last but one encrypts), rotated by the program that writes them; a
-        /// reload reads them again.
+        /// Files with ticket keys in the form of nginx or HAProxy, which you rotate.
         keys: Vec<String> = path()
             .many().absent("keys are derived and rotated").flag("ticket-key")
             .example(r#"keys = ["/etc/lariat/tickets.keys"]"#),

@@ -17,23 +17,21 @@ section! {
     table("service.back.check")
         .absent("servers are judged by their dials alone").shorthand("kind")
         .example(r#"check = { kind = "http", path = "/health" }"#);
-    /// Active health checks of every server, at each of its addresses: it is down when all of
-    /// them are.
+    /// Active health checks of every server, at each of its addresses.
     pub(crate) struct WrittenCheck<'a> {
-        /// The test: a connection is accepted (`tcp`; with `starttls`, a greeting that is no error;
-        /// with `expect`, an answer), a TLS handshake finishes (`tls`), or a request is answered as
-        /// `expect-status` and `expect-body` say (`http`).
+        /// The test: a connection (`tcp`; with `starttls` or `expect`, a good answer too), a TLS
+        /// handshake (`tls`), or an answer with `expect-status` and `expect-body` (`http`).
         kind: CheckWord = choice![
             "tcp" => CheckWord::Tcp,
             "tls" => CheckWord::Tls,
             "http" => CheckWord::Http,
         ].flag("check").example(r#"kind = "tcp""#),
-        /// The TCP port that is checked in place of the server's own, without STARTTLS, PROXY
-        /// header, or TLS unless `tls = true` or `kind = "tls"` says so.
+        /// The TCP port that is checked, without STARTTLS or PROXY header, and without TLS unless
+        /// `tls` or `kind` says so.
         port: Option<u16> = count(1, 65_535)
             .absent("the server's own").flag("check-port").example("port = 8008"),
-        /// Whether an `http` check, or one with `send` or `expect`, goes through TLS. At `port`,
-        /// and to servers without `back.tls`, any certificate will do.
+        /// Whether an `http` check, or one with `send` or `expect`, uses TLS. At `port`, and
+        /// without `back.tls`, any certificate passes.
         tls: Option<bool> = boolean()
             .absent("as the service's connections, or `false` at another `port`")
             .flag("check-tls").example("tls = true"),
@@ -46,13 +44,11 @@ section! {
             "OPTIONS" => HttpMethod::Options,
             "POST" => HttpMethod::Post,
         ].default("GET").flag("check-method").example(r#"method = "OPTIONS""#),
-        /// The `Host` field of an `http` check, or the server name of a `tls` check. With `tls =
-        /// true` it is both.
+        /// The `Host` of an `http` check, and the server name of one with TLS.
         host: Option<String> = text("HOST")
             .absent("the server's own address; for TLS no name").flag("check-host")
             .example(r#"host = "www.example.com""#),
-        /// The statuses of answers that pass: numbers, classes such as `2xx`, or ranges such as
-        /// `200-399`.
+        /// The statuses that pass: numbers, classes (`2xx`) or ranges (`200-399`).
         expect_status: Vec<RangeInclusive<u16>> = row(Kind::Status, statuses)
             .many().absent("200 to 399").flag("check-expect-status")
             .example(r#"expect-status = [200, "3xx"]"#),
@@ -64,20 +60,19 @@ section! {
         /// bytes.
         send: Option<String> = text("TEXT")
             .absent("nothing").flag("check-send").example(r#"send = "PING\r\n""#),
-        /// A text that the server's answer to a `tcp` check has in its first 64 KiB. At most 4096
-        /// bytes. Without `send` it is in the server's greeting.
+        /// A text, of at most 4096 bytes, in the first 64 KiB of the answer to `send`, or else of
+        /// the server's greeting.
         expect: Option<String> = text("TEXT")
             .absent("no answer is awaited").flag("check-expect").example(r#"expect = "+PONG""#),
-        /// Time from the start of one check to the start of the next.
+        /// Time from one check's start to the next.
         interval: Duration = duration(Duration::from_millis(100), HOUR)
             .default("2s").flag("check-interval").example(r#"interval = "5s""#),
-        /// A check that takes longer has failed. Servers that greet late have `timeouts.greeting`
-        /// in addition.
+        /// How long a check may take.
         timeout: Duration = duration(Duration::from_millis(10), HOUR)
             .default("1s").flag("check-timeout").example(r#"timeout = "500ms""#),
-        /// Failed checks in a row after which a server is down.
+        /// Failed checks in a row that take a server down.
         fall: u32 = count(1, 100).default("3").flag("check-fall").example("fall = 2"),
-        /// Passed checks in a row after which it is up again.
+        /// Passed checks in a row that bring one up again.
         rise: u32 = count(1, 100).default("2").flag("check-rise").example("rise = 3"),
     }
 }

@@ -19,25 +19,22 @@ section! {
         .many().absent("the service has `files`").shorthand("address").flag("backend")
         .example("servers = [\"10.0.0.3:80\", { address = \"unix:/run/app.sock\", backup = true \
          }]");
-    /// The servers: addresses, or tables that say more about each. At most 1024.
+    /// The servers, at most 1024. Flags of the keys beneath follow their `--backend`. See
+    /// docs/guide/servers.md.
     pub(crate) struct WrittenServer<'a> {
-        /// An IP address or host name with a port, `unix:/path`, `unix:@name` in the abstract
-        /// namespace, or `srv:_service._tcp.name` for the servers of SRV records (RFC 2782), with
-        /// their ports, weights and priorities.
+        /// An IP address or host name with a port, `unix:/path`, abstract `unix:@name`, or
+        /// `srv:_service._tcp.name` for the servers of SRV records (RFC 2782).
         address: Zoned<Endpoint> = parsed(Kind::Endpoint)
             .example(r#"address = "app.internal:8080""#),
-        /// The most servers that an address with SRV records (`srv:`) stands for, each a server of
-        /// its own by the address and a number. Further records are left out, those of the highest
-        /// priority numbers first. The flag follows its `--backend`.
+        /// The most servers that a `srv:` address stands for; records with the highest priority
+        /// numbers are left out.
         instances: u16 = count(1, 64).default("8").flag("instances").example("instances = 4"),
-        /// The server's share of connections, relative to the others'. The flag follows its
-        /// `--backend`.
+        /// The server's share of connections, relative to the others'.
         weight: u16 = count(1, 256).default("1").flag("weight").example("weight = 3"),
-        /// Used only while no other server is up. The flag follows its `--backend`.
+        /// Used only while no other server is up.
         backup: bool = boolean().default("false").flag("backup").example("backup = true"),
-        /// Connections that the server gets at once, over all workers; dials in progress count,
-        /// health checks do not. Further ones go to other servers, or wait in `service.back.queue`.
-        /// The flag follows its `--backend`.
+        /// Connections and dials of the server at once, over all workers; others go elsewhere, or
+        /// wait (`back.queue`).
         max_connections: Option<u32> = count(1, 10_000_000)
             .absent("no limit").flag("server-max-connections").example("max-connections = 100"),
     }
@@ -46,14 +43,12 @@ section! {
 section! {
     table("service.back.queue")
         .absent("").example(r#"queue = { length = 100, timeout = "2s" }"#);
-    /// The queue in which connections wait, in order, while all their servers have
-    /// `max-connections`.
+    /// Connections that wait while all servers have `max-connections`.
     pub(crate) struct WrittenQueue<'a> {
-        /// Connections that wait at once, over all workers; further ones end for
-        /// `server-queue-full`. 0 = none waits.
+        /// How many may wait, over all workers; further ones end. 0 = none.
         length: usize = count(0, 10_000)
             .default("1000").flag("queue-length").example("length = 100"),
-        /// Time that a connection waits; then it ends for `server-queue-timeout`.
+        /// How long a connection may wait before it ends.
         timeout: Duration = duration(Duration::from_millis(10), HOUR)
             .default("5s").flag("queue-timeout").example(r#"timeout = "2s""#),
     }
@@ -78,10 +73,10 @@ section! {
     table("service.back.send-proxy")
         .absent("no header is sent").shorthand("version")
         .example(r#"send-proxy = { version = "v2", crc32c = true }"#);
-    /// The PROXY header that a server gets before the first byte of a connection.
+    /// The PROXY header that servers get first.
     pub(crate) struct WrittenSendProxy<'a> {
-        /// `v1` is text, `v2` binary with the TLVs below. `pass` forwards the client's own header
-        /// byte for byte, and needs `front.accept-proxy`.
+        /// `v1` is text, `v2` binary with the TLVs below; `pass` forwards the client's own, and
+        /// needs `front.accept-proxy`.
         version: HeaderWord = choice![
             "off" => HeaderWord::Off,
             "v1" => HeaderWord::V1,
@@ -104,11 +99,11 @@ section! {
             .default("false").flag("send-proxy-unique-id").example("unique-id = true"),
         /// The JA4 fingerprint of the client's hello in TLV 0xe2, as text.
         ja4: bool = boolean().default("false").flag("send-proxy-ja4").example("ja4 = true"),
-        /// With `back.tls`: whether the header is inside of TLS. Most servers want it before.
+        /// Whether the header is inside of `back.tls`; most servers want it before.
         inside_tls: bool = boolean()
             .default("false").flag("send-proxy-inside-tls").example("inside-tls = true"),
-        /// The client's certificate in TLV 0xe0, as hitch sends it. HAProxy refuses a header with
-        /// any field over 1024 bytes.
+        /// The client's certificate in TLV 0xe0, as of hitch. HAProxy refuses fields over 1024
+        /// bytes.
         client_certificate: Option<CertificateForm> = choice![
             "off" => None,
             "der" => Some(CertificateForm::Der),

@@ -28,11 +28,10 @@ const NAME_BYTES_MAX: usize = 64;
 
 section! {
     table("service").group("Service").many().example("[[service]]");
-    /// A front, a back, and limits for the connections between them. A file may have many
-    /// services.
+    /// A front, a back, and the limits of their connections.
     pub(crate) struct WrittenService<'a> {
-        /// The name in logs, metrics and the status: at most 64 letters, digits, `.`, `_` and `-`,
-        /// and unique.
+        /// A unique name for logs, metrics and the status: up to 64 letters, digits, `.`, `_` and
+        /// `-`.
         name: String = text("NAME").default("main").flag("name").example(r#"name = "web""#),
         front: WrittenFront<'a>,
         back: WrittenBack<'a>,
@@ -46,7 +45,7 @@ section! {
         .absent("only the limits of the process").example("limits = { connections = 1000 }");
     /// Limits of one service.
     pub(crate) struct WrittenServiceLimits<'a> {
-        /// Open connections of this service over all workers; more are closed at once.
+        /// Open connections over all workers; more are closed at once.
         connections: Option<u32> = count(1, 10_000_000)
             .absent("only the limit of the process").flag("service-connections")
             .example("connections = 1000"),

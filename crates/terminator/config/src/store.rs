@@ -39,15 +39,13 @@ section! {
     table("cluster.store")
         .absent("stored sessions go to no store").shorthand("url")
         .example(r#"store = "redis://10.0.0.5:6379/0""#);
-    /// Keeps the sessions of the session cache in Valkey or Redis (6.2 or newer) as well, encrypted
-    /// and authenticated, where all hosts find them.
+    /// Keeps stored sessions in Valkey or Redis (6.2 or newer) as well, encrypted, for all hosts.
     pub(crate) struct WrittenStore<'a> {
-        /// The place of the store: `redis://USER:PASSWORD@HOST:PORT/DATABASE`, `rediss://` for TLS,
-        /// or `unix:PATH`. All but the host has a default: no user, no password, 6379, 0.
-        /// `valkey://` and `valkeys://` mean the same.
+        /// `redis://USER:PASSWORD@HOST:PORT/DATABASE` or `valkey://` (by default port 6379 and
+        /// database 0), `rediss://` or `valkeys://` for TLS, or `unix:PATH`.
         url: String = text("URL")
             .flag("cluster-store").example(r#"url = "rediss://lariat@sessions.example:6379/0""#),
-        /// A file with the password; white space at its end does not count.
+        /// A file with the store's password.
         password_file: Option<String> = path()
             .absent("the password of `url`, or none").flag("cluster-store-password-file")
             .requires(&["url"]).example(r#"password-file = "/etc/lariat/store.password""#),
@@ -56,20 +54,17 @@ section! {
             .many().absent("with `rediss://`, the authorities that this host trusts")
             .flag("cluster-store-ca").requires(&["url"])
             .example(r#"ca = ["/etc/lariat/store-ca.pem"]"#),
-        /// Nodes of a Redis Cluster, beside the host of `url`; with `sentinel`, further sentinels,
-        /// and masters. Others that they name are dialled only at the host of one that is listed,
-        /// in `networks`, or if `ca` is written.
+        /// Further nodes of a Redis Cluster, or with `sentinel` further sentinels, and masters.
         nodes: Vec<String> = row(Kind::Text("HOST:PORT"), node_text)
             .repeated().absent("the store is one server, at `url`").flag("cluster-store-node")
             .requires(&["url"]).example(r#"nodes = ["10.0.0.6:6379", "10.0.0.7:6379"]"#),
-        /// Networks in which nodes may be that a Redis Cluster or sentinels name, or files that
-        /// list them.
+        /// Networks of nodes that a cluster or sentinel may name, or files that list them.
         networks: Vec<String> = networks()
             .many().absent("none but the hosts of `url` and `nodes`")
             .flag("cluster-store-network").requires(&["url"])
             .example(r#"networks = ["10.0.0.0/24"]"#),
-        /// The service that Redis Sentinel watches: then `url` and `nodes` are sentinels, which are
-        /// asked where its master is. User, password and database are the master's.
+        /// The service that Redis Sentinel watches: `url` and `nodes` are then sentinels; user,
+        /// password and database are the master's.
         sentinel: Option<String> = text("SERVICE")
             .absent("no sentinel is asked").flag("cluster-store-sentinel").requires(&["url"])
             .example(r#"sentinel = "sessions""#),
@@ -78,18 +73,15 @@ section! {
             .absent("sentinels want none").flag("cluster-store-sentinel-password-file")
             .requires(&["sentinel"])
             .example(r#"sentinel-password-file = "/etc/lariat/sentinel.password""#),
-        /// The beginning of the names of all sessions in the store. Clusters with different secrets
-        /// that share a store need one each.
+        /// The beginning of all names in the store; each cluster that shares it needs another.
         prefix: String = text("TEXT")
             .default("lariat:").flag("cluster-store-prefix").requires(&["url"])
             .example(r#"prefix = "web:tls:""#),
-        /// How long a handshake waits for the store when its client offers a session that neither
-        /// this host nor its peers have; then it is a full one.
+        /// How long a handshake waits for the store.
         fetch_timeout: Duration = duration(MS, SECOND)
             .default("20ms").flag("cluster-store-fetch-timeout").requires(&["url"])
             .example(r#"fetch-timeout = "50ms""#),
-        /// Sessions that the store is asked for per second. Beyond it clients get a full handshake
-        /// at once.
+        /// Sessions that the store is asked for per second; beyond it, clients get full handshakes.
         fetch_rate: u32 = count(0, RATE_MAX)
             .default("10000").flag("cluster-store-fetch-rate").requires(&["url"])
             .example("fetch-rate = 2000"),

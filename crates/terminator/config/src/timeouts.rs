@@ -22,41 +22,35 @@ section! {
         .absent("").example(r#"timeouts = { handshake = "5s", idle = "1h" }"#);
     /// How long each part of a connection may take.
     pub(crate) struct WrittenTimeouts<'a> {
-        /// Time from accept to the end of the handshake, including any PROXY header.
+        /// Time from accept to the end of the handshake, with PROXY header and STARTTLS.
         handshake: Duration = duration(Duration::from_millis(10), HOUR)
             .default("10s").flag("handshake-timeout").example(r#"handshake = "5s""#),
-        /// Time for one dial of one server; then the next server is tried.
+        /// Time for one dial; then the next server is tried.
         dial: Duration = duration(Duration::from_millis(10), HOUR)
             .default("3s").flag("dial-timeout").example(r#"dial = "1s""#),
-        /// Time from the connection to a server until it has greeted, and agreed to TLS where
-        /// `back.starttls` asks for it; `dial`, `back.check.timeout` and `handshake` do not count
-        /// it.
+        /// Time for a server to greet and, with `back.starttls`, to agree to TLS, beside `dial`,
+        /// `handshake` and `back.check.timeout`.
         greeting: Duration = duration(Duration::from_millis(10), HOUR)
             .default("30s").flag("greeting-timeout").example(r#"greeting = "5m""#),
-        /// Time without a byte in either direction; a peer that takes what the kernel has for it is
-        /// not idle. Protocols in TLS from the first byte are not known: IMAP at port 993 needs
-        /// `30m`, databases, directories and chat hours.
+        /// Time in which no byte comes from either side, and none is taken. Some protocols need
+        /// more (docs/guide/starttls.md).
         idle: Option<Duration> = duration(Duration::from_millis(10), YEAR)
             .absent("5m; with `starttls` smtp, lmtp and pop3 10m; imap, sieve and nntp 30m; \
              mysql 8h; ftp, postgres, ldap and xmpp 24h")
             .flag("idle-timeout").example(r#"idle = "8h""#),
-        /// Time from accept to the end of the connection, whatever it does: `lifetime-reached`. The
-        /// client gets close_notify, unless it is amid an answer.
+        /// Time from accept to the end of the connection.
         lifetime: Option<Duration> = duration(Duration::from_secs(1), YEAR)
             .absent("as long as client and server want").flag("lifetime")
             .example(r#"lifetime = "1h""#),
-        /// Time for which a client or a server may leave bytes unacknowledged, or take none that
-        /// wait for it (TCP_USER_TIMEOUT, RFC 5482; HAProxy: `tcp-ut`). A paused download is
-        /// dropped as well.
+        /// Time for which a client or server may leave bytes unacknowledged, or take none
+        /// (TCP_USER_TIMEOUT, RFC 5482).
         unacknowledged: Option<Duration> = duration(Duration::from_secs(1), DAY)
             .absent("the kernel's: about 15 minutes (net.ipv4.tcp_retries2)")
             .flag("unacknowledged-timeout").example(r#"unacknowledged = "30s""#),
-        /// Time from the first byte of a request for static files to its last (HAProxy: `timeout
-        /// http-request`); then it gets 408.
+        /// Time for a request for static files, from its first byte to its last.
         request: Duration = duration(Duration::from_millis(10), HOUR)
             .default("10s").flag("request-timeout").example(r#"request = "5s""#),
-        /// Time that the file system may take to find or read what is not in memory; then the
-        /// request gets 503, or its response is cut.
+        /// Time for the file system to find or read what is not in memory.
         file: Duration = duration(Duration::from_millis(10), HOUR)
             .default("30s").flag("file-timeout").example(r#"file = "5s""#),
     }

@@ -14,30 +14,26 @@ section! {
     table("service.back.tunnel").group("Back")
         .absent("servers are connected to directly").shorthand("to")
         .example(r#"tunnel = { to = "db.example:5432", protocol = "socks5" }"#);
-    /// Makes the `servers` proxies, which are asked for a connection to one host: TLS, a PROXY
-    /// header and health checks go through them to that host.
+    /// Makes the `servers` proxies, which are asked for a connection to one host.
     pub(crate) struct WrittenTunnel<'a> {
-        /// The host behind the proxies, with its port. The proxy looks up a name, which the host's
-        /// certificate must have, unless `back.tls.name` says another.
+        /// The host behind the proxies, which look up its name.
         to: Endpoint = parsed(Kind::Endpoint)
             .flag("tunnel").example(r#"to = "db.example:5432""#),
-        /// How the proxies are asked: by `CONNECT` of HTTP/1.1 (RFC 9110, 9.3.6), or by SOCKS5 (RFC
-        /// 1928), within `timeouts.dial`.
+        /// `CONNECT` of HTTP/1.1 (RFC 9110, 9.3.6), or SOCKS5 (RFC 1928).
         protocol: TunnelProtocol = choice![
             "http" => TunnelProtocol::HttpConnect,
             "socks5" => TunnelProtocol::Socks5,
         ].default("http").flag("tunnel-protocol")
             .example(r#"protocol = "socks5""#),
-        /// The user that the proxies are told: by `Basic` (RFC 7617), or RFC 1929, unencrypted.
+        /// The user for the proxies (`Basic`, RFC 7617, or RFC 1929), sent unencrypted.
         user: Option<String> = text("NAME")
             .absent("no login is offered").flag("tunnel-user")
             .example(r#"user = "lariat""#),
-        /// The user's password, best as a variable of the environment; `password-file` keeps it out
-        /// of both.
+        /// The user's password, best as a variable of the environment.
         password: Option<String> = text("TEXT")
             .absent("the one of `password-file`").flag("tunnel-password")
             .example(r#"password = "${PROXY_PASSWORD}""#),
-        /// A file with the user's password; white space at its end does not count.
+        /// A file with the user's password.
         password_file: Option<String> = path()
             .absent("the one of `password`").flag("tunnel-password-file")
             .example(r#"password-file = "/etc/lariat/proxy.password""#),

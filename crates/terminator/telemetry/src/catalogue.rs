@@ -194,21 +194,21 @@ catalogue! {
         Counter Count "lariat_connections_accepted_total" "Connections accepted from clients." { ConnectionsAccepted }
         Counter Bytes "lariat_relayed_bytes_total" [direction] "Plaintext bytes relayed."
             { BytesUp = "client-to-backend", BytesDown = "backend-to-client" }
-        Counter Bytes "lariat_sent_bytes_total" [path] "Plaintext bytes sent to clients, by what moved and encrypted them."
+        Counter Bytes "lariat_sent_bytes_total" [path] "Plaintext bytes sent to clients."
             { SentBySendfile = "sendfile", SentBySplice = "splice", SentToKernel = "kernel", SentByUserSpace = "user-space" }
         Counter Count "lariat_ktls_connections_total" "Connections whose sending was handed to the kernel." { Offloads }
-        Counter Count "lariat_ktls_rekeys_total" "Keys that the kernel changed of connections that it encrypts for." { Rekeys }
-        Counter Count "lariat_file_responses_total" [class] "Responses with static files, by the class of their status."
+        Counter Count "lariat_ktls_rekeys_total" "Keys that the kernel changed." { Rekeys }
+        Counter Count "lariat_file_responses_total" [class] "Responses with static files."
             { FilesFound = "2xx", FilesElsewhere = "3xx", FilesRefused = "4xx", FilesFailed = "5xx" }
-        Counter Count "lariat_file_tasks_total" [task] "Work handed to the file threads, as it may wait for a disk."
+        Counter Count "lariat_file_tasks_total" [task] "Work handed to the file threads."
             { FileTasksFind = "find", FileTasksRead = "read" }
-        Counter Count "lariat_file_task_failures_total" [kind] "Work for file threads that was refused, as too much waits or the file system hangs, or not done within `timeouts.file`."
+        Counter Count "lariat_file_task_failures_total" [kind] "Work of file threads that was refused, or not done within `timeouts.file`."
             { FileTasksRefused = "refused", FileTasksTimedOut = "timeout" }
         Counter Count "lariat_dial_retries_total" "Dials of a further server after one that failed." { DialRetries }
-        Counter Count "lariat_affinity_connections_total" [session] "Connections whose client offered a session of TLS 1.2 to a service with `back.affinity`: it reached its server, another one because that was full or down, or no server was known for it."
+        Counter Count "lariat_affinity_connections_total" [session] "Clients with a session of TLS 1.2 at a service with `back.affinity`."
             { AffinityKept = "kept", AffinityMoved = "moved", AffinityUnknown = "unknown" }
         Counter Count "lariat_hello_retry_requests_total" "Handshakes that needed a HelloRetryRequest (RFC 8446, 4.1.4)." { HelloRetryRequests }
-        Counter Count "lariat_starttls_plaintext_total" "Clients that did not ask for TLS and were relayed in plaintext (`front.starttls.policy`)." { StarttlsPlaintext }
+        Counter Count "lariat_starttls_plaintext_total" "Clients relayed in plaintext (`front.starttls.policy`)." { StarttlsPlaintext }
         Counter Count "lariat_key_updates_total" "KeyUpdate messages received (RFC 8446, 4.6.3)." { KeyUpdates }
         Counter Count "lariat_log_lines_suppressed_total" "Lines about connections that were counted, not written." { LogLinesSuppressed }
     }
@@ -218,16 +218,16 @@ catalogue! {
         Gauge Count "lariat_connections_open" "Client connections open." { ConnectionsOpen }
         Gauge Count "lariat_handshakes_in_progress" "Handshakes begun and not finished." { HandshakesInProgress }
         Gauge Count "lariat_queue_connections" "Connections that wait for a place at a server with `max-connections`." { Queued }
-        Gauge Count "lariat_file_tasks_waiting" "Connections that wait for a file thread, or for what it does." { FileTasksWaiting }
+        Gauge Count "lariat_file_tasks_waiting" "Connections that wait for a file thread." { FileTasksWaiting }
         Gauge Count "lariat_ktls_connections_open" "Client connections open that the kernel encrypts for." { Offloaded }
         Gauge Count "lariat_queue_connections_limit" "`back.queue.length`." { QueueLimit }
         Gauge Count "lariat_certificates" "Certificates loaded." { Certificates }
         Gauge Count "lariat_certificates_expired" "Certificates past their notAfter." { CertificatesExpired }
         Gauge Count "lariat_certificates_skipped" "Certificates that are skipped (`bad-certificate`)." { CertificatesSkipped }
-        Gauge Count "lariat_ocsp_responses" "OCSP responses loaded, to be stapled." { OcspResponses }
+        Gauge Count "lariat_ocsp_responses" "OCSP responses loaded." { OcspResponses }
         Gauge Count "lariat_ocsp_responses_expired" "OCSP responses past their nextUpdate; they are not stapled." { OcspResponsesExpired }
         Gauge Count "lariat_authorities" "Certificates in `ca`, those of the host's own bundle apart." { Authorities }
-        Gauge Count "lariat_authorities_expired" "Certificates in `ca` past their notAfter; nobody gets in by them." { AuthoritiesExpired }
+        Gauge Count "lariat_authorities_expired" "Certificates in `ca` past their notAfter." { AuthoritiesExpired }
         Gauge Count "lariat_crls" "Certificate revocation lists loaded, the newest of each issuer." { Crls }
         Gauge Count "lariat_crls_expired" "Certificate revocation lists past their nextUpdate." { CrlsExpired }
     }
@@ -251,7 +251,7 @@ catalogue! {
     /// The counters of a service for each of its servers.
     ServerCounter of Server after () {
         Counter Count "lariat_dials_total" "Dials begun." { Dials }
-        Counter Count "lariat_dial_failures_total" [kind] "Dials that failed, by kind."
+        Counter Count "lariat_dial_failures_total" [kind] "Dials that failed."
             {
                 DialsRefused = "refused",
                 DialsTimedOut = "timeout",
@@ -261,7 +261,7 @@ catalogue! {
                 DialsTls = "tls",
                 DialsTunnel = "tunnel"
             }
-        Counter Count "lariat_server_changes_total" [to] "Changes of a server's state that active checks decided." { WentDown = "down", WentUp = "up" }
+        Counter Count "lariat_server_changes_total" [to] "Changes of the server's state by active checks." { WentDown = "down", WentUp = "up" }
         Counter Bytes "lariat_server_bytes_total" [direction] "Bytes exchanged with the server."
             { BytesUp = "client-to-backend", BytesDown = "backend-to-client" }
     }
@@ -272,10 +272,10 @@ catalogue! {
         Gauge Count "lariat_server_workers_up" "Workers that would send a connection to the server." { WorkersUp }
         Gauge Count "lariat_server_up" "1 if any worker would send a connection to the server, else 0." { Up }
         Gauge Count "lariat_server_addresses" "Addresses that the server's name stands for." { Addresses }
-        Gauge Count "lariat_server_addresses_down" "Addresses that some worker dials only if no other is left, since dials or checks failed. `lariat status` names them." { AddressesDown }
+        Gauge Count "lariat_server_addresses_down" "Addresses that some worker avoids, since dials or checks failed." { AddressesDown }
         Gauge Seconds "lariat_server_slow_start_end_timestamp_seconds" "When the server has its whole share after `back.slow-start`; 0 if it never came back up." { SlowStartEnd }
         Gauge Seconds "lariat_server_last_change_timestamp_seconds" "When the server last went down or came back up, or was first served." { Changed }
-        Gauge Count "lariat_server_disabled" "1 if an operator has disabled the server (`lariat server disable`) or given it the weight 0, else 0." { Disabled }
+        Gauge Count "lariat_server_disabled" "1 if an operator has disabled the server, or given it the weight 0, else 0." { Disabled }
         Gauge Count "lariat_server_connections_limit" "The server's `max-connections`; 0 = any number." { ConnectionsLimit }
     }
 
@@ -297,20 +297,20 @@ catalogue! {
 
     /// The metrics of the whole process.
     ProcessMetric of Process after () {
-        Counter Microseconds "process_cpu_seconds_total" "CPU time of the worker process, in user space and the kernel." { CpuMicroseconds }
+        Counter Microseconds "process_cpu_seconds_total" "CPU time of the worker process." { CpuMicroseconds }
         Gauge Bytes "process_resident_memory_bytes" "The worker process's resident memory; 0 without `/proc`." { ResidentMemory }
         Gauge Bytes "process_virtual_memory_bytes" "Memory that the worker process has mapped; 0 without `/proc`." { VirtualMemory }
         Gauge Count "process_open_fds" "Descriptors that the worker process has open; 0 without `/proc`." { OpenDescriptors }
         Gauge Count "process_max_fds" "Descriptors that the worker process may have open." { MostDescriptors }
         Gauge Seconds "process_start_time_seconds" "When the worker process started." { StartTime }
         Gauge Seconds "lariat_supervisor_start_time_seconds" "When the supervisor started." { SupervisorStartTime }
-        Counter Count "lariat_worker_process_restarts_total" "Worker processes that were started again after one died." { Restarts }
+        Counter Count "lariat_worker_process_restarts_total" "Worker processes started after one died." { Restarts }
         Gauge Count "lariat_config_generation" "The number of the configuration that is served; 1 is the first." { Generation }
-        Gauge Count "lariat_config_last_reload_successful" "0 if the last reload was refused, so that an older configuration is served; else 1." { LastReloadOk }
+        Gauge Count "lariat_config_last_reload_successful" "0 if the last reload was refused, else 1." { LastReloadOk }
         Gauge Seconds "lariat_config_last_reload_success_timestamp_seconds" "When the configuration that is served was read." { LastReloadOkTime }
-        Counter Count "lariat_reloads_total" [result] "Reloads attempted, by result." { ReloadsOk = "ok", ReloadsRefused = "refused" }
-        Counter Bytes "lariat_log_lost_bytes_total" "Bytes of log lines that the log did not take: a full disk, a reader that left, a log daemon that was away." { LogBytesUnwritten }
-        Gauge Count "lariat_log_write_failing" "1 if the last log lines could not be written, or their file not be opened anew, else 0." { LogFails }
+        Counter Count "lariat_reloads_total" [result] "Reloads attempted." { ReloadsOk = "ok", ReloadsRefused = "refused" }
+        Counter Bytes "lariat_log_lost_bytes_total" "Bytes of log lines that the log did not take." { LogBytesUnwritten }
+        Gauge Count "lariat_log_write_failing" "1 if the last log lines could not be written, or the file not opened, else 0." { LogFails }
         Gauge Count "lariat_connections_limit" "`limits.connections`." { ConnectionsLimit }
         Gauge Count "lariat_handshakes_in_progress_limit" "`limits.handshakes`." { HandshakesLimit }
         Gauge Count "lariat_sources" "Client addresses, of IPv6 networks, that `limits.per-source` counts." { Sources }
@@ -318,21 +318,21 @@ catalogue! {
         Gauge Count "lariat_session_cache_limit_entries" "`resumption.session-cache.entries`." { SessionsLimit }
         Gauge Bytes "lariat_session_cache_bytes" "Bytes that the sessions in the cache take." { SessionBytes }
         Gauge Bytes "lariat_session_cache_limit_bytes" "`resumption.session-cache.bytes`." { SessionBytesLimit }
-        Counter Count "lariat_session_cache_lookups_total" [result] "Look-ups of sessions in the cache, by result."
+        Counter Count "lariat_session_cache_lookups_total" [result] "Look-ups of sessions in the cache."
             { SessionHits = "hit", SessionsExpired = "expired", SessionsDamaged = "damaged", SessionsUnknown = "unknown" }
         Counter Count "lariat_session_cache_evictions_total" "Sessions that left before their time, to make room." { SessionEvictions }
         Gauge Count "lariat_session_cache_recovered" "Sessions that this worker process took over from the one before it." { SessionsRecovered }
         Counter Count "lariat_session_cache_refusals_total" "Sessions that were too large to be stored." { SessionRefusals }
-        Counter Count "lariat_key_signatures_total" [result] "Signatures that were asked of the key process, by result; `late` ones did not come within a second."
+        Counter Count "lariat_key_signatures_total" [result] "Signatures asked of the key process; `late`: not within a second."
             { KeySigned = "signed", KeyLate = "late", KeyFailed = "failed" }
         Counter Microseconds "lariat_key_signature_waiting_seconds_total" "Time that workers have waited for the key process." { KeyWaiting }
         Gauge Count "lariat_cluster_peers" "Peers of the cluster that were heard in the last four seconds." { ClusterPeers }
-        Counter Count "lariat_cluster_datagrams_total" [direction] "Datagrams exchanged with peers of the cluster; each counts once for each peer that it is sent to."
+        Counter Count "lariat_cluster_datagrams_total" [direction] "Datagrams exchanged with peers, counted once for each peer."
             { ClusterDatagramsSent = "sent", ClusterDatagramsReceived = "received" }
-        Counter Bytes "lariat_cluster_bytes_total" [direction] "Bytes of these datagrams, without the headers of UDP and IP."
+        Counter Bytes "lariat_cluster_bytes_total" [direction] "Bytes of these datagrams, without headers."
             { ClusterBytesSent = "sent", ClusterBytesReceived = "received" }
-        Counter Count "lariat_cluster_datagrams_lost_total" "Datagrams for all peers that did not come, by the gaps in their numbers." { ClusterDatagramsLost }
-        Counter Count "lariat_cluster_datagrams_rejected_total" [reason] "Datagrams that were dropped, by reason."
+        Counter Count "lariat_cluster_datagrams_lost_total" "Datagrams of peers that did not come." { ClusterDatagramsLost }
+        Counter Count "lariat_cluster_datagrams_rejected_total" [reason] "Datagrams dropped."
             {
                 ClusterMalformed = "malformed",
                 ClusterVersion = "version",
@@ -345,7 +345,7 @@ catalogue! {
                 ClusterTooManySenders = "too-many-senders",
                 ClusterRateLimited = "rate-limited"
             }
-        Counter Count "lariat_cluster_sessions_total" [update] "Sessions that were to be shared with the cluster, by what became of them."
+        Counter Count "lariat_cluster_sessions_total" [update] "Sessions that were to be shared with the cluster."
             {
                 ClusterPublished = "published",
                 ClusterStored = "stored",
@@ -356,14 +356,14 @@ catalogue! {
                 ClusterIncomplete = "incomplete",
                 ClusterDropped = "dropped"
             }
-        Counter Count "lariat_cluster_fetches_total" [tier] "Sessions that clients offered and this host looked for in the cluster, by where they were found."
+        Counter Count "lariat_cluster_fetches_total" [tier] "Sessions looked for in the cluster, by where they were found."
             { ClusterFetchedPeers = "peers", ClusterFetchedStore = "store", ClusterFetchedNowhere = "nowhere" }
-        Counter Count "lariat_cluster_requests_dropped_total" "Sessions and look-ups that workers handed over while too many waited." { ClusterRequestsDropped }
+        Counter Count "lariat_cluster_requests_dropped_total" "Sessions and look-ups dropped because too many waited." { ClusterRequestsDropped }
         Gauge Count "lariat_cluster_store_up" "Whether the session store answers: 1, or 0." { StoreUp }
         Gauge Count "lariat_cluster_store_writable" "Whether the session store takes sessions: 1, or 0." { StoreWritable }
-        Counter Count "lariat_cluster_store_sessions_total" [update] "Sessions that were to go to the session store, by what became of them."
+        Counter Count "lariat_cluster_store_sessions_total" [update] "Sessions that were to go to the session store."
             { StorePublished = "published", StoreDeleted = "deleted", StoreFailed = "failed", StoreDropped = "dropped" }
-        Counter Count "lariat_cluster_store_failures_total" [reason] "Requests to the session store that failed, by reason."
+        Counter Count "lariat_cluster_store_failures_total" [reason] "Requests to the session store that failed."
             {
                 StoreTimeout = "timeout",
                 StoreConnection = "connection",
@@ -374,7 +374,7 @@ catalogue! {
                 StoreRedirect = "redirect",
                 StoreRefused = "refused"
             }
-        Counter Count "lariat_cluster_store_values_rejected_total" [reason] "Values of the session store that were not taken for sessions, by reason."
+        Counter Count "lariat_cluster_store_values_rejected_total" [reason] "Values of the session store that were not taken for sessions."
             {
                 StoreMalformed = "malformed",
                 StoreVersion = "version",
@@ -426,35 +426,35 @@ macro_rules! breakdowns {
 breakdowns! {
     /// The counters of a service by something that has names of its own.
     Breakdown {
-        Ended: Counter Count "lariat_connections_ended_total" [reason, fault] Reason::ROWS, "Connections ended, by reason and by whose fault it was.";
-        Handshakes: Counter Count "lariat_handshakes_total" [kind, version] HANDSHAKES, "Handshakes finished, by kind and TLS version.";
-        ResumptionMisses: Counter Count "lariat_resumption_misses_total" [reason] ResumptionMiss::ROWS, "Sessions that clients offered and that were not resumed, by reason.";
-        EarlyData: Counter Count "lariat_early_data_total" [result] EarlyData::ROWS, "Hellos that offered early data, by what became of it.";
-        Ech: Counter Count "lariat_ech_hellos_total" [result] EchResult::ROWS, "Encrypted hellos (ECH), by what became of them.";
-        OffloadRefusals: Counter Count "lariat_ktls_refusals_total" [reason] OffloadRefusal::ROWS, "Connections long enough for the kernel to encrypt that went on in user space, by reason.";
+        Ended: Counter Count "lariat_connections_ended_total" [reason, fault] Reason::ROWS, "Connections ended.";
+        Handshakes: Counter Count "lariat_handshakes_total" [kind, version] HANDSHAKES, "Handshakes finished.";
+        ResumptionMisses: Counter Count "lariat_resumption_misses_total" [reason] ResumptionMiss::ROWS, "Sessions that clients offered and that were not resumed.";
+        EarlyData: Counter Count "lariat_early_data_total" [result] EarlyData::ROWS, "Hellos that offered early data.";
+        Ech: Counter Count "lariat_ech_hellos_total" [result] EchResult::ROWS, "Encrypted hellos (ECH).";
+        OffloadRefusals: Counter Count "lariat_ktls_refusals_total" [reason] OffloadRefusal::ROWS, "Connections long enough for the kernel to encrypt that went on in user space.";
         Suites: Counter Count "lariat_handshake_suites_total" [suite] &SUITE_ROWS, "Handshakes finished, by cipher suite.";
-        Groups: Counter Count "lariat_handshake_groups_total" [group] &GROUP_ROWS, "Handshakes finished, by key exchange group; none for a resumption without key exchange.";
+        Groups: Counter Count "lariat_handshake_groups_total" [group] &GROUP_ROWS, "Handshakes finished, by key exchange group.";
     }
 
     /// The metrics of the whole process by names that come at run time.
     Labelled {
         BuildInfo: Gauge Count "lariat_build_info" [version] &[], "1; the labels name what was built.";
-        TicketKeyAge: Gauge Seconds "lariat_ticket_key_age_seconds" [key, purpose] &[], "How long each ticket key has been in use, by the first bytes of its name; one key encrypts, all decrypt.";
+        TicketKeyAge: Gauge Seconds "lariat_ticket_key_age_seconds" [key, purpose] &[], "How long each ticket key has been in use, by the first bytes of its name.";
         EchKeyAge: Gauge Seconds "lariat_ech_key_age_seconds" [config] &[], "How long ago each configuration of ECH that is still opened began to be published, by its number.";
         EchPublishEnd: Gauge Seconds "lariat_ech_publish_end_timestamp_seconds" [config] &[], "When the configuration of ECH that is published now gives way to the next one.";
-        CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_timestamp_seconds" [service, file, name, key] &[], "When a certificate expires (notAfter), by its file, its first name and the kind of its key; of each service the 256 that expire first.";
-        OcspResponseExpiry: Gauge Seconds "lariat_ocsp_response_expiry_timestamp_seconds" [service, file, name, key] &[], "When an OCSP response reaches its nextUpdate, by its certificate; of each service the 256 that expire first.";
-        AuthorityExpiry: Gauge Seconds "lariat_authority_expiry_timestamp_seconds" [service, file, subject] &[], "When a certificate in `ca` expires (notAfter); of each service the 256 that expire first, without those of the host's own bundle.";
-        AcmeIssued: Gauge Seconds "lariat_acme_issued_timestamp_seconds" [certificate] &[], "From when on a certificate that came by ACME is valid (notBefore); 0 while there is none.";
-        AcmeExpiry: Gauge Seconds "lariat_acme_expiry_timestamp_seconds" [certificate] &[], "When a certificate that came by ACME expires (notAfter); 0 while there is none.";
+        CertificateExpiry: Gauge Seconds "lariat_certificate_expiry_timestamp_seconds" [service, file, name, key] &[], "When a certificate expires (notAfter).";
+        OcspResponseExpiry: Gauge Seconds "lariat_ocsp_response_expiry_timestamp_seconds" [service, file, name, key] &[], "When an OCSP response reaches its nextUpdate.";
+        AuthorityExpiry: Gauge Seconds "lariat_authority_expiry_timestamp_seconds" [service, file, subject] &[], "When a certificate in `ca` expires (notAfter), but for the host's own bundle.";
+        AcmeIssued: Gauge Seconds "lariat_acme_issued_timestamp_seconds" [certificate] &[], "From when on a certificate by ACME is valid (notBefore); 0 while there is none.";
+        AcmeExpiry: Gauge Seconds "lariat_acme_expiry_timestamp_seconds" [certificate] &[], "When a certificate by ACME expires (notAfter); 0 while there is none.";
         AcmeNext: Gauge Seconds "lariat_acme_next_attempt_timestamp_seconds" [certificate] &[], "When the authority is asked next for a certificate; 0 while it is being asked.";
-        AcmeFailures: Gauge Count "lariat_acme_failures" [certificate] &[], "Attempts to get a certificate by ACME that failed since the last one that did not.";
-        AcmeOverdue: Gauge Count "lariat_acme_overdue" [certificate] &[], "1 while a certificate by ACME should have been renewed long since: less than a fifth of its life is left, or there has been none for an hour.";
-        AcmeLastFailure: Gauge Count "lariat_acme_last_failure" [certificate, reason] &[], "1 while the last attempt to get a certificate by ACME failed; the label says why.";
-        KeyProcessUp: Gauge Count "lariat_key_process_up" [keys] &[], "1 if the process that holds these keys is there and signs, else 0; `files`, or the token that they are in.";
-        KeyProcessRestarts: Counter Count "lariat_key_process_restarts_total" [keys] &[], "Processes started again for these keys: one had died, had hung or could not open all of them.";
-        KeysUnopened: Gauge Count "lariat_keys_unopened" [keys] &[], "Keys that their process could not open: handshakes that need them fail.";
-        CrlExpiry: Gauge Seconds "lariat_crl_expiry_timestamp_seconds" [service, file, issuer] &[], "When a certificate revocation list reaches its nextUpdate; of each service the 256 that expire first.";
+        AcmeFailures: Gauge Count "lariat_acme_failures" [certificate] &[], "Attempts to get the certificate that failed since the last success.";
+        AcmeOverdue: Gauge Count "lariat_acme_overdue" [certificate] &[], "1 while less than a fifth of the certificate's life is left, or there has been none for an hour.";
+        AcmeLastFailure: Gauge Count "lariat_acme_last_failure" [certificate, reason] &[], "1 while the last attempt to get the certificate failed.";
+        KeyProcessUp: Gauge Count "lariat_key_process_up" [keys] &[], "1 if the process of these keys signs, else 0; `files`, or their token.";
+        KeyProcessRestarts: Counter Count "lariat_key_process_restarts_total" [keys] &[], "Processes started again for these keys.";
+        KeysUnopened: Gauge Count "lariat_keys_unopened" [keys] &[], "Keys that their process could not open.";
+        CrlExpiry: Gauge Seconds "lariat_crl_expiry_timestamp_seconds" [service, file, issuer] &[], "When a certificate revocation list reaches its nextUpdate.";
     }
 }
 

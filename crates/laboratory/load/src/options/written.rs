@@ -132,23 +132,21 @@ section! {
     table("").group("Server").flags();
     /// The server that is loaded.
     pub struct WrittenTarget<'a> {
-        /// The server, and what to ask it for: `https://` with TLS or `http://` without, port 443
-        /// or 80 unless it is written. On the command line it stands alone, without its flag.
+        /// The server, and what to ask it for: `https://` with TLS, `http://` without. On the
+        /// command line it stands alone, without its flag.
         url: Url = parsed_by(Kind::Text("URL"), Url::from_str)
             .example(r#"url = "https://127.0.0.1:8443/1k""#),
-        /// The addresses that connections go to in place of the URL's host: `HOST:PORT` or
-        /// `unix:PATH`. `Host` and server name remain the URL's. Of several addresses, each client
-        /// has one, in turn.
+        /// The addresses that connections go to, in turn by client: `HOST:PORT` or `unix:PATH`.
+        /// `Host` and server name remain the URL's.
         connect: Vec<Endpoint> = parsed_by(Kind::Endpoint, value::endpoint).many()
             .absent("the URL's host and port")
             .example(r#"connect = ["10.0.0.3:443", "10.0.0.4:443"]"#),
-        /// Each new connection of a client goes to the next address of --connect, so that a session
-        /// is offered to another server than the one that gave it.
+        /// Each new connection of a client goes to the next address of --connect.
         move_sessions: bool = switch().example("move-sessions = true"),
         /// Our own addresses, taken in turn. Each has some 28,000 ports.
         source: Vec<IpAddr> = parsed_by(Kind::Text("ADDRESS"), value::source).many()
             .absent("the kernel chooses").example(r#"source = ["127.0.0.2", "127.0.0.3"]"#),
-        /// Send a PROXY header of that version before anything else.
+        /// Send a PROXY header of that version first.
         send_proxy: Option<ProxyVersion> = choice!(of ProxyVersion: ProxyVersion::NAMED)
             .absent("no header").example(r#"send-proxy = "v2""#),
     }
@@ -158,9 +156,8 @@ section! {
     table("").group("Clients").flags();
     /// The clients, and their sessions and connections.
     pub struct WrittenClients<'a> {
-        /// The kind of handshake. With `session-id` and `ticket` (TLS 1.2) and `psk` (TLS 1.3) all
-        /// but the first of a session must resume it. `any` resumes whatever the server gave.
-        /// `mixed` gives each client another kind in turn.
+        /// The kind of handshake of all but a session's first: `session-id` or `ticket` (TLS 1.2),
+        /// `psk` (TLS 1.3), whatever the server gave (`any`), or one kind per client (`mixed`).
         handshake: Option<Handshake> = choice![
             "full" => Some(Handshake::Full),
             "session-id" => Some(Handshake::SessionId),
@@ -169,21 +166,17 @@ section! {
             "any" => Some(Handshake::Any),
             "mixed" => None,
         ].default("full").example(r#"handshake = "session-id""#),
-        /// Requests with one session, of which the first has a full handshake; then the client
-        /// begins anew.
+        /// Requests with one session, the first by a full handshake.
         requests_per_session: Option<Times> = parsed_by(Kind::Text("N|unlimited"), value::times)
             .absent("unlimited, where sessions are resumed").example("requests-per-session = 4"),
-        /// Requests on one connection before the client closes it: more than 1 keeps connections
-        /// alive, `unlimited` for as long as the server does.
+        /// Requests on one connection before the client closes it.
         requests_per_connection: Times = parsed_by(Kind::Text("N|unlimited"), value::times)
             .default("1").example("requests-per-connection = 100"),
-        /// How many clients there are, or, with --session-arrivals, can be at once. Each has its
-        /// own sessions and does one thing at a time; in open load a transaction that finds none
-        /// free has failed.
+        /// How many clients there are, or with --session-arrivals can be at once.
         clients: Option<u32> = count(1, CLIENTS_MAX)
             .absent("as many as --connections; 1000 in open load").example("clients = 10000"),
         /// The free client that is next: the one that has been free the longest, or one that has
-        /// made a request before, so that as few take part as the load needs.
+        /// made a request before (`fewest`).
         client_selection: Option<ClientSelection> =
             choice!(of ClientSelection: ClientSelection::NAMED)
             .excludes(&["session-arrivals"], "every client is new there")
@@ -192,8 +185,8 @@ section! {
         /// How long a client rests between two transactions.
         think_time: Duration = duration(Duration::ZERO, LONGEST).default("0s")
             .example(r#"think-time = "200ms""#),
-        /// How connections end: with close_notify and FIN, or with RST, which leaves no port in
-        /// TIME_WAIT. One that is to bring a session still ends properly.
+        /// How connections end: with close_notify and FIN or, but for those that are to bring a
+        /// session, with RST.
         close: ConnectionEnding = choice!(of ConnectionEnding: ConnectionEnding::NAMED)
             .default("notify").example(r#"close = "reset""#),
     }
@@ -206,7 +199,7 @@ section! {
         /// The method of requests.
         method: Option<String> = parsed_by(Kind::Text("METHOD"), value::method)
             .absent("GET; POST with a body").example(r#"method = "HEAD""#),
-        /// A further header of requests. The record of the run will hold it.
+        /// A further header, which the record will hold.
         header: Vec<(String, String)> = parsed_by(Kind::Text("'NAME: VALUE'"), value::header)
             .repeated().absent("").example(r#"header = ["Accept: text/html"]"#),
         /// The body of requests.
@@ -214,14 +207,11 @@ section! {
         /// A file that holds the body of requests.
         body_file: Option<String> = path().absent("").excludes(&["body"], "a request has one body")
             .example(r#"body-file = "order.json""#),
-        /// Ask for an object of that size: `/?size=N`, as `lariat-lab origin` and httpterm serve
-        /// it. It stands instead of a path in the URL.
+        /// Ask for `/?size=N`, as `lariat-lab origin` and httpterm serve it, in place of a path.
         size: Option<usize> = size(0, 1 << 50).absent("what the URL's path gives")
             .example(r#"size = "64k""#),
-        /// A file of several requests, of which chance takes one for each transaction by weight: a
-        /// path, or a URL of this server, per line, behind its method if that is not GET; or, as
-        /// `.toml`, `[[request]]`s with `path`, `method`, `header`, `body`, `body-file` and
-        /// `weight`.
+        /// A file of several requests, of which chance takes one for each transaction by weight.
+        /// See docs/guide/load.md.
         requests: Option<String> = path().absent("one request, that of the URL")
             .excludes(
                 &["method", "body", "body-file", "size", "no-request"],
@@ -242,15 +232,14 @@ section! {
     table("").group("TLS").flags();
     /// The TLS that is offered.
     pub struct WrittenTls<'a> {
-        /// Ask for TLS in this protocol, which begins in plaintext, and speak nothing further of
-        /// it.
+        /// Ask for TLS in this protocol, and speak nothing further of it.
         starttls: Option<Dialect> = choice!(of Dialect: Dialect::ALL).requires(&["no-request"])
             .absent("TLS begins at once").example(r#"starttls = "smtp""#),
         /// The name that servers of smtp and lmtp are told.
         ehlo_name: Option<String> = text("NAME").requires(&["starttls"])
             .absent("this host's, fully qualified; else its address, as `[192.0.2.1]`")
             .example(r#"ehlo-name = "mx.example.org""#),
-        /// Time that a server of mail, news or files has to greet, in addition to --timeout.
+        /// Time for a server to greet, in addition to --timeout.
         greeting_timeout: Duration = duration(SHORTEST, LONGEST).default("30s")
             .example(r#"greeting-timeout = "5m""#),
         /// The versions that are offered.
@@ -275,17 +264,17 @@ section! {
         server_name: Option<OrNone<String>> = parsed_by(Kind::Text("NAME|none"), value::server_name)
             .absent("the URL's host, unless it is an IP address")
             .example(r#"server-name = "www.example.org""#),
-        /// The certificate that is shown if the server asks: its chain and key in one PEM file.
+        /// A PEM file with the client's certificate chain and key.
         client_certificate: Option<String> = path().absent("")
             .example(r#"client-certificate = "client.pem""#),
         /// The key of --client-certificate as PEM, not encrypted.
         client_key: Option<String> = path().requires(&["client-certificate"])
             .absent("it is in the certificate's file").example(r#"client-key = "client.key""#),
-        /// How the server's certificate is judged: not at all, which is the cheapest; `signature`:
-        /// that the server has the key; `full`: names, times and --ca as well.
+        /// How the server's certificate is judged: not at all; that the server has its key
+        /// (`signature`); names, times and --ca as well (`full`).
         verify: Option<Verify> = choice!(of Verify: Verify::NAMED).absent("off; full with --ca")
             .example(r#"verify = "signature""#),
-        /// Certificates as PEM that the server's must be issued by. It means --verify full.
+        /// PEM certificates of the server's authorities.
         ca: Option<String> = path().absent("").example(r#"ca = "ca.pem""#),
         /// Whether TLS 1.2 tickets (RFC 5077) are asked for and used.
         tickets: bool = boolean().default("on").example("tickets = false"),
@@ -293,10 +282,10 @@ section! {
         session_ids: bool = boolean().default("on").example("session-ids = false"),
         /// Send the first request of a connection that resumes by PSK as early data (0-RTT).
         early_data: bool = switch().example("early-data = true"),
-        /// Let servers compress their certificates (RFC 8879, Brotli or zlib), as browsers do.
+        /// Let servers compress their certificates (RFC 8879).
         certificate_compression: bool = switch().example("certificate-compression = true"),
-        /// Encrypt the hello (ECH, RFC 9849), by an ECHConfigList in Base64, as DNS has it, or in a
-        /// file; `GREASE` sends a payload that nobody can open.
+        /// Encrypt the hello (ECH, RFC 9849) by an ECHConfigList in Base64, or in a file; or send
+        /// `GREASE`.
         ech: Option<String> = path().absent("").example(r#"ech = "GREASE""#),
     }
 }
@@ -305,13 +294,11 @@ section! {
     table("").group("How load arrives").flags();
     /// How load arrives, and for how long.
     pub struct WrittenArrival<'a> {
-        /// Closed load: this number of transactions is in progress at any moment; when one ends,
-        /// the next begins. A slow server slows it down.
+        /// Closed load: this number of transactions is in progress at any moment.
         connections: Option<u32> = count(1, CLIENTS_MAX)
             .excludes(OPEN, "this is closed load, and that is open load")
             .absent("50, but at least one per thread").example("connections = 200"),
-        /// Open load: this number of transactions per second, whatever the server does. Latency
-        /// counts from the planned instant; what could not begin has failed.
+        /// Open load: this number of transactions per second, whatever the server does.
         rate: Option<f64> = parsed_by(Kind::Text("R"), value::some_rate).absent("")
             .excludes(&["ramp", "steps"], ONE_WAY).example("rate = 500"),
         /// Open load whose rate goes evenly from one value to another. A longer --duration goes on
@@ -325,29 +312,27 @@ section! {
         /// How long each of --steps lasts, and each rate that --find-capacity tries.
         step_duration: Option<Duration> = duration(SHORTEST, LONGEST)
             .requires(&["steps", "find-capacity"]).absent("5s").example(r#"step-duration = "20s""#),
-        /// How the planned instants of open load lie: evenly, or by chance as independent users
-        /// come.
+        /// How the planned instants of open load lie: evenly, or at random.
         spacing: Option<Spacing> = choice!(of Spacing: Spacing::NAMED).requires(OPEN)
             .absent("constant").example(r#"spacing = "poisson""#),
-        /// In open load, each planned instant brings a new client without a session. It makes
-        /// --requests-per-session requests (--requests-per-connection, where none is resumed), each
-        /// when the one before has succeeded and --think-time has passed; if one fails, it gives
-        /// up. Rates stay those of requests.
+        /// In open load, each planned instant brings a new client without a session, which makes
+        /// --requests-per-session requests (--requests-per-connection, where none is resumed),
+        /// --think-time apart; if one fails, it gives up. Rates stay those of requests.
         session_arrivals: bool = switch().requires(OPEN)
             .example("session-arrivals = true"),
-        /// For how long transactions are begun, the warm-up not included.
+        /// For how long transactions are begun, after the warm-up.
         duration: Option<Duration> = duration(SHORTEST, LONGEST)
             .excludes(&["steps", "find-capacity"], "--step-duration says how long each rate lasts",)
             .absent("10s; that of the ramp or the steps; with --count, an hour")
             .example(r#"duration = "60s""#),
-        /// The most transactions to make, the warm-up not included.
+        /// The most transactions to make, after the warm-up.
         count: Option<u64> = count(1, u64::MAX)
             .excludes(&["find-capacity"], "a search tries each rate for a time")
             .absent("as many as the duration allows").example("count = 100000"),
         /// Load before the figures begin, in open load at the first rate.
         warm_up: Duration = duration(Duration::ZERO, LONGEST).default("0s")
             .example(r#"warm-up = "3s""#),
-        /// A transaction that takes longer than this since it began has failed.
+        /// How long a transaction may take.
         timeout: Duration = duration(SHORTEST, LONGEST).default("5s").example(r#"timeout = "1s""#),
     }
 }
@@ -359,8 +344,8 @@ section! {
         /// Search the greatest rate that keeps --limit: double the rate until it breaks, then halve
         /// the interval; --rate is the first [default: 100].
         find_capacity: bool = switch().example("find-capacity = true"),
-        /// The limit: bounds of the mean response time, of one percentile (`p50`, `p99`, `p99.9`)
-        /// and of the error rate, which is below 0.1 % unless it is named.
+        /// Bounds of the mean response time, of one percentile (`p50`, `p99`, `p99.9`) and of the
+        /// error rate (below 0.1 % unless it is named).
         limit: Option<CapacityLimit> = parsed_by(Kind::Text("BOUNDS"), value::parse)
             .requires(&["find-capacity"]).absent("mean<100ms,error-rate<0.1%")
             .example(r#"limit = "p99<50ms,error-rate<0.01%""#),
@@ -374,8 +359,8 @@ section! {
     table("").group("Run").flags();
     /// The run itself.
     pub struct WrittenRun<'a> {
-        /// When the load begins, as RFC 3339 in UTC, a day from now at the latest, so that several
-        /// hosts begin together; `lariat-lab report --merge` makes one run of their records.
+        /// When the load begins (RFC 3339, UTC), a day from now at the latest, so that several
+        /// hosts begin together.
         start_at: Option<u64> = parsed_by(Kind::Text("TIME"), value::moment).absent("at once")
             .example(r#"start-at = "2026-12-01T09:30:00Z""#),
         /// Threads that make the load.
@@ -387,8 +372,8 @@ section! {
             .absent("the last of those for us").example(r#"cpus = "0,2-3""#),
         /// Chance repeats itself with the same number.
         seed: u64 = count(0, u64::MAX).default("1").example("seed = 7"),
-        /// The file for the record of the run, a JSON document for `lariat-lab report`. `-` is the
-        /// standard output, in place of the summary; `none` writes nothing.
+        /// The file for the record. `-` is the standard output, in place of the summary; `none`
+        /// writes nothing.
         record: Option<OrNone<PathBuf>> = parsed_by(Kind::Path, value::record)
             .absent("lariat-load-DATE-TIME.json in the working directory")
             .example(r#"record = "out.json""#),
@@ -400,13 +385,13 @@ section! {
             .absent("nothing")
             .example(r#"expect = "p99<50ms,error-rate<0.1%,resumed>90%""#),
         /// A file for the response times of each second: an interval log (V2) of HdrHistogram, in
-        /// microseconds. In open load they count from the planned instants, as those of wrk2.
+        /// microseconds.
         hdr: Option<String> = path().absent("").example(r#"hdr = "out.hlog""#),
-        /// Serve the figures so far to Prometheus while it runs, at `/metrics` of this address of
-        /// ours. Port 0 takes a free one, which is said.
+        /// Serve the figures so far to Prometheus, at `/metrics` of this address. Port 0 takes a
+        /// free one, which is said.
         metrics: Option<SocketAddr> = parsed_by(Kind::Text("ADDRESS"), value::listener)
             .absent("").example(r#"metrics = "127.0.0.1:9464""#),
-        /// A line per second on a terminal too, instead of the view that is drawn there.
+        /// A line per second on a terminal too.
         lines: bool = switch().excludes(&["quiet"], "nothing is said").example("lines = true"),
         /// Say nothing while it runs.
         quiet: bool = switch().example("quiet = true"),
@@ -426,7 +411,7 @@ lariat-lab load --plan FILE.toml [URL] [FLAGS]
 A plan file has a key for each flag, with the same name. Flags replace what the
 file says; one that says how load arrives (`--connections`, `--rate`, `--ramp`, `--steps`,
 `--find-capacity`) replaces every other way in the file. Unknown keys and flags are errors, and so
-is a plan that contradicts itself: it is refused with all its reasons before the first packet.
+is a plan that contradicts itself.
 
 ```toml
 url = \"https://127.0.0.1:8443/1k\"
@@ -440,7 +425,8 @@ record = \"out.json\"
 
 Times are written `250us`, `80ms`, `1.5s`, `10m`, `1h` or `1d`; sizes `512`, `64k`, `1m` or `1g`,
 which are powers of 1024; rates are transactions a second. Lists are written with commas, in a file
-as arrays. Relative paths in a file begin at its directory, those in flags at the working directory.
+as arrays. The flag of a boolean with a default takes `on` or `off`, any other no value. Relative
+paths in a file begin at its directory, those in flags at the working directory.
 
 The summary goes to the standard output, all talk to the standard error. How it ends:
 [exit codes](lab-exit-codes.md). Plans to begin with: [examples/load](../../examples/load).
