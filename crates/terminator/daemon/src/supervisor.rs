@@ -162,7 +162,7 @@ fn serve<'a>(
 ) -> Result<(), Failure> {
     let events = EventQueue::open().map_err(Failure::host("take signals"))?;
     messages::write_in_background(messages::lines_lost).map_err(Failure::host("start a thread"))?;
-    limit::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
+    usage::raise_open_files().map_err(Failure::host("raise the limit of open files"))?;
     // Keys pass through here.
     usage::forbid_core_dumps().map_err(Failure::host("forbid memory images"))?;
     let why = origin.returned.as_ref().map(|returned| returned.why.clone());

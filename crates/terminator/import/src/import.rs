@@ -546,11 +546,6 @@ impl<'f> Importer<'f> {
         None
     }
 
-    /// Notes the files that options name and that are not on this host.
-    pub(crate) fn look_for_all<'s>(&mut self, all: impl IntoIterator<Item = &'s Statement>) {
-        all.into_iter().for_each(|one| self.look_for(&one.value(), one));
-    }
-
     /// Notes a file that a key names and that is not on this host.
     pub(crate) fn look_for(&mut self, path: &str, of: &Statement) {
         if !self.files.exists(Path::new(path)) {

@@ -13,7 +13,7 @@ use proxy::plan::{Inspection, Plan};
 use serde::Serialize;
 use sys::datagram::RECEIVE_BYTES;
 use sys::socket::{Transport, check_free};
-use sys::{limit, process};
+use sys::{process, usage};
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::{BuildError, BuildFault, Concern};
 use wire::address::{Address, UnixName};
@@ -437,7 +437,7 @@ fn limits(settings: &Settings, kernel_tls: Option<&KernelTls>) -> Vec<Limit> {
         numbers.collect::<Option<Vec<u64>>>()
     };
     let mut limits =
-        vec![open_files(settings, limit::descriptors().hard), memory(settings, limit::memory())];
+        vec![open_files(settings, usage::descriptors().hard), memory(settings, usage::memory())];
     limits.extend(of_kernel(settings, numbers));
     limits.extend(kernel_tls.map(|kernel_tls| Limit {
         name: "kernel TLS",

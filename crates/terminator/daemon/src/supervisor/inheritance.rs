@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use sys::beneath::{Identity, Root};
-use sys::shared;
+use sys::memory;
 
 use super::failure::{Failure, MissingRight};
 use super::upgrade::state::SessionsState;
@@ -202,7 +202,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
     use std::time::Duration;
 
-    use sys::shared::SharedMemory;
+    use sys::memory::SharedMemory;
     use testkit::directory::Directory;
 
     use super::*;

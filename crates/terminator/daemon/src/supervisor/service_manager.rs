@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use sys::{inherited, shared};
+use sys::{inherited, memory};
 
 use super::upgrade::state::{Inherited, ListenerState, STATE_BYTES_MAX, SupervisorState, decode};
 use crate::handover::Secret;
@@ -170,7 +170,7 @@ impl DescriptorStore {
     fn next_state(&mut self, bytes: Secret) -> (Option<State>, Option<State>) {
         match self.state.take() {
             Some(same) if same.0.bytes() == bytes.bytes() => (Some(same), None),
-            before => match shared::sealed("lariat state", bytes.bytes()) {
+            before => match memory::sealed("lariat state", bytes.bytes()) {
                 Ok(fd) => (Some((bytes, fd)), before),
                 Err(error) => {
                     warn(format_args!(
@@ -297,12 +297,12 @@ fn take_socket(inherited: &mut Inherited, name: &str, fd: OwnedFd) -> Result<(),
 
 /// An error is a sentence without a full stop.
 fn state_of(state: OwnedFd, sessions: Option<&OwnedFd>) -> Result<SupervisorState, String> {
-    let bytes = shared::sealed_bytes(state, STATE_BYTES_MAX);
+    let bytes = memory::sealed_bytes(state, STATE_BYTES_MAX);
     let bytes = Secret::new(bytes.map_err(|error| format!("its state is not readable: {error}"))?);
     let state: SupervisorState = decode(bytes.bytes())?;
     state.check_with(sessions.iter().len())?;
     if let (Some(offered), Some(fd)) = (&state.sessions, sessions) {
-        let words = shared::words(fd.as_fd());
+        let words = memory::words(fd.as_fd());
         if words.ok() != Some(session::Memory::words_of(offered.limits())) {
             return Err("the memory of its sessions is of another size".to_owned());
         }

@@ -18,7 +18,7 @@ use telemetry::outcome::{SessionTier, StoreRejection};
 use tls::resumption::cluster::SharedSessions;
 use tls::resumption::store::{StoreCipher, StoreName};
 use tokio::task::JoinSet;
-use wire::store_value::VALUE_BYTES_MAX;
+use wire::store::VALUE_BYTES_MAX;
 use zeroize::Zeroizing;
 
 use super::link::{Connection, PROBE};
