@@ -66,7 +66,7 @@ impl Storage {
     }
 }
 
-/// How a path is opened.
+/// Manner of opening a path.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Manner {
     Waiting,

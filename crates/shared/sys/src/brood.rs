@@ -108,7 +108,7 @@ impl Kin {
     /// Returns the running descendants; reaps ended ones that are children of this process.
     fn living(&self) -> Vec<i32> {
         let (own, all) = (own_pid(), processes());
-        // 0 if the parent is in another PID namespace, as for a container's first process.
+        // 0 if our group is in another PID namespace, as for a container's first process.
         let group = all.iter().find(|one| one.pid == own).map_or(0, |one| one.group);
         // Other children of ours stay in our group; no child of this program does.
         let is_first = |one: &&ProcessEntry| match &self.others {
@@ -182,7 +182,7 @@ mod tests {
         assert!(processes().iter().any(|one| one.pid == own_pid()));
     }
 
-    /// Starts a program and reads `count` pids that it prints, one a line.
+    /// Starts a program and reads `count` pids that it prints, one per line.
     fn started(script: &str, count: usize) -> (Brood, Child, Vec<i32>) {
         let mut command = Command::new("/bin/sh");
         let command = command.args(["-c", script]).stdout(Stdio::piped());

@@ -30,7 +30,7 @@ pub const DESCRIPTORS_MAX: usize = 1 << 20;
 
 pub type Message = (Vec<u8>, Vec<OwnedFd>);
 
-/// The kernel takes 253 descriptors a call (`SCM_MAX_FD`).
+/// Most descriptors per call: the kernel takes 253 (`SCM_MAX_FD`).
 const BATCH_MAX: usize = 250;
 
 /// Step by which memory for a message grows as its bytes arrive; a length alone allocates nothing.

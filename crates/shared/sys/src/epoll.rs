@@ -184,7 +184,7 @@ mod io_uring_tests {
     }
 }
 
-/// A descriptor that becomes readable when anybody calls [`Waker::wake`].
+/// A descriptor that becomes readable when any thread calls [`Waker::wake`].
 #[derive(Debug)]
 pub struct Waker {
     fd: OwnedFd,

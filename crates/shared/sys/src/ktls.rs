@@ -60,11 +60,11 @@ pub struct Keys<'a> {
     pub version: Version,
     pub cipher: Cipher,
     pub key: &'a [u8],
-    /// The initialisation vector, which the kernel combines with the sequence number. With AES-GCM
+    /// Initialisation vector, which the kernel combines with the sequence number. With AES-GCM
     /// in TLS 1.2: the salt, then the explicit part of the first nonce, from which the kernel
     /// counts up by one (RFC 5288 section 3).
     pub iv: [u8; IV_BYTES],
-    /// The sequence number of the next record.
+    /// Sequence number of the next record.
     pub sequence: u64,
 }
 

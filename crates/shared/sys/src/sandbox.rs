@@ -23,7 +23,7 @@ use seccompiler::{
 
 use calls::{ABSENT, ALIEN, ALLOWED, DEADLY, FCNTL, FOR_FILES, SOCKET_OPTIONS, USELESS};
 
-/// How much of a restriction this kernel enforces.
+/// Degree to which this kernel enforces a restriction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Enforcement {
     Enforced,

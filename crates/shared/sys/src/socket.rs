@@ -62,14 +62,14 @@ pub enum Source {
     Foreign(IpAddr),
 }
 
-/// How the kernel detects that the peer of a TCP connection is gone.
+/// Settings by which the kernel detects that the peer of a TCP connection is gone.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Liveness {
     /// Idle time before keepalive probes start (`SO_KEEPALIVE`, `TCP_KEEPIDLE`), in whole seconds;
     /// `None` = no probes. A peer that answers none of four probes, sent at intervals of a quarter
     /// of that time but at least a second, is gone.
     pub keepalive: Option<Duration>,
-    /// How long sent data may wait for an acknowledgement or a window (`TCP_USER_TIMEOUT`, RFC
+    /// Longest wait of sent data for an acknowledgement or a window (`TCP_USER_TIMEOUT`, RFC
     /// 5482); `None` = as long as the kernel retransmits (`net.ipv4.tcp_retries2`), about 15
     /// minutes.
     pub unacknowledged: Option<Duration>,

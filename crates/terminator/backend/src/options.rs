@@ -18,10 +18,10 @@ pub struct Options {
     /// Servers in the order of the configuration; 1 to [`SERVERS_MAX`].
     pub servers: Vec<ServerOptions>,
     pub balance: Balance,
-    /// Limits of failed dials that take a server out.
+    /// Limit of failed dials that takes a server out.
     pub passive: PassiveOptions,
     pub check: Option<Box<CheckOptions>>,
-    /// How long a server that came back up gets less than its whole share; zero = not at all.
+    /// Time for which a server that came back up gets less than its whole share; zero = none.
     pub slow_start: Duration,
     pub on_down: OnDown,
     /// Queue of connections that wait while all suitable servers have reached their limits.
@@ -66,12 +66,12 @@ pub enum OnDown {
     Keep,
 }
 
-/// When failed dials take a server out, and for how long.
+/// Number of failed dials that take a server out, and the duration of that.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PassiveOptions {
     /// Failed dials in a row that take a server out; 0 = never.
     pub failures: u32,
-    /// How long it stays out.
+    /// Time for which it stays out.
     pub ejection_time: Duration,
 }
 

@@ -402,7 +402,7 @@ fn place(server: usize, address: usize) -> Place {
     Place { server: server as u16, address: address as u16 }
 }
 
-/// One address of a server: its failed dials, its ejection, its check. A server has as many as its
+/// An address of a server: its failed dials, its ejection, its check. A server has as many as its
 /// name resolves to, and each is judged by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerAddress {

@@ -12,7 +12,7 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// In our order: brotli is smaller.
+    /// All codings in our order of preference: brotli is smaller.
     pub(crate) const ALL: [Self; 2] = [Self::Brotli, Self::Gzip];
 
     pub(crate) const fn name(self) -> &'static str {

@@ -18,7 +18,7 @@ pub const TARGET_BYTES_MAX: usize = 4096;
 /// nothing that we serve takes content.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 65_536;
 
-/// How much of a head was received.
+/// Part of a head that was received.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Extent {
     /// No end within this number of bytes, which need not be searched again.

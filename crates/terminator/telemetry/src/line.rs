@@ -15,7 +15,7 @@ use crate::outcome::{
 /// Form of a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LineFormat {
-    /// One JSON object. Bytes that are not UTF-8 become U+FFFD.
+    /// JSON object. Bytes that are not UTF-8 become U+FFFD.
     Json,
     /// `key=value` pairs. Values with anything but printable ASCII are quoted, other bytes written
     /// `\xNN`.

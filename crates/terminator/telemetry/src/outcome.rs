@@ -239,7 +239,7 @@ named! {
         Answered = "answered",
         /// A session that had been used up was deleted at the peers.
         Deleted = "deleted",
-        /// A peer had a session deleted.
+        /// A session was deleted because a peer asked for it.
         Removed = "removed",
         /// A session needed more datagrams than one session may take, and stays on this host.
         TooLarge = "too-large",

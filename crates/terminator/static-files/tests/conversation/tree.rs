@@ -44,7 +44,7 @@ pub(crate) struct Heard {
     pub(crate) asked: Vec<String>,
 }
 
-/// How a client's bytes and the answers are split.
+/// Splitting of a client's bytes and of the answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     /// Lengths of pieces, used in a cycle, for bytes of the client and of the output alike.
@@ -52,13 +52,13 @@ pub(crate) struct Pace {
     pub(crate) ends: Ends,
 }
 
-/// When the client ends its stream.
+/// Moment at which the client ends its stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ends {
     Never,
-    /// With its last byte, while answers are pending.
+    /// The stream ends with its last byte, while answers are pending.
     AtOnce,
-    /// After it has received everything.
+    /// The stream ends after the client has received everything.
     Late,
 }
 
