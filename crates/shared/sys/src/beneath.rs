@@ -1,9 +1,9 @@
-//! Files beneath a folder, and nothing outside of it, whatever a path says: openat2(2) with
-//! `RESOLVE_BENEATH`, so that the kernel judges each step of a path as it takes it.
+//! Opens files beneath a folder, and nothing outside of it whatever a path says: openat2(2) with
+//! `RESOLVE_BENEATH` makes the kernel judge each step of a path as it takes it.
 //!
-//! Owns the opening, and what is told of a file. Which paths are asked for, and
-//! what a client is told, is not decided here. Nothing is ever written, and nothing waits for the
-//! other end of a pipe or for a terminal.
+//! Handles opening, reading and file metadata. The caller decides which paths are asked for and
+//! what a client is answered. Nothing is ever written, and no call waits for the other end of a
+//! pipe or for a terminal.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,31 +15,31 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags, preadv, preadv2};
 
-/// A step of a path by `..`, as links have them, is refused while somebody renames folders; it is
-/// worth trying again, but not for ever.
+/// Number of tries for a path with a `..` step, as links have them: the kernel refuses it while
+/// somebody renames folders, so it is worth trying again, but not without end.
 const TRIES_MAX: usize = 4;
 
-/// How far apart the bytes are by which [`File::cached_bytes`] judges, in bytes: the kernel reads
-/// and forgets runs of pages, mostly longer ones. Each costs a system call.
+/// Distance between the bytes that [`File::cached_bytes`] samples: the kernel reads and evicts runs
+/// of pages, mostly longer ones. Each sample costs a system call.
 const SAMPLE_BYTES: usize = 64 << 10;
 
-/// A folder that files are opened beneath. It stays the same folder when its path gets another
-/// meaning.
+/// A folder that files are opened beneath. It stays the same folder when its path comes to mean
+/// another one.
 #[derive(Debug)]
 pub struct Root {
     fd: OwnedFd,
     storage: Storage,
 }
 
-/// The kind of a file system, by the waits that it causes.
+/// Kind of a file system, by the waits that its calls cause.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Storage {
-    /// All of it is in memory.
+    /// Every call is served from memory.
     Memory,
-    /// A disk of this host, for what is not in the page cache. Folders and descriptions of files
-    /// that it has opened are in memory.
+    /// A call may wait for a disk of this host if the page cache lacks the data. Folders and inodes
+    /// that were opened before are in memory.
     Disk,
-    /// Another host or another process, with any call; or it is unknown to us.
+    /// Any call may wait for another host or process; or the kind is unknown.
     Remote,
 }
 
@@ -66,15 +66,15 @@ impl Storage {
     }
 }
 
-/// How a path is opened.
+/// Manner of opening a path.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Manner {
     Waiting,
-    /// Only if that takes nothing but memory.
+    /// Opens only if that takes nothing but memory.
     AtOnce,
 }
 
-/// A number for each file or folder of this host.
+/// Identity of a file or folder on this host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Identity {
     pub device: u64,
@@ -85,13 +85,13 @@ pub struct Identity {
 pub enum Opened {
     File(File),
     Folder,
-    /// Something that is neither: a device, a socket, a pipe. It has not been waited for.
+    /// Neither a file nor a folder: a device, a socket, a pipe. Opening did not wait for it.
     Other,
-    /// No such thing; or the path leads out of the root.
+    /// The path names nothing, or leads out of the root.
     Missing,
-    /// This process may not read it.
+    /// This process may not read the file.
     Forbidden,
-    /// No descriptor or memory is left for it.
+    /// No descriptor or memory is left to open the file.
     Busy,
     /// The file system has failed.
     Failed,
@@ -102,16 +102,16 @@ pub enum Opened {
 pub struct File {
     fd: OwnedFd,
     storage: Storage,
-    /// The length when it was opened, in bytes.
+    /// Length at the time of opening, in bytes.
     pub bytes: u64,
-    /// When its content was last changed.
+    /// Time of the last change of the content.
     pub modified: SystemTime,
     pub identity: Identity,
 }
 
 impl Root {
-    /// Opens the folder. `Unsupported` = this kernel has no openat2(2): it is older than 5.6, or
-    /// the sandbox around this process does not know the call.
+    /// Opens the folder. Fails with `Unsupported` if this kernel has no openat2(2): it is older
+    /// than 5.6, or the sandbox around this process does not know the call.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = Self::from(openat(CWD, path, flags, Mode::empty())?);
@@ -125,21 +125,21 @@ impl Root {
         Ok(Identity::of(&fstat(&self.fd)?))
     }
 
-    /// Opens what is at a path relative to the root; `.` is the root itself. Links within the root
-    /// are followed. It may take as long as the file system takes to answer.
+    /// Opens the file at a path relative to the root; `.` is the root itself. Links within the root
+    /// are followed. May wait for as long as the file system takes to answer.
     pub fn find(&self, path: &[u8]) -> Opened {
         self.try_find(path, Manner::Waiting).unwrap_or_else(Opened::of)
     }
 
-    /// As [`Self::find`], if that waits neither for a disk nor for anybody: the path is in the
-    /// kernel's cache of names and leads into no other file system. `None` = it would.
+    /// Like [`Self::find`], but without waiting for a disk or anybody: the path must be in the
+    /// kernel's cache of names and lead into no other file system. `None` if it would wait.
     pub fn find_cached(&self, path: &[u8]) -> Option<Opened> {
         if self.storage == Storage::Remote {
             return None;
         }
         match self.try_find(path, Manner::AtOnce) {
             Ok(opened) => Some(opened),
-            // Not in memory; in another file system, or out of the root; a kernel before 5.12.
+            // Not in memory; in another file system or out of the root; a kernel before 5.12.
             Err(Errno::AGAIN | Errno::XDEV | Errno::INVAL) => None,
             Err(error) => Some(Opened::of(error)),
         }
@@ -169,7 +169,7 @@ impl Root {
         })
     }
 
-    /// A folder that may be passed through, but not read.
+    /// Opens a folder that may be passed through, but not read.
     fn open_closed_folder(&self, path: &[u8], manner: Manner) -> Result<Opened, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self.step(path, flags, manner) {
@@ -183,7 +183,7 @@ impl Root {
         let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         if manner == Manner::AtOnce {
             resolve |= ResolveFlags::NO_XDEV;
-            // What lies in memory may be in no cache, as in proc.
+            // A file system in memory may use no cache, as proc does.
             if self.storage == Storage::Disk {
                 resolve |= ResolveFlags::CACHED;
             }
@@ -205,7 +205,7 @@ impl Root {
 }
 
 impl From<OwnedFd> for Root {
-    /// The folder that another process has opened.
+    /// Takes a folder that another process has opened.
     fn from(fd: OwnedFd) -> Self {
         let storage = Storage::of(&fd);
         Self { fd, storage }
@@ -228,7 +228,7 @@ impl Opened {
     fn of(error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Self::Missing,
-            // Out of the root, or links in a circle.
+            // The path leads out of the root, or its links form a circle.
             Errno::XDEV | Errno::LOOP => Self::Missing,
             Errno::NXIO | Errno::NODEV => Self::Other,
             Errno::ACCESS | Errno::PERM => Self::Forbidden,
@@ -239,22 +239,22 @@ impl Opened {
 }
 
 impl File {
-    /// Whether even closing it may wait for another host or process.
+    /// Whether even closing the file may wait for another host or process.
     pub fn is_remote(&self) -> bool {
         self.storage == Storage::Remote
     }
 
-    /// Reads into the pieces, in their order, from `offset` on; 0 = the file ends there. It may
-    /// take as long as the file system takes to answer.
+    /// Reads into the pieces in order, from `offset` on; returns 0 at the end of the file. May wait
+    /// for as long as the file system takes to answer.
     #[inline]
     pub fn read(&self, pieces: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         Ok(preadv(&self.fd, pieces, offset)?)
     }
 
-    /// As [`Self::read`], of what is in the page cache. `WouldBlock` = its first byte is not;
-    /// `Unsupported` = this file system cannot say.
+    /// Like [`Self::read`], but only from the page cache. Fails with `WouldBlock` if the first byte
+    /// is not cached and with `Unsupported` if this file system cannot tell.
     ///
-    /// The call waits at most until the kernel begins to read ahead.
+    /// The call waits at most until the kernel starts its read-ahead.
     #[inline]
     pub fn read_cached(&self, pieces: &mut [IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
         match self.storage {
@@ -270,13 +270,13 @@ impl File {
         }
     }
 
-    /// How many of the `count` bytes from `offset` on are in the page cache, as far as one byte in
-    /// each 64 KiB tells; 0 = not the first. Without copying them there is no way to ask for all:
-    /// `mincore(2)` and `cachestat(2)` answer to a file's owner only, and also count what has not
-    /// been read yet.
+    /// Returns how many of the `count` bytes from `offset` on are in the page cache, judged by one
+    /// byte in each 64 KiB; 0 if the first is not. Asking for all without copying them is
+    /// impossible: `mincore(2)` and `cachestat(2)` answer a file's owner only, and also count pages
+    /// that are not read yet.
     ///
     /// # Errors
-    /// As of [`Self::read_cached`]: `Unsupported` = this file system cannot say.
+    /// Fails like [`Self::read_cached`]: with `Unsupported` if this file system cannot tell.
     pub fn cached_bytes(&self, offset: u64, count: usize) -> io::Result<usize> {
         if self.storage == Storage::Memory || count == 0 {
             return Ok(count);
@@ -284,7 +284,7 @@ impl File {
         for sample in (0..count).step_by(SAMPLE_BYTES).chain([count - 1]) {
             let mut byte = [0];
             match self.read_cached(&mut [IoSliceMut::new(&mut byte)], offset + sample as u64) {
-                // Or the file ends before: the next call of who sends it knows.
+                // The file may also end earlier: the sender's next read finds that out.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(sample / SAMPLE_BYTES * SAMPLE_BYTES);
@@ -302,7 +302,7 @@ impl AsFd for File {
     }
 }
 
-/// As exact as the file system tells, before 1970 as well.
+/// Returns the modification time, as exact as the file system keeps it, also before 1970.
 fn modified(stat: &Stat) -> SystemTime {
     let nanoseconds = Duration::from_nanos(stat.st_mtime_nsec);
     let seconds = Duration::from_secs(stat.st_mtime.unsigned_abs());
@@ -322,7 +322,7 @@ mod tests {
     use std::path::PathBuf;
     use testkit::directory::Directory;
 
-    /// `secret` lies beside the root, which is `root`.
+    /// A root folder `root` with the file `secret` beside it.
     struct Scene(Directory);
 
     impl Scene {
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_memory_is_not_read_at_once() {
-        // The kernel may keep some megabytes as one piece.
+        // The kernel may keep several megabytes as one folio.
         const SIZE: usize = 16 << 20;
         let scene = Scene::new();
         let content = vec![7; SIZE];
@@ -378,7 +378,7 @@ mod tests {
         let read = |offset| file.read_cached(&mut [IoSliceMut::new(&mut [0; 9])], offset);
         match (file.storage, read(0)) {
             (Storage::Disk, Ok(9)) => {}
-            // There is no disk here that could tell, or it is a kind that cannot.
+            // The file system is in memory, or of a kind that cannot tell.
             (Storage::Memory, Ok(9)) => return,
             (_, Err(error)) => return assert_eq!(error.kind(), io::ErrorKind::Unsupported),
             other => panic!("{other:?}"),
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(file.cached_bytes(1, SIZE - 1).unwrap(), SIZE - 1);
         let written = fs::File::open(scene.at("large")).unwrap();
         written.sync_all().unwrap();
-        // The kernel keeps a page that somebody else looks at: all of them are asked to go again.
+        // The kernel keeps a page that another process uses: every page is dropped again.
         let forget = |offset, length| {
             rustix::fs::fadvise(&written, offset, length, rustix::fs::Advice::DontNeed).unwrap();
         };
@@ -415,7 +415,7 @@ mod tests {
             assert_eq!(kind(&waited), kind(&at_once));
         }
         assert!(root.find_cached(b"../secret").is_none());
-        // Another file system begins there.
+        // `/proc` is another file system.
         let system = Root::open(Path::new("/")).unwrap();
         assert!(matches!(system.find(b"proc/self/status"), Opened::File(_)));
         assert!(system.find_cached(b"proc/self/status").is_none());
@@ -513,7 +513,7 @@ mod tests {
         mode("folder", 0o311);
         let root = scene.root();
         if crate::process::is_root() {
-            // Root reads everything; the black-box tests see to other users.
+            // Root reads everything; the black-box tests cover other users.
             assert_eq!(file(root.find(b"file")).bytes, 10);
             return;
         }

@@ -1,8 +1,8 @@
-//! A program that is ended with all that descends from it, also what has left its group and its
-//! session (setsid(2)), and what has lost its parent.
+//! Runs a program and kills it together with all its descendants, also those that have left its
+//! process group and session (setsid(2)) or lost their parent.
 //!
-//! Owns who descends from it: orphans fall to this process (`PR_SET_CHILD_SUBREAPER`), which has
-//! one such program at a time. How long it may run is its starter's.
+//! Finds the descendants: orphans are reparented to this process (`PR_SET_CHILD_SUBREAPER`), which
+//! runs one such program at a time. The caller decides how long the program may run.
 
 use std::fs;
 use std::io;
@@ -16,26 +16,26 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::process::adopt_orphans;
 
-/// A process that was killed is gone within milliseconds, unless a file system holds it.
+/// Longest wait for killed processes; they end within milliseconds unless a file system hangs.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// From one look for those that are left to the next.
+/// Pause between two scans for living descendants.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
-/// One at a time: an orphan does not say whose it was.
+/// Held while a program runs: one at a time, because an orphan does not tell whose child it was.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The one whose turn it is.
+/// The program that runs now.
 static CURRENT: Mutex<Option<Kin>> = Mutex::new(None);
 
-/// A program and all that it starts.
+/// A program and all its descendants.
 pub struct Brood {
     kin: Kin,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Brood {
-    /// Starts a program in a group of its own, once no other one of this process has a brood.
+    /// Starts a program in its own process group, once this process runs no other such program.
     pub fn start(command: &mut Command) -> io::Result<(Self, Child)> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         adopt_orphans()?;
@@ -49,8 +49,8 @@ impl Brood {
         Ok((Self { kin, _turn: turn }, child))
     }
 
-    /// Ends all that is left of them at once (SIGKILL), and waits until they are gone. The program
-    /// itself is its starter's to await.
+    /// Kills every descendant (SIGKILL) and waits until they are gone. The caller reaps the program
+    /// itself.
     pub fn end(&self) {
         self.kin.end();
     }
@@ -62,16 +62,16 @@ impl Drop for Brood {
     }
 }
 
-/// Ends the program that runs now, if any, with its brood, as [`Brood::end`] does: for a thread
-/// that hears that the process is to end.
+/// Kills the program that runs now, if any, and its descendants, as [`Brood::end`] does: for a
+/// thread that learns that the process must exit.
 pub fn end_current() {
     let kin = current().clone();
     kin.iter().for_each(Kin::end);
 }
 
-/// Ends the group of a program that was started as its founder, and all that descends from it, and
-/// waits until they are gone; the program itself is its starter's to await. For a process to which
-/// no orphans fall: what has left the group and lost its parent too is not found.
+/// Kills the process group of the program `founder` and every descendant, and waits until they are
+/// gone. The caller reaps the program itself. For a process that adopts no orphans: a descendant
+/// that has left the group and also lost its parent is not found.
 pub fn end_group(founder: u32) {
     if let Ok(founder) = i32::try_from(founder) {
         Kin { founder, others: None }.end();
@@ -82,22 +82,22 @@ fn current() -> MutexGuard<'static, Option<Kin>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The marks by which a process is known to descend from a program.
+/// Criteria by which a process is known to descend from a program.
 #[derive(Clone)]
 struct Kin {
     founder: i32,
-    /// Children of this process that were there before; `None` = no orphans fall to it.
+    /// Children this process had before; `None` if it adopts no orphans.
     others: Option<Vec<i32>>,
 }
 
 impl Kin {
     fn end(&self) {
         let begun = Instant::now();
-        // One that has become another user may not be ours to end.
+        // Killing a process that runs as another user may be forbidden.
         let ended = |pid: &i32| {
             Pid::from_raw(*pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
         };
-        // A child that one of them starts meanwhile is found by the next look.
+        // A child forked meanwhile is found by the next scan.
         while self.living().iter().filter(|pid| ended(pid)).count() > 0
             && begun.elapsed() < END_TIME_MAX
         {
@@ -105,12 +105,12 @@ impl Kin {
         }
     }
 
-    /// Processes that run; one that has ended, and is this process's to reap, is reaped.
+    /// Returns the running descendants; reaps ended ones that are children of this process.
     fn living(&self) -> Vec<i32> {
         let (own, all) = (own_pid(), processes());
-        // 0 if it is of another PID namespace, as that of a container's first process.
+        // 0 if our group is in another PID namespace, as for a container's first process.
         let group = all.iter().find(|one| one.pid == own).map_or(0, |one| one.group);
-        // Another child of ours stays in our group, as no child of this program does.
+        // Other children of ours stay in our group; no child of this program does.
         let is_first = |one: &&ProcessEntry| match &self.others {
             None => one.group == self.founder,
             Some(others) => {
@@ -125,14 +125,14 @@ impl Kin {
             looked += 1;
         }
         for one in found.iter().filter(|one| one.has_ended && one.pid != self.founder) {
-            // It fails for one whose parent is another.
+            // Fails for a process with another parent.
             let _ = Pid::from_raw(one.pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
         }
         found.into_iter().filter(|one| !one.has_ended).map(|one| one.pid).collect()
     }
 }
 
-/// A line of the host's table of processes.
+/// A process of the host, from `/proc`.
 struct ProcessEntry {
     pid: i32,
     parent: i32,
@@ -144,7 +144,7 @@ fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// All that `/proc` shows.
+/// Returns every process that `/proc` shows.
 fn processes() -> Vec<ProcessEntry> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
@@ -153,7 +153,7 @@ fn processes() -> Vec<ProcessEntry> {
     numbers.filter_map(|pid| stat_of(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)).collect()
 }
 
-/// A line of proc_pid_stat(5). The name, in parentheses, may hold any byte.
+/// Parses a line of proc_pid_stat(5). The name, in parentheses, may contain any byte.
 fn stat_of(pid: i32, line: &[u8]) -> Option<ProcessEntry> {
     let name_end = line.iter().rposition(|byte| *byte == b')')?;
     let mut fields = str::from_utf8(line.get(name_end + 1..)?).ok()?.split_ascii_whitespace();
@@ -182,7 +182,7 @@ mod tests {
         assert!(processes().iter().any(|one| one.pid == own_pid()));
     }
 
-    /// A program that has written so many pids, one a line.
+    /// Starts a program and reads `count` pids that it prints, one per line.
     fn started(script: &str, count: usize) -> (Brood, Child, Vec<i32>) {
         let mut command = Command::new("/bin/sh");
         let command = command.args(["-c", script]).stdout(Stdio::piped());
@@ -201,7 +201,7 @@ mod tests {
     fn what_leaves_its_group_and_session_and_parent_is_ended_all_the_same() {
         let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
         let session = "setsid sh -c 'echo $$; sleep 1000 & echo $!; wait' &";
-        // In a session of its own beneath one, whose leader goes.
+        // A process in its own session, started from a session whose leader exits.
         let orphan = "setsid sh -c 'setsid sh -c \"echo \\$\\$; exec sleep 1000\" & exit' &";
         for (end, ending) in [
             ("wait", Brood::end as fn(&Brood)),

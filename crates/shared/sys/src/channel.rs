@@ -1,8 +1,8 @@
-//! Messages with descriptors between two processes, over a Unix stream socket.
+//! Sends messages with descriptors between two processes, over a Unix stream socket.
 //!
-//! Owns the frames; what the bytes mean is the caller's. On the wire a message is
-//! `u32 length, u32 descriptors` (little-endian), then one byte for each batch of descriptors,
-//! which the kernel hands over with it, then the bytes.
+//! Handles the frames; the caller gives the bytes a meaning. On the wire a message is `u32 length,
+//! u32 descriptors` (little-endian), then one byte for each batch of descriptors, which the kernel
+//! transfers with it, then the bytes.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -21,28 +21,28 @@ use rustix::net::{
 
 use crate::wait_for;
 
-/// The largest message: 10,000 certificates with keys and chains of 8 KiB, three times over.
-/// More is a mistake, or a peer that wants our memory.
+/// Largest message: 10,000 certificates with keys and chains of 8 KiB, three times over. A larger
+/// one is a mistake, or an attempt to exhaust our memory.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
-/// The most descriptors in a message: as many listeners as a process may have files.
+/// Most descriptors in a message: as many listeners as a process may have files.
 pub const DESCRIPTORS_MAX: usize = 1 << 20;
 
 pub type Message = (Vec<u8>, Vec<OwnedFd>);
 
-/// The kernel takes 253 descriptors a call (`SCM_MAX_FD`).
+/// Most descriptors per call: the kernel takes 253 (`SCM_MAX_FD`).
 const BATCH_MAX: usize = 250;
 
-/// Memory for a message grows as its bytes come, in steps of this; a length alone costs nothing.
+/// Step by which memory for a message grows as its bytes arrive; a length alone allocates nothing.
 const STEP_BYTES: usize = 1 << 20;
 
 const HEADER_BYTES: usize = 8;
 
-/// Waiting is `poll`'s, which knows the deadline of the whole message.
+/// Never blocks in the call: `poll` waits, because it knows the deadline of the whole message.
 const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
-/// One end. Calls block; each direction may be used by another thread, and calls of several
-/// threads in one direction take turns.
+/// One end of a channel. Calls block. Both directions may be used at once by different threads;
+/// calls in one direction take turns.
 #[derive(Debug)]
 pub struct Channel {
     fd: OwnedFd,
@@ -51,7 +51,7 @@ pub struct Channel {
     receiving: Mutex<()>,
 }
 
-/// A channel and its other end, which is for another process.
+/// Returns a channel and its other end, which is for another process.
 pub fn pair() -> io::Result<(Channel, OwnedFd)> {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -66,35 +66,35 @@ impl From<OwnedFd> for Channel {
 }
 
 impl AsFd for Channel {
-    /// Readable when a message, or the peer's end, is there.
+    /// Readable when a message is there or the peer has closed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
 impl Channel {
-    /// Gives up with `TimedOut` when the peer has not taken a whole message within this time,
-    /// however it divides its reading. The channel is of no use after that: a part of a message
-    /// is in it.
+    /// Makes [`Self::send`] fail with `TimedOut` when the peer has not read a whole message within
+    /// this time, however it divides its reads. The channel is unusable after that, because part of
+    /// a message is in it.
     #[must_use]
     pub fn with_send_timeout(self, timeout: Duration) -> Self {
         Self { send_time_max: Some(timeout), ..self }
     }
 
-    /// Gives up with `TimedOut` when nothing arrives for this time. To be used with a peer that
-    /// is trusted not to send a message byte by byte: each byte that arrives starts the time anew.
+    /// Gives up with `TimedOut` when nothing arrives for this time. Only for a peer that is trusted
+    /// not to send a message byte by byte, because each byte that arrives restarts the time.
     pub fn set_receive_timeout(&self, timeout: Duration) -> io::Result<()> {
         Ok(set_socket_timeout(&self.fd, Timeout::Recv, Some(timeout))?)
     }
 
-    /// Sends a message; our descriptors stay open here.
+    /// Sends a message; the caller's descriptors stay open.
     pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         if bytes.len() > MESSAGE_BYTES_MAX || fds.len() > DESCRIPTORS_MAX {
             return Err(invalid("the message is too large to send"));
         }
         let _turn = turn(&self.sending);
         let until = self.send_time_max.map(|max| Instant::now() + max);
-        // Both are far below 2^32.
+        // Both lengths are far below 2^32.
         let header = [bytes.len() as u32, fds.len() as u32].map(u32::to_le_bytes);
         if fds.is_empty() {
             return self.send_both(header.as_flattened(), bytes, until);
@@ -106,15 +106,15 @@ impl Channel {
         self.send_all(bytes, until)
     }
 
-    /// Ends it for everybody, copies of either end in other processes too. What was sent before is
-    /// still received.
+    /// Shuts the channel down for all processes that have a copy of either end. Messages that were
+    /// sent before can still be received.
     pub fn end(&self) {
-        // It fails only for a channel that has ended.
+        // Fails only for a channel that is shut down already.
         let _ = shutdown(&self.fd, Shutdown::Both);
     }
 
-    /// Waits until a message is there, or the peer's end; `false` = `stop` became readable, and
-    /// neither is there. No message is begun.
+    /// Waits until a message is there or the peer has closed; returns `false` if only `stop` became
+    /// readable. Reads nothing.
     pub fn awaits(&self, stop: &impl AsFd) -> io::Result<bool> {
         let mut fds = [&self.fd as &dyn AsFd, stop]
             .map(|one| PollFd::from_borrowed_fd(one.as_fd(), PollFlags::IN));
@@ -123,12 +123,12 @@ impl Channel {
         Ok(!own.revents().is_empty())
     }
 
-    /// The next message; `None` = the peer has closed its end, or is gone.
+    /// Receives the next message; `None` if the peer has closed its end or died.
     pub fn receive(&self) -> io::Result<Option<Message>> {
         self.receive_up_to(MESSAGE_BYTES_MAX, DESCRIPTORS_MAX)
     }
 
-    /// The next message, of a peer that may send no more than that.
+    /// Receives the next message of a peer that may send no more than these limits.
     pub fn receive_up_to(&self, bytes_max: usize, fds_max: usize) -> io::Result<Option<Message>> {
         match self.receive_in_part(bytes_max, fds_max)? {
             Some((_, missing)) if missing > 0 => Err(invalid(
@@ -138,8 +138,8 @@ impl Channel {
         }
     }
 
-    /// The same with those of its descriptors that there was room for, and the number of the
-    /// others: the kernel drops those beyond what this process may open. The next message follows.
+    /// Like [`Self::receive_up_to`], but returns the number of missing descriptors: the kernel
+    /// drops those beyond what this process may open. The next message can be received after it.
     pub fn receive_in_part(
         &self,
         bytes_max: usize,
@@ -160,7 +160,7 @@ impl Channel {
     }
 
     /// Sends two pieces by one call, as far as the socket has room: a process that is stopped
-    /// between two calls would leave half a message, at which its peer waits.
+    /// between two calls would leave half a message, and its peer would wait for the rest.
     fn send_both(&self, head: &[u8], bytes: &[u8], until: Option<Instant>) -> io::Result<()> {
         let pieces = [head, bytes].map(IoSlice::new);
         let sent = self.when_writable(until, || {
@@ -178,8 +178,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Makes a call that never waits, and again each time that the socket has room, until it is
-    /// done or the time is over.
+    /// Makes a non-blocking call, and repeats it each time the socket has room, until it succeeds
+    /// or the deadline passes.
     fn when_writable<T>(
         &self,
         until: Option<Instant>,
@@ -214,8 +214,8 @@ impl Channel {
         let mut header = [0; HEADER_BYTES];
         match self.fill(&mut header) {
             Ok(HEADER_BYTES) => {}
-            // An end between two messages is an orderly one; a peer that died with messages of
-            // ours unread resets.
+            // End of stream between two messages is an orderly close; a peer that died with
+            // messages of ours unread causes a reset.
             Ok(0) | Err(Errno::CONNRESET) => return Ok(None),
             Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Err(error) => return Err(receive_error(error)),
@@ -258,7 +258,7 @@ impl Channel {
 
     fn receive_bytes(&self, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        // Address space only: pages come into being as they are written.
+        // Reserves address space only: pages are allocated as they are written.
         let reserved = bytes.try_reserve_exact(length);
         reserved.map_err(|_| io::ErrorKind::OutOfMemory)?;
         while bytes.len() < length {
@@ -272,7 +272,7 @@ impl Channel {
         Ok(bytes)
     }
 
-    /// Receives until the room is full; less = the peer's end came first.
+    /// Receives until `room` is full; returns less if the peer closes first.
     fn fill(&self, room: &mut [u8]) -> Result<usize, Errno> {
         let mut filled = 0;
         while let Some(rest) = room.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -287,12 +287,12 @@ impl Channel {
     }
 }
 
-/// A thread that panicked while sending has ended the process; there is nothing to be wary of.
+/// Poison is ignored: a thread that panics while sending ends the whole process.
 fn turn(lock: &Mutex<()>) -> MutexGuard<'_, ()> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The kernel says `EAGAIN` where `SO_RCVTIMEO` is over.
+/// Maps `EAGAIN`, which the kernel returns when `SO_RCVTIMEO` expires, to `TimedOut`.
 fn receive_error(error: Errno) -> io::Error {
     match error {
         Errno::AGAIN => io::ErrorKind::TimedOut.into(),
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn bytes_and_descriptors_arrive_in_order() {
         let (ours, theirs) = channels();
-        // More than two batches, each told from the others by what it reads.
+        // More than two batches; each descriptor is recognized by what it reads.
         let pipes: Vec<_> = (0..600u32).map(|n| (n, UnixStream::pair().unwrap())).collect();
         for (n, (_, write)) in &pipes {
             (&*write).write_all(&n.to_le_bytes()).unwrap();
@@ -422,11 +422,11 @@ mod tests {
         let ours = ours.with_send_timeout(Duration::from_millis(20));
         let mut theirs = UnixStream::from(theirs);
         let reader = std::thread::spawn(move || {
-            // Each of its reads would start a timeout of the socket's own anew.
+            // Each of these reads would restart a timeout of the socket's own.
             let mut byte = [0];
             while theirs.read(&mut byte).is_ok_and(|bytes| bytes > 0) {}
         });
-        // The kernel cannot hand over so many single bytes in that time.
+        // The kernel cannot deliver so many single bytes in that time.
         let error = ours.send(&vec![0; 64 << 20], &[]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         ours.end();
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_says_nothing_does_not_hold_us() {
-        // No byte, a part of a head, one without its descriptors, and one with a part of its bytes.
+        // No byte, part of a header, a header without descriptors, one with part of its bytes.
         for begun in [&[][..], &[9], &[0, 0, 0, 0, 1, 0, 0, 0], &[9, 0, 0, 0, 0, 0, 0, 0, 1]] {
             let (ours, theirs) = channels();
             ours.set_receive_timeout(Duration::from_millis(1)).unwrap();

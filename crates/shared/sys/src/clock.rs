@@ -1,8 +1,8 @@
-//! Readings of the system's clocks, and an alarm at an instant, as a descriptor
-//! (timerfd_create(2)): epoll_wait(2) counts in milliseconds; this one counts in nanoseconds.
+//! Reads the system's clocks, and offers a timer as a descriptor (timerfd_create(2)): epoll_wait(2)
+//! counts in milliseconds, this timer in nanoseconds.
 //!
-//! Clocks are read by libc and not by rustix, which finds its calls in the vDSO and panics where a
-//! kernel's lacks one, as that of User Mode Linux does.
+//! Clocks are read by libc and not by rustix, because rustix takes its calls from the vDSO and
+//! panics where a kernel's vDSO lacks one, as in User Mode Linux.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use rustix::time::{
 /// Reads a clock.
 ///
 /// # Errors
-/// There is no such clock, for example that of a process that has ended (`EINVAL`).
+/// Fails if there is no such clock, for example that of a process that has ended (`EINVAL`).
 pub(crate) fn read(clock: libc::clockid_t) -> io::Result<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is ours, and lives during the call.
@@ -24,17 +24,17 @@ pub(crate) fn read(clock: libc::clockid_t) -> io::Result<Duration> {
         return Err(io::Error::last_os_error());
     }
     let (seconds, nanoseconds) = (time.tv_sec.try_into(), time.tv_nsec.try_into());
-    // None of these clocks is ever negative.
+    // No clock that is read here is ever negative.
     Ok(Duration::new(seconds.unwrap_or_default(), nanoseconds.unwrap_or_default()))
 }
 
-/// The time since the host was started, without what it slept (`CLOCK_MONOTONIC`).
+/// Returns the time since the host booted, without time asleep (`CLOCK_MONOTONIC`).
 pub fn monotonic() -> Duration {
     // Every Linux has this clock.
     read(libc::CLOCK_MONOTONIC).unwrap_or_default()
 }
 
-/// Whether the kernel says that its clock is kept by another one, as NTP does (adjtimex(2)).
+/// Reports whether the kernel's clock is synchronized to another one, as by NTP (adjtimex(2)).
 pub fn is_synchronized() -> bool {
     // SAFETY: all zeroes are a `timex` that changes nothing.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
@@ -56,11 +56,11 @@ impl Timer {
         Ok(Self { fd })
     }
 
-    /// Becomes readable after this time, and not at an earlier one that was set before; it need
-    /// not be read. At once if the time is 0.
+    /// Makes the timer readable after this time (at once if 0), and not at an earlier one set
+    /// before. The timer need not be read.
     #[inline]
     pub fn set(&self, after: Duration) -> io::Result<()> {
-        // 0 would stop it.
+        // 0 would disarm the timer.
         let after = after.max(Duration::from_nanos(1));
         let value = Timespec::try_from(after).map_err(|_| io::ErrorKind::InvalidInput)?;
         let never_again = Timespec::default();
@@ -77,12 +77,12 @@ impl AsFd for Timer {
     }
 }
 
-/// The moment from which the system's clock for intervals counts. It is the same in all processes
-/// until the system starts again, to a microsecond or so: two readings lie between them.
+/// Returns the instant from which the system's monotonic clock counts. It is the same in all
+/// processes until reboot, up to a microsecond or so, because two readings lie between them.
 pub fn clock_zero() -> Instant {
     let since = monotonic();
     let now = Instant::now();
-    // What the clock counts from can be told as an instant: std's is the same clock.
+    // The clock's zero can be expressed as an instant because std uses the same clock.
     now.checked_sub(since).unwrap_or(now)
 }
 

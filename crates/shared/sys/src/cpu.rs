@@ -1,4 +1,4 @@
-//! CPUs: which there are for us, and on which one a thread runs.
+//! The CPUs this process may use, and pinning of threads.
 
 use std::io;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::clock;
 
-/// The CPUs that this thread may run on, in ascending order; what cgroups and taskset leave of
-/// the machine. On a machine with more CPUs than the kernel reports in 1024 bits, the first ones,
-/// as many as std counts.
+/// Returns the CPUs that this thread may run on, in ascending order: those that cgroups and taskset
+/// leave of the machine. On a machine with more CPUs than the kernel reports in 1024 bits, the
+/// first ones, as many as std counts.
 pub fn allowed_cpus() -> Vec<u16> {
     match sched_getaffinity(None) {
         Ok(set) => listed(&set),
@@ -22,8 +22,8 @@ pub fn allowed_cpus() -> Vec<u16> {
     }
 }
 
-/// How many threads can run at once: the CPUs, or what the quota of a control group allows of them
-/// without its fraction; at least one.
+/// Returns how many threads can run at once: the number of CPUs, or the quota of a control group
+/// rounded down; at least one.
 pub fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -31,8 +31,8 @@ pub fn parallelism() -> usize {
 /// `CpuSet` has 1024 bits, as glibc's `cpu_set_t`.
 const CPUS_MAX: u16 = 1024;
 
-/// The CPUs that a thread of whatever process may run on, in ascending order. `NotFound` = there
-/// is no such thread.
+/// Returns the CPUs that a thread of any process may run on, in ascending order. Fails with
+/// `NotFound` if no such thread exists.
 pub fn cpus_of(thread: u32) -> io::Result<Vec<u16>> {
     let set = sched_getaffinity(Some(known(thread)?)).map_err(gone)?;
     Ok(listed(&set))
@@ -43,14 +43,14 @@ fn listed(set: &CpuSet) -> Vec<u16> {
     all.filter(|&cpu| set.is_set(cpu.into())).collect()
 }
 
-/// Keeps a thread of whatever process on some CPUs. `NotFound` = there is no such thread.
+/// Restricts a thread of any process to some CPUs. Fails with `NotFound` if no such thread exists.
 pub fn confine(thread: u32, cpus: &[u16]) -> io::Result<()> {
     let set = set_of(cpus)?;
     sched_setaffinity(Some(known(thread)?), &set).map_err(gone)
 }
 
-/// Keeps the calling thread, and what it starts from now on, on some CPUs. `InvalidInput` = none
-/// of them is there for us.
+/// Restricts the calling thread, and threads that it starts later, to some CPUs. Fails with
+/// `InvalidInput` if this process may use none of them.
 pub fn confine_current_thread(cpus: &[u16]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set_of(cpus)?)?)
 }
@@ -66,9 +66,9 @@ fn set_of(cpus: &[u16]) -> io::Result<CpuSet> {
     Ok(set)
 }
 
-/// CPU time that all threads of a process have used since it began, those that have ended
-/// included. The count of a thread that runs now lags by up to a tick. `NotFound` = there is no
-/// such process.
+/// Returns the CPU time that all threads of a process have used since it started, ended threads
+/// included. The count of a running thread lags by up to a tick. Fails with `NotFound` if no such
+/// process exists.
 pub fn process_time(process: u32) -> io::Result<Duration> {
     let id = libc::pid_t::try_from(process).map_err(|_| io::ErrorKind::NotFound)?;
     let mut clock: libc::clockid_t = 0;
@@ -92,25 +92,25 @@ fn gone(error: Errno) -> io::Error {
     }
 }
 
-/// Keeps the calling thread on one CPU. `InvalidInput` = there is no such CPU for us.
+/// Pins the calling thread to one CPU. Fails with `InvalidInput` if this process may not use it.
 pub fn pin_current_thread(cpu: u16) -> io::Result<()> {
     confine_current_thread(&[cpu])
 }
 
-/// Lets others have the CPU before the calling thread (nice 19).
+/// Lowers the priority of the calling thread (nice 19).
 pub fn give_way_on_current_thread() -> io::Result<()> {
-    // On Linux it is the thread's, not the process's.
+    // On Linux, niceness belongs to the thread, not to the process.
     rustix::process::nice(19)?;
     Ok(())
 }
 
-/// CPU time that children of this process used which have ended and were awaited, with that of
-/// theirs.
+/// Returns the CPU time of children of this process that ended and were reaped, their own children
+/// included.
 pub fn ended_children_time() -> Duration {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel fills what is ours, and it lives during the call.
     if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) } != 0 {
-        // It fails only for a wrong first argument.
+        // Fails only for a wrong first argument.
         return Duration::ZERO;
     }
     // SAFETY: the call succeeded, so it is filled.
@@ -123,9 +123,9 @@ pub fn ended_children_time() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// CPU time that the calling thread has used since it began.
+/// Returns the CPU time that the calling thread has used since it started.
 pub fn thread_time() -> Duration {
-    // It is always there.
+    // Every Linux has this clock.
     clock::read(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
 }
 

@@ -1,6 +1,6 @@
-//! UDP sockets: at an address, or in a multicast group.
+//! Opens UDP sockets at an address or in a multicast group.
 //!
-//! Both are non-blocking and closed on exec. What is sent and received is the caller's.
+//! Both are non-blocking and closed on exec. Sending and receiving is the caller's task.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV6};
@@ -14,7 +14,7 @@ use rustix::net::{
 
 use crate::socket::{is_shut_down, set_nonblocking};
 
-/// The kernel's queue of datagrams that are not read yet, in bytes: a burst of some thousand. It
+/// Size of the kernel's queue of unread datagrams, in bytes: a burst of some thousand. The kernel
 /// gives at most `net.core.rmem_max`.
 pub const RECEIVE_BYTES: usize = 4 << 20;
 
@@ -25,7 +25,7 @@ pub fn open(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Opens a socket at an address that `before` has, which is to be closed: until then both have it.
+/// Opens a socket at the address of `before`, which the caller closes; until then both share it.
 pub fn open_beside(address: SocketAddr, before: impl AsFd) -> io::Result<OwnedFd> {
     let before = before.as_fd();
     let port = SocketAddr::try_from(getsockname(before)?).map_or(0, |own| own.port());
@@ -35,14 +35,14 @@ pub fn open_beside(address: SocketAddr, before: impl AsFd) -> io::Result<OwnedFd
     sockopt::set_socket_reuseaddr(before, true)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     let bound = bind(&fd, &address);
-    // No third one.
+    // No third socket may share the address.
     sockopt::set_socket_reuseaddr(before, false)?;
     sockopt::set_socket_reuseaddr(&fd, false)?;
     Ok(bound.map(|()| fd)?)
 }
 
-/// Whether a socket takes datagrams from everywhere, as when it was opened: another process that
-/// has it too may have tied it to one peer, or shut it down. Its calls do not wait from here on.
+/// Reports whether a socket still takes datagrams from everywhere: another process that shares it
+/// may have connected it to one peer or shut it down. Makes the socket non-blocking.
 pub fn is_open_to_all(fd: impl AsFd) -> bool {
     let fd = fd.as_fd();
     let _ = set_nonblocking(fd);
@@ -50,8 +50,8 @@ pub fn is_open_to_all(fd: impl AsFd) -> bool {
 }
 
 /// Opens a socket in a multicast group, at the group's port. It receives only datagrams to the
-/// group, from processes of this host as well; several sockets may be in one group. Datagrams to
-/// the group pass at most `hops` networks. `NotFound` or `ENODEV` = there is no such interface.
+/// group, also from this host; several sockets may be in one group. Datagrams to the group pass at
+/// most `hops` networks. Fails with `NotFound` or `ENODEV` if the interface does not exist.
 pub fn join(group: SocketAddr, interface: Option<&str>, hops: u8) -> io::Result<OwnedFd> {
     let fd = socket(&group)?;
     let index = match interface {
@@ -69,7 +69,7 @@ pub fn join(group: SocketAddr, interface: Option<&str>, hops: u8) -> io::Result<
             sockopt::set_ip_multicast_loop(&fd, true)?;
         }
         SocketAddr::V6(group) => {
-            // A group of the link is one of an interface.
+            // A link-local group belongs to an interface.
             let address = SocketAddrV6::new(*group.ip(), group.port(), 0, index);
             bind(&fd, &address)?;
             sockopt::set_ipv6_add_membership(&fd, group.ip(), index)?;
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn all_members_of_a_group_get_a_datagram_on_the_loopback_interface() {
-        // Of IPv4 alone: whether there is a route for IPv6 groups is each host's own affair.
-        // Nobody has the port, so that no other test is in the group.
+        // IPv4 only, because not every host has a route for IPv6 groups. Nobody else uses the port,
+        // so no other test is in the group.
         let holder = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = holder.local_addr().unwrap().port();
         let group: SocketAddr = format!("239.255.77.1:{port}").parse().unwrap();
@@ -142,7 +142,7 @@ mod tests {
             let other = waiting(open(address).unwrap());
             let tie = |one: &UdpSocket| one.connect(other.local_addr().unwrap()).unwrap();
             let shut_down = |one: &UdpSocket| {
-                // It has no peer, and is shut down all the same.
+                // Fails because there is no peer, but shuts the socket down.
                 let _ = rustix::net::shutdown(one, rustix::net::Shutdown::Both);
             };
             for spoil in [&tie as &dyn Fn(&UdpSocket), &shut_down] {

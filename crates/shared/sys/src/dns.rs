@@ -1,12 +1,12 @@
-//! Questions to name servers that `getaddrinfo` does not ask, by the C library's own resolver: it
-//! reads `/etc/resolv.conf`, asks again, and takes TCP for what fits into no datagram.
+//! Asks name servers for record types that `getaddrinfo` does not know, by the C library's
+//! resolver: it reads `/etc/resolv.conf`, retries, and uses TCP for large answers.
 //!
-//! Owns the call. What an answer says is `wire`'s to read.
+//! Handles the call; `wire` parses the answer.
 
 use std::ffi::{CString, c_char, c_int, c_uchar};
 use std::io::{self, ErrorKind};
 
-/// The longest message (RFC 1035 section 4.2.2).
+/// Longest DNS message (RFC 1035 section 4.2.2).
 const MESSAGE_BYTES_MAX: usize = 65_535;
 
 /// The class of the internet, and the type of service records (RFC 2782).
@@ -15,7 +15,7 @@ const SRV: c_int = 33;
 
 #[link(name = "resolv")]
 unsafe extern "C" {
-    /// resolver(3); its state is of the calling thread.
+    /// resolver(3); its state belongs to the calling thread.
     fn res_query(
         name: *const c_char,
         class: c_int,
@@ -24,15 +24,15 @@ unsafe extern "C" {
         answer_bytes: c_int,
     ) -> c_int;
 
-    /// netdb.h: why the thread's last question has no answer.
+    /// netdb.h: reason why the thread's last query has no answer.
     fn __h_errno_location() -> *mut c_int;
 }
 
-/// Asks for the service records of a name, which is taken to be whole: no search domain is
-/// appended. It may wait for as long as `getaddrinfo` does. Returns the message that answers.
+/// Queries the service records of a fully qualified name: no search domain is appended. May wait
+/// for as long as `getaddrinfo` does. Returns the answering message.
 ///
 /// # Errors
-/// There is no such name, or no name server answers.
+/// Fails if there is no such name or no name server answers.
 pub fn query_service(name: &str) -> io::Result<Vec<u8>> {
     let name = CString::new(name).map_err(|_| ErrorKind::InvalidInput)?;
     let mut answer = vec![0; MESSAGE_BYTES_MAX];

@@ -1,6 +1,6 @@
-//! Readiness of many descriptors (epoll(7)), and waking a loop from another thread (eventfd(2)).
+//! Reports readiness of descriptors (epoll(7)) and wakes a loop from another thread (eventfd(2)).
 //!
-//! Owns the instance and the event buffer; what a token means is the caller's.
+//! Handles the instance and the event buffer; the caller gives tokens a meaning.
 
 use std::io;
 use std::ops::BitOr;
@@ -12,7 +12,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, epoll as kernel, eventfd};
 use rustix::time::Timespec;
 
-/// The events that are waited for. Errors and hang-ups are always reported.
+/// Events to wait for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Interest(EventFlags);
 
@@ -22,8 +22,8 @@ impl Interest {
     pub const WRITE: Self = Self(EventFlags::OUT);
     /// Report changes only, once each (`EPOLLET`).
     pub const EDGE: Self = Self(EventFlags::ET);
-    /// All that a connection brings, once each: with it urgent data of TCP, at whose mark a read
-    /// stops (`EPOLLPRI`).
+    /// Everything that arrives on a connection, once each, including urgent data of TCP, at whose
+    /// mark a read stops (`EPOLLPRI`).
     pub const STREAM: Self = Self(Self::READ.0.union(EventFlags::PRI).union(EventFlags::ET));
     /// Connections to accept from a listener that several instances watch: only one of them wakes
     /// (`EPOLLEXCLUSIVE`). Only for `add`, and alone: the kernel refuses `EPOLLRDHUP` beside it.
@@ -51,31 +51,31 @@ impl Epoll {
         Ok(Self { fd })
     }
 
-    /// Watches a descriptor. It leaves the instance by itself when its last copy is closed.
+    /// Watches a descriptor. The kernel removes it when its last copy is closed.
     #[inline]
     pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(kernel::add(&self.fd, fd, kernel::EventData::new_u64(token), interest.0)?)
     }
 
-    /// Changes what is waited for, or re-arms an edge.
+    /// Changes the events to wait for, or re-arms an edge.
     #[inline]
     pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         Ok(kernel::modify(&self.fd, fd, kernel::EventData::new_u64(token), interest.0)?)
     }
 
-    /// Watches a descriptor no longer.
+    /// Stops watching a descriptor.
     #[inline]
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         Ok(kernel::delete(&self.fd, fd)?)
     }
 
-    /// Waits until something is ready or the time is over, and says how many events there are;
-    /// 0 = the time is over or a signal came. `None` waits for ever; the kernel counts in whole
+    /// Waits until something is ready or the time is over, and returns the number of events; 0 if
+    /// the time is over or a signal came. `None` waits without limit; the kernel counts in whole
     /// milliseconds, rounded up.
     #[inline]
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.list.clear();
-        // A duration that the kernel cannot express (292 billion years) is for ever.
+        // A duration that the kernel cannot express (292 billion years) counts as no limit.
         let timeout = timeout.and_then(|time| Timespec::try_from(time.min(WAIT_MAX)).ok());
         match kernel::wait(&self.fd, spare_capacity(&mut events.list), timeout.as_ref()) {
             Ok(count) => Ok(count),
@@ -92,16 +92,16 @@ impl AsFd for Epoll {
     }
 }
 
-/// epoll_pwait(2) takes an `int` of milliseconds; a day keeps well below it.
+/// epoll_pwait(2) takes an `int` of milliseconds; a day is well below its maximum.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The events of one wait. Reused from wait to wait: no allocation after the first.
+/// Events of one wait. Reused from wait to wait: no allocation after the first.
 pub struct Events {
     list: Vec<kernel::Event>,
 }
 
 impl Events {
-    /// Room for `count` events a wait (at least 1).
+    /// Reserves room for `count` events per wait (at least 1).
     pub fn with_capacity(count: usize) -> Self {
         let list = Vec::with_capacity(count.max(1));
         Self { list }
@@ -117,17 +117,17 @@ impl Events {
 pub struct Event {
     /// The caller's name for the descriptor.
     pub token: u64,
-    /// There is something to read, were it the end of the stream (`EPOLLIN`).
+    /// Bytes or the end of the stream can be read (`EPOLLIN`).
     pub readable: bool,
-    /// There is urgent data (`EPOLLPRI`).
+    /// Urgent data is there (`EPOLLPRI`).
     pub urgent: bool,
-    /// There is room to write (`EPOLLOUT`).
+    /// Writing would not block (`EPOLLOUT`).
     pub writable: bool,
-    /// The peer has shut its writing side down (`EPOLLRDHUP`).
+    /// The peer has shut down its writing side (`EPOLLRDHUP`).
     pub read_closed: bool,
     /// Both directions are shut down (`EPOLLHUP`).
     pub hung_up: bool,
-    /// The descriptor has an error: take it with `socket::take_error` (`EPOLLERR`).
+    /// The descriptor has an error, to be read with `socket::take_error` (`EPOLLERR`).
     pub error: bool,
 }
 
@@ -149,8 +149,8 @@ impl Event {
 
 const PARAMS_BYTES: usize = 120;
 
-/// Makes a ring of one entry and closes it. `Unsupported` = the kernel has none;
-/// `PermissionDenied` = it is forbidden, by a setting, a sandbox or a container.
+/// Opens a ring of one entry and closes it. Fails with `Unsupported` if the kernel has none, and
+/// with `PermissionDenied` if a setting, a sandbox or a container forbids it.
 pub fn probe_io_uring() -> io::Result<()> {
     let mut params = [0_u64; PARAMS_BYTES / 8];
     // SAFETY: the kernel reads and writes PARAMS_BYTES at `params`, which is as long, aligned as
@@ -184,7 +184,7 @@ mod io_uring_tests {
     }
 }
 
-/// A descriptor that becomes readable when anybody calls [`Waker::wake`].
+/// A descriptor that becomes readable when any thread calls [`Waker::wake`].
 #[derive(Debug)]
 pub struct Waker {
     fd: OwnedFd,
@@ -196,14 +196,14 @@ impl Waker {
         Ok(Self { fd })
     }
 
-    /// Makes the descriptor readable; from any thread, any number of times.
+    /// Makes the descriptor readable; may be called from any thread, any number of times.
     #[inline]
     pub fn wake(&self) {
-        // It fails only with EAGAIN, at 2^64 - 1 wakes not drained: then it is readable anyway.
+        // Fails only with EAGAIN, at 2^64 - 1 wakes not drained: then it is readable anyway.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Puts the waker to rest. Wakes before this call are answered by what follows it.
+    /// Resets the waker. The caller then handles everything that it was woken for before this call.
     #[inline]
     pub fn drain(&self) {
         // EAGAIN: nobody woke us.

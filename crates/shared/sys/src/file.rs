@@ -1,11 +1,11 @@
-//! Files: opened without waiting for anybody, locked, and watched.
+//! Opens files without waiting for anybody, locks them, and watches for changes.
 //!
-//! To open a named pipe waits for its other end, to open a terminal for its line. Neither happens
-//! here. A file system that does not answer still holds its caller. If other users may have a hand
-//! in a path, the folder that a name stands in is opened component by component, and no link is
-//! followed that another user could have put there. A watch (inotify(7)) says that something has
-//! happened, not what: who wants to know looks. A network file system tells only of what this host
-//! does.
+//! Opening a named pipe would wait for its other end, opening a terminal for its line: neither
+//! happens here. A file system that does not answer still blocks the caller. If other users may
+//! change parts of a path, the folder of the name is opened component by component, and no link is
+//! followed that another user could have put there. A watch (inotify(7)) reports that something has
+//! happened, not what: the caller looks for itself. A network file system reports only changes by
+//! this host.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -28,14 +28,14 @@ use rustix::process::{getegid, geteuid};
 
 use crate::{process, wait_for};
 
-/// Opens a regular file to be read.
+/// Opens a regular file for reading.
 ///
 /// # Errors
-/// A directory is one of the kind `IsADirectory`; a pipe, a device or a socket, which might never
-/// end, one of the kind `InvalidInput` that says what it is. A link to nothing says so, of the
-/// kind `NotFound`.
+/// Fails with `IsADirectory` for a directory, with `InvalidInput` and a message that names the kind
+/// for a pipe, a device or a socket, which might never end, and with `NotFound` and a message that
+/// names the target for a dangling link.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Looked at first: to open some devices does something.
+    // Checked before the open, because opening some devices has side effects.
     let looked_at = std::fs::metadata(path).map_err(|error| of_link(path, error))?;
     refuse_irregular(looked_at.file_type())?;
     let file = without_waiting().read(true).open(path)?;
@@ -43,7 +43,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The error for who sees a file in its folder that the system says is not there.
+/// Explains `NotFound` to a user who sees the file, a dangling link, in its folder.
 fn of_link(path: &Path, error: io::Error) -> io::Error {
     match std::fs::read_link(path) {
         Ok(target) if error.kind() == io::ErrorKind::NotFound => {
@@ -72,12 +72,12 @@ fn refuse_irregular(kind: FileType) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// Opens a file at its end, to be written; it is made with this mode if it is not there. Writes to
-/// it wait as usual.
+/// Opens a file for appending; creates it with this mode if it does not exist. Writes to it block
+/// as usual.
 ///
 /// # Errors
-/// Also if it is a named pipe that nobody reads (`ENXIO`), or a symbolic link on the way stands in
-/// a folder that another user may change: it would have any file of ours written to.
+/// Fails with `ENXIO` for a named pipe that nobody reads, and if a symbolic link on the way is in a
+/// folder that another user may change: the link could redirect our writes to any file of ours.
 pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
     let place = FolderEntry::of(path)?;
     let mut flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
@@ -86,11 +86,11 @@ pub fn open_append(path: &Path, mode: u32) -> io::Result<File> {
     waiting(File::from(openat(&place.folder, &place.name, flags, mode.into())?))
 }
 
-/// The same for a file of secrets, which has the mode 0600.
+/// Opens a file of secrets, with the mode 0600, for appending.
 ///
 /// # Errors
-/// Also if a symbolic link or no regular file is there, or one that has another name too, is
-/// another user's, or may be used by others (`InvalidInput`, `PermissionDenied`).
+/// Also fails with `InvalidInput` or `PermissionDenied` if the file is a symbolic link or not
+/// regular, has another hard link, belongs to another user, or can be used by others.
 pub fn open_private_append(path: &Path) -> io::Result<File> {
     if let Ok(found) = std::fs::symlink_metadata(path) {
         refuse_irregular(found.file_type())?;
@@ -103,10 +103,10 @@ pub fn open_private_append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether [`open_private_append`] could open it now, or make it. This makes no file.
+/// Checks that [`open_private_append`] could open or create the file now. Creates nothing.
 ///
 /// # Errors
-/// As there.
+/// Fails as that function would.
 pub fn may_append_privately(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(found) => refuse_shared(&found),
@@ -128,7 +128,7 @@ fn refuse_shared(facts: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens it at its end without waiting; writes to it wait.
+/// Opens a file for appending without waiting; writes to it block.
 fn open_waiting(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     waiting(options.append(true).open(path)?)
 }
@@ -138,8 +138,8 @@ fn waiting(file: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Writes what there is room for, and waits for that, also if somebody who shares the open file has
-/// told it not to (`O_NONBLOCK` is of the open file, not of the descriptor).
+/// Writes as many bytes as fit, and waits for room even if another process that shares the open
+/// file description has set `O_NONBLOCK`, which belongs to the description, not to the descriptor.
 pub fn write_waiting(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match write(&fd, bytes) {
@@ -150,9 +150,9 @@ pub fn write_waiting(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// The same file, to be handed to somebody who is only to write at its end: what it holds cannot be
-/// written over, and a terminal that is open for both ways not be read. A pipe is opened anew where
-/// it may be, so that its flags are not shared. A socket stays as it is.
+/// Returns a descriptor of the same file for a process that may only append: it cannot overwrite
+/// the file, nor read a terminal that is open both ways. A pipe is reopened if permitted, so that
+/// its flags are not shared. A socket stays as it is.
 pub fn to_write_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let (flags, kind) = (fcntl_getfl(fd)?, FileKind::from_raw_mode(fstat(fd)?.st_mode));
     if kind == FileKind::RegularFile {
@@ -161,7 +161,7 @@ pub fn to_write_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let is_both = flags.intersection(OFlags::RWMODE) == OFlags::RDWR;
     if kind == FileKind::Fifo || is_both && kind != FileKind::Socket {
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        // One that belongs to another user, or has no path any more, is nothing to open anew.
+        // A file of another user, or one without a path, cannot be reopened.
         if let Ok(file) = open_waiting(&mut without_waiting(), Path::new(&path)) {
             return Ok(file.into());
         }
@@ -169,11 +169,11 @@ pub fn to_write_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fd.try_clone_to_owned()
 }
 
-/// Replaces a regular file by one with these bytes, or makes it: readers see one or the other.
+/// Replaces or creates a regular file atomically: readers see the old bytes or the new ones.
 ///
 /// # Errors
-/// Also if something else than a regular file is there: a symbolic link would have another file
-/// written over.
+/// Also fails if anything but a regular file has this path: a symbolic link would have another file
+/// overwritten.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let place = FolderEntry::of_name(path)?;
     match statat(&place.folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -186,7 +186,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let number = std::process::id();
     let new = place.with_name(format!(".{}.{number}", place.name.to_string_lossy()).into())?;
-    // What a process of this number has left behind.
+    // Leftover of an earlier process with the same pid.
     let _ = new.remove();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
@@ -199,10 +199,10 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replaced
 }
 
-/// Removes a file, unless a link on the way to its folder stands where another user may change it.
+/// Removes a file, unless a link on the way to its folder is where another user may change it.
 ///
 /// # Errors
-/// As [`replace`].
+/// Fails like [`replace`].
 pub fn remove(path: &Path) -> io::Result<()> {
     FolderEntry::of_name(path)?.remove()
 }
@@ -214,10 +214,10 @@ fn without_waiting() -> OpenOptions {
     options
 }
 
-/// Takes the lock of an open file, which it has until it is closed (flock(2)). Whether it was free.
+/// Takes the lock of an open file until it is closed (flock(2)); returns whether it was free.
 ///
 /// # Errors
-/// The file system knows no locks.
+/// Fails if the file system has no locks.
 pub fn lock(file: &impl AsFd) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -226,7 +226,7 @@ pub fn lock(file: &impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Links on the way to a file: as many as the kernel follows (path_resolution(7)).
+/// Most links on the way to a file: as many as the kernel follows (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -236,23 +236,23 @@ const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEX
 pub(crate) struct FolderEntry {
     pub(crate) folder: OwnedFd,
     pub(crate) name: OsString,
-    /// Whether the kernel is to follow a link of that name: one of /proc is no path.
+    /// Whether the kernel must follow a link of that name: links in /proc have no real paths.
     pub(crate) is_of_proc: bool,
 }
 
 impl FolderEntry {
-    /// The place of a file, behind all links.
+    /// Finds the place of a file, behind all links.
     ///
     /// # Errors
-    /// `InvalidInput` if a link on the way stands in a folder that another user may change.
+    /// Fails with `InvalidInput` if a link on the way is in a folder that another user may change.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         Self::find(path, true)
     }
 
-    /// The place of a name, which may be that of a link itself.
+    /// Finds the place of a name, which may itself be a link.
     ///
     /// # Errors
-    /// As [`Self::of`], of the folders before it.
+    /// Fails like [`Self::of`], for the folders on the way.
     pub(crate) fn of_name(path: &Path) -> io::Result<Self> {
         Self::find(path, false)
     }
@@ -296,12 +296,12 @@ impl FolderEntry {
         Err(io::ErrorKind::IsADirectory.into())
     }
 
-    /// Removes what has the name, a folder excepted.
+    /// Removes the file or link of this name; not a folder.
     pub(crate) fn remove(&self) -> io::Result<()> {
         Ok(unlinkat(&self.folder, &self.name, AtFlags::empty())?)
     }
 
-    /// The same folder with another name.
+    /// Returns another name in the same folder.
     pub(crate) fn with_name(&self, name: OsString) -> io::Result<Self> {
         let folder = self.folder.as_fd().try_clone_to_owned()?;
         Ok(Self { folder, name, is_of_proc: self.is_of_proc })
@@ -321,8 +321,8 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// Whether another user owns a folder, or others may put links into it. The sticky bit of folders
-/// for temporary files does not keep them from it: that hangs on `fs.protected_symlinks` (proc(5)).
+/// Reports whether another user owns a folder, or may put links into it. The sticky bit of folders
+/// for temporary files does not prevent that: it depends on `fs.protected_symlinks` (proc(5)).
 fn is_anothers(folder: &Stat) -> bool {
     let is_ours = [0, geteuid().as_raw()].contains(&folder.st_uid);
     let is_of_our_group = [0, getegid().as_raw()].contains(&folder.st_gid);
@@ -336,10 +336,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// None yet.
+    /// Creates an empty watch.
     ///
     /// # Errors
-    /// The user has too many (`fs.inotify.max_user_instances`).
+    /// Fails if the user has too many (`fs.inotify.max_user_instances`).
     pub fn new() -> io::Result<Self> {
         let fd = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         Ok(Self { fd })
@@ -348,7 +348,7 @@ impl Watch {
     /// Watches the entries of a directory from now on, and the directory itself.
     ///
     /// # Errors
-    /// The directory does not exist, it may not be read, or the user watches too many
+    /// Fails if the directory does not exist or may not be read, or if the user watches too many
     /// (`fs.inotify.max_user_watches`).
     pub fn add(&self, directory: &Path) -> io::Result<()> {
         let changes = WatchFlags::ATTRIB
@@ -363,13 +363,13 @@ impl Watch {
         Ok(())
     }
 
-    /// Waits until something has changed, or for this time. Whether something has.
+    /// Waits until something changes, at most this long; returns whether something did.
     pub fn wait(&self, time_max: Duration) -> io::Result<bool> {
         let come = retry_on_intr(|| wait_for(&self.fd, PollFlags::IN, Some(time_max)))?;
         if come.is_empty() {
             return Ok(false);
         }
-        // Longer than any one event; an error is that there are no more.
+        // The buffer holds any single event; an error means that no more are queued.
         while read(&self.fd, &mut [0u8; 4096]).is_ok_and(|length| length > 0) {}
         Ok(true)
     }
@@ -446,7 +446,7 @@ mod tests {
         assert!(!logs.join("pid").exists());
         link("round", "round");
         open_append(&directory.join("round"), 0o600).unwrap_err();
-        // The kernel's own links are no paths.
+        // The kernel's links in /proc have no real paths.
         let (mut reader, writer) = io::pipe().unwrap();
         let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
         open_append(Path::new(&path), 0o600).unwrap().write_all(b"x").unwrap();
@@ -525,7 +525,7 @@ mod tests {
         let mut handed = File::from(to_write_only(both.as_fd()).unwrap());
         assert!(handed.read(&mut [0]).is_err());
         handed.write_all(b"after\n").unwrap();
-        // One that can only be written has its own end, as a shell's `>` does not.
+        // A file opened only for writing may lack append mode, as with a shell's `>`.
         let written = File::options().write(true).open(&path).unwrap();
         let mut handed = File::from(to_write_only(written.as_fd()).unwrap());
         handed.write_all(b"last\n").unwrap();
@@ -543,7 +543,7 @@ mod tests {
         rustix::io::ioctl_fionbio(&handed, true).unwrap();
         assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
         while write(&handed, &[b'x'; 4096]).is_ok() {}
-        // Who shares the open file can still do this to it.
+        // Any process that shares the open file description can still do this.
         let copy = writer.try_clone().unwrap();
         rustix::io::ioctl_fionbio(&copy, true).unwrap();
         let full = (&writer).write(b"message").unwrap_err();

@@ -1,5 +1,5 @@
-//! Another program in the place of this one, as the same process (execve(2)): at once, or as soon
-//! as this one crashes or hangs.
+//! Replaces this process's program by another one (execve(2)), at once, or when this one crashes or
+//! hangs.
 
 use std::ffi::{CString, OsString, c_char, c_int};
 use std::fmt;
@@ -15,11 +15,10 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::checked;
 
-/// A program with its arguments, its environment, and one descriptor that stays open in it, as do
-/// those that are not closed on exec.
+/// A program with its arguments and environment, and one descriptor that stays open in it, like all
+/// that are not close-on-exec.
 ///
-/// The process keeps its number, its children, its folder, its signal mask and the signals that
-/// wait.
+/// The process keeps its pid, children, working directory, signal mask and pending signals.
 #[derive(Debug)]
 pub struct NextImage {
     program: OwnedFd,
@@ -31,7 +30,7 @@ pub struct NextImage {
 
 impl NextImage {
     /// # Errors
-    /// A text has a NUL in it.
+    /// Fails if a text contains a NUL.
     pub fn new(
         program: OwnedFd,
         arguments: impl IntoIterator<Item = OsString>,
@@ -53,9 +52,9 @@ impl NextImage {
         })
     }
 
-    /// Becomes the program. Gives why that could not be: then nothing has changed.
+    /// Executes the program. Returns only on failure, with the reason; then nothing has changed.
     ///
-    /// To be called by the process's first thread: all others end.
+    /// Must be called by the process's first thread: all other threads end.
     pub fn start(&self) -> io::Error {
         let (argv, envp) = (pointers(&self.arguments), pointers(&self.environment));
         if let Err(error) = fcntl_setfd(&self.kept, FdFlags::empty()) {
@@ -65,7 +64,7 @@ impl NextImage {
         // ends with a null pointer.
         unsafe { libc::execve(self.path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
         let error = io::Error::last_os_error();
-        // Nothing that is started from now on is to have it. It was open a moment ago.
+        // Programs started later must not inherit it. It was open a moment ago.
         let _ = fcntl_setfd(&self.kept, FdFlags::CLOEXEC);
         error
     }
@@ -75,7 +74,7 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|one| one.as_ptr()).chain([null()]).collect()
 }
 
-/// The signals by which a program crashes, and the one that says that it hangs.
+/// Signals of a crash, and SIGALRM, which marks a hang.
 const CRASHES: [c_int; 7] = [
     libc::SIGABRT,
     libc::SIGBUS,
@@ -86,21 +85,21 @@ const CRASHES: [c_int; 7] = [
     libc::SIGALRM,
 ];
 
-/// All that the handler reads. It is never freed, since a thread may crash at any time.
+/// Everything that the handler reads. It is never freed, because a thread may crash at any time.
 struct Armed {
     path: *const c_char,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
     kept: RawFd,
-    /// The first thread: if another one became the program, the kernel would end children whose
-    /// parent that thread is (`PR_SET_PDEATHSIG`).
+    /// The first thread: if another one executed the program, the kernel would kill children whose
+    /// parent is the first thread (`PR_SET_PDEATHSIG`).
     thread: libc::pid_t,
     mask: libc::sigset_t,
 }
 
 static ARMED: AtomicPtr<Armed> = AtomicPtr::new(null_mut());
 
-/// As long as this lives, the process becomes another program when it crashes or hangs.
+/// Guard: while it lives, the process executes another program when it crashes or hangs.
 #[derive(Debug)]
 pub struct Fallback {
     _handlers: Handlers,
@@ -108,18 +107,18 @@ pub struct Fallback {
     _program: OwnedFd,
 }
 
-/// The actions on those signals before ours.
+/// Previous actions for those signals.
 struct Handlers(Vec<libc::sigaction>);
 
 impl Fallback {
-    /// To be called by the process's first thread, with the signal mask that the other program is
-    /// to have. A process that still has this after that time hangs.
+    /// Must be called by the process's first thread, with the signal mask that the other program
+    /// needs. A process that still holds the guard after `time_max` counts as hanging.
     ///
     /// # Errors
-    /// A signal cannot be handled.
+    /// Fails if a signal cannot be handled.
     pub fn new(image: NextImage, time_max: Duration) -> io::Result<Self> {
         let NextImage { program, kept, path, arguments, environment } = image;
-        // A process does this once or twice in its life.
+        // Leaked: a process does this once or twice in its life.
         let texts = |texts: Vec<CString>| pointers(Vec::leak(texts));
         let mut mask = MaybeUninit::uninit();
         // SAFETY: it writes the mask that is in force, and changes none.
@@ -153,7 +152,7 @@ impl Fallback {
         Ok(Self { _handlers: handlers, kept, _program: program })
     }
 
-    /// Ends it, and gives what would have stayed open in the other program.
+    /// Disarms it, and returns the descriptor that the other program would have kept open.
     pub fn into_kept(self) -> OwnedFd {
         self.kept
     }
@@ -176,7 +175,7 @@ impl fmt::Debug for Handlers {
     }
 }
 
-/// Becomes the other program. All calls here are safe in a handler (signal-safety(7)).
+/// Executes the other program. All calls here are async-signal-safe (signal-safety(7)).
 extern "C" fn fall_back(signal: c_int) {
     // SAFETY: what is armed is never freed, and lives before the handler is installed. The calls
     // read nothing else: the path and the lists are as execve(2) wants them.
@@ -184,19 +183,19 @@ extern "C" fn fall_back(signal: c_int) {
         let armed = &*ARMED.load(Ordering::Acquire);
         if libc::gettid() == armed.thread {
             libc::alarm(0);
-            // One that waits still would end the other program.
+            // A pending alarm would kill the other program.
             libc::signal(libc::SIGALRM, libc::SIG_IGN);
             libc::fcntl(armed.kept, libc::F_SETFD, 0);
             libc::pthread_sigmask(libc::SIG_SETMASK, &armed.mask, null_mut());
             libc::execve(armed.path, armed.argv.as_ptr(), armed.envp.as_ptr());
         } else {
-            // The first thread does it, unless this is a child that has not become its program yet.
+            // The first thread does it, unless this is a forked child before its exec.
             let (own, first) = (libc::getpid(), armed.thread);
             while libc::syscall(libc::SYS_tgkill, own, first, libc::SIGALRM) == 0 {
                 libc::pause();
             }
         }
-        // It ends, as it would have without us.
+        // The process dies of the signal, as it would have without the handler.
         libc::signal(signal, libc::SIG_DFL);
         libc::raise(signal);
     }

@@ -1,8 +1,8 @@
-//! Descriptors that this process was started with, as a service manager hands them over
-//! (sd_listen_fds(3)), which addresses the sockets among them listen at, and the way back: to a
-//! manager that keeps descriptors for the next start (sd_pid_notify_with_fds(3)).
+//! Takes the descriptors that a service manager passes at start (sd_listen_fds(3)), finds the
+//! addresses of listeners among them, and sends descriptors to a manager that keeps them for the
+//! next start (sd_pid_notify_with_fds(3)).
 //!
-//! How many there are, and what is kept by which name, is the caller's to know.
+//! The caller knows how many there are, and which descriptor is kept by which name.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -20,23 +20,23 @@ use rustix::net::{
 };
 use wire::address::{Address, UnixName};
 
-/// The most descriptors in one message: the kernel takes 253 (`SCM_MAX_FD`).
+/// Most descriptors in one message: the kernel takes 253 (`SCM_MAX_FD`).
 pub const DESCRIPTORS_MAX: usize = 250;
 
-/// The descriptors of a process's three standard streams come before all others.
+/// First descriptor after the three standard streams.
 const FIRST: RawFd = 3;
 
-/// A descriptor is nothing that connections come from.
+/// Reason why a descriptor cannot accept connections.
 #[derive(Debug)]
 pub enum Unusable {
-    /// It is a file, a pipe or what else.
+    /// Not a socket: a file or a pipe, for example.
     NoSocket,
-    /// It has no streams: a datagram socket, for example.
+    /// Not a stream socket: a datagram socket, for example.
     NoStream,
-    /// It is a connection, or was never told to listen.
+    /// A connection, or a socket that does not listen.
     NoListener,
     Family,
-    /// The host said something else.
+    /// Any other error of the host.
     Host(io::Error),
 }
 
@@ -63,19 +63,19 @@ impl From<Errno> for Unusable {
     }
 }
 
-/// A socket that listens, non-blocking, and its address.
+/// A non-blocking listener and its address.
 pub type Inherited = (OwnedFd, Address);
 
-/// Takes the `number`th, from 0 on, of the `count` descriptors that were handed over: it is ours,
-/// closed on exec, and no longer at its old number. `None` = it is not open.
+/// Takes the `number`th, from 0 on, of the `count` descriptors that were passed, moves it away from
+/// its old number and makes it close-on-exec. `None` if it is not open.
 ///
-/// To be called once for each, before the process opens anything.
+/// Must be called once for each, before the process opens anything.
 pub fn take(number: u16, count: u16) -> io::Result<Option<OwnedFd>> {
     let number = FIRST + RawFd::from(number);
     // SAFETY: one call to the kernel is made with the number, which survives if it is not open:
     // nothing is read, written or closed.
     let given = unsafe { BorrowedFd::borrow_raw(number) };
-    // Ours must not be taken for one of those that come after it.
+    // The new number must lie behind all descriptors that were passed.
     let fd = match fcntl_dupfd_cloexec(given, FIRST + RawFd::from(count)) {
         Err(Errno::BADF) => return Ok(None),
         taken => taken?,
@@ -86,7 +86,7 @@ pub fn take(number: u16, count: u16) -> io::Result<Option<OwnedFd>> {
     Ok(Some(fd))
 }
 
-/// Sees that connections come from a descriptor, and prepares it for that.
+/// Checks that a descriptor can accept connections, and prepares it for that.
 pub fn listener(fd: OwnedFd) -> Result<Inherited, Unusable> {
     if sockopt::socket_type(&fd)? != SocketType::STREAM {
         return Err(Unusable::NoStream);
@@ -97,14 +97,14 @@ pub fn listener(fd: OwnedFd) -> Result<Inherited, Unusable> {
     let address = address(&fd)?;
     ioctl_fionbio(&fd, true)?;
     if let Address::Ip(_) = address {
-        // As for sockets of our own: what is accepted inherits it.
+        // As for listeners that we open: accepted connections inherit it.
         sockopt::set_tcp_nodelay(&fd, true)?;
     }
     Ok((fd, address))
 }
 
 /// Sends the manager at that name, `/path` or `@abstract`, a datagram with at most
-/// [`DESCRIPTORS_MAX`] descriptors, which stay open here. Never waits.
+/// [`DESCRIPTORS_MAX`] descriptors, which stay open here. Never blocks.
 pub fn notify(
     socket: BorrowedFd<'_>,
     manager: &OsStr,
@@ -156,7 +156,7 @@ mod tests {
     fn what_was_handed_over_is_taken_once_and_is_no_more_where_it_was() {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = tcp.local_addr().unwrap();
-        // Another test may get a number that was given back: this one is beyond those.
+        // A closed number may be reused by another test: this one is beyond those.
         let high = fcntl_dupfd_cloexec(&tcp, 900).unwrap();
         drop(tcp);
         let number = u16::try_from(high.into_raw_fd() - FIRST).unwrap();
@@ -165,7 +165,7 @@ mod tests {
         assert!(take(number, 1).unwrap().is_none());
         TcpStream::connect(address).unwrap();
         drop(fd);
-        // A child that another test begins has a copy until its exec. A full queue has us wait.
+        // A child of another test has a copy until its exec. A full queue makes us wait.
         let ended = iter::repeat_with(|| TcpStream::connect(address)).find_map(Result::err);
         assert_eq!(ended.unwrap().kind(), io::ErrorKind::ConnectionRefused);
     }

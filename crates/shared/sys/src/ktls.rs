@@ -1,10 +1,10 @@
-//! TLS in the kernel: a connection's keys are handed over, and what is written after that is sealed
-//! by the kernel. What it is able to do is tried, not looked up.
+//! Hands a connection's TLS keys to the kernel, which then encrypts what is written. Tries what the
+//! kernel can do instead of looking it up.
 //!
-//! Owns the calls and the layout of `linux/tls.h`; when they pay is somebody else's to decide. What
-//! has been handed over cannot be taken back. The try opens connections to itself on loopback.
-//! Their keys are zeros; nothing is sent over them. As root the first try also loads the kernel's
-//! module, which others may not.
+//! Handles the calls and the layout of `linux/tls.h`; the caller decides when they pay. Keys that
+//! the kernel has cannot be taken back. The probe connects to itself on loopback, with keys of
+//! zeros, and sends nothing. As root, the first probe also loads the kernel's module, which others
+//! may not.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -34,14 +34,14 @@ pub enum Cipher {
     ChaCha20Poly1305,
 }
 
-/// The half of a connection that the kernel is to do.
+/// Direction of a connection that the kernel takes over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Half {
     Send,
     Receive,
 }
 
-/// All that a kernel may seal.
+/// Every pair that a kernel may encrypt with.
 pub const PAIRS: [(Version, Cipher); 6] = [
     (Version::Tls13, Cipher::Aes128Gcm),
     (Version::Tls13, Cipher::Aes256Gcm),
@@ -54,24 +54,24 @@ pub const PAIRS: [(Version, Cipher); 6] = [
 /// Bytes of an initialisation vector, in every version and cipher.
 pub const IV_BYTES: usize = 12;
 
-/// The state from which the kernel goes on where we stopped.
+/// State from which the kernel continues a connection.
 #[derive(Clone, Copy)]
 pub struct Keys<'a> {
     pub version: Version,
     pub cipher: Cipher,
     pub key: &'a [u8],
-    /// The initialisation vector, which the kernel combines with the sequence number. With AES-GCM
+    /// Initialisation vector, which the kernel combines with the sequence number. With AES-GCM
     /// in TLS 1.2: the salt, then the explicit part of the first nonce, from which the kernel
     /// counts up by one (RFC 5288 section 3).
     pub iv: [u8; IV_BYTES],
-    /// The sequence number of the next record.
+    /// Sequence number of the next record.
     pub sequence: u64,
 }
 
 impl Cipher {
     pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
 
-    /// The bytes of a key.
+    /// Returns the length of a key in bytes.
     pub fn key_bytes(self) -> usize {
         match self {
             Self::Aes128Gcm => 16,
@@ -89,7 +89,7 @@ impl Cipher {
 }
 
 impl Version {
-    /// The number on the wire, which the kernel uses too.
+    /// Returns the number on the wire, which the kernel uses too.
     pub fn code(self) -> u16 {
         match self {
             Self::Tls12 => libc::TLS_1_2_VERSION,
@@ -97,7 +97,7 @@ impl Version {
         }
     }
 
-    /// The name that people use.
+    /// Returns the usual name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "TLS 1.2",
@@ -106,18 +106,18 @@ impl Version {
     }
 }
 
-/// Makes an established TCP connection ready for [`install`] (tcp(7), `TCP_ULP`); nothing else
-/// changes yet. `NotFound` = the kernel has no TLS, or its module is not loaded and may not be
-/// loaded by us.
+/// Prepares an established TCP connection for [`install`] (tcp(7), `TCP_ULP`); nothing else changes
+/// yet. Fails with `NotFound` if the kernel has no TLS, or its module is not loaded and we may not
+/// load it.
 pub fn attach(connection: BorrowedFd<'_>) -> io::Result<()> {
     Ok(set_option(connection, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")?)
 }
 
-/// Gives an attached connection the keys of a half. From now on what is written is the plaintext of
-/// application data.
+/// Installs the keys of one direction of an attached connection. Everything written from now on is
+/// plaintext of application data.
 ///
-/// A second time it changes the keys, in TLS 1.3 and where the kernel can (6.14 or so): `EBUSY` =
-/// it cannot. What was written before is sealed already.
+/// A second call changes the keys, in TLS 1.3 and if the kernel can (6.14 or so); `EBUSY` if it
+/// cannot. Data written before is encrypted already.
 pub fn install(connection: BorrowedFd<'_>, half: Half, keys: &Keys<'_>) -> io::Result<()> {
     let option = match half {
         Half::Send => libc::TLS_TX,
@@ -127,13 +127,13 @@ pub fn install(connection: BorrowedFd<'_>, half: Half, keys: &Keys<'_>) -> io::R
     Ok(set_option(connection, libc::SOL_TLS, option, info.bytes())?)
 }
 
-/// `struct tls12_crypto_info_*` of linux/tls.h, which both versions have; erased when it goes.
+/// `struct tls12_crypto_info_*` of linux/tls.h, for both versions; erased on drop.
 struct Info {
     bytes: [u8; INFO_BYTES_MAX],
     used: usize,
 }
 
-/// Two numbers, then IV, key, salt and record number.
+/// Version and cipher numbers, then IV, key, salt and record number.
 const INFO_BYTES_MAX: usize = 2 * 2 + IV_BYTES + 32 + 8;
 
 impl Info {
@@ -176,7 +176,7 @@ fn layout(keys: &Keys<'_>) -> io::Result<Info> {
     Ok(info)
 }
 
-/// Room for the type of a record, as a control message.
+/// Control message that carries the type of a record.
 #[repr(C)]
 struct TypeMessage {
     header: libc::cmsghdr,
@@ -185,18 +185,18 @@ struct TypeMessage {
     padding: [u8; size_of::<usize>() - 1],
 }
 
-/// Makes the kernel seal `content` as one record of that type (RFC 8446 section 5.1), behind all
-/// that was written before. To be called with at most 16 KiB.
+/// Makes the kernel encrypt `content`, at most 16 KiB, as one record of that type (RFC 8446 section
+/// 5.1), after everything that was written before.
 ///
-/// It is whole or not at all: `WouldBlock` = the connection takes nothing now. Success means that
-/// the kernel has it; like written data it may wait there for room in the connection's queue, and
-/// closing the connection then would lose it: see [`has_room`].
+/// Sends all or nothing: fails with `WouldBlock` if the connection takes nothing now. After success
+/// the kernel has the record, but like written data it may wait for room in the connection's queue,
+/// and closing the connection then would lose it: see [`has_room`].
 pub fn send_record(connection: impl AsFd, kind: u8, content: &[u8]) -> io::Result<()> {
     let mut part =
         libc::iovec { iov_base: content.as_ptr().cast_mut().cast(), iov_len: content.len() };
     // SAFETY: all zeros is a control message without contents. The C library musl pads it.
     let mut control: TypeMessage = unsafe { std::mem::zeroed() };
-    // The type of lengths is the C library's own.
+    // The type of these lengths depends on the C library.
     control.header.cmsg_len = (size_of::<libc::cmsghdr>() + 1) as _;
     control.header.cmsg_level = libc::SOL_TLS;
     control.header.cmsg_type = libc::TLS_SET_RECORD_TYPE;
@@ -218,39 +218,39 @@ pub fn send_record(connection: impl AsFd, kind: u8, content: &[u8]) -> io::Resul
     };
     match usize::try_from(sent) {
         Err(_) => Err(io::Error::last_os_error()),
-        // Little as it is, it fits one record, and the kernel takes records whole.
+        // Content of this size fits one record, and the kernel takes records whole.
         Ok(sent) if sent == content.len() => Ok(()),
         Ok(_) => Err(io::ErrorKind::WriteZero.into()),
     }
 }
 
-/// Whether a third of the connection's queue is free (`POLLOUT`).
+/// Reports whether a third of the connection's queue is free (`POLLOUT`).
 ///
-/// The kernel seals a record before it knows whether the queue takes all of it, keeps the rest, and
-/// forgets it when the connection is closed or its stream ended. So the last record of a stream
-/// must be sent only when there is room: then it takes along all that waited before it.
+/// The kernel encrypts a record before it knows whether all of it fits the queue, keeps the rest,
+/// and drops it when the connection is closed or its stream ends. Therefore the last record of a
+/// stream must be sent only when there is room: then it flushes everything that waited before it.
 pub fn has_room(connection: impl AsFd) -> io::Result<bool> {
     Ok(!wait_for(connection, PollFlags::OUT, Some(Duration::ZERO))?.is_empty())
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Found {
-    /// The reason why the kernel takes no connection; `None` = it does.
+    /// Reason why the kernel takes no connection; `None` if it does.
     pub lack: Option<Lack>,
-    /// The outcome for each cipher; empty if it takes no connection.
+    /// Outcome for each cipher; empty if the kernel takes no connection.
     pub tried: Vec<Tried>,
-    /// Whether keys of TLS 1.3 can be changed after they were handed over, as a KeyUpdate asks for
+    /// Whether keys of TLS 1.3 can be changed after they were installed, as a KeyUpdate requires
     /// (RFC 8446 section 4.6.3).
     pub rekeys: bool,
 }
 
-/// Whether the kernel does one half of a version with a cipher.
+/// Outcome of trying one direction of a version with a cipher.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tried {
     pub version: Version,
     pub cipher: Cipher,
     pub half: Half,
-    /// The kernel's error number; `None` = it does.
+    /// The kernel's error number; `None` on success.
     pub error: Option<i32>,
 }
 
@@ -259,13 +259,13 @@ pub enum Lack {
     NotBuilt,
     /// The module is not loaded, and we may not load it.
     NotLoaded,
-    /// One of these two: it does not say how it was built.
+    /// Not built or not loaded: the kernel does not tell how it was built.
     NotThere,
-    /// A filter of system calls or a security module forbids it.
+    /// A seccomp filter or a security module forbids it.
     Forbidden,
-    /// No connection on loopback could be made to try it; the error number.
+    /// No connection on loopback could be opened for the probe; the error number.
     Untried(i32),
-    /// It refuses; the error number.
+    /// The kernel refuses; the error number.
     Refused(i32),
 }
 
@@ -292,7 +292,7 @@ pub fn probe() -> Found {
     }
 }
 
-/// Each is tried on a connection of its own: a cipher that was taken cannot be taken back.
+/// Uses a new connection for each try, because installed keys cannot be taken back.
 fn offer(version: Version, cipher: Cipher, half: Half, times: usize) -> io::Result<()> {
     let (ours, _theirs) = connection()?;
     attach(ours.as_fd())?;
@@ -301,7 +301,7 @@ fn offer(version: Version, cipher: Cipher, half: Half, times: usize) -> io::Resu
     (0..times).try_for_each(|_| install(ours.as_fd(), half, &keys))
 }
 
-/// Both ends of a connection to ourselves.
+/// Opens a connection to ourselves and returns both ends.
 fn connection() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let ours = TcpStream::connect(listener.local_addr()?)?;
@@ -314,14 +314,14 @@ fn number_of(error: &io::Error) -> i32 {
 }
 
 impl Found {
-    /// Whether the kernel does that.
+    /// Reports whether the kernel supports this combination.
     pub fn takes(&self, version: Version, cipher: Cipher, half: Half) -> bool {
         self.tried.iter().any(|one| {
             (one.version, one.cipher, one.half) == (version, cipher, half) && one.error.is_none()
         })
     }
 
-    /// The reason in one sentence without its subject and full stop: `its module is not loaded`.
+    /// Returns the reason as a clause without a full stop: `its module is not loaded`.
     pub fn sentence(&self) -> String {
         if let Some(lack) = self.lack {
             return lack.to_string();
@@ -344,7 +344,7 @@ impl Found {
         format!("the kernel {suites}, and {rekeys}")
     }
 
-    /// The step by which the host's owner lets it encrypt with all.
+    /// Returns what the host's owner must do so that the kernel encrypts with all ciphers.
     pub fn remedy(&self) -> Option<&'static str> {
         if let Some(lack) = self.lack {
             return lack.remedy();
@@ -357,7 +357,7 @@ impl Found {
     }
 }
 
-/// The remedy where the kernel's cryptography lacks a cipher (`ENOENT`).
+/// Remedy if the kernel's cryptography lacks a cipher (`ENOENT`).
 pub const CIPHER_REMEDY: &str = "the kernel's cryptography lacks it: load the cipher's module as \
      root, as in `modprobe gcm` or `modprobe chacha20poly1305`";
 
@@ -429,8 +429,8 @@ enum TlsBuild {
     Not,
 }
 
-/// The build of the kernel's TLS by its own words. `None` = neither its configuration nor the
-/// module is there.
+/// Returns how the kernel's TLS was built; `None` if neither its configuration nor the module is
+/// found.
 fn tls_built() -> Option<TlsBuild> {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.trim();
@@ -444,13 +444,13 @@ fn read(file: &str) -> Option<String> {
     std::fs::read_to_string(file).ok()
 }
 
-/// The kernel's own copy, if it was built with one.
+/// Reads the kernel's embedded configuration, if it was built with one.
 fn own_config() -> Option<String> {
     let file = "/proc/config.gz";
     if !Path::new(file).exists() {
         return None;
     }
-    // By its full name: the caller may be root.
+    // Called by its full path, because we may be root.
     let output = Command::new("/bin/gzip")
         .args(["-dc", file])
         .env_clear()
@@ -462,7 +462,7 @@ fn own_config() -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// `CONFIG_TLS=m`, `# CONFIG_TLS is not set`; an option that another rules out is not there.
+/// Parses `CONFIG_TLS=m` or `# CONFIG_TLS is not set`; an option that another excludes is missing.
 fn built(config: &str, option: &str) -> Option<TlsBuild> {
     if !config.contains("CONFIG_NET") {
         return None;

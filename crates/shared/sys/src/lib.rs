@@ -1,7 +1,7 @@
-//! The only unsafe code: sockets, epoll, affinity, sandbox, signals.
+//! The only crate with unsafe code: sockets, epoll, affinity, sandbox, signals.
 //!
-//! Thin and without policy: a function here is one thing that the kernel does, with a safe
-//! signature. What std or rustix offers safely is used from there.
+//! Thin and without policy: a function here is one operation of the kernel with a safe signature.
+//! Safe functions of std or rustix are used directly.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod beneath;
@@ -33,9 +33,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Waits for one of these events of a descriptor, and says which have come; none = the time is
-/// over. `None` waits for ever, and so does a time that the kernel cannot express (292 billion
-/// years).
+/// Waits for one of these events of a descriptor and returns those that occurred; none if the time
+/// is over. `None`, or a time that the kernel cannot express (292 billion years), waits without
+/// limit.
 fn wait_for(
     fd: impl AsFd,
     events: PollFlags,
@@ -47,7 +47,7 @@ fn wait_for(
     Ok(fds[0].revents())
 }
 
-/// Checks the answer of a system call that is made through libc: 0 or more, or -1 and `errno`.
+/// Checks the result of a system call made through libc: 0 or more, or -1 and `errno`.
 fn checked(answer: libc::c_int) -> std::io::Result<libc::c_int> {
     if answer < 0 {
         return Err(std::io::Error::last_os_error());

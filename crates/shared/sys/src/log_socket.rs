@@ -1,6 +1,6 @@
-//! Datagram sockets to programs that collect logs: each datagram is one entry.
+//! Sends log entries to collectors over datagram sockets: each datagram is one entry.
 //!
-//! Owns how entries get there, also those that no datagram can hold; what they say is the caller's.
+//! Handles delivery, also of entries that no datagram can hold; the caller writes the entries.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -19,17 +19,17 @@ use wire::address::Address;
 use crate::socket::{take_error, unix_address};
 use crate::{memory, wait_for};
 
-/// The kernel's queue of entries that are not read yet, in bytes, as libsystemd asks for it. It
-/// gives at most `net.core.wmem_max`. It bounds the length of a datagram as well.
+/// Size of the kernel's queue of unread entries, in bytes, as libsystemd sets it. The kernel gives
+/// at most `net.core.wmem_max`. It also limits the length of a datagram.
 const SEND_BYTES: usize = 8 << 20;
 
 const FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
-/// Opens a socket that can be connected to a collector at this address, and connects it: the
-/// error, if any, is why it is not connected.
+/// Opens a socket and connects it to the collector at this address; the inner error is the reason
+/// why it is not connected.
 ///
 /// # Errors
-/// No socket can be made.
+/// Fails if no socket can be opened.
 pub fn open(address: &Address) -> io::Result<(OwnedFd, io::Result<()>)> {
     let family = match address {
         Address::Unix(_) => AddressFamily::UNIX,
@@ -48,11 +48,11 @@ pub fn open(address: &Address) -> io::Result<(OwnedFd, io::Result<()>)> {
     Ok((fd, connected.map_err(io::Error::from)))
 }
 
-/// Opens a further stream to the collector that one leads to, and begins it with a greeting. Who
-/// has it cannot end the other, as by shutdown(2), which holds for all copies of a socket.
+/// Opens another stream to the collector of `fd`, and sends a greeting on it. A process that owns
+/// it cannot shut down the first one, as shutdown(2) on a copy of that socket would.
 ///
 /// # Errors
-/// `fd` leads to no path, or the collector takes no stream now: there is no wait for it.
+/// Fails if `fd` is connected to no path, or the collector takes no stream now: never waits.
 pub fn open_another(fd: impl AsFd, greeting: &[u8]) -> io::Result<OwnedFd> {
     let collector = getpeername(fd)?.ok_or(io::ErrorKind::NotFound)?;
     let collector = SocketAddrUnix::try_from(collector)?;
@@ -67,20 +67,20 @@ pub fn open_another(fd: impl AsFd, greeting: &[u8]) -> io::Result<OwnedFd> {
     Ok(stream)
 }
 
-/// Sends an entry and never waits. `WouldBlock` = the collector's queue is full; an error that
-/// [`is_too_large`] = no datagram can hold it; other errors mean that the collector is away.
+/// Sends an entry without blocking. Fails with `WouldBlock` if the collector's queue is full, and
+/// with an error that [`is_too_large`] if no datagram can hold it; otherwise the collector is away.
 pub fn send_entry(fd: impl AsFd, entry: &[u8]) -> io::Result<()> {
     retry_on_intr(|| send(&fd, entry, FLAGS))?;
     Ok(())
 }
 
-/// Whether the error is that no datagram can hold an entry.
+/// Reports whether the error means that no datagram can hold the entry.
 pub fn is_too_large(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::MSGSIZE)
 }
 
-/// Sends an entry that no datagram can hold, as [`send_entry`] does others: in a file without a
-/// name that nobody can change any more. journald takes these.
+/// Sends an entry that no datagram can hold, without blocking, as a sealed memory file, which
+/// journald accepts.
 pub fn send_large_entry(fd: impl AsFd, entry: &[u8]) -> io::Result<()> {
     let file = memory::sealed("lariat-log-entry", entry)?;
     let fds = [file.as_fd()];
@@ -92,16 +92,16 @@ pub fn send_large_entry(fd: impl AsFd, entry: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits so long for the error that is the late answer to an entry.
+/// Waits at most this long for the error that answers an earlier entry.
 ///
 /// # Errors
-/// It has come.
+/// Fails with that error if it arrives.
 pub fn late_error(fd: impl AsFd, time_max: Duration) -> io::Result<()> {
     wait(&fd, PollFlags::empty(), time_max)?;
     take_error(&fd)?.map_or(Ok(()), Err)
 }
 
-/// Waits until the collector's queue may have room, or for so long.
+/// Waits until the collector's queue may have room, at most this long.
 pub fn wait_for_room(fd: impl AsFd, time_max: Duration) -> io::Result<()> {
     wait(&fd, PollFlags::OUT, time_max)
 }
@@ -166,7 +166,7 @@ mod tests {
         assert!(!fcntl_getfl(&own).unwrap().contains(OFlags::NONBLOCK));
         own.write_all(b"x").unwrap();
         first.read_exact(&mut [0]).unwrap();
-        // A pair has no path.
+        // A socket pair has no path.
         let (near, _far) = UnixStream::pair().unwrap();
         open_another(&near, b"greeting").unwrap_err();
     }

@@ -1,9 +1,9 @@
-//! Words of memory by the page, of this process alone or in a file that outlives it: a file without
-//! a name, whose descriptor another process keeps.
+//! Maps memory as words, private to this process or backed by a file that outlives it: an anonymous
+//! file whose descriptor another process keeps.
 //!
-//! Owns the mapping, how large its pages are wanted, and that words are asked for ahead. A file's
-//! length is sealed, so that no page of its mapping can go away. Words are atomic: should another
-//! process write them at the same time, they are wrong, and nothing worse.
+//! Handles the mapping, the choice of page size, and prefetching. A file's length is sealed, so no
+//! page of its mapping can vanish. Words are atomic: if another process writes them at the same
+//! time, their values are wrong, and nothing worse.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,15 +20,15 @@ use rustix::io::Errno;
 
 use crate::checked;
 
-/// The least memory, in bytes, for which large pages are wanted. Smaller memory may be used a
-/// little everywhere, and would be taken 2 MiB at a time.
+/// Least file size, in bytes, for which huge pages are requested. A smaller file may be used
+/// sparsely, and would take 2 MiB at a time.
 const LARGE_FILE_BYTES: usize = 64 << 20;
 
 /// Changes of the file that are forbidden while it is mapped.
 const LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// Makes a file of `words` zero words that lives as long as a descriptor or a mapping of it. Its
-/// pages are taken as they are written. `/proc/<pid>/fd` shows `name`.
+/// Creates a file of `words` zero words that lives as long as a descriptor or a mapping of it. Its
+/// pages are allocated as they are written. `/proc/<pid>/fd` shows `name`.
 pub fn create(name: &str, words: usize) -> io::Result<OwnedFd> {
     let bytes = words.checked_mul(WORD_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
     let fd = nameless_file(name)?;
@@ -37,7 +37,7 @@ pub fn create(name: &str, words: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Makes an empty file that lives as long as its descriptors, and can be sealed.
+/// Creates an empty anonymous file that can be sealed.
 fn nameless_file(name: &str) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
@@ -47,9 +47,9 @@ fn nameless_file(name: &str) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// How many words such a file has. `InvalidInput` = it is another one: its length could change.
+/// Returns how many words such a file has. Fails with `InvalidInput` if its length could change.
 pub fn words(fd: BorrowedFd<'_>) -> io::Result<usize> {
-    // The kernel knows seals of files in memory alone.
+    // The kernel has seals only for files in memory.
     match fcntl_get_seals(fd) {
         Ok(seals) if seals.contains(LENGTH) => {}
         Ok(_) | Err(Errno::INVAL) => return Err(io::ErrorKind::InvalidInput.into()),
@@ -59,7 +59,7 @@ pub fn words(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(length.map_err(|_| io::ErrorKind::InvalidInput)? / WORD_BYTES)
 }
 
-/// A file in memory that holds these bytes and can never hold others.
+/// Creates a file in memory with these bytes, which can never change.
 pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = File::from(nameless_file(name)?);
     file.write_all(bytes)?;
@@ -67,7 +67,7 @@ pub fn sealed(name: &str, bytes: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The bytes of such a file, at most so many. `InvalidInput` = it is another one.
+/// Reads such a file, up to a limit. Fails with `InvalidInput` for any other or a longer file.
 pub fn sealed_bytes(fd: OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
     let length = words(fd.as_fd()).map(|_| fstat(&fd))??.st_size;
     let length = usize::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -75,17 +75,17 @@ pub fn sealed_bytes(fd: OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut bytes = vec![0; length];
-    // From its beginning: who wrote it left its place at the end.
+    // Read from offset 0, because the writer left the file position at the end.
     File::from(fd).read_exact_at(&mut bytes, 0)?;
     Ok(bytes)
 }
 
-/// The whole of such a file, in this process's memory. No memory image and no child has it.
+/// A whole file mapped into this process. Core dumps and children do not contain it.
 #[derive(Debug)]
 pub struct SharedMemory(MappedWords);
 
 impl SharedMemory {
-    /// Maps a file of [`create`]. `InvalidInput` = it is another one: its length could change.
+    /// Maps a file of [`create`]. Fails with `InvalidInput` if the length of the file could change.
     pub fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let mapped = MappedWords::new(words(fd)?, Some(fd))?;
         mapped.advise(libc::MADV_DONTFORK)?;
@@ -102,17 +102,17 @@ impl AsRef<[AtomicU64]> for SharedMemory {
 
 pub(crate) const WORD_BYTES: usize = size_of::<AtomicU64>();
 
-/// Bytes that the machine reads at once, in words; x86's and most others'.
+/// Words of a cache line, as on x86 and most other machines.
 const LINE_WORDS: usize = 64 / WORD_BYTES;
 
-/// The least memory, in bytes, for which large pages are wanted: a processor remembers where some
-/// thousand pages are, small or large, and smaller memory has fewer.
+/// Least memory, in bytes, for which huge pages are requested: a TLB holds some thousand pages,
+/// small or large, and smaller memory has fewer.
 const LARGE_BYTES: usize = 8 << 20;
 
-/// Makes `words` zero words, which no image of the process has. Their pages are taken as they are
-/// written, large ones where the host gives them.
+/// Allocates `words` zero words, which core dumps do not contain. Pages are allocated as they are
+/// written, huge ones if the host gives them.
 ///
-/// If the kernel has no memory for them, they come from the allocator like anything else.
+/// If the kernel cannot map them, they come from the ordinary allocator.
 pub fn zeros(words: usize) -> Arc<dyn AsRef<[AtomicU64]> + Send + Sync> {
     match MappedWords::private(words) {
         Ok(mapped) => Arc::new(mapped),
@@ -123,7 +123,7 @@ pub fn zeros(words: usize) -> Arc<dyn AsRef<[AtomicU64]> + Send + Sync> {
     }
 }
 
-/// Makes the machine fetch words that will be read soon. It does not wait for them.
+/// Prefetches words that will be read soon, without waiting for them.
 pub fn fetch(words: &[AtomicU64]) {
     words.iter().step_by(LINE_WORDS).for_each(fetch_line);
 }
@@ -135,7 +135,7 @@ fn fetch_line(word: &AtomicU64) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast()) };
 }
 
-/// Elsewhere each line is waited for as it is read.
+/// Does nothing: on other machines each line is loaded when it is read.
 #[cfg(not(target_arch = "x86_64"))]
 fn fetch_line(_: &AtomicU64) {}
 
@@ -154,14 +154,14 @@ unsafe impl Send for MappedWords {}
 unsafe impl Sync for MappedWords {}
 
 impl MappedWords {
-    /// Zeros of this process alone, with large pages if they are many.
+    /// Maps private zeros, with huge pages if they are many.
     fn private(words: usize) -> io::Result<Self> {
         let mapped = Self::new(words, None)?;
         mapped.want_large_pages(LARGE_BYTES);
         Ok(mapped)
     }
 
-    /// Maps the words that a file has, whose length can never change, or new ones.
+    /// Maps the words of a file whose length can never change, or new ones.
     pub(crate) fn new(words: usize, file: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let bytes = words.checked_mul(WORD_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         let first = match words {
@@ -173,14 +173,14 @@ impl MappedWords {
         Ok(mapped)
     }
 
-    /// Asks for large pages if there are so many bytes. Where there are none, small ones do.
+    /// Requests huge pages if the mapping has so many bytes. Small ones are used if there are none.
     pub(crate) fn want_large_pages(&self, from_bytes: usize) {
         if self.words * WORD_BYTES >= from_bytes {
             let _ = self.advise(libc::MADV_HUGEPAGE);
         }
     }
 
-    /// Gives the kernel a piece of advice that changes nothing that the words hold.
+    /// Gives the kernel advice that does not change the content of the words.
     pub(crate) fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         if self.words == 0 {
             return Ok(());
@@ -323,7 +323,7 @@ mod tests {
             let mut flags = ours.filter(|line| line.starts_with("VmFlags:"));
             flags.next().unwrap_or_default().to_owned()
         };
-        // proc_pid_smaps(5): dd = not dumped, hg = large pages were advised.
+        // proc_pid_smaps(5): dd = not dumped, hg = huge pages were advised.
         let large = flags_of(LARGE_BYTES);
         assert!(large.contains(" dd"), "{large}");
         let has_large_pages = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();

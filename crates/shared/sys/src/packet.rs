@@ -1,8 +1,8 @@
-//! Short messages between two threads of two processes, each whole or not there at all
-//! (`SOCK_SEQPACKET`).
+//! Exchanges short messages between two threads of two processes, each delivered whole or not at
+//! all (`SOCK_SEQPACKET`).
 //!
-//! Owns the waiting; what the bytes mean is the caller's. No thread shares an end with another, so
-//! nothing is locked.
+//! Handles the waiting; the caller gives the bytes a meaning. No thread shares an end with another,
+//! so nothing is locked.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,20 +17,20 @@ use rustix::net::{
 
 use crate::wait_for;
 
-/// Two ends, which are alike.
+/// Returns two ends, which are alike.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends a message; an error of the kind `WouldBlock` = the peer has not read those before.
+/// Sends a message. Fails with `WouldBlock` if the peer has not read earlier ones.
 pub fn send_now(end: impl AsFd, bytes: &[u8]) -> io::Result<()> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     retry_on_intr(|| send(&end, bytes, flags))?;
     Ok(())
 }
 
-/// Waits for the next message and gives its length; more bytes than `room` has are cut off. `None`
-/// = the peer is gone.
+/// Waits for the next message and returns its length; bytes beyond `room` are cut off. `None` if
+/// the peer is gone.
 pub fn receive(end: impl AsFd, room: &mut [u8]) -> io::Result<Option<usize>> {
     match retry_on_intr(|| recv(&end, &mut *room, RecvFlags::empty())) {
         Ok((0, _)) | Err(Errno::CONNRESET) => Ok(None),
@@ -39,7 +39,7 @@ pub fn receive(end: impl AsFd, room: &mut [u8]) -> io::Result<Option<usize>> {
     }
 }
 
-/// The same, but waits no longer than until then: an error of the kind `TimedOut`.
+/// Like [`receive`], but fails with `TimedOut` at the deadline `until`.
 pub fn receive_until(end: impl AsFd, room: &mut [u8], until: Instant) -> io::Result<Option<usize>> {
     loop {
         match retry_on_intr(|| recv(&end, &mut *room, RecvFlags::DONTWAIT)) {
@@ -56,10 +56,10 @@ pub fn receive_until(end: impl AsFd, room: &mut [u8], until: Instant) -> io::Res
     }
 }
 
-/// Ends both directions for everybody, copies of either end in other processes too: nobody sends
-/// any more, and nobody waits.
+/// Shuts down both directions for all processes that have a copy of either end: nobody can send any
+/// more, and nobody waits.
 pub fn end(end: impl AsFd) {
-    // It fails only where the other end is gone.
+    // Fails only if the other end is gone.
     let _ = shutdown(end, Shutdown::Both);
 }
 

@@ -1,7 +1,7 @@
-//! The process at the other end of a Unix stream socket: whose it is, signals to it, its end.
+//! Identifies, signals and awaits the process at the other end of a Unix stream socket.
 //!
-//! Everything is asked of the kernel: what a peer says of itself proves nothing. Which to trust is
-//! the caller's to decide.
+//! All facts come from the kernel, because a peer's own claims prove nothing. The caller decides
+//! which peer to trust.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -15,24 +15,24 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use crate::signal::{Signal, to_rustix};
 use crate::{checked, wait_for};
 
-/// Who made the other end. For a client that is the process that called listen(2), whichever
-/// process accepts; both numbers are of that time.
+/// Process and user that created the other end. For a client, that is the process that called
+/// listen(2), whichever process accepts; both numbers are of that time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Credentials {
-    /// The process; 0 if it is of another PID namespace, where we cannot see it.
+    /// The process; 0 if it is in another PID namespace, where we cannot see it.
     pub pid: u32,
-    /// The user that it acted as.
+    /// The effective user of the process.
     pub user: u32,
 }
 
-/// Who made the other end (`SO_PEERCRED`).
+/// Returns who created the other end (`SO_PEERCRED`).
 pub fn credentials(socket: BorrowedFd<'_>) -> io::Result<Credentials> {
     // SAFETY: the kernel fills a `ucred`, which holds numbers only.
     let of: libc::ucred = unsafe { option(socket, libc::SO_PEERCRED) }?;
     Ok(Credentials { pid: u32::try_from(of.pid).unwrap_or(0), user: of.uid })
 }
 
-/// A process that is held by a descriptor: its number may be given to another process, this cannot.
+/// A process held by a pidfd: its pid may be reused by another process, the pidfd may not.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -40,11 +40,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// The one that made the other end of the socket. `NotFound` = it has ended, or is of another
-    /// PID namespace.
+    /// Opens the process that created the other end of the socket. Fails with `NotFound` if it has
+    /// ended or is in another PID namespace.
     ///
-    /// Before Linux 6.5 the kernel gives its number alone: if it has ended, this may be another
-    /// process with the same number, so ask whose it is.
+    /// Before Linux 6.5 the kernel gives only its pid: if the process has ended, this may be
+    /// another one with the same pid, so the caller must check its user.
     pub fn behind(socket: BorrowedFd<'_>) -> io::Result<Self> {
         let pid = credentials(socket)?.pid;
         // SAFETY: the kernel fills an `int`.
@@ -59,7 +59,7 @@ impl Process {
         }
     }
 
-    /// The one that has this number now.
+    /// Opens the process that has this pid now.
     pub fn of(pid: u32) -> io::Result<Self> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::NotFound)?;
@@ -71,26 +71,26 @@ impl Process {
         self.pid
     }
 
-    /// The users that it acts as: real, effective, saved, for files (proc_pid_status(5)).
+    /// Returns its real, effective, saved and file system user (proc_pid_status(5)).
     pub fn users(&self) -> io::Result<Vec<u32>> {
         let line = self.status("Uid:")?;
         let numbers: Result<Vec<_>, _> = line.split_whitespace().map(str::parse).collect();
         numbers.map_err(io::Error::other)
     }
 
-    /// The name of the peer's first thread, at most 15 bytes.
+    /// Returns the name of the peer's first thread, at most 15 bytes.
     pub fn name(&self) -> io::Result<String> {
         Ok(self.status("Name:")?.trim().to_owned())
     }
 
-    /// The process that started it, or took it over.
+    /// Returns the pid of its parent, or of the process that adopted it.
     pub fn parent(&self) -> io::Result<u32> {
         self.status("PPid:")?.trim().parse().map_err(io::Error::other)
     }
 
     fn status(&self, key: &str) -> io::Result<String> {
         let text = std::fs::read(format!("/proc/{}/status", self.pid))?;
-        // What was read was of this process, and of no successor to its number, if it is there.
+        // The pid may have been reused meanwhile, unless this process still lives.
         if self.has_ended_within(Duration::ZERO)? {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -99,20 +99,20 @@ impl Process {
         Ok(value.ok_or(io::ErrorKind::InvalidData)?.to_owned())
     }
 
-    /// Sends it a signal; never to another process. `NotFound` = it has ended.
+    /// Sends a signal to this process, never to another. Fails with `NotFound` if it has ended.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         pidfd_send_signal(&self.fd, to_rustix(signal)).map_err(|error| gone(error.into()))
     }
 
-    /// Whether it blocks a signal, as one does that reads it.
+    /// Reports whether the process blocks a signal, as a process does that reads it.
     pub fn blocks(&self, signal: Signal) -> io::Result<bool> {
         let blocked = u64::from_str_radix(self.status("SigBlk:")?.trim(), 16);
         let number = to_rustix(signal).as_raw();
         Ok(blocked.map_err(io::Error::other)? & (1 << (number - 1)) != 0)
     }
 
-    /// Sends it [`Signal::Order`] with a number. `Unsupported` = it does not read orders, and would
-    /// end of one; `WouldBlock` = too many wait to be read; `NotFound` = it has ended.
+    /// Sends [`Signal::Order`] with a number. Fails with `Unsupported` if the process does not read
+    /// orders (one would kill it), `WouldBlock` if too many are queued, `NotFound` if it has ended.
     pub fn order(&self, value: u64) -> io::Result<()> {
         let number = to_rustix(Signal::Order).as_raw();
         if !self.blocks(Signal::Order)? {
@@ -137,7 +137,7 @@ impl Process {
         Err(gone(io::Error::last_os_error()))
     }
 
-    /// Waits so long for its end, whether or not its parent has asked how it ended.
+    /// Waits at most this long for the end of the process, whether its parent has reaped it or not.
     pub fn has_ended_within(&self, time: Duration) -> io::Result<bool> {
         match wait_for(&self.fd, PollFlags::IN, Some(time)) {
             Err(Errno::INTR) => Ok(false),
@@ -146,7 +146,7 @@ impl Process {
     }
 }
 
-/// A siginfo_t that comes with a number (sigqueue(3)), on systems of 64 bits.
+/// A siginfo_t that carries a number (sigqueue(3)), on 64-bit systems.
 #[repr(C)]
 struct QueuedSignal {
     number: libc::c_int,
@@ -168,7 +168,7 @@ fn gone(error: io::Error) -> io::Error {
     }
 }
 
-/// A socket's option at the level `SOL_SOCKET`.
+/// Reads a socket option of the level `SOL_SOCKET`.
 ///
 /// # Safety
 /// Every bit pattern that the kernel may write must be a `T`.
@@ -194,12 +194,12 @@ mod tests {
     use super::*;
     use testkit::directory::Directory;
 
-    /// A process that waits until its standard input ends.
+    /// Starts a process that waits until its standard input ends.
     fn waiting() -> Child {
         let mut cat = Command::new("cat");
         cat.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut cat = cat.spawn().unwrap();
-        // It has become `cat` when it answers.
+        // The echo shows that exec has happened.
         cat.stdin.as_mut().unwrap().write_all(b"x").unwrap();
         cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         cat
@@ -227,11 +227,11 @@ mod tests {
         assert_eq!(process.name().unwrap(), "cat");
         assert!(!process.blocks(Signal::Hangup).unwrap());
         assert!(!process.has_ended_within(Duration::ZERO).unwrap());
-        // It would end of it.
+        // The order would kill the process.
         let order = process.order(1).unwrap_err();
         assert_eq!(order.kind(), io::ErrorKind::Unsupported);
         process.signal(Signal::Terminate).unwrap();
-        // Nobody has awaited it yet.
+        // Nobody has reaped it yet.
         assert!(process.has_ended_within(Duration::from_secs(60)).unwrap());
         assert_eq!(process.name().unwrap_err().kind(), io::ErrorKind::NotFound);
         child.wait().unwrap();

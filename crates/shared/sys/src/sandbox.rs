@@ -1,7 +1,7 @@
-//! Giving up what a process does not need: the file system and TCP ports (Landlock), and system
-//! calls (seccomp).
+//! Drops access to what a process does not need: the file system and TCP ports (Landlock), and
+//! system calls (seccomp).
 //!
-//! Both hold for the calling thread and the threads it starts from now on: to be called before
+//! Both hold for the calling thread and threads that it starts later, so they must be called before
 //! the first thread. Neither can be undone. Descriptors that are open already stay usable.
 
 mod calls;
@@ -23,21 +23,20 @@ use seccompiler::{
 
 use calls::{ABSENT, ALIEN, ALLOWED, DEADLY, FCNTL, FOR_FILES, SOCKET_OPTIONS, USELESS};
 
-/// How much of a restriction this kernel enforces.
+/// Degree to which this kernel enforces a restriction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Enforcement {
     Enforced,
-    /// The part that it knows: it is older than the restriction's newest part.
+    /// The part that it knows: it is older than the newest part of the restriction.
     Partly,
     /// No part: it lacks the mechanism, or has it switched off.
     NotSupported,
 }
 
-/// Opens, makes, changes and removes no file any more; binds no TCP port (kernel 6.7), unless
-/// `binds` lets the kernel choose one, and signals no other process (6.12). Connecting stays,
-/// to Unix sockets in the file system too, and to abstract ones that other programs have made if
-/// `abstract_sockets` (else not; 6.12); so does reading what is beneath `roots`, folders that are
-/// open.
+/// Forbids to open, create, change and remove files, to bind TCP ports (kernel 6.7) unless `binds`
+/// lets the kernel choose one, and to signal other processes (6.12). Connecting stays allowed, also
+/// to Unix sockets in the file system, and to abstract ones of other programs if `abstract_sockets`
+/// (else not; 6.12); so does reading beneath `roots`, which are open folders.
 pub fn restrict_files(
     roots: &[BorrowedFd<'_>],
     abstract_sockets: bool,
@@ -52,16 +51,16 @@ pub fn restrict_files(
     restrict(rules.map(Ok), scope, binds)
 }
 
-/// Reads these files, and what is beneath these folders, and opens, makes, changes and removes no
-/// other; those that are not there are left out. Binds no TCP port (kernel 6.7), and signals no
-/// other process (6.12). What is read is the file that has the path now: one that replaces it is
-/// another.
+/// Allows to read these files and beneath these folders, and forbids to open, create, change and
+/// remove all others; missing ones are left out. Forbids to bind TCP ports (kernel 6.7) and to
+/// signal other processes (6.12). The rule holds for the file that has the path now, not for one
+/// that replaces it.
 pub fn restrict_to_reading(paths: &[&Path]) -> io::Result<Enforcement> {
     restrict(path_beneath_rules(paths, reading()), Scope::Signal.into(), false)
 }
 
-/// Connects by TCP to these ports only (kernel 6.7), whatever the address. Protocols that are not
-/// TCP, and TCP Fast Open, pass it by: [`restrict_system_calls`] forbids those.
+/// Allows TCP connections to these ports only (kernel 6.7), whatever the address. Other protocols
+/// and TCP Fast Open bypass this: [`restrict_system_calls`] forbids those.
 pub fn restrict_connecting(tcp_ports: impl IntoIterator<Item = u16>) -> io::Result<Enforcement> {
     let rule = |port| Ok::<_, RulesetError>(NetPort::new(port, AccessNet::ConnectTcp));
     let status = Ruleset::default()
@@ -73,7 +72,7 @@ pub fn restrict_connecting(tcp_ports: impl IntoIterator<Item = u16>) -> io::Resu
         .map_err(io::Error::other)?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Enforcement::Enforced,
-        // It restricts one thing: there are no parts.
+        // Only one right is restricted: there are no parts.
         RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced => Enforcement::NotSupported,
     })
 }
@@ -106,33 +105,33 @@ fn restrict<F: AsFd>(
     })
 }
 
-/// The rights that a process needs beyond threads, sockets and memory.
+/// Rights that a process needs beyond threads, sockets and memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemCalls {
     /// The calls of [`crate::beneath`]; Landlock decides which files are opened.
     pub open_files: bool,
     /// Connecting by TCP Fast Open (`MSG_FASTOPEN`), which Landlock's rules for ports do not see.
-    /// No code here does it, but without it the kernel runs the filters for each sendto(2) and
-    /// sendmsg(2), since it has to look at their flags.
+    /// No code here does it, but to forbid it the kernel must run the filters for each sendto(2)
+    /// and sendmsg(2), because they have to look at the flags.
     pub fast_open: bool,
-    /// Choosing the address that a connection comes from: bind(2).
+    /// Choosing the source address of a connection: bind(2).
     pub bind: bool,
-    /// Making sockets, and connections of them; those that are open already stay usable.
+    /// Opening sockets and connecting them; open ones stay usable.
     pub network: bool,
 }
 
-/// Makes only the system calls that a process of threads, sockets and memory needs, and those that
-/// `calls` names. Of stream sockets it makes those of Unix and TCP.
+/// Allows only the system calls that a process of threads, sockets and memory needs, and those that
+/// `calls` names. Stream sockets can be those of Unix and TCP only.
 ///
 /// A call that no honest code here makes (starting programs, looking into other processes, loading
-/// code into the kernel) ends the process; one that libraries try and can do without fails; memory
-/// that can be executed cannot be made.
+/// code into the kernel) kills the process; a call that libraries try but can do without fails;
+/// executable memory cannot be mapped.
 pub fn restrict_system_calls(calls: SystemCalls) -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(Enforcement::NotSupported);
     };
-    // The kernel asks all filters and takes the strictest answer, and the newest filter's error
-    // number. The last one forbids the call that installs filters.
+    // The kernel runs all filters and takes the strictest answer, and the newest filter's error
+    // number. The last filter forbids the call that installs filters.
     let filters = [
         filter(deadly()?, SeccompAction::KillProcess, SeccompAction::Allow, arch),
         filter(
@@ -151,10 +150,10 @@ pub fn restrict_system_calls(calls: SystemCalls) -> io::Result<Enforcement> {
     apply(filters)
 }
 
-/// Makes no system call that a process which only resolves names has no use for. Libraries of the
-/// system that it loads may make all others: what is dangerous ends the process, what is useless
-/// fails, and with it what Landlock's rules for TCP ports do not see. Other processes of its user
-/// are out of its reach, and so is the terminal that its standard error may be.
+/// Forbids system calls that a process which only resolves names does not need. Libraries of the
+/// system that it loads may make all others: dangerous calls kill the process, useless ones fail,
+/// among them those that bypass Landlock's rules for TCP ports. Other processes of its user are out
+/// of reach, and so is the terminal on its standard error.
 pub fn restrict_resolver_calls() -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(Enforcement::NotSupported);
@@ -163,7 +162,7 @@ pub fn restrict_resolver_calls() -> io::Result<Enforcement> {
     apply([
         Ok(other_abi()),
         forbidden(deadly()?, SeccompAction::KillProcess),
-        // So that the filter above sees by its flags whether it is a thread that is started.
+        // Makes the filter above see by its flags whether clone(2) starts a thread.
         forbidden(bare(&[libc::SYS_clone3]), SeccompAction::Errno(libc::ENOSYS as u32)),
         forbidden(useless()?, SeccompAction::Errno(libc::EPERM as u32)),
     ])
@@ -182,20 +181,20 @@ fn useless() -> io::Result<Rules> {
         (libc::SYS_socket, when([other_streams])?),
         (libc::SYS_fcntl, when_one_of(1, &signalling)?),
         (libc::SYS_ioctl, terminal_ioctls()?),
-        // 0 is who calls.
+        // 0 is the calling process.
         (libc::SYS_prlimit64, when([vec![argument(0, SeccompCmpOp::Ne, 0)?]])?),
-        // How abort(3) ends; no signal to others.
+        // abort(3) ends with this call; no signal to others.
         (libc::SYS_tgkill, when([vec![argument(0, SeccompCmpOp::Ne, own)?]])?),
     ]);
     Ok(rules)
 }
 
-/// All but harmless requests to a terminal: `TIOCSTI` types into it, for the shell that started us
-/// to read. With them those that have signals sent.
+/// Matches all but harmless requests to a terminal: `TIOCSTI` types into it, for the shell that
+/// started us to read. Also matches requests that make the kernel send signals.
 fn terminal_ioctls() -> io::Result<Vec<SeccompRule>> {
     const FIOSETOWN: u64 = 0x8901;
     const SIOCSPGRP: u64 = 0x8902;
-    // Requests to terminals are those of the type `T` (ioctl_list(2)).
+    // Requests to terminals have the type `T` (ioctl_list(2)).
     let mut of_terminals = vec![argument(1, SeccompCmpOp::MaskedEq(0xff00), 0x5400)?];
     for harmless in [libc::FIOCLEX, libc::FIONBIO, libc::FIONCLEX, libc::FIONREAD, libc::TCGETS] {
         of_terminals.push(argument(1, SeccompCmpOp::Ne, harmless as libc::c_ulong)?);
@@ -216,11 +215,10 @@ fn apply<const N: usize>(filters: [io::Result<BpfProgram>; N]) -> io::Result<Enf
 }
 
 /// Forbids what no honest supervisor does: looking into other processes, changing the kernel or
-/// what is mounted, keys of the kernel. It goes on to start programs, to open files and sockets.
-/// Holds for all of its threads, and for what it starts. To be called after
-/// [`crate::process::no_new_privileges`].
+/// mounts, using kernel keys. It can still start programs, open files and sockets. Holds for all
+/// its threads and for what it starts. Must be called after [`crate::process::no_new_privileges`].
 ///
-/// A program that has them forbidden by who started it forbids nothing anew: filters add up over
+/// A program whose starter has forbidden these already adds no filters: filters add up over
 /// execve(2), and the kernel has room for 32,768 instructions.
 pub fn forbid_system_calls() -> io::Result<Enforcement> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
@@ -235,7 +233,7 @@ pub fn forbid_system_calls() -> io::Result<Enforcement> {
         let forbidden = SeccompAction::Errno(error as u32);
         filter(rules, forbidden, SeccompAction::Allow, arch)
     };
-    // The mark comes last: where it is, all are forbidden.
+    // The mark comes last: if it is present, all are forbidden.
     for program in
         [other_abi(), forbidden(bare(ALIEN), libc::EPERM)?, forbidden(marked, MARK_ERROR)?]
     {
@@ -247,11 +245,11 @@ pub fn forbid_system_calls() -> io::Result<Enforcement> {
     Ok(Enforcement::Enforced)
 }
 
-/// The answer of prctl(2) to a mark; the kernel itself gives none such.
+/// Answer of prctl(2) to a mark; the kernel itself never gives it.
 const MARK_ERROR: i32 = libc::EALREADY;
 
-/// By which a program recognises that these calls are forbidden already: an operation that
-/// prctl(2) does not have, another one for other calls.
+/// Returns the mark by which a program recognises that these calls are forbidden already: an
+/// operation that prctl(2) does not have, different for each list of calls.
 fn mark_of(calls: &[i64]) -> u32 {
     // FNV-1a.
     let numbers = calls.iter().flat_map(|call| call.to_le_bytes());
@@ -266,15 +264,15 @@ fn is_marked(mark: u32) -> bool {
     answer == -1 && io::Error::last_os_error().raw_os_error() == Some(MARK_ERROR)
 }
 
-/// The first number of a call of the x32 ABI. The kernel takes it for one of this architecture,
-/// whose numbers a list of forbidden calls has, and this one it has not.
+/// First number of a call of the x32 ABI, which the kernel takes for a call of this architecture; a
+/// list of forbidden calls does not contain it.
 const X32_CALLS: u32 = 0x4000_0000;
 
-/// Denies what no list of forbidden calls sees: other ABIs' calls. seccompiler compares for
-/// equality alone.
+/// Denies calls of other ABIs, which no list of forbidden calls matches, because seccompiler
+/// compares for equality only.
 fn other_abi() -> BpfProgram {
     let instruction = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
-    // The number is the first word of `seccomp_data`.
+    // The call number is the first word of `seccomp_data`.
     vec![
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         instruction(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32_CALLS),
@@ -313,24 +311,24 @@ fn filter(
     filter.try_into().map_err(io::Error::other)
 }
 
-/// Calls whatever their arguments. The kernel answers for those from a table (5.11), without
-/// running a filter: no cost where connections are carried.
+/// Matches calls whatever their arguments. The kernel answers for those from a table (5.11) without
+/// running a filter: no cost on the hot path.
 fn bare(calls: &[i64]) -> Rules {
     calls.iter().map(|&call| (call, Vec::new())).collect()
 }
 
-/// A condition on an argument for a call to match.
+/// Makes a condition on an argument of a call.
 fn argument(index: u8, operator: SeccompCmpOp, value: u64) -> io::Result<SeccompCondition> {
     SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value).map_err(io::Error::other)
 }
 
-/// The call matches if all conditions of one of the alternatives hold.
+/// Matches if all conditions of one of the alternatives hold.
 fn when<const N: usize>(alternatives: [Vec<SeccompCondition>; N]) -> io::Result<Vec<SeccompRule>> {
     let rules = alternatives.into_iter().map(SeccompRule::new);
     rules.collect::<Result<_, _>>().map_err(io::Error::other)
 }
 
-/// The call matches if the argument is one of these.
+/// Matches if the argument is one of these.
 fn when_one_of(index: u8, values: &[u64]) -> io::Result<Vec<SeccompRule>> {
     let rule = |value: &u64| {
         let condition = argument(index, SeccompCmpOp::Eq, *value)?;
@@ -339,12 +337,12 @@ fn when_one_of(index: u8, values: &[u64]) -> io::Result<Vec<SeccompRule>> {
     values.iter().map(rule).collect()
 }
 
-/// The call matches if of these bits of the argument exactly those in `value` are set.
+/// Matches if exactly the bits of `value` are set among those of `mask`.
 fn when_bits(index: u8, mask: u64, value: u64) -> io::Result<Vec<SeccompRule>> {
     when([vec![argument(index, SeccompCmpOp::MaskedEq(mask), value)?]])
 }
 
-/// Calls that end the process. A new process is one: clone(2) without `CLONE_THREAD`.
+/// Returns the calls that kill the process. A new process is one: clone(2) without `CLONE_THREAD`.
 fn deadly() -> io::Result<Rules> {
     let thread = libc::CLONE_THREAD as u64;
     let mut rules = bare(ALIEN);
@@ -361,7 +359,7 @@ fn absent(opens_files: bool) -> Rules {
     rules
 }
 
-/// Sending with this value of the flag `MSG_FASTOPEN`, which connects.
+/// Matches sending with this value of the flag `MSG_FASTOPEN`, which connects.
 fn sending(fast_open: libc::c_int) -> io::Result<Rules> {
     let flags = [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)];
     let rule = |(call, index)| {
@@ -371,7 +369,7 @@ fn sending(fast_open: libc::c_int) -> io::Result<Rules> {
     flags.into_iter().map(rule).collect()
 }
 
-/// The type of a socket: its low bits; above them are `SOCK_NONBLOCK` and `SOCK_CLOEXEC`.
+/// Matches stream sockets by the low bits; above them are `SOCK_NONBLOCK` and `SOCK_CLOEXEC`.
 fn stream() -> io::Result<SeccompCondition> {
     argument(1, SeccompCmpOp::MaskedEq(0xf), libc::SOCK_STREAM as u64)
 }
@@ -384,7 +382,7 @@ fn allowed(calls: SystemCalls) -> io::Result<Rules> {
     if !calls.fast_open {
         rules.extend(sending(0)?);
     }
-    // So that the other filter's answer is the newest one that is no error of permission.
+    // Allowed here, so that the newest error number is that of the filter for absent calls.
     rules.extend(bare(ABSENT));
     rules.extend(conditional()?);
     if calls.open_files {
@@ -400,20 +398,20 @@ fn allowed(calls: SystemCalls) -> io::Result<Rules> {
 fn conditional() -> io::Result<Rules> {
     let thread = libc::CLONE_THREAD as u64;
     let executable = libc::PROT_EXEC as u64;
-    // Others than TCP (MPTCP, SCTP, SMC) pass by Landlock's rules for ports.
+    // Protocols other than TCP (MPTCP, SCTP, SMC) bypass Landlock's rules for ports.
     let stream_of = |family: libc::c_int, protocol: libc::c_int| -> io::Result<_> {
         let family = argument(0, SeccompCmpOp::Eq, family as u64)?;
         let protocol = argument(2, SeccompCmpOp::Eq, protocol as u64)?;
         Ok(vec![family, stream()?, protocol])
     };
-    // Their type is the C library's own.
+    // Their type depends on the C library.
     let ioctls = [
         libc::FIONBIO as libc::c_ulong,
         libc::FIOCLEX as libc::c_ulong,
         libc::FIONREAD as libc::c_ulong,
         libc::TIOCOUTQ as libc::c_ulong,
         libc::TCGETS as libc::c_ulong,
-        // The number of an interface, for the zone of an address.
+        // Reads the index of an interface, for the zone of an address.
         libc::SIOCGIFINDEX as libc::c_ulong,
     ];
     let prctls = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
@@ -425,9 +423,9 @@ fn conditional() -> io::Result<Rules> {
         (libc::SYS_mmap, when_bits(2, executable, 0)?),
         (libc::SYS_mprotect, when_bits(2, executable, 0)?),
         (libc::SYS_prctl, when_one_of(0, &prctls.map(|option| option as u64))?),
-        // 0 is the thread that calls; another may be of another process.
+        // 0 is the calling thread; another may belong to another process.
         (libc::SYS_sched_setaffinity, when([vec![argument(0, SeccompCmpOp::Eq, 0)?]])?),
-        // Limits are read, not set.
+        // Limits can be read, not set.
         (libc::SYS_prlimit64, when([vec![null(2)?]])?),
         (
             libc::SYS_socket,
@@ -440,12 +438,12 @@ fn conditional() -> io::Result<Rules> {
             ])?,
         ),
         (libc::SYS_socketpair, when([stream_of(libc::AF_UNIX, 0)?])?),
-        // How abort(3) ends; no signal to others.
+        // abort(3) ends with this call; no signal to others.
         (libc::SYS_tgkill, when_one_of(0, &[std::process::id().into()])?),
     ]))
 }
 
-/// Options of sockets, each with its level.
+/// Matches socket options, each with its level.
 fn socket_options() -> io::Result<Vec<SeccompRule>> {
     let rule = |&(level, option): &(libc::c_int, libc::c_int)| {
         let level = argument(1, SeccompCmpOp::Eq, level as u64)?;

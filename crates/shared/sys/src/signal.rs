@@ -1,7 +1,7 @@
-//! Signals as something to poll (signalfd(2)), to ignore and to send.
+//! Polls signals (signalfd(2)), ignores and sends them.
 //!
-//! A mask is inherited by threads and by programs that are started; std empties it for the
-//! programs that `Command` starts.
+//! A mask is inherited by threads and by programs that are started; std empties it for the programs
+//! that `Command` starts.
 
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
@@ -11,16 +11,16 @@ use rustix::process::{Pid, kill_process, kill_process_group};
 
 use crate::checked;
 
-/// The signals that we deal in.
+/// Signals that the program uses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Signal {
     /// SIGCHLD: a child has ended.
     Child,
-    /// SIGCONT: the process was stopped, or might have been, and runs.
+    /// SIGCONT: the process was stopped, or might have been, and runs again.
     Continue,
     Hangup,
     Interrupt,
-    /// SIGRTMIN, with a number that says what is ordered; each one sent is read.
+    /// SIGRTMIN, with a number that encodes the order; each one sent is read.
     Order,
     Pipe,
     /// SIGTSTP: the terminal asks the process to stop.
@@ -36,21 +36,21 @@ impl Signal {
     }
 }
 
-/// Signals that no longer interrupt anything, and are read here instead.
+/// Blocked signals that are read from a descriptor.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
-    /// Signals that the descriptor tells of.
+    /// Signals that the descriptor reports.
     signals: Vec<Signal>,
 }
 
 impl Signals {
-    /// Blocks these signals in the calling thread and those that it starts from now on, and
-    /// opens the descriptor that is readable when one is pending. To be called before the first
-    /// thread is started: one that does not block a signal would take it.
+    /// Blocks these signals in the calling thread and those that it starts later, and opens the
+    /// descriptor that is readable when one is pending. Must be called before the first thread is
+    /// started, because a thread that does not block a signal would take it.
     ///
-    /// [`Signal::Child`] is no longer ignored, as by the program that started this one: the kernel
-    /// would say of no child how it ended.
+    /// Stops ignoring [`Signal::Child`], in case the program that started this one ignored it: the
+    /// kernel would report no child's exit status.
     pub fn new(signals: &[Signal]) -> io::Result<Self> {
         // SAFETY: no handler is installed, and no memory of ours is read.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
@@ -64,8 +64,8 @@ impl Signals {
         Ok(Self { fd, signals: signals.to_vec() })
     }
 
-    /// The next pending signal, if there is one, with the number that was sent with it, or 0.
-    /// Several of one kind count as one, but for [`Signal::Order`].
+    /// Reads the next pending signal, if any, with the number that was sent with it, or 0. Several
+    /// of one kind count as one, except for [`Signal::Order`].
     pub fn next(&self) -> Option<(Signal, u64)> {
         let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
         let length = rustix::io::read(&self.fd, &mut info).ok()?;
@@ -86,7 +86,7 @@ impl AsFd for Signals {
     }
 }
 
-/// Makes the process deaf to these signals.
+/// Makes the process ignore these signals.
 pub fn ignore(signals: &[Signal]) -> io::Result<()> {
     for signal in signals {
         // SAFETY: SIG_IGN is no handler; no code of ours runs on the signal.
@@ -98,7 +98,7 @@ pub fn ignore(signals: &[Signal]) -> io::Result<()> {
     Ok(())
 }
 
-/// Blocks no signal in the calling thread any more.
+/// Unblocks all signals in the calling thread.
 pub fn unblock_all() -> io::Result<()> {
     change_mask(libc::SIG_SETMASK, &set_of(&[]))
 }
@@ -108,29 +108,29 @@ pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
     Ok(kill_process(number(pid)?, to_rustix(signal))?)
 }
 
-/// Ends a process at once, whether it likes it or not (SIGKILL).
+/// Kills a process at once (SIGKILL).
 pub fn kill(pid: u32) -> io::Result<()> {
     Ok(kill_process(number(pid)?, rustix::process::Signal::KILL)?)
 }
 
-/// Ends a group of processes at once (SIGKILL), by the number of the process that founded it.
+/// Kills a process group at once (SIGKILL), by the pid of the process that founded it.
 pub fn kill_group(founder: u32) -> io::Result<()> {
     Ok(kill_process_group(number(founder)?, rustix::process::Signal::KILL)?)
 }
 
-/// Stops the process as SIGTSTP does of which nobody hears, and returns when it goes on. The kernel
-/// does not stop one that no shell could let go on (an orphaned process group).
+/// Stops the process as an unhandled SIGTSTP does, and returns when it continues. The kernel does
+/// not stop a process that no shell could continue (an orphaned process group).
 pub fn suspend() -> io::Result<()> {
     let set = set_of(&[Signal::Suspend]);
     // SAFETY: no memory is passed, and no handler of ours runs.
     let raised = unsafe { libc::raise(Signal::Suspend.number()) };
     change_mask(libc::SIG_UNBLOCK, &set)?;
-    // It has stopped, and goes on, here.
+    // The process stops and continues here.
     change_mask(libc::SIG_BLOCK, &set)?;
     checked(raised).map(drop)
 }
 
-/// 0 would be all processes of our own group.
+/// Rejects 0, which would mean our whole process group.
 fn number(pid: u32) -> io::Result<Pid> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.ok_or_else(|| io::ErrorKind::InvalidInput.into())
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_blocked_signal_is_read_not_suffered() {
-        // In a thread of its own: the mask is the thread's.
+        // Runs in its own thread, because the mask is the thread's.
         let test = std::thread::spawn(|| {
             let signals = Signals::new(&[Signal::User1, Signal::Hangup]).unwrap();
             assert_eq!(signals.next(), None);

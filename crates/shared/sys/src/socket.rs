@@ -1,7 +1,7 @@
-//! Stream sockets: listening, accepting, dialling, reading and writing.
+//! Opens stream sockets: listens, accepts, connects, reads and writes.
 //!
-//! All are non-blocking and closed on exec. Each call on a connection's way is one system call.
-//! Writing to a peer that is gone is `EPIPE`, never the signal.
+//! All are non-blocking and closed on exec. Each call on a connection's hot path is one system
+//! call. Writing to a peer that is gone fails with `EPIPE` and never raises the signal.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -27,25 +27,25 @@ use crate::{checked, wait_for};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ListenOptions {
-    /// Connections that the kernel keeps for us before we accept them; the kernel caps it at
+    /// Connections that the kernel queues until we accept them; the kernel caps it at
     /// `net.core.somaxconn`.
     pub backlog: u32,
     /// TCP Fast Open (RFC 7413): how many unfinished handshakes may carry data; 0 = off.
     pub fast_open: u32,
-    /// Several sockets of ours share the address, and the kernel spreads connections over them
-    /// (`SO_REUSEPORT`); TCP only.
+    /// Whether several sockets of ours share the address, and the kernel spreads connections over
+    /// them (`SO_REUSEPORT`); TCP only.
     pub reuse_port: bool,
-    /// The permissions of a Unix socket's path; `None` = by the umask.
+    /// Permissions of a Unix socket's path; `None` = by the umask.
     pub unix_mode: Option<u32>,
 }
 
-/// The options of a TCP listener for its connections.
+/// Options of a TCP listener that apply to its connections.
 #[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Transport {
-    /// The only network interface that they come in by (`SO_BINDTODEVICE`); `None` = any.
+    /// The only network interface that accepts connections (`SO_BINDTODEVICE`); `None` = any.
     pub interface: Option<String>,
-    /// Several paths for a client that can use them (MPTCP, RFC 8684); TCP where the kernel has
-    /// none.
+    /// Several paths for a client that supports them (MPTCP, RFC 8684); TCP if the kernel has no
+    /// MPTCP.
     pub mptcp: bool,
     /// `[::]` takes no IPv4 (`IPV6_V6ONLY`); other addresses are of one kind in any case.
     pub ipv6_only: bool,
@@ -53,43 +53,43 @@ pub struct Transport {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Source {
-    /// An address that the kernel chooses.
+    /// The kernel chooses the address.
     Any,
     /// An address of this host.
     Own(IpAddr),
-    /// An address of another host (`IP_TRANSPARENT`), whose packets come back through this one.
-    /// Takes `CAP_NET_RAW`.
+    /// An address of another host (`IP_TRANSPARENT`), whose packets are routed back through this
+    /// one. Takes `CAP_NET_RAW`.
     Foreign(IpAddr),
 }
 
-/// How the kernel finds out that the peer of a TCP connection is gone.
+/// Settings by which the kernel detects that the peer of a TCP connection is gone.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Liveness {
-    /// How long nothing comes before it probes (`SO_KEEPALIVE`, `TCP_KEEPIDLE`), in whole seconds;
-    /// `None` = it does not. A peer that answers none of four probes, one each quarter of that time
-    /// and no more often than each second, is gone.
+    /// Idle time before keepalive probes start (`SO_KEEPALIVE`, `TCP_KEEPIDLE`), in whole seconds;
+    /// `None` = no probes. A peer that answers none of four probes, sent at intervals of a quarter
+    /// of that time but at least a second, is gone.
     pub keepalive: Option<Duration>,
-    /// How long what was sent may wait to be acknowledged, or for a window (`TCP_USER_TIMEOUT`, RFC
+    /// Longest wait of sent data for an acknowledgement or a window (`TCP_USER_TIMEOUT`, RFC
     /// 5482); `None` = as long as the kernel retransmits (`net.ipv4.tcp_retries2`), about 15
     /// minutes.
     pub unacknowledged: Option<Duration>,
 }
 
-/// Probes without an answer after which a peer is gone.
+/// Number of unanswered probes after which a peer is gone.
 const PROBES_MAX: u32 = 4;
 
-/// Who is at the other end, or which end is ours.
+/// Address of the peer, or of our end.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum PeerAddress {
-    /// A TCP address. An IPv4 address that came in IPv6's clothes (`::ffff:192.0.2.1`, on a
-    /// socket bound to `[::]`) is given as IPv4.
+    /// A TCP address. An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`, on a socket bound to `[::]`)
+    /// is given as IPv4.
     Ip(SocketAddr),
-    /// A Unix socket; clients' have no name.
+    /// A Unix socket; those of clients have no name.
     Unix,
 }
 
 impl PeerAddress {
-    /// The IP address; a Unix socket has none.
+    /// Returns the IP address; a Unix socket has none.
     pub fn ip(self) -> Option<IpAddr> {
         match self {
             Self::Ip(address) => Some(address.ip()),
@@ -98,16 +98,16 @@ impl PeerAddress {
     }
 }
 
-/// Opens a listening socket; what it accepts over TCP sends without delay (`TCP_NODELAY`).
+/// Opens a listener; connections accepted over TCP send without delay (`TCP_NODELAY`).
 ///
 /// `[::]` and `*` take IPv4 too, unless [`Transport::ipv6_only`] is set; on a host without IPv6
-/// they become `0.0.0.0` then, as [`local_address`] tells. A path that a dead process left behind
-/// is replaced; one that is in use, or is no socket, is `AddrInUse`.
+/// they then become `0.0.0.0`, as [`local_address`] tells. A path that a dead process left behind
+/// is replaced. Fails with `AddrInUse` if the path is in use or is no socket.
 pub fn listen(address: &Address, options: &ListenOptions) -> io::Result<OwnedFd> {
     listen_over(address, options, &Transport::default())
 }
 
-/// As [`listen`]; `NotFound` or `ENODEV` = there is no such interface.
+/// Like [`listen`]; fails with `NotFound` or `ENODEV` if the interface does not exist.
 pub fn listen_over(
     address: &Address,
     options: &ListenOptions,
@@ -133,8 +133,8 @@ pub fn listen_over(
     Ok(fd)
 }
 
-/// Whether a TCP address is nobody's: an error is what [`listen`] would say without
-/// `reuse_port`. With it, two processes of one user would share the address unawares.
+/// Checks that a TCP address is free: fails as [`listen`] would without `reuse_port`. With it, two
+/// processes of one user would share the address unawares.
 pub fn check_free(address: SocketAddr, transport: &Transport) -> io::Result<()> {
     let alone = ListenOptions { backlog: 0, fast_open: 0, reuse_port: false, unix_mode: None };
     match bound_ip(address, &alone, transport) {
@@ -143,7 +143,7 @@ pub fn check_free(address: SocketAddr, transport: &Transport) -> io::Result<()> 
     }
 }
 
-/// Whether there is a network interface of that name.
+/// Reports whether a network interface of that name exists.
 pub fn has_interface(name: &str) -> io::Result<bool> {
     match interface_number(name) {
         Ok(_) => Ok(true),
@@ -157,8 +157,8 @@ fn interface_number(name: &str) -> Result<u32, Errno> {
     netdevice::name_to_index(&any, name)
 }
 
-/// An address as it is typed: its zone, if it has one, may be the name of an interface of this host
-/// (RFC 4007 section 11), whose number takes its place.
+/// An address as typed: its zone, if any, may be the name of an interface of this host (RFC 4007
+/// section 11), which is replaced by its number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Zoned<T>(pub T);
 
@@ -180,7 +180,7 @@ impl<T: FromStr<Err = AddressError>> FromStr for Zoned<T> {
     }
 }
 
-/// Whether the kernel has MPTCP, and has it switched on.
+/// Reports whether the kernel has MPTCP and it is switched on.
 pub fn has_mptcp() -> bool {
     mptcp_socket(AddressFamily::INET).is_ok()
 }
@@ -207,11 +207,11 @@ fn bound_ip(
         sockopt::set_socket_reuseport(&fd, true)?;
     }
     if address.is_ipv6() {
-        // The system's default may be otherwise (net.ipv6.bindv6only).
+        // The system's default may differ (net.ipv6.bindv6only).
         sockopt::set_ipv6_v6only(&fd, !takes_both(&address, transport))?;
     }
-    // What is accepted inherits it, so that no answer waits for an acknowledgement (Nagle) and no
-    // connection pays a system call.
+    // Accepted connections inherit it, so that no response waits for an acknowledgement (Nagle) and
+    // no connection pays a system call.
     sockopt::set_tcp_nodelay(&fd, true)?;
     bind(&fd, &address)?;
     if options.fast_open > 0 {
@@ -222,7 +222,7 @@ fn bound_ip(
     Ok(fd)
 }
 
-/// Whether it is for IPv6 and IPv4.
+/// Reports whether the address is for both IPv6 and IPv4.
 fn takes_both(address: &SocketAddr, transport: &Transport) -> bool {
     address.is_ipv6() && address.ip().is_unspecified() && !transport.ipv6_only
 }
@@ -230,8 +230,8 @@ fn takes_both(address: &SocketAddr, transport: &Transport) -> bool {
 fn bound_path(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
     let fd = stream_socket(AddressFamily::UNIX)?;
     if let Some(mode) = mode {
-        // bind(2) on Linux takes the path's permissions from here, less the umask: at no time
-        // are they wider than wanted.
+        // bind(2) on Linux takes the path's permissions from here, less the umask: at no time are
+        // they wider than wanted.
         rustix::fs::fchmod(&fd, mode.into())?;
     }
     let name = SocketAddrUnix::new(path)?;
@@ -248,9 +248,9 @@ fn bound_path(path: &Path, mode: Option<u32>) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Gives the socket that was just made at a path its permissions, which the umask may have cut.
-/// Who owns the folder can put something else there meanwhile: what is changed is held by a
-/// descriptor, and is a socket of ours that has no other name.
+/// Sets the permissions of the socket just created at a path, which the umask may have reduced. The
+/// owner of the folder may have replaced it meanwhile: therefore the change goes through a
+/// descriptor, and only to a socket of ours that has no other link.
 fn set_socket_mode(path: &Path, mode: u32) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = FolderEntry::of_name(path)?;
@@ -262,17 +262,17 @@ fn set_socket_mode(path: &Path, mode: u32) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     if found.st_mode & 0o7777 != mode {
-        // fchmod(2) takes no descriptor that was opened by O_PATH.
+        // fchmod(2) takes no descriptor that was opened with O_PATH.
         let by_descriptor = format!("/proc/self/fd/{}", place.as_raw_fd());
         rustix::fs::chmod(by_descriptor, mode.into())?;
     }
     Ok(())
 }
 
-/// Whether that path is a socket which no process has open.
+/// Reports whether that path is a socket which no process has open.
 ///
-/// A datagram socket asks, so that a living stream listener sees no connection: the kernel
-/// answers `EPROTOTYPE` for it, and `ECONNREFUSED` where nobody is.
+/// Connects a datagram socket, so that a live stream listener sees no connection: the kernel
+/// answers `EPROTOTYPE` for it, and `ECONNREFUSED` if nobody listens.
 fn is_left_behind(path: &Path, name: &SocketAddrUnix) -> bool {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -294,8 +294,8 @@ pub(crate) fn set_option(
     done.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Sets how the kernel finds out that the peer is gone; what a listener accepts inherits it. Other
-/// sockets than TCP's have no such options: `Unsupported`, and nothing is set.
+/// Sets how the kernel detects that the peer is gone; accepted connections inherit it from a
+/// listener. Fails with `Unsupported`, and sets nothing, on sockets other than TCP.
 pub fn set_liveness(fd: impl AsFd, liveness: &Liveness) -> io::Result<()> {
     let fd = fd.as_fd();
     set_unacknowledged(fd, liveness.unacknowledged)?;
@@ -305,7 +305,7 @@ pub fn set_liveness(fd: impl AsFd, liveness: &Liveness) -> io::Result<()> {
     }
 }
 
-/// Acknowledges what has come without waiting for something to send it with (`TCP_QUICKACK`).
+/// Acknowledges received data without waiting for data to send with it (`TCP_QUICKACK`).
 pub fn acknowledge(fd: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_tcp_quickack(fd, true)?)
 }
@@ -316,8 +316,8 @@ pub fn set_unacknowledged(fd: impl AsFd, limit: Option<Duration>) -> io::Result<
     Ok(sockopt::set_tcp_user_timeout(fd, timeout_ms)?)
 }
 
-/// Sets [`Liveness::keepalive`]. For how long nothing has come counts from before: the kernel
-/// looks at that when it is told the time of a socket that probes already.
+/// Sets [`Liveness::keepalive`]. Idle time before this call counts: the kernel checks it when the
+/// time is set on a socket that probes already.
 pub fn set_keepalive(fd: impl AsFd, idle: Duration) -> io::Result<()> {
     let fd = fd.as_fd();
     let second = Duration::from_secs(1);
@@ -327,13 +327,13 @@ pub fn set_keepalive(fd: impl AsFd, idle: Duration) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepcnt(fd, PROBES_MAX)?)
 }
 
-/// Changes the time of [`set_keepalive`] alone.
+/// Changes only the time of [`set_keepalive`].
 pub fn set_keepalive_time(fd: impl AsFd, idle: Duration) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepidle(fd, idle)?)
 }
 
-/// How long the kernel keeps a client that has sent nothing before a listener gets it
-/// (`TCP_DEFER_ACCEPT`), in whole seconds; zero = it does not.
+/// Sets how long the kernel holds back a client that has sent nothing from the listener
+/// (`TCP_DEFER_ACCEPT`), in whole seconds; zero = not at all.
 pub fn set_defer_accept(listener: impl AsFd, time: Duration) -> io::Result<()> {
     let seconds = i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
     let value = seconds.to_ne_bytes();
@@ -341,14 +341,14 @@ pub fn set_defer_accept(listener: impl AsFd, time: Duration) -> io::Result<()> {
     Ok(set_option(listener, libc::IPPROTO_TCP, option, &value)?)
 }
 
-/// Whether a listener, which other processes have too, still takes connections. One that somebody
-/// has shut down never does again.
+/// Reports whether a listener, which other processes share, still accepts connections. A listener
+/// that was shut down never does again.
 pub fn is_listening(listener: impl AsFd) -> bool {
     let listener = listener.as_fd();
     sockopt::socket_acceptconn(listener).unwrap_or(false) && !is_shut_down(listener)
 }
 
-/// Whether somebody has shut down a socket that has no peer (`shutdown`): a Unix listener says that
+/// Reports whether a socket without a peer was shut down (`shutdown`): a Unix listener reports that
 /// it listens all the same.
 pub(crate) fn is_shut_down(fd: impl AsFd) -> bool {
     let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
@@ -356,13 +356,13 @@ pub(crate) fn is_shut_down(fd: impl AsFd) -> bool {
     come.is_ok_and(|come| come.intersects(ends))
 }
 
-/// Lets no call on a socket wait, whatever another process that has it too has set.
+/// Makes a socket non-blocking, whatever another process that shares it has set.
 pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(ioctl_fionbio(fd, true)?)
 }
 
-/// Sets what [`listen`] has set, and what another process that has the listener too may have set
-/// otherwise; not its [`Liveness`]. Errors are of those that do not know an option.
+/// Restores the options that [`listen`] sets, in case another process that shares the listener has
+/// changed them; not its [`Liveness`]. Errors are ignored: some sockets do not know an option.
 pub fn restore_listener(listener: impl AsFd) {
     let listener = listener.as_fd();
     let _ = set_nonblocking(listener);
@@ -371,12 +371,12 @@ pub fn restore_listener(listener: impl AsFd) {
     let _ = set_option(listener, libc::IPPROTO_IP, libc::IP_TRANSPARENT, &0_i32.to_ne_bytes());
 }
 
-/// Lets a socket that was handed over listen again.
+/// Makes a socket that was handed over listen again.
 pub fn listen_again(fd: impl AsFd, backlog: u32) -> io::Result<()> {
     Ok(rustix::net::listen(fd, i32::try_from(backlog).unwrap_or(i32::MAX))?)
 }
 
-/// Bytes that were sent and that the peer has not acknowledged (`SIOCOUTQ`).
+/// Returns the number of sent bytes that the peer has not acknowledged (`SIOCOUTQ`).
 pub fn unacknowledged_bytes(fd: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the kernel writes one `int` at the address, which outlives the call.
@@ -397,7 +397,7 @@ fn family_of(address: &SocketAddr) -> AddressFamily {
     }
 }
 
-/// Takes one connection from a listener; `WouldBlock` = there is none.
+/// Accepts one connection. Fails with `WouldBlock` if none is queued.
 #[inline]
 pub fn accept(listener: impl AsFd) -> io::Result<(OwnedFd, PeerAddress)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -405,7 +405,7 @@ pub fn accept(listener: impl AsFd) -> io::Result<(OwnedFd, PeerAddress)> {
     Ok((fd, peer.map_or(PeerAddress::Unix, peer_of)))
 }
 
-/// The address of our end.
+/// Returns the address of our end.
 #[inline]
 pub fn local_address(fd: impl AsFd) -> io::Result<PeerAddress> {
     Ok(peer_of(getsockname(fd)?))
@@ -423,20 +423,20 @@ fn peer_of(address: SocketAddrAny) -> PeerAddress {
     }
 }
 
-/// Begins to dial and says whether the connection stands already. If not, the socket becomes
-/// writable when it does, or has an error for [`take_error`].
+/// Starts to connect and returns whether the connection is established already. If not, the socket
+/// becomes writable when it is, or has an error for [`take_error`].
 ///
-/// TCP sockets send at once what they are given (`TCP_NODELAY`). A Unix listener whose queue is
-/// full is `WouldBlock`, and nothing comes of waiting: it is busy.
+/// TCP sockets send without delay (`TCP_NODELAY`). Fails with `WouldBlock` if the queue of a Unix
+/// listener is full; waiting does not help then.
 #[inline]
 pub fn connect(address: &Address) -> io::Result<(OwnedFd, bool)> {
     connect_as(Source::Any, address, false)
 }
 
-/// As [`connect`], from that source, whose port is the kernel's choice when the destination is
-/// known, so that two connections to different places may share it; a Unix socket has none. If we
-/// `speak_first`, at once, the last packet of TCP's
-/// handshake waits for that and is saved; without a word of ours it goes after some 40 ms.
+/// Like [`connect`], from that source address; the kernel chooses the port when it knows the
+/// destination, so that connections to different places may share it. Unix sockets have no source.
+/// If we `speak_first`, at once, the last packet of TCP's handshake is saved, because it goes out
+/// with our data; if we send nothing, it goes out after some 40 ms.
 #[inline]
 pub fn connect_as(
     source: Source,
@@ -470,8 +470,8 @@ pub fn connect_as(
     };
     match begun {
         Ok(()) => Ok((fd, true)),
-        // Within one host the handshake is over by the time the call returns, which only says so
-        // of Unix sockets. Asking costs less than waiting for an event that is there already.
+        // Within one host the handshake is over when the call returns, but only Unix sockets report
+        // that. Asking costs less than waiting for an event that is there already.
         Err(Errno::INPROGRESS) => {
             let is_connected = is_connected(&fd);
             Ok((fd, is_connected))
@@ -480,7 +480,7 @@ pub fn connect_as(
     }
 }
 
-/// Lets a socket have an address that is not of this host.
+/// Allows a source address that is not of this host.
 fn set_transparent(fd: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
     let (level, option) = match source {
         IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TRANSPARENT),
@@ -496,7 +496,7 @@ pub(crate) fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
     }
 }
 
-/// Whether the other end has accepted.
+/// Reports whether the connection is established.
 #[inline]
 pub fn is_connected(fd: impl AsFd) -> bool {
     rustix::net::getpeername(fd).is_ok()
@@ -508,34 +508,34 @@ pub fn take_error(fd: impl AsFd) -> io::Result<Option<io::Error>> {
     Ok(sockopt::socket_error(fd)?.err().map(io::Error::from))
 }
 
-/// Reads what is there; 0 = the peer's end of stream, `WouldBlock` = nothing yet.
+/// Reads available bytes; 0 at the peer's end of stream. Fails with `WouldBlock` if none are there.
 #[inline]
 pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (bytes, _) = recv(fd, buffer, RecvFlags::empty())?;
     Ok(bytes)
 }
 
-/// Reads what is there, so that the next call reads it again.
+/// Reads available bytes without consuming them.
 #[inline]
 pub fn peek(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (bytes, _) = recv(fd, buffer, RecvFlags::PEEK)?;
     Ok(bytes)
 }
 
-/// Reads what is there into several buffers in turn.
+/// Reads available bytes into several buffers in turn.
 #[inline]
 pub fn read_vectored(fd: impl AsFd, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     Ok(rustix::io::readv(fd, buffers)?)
 }
 
-/// Writes as much as there is room for; `WouldBlock` = none.
+/// Writes as much as there is room for. Fails with `WouldBlock` if there is none.
 #[inline]
 pub fn write(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(send(fd, bytes, SendFlags::NOSIGNAL)?)
 }
 
-/// As [`write`], of bytes that others follow at once: the kernel may wait for them to fill a
-/// segment, or where it seals ([`crate::ktls`]), a record.
+/// Like [`write`], for bytes that others follow at once: the kernel may wait for them to fill a
+/// segment, or a record if it encrypts ([`crate::ktls`]).
 #[inline]
 pub fn write_more(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     Ok(send(fd, bytes, SendFlags::NOSIGNAL | SendFlags::MORE)?)
@@ -549,13 +549,13 @@ pub fn write_vectored(fd: impl AsFd, buffers: &[IoSlice<'_>]) -> io::Result<usiz
     Ok(sendmsg(fd, buffers, &mut no_control, SendFlags::NOSIGNAL)?)
 }
 
-/// Ends our stream; what was written still arrives, and the peer's stream goes on.
+/// Ends our stream; written data still arrives, and the peer's stream continues.
 #[inline]
 pub fn shutdown_write(fd: impl AsFd) -> io::Result<()> {
     Ok(shutdown(fd, Shutdown::Write)?)
 }
 
-/// Makes the coming close a reset, and what is unsent lost (`SO_LINGER` of 0 seconds).
+/// Makes the next close a reset that drops unsent data (`SO_LINGER` of 0 seconds).
 #[inline]
 pub fn reset_on_close(fd: impl AsFd) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
@@ -593,7 +593,7 @@ mod tests {
         accept(listener).unwrap()
     }
 
-    /// A client and a server end, over a listener on that address.
+    /// Connects a client to a server end, over a listener on that address.
     fn pair_over(address: &str) -> (OwnedFd, OwnedFd) {
         let listener = listen(&address.parse().unwrap(), &PLAIN).unwrap();
         let (client, _) = connect(&address_of(&listener)).unwrap();
@@ -603,7 +603,7 @@ mod tests {
         (client, server)
     }
 
-    /// A path for a socket, and the address there.
+    /// Returns a path for a socket, and the address there.
     fn socket_path(directory: &Directory) -> (PathBuf, Address) {
         let path = directory.join("socket");
         (path.clone(), Address::Unix(UnixName::Path(path)))
@@ -801,7 +801,7 @@ mod tests {
         let (_, at_path) = socket_path(&directory);
         for address in ["127.0.0.1:0".parse().unwrap(), at_path] {
             let listener = listen(&address, &PLAIN).unwrap();
-            // A client that waits to be accepted is no end.
+            // A client that waits to be accepted is no shutdown.
             let _client = connect(&address_or(&listener, &address)).unwrap();
             wait(&listener, PollFlags::IN);
             assert!(is_listening(&listener), "{address}");
@@ -837,7 +837,7 @@ mod tests {
         let (_, address) = socket_path(&directory);
         let first = listen(&address, &PLAIN).unwrap();
         assert_fails(listen(&address, &PLAIN), ErrorKind::AddrInUse);
-        // Nobody came.
+        // No connection arrived.
         assert_fails(accept(&first), ErrorKind::WouldBlock);
         drop(first);
 

@@ -1,13 +1,13 @@
-//! Bytes that go from one descriptor to another within the kernel: sendfile(2) and splice(2).
+//! Moves bytes from one descriptor to another within the kernel: sendfile(2) and splice(2).
 //!
-//! Non-blocking. What a process never sees it cannot copy; whether that pays is not decided here.
+//! Non-blocking. The process does not copy the bytes; the caller decides whether that pays.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with};
 
-/// A pipe, the kernel's own buffer between two calls of splice(2).
+/// A pipe: the kernel's buffer between two calls of splice(2).
 #[derive(Debug)]
 pub struct Pipe {
     reader: OwnedFd,
@@ -16,7 +16,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A new one that holds up to `wanted` bytes, or as much as the system allows
+    /// Opens a pipe that holds up to `wanted` bytes, or as much as the system allows
     /// (`fs.pipe-max-size`, `fs.pipe-user-pages-soft`).
     pub fn new(wanted: usize) -> io::Result<Self> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -27,22 +27,22 @@ impl Pipe {
         Ok(Self { reader, writer, capacity })
     }
 
-    /// How many bytes it holds, if each of its pages is full.
+    /// Returns how many bytes the pipe holds if each of its pages is full.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Takes up to `count` bytes from a stream; 0 = the stream's end. `WouldBlock` = the stream has
-    /// nothing, or the pipe is full.
+    /// Reads up to `count` bytes from a stream; 0 = end of stream. Fails with `WouldBlock` if the
+    /// stream has none or the pipe is full.
     #[inline]
     pub fn fill(&self, stream: impl AsFd, count: usize) -> io::Result<usize> {
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         Ok(rustix::pipe::splice(stream, None, &self.writer, None, count, flags)?)
     }
 
-    /// Gives up to `count` of its bytes to a stream; `has_more` = others follow at once, so that
-    /// segments and records are filled. A stream that is gone is `EPIPE`; the caller must
-    /// ignore `SIGPIPE`, as programs in Rust do.
+    /// Writes up to `count` of its bytes to a stream; `has_more` = others follow at once, so that
+    /// segments and records are filled. Fails with `EPIPE` if the peer is gone; the caller must
+    /// ignore `SIGPIPE`, as Rust programs do.
     #[inline]
     pub fn drain(&self, stream: impl AsFd, count: usize, has_more: bool) -> io::Result<usize> {
         let mut flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
@@ -53,16 +53,16 @@ impl Pipe {
     }
 }
 
-/// The end that is filled, which is the last descriptor that it took.
+/// The end that is filled, which was opened last.
 impl AsFd for Pipe {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.writer.as_fd()
     }
 }
 
-/// Sends up to `count` bytes of a file from `offset` on; 0 = the file ends before that, or at it.
-/// `WouldBlock` = the stream takes nothing now. What goes to a stream that is gone is `EPIPE`, with
-/// the signal, as with [`Pipe::drain`].
+/// Sends up to `count` bytes of a file from `offset` on; 0 = the file ends at or before `offset`.
+/// Fails with `WouldBlock` if the stream takes nothing now, and with `EPIPE` and the signal, as
+/// with [`Pipe::drain`], if the peer is gone.
 #[inline]
 pub fn send_file(
     stream: impl AsFd,

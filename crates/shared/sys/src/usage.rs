@@ -1,7 +1,7 @@
-//! This process's use of the host: CPU, memory, descriptors; and the limits that the kernel keeps.
+//! Reads this process's use of CPU, memory and descriptors, and the limits of the kernel.
 //!
-//! Owns two descriptors of `/proc`, opened while files may be opened: what is read of them later
-//! takes no right. Where `/proc` is not mounted, only the CPU is known.
+//! Keeps two descriptors of `/proc`, opened while files may be opened: reading them later needs no
+//! right. Without a mounted `/proc`, only the CPU time is known.
 
 use std::fs::File;
 use std::io;
@@ -16,10 +16,10 @@ use rustix::process::{
 
 use crate::clock;
 
-/// Bytes of `/proc/self/status`: some sixty lines, of which the longest names every CPU.
+/// Room for `/proc/self/status`: some sixty lines, of which the longest names every CPU.
 const STATUS_BYTES_MAX: usize = 16 << 10;
 
-/// The means to read it. The default knows of nothing but the CPU.
+/// Open files to read the usage from. The default knows only the CPU time.
 #[derive(Debug, Default)]
 pub struct Usage {
     status: Option<File>,
@@ -35,7 +35,7 @@ pub struct Memory {
 }
 
 impl Usage {
-    /// Opens the files of this process. To be called while it may open files.
+    /// Opens the files of this process. Must be called while it may open files.
     pub fn of_this_process() -> Self {
         Self {
             status: File::open("/proc/self/status").ok(),
@@ -43,12 +43,12 @@ impl Usage {
         }
     }
 
-    /// Time that all threads have spent on CPUs, in user space and in the kernel.
+    /// Returns the CPU time of all threads, in user space and in the kernel.
     pub fn cpu_time(&self) -> io::Result<Duration> {
         clock::read(libc::CLOCK_PROCESS_CPUTIME_ID)
     }
 
-    /// The memory that it holds; `None` = not known.
+    /// Returns the memory of the process; `None` if unknown.
     pub fn memory(&self) -> Option<Memory> {
         let status = self.status()?;
         Some(Memory {
@@ -57,11 +57,11 @@ impl Usage {
         })
     }
 
-    /// How many descriptors are open; `None` = not known.
+    /// Returns the number of open descriptors; `None` if unknown.
     ///
-    /// Costs up to a system call a descriptor before Linux 6.2.
+    /// Costs up to a system call per descriptor before Linux 6.2.
     pub fn open_descriptors(&self) -> Option<u64> {
-        // Since 6.2 the folder's size is their number; before, it is 0.
+        // Since 6.2 the folder's size is the number of descriptors; before, it is 0.
         match size(self.descriptors.as_ref()?)? {
             0 => Some(count_open(field(&self.status()?, "FDSize:")?)),
             open => Some(open),
@@ -76,8 +76,8 @@ impl Usage {
     }
 }
 
-/// The size that fstat(2) reports. Not by libc, which may make a call with a path instead of it,
-/// and such calls are forbidden to processes that open no files.
+/// Returns the size from fstat(2). Calls the kernel directly, because libc may make a call with a
+/// path instead, and such calls are forbidden to processes that open no files.
 fn size(file: &File) -> Option<u64> {
     // SAFETY: all zeroes are a `stat`.
     let mut facts: libc::stat = unsafe { std::mem::zeroed() };
@@ -86,14 +86,14 @@ fn size(file: &File) -> Option<u64> {
     (answer == 0).then(|| facts.st_size.try_into().ok())?
 }
 
-/// The number in the line that begins with this name.
+/// Returns the number in the line that begins with this name.
 fn field(status: &str, name: &str) -> Option<u64> {
     let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()
 }
 
-/// How many of the lowest `numbers` are descriptors. Not by poll(2), which may wait for the server
-/// of a file system in user space.
+/// Counts open descriptors below `numbers`. Does not use poll(2), which may wait for the server of
+/// a FUSE file system.
 fn count_open(numbers: u64) -> u64 {
     let is_open = |number: &libc::c_int| {
         // SAFETY: a number only, and the answer is another.
@@ -103,8 +103,8 @@ fn count_open(numbers: u64) -> u64 {
     (0..numbers).filter(is_open).count() as u64
 }
 
-/// Gives memory back to the kernel that was freed and that the allocator keeps for later. It
-/// takes milliseconds; worth it after something large and rare.
+/// Returns freed memory that the allocator keeps to the kernel. Takes milliseconds; worth it after
+/// something large and rare.
 pub fn return_freed() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim(3) works on the allocator's own free blocks, under its own locks.
@@ -113,9 +113,9 @@ pub fn return_freed() {
     }
 }
 
-/// Makes allocations of this size or more, in bytes, come from the kernel one by one and go back to
-/// it when they are freed. Among smaller ones that stay they would leave holes: memory that is
-/// freed and occupied all the same.
+/// Makes allocations of this size or more, in bytes, come from the kernel one by one, to be
+/// returned when freed. On the heap, smaller ones that stay would pin memory that is free but not
+/// returned.
 pub fn return_when_freed(from_bytes: u32) {
     #[cfg(not(target_env = "gnu"))]
     let _ = from_bytes;
@@ -129,8 +129,8 @@ pub fn return_when_freed(from_bytes: u32) {
     }
 }
 
-/// Raises the number of descriptors that this process may have open to what it is allowed to
-/// raise it to, and returns it; `u64::MAX` = without limit.
+/// Raises the limit of open descriptors of this process to its hard limit, and returns it;
+/// `u64::MAX` = without limit.
 pub fn raise_open_files() -> io::Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -140,7 +140,7 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
-/// The number of descriptors that this process may have open; `u64::MAX` = without limit.
+/// Returns the limit of open descriptors of this process; `u64::MAX` = without limit.
 pub fn open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
@@ -148,17 +148,17 @@ pub fn open_files() -> u64 {
 /// A limit of this process; `None` = without limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limit {
-    /// The limit that holds now; the process itself may raise it to the hard one.
+    /// Limit in force; the process itself may raise it to the hard one.
     pub soft: Option<u64>,
     pub hard: Option<u64>,
 }
 
-/// How many descriptors this process may have open.
+/// Returns the limit of open descriptors of this process.
 pub fn descriptors() -> Limit {
     limit(Resource::Nofile)
 }
 
-/// How many bytes of memory this process may lock.
+/// Returns the limit of locked memory of this process, in bytes.
 pub fn locked_memory() -> Limit {
     limit(Resource::Memlock)
 }
@@ -168,8 +168,8 @@ fn limit(resource: Resource) -> Limit {
     Limit { soft: limit.current, hard: limit.maximum }
 }
 
-/// The memory that this process and those beside it in its control groups may have, in bytes
-/// (cgroup v2); `None` = any, or it is not known.
+/// Returns the memory limit, in bytes, of this process together with the others in its control
+/// groups (cgroup v2); `None` if there is none or it is unknown.
 pub fn memory() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -180,8 +180,8 @@ pub fn memory() -> Option<u64> {
     Path::new(own).ancestors().filter_map(limit).min()
 }
 
-/// Writes no memory image if the process crashes, and lets no other process of the same user
-/// read its memory: keys are in it. A change of user undoes this on some systems; call it after.
+/// Disables core dumps, and forbids other processes of the same user to read our memory, because it
+/// holds keys. A change of user undoes this on some systems: call it afterwards.
 pub fn forbid_core_dumps() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

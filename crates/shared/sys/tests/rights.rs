@@ -1,8 +1,8 @@
-//! The rights of a process that has given up some, by trial; and all else that needs a process of
-//! its own to be seen.
+//! Tries out the rights of a process that has dropped some, and tests whatever else needs its own
+//! process.
 //!
-//! Rights do not come back, so each case runs in a process of its own: this program, started
-//! again with the case's name.
+//! Rights cannot be regained, so each case runs in its own process: this program, started again
+//! with the case's name.
 #![allow(clippy::unwrap_used, reason = "a test; there is no #[test] for clippy to see")]
 
 #[path = "rights/attempts.rs"]
@@ -45,7 +45,7 @@ const NO_MORE: SystemCalls =
 const WITH_FILES: SystemCalls =
     SystemCalls { bind: false, open_files: true, fast_open: true, network: true };
 
-/// How a case's process must end.
+/// How the process of a case must end.
 enum End {
     Well,
     By(i32),
@@ -82,7 +82,7 @@ cases! {
     memory_comes_and_goes => End::Well,
 }
 
-/// Started by a case, not by itself.
+/// Programs started by a case, not run as cases.
 const HELPERS: &[(&str, fn())] = &[("parent", parent), ("orphan", orphan)];
 
 fn main() -> ExitCode {
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of a case; its files are removed by the process that it is a child of.
+/// Returns the folder of a case; the parent of the case's process removes the files.
 fn directory(of: u32) -> PathBuf {
     std::env::temp_dir().join(format!("lariat-rights-{of}"))
 }
@@ -144,7 +144,7 @@ fn files_are_out_of_reach() {
     assert_denied(File::create(directory(process::parent()).join("file")));
     std::thread::spawn(|| assert_denied(File::open("/etc/passwd"))).join().unwrap();
     assert_denied(Command::new("/bin/true").status());
-    // What was open before stays.
+    // Files that were open before stay usable.
     assert!(usage.memory().unwrap().resident_bytes > 0);
     assert!(io::read_to_string(&open).unwrap().contains("root"));
 }
@@ -162,12 +162,12 @@ fn files_beneath_a_root_are_read() {
     let unconfined = at_once(&root);
     let read = move || {
         read_beneath(&root);
-        // Checked once more by the process that gets the descriptor.
+        // Repeated by the process that receives the descriptor.
         let root = Root::from(root.as_fd().try_clone_to_owned().unwrap());
         assert_eq!(at_once(&root), unconfined);
     };
     std::thread::spawn(read).join().unwrap();
-    // By any other call, not even what is within.
+    // Other calls are denied even within the root.
     assert_denied(File::open(base.join("root/folder/file")));
     assert_denied(File::create(base.join("root/new")));
     if files == Enforcement::NotSupported {
@@ -182,7 +182,7 @@ fn files_beneath_a_root_are_read() {
     open_by_openat2(&base.join("root/folder/file"), libc::O_RDONLY).unwrap();
 }
 
-/// Whether a file is found and read without waiting, which some file systems cannot do.
+/// Reports whether a file is found and read without waiting, which some file systems cannot do.
 fn at_once(root: &Root) -> (bool, Result<usize, ErrorKind>) {
     let Opened::File(file) = root.find(b"folder/file") else {
         panic!("it is there");
@@ -216,7 +216,7 @@ fn names_are_resolved() {
     assert!(std::thread::spawn(look_up).join().unwrap() > 0);
     let listener = TcpListener::bind("127.0.0.1:0");
     assert_denied(listener);
-    // Landlock is not entered here, which forbids some of this on new kernels.
+    // Landlock, which forbids some of this on new kernels, is not used here.
     assert_denied(sys::signal::kill(process::parent()));
     assert_denied(signal_a_thread_of(process::parent()));
     assert_denied(owned_by_a_signal());
@@ -283,7 +283,7 @@ fn a_resolver_connects_to_its_port_only() {
     assert_out_of_reach(&other, connecting);
 }
 
-/// Neither by connect(2) nor by what Landlock does not see.
+/// Asserts that neither connect(2) nor calls that Landlock does not see reach the listener.
 fn assert_out_of_reach(other: &TcpListener, connecting: Enforcement) {
     let address = other.local_addr().unwrap();
     if connecting == Enforcement::Enforced {
@@ -297,7 +297,7 @@ fn assert_out_of_reach(other: &TcpListener, connecting: Enforcement) {
     assert_denied(send_message_to(&socket, &address));
 }
 
-/// One byte over a connection to that listener.
+/// Sends one byte over a connection to that listener.
 fn exchange(listener: &TcpListener) {
     let mut dialled = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     dialled.set_nodelay(true).unwrap();
@@ -306,7 +306,7 @@ fn exchange(listener: &TcpListener) {
     accepted.read_exact(&mut [0]).unwrap();
 }
 
-/// Does all that the worker process does before it says that it is ready, in its order.
+/// Does all that the worker process does before it is ready, in the same order.
 fn enter() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     restrict_files(&[], false, false).unwrap();
@@ -378,7 +378,7 @@ fn a_source_is_chosen_and_nothing_listens() {
 }
 
 fn other_calls_fail() {
-    // Not Landlock's doing.
+    // Without Landlock.
     assert_eq!(restrict_system_calls(NO_MORE).unwrap(), Enforcement::Enforced);
     assert_denied(File::open("/etc/passwd"));
     assert_denied(std::fs::metadata("/etc/passwd"));
@@ -388,7 +388,7 @@ fn other_calls_fail() {
     assert_denied(signal_a_thread_of(process::parent()));
     assert_denied(limit_files());
     assert_denied(pin(process::parent()));
-    // By a descriptor, and by a path that a descriptor's call also takes.
+    // Tried with a descriptor, and with a path that such a call also takes.
     let by_path = rustix::fs::statat(CWD, "/etc/passwd", AtFlags::EMPTY_PATH);
     assert_denied(by_path.map_err(io::Error::from));
     assert_denied(owned_by_a_signal());
@@ -397,7 +397,7 @@ fn other_calls_fail() {
     assert_denied(size.map_err(io::Error::from));
     assert_denied(executable_memory());
     assert_denied(restrict_system_calls(NO_MORE).map_err(|error| {
-        // seccompiler wraps the kernel's answer.
+        // seccompiler wraps the kernel's error.
         assert!(error.to_string().contains("not permitted"), "{error}");
         ErrorKind::PermissionDenied.into()
     }));
@@ -411,7 +411,7 @@ fn a_log_is_written_at_its_end_alone() {
     log.write_all(b"one\n").unwrap();
     assert_denied(set_flags(&log, OFlags::empty()));
     assert_denied(set_flags(&log, OFlags::NONBLOCK | OFlags::APPEND));
-    // With O_APPEND it is written at the end whatever the place (pwrite(2)).
+    // pwrite(2) with O_APPEND writes at the end whatever the offset.
     rustix::io::pwrite(&log, b"two\n", 0).unwrap();
     assert_denied(rustix::fs::ftruncate(&log, 0).map_err(io::Error::from));
     let mode = rustix::fs::FallocateFlags::ZERO_RANGE;
@@ -462,12 +462,12 @@ fn a_user_left_stays_left() {
     assert!(rustix::process::getgroups().unwrap().is_empty());
     let root = process::Identity { user: 0, group: 0 };
     assert_denied(process::drop_user(root, &[]));
-    // Only root reads it.
+    // Only root may read this file.
     assert_denied(File::open("/etc/shadow"));
     std::thread::spawn(move || assert_eq!(process::identity(), nobody)).join().unwrap();
 }
 
-/// As an ordinary user that was given one by a service manager.
+/// Runs as an ordinary user that a service manager gave a capability.
 fn no_capability_is_left() {
     use rustix::thread::{
         CapabilitySet, CapabilitySets, configure_capability_in_ambient_set, set_capabilities,
@@ -503,17 +503,17 @@ fn the_supervisor_is_no_debugger() {
         let error = io::Error::last_os_error();
         assert_eq!((answer, error.raw_os_error()), (-1, Some(libc::EPERM)));
     }
-    // A program that it starts in its place has them forbidden by it.
+    // A program executed in its place inherits the filters.
     let filters = seccomp_filters();
     assert_eq!(forbid_system_calls().unwrap(), Enforcement::Enforced);
     assert_eq!(seccomp_filters(), filters);
-    // It starts the worker process, which forbids itself more.
+    // The supervisor starts the worker process, which forbids itself more.
     assert!(Command::new("/bin/true").status().unwrap().success());
     enter();
 }
 
-/// The orphan holds the other end of the pipe, and nobody else does once its parent has ended:
-/// the pipe's end is the orphan's end. (If it lived on, this would wait for ever.)
+/// Checks that the orphan dies: once its parent has ended, only the orphan holds the other end of
+/// the pipe, so end of stream is its death. (If it lived on, this would wait without end.)
 fn an_orphan_ends() {
     let mut parent = again("parent").stdout(Stdio::piped()).spawn().unwrap();
     let mut pipe = parent.stdout.take().unwrap();

@@ -1,15 +1,15 @@
-//! Consistent hashing: which server a client stays with.
+//! Assigns clients to servers by consistent hashing.
 //!
-//! Owns the hash and the weighted rendezvous score (Thaler and Ravishankar 1998; weights after
+//! Handles the hash and the weighted rendezvous score (Thaler and Ravishankar 1998; weights after
 //! Schindler and Schomaker 2005). A server's score for a client depends on that server alone, so
 //! losing one moves only its own clients, and nothing need be stored.
 //!
-//! All is integers and the four basic operations of IEEE 754, which round alike everywhere: two
+//! Uses only integers and the four basic operations of IEEE 754, which round alike everywhere: two
 //! hosts, or two builds, send a client to the same server.
 
 use std::net::IpAddr;
 
-/// The key of a client: the same in every process and on every host.
+/// Returns the key of a client: the same in every process and on every host.
 ///
 /// An IPv4 address mapped into IPv6 has the key of the IPv4 address. Clients without an address
 /// (those of Unix sockets) share one key, and so one server.
@@ -27,21 +27,21 @@ pub fn hash(bytes: &[u8]) -> u64 {
     mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, step))
 }
 
-/// The finalizer of MurmurHash3 (64 bits): each bit in moves each bit out half of the time.
+/// Finalizer of MurmurHash3 (64 bits): each input bit flips each output bit half of the time.
 pub(crate) fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ (bits >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     bits = (bits ^ (bits >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     bits ^ (bits >> 33)
 }
 
-/// How far the client of `key` is from the server of `seed`, if that is less than `limit`.
+/// Returns the distance of the client of `key` from the server of `seed`, if less than `limit`.
 ///
-/// An exponential variate of rate `weight`: the smallest of several such is each one's with a
-/// probability that is its share of the weights. So the nearest server is the client's.
+/// The distance is an exponential variate of rate `weight`: each of several is the smallest with a
+/// probability equal to its share of the weights. Therefore the nearest server is the client's.
 pub(crate) fn distance_below(limit: f64, key: u64, seed: u64, weight: f64) -> Option<f64> {
-    // 52 bits and a half, so that neither 0 nor 1 can come out.
+    // 52 bits and a half, so that neither 0 nor 1 can result.
     let fraction = ((mix(key ^ seed) >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
-    // -ln x is never below 1 - x: this spares most logarithms when there are many servers.
+    // -ln x is never below 1 - x: this saves most logarithms when there are many servers.
     if (1.0 - fraction) / weight >= limit {
         return None;
     }
@@ -59,9 +59,9 @@ const ARTANH: [f64; 9] = {
     coefficients
 };
 
-/// The logarithm of a normal number above 0, to about 12 digits.
+/// Returns the logarithm of a normal number above 0, to about 12 digits.
 ///
-/// `f64::ln` is the platform's, and platforms differ in the last bit.
+/// `f64::ln` is not used because platforms differ in its last bit.
 fn natural_logarithm(number: f64) -> f64 {
     const EXPONENT_BIAS: i32 = 1023;
     const FRACTION_BITS: u32 = 52;

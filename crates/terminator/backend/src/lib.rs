@@ -1,7 +1,6 @@
-//! Pure choice of a server: balance, health state, affinity. No socket, no clock.
+//! Chooses a server: balance, health state, affinity. No socket, no clock.
 //!
-//! Owns what decides where a connection goes; dialling and probing are done by the crates above,
-//! which report the outcome.
+//! Decides where a connection goes; the crates above dial and probe, and report the outcome.
 #![forbid(unsafe_code)]
 
 pub mod affinity;

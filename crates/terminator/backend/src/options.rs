@@ -1,78 +1,77 @@
-//! The options of a pool of servers.
+//! Options of a pool of servers.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use wire::address::Endpoint;
 
-/// Servers a pool may have. Each pick looks at all of them: at this many it takes a few
-/// microseconds, a tenth of a handshake, and no more.
+/// Most servers of a pool. Each pick looks at all of them: at this number it takes a few
+/// microseconds, a tenth of a handshake.
 pub const SERVERS_MAX: usize = 1024;
 
-/// The largest weight: the sums of all weights stay far from any overflow.
+/// Largest weight: the sums of all weights stay far from any overflow.
 pub const WEIGHT_MAX: u16 = 256;
 
 /// A pool of servers and how one of them is chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// In the order of the configuration; 1 to [`SERVERS_MAX`].
+    /// Servers in the order of the configuration; 1 to [`SERVERS_MAX`].
     pub servers: Vec<ServerOptions>,
     pub balance: Balance,
-    /// When failed dials take a server out.
+    /// Limit of failed dials that takes a server out.
     pub passive: PassiveOptions,
     pub check: Option<Box<CheckOptions>>,
-    /// How long a server that came back up has less than its whole share; zero = it has it at once.
+    /// Time for which a server that came back up gets less than its whole share; zero = none.
     pub slow_start: Duration,
     pub on_down: OnDown,
-    /// The queue in which connections wait while all servers that suit them have as many as they
-    /// take.
+    /// Queue of connections that wait while all suitable servers have reached their limits.
     pub queue: QueueOptions,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerOptions {
     pub endpoint: Endpoint,
-    /// The share against the others', 1 to [`WEIGHT_MAX`].
+    /// Share relative to the others', 1 to [`WEIGHT_MAX`].
     pub weight: u16,
-    /// Used only while no ordinary server is up.
+    /// Whether it is used only while no ordinary server is up.
     pub backup: bool,
-    /// Connections that it takes at once, over all workers, those being dialled among them; `None`
-    /// = any number. At least 1.
+    /// Most open connections over all workers, including those being dialled; `None` = any number.
+    /// At least 1.
     pub connections_max: Option<u32>,
 }
 
-/// The queue of connections for places at servers.
+/// Queue of connections for places at servers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct QueueOptions {
-    /// How many wait at the most; 0 = none waits.
+    /// Most connections that wait; 0 = none waits.
     pub length: usize,
-    /// How long each waits at the most.
+    /// Longest wait of each connection.
     pub timeout: Duration,
 }
 
-/// How a server is chosen among those that are up.
+/// Choice of a server among those that are up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Balance {
-    /// Fewest open connections for its weight.
+    /// Fewest open connections relative to the weight.
     LeastConnections,
     RoundRobin,
-    /// By the client's address, so that a client stays with its server (consistent hash).
+    /// Choice by the client's address, so that a client stays with its server (consistent hash).
     Source,
 }
 
-/// The fate of the sessions of a server that goes down or is disabled.
+/// Treatment of open connections to a server that goes down or is disabled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum OnDown {
     Close,
     Keep,
 }
 
-/// When a server is taken out for failed dials, and for how long.
+/// Number of failed dials that take a server out, and the duration of that.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PassiveOptions {
     /// Failed dials in a row that take a server out; 0 = never.
     pub failures: u32,
-    /// How long it stays out.
+    /// Time for which it stays out.
     pub ejection_time: Duration,
 }
 
@@ -80,13 +79,13 @@ pub struct PassiveOptions {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckOptions {
     pub kind: CheckKind,
-    /// The TCP port in place of the server's own.
+    /// TCP port in place of the server's own.
     pub port: Option<u16>,
-    /// Whether it goes through TLS; `None` = as the service's connections do.
+    /// Whether the check uses TLS; `None` = as the service's connections do.
     pub tls: Option<bool>,
-    /// From one check's start to the next one's.
+    /// Time from one check's start to the next one's.
     pub interval: Duration,
-    /// A check that takes longer has failed.
+    /// Longest duration of a check that succeeds.
     pub timeout: Duration,
     /// Failures in a row that take a server out.
     pub fall: u32,
@@ -99,37 +98,37 @@ pub enum CheckKind {
     /// A request over HTTP/1.1.
     Http(HttpCheck),
     Tcp,
-    /// Bytes that are sent, and bytes that the answer has.
+    /// Bytes to send, and bytes that the answer must contain.
     Dialog {
-        /// Empty = the server speaks first.
+        /// Bytes to send; empty = the server speaks first.
         send: String,
-        /// `None` = whatever it answers, or nothing.
+        /// Text that the answer must contain; `None` = any answer, or none.
         expect: Option<String>,
-        /// The name sent in SNI, if any.
+        /// Name sent in SNI, if any.
         host: Option<String>,
     },
-    /// A TLS handshake finishes; the certificate is not judged.
+    /// A TLS handshake must finish; the certificate is not verified.
     Tls {
-        /// The name sent in SNI, if any.
+        /// Name sent in SNI, if any.
         name: Option<String>,
     },
 }
 
-/// A request of a check, and the answer that passes.
+/// Request of a check, and the answer that passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpCheck {
     pub path: String,
     pub method: HttpMethod,
     /// The `Host` field; `None` sends the endpoint's.
     pub host: Option<String>,
-    /// The statuses that pass.
+    /// Statuses that pass.
     pub statuses: Vec<RangeInclusive<u16>>,
-    /// A text that the content has.
+    /// Text that the content must contain.
     pub content: Option<String>,
 }
 
 impl HttpCheck {
-    /// A `GET` that any status from 200 to 399 answers.
+    /// Returns a `GET` that passes with any status from 200 to 399.
     pub fn of(path: &str) -> Self {
         Self {
             path: path.to_owned(),

@@ -1,37 +1,37 @@
-//! Places at servers that take a limited number of connections, and the queue for them.
+//! Manages places at servers with a connection limit, and the queue for them.
 //!
-//! Owns the counts of all workers together and the order of turns; the caller locks it, wakes the
-//! connections whose turn has come, and keeps the time.
+//! Handles the counts of all workers together and the order of turns; the caller locks it, wakes
+//! the connections whose turn has come, and enforces timeouts.
 //!
-//! A place that is given back goes to the first in the queue that the server suits, in the same
-//! step: it is never free meanwhile. So no newcomer can overtake, and no wake-up can be
-//! lost: a connection that is late to look finds its place reserved.
+//! A place that is given back goes, in the same step, to the first in the queue for which the
+//! server is suitable: it is never free in between. So no newcomer can overtake, and no wake-up can
+//! be lost: a connection that looks late finds its place reserved.
 
 use std::collections::BTreeMap;
 
-/// A server with a limit, the same in all plans.
+/// A server with a connection limit, the same in all plans.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limit {
     pub(crate) server: u64,
-    /// Connections that it takes, those being dialled among them; at least 1.
+    /// Most connections, including those being dialled; at least 1.
     pub(crate) most: u32,
 }
 
-/// When a connection joined the queue: the lower, the earlier.
+/// Position of a connection in the queue: the lower, the earlier.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Turn(u64);
 
 impl Turn {
-    /// That of a newcomer, after all others.
+    /// Turn of a newcomer, after all others.
     pub const NEWCOMER: Self = Self(u64::MAX);
 }
 
-/// The places of one service's servers. `O` is how the owner of a turn is woken.
+/// Places of one service's servers. `O` identifies the owner of a turn, to be woken.
 #[derive(Debug)]
 pub struct Places<O> {
-    /// By server; those with none are left out.
+    /// Places taken, by server; servers with none are left out.
     taken: BTreeMap<u64, u32>,
-    /// The limits of servers by the plan that is served now. Connections of an earlier plan may
+    /// Limits of servers by the plan that is served now. Connections of an earlier plan may still
     /// wait.
     most: BTreeMap<u64, u32>,
     queue: BTreeMap<Turn, Waiter<O>>,
@@ -41,9 +41,9 @@ pub struct Places<O> {
 #[derive(Debug)]
 struct Waiter<O> {
     owner: O,
-    /// The servers that suit it.
+    /// Servers suitable for it.
     suits: Vec<Limit>,
-    /// The server that has a place reserved for it.
+    /// Server that has a place reserved for it.
     reserved: Option<Limit>,
 }
 
@@ -54,8 +54,8 @@ impl<O> Default for Places<O> {
 }
 
 impl<O: Clone> Places<O> {
-    /// Sets how many connections servers take, by whichever plan a connection waits. New places go
-    /// to the first in the queue; these are returned, to be woken.
+    /// Sets the servers' connection limits, whichever plan a connection waits under. New places go
+    /// to the first in the queue; their owners are returned, to be woken.
     #[must_use = "those that have got a place do not know it"]
     pub fn set_limits(&mut self, limits: impl IntoIterator<Item = Limit>) -> Vec<O> {
         let limits = limits.into_iter();
@@ -74,8 +74,8 @@ impl<O: Clone> Places<O> {
         .collect()
     }
 
-    /// Whether the connection with this turn may take a place now: there is one, and no earlier
-    /// connection waits for it.
+    /// Reports whether the connection with this turn may take a place now: one is free, and no
+    /// earlier connection waits for it.
     pub fn has_room(&self, limit: Limit, turn: Turn) -> bool {
         let mut earlier = self.queue.range(..turn).map(|(_, waiter)| waiter);
         self.is_below(limit)
@@ -87,8 +87,8 @@ impl<O: Clone> Places<O> {
         *self.taken.entry(limit.server).or_default() += 1;
     }
 
-    /// Gives a place back. It goes to the first in the queue that the server suits, which is
-    /// returned, to be woken.
+    /// Gives a place back. It goes to the first in the queue for which the server is suitable; the
+    /// owner is returned, to be woken.
     #[must_use = "the one that has got a place does not know it"]
     pub fn give(&mut self, limit: Limit) -> Option<O> {
         if let Some(taken) = self.taken.get_mut(&limit.server) {
@@ -99,7 +99,7 @@ impl<O: Clone> Places<O> {
         }
         let taken = self.taken.get(&limit.server).copied().unwrap_or(0);
         let most = self.most.get(&limit.server).copied();
-        // Without a plan that says so, each by its own.
+        // Without a limit by the current plan, each connection's own limit holds.
         let suits = |one: &&Limit| one.server == limit.server && taken < most.unwrap_or(one.most);
         let mut waiting = self.queue.values_mut().filter(|one| one.reserved.is_none());
         let suited = |one: &Waiter<O>| one.suits.iter().find(suits).copied();
@@ -110,7 +110,7 @@ impl<O: Clone> Places<O> {
         Some(owner)
     }
 
-    /// Joins the queue, at its end, unless as many are in it as may.
+    /// Joins the end of the queue; `None` if it is full.
     pub fn join(&mut self, owner: O, suits: Vec<Limit>, length_max: usize) -> Option<Turn> {
         if self.queue.len() >= length_max {
             return None;
@@ -122,7 +122,7 @@ impl<O: Clone> Places<O> {
         Some(turn)
     }
 
-    /// Notes the servers that suit a waiting connection now. It has looked and found no room.
+    /// Updates the suitable servers of a waiting connection that has looked and found no room.
     pub fn stay(&mut self, turn: Turn, suits: Vec<Limit>) {
         if let Some(waiter) = self.queue.get_mut(&turn) {
             waiter.suits = suits;
@@ -130,12 +130,12 @@ impl<O: Clone> Places<O> {
     }
 
     /// Takes the place that is reserved for this turn, which stays in the queue. A connection that
-    /// gives the place back must [`Self::stay`] before, with the servers that still suit it.
+    /// gives the place back must [`Self::stay`] before, with the servers that are still suitable.
     pub fn claim(&mut self, turn: Turn) -> Option<Limit> {
         self.queue.get_mut(&turn)?.reserved.take()
     }
 
-    /// Leaves the queue. A place that was reserved goes to another, which is returned, to be woken.
+    /// Leaves the queue. A reserved place goes to the next owner, who is returned, to be woken.
     #[must_use = "the one that has got a place does not know it"]
     pub fn leave(&mut self, turn: Turn) -> Option<O> {
         let reserved = self.queue.remove(&turn)?.reserved?;
@@ -149,7 +149,7 @@ impl<O: Clone> Places<O> {
 }
 
 impl<O> Waiter<O> {
-    /// Whatever its own plan says how many the server takes.
+    /// Ignores the limit that the connection's own plan sets.
     fn is_suited_by(&self, limit: Limit) -> bool {
         self.suits.iter().any(|one| one.server == limit.server)
     }
@@ -217,16 +217,16 @@ mod tests {
         assert!(places.join(1, limits(0b001), 1).is_some());
     }
 
-    /// One thing that a connection does.
+    /// A step of a connection.
     #[derive(Clone, Debug)]
     enum Event {
-        /// It comes; these servers suit it.
+        /// A connection arrives; these servers are suitable.
         Come(u8),
-        /// One of those that are served ends.
+        /// A connection that has a place ends.
         End(usize),
-        /// One of those that wait looks; the servers that suit it now are these.
+        /// A waiting connection looks; these servers are suitable now.
         Look(usize, u8),
-        /// One of those that wait gives up.
+        /// A waiting connection gives up.
         GiveUp(usize),
     }
 
@@ -240,7 +240,7 @@ mod tests {
         prop::collection::vec(event, 0..300)
     }
 
-    /// Connections of all workers, which call as `proxy`'s do. Each has its turn's number.
+    /// Connections of all workers, making the same calls as `proxy`, each with its turn's number.
     #[derive(Default)]
     struct Model {
         places: Places<u64>,
@@ -319,8 +319,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in whatever order: no server gets more than it takes, places go in turn,
-        /// nobody waits beside a free one, who has got one was woken, and none is lost in the end.
+        /// Checks that, in any order of events, no server exceeds its limit, places go in turn,
+        /// nobody waits beside a free place, owners of new places are woken, and no place is lost.
         #[test]
         fn places_are_neither_exceeded_nor_lost(events in events()) {
             let mut model = Model::default();

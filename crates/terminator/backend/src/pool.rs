@@ -1,7 +1,7 @@
-//! The servers of one service, as one worker sees them, and the choice among them.
+//! Holds the servers of one service, as one worker sees them, and chooses among them.
 //!
-//! Owns the choice and the counts it rests on. Each worker has a pool of its own, so nothing here
-//! is shared or locked; what the control side learns is sent to each of them.
+//! Handles the choice and the counts it rests on. Each worker has its own pool, so nothing is
+//! shared or locked here; the control side sends its findings to each of them.
 
 use std::time::{Duration, Instant};
 
@@ -14,26 +14,26 @@ use crate::server::{
     Place, SHARE_WHOLE, Server, ServerAddress, ServerId, ServerState, Standing, Target, Tried,
 };
 
-/// The servers of one service.
+/// Servers of one service.
 #[derive(Clone, Debug)]
 pub struct Pool {
     balance: Balance,
     passive: PassiveOptions,
     is_checked: bool,
     slow_start: Duration,
-    /// Whether some may have less than their whole share.
+    /// Whether some servers may have less than their whole share.
     is_slow: bool,
     servers: Vec<Server>,
 }
 
-/// A connection that wants a server.
+/// A connection that needs a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Pick {
     pub now: Instant,
-    /// The client, from [`affinity::key_of`]; only [`Balance::Source`] looks at it.
+    /// Key of the client, from [`affinity::key_of`]; used only by [`Balance::Source`].
     pub key: u64,
-    /// The server that it belongs to, if one is known: chosen if no other is better and it has
-    /// room, whatever the balance.
+    /// Server that the connection belongs to, if known: chosen if no other has a better standing
+    /// and it has room, whatever the balance.
     pub home: Option<ServerId>,
     pub tried: Tried,
 }
@@ -42,36 +42,36 @@ pub struct Pick {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Picked {
     pub server: usize,
-    /// The address to dial. An owned copy; only that of a Unix socket's name allocates.
+    /// Address to dial. An owned copy; only that of a Unix socket's name allocates.
     pub address: Address,
-    /// The place to insert into [`Tried`] should the dial fail.
+    /// Place to insert into [`Tried`] should the dial fail.
     pub place: Place,
-    /// How many connections it takes, if there is a limit.
+    /// Connection limit of the server, if any.
     pub limit: Option<Limit>,
-    /// The server has other addresses, for which [`Pool::other_address`] can be asked.
+    /// Whether the server has other addresses, for [`Pool::other_address`].
     pub has_others: bool,
 }
 
-/// The result of a choice for a connection that wants a server.
+/// Result of a choice for a connection that needs a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Choice {
     Picked(Picked),
-    /// Servers, all of which have as many connections as they take.
+    /// All suitable servers have reached these limits.
     Full(Vec<Limit>),
     Nothing,
 }
 
 impl Pool {
-    /// All servers are taken to be up; names have no address before [`Self::set_target`].
+    /// Makes a pool whose servers are all up; names have no address before [`Self::set_target`].
     ///
-    /// `worker` makes the workers begin their rounds at different servers: else the first few
-    /// connections of all of them would meet at the first.
+    /// `worker` makes the workers start their rounds at different servers: otherwise the first few
+    /// connections of all workers would go to the first server.
     ///
-    /// A pool without servers, as where files stand in their place, picks none.
+    /// A pool without servers, as for a service of static files, picks none.
     ///
     /// # Panics
-    /// If there are more servers than [`SERVERS_MAX`], or a weight is not from 1 to
-    /// [`WEIGHT_MAX`]: the configuration is checked before.
+    /// If there are more servers than [`SERVERS_MAX`], or a weight is not from 1 to [`WEIGHT_MAX`]:
+    /// the configuration is checked before.
     pub fn new(options: &Options, worker: usize) -> Self {
         assert!(options.servers.len() <= SERVERS_MAX);
         let mut servers: Vec<Server> = Vec::with_capacity(options.servers.len());
@@ -94,10 +94,10 @@ impl Pool {
         }
     }
 
-    /// Takes over what the pool of an earlier plan had learnt about the servers that both have:
-    /// checks, failed dials, addresses of names.
+    /// Takes over what an earlier plan's pool knows about the servers that both have: checks,
+    /// failed dials, addresses of names.
     ///
-    /// Not the connections that are open: they are counted where they were begun.
+    /// Open connections are not taken over: they are counted where they were begun.
     pub fn inherit(&mut self, before: &Self) {
         for server in &mut self.servers {
             let same = |other: &&Server| other.seed == server.seed;
@@ -110,11 +110,10 @@ impl Pool {
 
     /// Chooses a server and one of its addresses, none that was tried.
     ///
-    /// Ordinary servers come first, then backup servers, then those whose addresses are all ejected
-    /// ([`Self::trial`] brings them back); among equals that have
-    /// room the balance decides. If all of the best have no room, a worse one is not taken in their
-    /// place. Looks at each server two or three times and allocates nothing (but see
-    /// [`Picked::address`] and [`Choice::Full`]).
+    /// Ordinary servers come first, then backup servers, then servers whose addresses are all
+    /// ejected ([`Self::trial`] brings them back); among equals that have room the balance decides.
+    /// If all of the best have no room, a worse one does not replace them. Looks at each server two
+    /// or three times and allocates nothing (but see [`Picked::address`] and [`Choice::Full`]).
     pub fn pick(&mut self, request: &Pick, has_room: impl Fn(Limit) -> bool) -> Choice {
         let tried = &request.tried;
         self.grow_shares(request.now);
@@ -158,16 +157,16 @@ impl Pool {
         Some(picked(server, chosen, taken))
     }
 
-    /// Another address of a server that has not answered yet, to be dialled beside it. None that
-    /// was tried, and none that was ejected.
+    /// Returns another address of a server that has not answered yet, to dial in parallel; none
+    /// that was tried or ejected.
     pub fn other_address(&self, server: usize, tried: &Tried) -> Option<Picked> {
         let chosen = self.servers.get(server)?;
         let taken = chosen.take_other(server, tried).filter(|_| !tried.is_full())?;
         Some(picked(server, chosen, taken))
     }
 
-    /// An ejected address whose trial is due, to be dialled beside one that is up, so that nobody
-    /// waits for it. Each is handed out once in an ejection time.
+    /// Returns an ejected address whose trial is due, to dial in parallel with one that is up, so
+    /// that nobody waits for it. Each is returned once per ejection time.
     pub fn trial(&mut self, now: Instant, tried: &Tried) -> Option<Picked> {
         let ejection_time = self.passive.ejection_time;
         let mut servers = self.servers.iter_mut().enumerate();
@@ -184,8 +183,8 @@ impl Pool {
         eligible(index, server).then_some(index)
     }
 
-    /// All addresses of all servers, whatever is known of them, for what goes to each. No limit of
-    /// theirs is counted.
+    /// Returns all addresses of all servers, whatever their state, for tasks that go to each. No
+    /// limit of theirs is counted.
     pub fn all_addresses(&self) -> impl Iterator<Item = Picked> {
         let servers = self.servers.iter().enumerate();
         servers.flat_map(|(index, server)| {
@@ -200,12 +199,12 @@ impl Pool {
         })
     }
 
-    /// A server's name in [`Pick::home`]; `None` if there is no such server.
+    /// Returns a server's id for [`Pick::home`]; `None` if there is no such server.
     pub fn id(&self, server: usize) -> Option<ServerId> {
         self.servers.get(server).map(Server::id)
     }
 
-    /// How many connections each server takes.
+    /// Returns the connection limit of each server.
     pub fn limits(&self) -> impl Iterator<Item = Limit> {
         self.servers.iter().map(|server| Limit {
             server: server.seed,
@@ -213,40 +212,40 @@ impl Pool {
         })
     }
 
-    /// The state of a server; `None` if there is no such server.
+    /// Returns the state of a server; `None` if there is no such server.
     pub fn state(&self, server: usize) -> Option<ServerState> {
         self.servers.get(server).map(Server::state)
     }
 
-    /// A dial of a server was begun. Each one needs a [`Self::closed`] in the end.
+    /// Counts a dial that has begun. Each one needs a [`Self::closed`] in the end.
     pub fn opened(&mut self, server: usize) {
         self.with(server, |server| server.open = server.open.saturating_add(1));
     }
 
-    /// A connection to a server, or the dial of one, is over.
+    /// Counts a connection to a server, or a dial, that is over.
     pub fn closed(&mut self, server: usize) {
         self.with(server, |server| server.open = server.open.saturating_sub(1));
     }
 
-    /// Addresses of a server that are dialled only if no other can be, or not at all.
+    /// Returns the addresses of a server that are dialled only if no other can be, or not at all.
     pub fn addresses_down(&self, server: usize) -> impl Iterator<Item = &Address> {
         let server = self.servers.get(server).into_iter();
         server.flat_map(Server::addresses_down)
     }
 
-    /// A server accepted at an address: its failures are forgotten, its ejection ends. As with the
-    /// next two: whether an address was taken out by it, or is back.
+    /// Notes that a server accepted at an address: its failures are forgotten, its ejection ends.
+    /// Like the next two, returns whether the address was taken out or is back.
     pub fn dial_succeeded(&mut self, server: usize, address: &Address, now: Instant) -> bool {
         self.change(server, address, now, ServerAddress::dial_succeeded)
     }
 
-    /// An address accepted that was dialled as a [`Self::trial`], and nobody went on with it.
+    /// Notes that an address accepted a dial of [`Self::trial`] that no connection used.
     pub fn trial_accepted(&mut self, server: usize, address: &Address, now: Instant) -> bool {
         let passive = self.passive;
         self.change(server, address, now, |one| one.trial_accepted(&passive))
     }
 
-    /// A server refused at an address, could not be reached or took too long.
+    /// Notes that a server refused at an address, was unreachable or took too long.
     pub fn dial_failed(&mut self, server: usize, address: &Address, now: Instant) -> bool {
         let passive = self.passive;
         self.change(server, address, now, |one| one.dial_failed(now, &passive))
@@ -264,28 +263,28 @@ impl Pool {
         has_changed
     }
 
-    /// Active checks have found that these addresses of a server are down, and the others are not.
+    /// Sets the result of active checks: these addresses of a server are down, all others are not.
     pub fn set_checked(&mut self, server: usize, down: &[Address], now: Instant) {
         self.with(server, |server| server.set_checked(down, now));
     }
 
-    /// An operator disables a server, which then gets no new connection, or enables it again.
+    /// Disables a server for an operator, so that it gets no new connection, or enables it again.
     pub fn set_disabled(&mut self, server: usize, disabled: bool, now: Instant) {
         self.with(server, |server| server.set_disabled(disabled, now));
     }
 
-    /// When a server that came back up has its whole share; `None` if it has.
+    /// Returns when a server that came back up gets its whole share; `None` if it has it.
     pub fn slow_start_end(&self, server: usize) -> Option<Instant> {
         self.servers.get(server)?.slow_start_end(self.slow_start)
     }
 
-    /// An operator gives a server another weight, 0 among them, or the configured one again. With 0
-    /// only those connections go there whose home it is ([`Pick::home`]).
+    /// Sets an operator's weight for a server, 0 included, or the configured one again. With 0,
+    /// only connections whose home is this server go there ([`Pick::home`]).
     pub fn order_weight(&mut self, server: usize, weight: Option<u16>) {
         self.with(server, |server| server.order_weight(weight));
     }
 
-    /// How many servers an operator has disabled or given no weight, and how many there are.
+    /// Returns how many servers an operator disabled or gave no weight, and how many there are.
     pub fn taken_out(&self) -> (usize, usize) {
         let out = self.servers.iter().filter(|one| one.is_taken_out());
         (out.count(), self.servers.len())
@@ -294,14 +293,14 @@ impl Pool {
     /// Sets the addresses of a name. Does nothing to a server that has no name.
     ///
     /// # Panics
-    /// If the record's weight is not from 1 to [`WEIGHT_MAX`]: who reads records sees to that.
+    /// If the record's weight is not from 1 to [`WEIGHT_MAX`]: the reader of records ensures that.
     pub fn set_target(&mut self, server: usize, target: &Target) {
         let weight = target.record.map_or(1, |record| record.weight);
         assert!((1..=WEIGHT_MAX).contains(&weight));
         self.with(server, |server| server.set_target(target));
     }
 
-    /// News about a server that an earlier plan had may come late: it is dropped.
+    /// Drops late news about a server that only an earlier plan had.
     fn with(&mut self, server: usize, change: impl FnOnce(&mut Server)) {
         if let Some(server) = self.servers.get_mut(server) {
             change(server);
@@ -336,9 +335,9 @@ fn best_standing(
     all.filter_map(|(index, server)| standing(index, server)).min()
 }
 
-/// Smooth weighted round-robin, as nginx does it (`ngx_http_upstream_get_peer`): each gains its
-/// weight, the richest is chosen and pays what all gained. With weights 5, 1, 1 the order is
-/// a a b a c a a, not a a a a a b c.
+/// Smooth weighted round-robin, as in nginx (`ngx_http_upstream_get_peer`): each server gains its
+/// weight, the richest is chosen and pays what all gained. With weights 5, 1, 1 the order is a a b
+/// a c a a, not a a a a a b c.
 fn next_in_turn(
     servers: &mut [Server],
     eligible: impl Fn(usize, &Server) -> bool,
@@ -360,10 +359,10 @@ fn next_in_turn(
     Some(index)
 }
 
-/// The fewest open connections for its weight; those that tie take turns.
+/// Chooses the server with the fewest open connections relative to its weight; ties take turns.
 ///
-/// Not counting the connection to be made (Adams's method of apportionment) no server ever gets
-/// one while it has more than its share.
+/// The connection to be made is not counted (Adams's method of apportionment), so no server ever
+/// gets one while it has more than its share.
 fn least_connections(
     servers: &mut [Server],
     eligible: impl Fn(usize, &Server) -> bool,
@@ -382,7 +381,7 @@ fn least_connections(
     next_in_turn(servers, |index, server| eligible(index, server) && ties(server))
 }
 
-/// The server nearest to a client in the consistent hash.
+/// Returns the server nearest to a client in the consistent hash.
 fn nearest(
     servers: &[Server],
     key: u64,
@@ -415,7 +414,7 @@ mod tests {
 
     const EJECTION_TIME: Duration = Duration::from_secs(10);
 
-    /// Servers as `name*weight<limit`, with `+` before a backup.
+    /// Makes a pool of servers written `name*weight<limit`, with `+` before a backup.
     fn pool(balance: Balance, servers: &str) -> Pool {
         Pool::new(&options(balance, servers), 0)
     }
@@ -466,7 +465,7 @@ mod tests {
         (0..count).map(one).collect()
     }
 
-    /// The first address of a server.
+    /// Returns the first address of a server.
     fn at(pool: &Pool, server: usize) -> Address {
         pool.servers[server].addresses[0].address.clone()
     }
@@ -505,7 +504,7 @@ mod tests {
         assert_eq!([first(0), first(1), first(2), first(3)], [0, 1, 2, 0]);
     }
 
-    /// How many of a hundred connections each of two servers gets at a time after `begin`.
+    /// Counts how many of a hundred connections each of two servers gets at a time after `begin`.
     fn shares(pool: &mut Pool, begin: Instant, after: Duration) -> [usize; 2] {
         let now = begin + after;
         let picked: Vec<_> = (0..100u64)
@@ -840,7 +839,7 @@ mod tests {
         let mut after = Pool::new(&options, 0);
         after.inherit(&pool);
         assert_eq!(picks(&mut after, now, 2), [0, 0]);
-        // The same server, and another one in its place.
+        // Server 1 stays the same, and server 2 is replaced.
         pool.set_target(1, &target(2, 0, 1));
         pool.set_target(2, &target(4, 0, 1));
         assert_eq!(health(&pool, 1), Health::Ejected);
@@ -861,7 +860,7 @@ mod tests {
         assert_eq!(picks(&mut pool, Instant::now(), 1), [0]);
     }
 
-    /// With 100,000 clients the standard deviation of a share is under 0.16 %.
+    /// The standard deviation of a share with 100,000 clients is under 0.16 %.
     #[test]
     fn clients_spread_over_servers_by_weight() {
         let weights = [1, 2, 3, 10];
@@ -890,7 +889,7 @@ mod tests {
     }
 
     proptest! {
-        /// In each full round, from whatever turn it begins, each has its weight's turns.
+        /// Checks that in each full round, from any start, each server gets its weight's turns.
         #[test]
         fn a_round_gives_each_its_weight(weights in weights(), skip in 0usize..500) {
             let mut pool = many(Balance::RoundRobin, &weights);
@@ -903,7 +902,7 @@ mod tests {
             }
         }
 
-        /// Losing a server moves its clients only, and they come back with it.
+        /// Checks that losing a server moves its clients only, and that they return with it.
         #[test]
         fn only_a_lost_servers_clients_move(
             weights in weights(), lost in any::<prop::sample::Index>(),
@@ -928,7 +927,7 @@ mod tests {
             prop_assert_eq!(before, all(&mut pool));
         }
 
-        /// Nobody with more than its share gets another connection, whatever was closed before.
+        /// Checks that no server above its share gets a connection, whatever was closed before.
         #[test]
         fn least_connections_gives_none_to_a_server_above_its_share(
             weights in weights(), closes in prop::collection::vec(any::<(bool, u8)>(), 0..300),
@@ -949,9 +948,9 @@ mod tests {
             }
         }
 
-        /// Whatever happens to the addresses of two names, none that is known to be dead is dialled
-        /// while one lives that the connection has not dialled, none twice, and none is dialled
-        /// only if none is left; and each that is dead is tried again, once in an ejection time.
+        /// Checks, for any events of two names' addresses: a known dead address is dialled only if
+        /// no live one is left that the connection has not dialled; none is dialled twice; all are
+        /// dialled before giving up; and each dead address is tried again, once per ejection time.
         #[test]
         fn no_connection_waits_for_what_is_dead(
             balance in balances(), events in address_events(),
@@ -1039,7 +1038,7 @@ mod tests {
         Check(usize, u8),
         Dial(usize, u8, bool),
         Pass(u64),
-        /// A connection that dials so often in vain.
+        /// A connection that dials this often in vain.
         Connect(usize),
     }
 
@@ -1055,14 +1054,14 @@ mod tests {
         prop::collection::vec(event, 0..300)
     }
 
-    /// The state of addresses, by the simplest means.
+    /// Expected state of addresses, kept by the simplest means.
     #[derive(Default)]
     struct Addresses(std::collections::BTreeMap<SocketAddr, Known>);
 
     #[derive(Clone, Copy, Default)]
     struct Known {
         failures: u32,
-        /// Ejected, and the next trial.
+        /// Time of the next trial if the address is ejected.
         trial: Option<Instant>,
         is_down: bool,
     }

@@ -1,8 +1,8 @@
-//! One server of a pool: its health, its addresses, its share; and those that a connection has
-//! tried.
+//! Represents one server of a pool: its health, its addresses, its share; and the servers that a
+//! connection has tried.
 //!
-//! Owns what is known about it, the count of its active checks, and the memory of one connection,
-//! in 34 bytes. Making the checks is the control side's, the choice among several is the pool's.
+//! Handles the server's state, the count of its active checks, and the memory of one connection, in
+//! 34 bytes. The control side makes the checks, and the pool chooses among servers.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,30 +13,30 @@ use crate::affinity;
 use crate::options::{CheckOptions, PassiveOptions, ServerOptions};
 use crate::places::Limit;
 
-/// Addresses of one name that are used; a name server may answer with thousands.
+/// Most addresses of one name that are used; a name server may answer with thousands.
 pub const ADDRESSES_MAX: usize = 64;
 
-/// A weight of 1 as a share. A power of two, so that shares divided by it are exact.
+/// Share of a weight of 1. A power of two, so that shares divided by it are exact.
 pub(crate) const SHARE_WHOLE: u32 = 1024;
 
-/// The part of its share that a server has when it has just come back up: enough to warm it, and
-/// little enough that what it does slowly at first is done seldom.
+/// First share of a server that has just come back up: enough to warm it up, and so little that few
+/// connections suffer while it is slow.
 const SHARE_FIRST: u32 = SHARE_WHOLE / 10;
 
-/// A server in all plans, workers and reloads of a service: 48 bits, of which some are set.
+/// Identity of a server in all plans, workers and reloads of a service: 48 bits, not all zero.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ServerId(u64);
 
 impl ServerId {
     const BITS: u32 = 48;
 
-    /// That of these low bits.
+    /// Returns the id of these low bits.
     pub fn from_bits(bits: u64) -> Self {
         // 0 stands for no server.
         Self((bits & ((1 << Self::BITS) - 1)).max(1))
     }
 
-    /// As a number, the same on all hosts that call the server the same.
+    /// Returns the id as a number, the same on all hosts that use the same name for the server.
     pub fn bits(self) -> u64 {
         self.0
     }
@@ -45,42 +45,42 @@ impl ServerId {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ServerState {
     pub health: Health,
-    /// Open connections, those being dialled among them.
+    /// Open connections, including those being dialled.
     pub open: u32,
     pub addresses: usize,
 }
 
-/// Whether a server is used, and why not.
+/// Whether a server is used, and if not, the reason.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Health {
-    /// An operator has disabled it: it gets no new connection.
+    /// Disabled by an operator: gets no new connection.
     Disabled,
-    /// The active checks of all its addresses failed: it is never used.
+    /// The active checks of all its addresses failed: never used.
     CheckedDown,
-    /// Dials failed, of each address that its checks have left: it is used if no other can be, and
-    /// for a trial after each pause.
+    /// Dials failed, to each address that checks have not taken out: used if no other server can
+    /// be, and for a trial after each ejection time.
     Ejected,
-    /// The name has no address yet: it cannot be used.
+    /// The name has no address yet: cannot be used.
     Unresolved,
-    /// An operator has given it the weight 0: it gets those connections alone whose home it is.
+    /// Given the weight 0 by an operator: gets only connections whose home it is.
     NoWeight,
     Up,
 }
 
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Target {
-    /// None makes the server unusable.
+    /// Addresses of the server; none makes it unusable.
     pub addresses: Vec<SocketAddr>,
-    /// If a record has named the server: what it says.
+    /// Priority and weight, if a record names the server.
     pub record: Option<Record>,
 }
 
-/// The priority and weight of an SRV record (RFC 2782).
+/// Priority and weight of an SRV record (RFC 2782).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Record {
-    /// No server is used while one with a lower number can be.
+    /// Priority: no server is used while one with a lower number can be.
     pub priority: u16,
-    /// In place of the configured weight: 1 to [`crate::options::WEIGHT_MAX`].
+    /// Weight in place of the configured one: 1 to [`crate::options::WEIGHT_MAX`].
     pub weight: u16,
 }
 
@@ -90,47 +90,47 @@ impl From<Vec<SocketAddr>> for Target {
     }
 }
 
-/// How much a connection wants a server: the lowest comes first.
+/// Rank of a server for a connection: the lowest comes first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Standing(u32);
 
 impl Standing {
     /// Dialled before by this connection, at another address of its name.
     const AGAIN: u32 = 1;
-    /// The priority of its record, times this.
+    /// Factor of the record's priority.
     const PRIORITY: u32 = 2;
     /// Used only while no ordinary server can be.
     const BACKUP: u32 = 1 << 17;
-    /// The dials of all its addresses failed. Still better than refusing the client: if all are
-    /// ejected, the cause is likelier a short fault of all, or one on our side, than that none will
-    /// ever answer.
+    /// The dials to all its addresses failed. Still better than refusing the client: if all servers
+    /// are ejected, the cause is more likely a short fault of all, or one on our side, than that
+    /// none will ever answer.
     const EJECTED: u32 = 1 << 18;
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    /// The identity in the consistent hash and across reloads.
+    /// Identity in the consistent hash and across reloads.
     pub(crate) seed: u64,
     weight: u16,
-    /// The weight that an operator has ordered in place of it.
+    /// Weight that an operator has set in place of it.
     weight_ordered: Option<u16>,
-    /// The priority of the record that names it; 0 if none does.
+    /// Priority of the record that names the server; 0 if none does.
     priority: u16,
-    /// The share of the connections now: its weight, or less during its slow start.
+    /// Current share of the connections: its weight, or less during its slow start.
     pub(crate) share: u32,
-    /// When it came back up; `None` = its share is whole.
+    /// Time of coming back up; `None` = its share is whole.
     back_since: Option<Instant>,
     pub(crate) limit: Option<Limit>,
     pub(crate) open: u32,
-    /// The running balance of smooth weighted round-robin.
+    /// Running balance of smooth weighted round-robin.
     pub(crate) turn: i64,
     backup: bool,
     is_name: bool,
-    /// Records say what it is.
+    /// Whether records name the server.
     is_recorded: bool,
     disabled: bool,
     pub(crate) addresses: Vec<ServerAddress>,
-    /// The address to be dialled next; may be past the end after a change.
+    /// Address to dial next; may be past the end after a change.
     next_address: usize,
 }
 
@@ -164,7 +164,7 @@ impl Server {
         }
     }
 
-    /// Keeps what an earlier plan had learnt about the same server.
+    /// Takes over what an earlier plan knows about the same server.
     pub(crate) fn inherit(&mut self, before: &Self, is_checked: bool) {
         self.back_since = before.back_since;
         if self.is_name && self.addresses.is_empty() {
@@ -198,7 +198,7 @@ impl Server {
         ServerState { health, open: self.open, addresses: self.addresses.len() }
     }
 
-    /// Addresses that are dialled only if no other can be, or not at all.
+    /// Returns the addresses that are dialled only if no other can be, or not at all.
     pub(crate) fn addresses_down(&self) -> impl Iterator<Item = &Address> {
         let out = self.addresses.iter().filter(|one| !one.is_up());
         out.map(|one| &one.address)
@@ -212,14 +212,14 @@ impl Server {
         self.addresses.iter().find(|one| one.address == *address)
     }
 
-    /// The place of this server for a connection that has no reason of its own to come here; `None`
-    /// if it gets none.
+    /// Returns the standing for a connection that has no reason of its own to use this server;
+    /// `None` if it must not.
     pub(crate) fn standing(&self, index: usize, tried: &Tried) -> Option<Standing> {
         self.standing_at_home(index, tried).filter(|_| self.weight_now() > 0)
     }
 
-    /// The place of this server for a connection that was here before, which a weight of 0 does not
-    /// keep away; `None` if it cannot be used.
+    /// Returns the standing for a connection whose home this server is, which a weight of 0 does
+    /// not keep away; `None` if the server cannot be used.
     pub(crate) fn standing_at_home(&self, index: usize, tried: &Tried) -> Option<Standing> {
         let untried = |(number, one): &(usize, &ServerAddress)| {
             one.is_usable() && !tried.has(place(index, *number))
@@ -235,8 +235,8 @@ impl Server {
         Some(Standing(again | priority | backup | ejected))
     }
 
-    /// The next address that the connection has not dialled: an ejected one only if no other is
-    /// left.
+    /// Returns the next address that the connection has not dialled: an ejected one only if no
+    /// other is left.
     pub(crate) fn take(
         &mut self,
         index: usize,
@@ -250,7 +250,7 @@ impl Server {
         self.dial(index, number, now, ejection_time)
     }
 
-    /// Another address for a connection that waits for one of this server: none that was ejected.
+    /// Returns another address, not ejected, for a connection that waits for one of this server.
     pub(crate) fn take_other(&self, index: usize, tried: &Tried) -> Option<(Place, Address)> {
         let number = self.next(index, tried, ServerAddress::is_up)?;
         if self.disabled {
@@ -260,7 +260,7 @@ impl Server {
         Some((place(index, number), one.address.clone()))
     }
 
-    /// An address that is to be tried again.
+    /// Returns an ejected address whose trial is due.
     pub(crate) fn take_trial(
         &mut self,
         index: usize,
@@ -275,7 +275,7 @@ impl Server {
         self.dial(index, number, now, ejection_time)
     }
 
-    /// The next address in turn that is so and was not tried.
+    /// Returns the next address in turn that satisfies `is_so` and was not tried.
     fn next(
         &self,
         index: usize,
@@ -300,8 +300,8 @@ impl Server {
         Some((place(index, number), one.address.clone()))
     }
 
-    /// Changes what is known of an address, if the server still has it. The server's slow start
-    /// begins if none of its addresses was up and one is now. Whether one was taken out or is back.
+    /// Changes the state of an address, if the server still has it. The server's slow start begins
+    /// if this brings its first address up. Returns whether the address was taken out or is back.
     pub(crate) fn change(
         &mut self,
         address: &Address,
@@ -322,7 +322,7 @@ impl Server {
         has_changed
     }
 
-    /// Active checks have found that these addresses are down, and that the others are not.
+    /// Sets the result of active checks: these addresses are down, and the others are not.
     pub(crate) fn set_checked(&mut self, down: &[Address], now: Instant) {
         let was_up = self.has_address_up();
         for one in &mut self.addresses {
@@ -340,12 +340,12 @@ impl Server {
         self.disabled = disabled;
     }
 
-    /// When its slow start ends; `None` = it is in none.
+    /// Returns when the slow start ends; `None` if there is none.
     pub(crate) fn slow_start_end(&self, slow_start: Duration) -> Option<Instant> {
         self.back_since.map(|since| since + slow_start)
     }
 
-    /// Grows the share linearly from [`SHARE_FIRST`] to the whole. Whether it is whole.
+    /// Grows the share linearly from [`SHARE_FIRST`] to the whole. Returns whether it is whole.
     pub(crate) fn grow_share(&mut self, now: Instant, slow_start: Duration) -> bool {
         let since = |since| now.saturating_duration_since(since);
         let grown = self.back_since.map(since).filter(|time| *time < slow_start);
@@ -360,7 +360,7 @@ impl Server {
         grown.is_none()
     }
 
-    /// Whether an operator has seen to it that the balance gives it no new connection.
+    /// Reports whether an operator has stopped the balance from giving it new connections.
     pub(crate) fn is_taken_out(&self) -> bool {
         self.disabled || self.weight_now() == 0
     }
@@ -369,7 +369,7 @@ impl Server {
         self.weight_ordered.unwrap_or(self.weight)
     }
 
-    /// An operator has ordered this weight, or the configured one again.
+    /// Sets an operator's weight, or the configured one again.
     pub(crate) fn order_weight(&mut self, weight: Option<u16>) {
         self.weight_ordered = weight;
         if self.back_since.is_none() {
@@ -402,25 +402,25 @@ fn place(server: usize, address: usize) -> Place {
     Place { server: server as u16, address: address as u16 }
 }
 
-/// One address of a server: its failed dials, its ejection, its check. A server has as many as its
-/// name stands for, and no address answers for another one.
+/// An address of a server: its failed dials, its ejection, its check. A server has as many as its
+/// name resolves to, and each is judged by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerAddress {
     pub(crate) address: Address,
     /// Failed dials in a row.
     pub(crate) failures: u32,
-    /// Ejected, and when the next trial is due.
+    /// Time of the next trial, if the address is ejected.
     trial_at: Option<Instant>,
     is_checked_down: bool,
 }
 
 impl ServerAddress {
-    /// An address of which nothing is known, and which is used for that.
+    /// Makes an address of unknown state, which is used.
     pub(crate) fn new(address: Address) -> Self {
         Self { address, failures: 0, trial_at: None, is_checked_down: false }
     }
 
-    /// Keeps what an earlier plan had learnt about the same address.
+    /// Takes over what an earlier plan knows about the same address.
     pub(crate) fn inherit(&mut self, before: &Self, is_checked: bool) {
         *self = before.clone();
         self.is_checked_down &= is_checked;
@@ -434,7 +434,7 @@ impl ServerAddress {
         self.trial_at.is_some()
     }
 
-    /// It is dialled as if nothing were the matter.
+    /// Reports whether the address is dialled without restriction.
     pub(crate) fn is_up(&self) -> bool {
         self.is_usable() && !self.is_ejected()
     }
@@ -443,8 +443,8 @@ impl ServerAddress {
         self.is_usable() && self.trial_at.is_some_and(|at| at <= now)
     }
 
-    /// A dial is begun. If a trial was due, the one after it waits a pause, so that a trial whose
-    /// end is never told blocks nothing.
+    /// Notes that a dial begins. If a trial was due, the next one waits for an ejection time, so
+    /// that a trial whose outcome is never reported blocks nothing.
     pub(crate) fn dialled(&mut self, now: Instant, ejection_time: Duration) {
         if self.is_trial_due(now) {
             self.trial_at = Some(now + ejection_time);
@@ -455,8 +455,8 @@ impl ServerAddress {
         (self.failures, self.trial_at) = (0, None);
     }
 
-    /// A trial that no connection went on with was accepted. That says nothing of what comes after
-    /// it, such as TLS: the next failure ejects again.
+    /// Notes that a trial which no connection used was accepted. That proves nothing about later
+    /// steps, such as TLS: the next failure ejects again.
     pub(crate) fn trial_accepted(&mut self, passive: &PassiveOptions) {
         (self.failures, self.trial_at) = (passive.failures.saturating_sub(1), None);
     }
@@ -477,11 +477,11 @@ impl ServerAddress {
     }
 }
 
-/// Dials a connection may make in all: with the dial's own limit this bounds how long a client
-/// waits, and a service of which eight servers in a row fail has little to gain from a ninth.
+/// Most dials of a connection: with the timeout of a dial this limits how long a client waits, and
+/// if eight servers in a row fail, a ninth is unlikely to help.
 pub const DIALS_MAX: usize = 8;
 
-/// The servers that one connection has dialled in vain, and at which of their addresses.
+/// Servers that one connection has dialled in vain, and at which of their addresses.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tried {
     places: [Place; DIALS_MAX],
@@ -500,28 +500,28 @@ impl Tried {
         Self::default()
     }
 
-    /// How many dials were made.
+    /// Returns how many dials were made.
     pub fn count(&self) -> usize {
         usize::from(self.count)
     }
 
-    /// Whether no further dial is allowed.
+    /// Reports whether no further dial is allowed.
     pub fn is_full(&self) -> bool {
         self.count() == DIALS_MAX
     }
 
-    /// Whether a server was dialled at any of its addresses.
+    /// Reports whether a server was dialled at any of its addresses.
     pub fn has_server(&self, server: usize) -> bool {
         let mut places = self.places().iter();
         places.any(|place| usize::from(place.server) == server)
     }
 
-    /// Whether a server was dialled at this address.
+    /// Reports whether a server was dialled at this address.
     pub fn has(&self, place: Place) -> bool {
         self.places().contains(&place)
     }
 
-    /// Notes a dial, once. One more than allowed is dropped: the pool picks nothing then.
+    /// Notes a dial, once. Dials beyond the limit are dropped: the pool picks nothing then.
     pub fn insert(&mut self, place: Place) {
         if !self.has(place)
             && let Some(free) = self.places.get_mut(usize::from(self.count))
@@ -546,27 +546,27 @@ impl Tried {
     }
 }
 
-/// The state of one server under check.
+/// State of one server under check.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Check {
     fall: u32,
     rise: u32,
     up: Option<bool>,
-    /// Results in a row that speak against `up`.
+    /// Results in a row that contradict `up`.
     against: u32,
 }
 
 impl Check {
-    /// A server about which nothing is known, or, after a reload, what was known before.
+    /// Starts with a server of unknown state, or, after a reload, with the state known before.
     ///
-    /// An unknown server is used, and the first result alone decides, because a server
-    /// that was never seen to answer gets no benefit of the doubt, and one that answers at once
-    /// need not wait for its `rise`.
+    /// An unknown server is used, and the first result alone decides, because a server that was
+    /// never seen to answer gets no benefit of the doubt, and one that answers at once need not
+    /// wait for its `rise`.
     pub fn new(options: &CheckOptions, before: Option<bool>) -> Self {
         Self { fall: options.fall.max(1), rise: options.rise.max(1), up: before, against: 0 }
     }
 
-    /// Takes a result in. Says what the server now is if that changed (or was unknown).
+    /// Counts a result. Returns the server's new state if that changed (or was unknown).
     pub fn observe(&mut self, good: bool) -> Option<bool> {
         if self.up == Some(good) {
             self.against = 0;
@@ -586,7 +586,7 @@ impl Check {
         self.up
     }
 
-    /// Whether it is up; `None` before the first result.
+    /// Reports whether the server is up; `None` before the first result.
     pub fn is_up(&self) -> Option<bool> {
         self.up
     }

@@ -1,25 +1,25 @@
-//! Answers to an authority that validates us by plain HTTP (RFC 8555 section 8.3). They come before
-//! files, before requests are redirected, and before what a client sends is relayed as it comes.
+//! Answers an authority that validates us by plain HTTP (RFC 8555 section 8.3), before files are
+//! served, requests redirected, or a client's bytes relayed unread.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The longest token that is looked for; authorities have 43 characters.
+/// Longest token that is looked up; authorities use 43 characters.
 const TOKEN_BYTES_MAX: usize = 128;
 
-/// The answers that all services give now: a key authorization for each token. Cloning shares them.
+/// Current answers of all services: a key authorization for each token. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct HttpChallenges(Arc<HttpAnswers>);
 
 #[derive(Debug, Default)]
 struct HttpAnswers {
-    /// Each connection asks, and nearly all of them while there are none.
+    /// Each connection reads this flag, nearly always while there are no answers.
     are_there: AtomicBool,
     by_token: RwLock<BTreeMap<String, String>>,
 }
 
-/// A handle is no option: two are always equal.
+/// Two handles are always equal, because a handle is no option.
 impl PartialEq for HttpChallenges {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -28,39 +28,39 @@ impl PartialEq for HttpChallenges {
 
 impl Eq for HttpChallenges {}
 
-/// The first bytes of a client whose connection is not ours to read.
+/// Judgement of a client's first bytes, on a connection that we otherwise relay unread.
 #[derive(Debug, Eq, PartialEq)]
 pub enum FirstBytes {
-    /// They may become an authority's request.
+    /// The bytes may become an authority's request.
     Perhaps,
-    /// They are somebody else's.
+    /// The bytes are somebody else's.
     Other,
     /// The response to the authority, the last one of its connection.
     Answered(Vec<u8>),
 }
 
 impl HttpChallenges {
-    /// Answers these tokens, and no others.
+    /// Sets the tokens to answer, in place of all earlier ones.
     pub fn set(&self, answers: impl IntoIterator<Item = (String, String)>) {
         let mut by_token = self.0.by_token.write().unwrap_or_else(PoisonError::into_inner);
         *by_token = answers.into_iter().collect();
         self.0.are_there.store(!by_token.is_empty(), Ordering::Release);
     }
 
-    /// Whether an authority may ask.
+    /// Reports whether an authority may ask.
     pub fn are_there(&self) -> bool {
         self.0.are_there.load(Ordering::Acquire)
     }
 
-    /// The answer at a decoded path beneath the root.
+    /// Returns the answer at a decoded path beneath the root.
     pub(crate) fn answer(&self, path: &[u8]) -> Option<String> {
         let token = path.strip_prefix(FOLDER)?;
         let answers = self.0.by_token.read().unwrap_or_else(PoisonError::into_inner);
         answers.get(str::from_utf8(token).ok()?).cloned()
     }
 
-    /// Judges the first line of a request as authorities write it: HTTP/1, and the path in clear.
-    /// No more than that is read of anybody.
+    /// Judges the first line of a request as authorities write it: HTTP/1, with an unencoded path.
+    /// Reads no more than that of any client.
     pub fn judge(&self, bytes: &[u8]) -> FirstBytes {
         let begin = [b"GET /", FOLDER].concat();
         if begin.starts_with(bytes) {
@@ -89,7 +89,7 @@ impl HttpChallenges {
     }
 }
 
-/// The folder of the answers. Decoded, beneath the root.
+/// Folder of the answers, decoded, beneath the root.
 pub(crate) const FOLDER: &[u8] = b".well-known/acme-challenge/";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! One client's connection, from its first request to its last: who speaks when. Owns the bytes
-//! that wait, framing, and the order of answers; what is answered is decided by others.
+//! Drives one client's connection, from its first request to its last. Handles queued bytes,
+//! framing, and the order of answers; other modules decide what is answered.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,33 +16,31 @@ use crate::request::{
 use crate::response::Response;
 use crate::search::FileSearch;
 
-/// The interim response before a client sends content (RFC 9110 section 15.2.1).
+/// Interim response before a client sends content (RFC 9110 section 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 const CONTINUE_BYTES: usize = CONTINUE.len();
 
 /// One client's connection.
 ///
-/// Give it bytes by [`receive`](Self::receive), and then, as long as there is one, answer its
-/// [`question`](Self::question) and send its [`output`](Self::output). Between requests it holds
-/// no buffer.
+/// The caller passes bytes to [`receive`](Self::receive) and then, as long as there is one, answers
+/// the [`question`](Self::question) and sends the [`output`](Self::output). Between requests no
+/// buffer is held.
 #[derive(Debug)]
 pub struct Conversation {
     options: Arc<Options>,
-    /// The bytes that came and were not read yet: a part of a head, or requests that wait for their
-    /// turn.
+    /// Received bytes that are not read yet: part of a head, or queued requests.
     input: Vec<u8>,
-    /// The number of its bytes that hold no end of a head.
+    /// Number of its bytes that are known to hold no end of a head.
     known: usize,
     stage: ConversationStage,
-    /// An empty line before the head was passed over.
+    /// An empty line before the head was skipped.
     blank: bool,
     /// No further request is read.
     last: bool,
-    /// The client's stream has ended.
     ended: bool,
     started: Option<u16>,
-    /// How many heads were read.
+    /// Number of heads read.
     heads: u32,
 }
 
@@ -60,11 +58,11 @@ enum ConversationStage {
 struct DroppedContent {
     request: Request,
     content: http::Content,
-    /// How much of it has come, with what frames chunks.
+    /// Bytes of the content received so far, with the framing of chunks.
     bytes: u64,
-    /// The reason why no more of it is read.
+    /// Reason why no more of it is read.
     fault: Option<Refusal>,
-    /// The rest of [`CONTINUE`] that is to be sent.
+    /// Rest of [`CONTINUE`] that must be sent.
     interim: &'static [u8],
 }
 
@@ -73,9 +71,9 @@ impl DroppedContent {
         !self.content.is_done() && self.fault.is_none()
     }
 
-    /// Reads on, and returns how many of these bytes belong to it.
+    /// Reads on, and returns how many of these bytes belong to the content.
     fn read(&mut self, bytes: &[u8]) -> usize {
-        // One more than is allowed, so that the pace of the bytes decides nothing.
+        // One byte more than allowed, so that the split of the bytes decides nothing.
         let left = usize::try_from(CONTENT_BYTES_MAX + 1 - self.bytes).unwrap_or(usize::MAX);
         let bytes = &bytes[..bytes.len().min(left)];
         let read = self.content.read(bytes);
@@ -91,7 +89,7 @@ impl DroppedContent {
 }
 
 impl Conversation {
-    /// A conversation in which nothing has been said.
+    /// Starts a conversation without any bytes.
     pub fn new(options: Arc<Options>) -> Self {
         Self {
             options,
@@ -106,10 +104,10 @@ impl Conversation {
         }
     }
 
-    /// Takes bytes of requests and returns how many. Requests that wait for their turn are taken up
-    /// to [`HEAD_BYTES_MAX`]; 0 means not now, but after more of the output went out. What comes
-    /// after the last request is taken and dropped, so that the client, which may still be sending,
-    /// can read its answer.
+    /// Takes bytes of requests and returns how many. Requests that wait for their turn are queued
+    /// up to [`HEAD_BYTES_MAX`]; 0 means that more of the output must be sent first. Bytes after
+    /// the last request are taken and dropped, so that a client which is still sending can read its
+    /// answer.
     pub fn receive(&mut self, bytes: &[u8], now: SystemTime) -> usize {
         let mut rest = bytes;
         loop {
@@ -123,7 +121,7 @@ impl Conversation {
         bytes.len() - rest.len()
     }
 
-    /// The client's stream has ended. What was asked is still answered; then comes
+    /// Handles the end of the client's stream. Complete requests are still answered; then comes
     /// [`Output::End`].
     pub fn receive_end(&mut self) {
         self.ended = true;
@@ -137,7 +135,7 @@ impl Conversation {
         }
     }
 
-    /// The question that must be answered before it can go on.
+    /// Returns the question that must be answered before the conversation can continue.
     pub fn question(&self) -> Option<Question<'_>> {
         match &self.stage {
             ConversationStage::Asking(search) => Some(search.question()),
@@ -145,7 +143,7 @@ impl Conversation {
         }
     }
 
-    /// Takes the answer to the question; without a question it means nothing.
+    /// Takes the answer to the question; does nothing without a question.
     pub fn answer(&mut self, found: Found, now: SystemTime) {
         let ConversationStage::Asking(search) = &mut self.stage else {
             return;
@@ -170,7 +168,7 @@ impl Conversation {
         }
     }
 
-    /// This number of bytes of the output was sent; at most those of one piece.
+    /// Notes that this number of bytes of the output was sent; at most those of one piece.
     pub fn sent(&mut self, bytes: u64, now: SystemTime) {
         match &mut self.stage {
             ConversationStage::Content(content) => {
@@ -183,19 +181,19 @@ impl Conversation {
         self.advance(now);
     }
 
-    /// The open file gave fewer bytes than it had, or none: what was promised cannot be kept. From
-    /// now on the output is [`Output::Cut`].
+    /// Notes that the open file gave fewer bytes than promised, or none, so that the response
+    /// cannot be finished. From now on the output is [`Output::Cut`].
     pub fn file_failed(&mut self) {
         self.finish(ConversationStage::Cut);
     }
 
-    /// The number of the request whose end is awaited, since a part of it has come: a part of its
-    /// head, or the head without all of the content. `has_more` = bytes that came are not yet
-    /// readable, such as a part of a TLS record.
+    /// Returns the number of the request that has begun and not ended: part of its head has come,
+    /// or the head without all of the content. `has_more` = bytes were received that are not
+    /// readable yet, such as part of a TLS record.
     pub fn unfinished_request(&self, has_more: bool) -> Option<u32> {
         match &self.stage {
             ConversationStage::Head if has_more || !self.input.is_empty() => Some(self.heads),
-            // Its head was counted already.
+            // The head was counted already.
             ConversationStage::Content(content) if content.is_awaited() => {
                 Some(self.heads.wrapping_sub(1))
             }
@@ -203,15 +201,15 @@ impl Conversation {
         }
     }
 
-    /// The end of a request did not come in time: the answer is 408, and then comes
-    /// [`Output::End`] (RFC 9110 section 15.5.9). Without an unfinished request it means nothing.
+    /// Answers 408 because the rest of a request did not arrive in time; then comes [`Output::End`]
+    /// (RFC 9110 section 15.5.9). Does nothing without an unfinished request.
     pub fn time_out_request(&mut self, now: SystemTime) {
         match &self.stage {
             ConversationStage::Head => {}
             ConversationStage::Content(content) if !content.is_awaited() => return,
             ConversationStage::Content(content)
                 if matches!(content.interim.len(), 0 | CONTINUE_BYTES) => {}
-            // Half of an interim response has gone out, and nothing can follow it.
+            // Part of an interim response was sent, and nothing can follow it.
             ConversationStage::Content(_) => return self.finish(ConversationStage::Cut),
             _ => return,
         }
@@ -219,13 +217,13 @@ impl Conversation {
         self.refuse((Status::RequestTimeout, what), self.names_head(), now);
     }
 
-    /// The status of the response that began since the last call. At most one begins with each
-    /// call of [`receive`](Self::receive), [`answer`](Self::answer) or [`sent`](Self::sent).
+    /// Returns the status of the response that began since the last call. At most one begins with
+    /// each call of [`receive`](Self::receive), [`answer`](Self::answer) or [`sent`](Self::sent).
     pub fn take_started(&mut self) -> Option<u16> {
         self.started.take()
     }
 
-    /// Takes some of the bytes, as the stage has it.
+    /// Takes some of the bytes, as the stage allows.
     fn take(&mut self, bytes: &[u8]) -> usize {
         if let ConversationStage::Content(content) = &mut self.stage
             && content.is_awaited()
@@ -240,7 +238,7 @@ impl Conversation {
         taken
     }
 
-    /// Goes on as far as it can with what is there.
+    /// Advances as far as the received bytes allow.
     fn advance(&mut self, now: SystemTime) {
         loop {
             match &self.stage {
@@ -262,7 +260,7 @@ impl Conversation {
         }
     }
 
-    /// Reads a head, if a whole one is there.
+    /// Reads a head, if a whole one was received.
     fn read_head(&mut self, now: SystemTime) -> bool {
         match request::extent(&self.input, self.known) {
             Extent::Whole(bytes) => {
@@ -276,7 +274,7 @@ impl Conversation {
                     Err(refusal) => self.refuse(refusal, names_head, now),
                 }
             }
-            // RFC 9112 section 2.2: clients of old send an empty line after content.
+            // RFC 9112 section 2.2: old clients send an empty line after content.
             Extent::Blank(bytes) if !self.blank => {
                 self.drop_input(bytes);
                 self.blank = true;
@@ -303,7 +301,7 @@ impl Conversation {
         true
     }
 
-    /// A request was read: its content comes next, some of which may be there.
+    /// Reads the content after a request, some of which may have been received.
     fn read_content(&mut self, request: Request) {
         self.last = !request.persistent;
         let mut content = DroppedContent {
@@ -324,7 +322,7 @@ impl Conversation {
         self.stage = ConversationStage::Content(Box::new(content));
     }
 
-    /// Whether the request that comes or is answered names HEAD, if it is one.
+    /// Reports whether the request that is being received or answered uses HEAD.
     fn names_head(&self) -> bool {
         match &self.stage {
             ConversationStage::Content(content) => content.request.method == Method::Head,
@@ -341,7 +339,7 @@ impl Conversation {
         }
     }
 
-    /// The content was read, or no more of it is: what is asked for?
+    /// Answers the request once its content was read, or no more of it is read.
     fn end_content(&mut self, now: SystemTime) {
         let names_head = self.names_head();
         let ConversationStage::Content(mut content) =
@@ -351,7 +349,7 @@ impl Conversation {
         };
         match content.fault {
             None => {}
-            // It is told where to send that.
+            // The redirect tells the client where to send the content.
             Some(CONTENT_TOO_LARGE) if content.request.location.is_some() => {
                 content.request.persistent = false;
                 self.last = true;

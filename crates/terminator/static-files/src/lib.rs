@@ -1,5 +1,5 @@
-//! Static files over HTTP/1.1, as a pure conversation: request bytes in; questions about the file
-//! system and response bytes out. It opens no file and reads no clock.
+//! Serves static files over HTTP/1.1, as a pure conversation: request bytes in; questions about the
+//! file system and response bytes out. Opens no file and reads no clock.
 #![forbid(unsafe_code)]
 
 pub mod challenge;

@@ -1,27 +1,27 @@
-//! Options for the files of a folder.
+//! Options for serving the files of a folder.
 
 use crate::challenge::HttpChallenges;
 
-/// The options for all requests of a service.
+/// Options for all requests of a service.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Options {
-    /// The files that a folder is answered with, in the order of preference; empty = none.
+    /// Files that answer for a folder, in order of preference; empty = none.
     pub index: Vec<String>,
     /// Whether names that begin with a dot are served.
     pub hidden: bool,
-    /// Whether `name.br` and `name.gz` are served in place of `name` to clients that take them.
+    /// Whether `name.br` and `name.gz` are served in place of `name` to clients that accept them.
     pub precompressed: bool,
-    /// Whether requests are redirected. Then only files that prove who we are to a certificate
-    /// authority are served, if there are any.
+    /// Whether requests are redirected. Only files that prove our identity to a certificate
+    /// authority are served then, if there are any.
     pub redirect: Option<Redirect>,
-    /// The answers to authorities that validate us.
+    /// Answers to authorities that validate us.
     pub challenges: HttpChallenges,
 }
 
-/// Requests are answered by the address of the same resource by https.
+/// Answers requests with the https address of the same resource.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Redirect {
-    /// The TCP port of https.
+    /// TCP port of https.
     pub port: u16,
 }
 

@@ -1,5 +1,5 @@
-//! The place that a request is redirected to: the same resource by https (RFC 9110 sections 4.2.2
-//! and 7.1). Owns which hosts are taken into an address that we send; reads no path.
+//! Builds the location that a request is redirected to: the same resource by https (RFC 9110
+//! sections 4.2.2 and 7.1). Decides which hosts may appear in it; reads no path.
 
 use std::io::Write;
 
@@ -9,27 +9,27 @@ use crate::challenge::FOLDER;
 use crate::options::Redirect;
 use crate::target::{encode_percent, split};
 
-/// The port of https, which its addresses leave out.
+/// Port of https, which is left out of its addresses.
 const HTTPS_PORT: u16 = 443;
 
-/// The longest name of a host (RFC 1035 section 2.3.4), in bytes.
+/// Longest host name (RFC 1035 section 2.3.4), in bytes.
 const NAME_BYTES_MAX: usize = 253;
 
-/// The longest part of one between two dots.
+/// Longest label of a host name, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// Whether a file at this path, which proves to a certificate authority who we are, is served, if
-/// there is one, before anything is redirected.
+/// Reports whether this path is that of a file which proves our identity to a certificate
+/// authority. Such a file, if it exists, is served before anything is redirected.
 pub(crate) fn is_challenge(path: &[u8]) -> bool {
     let of_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_".contains(byte);
     let token = path.strip_prefix(FOLDER);
     token.is_some_and(|token| !token.is_empty() && token.iter().all(of_token))
 }
 
-/// The address of what was asked for, by https. The target is kept as it was written.
+/// Returns the https address of the requested resource. The target is kept as it was written.
 ///
 /// # Errors
-/// The reason why nobody can tell which host is meant. Such a client is sent nowhere.
+/// Fails with the reason if the host is not certain. Such a client is redirected nowhere.
 pub(crate) fn location(
     redirect: Redirect,
     host: Option<&[u8]>,
@@ -39,7 +39,7 @@ pub(crate) fn location(
     if let (Some(authority), Some(host)) = (authority, host)
         && !authority.eq_ignore_ascii_case(host)
     {
-        // RFC 9112 section 3.2: an honest client writes the same twice.
+        // RFC 9112 section 3.2: an honest client writes the same host twice.
         return Err("the target's host is not that of the Host field");
     }
     let host = authority.or(host).ok_or("no Host field")?;
@@ -60,12 +60,12 @@ pub(crate) fn location(
     Ok(location.into())
 }
 
-/// The host of an authority, without its port, if it is one that may be sent to a client: a name
-/// of letters, digits, `-`, `.` and `_`, an IPv4 address, or an IPv6 address in brackets.
+/// Returns the host of an authority, without its port, if it may be sent to a client: a name of
+/// letters, digits, `-`, `.` and `_`, an IPv4 address, or an IPv6 address in brackets.
 fn name_of(authority: &[u8]) -> Option<&[u8]> {
     let (host, _) = host_and_port(authority)?;
     let may_stand = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-    // Labels as in RFC 1035 section 2.3.4; the root may be named at the end.
+    // Labels as in RFC 1035 section 2.3.4; a trailing dot may name the root.
     let mut labels = host.strip_suffix('.').unwrap_or(host).split('.');
     let fits = host.starts_with('[')
         || host.len() <= NAME_BYTES_MAX

@@ -1,10 +1,10 @@
-//! The representation of a file (RFC 9110 section 8): its media type, by its name, and the content
-//! codings that a client takes (RFC 9110 sections 8.4.1 and 12.5.3, RFC 7932), among those that
-//! files can lie in beside the original. Looks at no content, and compresses nothing.
+//! Selects the representation of a file (RFC 9110 section 8): its media type, by its name, and the
+//! content codings that a client accepts (RFC 9110 sections 8.4.1 and 12.5.3, RFC 7932) among those
+//! of files beside the original. Reads no content, and compresses nothing.
 
 use std::fmt;
 
-/// A coding of a file that lies beside the original.
+/// Coding of a file beside the original.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Coding {
     Brotli,
@@ -12,7 +12,7 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// In our order: brotli is the smaller one.
+    /// All codings in our order of preference: brotli is smaller.
     pub(crate) const ALL: [Self; 2] = [Self::Brotli, Self::Gzip];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -22,7 +22,7 @@ impl Coding {
         }
     }
 
-    /// The end of its files' names.
+    /// Returns the suffix of its files' names.
     pub(crate) const fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => ".br",
@@ -37,7 +37,7 @@ impl Coding {
     }
 }
 
-/// The weights of a field, in thousandths; nothing for what it does not name.
+/// Weights of a field, in thousandths; `None` for codings that it does not name.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weights {
     codings: [Option<u16>; Coding::ALL.len()],
@@ -45,7 +45,7 @@ struct Weights {
     others: Option<u16>,
 }
 
-/// The codings that the client likes at least as well as the original, best first.
+/// Returns the codings that the client prefers to the original or likes as well, best first.
 pub(crate) fn preferred(accept_encoding: &[u8]) -> [Option<Coding>; Coding::ALL.len()] {
     let mut weights = Weights::default();
     for element in accept_encoding.split(|byte| *byte == b',') {
@@ -60,7 +60,7 @@ pub(crate) fn preferred(accept_encoding: &[u8]) -> [Option<Coding>; Coding::ALL.
 }
 
 impl Weights {
-    /// Takes one element; what is malformed is not taken.
+    /// Takes one element; skips a malformed one.
     fn take(&mut self, element: &[u8]) {
         let mut pieces = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let name = pieces.next().unwrap_or_default();
@@ -84,7 +84,7 @@ impl Weights {
     }
 }
 
-/// `q=` and a number from 0 to 1 with up to three decimals (RFC 9110 section 12.4.2).
+/// Parses `q=` and a number from 0 to 1 with up to three decimals (RFC 9110 section 12.4.2).
 fn weight(text: &[u8]) -> Option<u16> {
     let [b'q' | b'Q', b'=', value @ ..] = text else {
         return None;
@@ -107,11 +107,11 @@ fn weight(text: &[u8]) -> Option<u16> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Media(&'static str);
 
-/// The type of a file whose name shows none.
+/// Type of a file whose name tells none.
 const UNKNOWN: Media = Media("application/octet-stream");
 
-/// The media types of compressed files, and of what holds them: compressed again they grow. All
-/// other kinds may have compressed files beside them.
+/// Media types of compressed files and archives, which grow when compressed again. All other kinds
+/// may have compressed files beside them.
 const COMPRESSED: &[&str] = &[
     "application/epub+zip",
     "application/gzip",
@@ -129,7 +129,7 @@ const COMPRESSED: &[&str] = &[
     "font/woff2",
 ];
 
-/// The exceptions among pictures, sounds and films, which are compressed in general.
+/// Exceptions among images, audio and video, which are otherwise compressed.
 const UNCOMPRESSED: &[&str] = &[
     "audio/midi",
     "audio/wav",
@@ -140,8 +140,8 @@ const UNCOMPRESSED: &[&str] = &[
     "image/x-ms-bmp",
 ];
 
-/// Names that the table of `mime_guess` does not know, or knows for something else than what is
-/// found on the web under them.
+/// Names that the table of `mime_guess` lacks, or gives another meaning than the one usual on the
+/// web.
 const OURS: &[(&str, &str)] = &[
     ("br", "application/x-brotli"),
     ("mjs", "text/javascript"),
@@ -150,7 +150,7 @@ const OURS: &[(&str, &str)] = &[
 ];
 
 impl Media {
-    /// That of a file with this path.
+    /// Returns the type of a file with this path.
     pub(crate) fn of(path: &[u8]) -> Self {
         let Some(extension) = extension(path) else {
             return UNKNOWN;
@@ -162,7 +162,7 @@ impl Media {
         mime_guess::from_ext(extension).first_raw().map_or(UNKNOWN, Self)
     }
 
-    /// Whether compressed files beside it are worth looking for.
+    /// Reports whether compressed files beside it are worth looking for.
     pub(crate) fn compresses(self) -> bool {
         let mut in_general = ["image/", "audio/", "video/"].iter();
         if in_general.any(|kind| self.0.starts_with(kind)) {
@@ -172,7 +172,7 @@ impl Media {
     }
 }
 
-/// As the `Content-Type` field has it. Text is said to be UTF-8, which nearly all of it is.
+/// Formats the value of `Content-Type`. Text is declared UTF-8, as nearly all of it is.
 impl fmt::Display for Media {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.0)?;
@@ -228,7 +228,7 @@ mod tests {
             let mut found = preferred(field.as_bytes());
             let mut expected = expected;
             if found.iter().flatten().count() < 2 {
-                // Where one is missing its place does not matter.
+                // If one is missing, its place does not matter.
                 found.sort_unstable_by_key(|coding| coding.is_none());
                 expected.sort_unstable_by_key(|coding| coding.is_none());
             }

@@ -1,5 +1,5 @@
-//! The head of a request: what files need of it. Framing is `wire::http`'s; what fields mean for a
-//! file is the business of others.
+//! Reads the head of a request, as far as files need it. `wire::http` handles framing; other
+//! modules interpret the fields.
 
 use wire::http::{ContentEnd, HeadFault, RequestHead};
 
@@ -8,27 +8,27 @@ use crate::redirect;
 use crate::target::{RequestTarget, TargetFault};
 use crate::validators::Conditions;
 
-/// The longest head, from the first byte of the request line to the empty line.
+/// Longest head, from the first byte of the request line to the empty line.
 pub const HEAD_BYTES_MAX: usize = 8192;
 
-/// The longest request target, as it is written.
+/// Longest request target, as written.
 pub const TARGET_BYTES_MAX: usize = 4096;
 
-/// The largest content of a request, with what frames its chunks. It is read and dropped: nothing
-/// we serve takes any.
+/// Largest content of a request, with the framing of its chunks. It is read and dropped, because
+/// nothing that we serve takes content.
 pub(crate) const CONTENT_BYTES_MAX: u64 = 65_536;
 
-/// How much of a head is there.
+/// Part of a head that was received.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Extent {
-    /// No end in this number of bytes, which need not be searched again.
+    /// No end within this number of bytes, which need not be searched again.
     Open(usize),
     /// An empty line of this number of bytes before a head.
     Blank(usize),
     /// A head of this number of bytes.
     Whole(usize),
-    /// A line ends with LF alone. Other readers take that for a line's end, or for none
-    /// (RFC 9112 section 2.2).
+    /// A line that ends with LF alone. Parsers differ on whether that ends a line (RFC 9112 section
+    /// 2.2).
     BareLineFeed,
 }
 
@@ -51,9 +51,8 @@ pub(crate) fn extent(bytes: &[u8], known: usize) -> Extent {
 pub(crate) enum Method {
     Get,
     Head,
-    /// One of RFC 9110 or RFC 5789 that files do not have.
+    /// A method of RFC 9110 or RFC 5789 that files do not support.
     NotAllowed,
-    /// None that we have heard of.
     Unknown,
 }
 
@@ -63,20 +62,20 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     /// `None` if no file can have that name, or if the method is not for files.
     pub(crate) target: Option<RequestTarget>,
-    /// The address by https, if requests are redirected.
+    /// Location by https, if requests are redirected.
     pub(crate) location: Option<Box<[u8]>>,
     /// Whether the version is HTTP/1.0.
     pub(crate) is_http10: bool,
     /// Whether another request may follow on the connection.
     pub(crate) persistent: bool,
-    /// The content that follows the head; of content that is not read, nothing.
+    /// Content that follows the head; none if the content is not read.
     pub(crate) content: ContentEnd,
     /// Whether the client waits for a 100 before it sends the content.
     pub(crate) expects_continue: bool,
     pub(crate) fields: Fields,
 }
 
-/// The fields that files look at.
+/// Fields that matter for files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields {
     pub(crate) accept_encoding: Field,
@@ -85,14 +84,14 @@ pub(crate) struct Fields {
     pub(crate) conditions: Conditions,
 }
 
-/// The values of a field, joined by commas (RFC 9110 section 5.3); nothing if it was not sent.
+/// Values of a field, joined by commas (RFC 9110 section 5.3); `None` if it was not sent.
 pub(crate) type Field = Option<Box<[u8]>>;
 
-/// A request that is refused as a whole, and what is wrong with it. The bytes behind it cannot be
-/// trusted to be a request, so the connection ends with the answer.
+/// Status and reason for refusing a whole request. The bytes after it may not be a request, so the
+/// connection ends with the answer.
 pub(crate) type Refusal = (Status, &'static str);
 
-/// Refuses bytes that are not HTTP, or could be read in two ways.
+/// Refuses bytes that are not HTTP, or are ambiguous.
 pub(crate) const fn malformed(what: &'static str) -> Refusal {
     (Status::BadRequest, what)
 }
@@ -122,10 +121,10 @@ fn refuse(fault: HeadFault) -> Refusal {
 }
 
 impl Request {
-    /// Reads a complete head.
+    /// Parses a complete head.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// Fails with a [`Refusal`].
     pub(crate) fn read(bytes: &[u8], redirect: Option<Redirect>) -> Result<Self, Refusal> {
         let mut fields = Fields::default();
         let head = RequestHead::parse(bytes, HEAD_BYTES_MAX, |name, value| {
@@ -148,7 +147,7 @@ impl Request {
         let content = match head.content {
             NONE => Some(NONE),
             ContentEnd::Close => return Err(TRANSFER_ENCODING),
-            // Nobody need send here what is to be sent elsewhere.
+            // The client need not send the content here, because it must send it elsewhere.
             _ if location.is_some() && head.expects_continue => None,
             ContentEnd::Length(bytes) if bytes > CONTENT_BYTES_MAX && location.is_some() => None,
             ContentEnd::Length(bytes) if bytes > CONTENT_BYTES_MAX => {
@@ -162,7 +161,7 @@ impl Request {
             target: method.target(target)?,
             location,
             is_http10: head.is_http10,
-            // The bytes behind CONNECT may be of any protocol.
+            // The bytes after CONNECT may be of any protocol.
             persistent: head.keeps_alive && head.method != "CONNECT" && content.is_some(),
             content: content.unwrap_or(NONE),
             expects_continue: head.expects_continue && content.is_some_and(|one| one != NONE),
@@ -206,7 +205,7 @@ impl Method {
         }
     }
 
-    /// Reads the target, if the method is for files: those of others have other forms.
+    /// Reads the target if the method is for files; targets of other methods have other forms.
     fn target(self, text: &[u8]) -> Result<Option<RequestTarget>, Refusal> {
         if !matches!(self, Self::Get | Self::Head) {
             return Ok(None);

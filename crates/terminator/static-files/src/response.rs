@@ -1,6 +1,6 @@
-//! Responses: heads (RFC 9112 section 4, RFC 9110 section 6.6), and what follows them piece by
-//! piece, which is the whole file or the parts that a `Range` field asks for (RFC 9110 section 14).
-//! Owns no file: a range of one is named, and somebody sends it.
+//! Writes responses: heads (RFC 9112 section 4, RFC 9110 section 6.6), and then piece by piece the
+//! whole file or the parts that a `Range` field asks for (RFC 9110 section 14). Reads no file: the
+//! output names a range of it, which the caller sends.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -29,7 +29,7 @@ struct BodyRange {
     bytes: u64,
 }
 
-/// The rest of a multipart body (RFC 9110 section 14.6).
+/// Rest of a multipart body (RFC 9110 section 14.6).
 #[derive(Debug)]
 struct MultipartBody {
     left: std::vec::IntoIter<Part>,
@@ -37,7 +37,7 @@ struct MultipartBody {
     closed: bool,
 }
 
-/// The common form of the heads of all parts.
+/// Fields that the heads of all parts share.
 #[derive(Debug)]
 struct PartForm {
     boundary: String,
@@ -55,7 +55,7 @@ struct RequestFacts {
 }
 
 impl Response {
-    /// The answer to a request.
+    /// Makes the answer to a request.
     pub(crate) fn to(request: &Request, outcome: SearchOutcome, now: SystemTime) -> Self {
         let facts = RequestFacts {
             now,
@@ -79,8 +79,8 @@ impl Response {
         }
     }
 
-    /// The answer to what is no request; the last one of its connection. `head` = it names HEAD all
-    /// the same, to which no content is sent (RFC 9110 section 9.3.2).
+    /// Makes the answer to a malformed request, the last one of its connection. `head` = it names
+    /// HEAD nevertheless, to which no content is sent (RFC 9110 section 9.3.2).
     pub(crate) fn to_fault((status, what): Refusal, head: bool, now: SystemTime) -> Self {
         let facts = RequestFacts { now, head, is_http10: false, persistent: false };
         refusal(facts, status, what)
@@ -90,7 +90,7 @@ impl Response {
         self.status.code()
     }
 
-    /// The next output; [`Output::Nothing`] when all of it went.
+    /// Returns the next output; [`Output::Nothing`] when all of it was sent.
     pub(crate) fn output(&self) -> Output<'_> {
         if self.sent < self.bytes.len() {
             Output::Bytes(&self.bytes[self.sent..])
@@ -101,7 +101,7 @@ impl Response {
         }
     }
 
-    /// This number of bytes of the output was sent.
+    /// Notes that this number of bytes of the output was sent.
     pub(crate) fn advance(&mut self, bytes: u64) {
         if self.sent < self.bytes.len() {
             let went = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -150,8 +150,8 @@ impl PartForm {
         append(bytes, format_args!("\r\n--{}--\r\n", self.boundary));
     }
 
-    /// How long the body is with these parts: all that is around them is written for it, which
-    /// costs less than it would to be wrong once.
+    /// Returns the length of the body with these parts: everything around them is written to
+    /// measure it, which costs less than a wrong length would.
     fn body_bytes(&self, parts: &[Part]) -> u64 {
         let mut around = Vec::new();
         for part in parts {
@@ -182,7 +182,7 @@ impl HeadWriter {
         append(&mut self.bytes, format_args!("{name}: {value}\r\n"));
     }
 
-    /// Ends the head and has the range follow, where content is wanted.
+    /// Ends the head, followed by the range if content is wanted.
     fn end(mut self, range: BodyRange) -> Response {
         if !self.facts.persistent {
             self.field("Connection", "close");
@@ -199,7 +199,7 @@ impl HeadWriter {
         }
     }
 
-    /// Ends the head and has these bytes follow, where content is wanted.
+    /// Ends the head, followed by these bytes if content is wanted.
     fn end_with(mut self, content: &[u8]) -> Response {
         self.field("Content-Length", content.len());
         let head = self.facts.head;
@@ -211,7 +211,7 @@ impl HeadWriter {
     }
 }
 
-/// `what` may be empty; it is ours, never the client's.
+/// `what` may be empty; it is our text, never the client's.
 fn refusal(facts: RequestFacts, status: Status, what: &str) -> Response {
     let mut head = HeadWriter::begin(facts, status);
     if status == Status::MethodNotAllowed {
@@ -220,7 +220,7 @@ fn refusal(facts: RequestFacts, status: Status, what: &str) -> Response {
     explain(head, what)
 }
 
-/// Ends a response whose content only says what its status is.
+/// Ends a response whose content only names its status.
 fn explain(mut head: HeadWriter, what: &str) -> Response {
     head.field("Content-Type", "text/plain; charset=utf-8");
     head.field("X-Content-Type-Options", "nosniff");
@@ -229,15 +229,15 @@ fn explain(mut head: HeadWriter, what: &str) -> Response {
     head.end_with(format!("{code} {phrase}{colon}{what}\n").as_bytes())
 }
 
-/// A location is ASCII, without spaces.
+/// `location` is ASCII, without spaces.
 fn redirect(facts: RequestFacts, status: Status, location: &[u8]) -> Response {
     let mut head = HeadWriter::begin(facts, status);
     head.field("Location", String::from_utf8_lossy(location));
     explain(head, "")
 }
 
-/// After 301 a client may make a GET of any other method, which 308 forbids; but the oldest
-/// clients know nothing of 308 (RFC 9110 sections 15.4.2 and 15.4.9).
+/// After 301 a client may turn any other method into GET, which 308 forbids; but the oldest clients
+/// do not know 308 (RFC 9110 sections 15.4.2 and 15.4.9).
 fn elsewhere(facts: RequestFacts, request: &Request) -> Response {
     let status = match request.method {
         Method::Get | Method::Head => Status::MovedPermanently,
@@ -269,7 +269,7 @@ fn file(facts: RequestFacts, request: &Request, chosen: &ChosenFile) -> Response
     }
 }
 
-/// RFC 9110 section 14.2: ranges are for GET alone, and last in the order of conditions.
+/// RFC 9110 section 14.2: ranges are for GET only, and come last in the order of conditions.
 fn selection(request: &Request, chosen: &ChosenFile, validators: &Validators) -> Selection {
     let meant =
         request.fields.if_range.as_deref().is_none_or(|field| validators.is_meant_by(field));
@@ -279,7 +279,7 @@ fn selection(request: &Request, chosen: &ChosenFile, validators: &Validators) ->
     }
 }
 
-/// Begins a head with what all responses about a file have (RFC 9110 section 15.4.5).
+/// Begins a head with the fields of all responses about a file (RFC 9110 section 15.4.5).
 fn begin(facts: RequestFacts, status: Status, chosen: &ChosenFile) -> HeadWriter {
     let mut head = HeadWriter::begin(facts, status);
     head.field("Accept-Ranges", "bytes");
@@ -340,8 +340,8 @@ fn several(
     response
 }
 
-/// It changes with every nanosecond, so that nobody can write a file beforehand that holds it; a
-/// client that heeds the ranges of the parts is not confused by one that does.
+/// Changes with every nanosecond, so that nobody can prepare a file that contains the boundary; a
+/// client that heeds the ranges of the parts is not confused by a file that does.
 fn boundary(now: SystemTime, chosen: &ChosenFile) -> String {
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let nanoseconds = since.as_nanos() as u64;
@@ -357,7 +357,7 @@ fn append(bytes: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     bytes.write_fmt(text).expect("a vector takes any bytes");
 }
 
-/// More ranges than these are answered with the whole file (RFC 9110 section 14.2).
+/// Most ranges; more are answered with the whole file (RFC 9110 section 14.2).
 pub(crate) const RANGES_MAX: usize = 64;
 
 /// A part of a file: from one byte to another, both included, both in the file.
@@ -375,16 +375,16 @@ impl Part {
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Selection {
-    /// The whole file. That is the answer as well to what is malformed or in another unit, to too
-    /// many ranges, and to ranges that overlap: no honest client asks for the same byte twice.
+    /// The whole file, also for a field that is malformed or in another unit, for too many ranges,
+    /// and for ranges that overlap: no honest client asks for the same byte twice.
     Whole,
     One(Part),
-    /// Two at least, in the order in which they were asked for.
+    /// At least two, in the order in which they were requested.
     Several(Vec<Part>),
     Unsatisfiable,
 }
 
-/// Reads the field's value for a file of this length.
+/// Parses the field's value for a file of this length.
 pub(crate) fn select(field: &[u8], bytes: u64) -> Selection {
     match satisfiable(field, bytes) {
         None => Selection::Whole,
@@ -397,7 +397,7 @@ pub(crate) fn select(field: &[u8], bytes: u64) -> Selection {
     }
 }
 
-/// The ranges that have bytes in the file; nothing if the field is passed over.
+/// Returns the ranges that have bytes in the file; `None` if the field is ignored.
 fn satisfiable(field: &[u8], bytes: u64) -> Option<Vec<Part>> {
     let (unit, set) = field.split_at_checked(6)?;
     if !unit.eq_ignore_ascii_case(b"bytes=") {
@@ -415,12 +415,12 @@ fn satisfiable(field: &[u8], bytes: u64) -> Option<Vec<Part>> {
             return None;
         }
     }
-    // No file is empty in part: of an empty one even its last bytes are the whole.
+    // An empty file has no parts: even its last bytes are the whole.
     let empty = bytes == 0 && set.trim_ascii().starts_with(b"-");
     (count > 0 && !empty).then_some(parts)
 }
 
-/// One range: `Some(None)` if it has no byte in the file, nothing if it is malformed.
+/// Parses one range: `Some(None)` if it has no byte in the file, `None` if it is malformed.
 #[expect(clippy::option_option, reason = "malformed and not satisfiable are two things")]
 fn part(range: &[u8], bytes: u64) -> Option<Option<Part>> {
     let dash = range.iter().position(|byte| *byte == b'-')?;

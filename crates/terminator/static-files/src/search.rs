@@ -1,5 +1,5 @@
-//! From a request to what it is answered with: which files are asked for, in which order. Owns
-//! index files, siblings and hidden names; opens nothing, and writes no response.
+//! Finds the answer to a request: which files to ask for, in which order. Handles index files,
+//! compressed siblings and hidden names; opens nothing, and writes no response.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use crate::representation::{Coding, Media};
 use crate::request::{Method, Request, Status};
 use crate::{redirect, representation};
 
-/// No file is longer, since offsets are signed numbers (`off_t`). With it no length overflows.
+/// Longest possible file, because offsets are signed (`off_t`). Within it, no length overflows.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
 /// A request on the way to its answer.
@@ -23,15 +23,15 @@ pub(crate) struct FileSearch {
 #[derive(Debug)]
 enum SearchStep {
     Named,
-    /// The index file of that number.
+    /// Index file of that number.
     Index(usize),
-    /// The folder itself, since it has no index file.
+    /// The folder itself, because it has no index file.
     Folder,
-    /// The codings that are left to try for the file found before; the first is asked for.
+    /// Codings left to try for the file found before; the first one is being tried.
     Sibling(ChosenFile, [Option<Coding>; Coding::ALL.len()]),
 }
 
-/// The file that is open, and how it is to be given.
+/// The open file, and how it is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChosenFile {
     pub(crate) bytes: u64,
@@ -39,16 +39,16 @@ pub(crate) struct ChosenFile {
     pub(crate) identity: u64,
     pub(crate) media: Media,
     pub(crate) coding: Option<Coding>,
-    /// Whether another client could be given another coding.
+    /// Whether another client could get another coding.
     pub(crate) varies: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum SearchOutcome {
     File(ChosenFile),
-    /// The target is a folder, and was not written as one.
+    /// The target is a folder, but was not written as one.
     Redirect,
-    /// The request is to be made by https.
+    /// The request must be made by https.
     Elsewhere,
     Refused(Status),
     /// The answer to an authority that validates us.
@@ -56,7 +56,7 @@ pub(crate) enum SearchOutcome {
 }
 
 impl FileSearch {
-    /// The answer to a request that needs no look at files, if it is one.
+    /// Returns the answer to a request if no file needs to be opened for it.
     pub(crate) fn known_at_once(request: &Request, options: &Options) -> Option<SearchOutcome> {
         let target = request.target.as_ref();
         if let Some(answer) = target.and_then(|target| options.challenges.answer(&target.path)) {
@@ -76,7 +76,7 @@ impl FileSearch {
         Some(SearchOutcome::Refused(status))
     }
 
-    /// Begins to look for what is not known at once.
+    /// Starts to look for a file.
     pub(crate) fn begin(request: Request, options: &Options) -> Self {
         let (path, step) = match &request.target {
             Some(target) if !target.folder => (target.path.clone(), SearchStep::Named),
@@ -95,7 +95,7 @@ impl FileSearch {
         }
     }
 
-    /// Takes the answer to the question. Nothing comes back if there is another one.
+    /// Takes the answer to the question. Returns `None` if there is another question.
     pub(crate) fn answer(&mut self, found: Found, options: &Options) -> Option<SearchOutcome> {
         if let SearchStep::Sibling(original, codings) = self.step {
             return self.answer_sibling(original, codings, &found);
@@ -140,7 +140,7 @@ impl FileSearch {
         (self.path, self.step) = folder_step(folder, number, options);
     }
 
-    /// A file is there: it is given, unless a sibling is.
+    /// Chooses a file that was found, unless it has a sibling that the client prefers.
     fn choose(&mut self, chosen: ChosenFile) -> Option<SearchOutcome> {
         let field = self.request.fields.accept_encoding.as_deref();
         let codings = match field {
@@ -150,7 +150,7 @@ impl FileSearch {
         self.try_sibling(chosen, codings)
     }
 
-    /// Asks for the next sibling, or gives the original.
+    /// Asks for the next sibling, or returns the original.
     fn try_sibling(
         &mut self,
         original: ChosenFile,
@@ -187,7 +187,7 @@ impl FileSearch {
     }
 }
 
-/// The index file of that number, or the folder itself after the last.
+/// Returns the path of the index file of that number, or of the folder itself after the last.
 fn folder_step(folder: &[u8], number: usize, options: &Options) -> (Vec<u8>, SearchStep) {
     match (options.index.get(number), folder) {
         (Some(name), []) => (name.as_bytes().to_vec(), SearchStep::Index(number)),

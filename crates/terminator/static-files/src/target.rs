@@ -1,36 +1,36 @@
-//! The target of a request (RFC 9112 section 3.2) as a path beneath the root. Owns decoding and dot
-//! segments, and that nothing it returns climbs. It knows no file system; who opens the path does
-//! so beneath the root only, so this is the first of two walls.
+//! Decodes the target of a request (RFC 9112 section 3.2) into a path beneath the root. Handles
+//! percent-encoding and dot segments, and never returns a path that climbs. Knows no file system;
+//! the code that opens the path stays beneath the root too, so this is the first of two barriers.
 
 use wire::http::host_and_port;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum TargetFault {
-    /// It is no target; what is wrong with it.
+    /// Malformed target, with the reason.
     Malformed(&'static str),
-    /// It climbs above the root.
+    /// The path climbs above the root.
     Outside,
     /// No file can have this name.
     Impossible,
 }
 
-/// A path beneath the root, and what was said beside it.
+/// A path beneath the root, and the other parts of the target.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct RequestTarget {
-    /// Decoded; segments with one `/` between them, none of them empty, `.` or `..`. Empty: the
+    /// Decoded segments with one `/` between them, none of them empty, `.` or `..`. Empty = the
     /// root.
     pub(crate) path: Vec<u8>,
     /// Whether it was written as a folder, with a `/` at its end.
     pub(crate) folder: bool,
-    /// The query behind the `?`, as it was written.
+    /// Query behind the `?`, as written.
     pub(crate) query: Option<Vec<u8>>,
 }
 
 impl RequestTarget {
-    /// Reads a target in origin-form or absolute-form.
+    /// Parses a target in origin-form or absolute-form.
     ///
     /// # Errors
-    /// [`TargetFault`].
+    /// Fails with a [`TargetFault`].
     pub(crate) fn read(text: &[u8]) -> Result<Self, TargetFault> {
         let (_, text) = split(text).map_err(TargetFault::Malformed)?;
         let (text, query) = cut(text, b'?');
@@ -78,15 +78,15 @@ impl RequestTarget {
         Ok(())
     }
 
-    /// Whether a name in it begins with a dot.
+    /// Reports whether a name in the path begins with a dot.
     pub(crate) fn is_hidden(&self) -> bool {
         let mut names = self.path.split(|byte| *byte == b'/');
         names.any(|name| name.starts_with(b"."))
     }
 
-    /// The location of this as a folder: an absolute path on this server, with the query. Since
-    /// names are not empty and `/` and `\` in them are encoded, it cannot be read as the name of
-    /// another server.
+    /// Returns its location as a folder: an absolute path on this server, with the query. It cannot
+    /// be read as the name of another server, because names are not empty and `/` and `\` in them
+    /// are encoded.
     pub(crate) fn location_of_folder(&self) -> Vec<u8> {
         let mut location = vec![b'/'];
         if !self.path.is_empty() {
@@ -108,11 +108,11 @@ impl RequestTarget {
     }
 }
 
-/// The authority, if the target has one, and what follows it. For files nobody looks at it any
-/// further: a service has one folder, whatever it is called.
+/// Splits a target into the authority, if any, and the rest. For files the authority is ignored: a
+/// service has one folder, whatever its host names.
 ///
 /// # Errors
-/// The fault of the target.
+/// Fails with the reason why the target is malformed.
 pub(crate) fn split(text: &[u8]) -> Result<(Option<&[u8]>, &[u8]), &'static str> {
     if text.contains(&b'#') {
         return Err("the target has a fragment");
@@ -142,8 +142,8 @@ fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Appends what the text stands for. It is decoded once: `%2541` is `%41`. `None` = two hexadecimal
-/// digits do not follow a `%`; then a part of it has been appended.
+/// Appends the decoded text. It is decoded once: `%2541` becomes `%41`. `None` if two hexadecimal
+/// digits do not follow a `%`; then part of the text has been appended.
 fn decode_percent(text: &[u8], decoded: &mut Vec<u8>) -> Option<()> {
     let mut rest = text;
     while let Some((byte, after)) = rest.split_first() {
@@ -161,7 +161,7 @@ fn decode_percent(text: &[u8], decoded: &mut Vec<u8>) -> Option<()> {
 }
 
 /// Appends the bytes so that they can stand in one segment of a path, in a header field and in an
-/// attribute of HTML: whatever is more than a letter, a digit or one of `-._~` is encoded.
+/// attribute of HTML: all but letters, digits and `-._~` are encoded.
 pub(crate) fn encode_percent(bytes: &[u8], encoded: &mut Vec<u8>) {
     for byte in bytes {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {

@@ -1,16 +1,16 @@
-//! The version of a file, and whether it is the one that the client means (RFC 9110 sections 8.8
-//! and 13). Owns entity tags and conditions; their status is `response`'s.
+//! Identifies the version of a file, and whether it is the one that the client means (RFC 9110
+//! sections 8.8 and 13). Handles entity tags and conditions; `response` chooses the status.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 
-/// A file that was modified less than this before the response may change again without that its
-/// time does: some file systems count in steps of two seconds. Its validators are weak
-/// (RFC 9110 section 8.8.1), so nobody joins parts of two versions by them.
+/// Minimum age of a change before the response for strong validators: a younger file may change
+/// again without a new time, because some file systems count in steps of two seconds. Its
+/// validators are weak (RFC 9110 section 8.8.1), so nobody joins parts of two versions by them.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// The tags that distinguish one version of a file from the others.
+/// Tags that distinguish one version of a file from the others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Validators {
     modified_ns: u128,
@@ -22,7 +22,7 @@ pub(crate) struct Validators {
 }
 
 impl Validators {
-    /// The validators of a file of this length, time of modification and inode.
+    /// Returns the validators of a file of this length, modification time and inode.
     pub(crate) fn of(bytes: u64, modified: SystemTime, identity: u64, now: SystemTime) -> Self {
         let since = modified.duration_since(SystemTime::UNIX_EPOCH);
         let settled = now.duration_since(modified);
@@ -40,7 +40,7 @@ impl Validators {
         self.last_modified
     }
 
-    /// The value of the `ETag` field.
+    /// Returns the value of the `ETag` field.
     pub(crate) fn entity_tag(&self) -> String {
         let weak = if self.strong { "" } else { "W/" };
         format!("{weak}\"{}\"", self.opaque_tag())
@@ -50,7 +50,7 @@ impl Validators {
         format!("{:x}-{:x}-{:08x}", self.modified_ns, self.bytes, self.identity)
     }
 
-    /// Whether an `If-Range` field means this version, for certain (RFC 9110 section 13.1.5).
+    /// Reports whether an `If-Range` field certainly means this version (RFC 9110 section 13.1.5).
     pub(crate) fn is_meant_by(&self, if_range: &[u8]) -> bool {
         if !self.strong {
             return false;
@@ -78,8 +78,8 @@ impl Validators {
     }
 }
 
-/// Reduces the number of a file to what distinguishes it from others with the same time and length:
-/// numbers of inodes are nobody else's business.
+/// Hashes the identity of a file to distinguish it from others with the same time and length,
+/// because clients must not learn inode numbers.
 fn folded(identity: u64, bytes: u64, modified_ns: u128) -> u32 {
     let low = modified_ns.to_le_bytes();
     let nanoseconds = low.first_chunk().map_or(0, |low| u64::from_le_bytes(*low));
@@ -90,14 +90,14 @@ fn folded(identity: u64, bytes: u64, modified_ns: u128) -> u32 {
     (mixed >> 32) as u32
 }
 
-/// An entity tag as it was read.
+/// A parsed entity tag.
 struct Tag<'a> {
     weak: bool,
     opaque: &'a [u8],
 }
 
-/// The first tag of a list, and what follows it; nothing at the list's end or at what is no tag.
-/// Commas may stand in tags, and too many of them between (RFC 9110 section 5.6.1.2).
+/// Returns the first tag of a list, and the rest; `None` at the list's end or at a malformed tag.
+/// Tags may contain commas, and lists too many of them (RFC 9110 section 5.6.1.2).
 fn next_tag(list: &[u8]) -> Option<(Tag<'_>, &[u8])> {
     let begin = list.iter().position(|byte| !b", \t".contains(byte))?;
     let list = &list[begin..];
@@ -108,7 +108,7 @@ fn next_tag(list: &[u8]) -> Option<(Tag<'_>, &[u8])> {
     Some((tag, &quoted[end + 1..]))
 }
 
-/// The conditional fields of a request but `If-Range`, as they were sent.
+/// Conditional fields of a request other than `If-Range`, as sent.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Conditions {
     pub(crate) if_match: Option<Box<[u8]>>,
@@ -119,16 +119,16 @@ pub(crate) struct Conditions {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
-    /// They are met, or there are none.
+    /// All conditions are met, or there are none.
     Met,
     /// The client has this version already.
     NotModified,
-    /// This is not the version that the client asks for.
+    /// The client asks for another version than this.
     Failed,
 }
 
 impl Conditions {
-    /// Judges in the order of RFC 9110 section 13.2.2. Dates that are none are passed over.
+    /// Judges in the order of RFC 9110 section 13.2.2. Malformed dates are ignored.
     pub(crate) fn judge(&self, validators: &Validators) -> Verdict {
         let date = |field: &Option<Box<[u8]>>| field.as_deref().and_then(parse_http_date);
         let last_modified = validators.last_modified;
@@ -153,7 +153,7 @@ impl Conditions {
 /// 9999-12-31 23:59:59, in seconds since 1970.
 const SECONDS_MAX: u64 = 253_402_300_799;
 
-/// The second that this time lies in.
+/// Rounds a time down to the second.
 pub(crate) fn whole_second(time: SystemTime) -> SystemTime {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     UNIX_EPOCH + Duration::from_secs(since.as_secs().min(SECONDS_MAX))
@@ -163,7 +163,7 @@ pub(crate) fn http_date(time: SystemTime) -> HttpDate {
     HttpDate::from(whole_second(time))
 }
 
-/// Reads a field in any of the three forms; `None` if it is no date.
+/// Parses a field in any of the three forms; `None` if it is no date.
 pub(crate) fn parse_http_date(field: &[u8]) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(field).ok()?).ok()
 }
@@ -296,7 +296,7 @@ mod tests {
             if_unmodified_since: not_since,
         };
         let cases = [
-            // A date that speaks against it is not heard beside a tag that speaks for it.
+            // A date that contradicts is ignored beside a tag that matches.
             (all(field(&tag), None, None, field(BEFORE)), Verdict::Met),
             (all(None, field("\"x\""), field(AFTER), None), Verdict::Met),
             (all(field(&tag), field(&tag), None, None), Verdict::NotModified),

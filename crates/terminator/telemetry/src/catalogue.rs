@@ -1,23 +1,23 @@
-//! The one table of metrics: it yields the enums that code counts with, the Prometheus exposition,
-//! the counts in the status document and the reference page.
+//! Defines all metrics in one table, from which come the enums that code counts with, the
+//! Prometheus exposition, the counts in the status document and the reference page.
 //!
-//! Owns names, units, labels and help; counts nothing.
+//! Handles names, units, labels and help; counts nothing.
 
 use crate::outcome::{
     EarlyData, EchResult, HandshakeKind, OffloadRefusal, Reason, ResumptionMiss, Version,
 };
 
-/// Upper bounds of the histograms' buckets in microseconds, from 50 us to 60 s; a further bucket
-/// takes what is longer. The 1-2-5 series: even on a logarithmic scale and read without a table.
+/// Upper bounds of histogram buckets in microseconds, from 50 us to 60 s; one more bucket takes
+/// longer durations. The 1-2-5 series is even on a logarithmic scale and read without a table.
 pub const BUCKETS_US: [u64; 19] = [
     50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000, 60_000_000,
 ];
 
-/// A histogram's values: its buckets, then the sum of all durations in microseconds.
+/// Number of values of a histogram: its buckets, then the sum of all durations in microseconds.
 pub(crate) const HISTOGRAM_SLOTS: usize = BUCKETS_US.len() + 2;
 
-/// The type of a metric in Prometheus.
+/// Type of a metric in Prometheus.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// Only rises.
@@ -28,12 +28,11 @@ pub enum Kind {
     Histogram,
 }
 
-/// The unit of a metric's number.
+/// Unit of a metric's number.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unit {
     /// Things.
     Count,
-    /// Bytes.
     Bytes,
     /// Seconds; counted in microseconds, shown to Prometheus in seconds.
     Microseconds,
@@ -44,22 +43,22 @@ pub enum Unit {
 /// A metric with all its rows, which differ in the values of its labels.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Family {
-    /// The name in Prometheus.
+    /// Name in Prometheus.
     pub name: &'static str,
-    /// The type in Prometheus.
+    /// Type in Prometheus.
     pub kind: Kind,
-    /// The unit of counting.
+    /// Unit of counting.
     pub unit: Unit,
-    /// The labels, beside those of its [`Scope`].
+    /// Labels besides those of the [`Scope`].
     pub labels: &'static [&'static str],
-    /// For each row the values of these labels; empty if they are known only at run time.
+    /// Values of these labels for each row; empty if they are known only at run time.
     pub rows: &'static [&'static [&'static str]],
     /// One sentence.
     pub help: &'static str,
 }
 
 impl Family {
-    /// Numbers that make up a row.
+    /// Returns how many numbers make up a row.
     pub(crate) const fn row_slots(&self) -> usize {
         match self.kind {
             Kind::Histogram => HISTOGRAM_SLOTS,
@@ -67,7 +66,7 @@ impl Family {
         }
     }
 
-    /// The name in the status document: without what is the same for all, in the unit of counting.
+    /// Returns the name in the status document: without prefix and suffix, in the counting unit.
     pub fn key(&self) -> String {
         let name = self.name.trim_start_matches("lariat_");
         let name = name.trim_end_matches("_total");
@@ -80,20 +79,20 @@ impl Family {
 
 /// The subject of counting: a service, one of its servers, a worker, or the process.
 pub trait Scope: 'static {
-    /// The labels that name it.
+    /// Labels that name the subject.
     const LABELS: &'static [&'static str];
-    /// The families, in the order of their values.
+    /// Families, in the order of their values.
     const FAMILIES: &'static [&'static [Family]];
-    /// How many values there are.
+    /// Number of values.
     const SLOTS: usize = slots(Self::FAMILIES);
 }
 
 /// A row of the table.
 pub trait Row: Copy {
-    /// The subject of the metric.
+    /// Subject of the metric.
     type Scope: Scope;
 
-    /// The place of its first value among those of its scope.
+    /// Returns the index of the row's first value within its scope.
     fn slot(self) -> usize;
 }
 
@@ -123,7 +122,7 @@ macro_rules! scopes {
             }
         )*
 
-        /// All families with the labels of their scopes, in the order of the exposition.
+        /// Returns all families with the labels of their scopes, in the order of the exposition.
         pub fn families() -> impl Iterator<Item = (&'static [&'static str], &'static Family)> {
             let scopes = [$(($type::LABELS, $type::FAMILIES)),*];
             scopes.into_iter().flat_map(|(labels, lists)| {
@@ -134,18 +133,14 @@ macro_rules! scopes {
 }
 
 scopes! {
-    /// A service.
     Service ["service"] &[
         ServiceCounter::FAMILIES,
         ServiceGauge::FAMILIES,
         Breakdown::FAMILIES,
         Histogram::FAMILIES,
     ];
-    /// A server of a service.
     Server ["service", "server"] &[ServerCounter::FAMILIES, ServerGauge::FAMILIES];
-    /// A worker.
     Worker ["worker"] &[WorkerCounter::FAMILIES, WorkerGauge::FAMILIES];
-    /// The whole process.
     Process [] &[ProcessMetric::FAMILIES, Labelled::FAMILIES];
 }
 
@@ -165,7 +160,6 @@ macro_rules! catalogue {
         }
 
         impl $type {
-            /// The families of the metrics.
             pub(crate) const FAMILIES: &'static [Family] = &[$(Family {
                 name: $name,
                 kind: Kind::$kind,
@@ -189,7 +183,6 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    /// The counters of a service.
     ServiceCounter of Service after () {
         Counter Count "lariat_connections_accepted_total" "Connections accepted from clients." { ConnectionsAccepted }
         Counter Bytes "lariat_relayed_bytes_total" [direction] "Plaintext bytes relayed."
@@ -213,7 +206,6 @@ catalogue! {
         Counter Count "lariat_log_lines_suppressed_total" "Lines about connections that were counted, not written." { LogLinesSuppressed }
     }
 
-    /// The gauges of a service.
     ServiceGauge of Service after (ServiceCounter) {
         Gauge Count "lariat_connections_open" "Client connections open." { ConnectionsOpen }
         Gauge Count "lariat_handshakes_in_progress" "Handshakes begun and not finished." { HandshakesInProgress }
@@ -232,7 +224,7 @@ catalogue! {
         Gauge Count "lariat_crls_expired" "Certificate revocation lists past their nextUpdate." { CrlsExpired }
     }
 
-    /// The durations of a service.
+    /// Durations of a service.
     Histogram of Service after (ServiceCounter, ServiceGauge, Breakdown) {
         Histogram Microseconds "lariat_handshake_duration_seconds" [kind] "From the first byte of the ClientHello to the end of the handshake."
             {
@@ -248,7 +240,7 @@ catalogue! {
         Histogram Microseconds "lariat_connection_duration_seconds" "From accept to the connection's end." { Connection }
     }
 
-    /// The counters of a service for each of its servers.
+    /// Counters of a service for each of its servers.
     ServerCounter of Server after () {
         Counter Count "lariat_dials_total" "Dials begun." { Dials }
         Counter Count "lariat_dial_failures_total" [kind] "Dials that failed."
@@ -266,7 +258,6 @@ catalogue! {
             { BytesUp = "client-to-backend", BytesDown = "backend-to-client" }
     }
 
-    /// The gauges of a server.
     ServerGauge of Server after (ServerCounter) {
         Gauge Count "lariat_server_connections_open" "Connections open to the server." { ConnectionsOpen }
         Gauge Count "lariat_server_workers_up" "Workers that would send a connection to the server." { WorkersUp }
@@ -279,7 +270,6 @@ catalogue! {
         Gauge Count "lariat_server_connections_limit" "The server's `max-connections`; 0 = any number." { ConnectionsLimit }
     }
 
-    /// The counters of a worker.
     WorkerCounter of Worker after () {
         Counter Count "lariat_worker_loop_iterations_total" "Iterations of the event loop." { LoopIterations }
         Counter Count "lariat_worker_events_total" "Events taken from the kernel." { Events }
@@ -288,14 +278,13 @@ catalogue! {
         Counter Count "lariat_worker_accept_errors_total" "Calls of accept that failed for want of descriptors or memory." { AcceptErrors }
     }
 
-    /// The gauges of a worker.
     WorkerGauge of Worker after (WorkerCounter) {
         Gauge Count "lariat_worker_connections_open" "Client connections open." { ConnectionsOpen }
         Gauge Count "lariat_worker_buffers_in_use" "Buffers that hold bytes." { BuffersInUse }
         Gauge Count "lariat_worker_buffers_pooled" "Buffers that wait to be used again." { BuffersPooled }
     }
 
-    /// The metrics of the whole process.
+    /// Metrics of the whole process.
     ProcessMetric of Process after () {
         Counter Microseconds "process_cpu_seconds_total" "CPU time of the worker process." { CpuMicroseconds }
         Gauge Bytes "process_resident_memory_bytes" "The worker process's resident memory; 0 without `/proc`." { ResidentMemory }
@@ -402,10 +391,10 @@ macro_rules! breakdowns {
         }
 
         impl $type {
-            /// All of them, in the order of the exposition.
+            /// All variants, in the order of the exposition.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The families, one for each variant.
+            /// Families, one for each variant.
             pub(crate) const FAMILIES: &'static [Family] = &[$(Family {
                 name: $name,
                 kind: Kind::$kind,
@@ -415,7 +404,7 @@ macro_rules! breakdowns {
                 help: $help,
             }),*];
 
-            /// The row in the table.
+            /// Returns the row in the table.
             pub const fn family(self) -> &'static Family {
                 &Self::FAMILIES[self as usize]
             }
@@ -424,7 +413,7 @@ macro_rules! breakdowns {
 }
 
 breakdowns! {
-    /// The counters of a service by something that has names of its own.
+    /// Counters of a service, broken down by something that has its own names.
     Breakdown {
         Ended: Counter Count "lariat_connections_ended_total" [reason, fault] Reason::ROWS, "Connections ended.";
         Handshakes: Counter Count "lariat_handshakes_total" [kind, version] HANDSHAKES, "Handshakes finished.";
@@ -436,7 +425,7 @@ breakdowns! {
         Groups: Counter Count "lariat_handshake_groups_total" [group] &GROUP_ROWS, "Handshakes finished, by key exchange group.";
     }
 
-    /// The metrics of the whole process by names that come at run time.
+    /// Metrics of the whole process with labels that are known only at run time.
     Labelled {
         BuildInfo: Gauge Count "lariat_build_info" [version] &[], "1; the labels name what was built.";
         TicketKeyAge: Gauge Seconds "lariat_ticket_key_age_seconds" [key, purpose] &[], "How long each ticket key has been in use, by the first bytes of its name.";
@@ -459,14 +448,14 @@ breakdowns! {
 }
 
 impl Breakdown {
-    /// The place of its first value among the service's.
+    /// Returns the index of the first value within the service's values.
     pub(crate) const fn slot(self) -> usize {
         let (before, _) = Self::FAMILIES.split_at(self as usize);
         slots(&[ServiceCounter::FAMILIES, ServiceGauge::FAMILIES, before])
     }
 }
 
-/// PSKs are resumed in TLS 1.3 alone, session ids and tickets before it alone.
+/// Rows of handshakes: PSKs resume in TLS 1.3 only, session ids and tickets only before it.
 const HANDSHAKES: &[&[&str]] = &[
     &["full", "TLSv1.2"],
     &["full", "TLSv1.3"],
@@ -476,7 +465,7 @@ const HANDSHAKES: &[&[&str]] = &[
     &["psk-cache", "TLSv1.3"],
 ];
 
-/// The row of a handshake in its family.
+/// Returns the row of a handshake in its family.
 pub(crate) fn handshake_index(kind: HandshakeKind, version: Version) -> usize {
     match kind {
         HandshakeKind::Full => version as usize,
@@ -485,7 +474,7 @@ pub(crate) fn handshake_index(kind: HandshakeKind, version: Version) -> usize {
 }
 
 impl ServiceGauge {
-    /// The gauges that workers raise and lower, so that they have peaks; they are the first.
+    /// Gauges that workers raise and lower, so that they have peaks; they come first.
     pub(crate) const RAISED: [Self; 5] = [
         Self::ConnectionsOpen,
         Self::HandshakesInProgress,
@@ -496,7 +485,7 @@ impl ServiceGauge {
 }
 
 impl ServiceCounter {
-    /// The one that takes responses of this status (RFC 9110 section 15).
+    /// Returns the counter for responses of this status (RFC 9110 section 15).
     pub fn of_status(status: u16) -> Self {
         match status / 100 {
             2 => Self::FilesFound,
@@ -507,8 +496,8 @@ impl ServiceCounter {
     }
 }
 
-/// The suites that rustls negotiates by their numbers in IANA's registry; the last stands for all
-/// others, so that the label stays bounded.
+/// Suites that rustls negotiates, by their numbers in IANA's registry; the last entry stands for
+/// all others, so that the label stays bounded.
 const SUITES: [(u16, &[&str]); 10] = [
     (0x1301, &["TLS_AES_128_GCM_SHA256"]),
     (0x1302, &["TLS_AES_256_GCM_SHA384"]),
@@ -522,7 +511,7 @@ const SUITES: [(u16, &[&str]); 10] = [
     (0, &["other"]),
 ];
 
-/// The groups that rustls negotiates; 0 is none, the last stands for all others.
+/// Groups that rustls negotiates; 0 is none, the last entry stands for all others.
 const GROUPS: [(u16, &[&str]); 6] = [
     (0x11ec, &["X25519MLKEM768"]),
     (0x001d, &["x25519"]),
@@ -561,7 +550,7 @@ fn index(table: &[(u16, &[&str])], code: u16) -> usize {
 }
 
 impl Kind {
-    /// The word of the exposition format.
+    /// Returns the type's word in the exposition format.
     pub fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",

@@ -1,10 +1,10 @@
-//! The cells that workers count in.
+//! Holds the cells that workers count in.
 //!
 //! Each cell has one writer, its worker's thread, so adding is a load and a store, never a locked
-//! instruction; readers see each cell whole, and cells a few events apart. Two writers of one cell
-//! would lose counts and nothing else. Cells of different workers share no cache line. Beside them
-//! stands whether any was written, because ten thousand services that rest must cost no look at
-//! each of their cells.
+//! instruction; readers see each cell whole, but cells a few events apart. Two writers of one cell
+//! would lose counts and nothing else. Cells of different workers share no cache line. A flag
+//! beside them tells whether any was written, because ten thousand idle services must not cost a
+//! look at each of their cells.
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
@@ -22,14 +22,14 @@ use crate::outcome::{
     ResumptionMiss, SessionTier, StoreFailure, StoreRejection, StoreUpdate, Version,
 };
 
-/// A finished handshake, to be counted.
+/// A finished handshake to count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Handshake {
     pub kind: HandshakeKind,
     pub version: Version,
-    /// The suite's number in IANA's registry.
+    /// Number of the suite in IANA's registry.
     pub suite: u16,
-    /// The group's number in IANA's registry; 0 = no key exchange was made.
+    /// Number of the group in IANA's registry; 0 = no key exchange was made.
     pub group: u16,
     pub duration: Duration,
 }
@@ -38,7 +38,7 @@ pub struct Handshake {
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Cells<S, const N: usize> {
-    /// Whether a value was written since [`Self::take_changed`].
+    /// Whether a value was written since the last [`Self::take_changed`].
     changed: AtomicBool,
     values: [AtomicU64; N],
     scope: PhantomData<S>,
@@ -50,7 +50,7 @@ pub type WorkerCounters = Cells<Worker, { Worker::SLOTS }>;
 #[derive(Debug, Default)]
 pub struct ServerCounters {
     cells: Cells<Server, { Server::SLOTS }>,
-    /// Changed when one goes down or comes back, never for a connection.
+    /// Changed when an address goes down or comes back, never for a connection.
     addresses_down: Mutex<Vec<String>>,
 }
 
@@ -58,7 +58,7 @@ pub struct ServerCounters {
 #[derive(Debug, Default)]
 pub(crate) struct ServiceCells {
     counts: Cells<Service, { Service::SLOTS }>,
-    /// The highest values of the gauges that are raised and lowered, since they were last taken.
+    /// Highest values of the gauges that are raised and lowered, since they were last taken.
     peaks: [AtomicU64; ServiceGauge::RAISED.len()],
 }
 
@@ -100,7 +100,7 @@ impl<S: Scope, const N: usize> Cells<S, N> {
         self.add(row, u64::MAX);
     }
 
-    /// Sets a gauge; one that has this value already has not changed.
+    /// Sets a gauge; setting the same value again does not count as a change.
     #[inline]
     pub fn set(&self, row: impl Row<Scope = S>, value: u64) {
         let cell = &self.values[row.slot()];
@@ -121,13 +121,13 @@ impl<S: Scope, const N: usize> Cells<S, N> {
         self.mark_changed();
     }
 
-    /// Behind the value that it is about: who takes the mark then sees that value.
+    /// Sets the flag after the value was stored: a reader that takes the flag then sees the value.
     #[inline]
     fn mark_changed(&self) {
         self.changed.store(true, Ordering::Release);
     }
 
-    /// Whether a value was written since the last call.
+    /// Reports whether a value was written since the last call.
     pub(crate) fn take_changed(&self) -> bool {
         self.changed.load(Ordering::Relaxed) && self.changed.swap(false, Ordering::Acquire)
     }
@@ -165,8 +165,8 @@ impl ServiceCells {
         self.counts.add_to(sums);
     }
 
-    /// The highest value of a gauge since the last call; its value now begins the next peak. The
-    /// worker may store a peak meanwhile: then it is that of the gauge's value at this moment,
+    /// Returns the highest value of a gauge since the last call; the current value starts the next
+    /// peak. If the worker stores a peak meanwhile, it equals the gauge's value at this moment,
     /// which belongs to both.
     pub(crate) fn take_peak(&self, gauge: ServiceGauge) -> u64 {
         let now = self.counts.get(gauge);
@@ -180,7 +180,7 @@ impl ServiceCounters {
         Self { cells, servers }
     }
 
-    /// Raises a gauge by one, and with it its peak.
+    /// Raises a gauge by one, and its peak if need be.
     #[inline]
     pub fn raise(&self, gauge: ServiceGauge) {
         let cells = &self.cells;
@@ -225,12 +225,12 @@ impl ServiceCounters {
         self.add_at(Breakdown::Ech.slot() + result as usize, 1);
     }
 
-    /// Counts a connection that the kernel did not take.
+    /// Counts a connection that the kernel did not take over.
     pub fn offload_refused(&self, refusal: OffloadRefusal) {
         self.add_at(Breakdown::OffloadRefusals.slot() + refusal as usize, 1);
     }
 
-    /// Puts a duration into its bucket.
+    /// Counts a duration in its bucket.
     #[inline]
     pub fn observe(&self, histogram: Histogram, duration: Duration) {
         let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
@@ -239,7 +239,7 @@ impl ServiceCounters {
         self.add_at(histogram.slot() + BUCKETS_US.len() + 1, duration_us);
     }
 
-    /// A server by its index in the plan; panics beyond the plan's servers.
+    /// Returns a server by its index in the plan; panics beyond the plan's servers.
     #[inline]
     pub fn server(&self, index: usize) -> &ServerCounters {
         &self.servers[index]
@@ -259,7 +259,7 @@ impl ServerCounters {
         self.cells.take_changed()
     }
 
-    /// Says which of the server's addresses this worker dials only if no other is left.
+    /// Sets the server's addresses that this worker dials only if no other is left.
     pub fn set_addresses_down(&self, addresses: impl Iterator<Item = String>) {
         let down = self.addresses_down.lock();
         *down.unwrap_or_else(PoisonError::into_inner) = addresses.collect();
@@ -271,21 +271,21 @@ impl ServerCounters {
         down.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A server is up until a worker or a check says otherwise.
+    /// Creates counters of a server that is up until a worker or a check decides otherwise.
     pub(crate) fn up() -> Self {
         let counters = Self::default();
         counters.set_up(true);
         counters
     }
 
-    /// Says whether this worker would send a connection to the server.
+    /// Sets whether this worker would send a connection to the server.
     pub fn set_up(&self, up: bool) {
         self.set(ServerGauge::WorkersUp, u64::from(up));
     }
 }
 
 impl Histogram {
-    /// The one that takes handshakes of this kind.
+    /// Returns the histogram for handshakes of this kind.
     pub fn of_handshake(kind: HandshakeKind) -> Self {
         match kind {
             HandshakeKind::Full => Self::HandshakeFull,
@@ -300,7 +300,7 @@ impl Histogram {
 /// All counts at one time. Counters of one worker may be a few events apart from each other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// The services in use, in the order in which they were first named.
+    /// Services in use, in the order in which they were first named.
     pub services: Vec<ServiceSnapshot>,
     pub workers: Vec<Counts<Worker>>,
 }
@@ -310,7 +310,7 @@ pub struct Snapshot {
 pub struct ServiceSnapshot {
     pub name: String,
     pub counts: Counts<Service>,
-    /// The servers in use, in the order in which they were first named.
+    /// Servers in use, in the order in which they were first named.
     pub servers: Vec<ServerSnapshot>,
 }
 
@@ -318,23 +318,23 @@ pub struct ServiceSnapshot {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerSnapshot {
     pub name: String,
-    /// The addresses that some worker dials only if no other is left.
+    /// Addresses that some worker dials only if no other is left.
     pub addresses_down: BTreeSet<String>,
     pub counts: Counts<Server>,
 }
 
-/// The values of one scope, in the order of the catalogue.
+/// Values of one scope, in the order of the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counts<S> {
     pub(crate) values: Vec<u64>,
     scope: PhantomData<S>,
 }
 
-/// One row with what it has counted.
+/// One row with its count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample<'a> {
     pub family: &'static Family,
-    /// The values of the family's labels.
+    /// Values of the family's labels.
     pub labels: &'static [&'static str],
     /// One number, or the buckets of a histogram and the sum of its durations.
     pub values: &'a [u64],
@@ -342,7 +342,7 @@ pub struct Sample<'a> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Durations {
-    /// One count a bound of [`BUCKETS_US`], not cumulative, and one for what is longer.
+    /// One count per bound of [`BUCKETS_US`], not cumulative, and one for longer durations.
     pub buckets: [u64; BUCKETS_US.len() + 1],
     pub sum_us: u64,
 }
@@ -354,17 +354,17 @@ impl<S: Scope> Default for Counts<S> {
 }
 
 impl<S: Scope> Counts<S> {
-    /// A counter's or gauge's value.
+    /// Returns the value of a counter or gauge.
     pub fn get(&self, row: impl Row<Scope = S>) -> u64 {
         self.values[row.slot()]
     }
 
-    /// Sets what no worker counts.
+    /// Sets a value that no worker counts.
     pub fn set(&mut self, row: impl Row<Scope = S>, value: u64) {
         self.values[row.slot()] = value;
     }
 
-    /// All rows, family by family.
+    /// Returns all rows, family by family.
     pub fn samples(&self) -> impl Iterator<Item = Sample<'_>> {
         let families = S::FAMILIES.iter().copied().flatten();
         let rows = families.flat_map(|family| family.rows.iter().map(move |row| (family, row)));
@@ -376,8 +376,8 @@ impl<S: Scope> Counts<S> {
         })
     }
 
-    /// Fills in all rows: `of` is asked for each value by its family, its row's labels and its
-    /// number within the row.
+    /// Fills in all rows: `of` returns each value for its family, its row's labels and its number
+    /// within the row.
     pub fn from_fn(mut of: impl FnMut(&Family, &[&str], usize) -> u64) -> Self {
         let mut counts = Self::default();
         let rows: Vec<_> =
@@ -393,7 +393,7 @@ impl<S: Scope> Counts<S> {
 }
 
 impl Counts<Service> {
-    /// The rows of a breakdown: their labels' values and their counts.
+    /// Returns the rows of a breakdown: the values of their labels and their counts.
     pub fn by(&self, breakdown: Breakdown) -> impl Iterator<Item = (&'static [&'static str], u64)> {
         let rows = breakdown.family().rows.iter().copied();
         rows.zip(self.values[breakdown.slot()..].iter().copied())
@@ -405,7 +405,7 @@ impl Counts<Service> {
 }
 
 impl Durations {
-    /// The buckets and the sum of a histogram's [`Sample`].
+    /// Splits a histogram's [`Sample`] into buckets and sum.
     pub(crate) fn of(values: &[u64]) -> Self {
         let mut durations = Self::default();
         let (buckets, sum) = values.split_at(BUCKETS_US.len() + 1);
@@ -414,7 +414,7 @@ impl Durations {
         durations
     }
 
-    /// How many durations there are.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         let add = |sum: u64, bucket: &u64| sum.saturating_add(*bucket);
         self.buckets.iter().fold(0, add)
@@ -427,8 +427,8 @@ impl Durations {
         self.sum_us = self.sum_us.saturating_add(other.sum_us);
     }
 
-    /// The upper bound of the bucket that holds this share (0 to 1) of the durations, `None` while
-    /// there are none. What is longer than the last bound counts as the last bound.
+    /// Returns the upper bound of the bucket that holds this share (0 to 1) of the durations;
+    /// `None` while there are none. Durations beyond the last bound count as the last bound.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         let count = self.count();
         let rank = ((count as f64 * share).ceil() as u64).clamp(1, count.max(1));
@@ -482,7 +482,7 @@ mod snapshot_tests {
     }
 }
 
-/// Outcomes that a family of the process counts, in the order of its rows from the first one on.
+/// Makes outcomes rows of a process family, in the order of its rows from `$first` on.
 macro_rules! outcome_rows {
     ($($outcome:ident from $first:ident;)*) => {
         $(impl Row for $outcome {

@@ -1,6 +1,6 @@
-//! The Prometheus exposition, text format 0.0.4, and the reference's page about metrics.
+//! Writes the Prometheus exposition, text format 0.0.4, and the reference's page about metrics.
 //!
-//! Owns the form; what stands in it is the catalogue's and the snapshot's.
+//! Handles the format; the content comes from the catalogue and the snapshot.
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>
 
 use std::fmt::{self, Write};
@@ -8,18 +8,18 @@ use std::fmt::{self, Write};
 use crate::catalogue::{BUCKETS_US, Family, Kind, Labelled, Process, Scope, Unit, families};
 use crate::counters::{Counts, Durations, Sample, Snapshot};
 
-/// The value of the `Content-Type` field.
+/// Value of the `Content-Type` field.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Services, or servers of all of them, up to which what has counted nothing is shown as well. A
-/// service without traffic is 29 KB of zeros: of 4,000 services they were 116 MB a scrape.
+/// Most services, or servers of all services, for which zero counts are shown as well. A service
+/// without traffic is 29 KB of zeros: 4,000 services would add 116 MB to a scrape.
 pub const ZEROS_SHOWN_MAX: usize = 256;
 
 /// One number under labels that are known only at run time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelledValue {
     pub family: Labelled,
-    /// The values of its labels, in the catalogue's order.
+    /// Values of the labels, in the catalogue's order.
     pub labels: Vec<String>,
     pub value: u64,
 }
@@ -59,8 +59,8 @@ struct ExpositionPage<'a> {
 }
 
 impl ExpositionPage<'_> {
-    /// All families of a scope, each with the rows of all that it is counted of: by the values of
-    /// the scope's labels. Gauges are always shown, because their zero says something.
+    /// Writes all families of a scope, each with the rows of every subject, named by the values of
+    /// the scope's labels. Gauges are always shown, because their zero has a meaning.
     fn scope<'b, S: Scope>(
         &mut self,
         counted: impl Iterator<Item = (Vec<&'b str>, &'b Counts<S>)>,
@@ -136,7 +136,7 @@ impl ExpositionPage<'_> {
     }
 }
 
-/// Microseconds, shown as seconds without a rounding error and without closing zeros.
+/// Microseconds, shown as seconds without rounding error or trailing zeros.
 struct Seconds(u64);
 
 impl fmt::Display for Seconds {
@@ -147,7 +147,7 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// A label's value, or a help text: there a quote stands as it is.
+/// A label's value, or a help text, in which a quote is not escaped.
 struct Escaped<'a>(&'a str, bool);
 
 impl fmt::Display for Escaped<'_> {
@@ -164,7 +164,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// The catalogue as a table in Markdown, for the reference.
+/// Writes the catalogue as a Markdown list for the reference.
 pub fn write_reference(out: &mut String) {
     for kind in [Kind::Counter, Kind::Gauge, Kind::Histogram] {
         out.push_str(&format!("\n## Type `{}`\n\n", kind.name()));
@@ -183,7 +183,7 @@ pub fn write_reference(out: &mut String) {
 }
 
 impl Family {
-    /// A label, with its values if they are known and it has no other beside it.
+    /// Returns a label, with its values if they are known and it is the only one.
     fn label(&self, label: &str) -> String {
         let values: Vec<_> = self.rows.iter().map(|row| row[0]).collect();
         if self.labels.len() == 1 && !values.is_empty() {

@@ -1,15 +1,15 @@
-//! The forms of what is said of one connection: text, JSON, syslog's structured data, and fields of
-//! journald; and entries for log daemons. No value, whatever its bytes, ends its field, line or
-//! entry.
+//! Writes facts about one connection as text, JSON, structured data of syslog or fields of
+//! journald, and builds entries for log daemons. No value, whatever its bytes, can end its field,
+//! line or entry.
 //!
-//! Owns how keys and values are written; which there are, and in which order, is `line`'s. Entries
-//! of syslog (RFC 5424), over a Unix socket or UDP (RFC 5426), are one for each datagram; those of
-//! systemd's journal, in its native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), are fields
-//! `KEY=value`, a line each, or the binary form for a value of several lines.
+//! Handles how keys and values are written; `line` decides which there are, and their order.
+//! Entries of syslog (RFC 5424), over a Unix socket or UDP (RFC 5426), take one datagram each.
+//! Entries of systemd's journal, in its native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), are
+//! fields `KEY=value`, one per line, or the binary form for a value of several lines.
 //!
-//! Owns the header of syslog and its origin. A line about a connection has all but the origin,
-//! which those who write it do not know, until it is sent; for the journal it has all fields on one
-//! line.
+//! Handles the header of syslog and its origin. A line about a connection lacks the origin until it
+//! is sent, because its writer does not know it; for the journal, it has all fields on one line
+//! until then.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -19,22 +19,22 @@ use wire::date::put_time;
 use crate::outcome::Level;
 use crate::printable;
 
-/// The longest value that is shown whole; a longer one is cut and ends in `...`. Names and alerts
-/// are shorter; the bound is for what clients may send.
+/// Longest value that is shown whole; a longer one is cut and ends in `...`. Names and alerts are
+/// shorter; the limit is for values that clients choose.
 const VALUE_BYTES_MAX: usize = 256;
 
-/// The separator of two fields of an entry for journald until it is sent, so that the entry is a
-/// line until then (ASCII's unit separator). No value has it: it is a control character.
+/// Separates fields of an entry for journald until it is sent, so that the entry stays one line
+/// (ASCII unit separator). No value contains it, because control characters are escaped.
 pub(crate) const FIELD_SEPARATOR: u8 = 0x1f;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Form {
     Text,
     Json,
-    /// Parameters of structured data (RFC 5424, 6.3.3). An absent value has none.
+    /// Parameters of structured data (RFC 5424, 6.3.3). Absent values are left out.
     StructuredData,
-    /// Fields of journald, each `LARIAT_KEY=value` and [`FIELD_SEPARATOR`]. An absent value has
-    /// none.
+    /// Fields of journald, each `LARIAT_KEY=value` and [`FIELD_SEPARATOR`]. Absent values are left
+    /// out.
     JournalFields,
 }
 
@@ -138,7 +138,7 @@ impl<'a> FieldWriter<'a> {
     }
 }
 
-/// Writes a value as text: between quotes if it has anything but printable ASCII.
+/// Writes a value as text: between quotes if it contains anything but printable ASCII.
 fn put_text(out: &mut Vec<u8>, value: &[u8]) {
     let (shown, is_cut) = cut(value);
     let is_plain = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'=');
@@ -159,7 +159,7 @@ fn put_text(out: &mut Vec<u8>, value: &[u8]) {
     out.extend_from_slice(if is_cut { b"...\"" } else { b"\"" });
 }
 
-/// Writes a value, character by character. Bytes that are no UTF-8 become U+FFFD.
+/// Writes a value, character by character. Bytes that are not UTF-8 become U+FFFD.
 fn put_value(out: &mut Vec<u8>, value: &[u8], put_char: fn(&mut Vec<u8>, char)) {
     let (shown, is_cut) = cut(value);
     for chunk in shown.utf8_chunks() {
@@ -171,8 +171,8 @@ fn put_value(out: &mut Vec<u8>, value: &[u8], put_char: fn(&mut Vec<u8>, char)) 
     out.extend_from_slice(if is_cut { b"..." } else { b"" });
 }
 
-/// RFC 5424, 6.3.3: `"`, `\` and `]` have a backslash before them. The backslash of an escaped
-/// control character is one of the value.
+/// RFC 5424, 6.3.3: `"`, `\` and `]` are escaped with a backslash. The backslash of an escaped
+/// control character is part of the value.
 fn put_parameter_char(out: &mut Vec<u8>, c: char) {
     if printable::is_control(c) {
         out.push(b'\\');
@@ -181,7 +181,7 @@ fn put_parameter_char(out: &mut Vec<u8>, c: char) {
     put_visible_char(out, c);
 }
 
-/// A character, or its escape if it is one that a viewer of the log would obey rather than show.
+/// Writes a character, escaped if a viewer of the log would obey it rather than show it.
 fn put_visible_char(out: &mut Vec<u8>, c: char) {
     let mut bytes = [0; 4];
     let text = c.encode_utf8(&mut bytes);
@@ -204,7 +204,7 @@ fn put_json_char(out: &mut Vec<u8>, c: char) {
     put_visible_char(out, c);
 }
 
-/// The part of a value that is shown, and whether that is not all.
+/// Returns the part of a value that is shown, and whether the rest was cut.
 fn cut(value: &[u8]) -> (&[u8], bool) {
     match value.split_at_checked(VALUE_BYTES_MAX) {
         Some((shown, rest)) => (shown, !rest.is_empty()),
@@ -212,7 +212,7 @@ fn cut(value: &[u8]) -> (&[u8], bool) {
     }
 }
 
-/// The lowest four bits as a digit.
+/// Returns the lowest four bits as a digit.
 fn hex(bits: u64) -> u8 {
     b"0123456789abcdef"[(bits & 15) as usize]
 }
@@ -230,20 +230,19 @@ fn put_number(out: &mut Vec<u8>, mut value: u64) {
     }
 }
 
-/// The name of our structured data (RFC 5424, 7.2.2); its number is that for documentation
-/// (RFC 5612), since we have none.
+/// Name of our structured data (RFC 5424, 7.2.2); its number is that for documentation (RFC 5612),
+/// because we have none.
 pub(crate) const DATA_ID: &[u8] = b"lariat@32473";
 
-/// The longest name of a host (RFC 5424, 6).
+/// Longest name of a host (RFC 5424, 6).
 const HOST_BYTES_MAX: usize = 255;
 
-/// The kind of program that speaks (RFC 5424, 6.2.1).
+/// Kind of program that sends a message (RFC 5424, 6.2.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Facility(u8);
 
 impl Facility {
-    /// The facilities that a program which is no part of the system's core may have, by their
-    /// names.
+    /// Facilities, by name, that a program outside the system's core may use.
     pub const NAMED: [(&str, Self); 20] = [
         ("user", Self(1)),
         ("mail", Self(2)),
@@ -267,7 +266,7 @@ impl Facility {
         ("local7", Self(23)),
     ];
 
-    /// The facility of this name.
+    /// Finds a facility by name.
     pub fn named(name: &str) -> Option<Self> {
         let found = Self::NAMED.iter().find(|(known, _)| *known == name);
         found.map(|(_, facility)| *facility)
@@ -278,12 +277,12 @@ impl Facility {
     }
 }
 
-/// The host and process that speak: the part of a header from the time up to the kind of message.
+/// Host and process that send a message: the part of a header between time and kind of message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Origin(String);
 
 impl Origin {
-    /// The sender of this number of process on the host of that name.
+    /// Makes the origin of the process `pid` on this host.
     pub fn new(host: &str, pid: u32) -> Self {
         let graphic = host.chars().filter(char::is_ascii_graphic);
         let host: String = graphic.take(HOST_BYTES_MAX).collect();
@@ -292,7 +291,7 @@ impl Origin {
     }
 }
 
-/// The header up to the origin.
+/// Writes the header up to the origin.
 pub(crate) fn put_syslog_start(
     out: &mut Vec<u8>,
     (facility, level): (Facility, Level),
@@ -303,7 +302,7 @@ pub(crate) fn put_syslog_start(
     out.push(b' ');
 }
 
-/// The whole entry about something that is said, on one line.
+/// Returns the whole entry of a message, on one line.
 pub(crate) fn syslog_message(
     (facility, level): (Facility, Level),
     time_us: u64,
@@ -318,8 +317,8 @@ pub(crate) fn syslog_message(
     out
 }
 
-/// Puts the origin into a line about a connection. One of another form, which was written before
-/// the output became another, is the text of an entry without time and fields.
+/// Inserts the origin into a line about a connection. A line of another form, written before the
+/// output changed, becomes the text of an entry without time and fields.
 pub fn complete_syslog(line: &[u8], facility: Facility, origin: &Origin, out: &mut Vec<u8>) {
     out.clear();
     let mut spaces = line.iter().enumerate().filter(|(_, byte)| **byte == b' ');
@@ -340,15 +339,15 @@ pub fn complete_syslog(line: &[u8], facility: Facility, origin: &Origin, out: &m
     }
 }
 
-/// The field that people are shown, before its value.
+/// Field that people are shown, before its value.
 pub(crate) const JOURNAL_MESSAGE: &[u8] = b"MESSAGE=";
 
-/// The fields of every entry. No time is among them: the journal notes when an entry came.
+/// Returns the fields of every entry. The time is left out because the journal records it.
 fn journal_fields(level: Level) -> [(&'static str, String); 2] {
     [("PRIORITY", level.severity().to_string()), ("SYSLOG_IDENTIFIER", "lariat".to_owned())]
 }
 
-/// The first fields of a line about a connection.
+/// Writes the first fields of a line about a connection.
 pub(crate) fn put_journal_start(out: &mut Vec<u8>, level: Level) {
     for (key, value) in journal_fields(level) {
         out.extend_from_slice(key.as_bytes());
@@ -358,7 +357,7 @@ pub(crate) fn put_journal_start(out: &mut Vec<u8>, level: Level) {
     }
 }
 
-/// The whole entry about something that is said; what is shown of it, and the remedy.
+/// Returns the whole entry of a message: the text shown, and the remedy.
 pub(crate) fn journal_message(level: Level, text: &str, hint: Option<&str>) -> Vec<u8> {
     let mut out = Vec::new();
     for (key, value) in journal_fields(level) {
@@ -383,8 +382,8 @@ fn put_field(out: &mut Vec<u8>, key: &str, value: &str) {
     out.push(b'\n');
 }
 
-/// Makes the entry of a line about a connection. One of another form, which was written before the
-/// output became another, is the text of an entry without further fields.
+/// Makes the entry of a line about a connection. A line of another form, written before the output
+/// changed, becomes the text of an entry without further fields.
 pub fn complete_journal(line: &[u8], out: &mut Vec<u8>) {
     out.clear();
     if !line.starts_with(b"PRIORITY=") {
@@ -406,8 +405,8 @@ mod tests {
 
     use super::*;
 
-    /// A parameter as RFC 5424 has it: its value, and the text behind it; `None` = the text does
-    /// not begin with it.
+    /// Parses a parameter of RFC 5424 into its value and the remaining text; `None` if the text
+    /// does not begin with one.
     fn parameter<'a>(text: &'a str, key: &str) -> Option<(String, &'a str)> {
         let mut rest = text.strip_prefix(' ')?.strip_prefix(key)?.strip_prefix("=\"")?;
         let mut value = String::new();

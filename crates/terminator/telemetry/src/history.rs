@@ -1,7 +1,7 @@
-//! The counts of services in each of the last seconds, for the status page.
+//! Keeps the counts of services in each of the last seconds, for the status page.
 //!
-//! Owns the differences of snapshots and their bounds; when a snapshot is taken is others'
-//! business. Only what a chart shows is kept, and of that only what is not 0.
+//! Handles the differences of snapshots and their limits; the caller decides when to take a
+//! snapshot. Only values that a chart shows are kept, and of those only nonzero ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, LazyLock};
@@ -11,17 +11,17 @@ use crate::catalogue::{Family, Kind, Scope, Service};
 use crate::counters::Counts;
 use crate::registry::Changes;
 
-/// From one snapshot to the next.
+/// Time between two snapshots.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Intervals kept: ten minutes.
+/// Number of intervals kept: ten minutes.
 pub const INTERVALS_MAX: usize = 600;
 
-/// Bytes that the intervals may take. A busy service takes some 300 in each, so that with very
-/// many of them less than ten minutes are kept.
+/// Most bytes that the intervals may take. A busy service takes some 300 in each, so with very many
+/// of them less than ten minutes are kept.
 pub const BYTES_MAX: usize = 16 << 20;
 
-/// The families that are kept.
+/// Families that are kept.
 const FAMILIES: [&str; 8] = [
     "lariat_connections_accepted_total",
     "lariat_connections_open",
@@ -38,7 +38,7 @@ const FAMILIES: [&str; 8] = [
 pub struct History {
     intervals: VecDeque<Interval>,
     bytes: usize,
-    /// The counts of services when they last changed; `None` = there was no interval.
+    /// Counts of services when they last changed; `None` before the first interval.
     last: Option<HashMap<Arc<str>, Counted>>,
 }
 
@@ -49,13 +49,13 @@ struct Interval {
     services: Vec<(Arc<str>, Counted)>,
 }
 
-/// Values that are not 0, with their slots.
+/// Nonzero values, with their slots.
 type Counted = Box<[(u16, u64)]>;
 
-/// The counts of an interval: counters and durations by how much they rose, gauges by their peaks.
+/// Counts of an interval: the rise of counters and durations, and the peaks of gauges.
 #[derive(Debug)]
 pub struct IntervalCounts {
-    /// When it ended, in milliseconds since the epoch.
+    /// End of the interval, in milliseconds since the epoch.
     pub end_ms: u64,
     pub duration_ms: u64,
     pub counts: Counts<Service>,
@@ -69,11 +69,11 @@ pub struct Recorded {
 }
 
 impl History {
-    /// An interval has ended at this time (milliseconds since the epoch) after this long, in which
-    /// this has changed.
+    /// Adds an interval of this length that ended at this time (milliseconds since the epoch), with
+    /// its changes.
     ///
-    /// With the first call counting begins, and so it does for a service that was not there at the
-    /// end of the interval before.
+    /// The first call only starts counting, and so does the first one that contains a service which
+    /// was absent at the end of the interval before.
     pub fn add(&mut self, end_ms: u64, duration: Duration, changes: &Changes) {
         let is_first = self.last.is_none();
         let last = self.last.get_or_insert_default();
@@ -101,7 +101,7 @@ impl History {
         });
     }
 
-    /// All intervals, the oldest first.
+    /// Returns all intervals, the oldest first.
     pub fn recorded(&self) -> impl DoubleEndedIterator<Item = Recorded> {
         self.intervals.iter().map(|interval| {
             let services = interval.services.iter();
@@ -120,7 +120,7 @@ impl History {
         })
     }
 
-    /// Puts these intervals, the oldest first, in the place of all so far; counting goes on.
+    /// Replaces all intervals by these, the oldest first; counting continues.
     pub fn replace(&mut self, intervals: impl IntoIterator<Item = Recorded>) {
         self.intervals.clear();
         self.bytes = 0;
@@ -144,10 +144,10 @@ impl History {
         }
     }
 
-    /// The intervals that ended after this time, of one service or of all.
+    /// Returns the intervals that ended after this time, of one service or of all.
     ///
-    /// Peaks of several services, as those of several workers, are added, though they may not
-    /// have been at the same time.
+    /// Peaks of several services, like those of several workers, are added, though they may not
+    /// have occurred at the same time.
     pub fn intervals(
         &self,
         after_ms: u64,
@@ -168,7 +168,7 @@ impl History {
 }
 
 impl Interval {
-    /// The memory that it takes, but for what the allocator adds.
+    /// Returns the memory of the interval, without the allocator's overhead.
     fn bytes(&self) -> usize {
         let of_services = self.services.iter().map(|(_, counted)| size_of_val(&**counted));
         let heads = self.services.len() * size_of::<(Arc<str>, Counted)>();
@@ -176,14 +176,14 @@ impl Interval {
     }
 }
 
-/// The part of these counts that is kept.
+/// Returns the part of these counts that is kept.
 fn kept(counts: &Counts<Service>) -> Counted {
     let values = counts.values.iter().zip(&*KEPT_SLOTS).zip(0u16..);
     let kept = values.filter(|((value, kind), _)| **value > 0 && kind.is_some());
     kept.map(|((value, _), slot)| (slot, *value)).collect()
 }
 
-/// How much counters and durations have risen, and gauges as they are.
+/// Returns the rise of counters and durations, and gauges unchanged.
 fn risen(before: &Counted, now: &Counted) -> Counted {
     let rises = now.iter().map(|(slot, value)| match KEPT_SLOTS[usize::from(*slot)] {
         Some(Kind::Counter | Kind::Histogram) => {
@@ -196,7 +196,7 @@ fn risen(before: &Counted, now: &Counted) -> Counted {
     rises.filter(|(_, value)| *value > 0).collect()
 }
 
-/// For each slot of a service the kind of its family, or `None` if it is not kept.
+/// Kind of the family for each slot of a service; `None` if it is not kept.
 static KEPT_SLOTS: LazyLock<Vec<Option<Kind>>> = LazyLock::new(|| {
     let families = Service::FAMILIES.iter().copied().flatten();
     let slots = families.flat_map(|family: &Family| {

@@ -1,6 +1,6 @@
-//! Catalogue of metrics, outcomes, per-worker counters and their snapshot; the lines about
-//! connections, and messages, also as entries for log daemons; what is safe to show. No
-//! sockets, no clock.
+//! Provides the catalogue of metrics, outcomes, per-worker counters and their snapshot; writes
+//! lines about connections and messages, also as entries for log daemons, with values that are safe
+//! to show. No sockets, no clock.
 #![forbid(unsafe_code)]
 
 pub mod catalogue;

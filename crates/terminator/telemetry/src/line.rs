@@ -1,7 +1,7 @@
-//! The lines about connections: one a connection, as text or JSON, and how many there may be.
+//! Writes one line per connection, as text or JSON, and limits their number.
 //!
-//! Owns the form. Lines are written into the caller's buffer; nothing is allocated beside it, no
-//! clock is read and nothing is sent.
+//! Handles the form. Lines go into the caller's buffer; nothing else is allocated, no clock is
+//! read, nothing is sent.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,21 +12,21 @@ use crate::outcome::{
     EarlyData, EncryptedBy, HandshakeKind, Level, Reason, ResumptionMiss, SessionTier, Version,
 };
 
-/// How a line is written.
+/// Form of a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LineFormat {
-    /// One JSON object. Bytes that are not UTF-8 become U+FFFD.
+    /// JSON object. Bytes that are not UTF-8 become U+FFFD.
     Json,
-    /// `key=value` pairs. Values with anything but printable ASCII in them are quoted, bytes
-    /// outside it written `\xNN`.
+    /// `key=value` pairs. Values with anything but printable ASCII are quoted, other bytes written
+    /// `\xNN`.
     Text,
 }
 
-/// The frame of a line, which has its fields as well.
+/// Frame of a line, which contains its fields as well.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Envelope {
     Bare,
-    /// An entry for syslog, but for its origin: [`form::complete_syslog`].
+    /// An entry for syslog, without its origin: [`form::complete_syslog`].
     Syslog(Facility),
     /// An entry for journald, whose fields are on one line: [`form::complete_journal`].
     Journal,
@@ -64,8 +64,8 @@ fn put(
     out.push(b'\n');
 }
 
-/// How grave an end is: somebody should look after what servers do, and something is broken if it
-/// is this host.
+/// Returns the severity of an end: a fault of a server deserves attention, a fault of this host
+/// means that something is broken.
 fn level(reason: Reason) -> Level {
     match reason.fault() {
         "host" => Level::Error,
@@ -75,73 +75,73 @@ fn level(reason: Reason) -> Level {
     }
 }
 
-/// All that is said of one connection. Absent values are `-` in text and `null` in JSON.
+/// The facts about one connection. Absent values are `-` in text and `null` in JSON.
 #[derive(Clone, Debug)]
 pub struct ConnectionLine<'a> {
-    /// When it was accepted, in microseconds since the epoch.
+    /// Time of accept, in microseconds since the epoch.
     pub time_us: u64,
-    /// The number, unique among the worker process's connections.
+    /// Number, unique among the worker process's connections.
     pub id: u64,
     pub worker: usize,
     pub service: &'a str,
-    /// Who connected; by the PROXY header if there was one.
+    /// Client address; from the PROXY header if there was one.
     pub client: ClientAddress<'a>,
-    /// The address it came in at, as configured.
+    /// Address that accepted the connection, as configured.
     pub listener: &'a str,
-    /// The name the client asked for (RFC 6066).
+    /// Name that the client asked for (RFC 6066).
     pub sni: Option<&'a str>,
-    /// The JA4 fingerprint of the client's hello.
+    /// JA4 fingerprint of the client's hello.
     pub ja4: Option<&'a str>,
     pub version: Option<Version>,
     pub suite: Option<&'a str>,
     pub group: Option<&'a str>,
-    /// How the handshake was made.
+    /// Kind of the handshake.
     pub handshake: Option<HandshakeKind>,
-    /// The reason why the session that the client offered was not resumed.
+    /// Reason why the session that the client offered was not resumed.
     pub resumption_miss: Option<ResumptionMiss>,
-    /// The tier that had the session which the client offered and this host did not have.
+    /// Tier that had the session which the client offered and this host lacked.
     pub session_tier: Option<SessionTier>,
-    /// The fate of early data, if the client offered any.
+    /// Outcome of early data, if the client offered any.
     pub early_data: Option<EarlyData>,
-    /// The protocol agreed on (RFC 7301).
+    /// Protocol agreed on (RFC 7301).
     pub alpn: Option<&'a [u8]>,
-    /// The encryptor of the records that the client was sent, at the end.
+    /// Encryptor of the records that the client was sent, at the end.
     pub encrypted_by: Option<EncryptedBy>,
-    /// The common name of the client's certificate.
+    /// Common name of the client's certificate.
     pub client_cn: Option<&'a str>,
-    /// The server it was given to, as configured.
+    /// Server that the connection was given to, as configured.
     pub server: Option<&'a str>,
-    /// The version agreed on with the server, if it speaks TLS.
+    /// Version agreed on with the server, if it speaks TLS.
     pub server_version: Option<Version>,
-    /// The suite agreed on with it.
+    /// Suite agreed on with the server.
     pub server_suite: Option<&'a str>,
-    /// Whether a session with it was resumed.
+    /// Whether a session with the server was resumed.
     pub server_resumed: Option<bool>,
     /// Plaintext bytes from client to backend.
     pub bytes_up: u64,
     /// Plaintext bytes from backend to client.
     pub bytes_down: u64,
-    /// From the hello's first byte to the handshake's end.
+    /// Time from the first byte of the hello to the end of the handshake.
     pub handshake_us: Option<u64>,
     pub dial_us: Option<u64>,
-    /// From accept to the end.
+    /// Time from accept to the end.
     pub total_us: u64,
     pub retries: u32,
-    /// How many connections that ended alike this line stands for.
+    /// Number of connections that ended alike and that this line stands for.
     pub sampled: u32,
     pub reason: Reason,
-    /// Further words: the alert's name, the library's message.
+    /// Further details: the alert's name, the library's message.
     pub detail: Option<&'a str>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClientAddress<'a> {
-    /// Over TCP. IPv4 in IPv6 is shown as IPv4.
+    /// A TCP address. IPv4-mapped IPv6 is shown as IPv4.
     Ip(SocketAddr),
     Text(&'a str),
 }
 
-/// How many lines were not written.
+/// Number of lines that were not written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SuppressedLine {
     /// Now, in microseconds since the epoch.
@@ -149,7 +149,7 @@ pub struct SuppressedLine {
     pub worker: usize,
     pub reason: Reason,
     pub count: u64,
-    /// How many connections each of them would have stood for.
+    /// Number of connections that each of the lines would have stood for.
     pub sampled: u32,
 }
 
@@ -224,7 +224,7 @@ impl SuppressedLine {
     }
 }
 
-/// Lets through a number of lines a second for each reason and counts the others.
+/// Admits a number of lines per second for each reason, and counts the others.
 #[derive(Clone, Debug)]
 pub struct LineLimiter {
     failures_per_second: u32,
@@ -232,14 +232,14 @@ pub struct LineLimiter {
     reasons: [LineAllowance; Reason::ALL.len()],
 }
 
-/// One reason's second.
+/// The current second of one reason.
 #[derive(Clone, Copy, Debug, Default)]
 struct LineAllowance {
-    /// `None` until the first line.
+    /// Start of the second; `None` until the first line.
     since: Option<Instant>,
     admitted: u32,
     suppressed: u64,
-    /// When the first of them was; `None` while there are none to tell of.
+    /// Time of the first suppressed line; `None` if there are none to report.
     suppressed_since: Option<Instant>,
 }
 
@@ -253,7 +253,7 @@ impl LineLimiter {
         }
     }
 
-    /// Whether a line with this reason may be written now. If not, it has been counted.
+    /// Reports whether a line with this reason may be written now; counts it if not.
     pub fn admit(&mut self, reason: Reason, now: Instant) -> bool {
         let allowance = &mut self.reasons[reason as usize];
         if allowance.since.is_none_or(|since| is_over(since, now)) {
@@ -272,8 +272,8 @@ impl LineLimiter {
         admitted
     }
 
-    /// Hands over, for each reason with lines not written a second ago or longer, how many these
-    /// are, and forgets them. To be called about once a second, or before each [`Self::admit`].
+    /// Passes on and forgets the number of suppressed lines, for each reason whose first one is a
+    /// second old or more. Must be called about once a second, or before each [`Self::admit`].
     pub fn take_suppressed(&mut self, now: Instant, mut each: impl FnMut(Reason, u64)) {
         for (reason, allowance) in Reason::ALL.iter().zip(&mut self.reasons) {
             let since = allowance.suppressed_since;
@@ -455,7 +455,7 @@ mod tests {
             r#" reason="backend-refused" detail="a\]b"] time=2024-02-29T00:00:00.000042Z id="#;
         assert!(shown.contains(end), "{shown}");
         assert!(shown.ends_with(" detail=a]b\n"), "{shown}");
-        // What is absent is left out.
+        // Absent values are left out.
         assert!(!shown.contains("client_cn=\""), "{shown}");
 
         let shown = entry(LineFormat::Json, Envelope::Journal);

@@ -1,7 +1,7 @@
-//! The program's messages about itself, beside the lines about connections: a text with its time
-//! and how grave it is, in the forms that people and collectors of logs read.
+//! Writes the program's messages about itself, as opposed to lines about connections: a text with
+//! time and severity, in the forms that people and log collectors read.
 //!
-//! Owns the forms. No clock is read and nothing is sent.
+//! Handles the forms. No clock is read and nothing is sent.
 
 use wire::date::put_time;
 use wire::text;
@@ -11,20 +11,20 @@ use crate::form::{Facility, Origin, put_json_string};
 
 pub use crate::outcome::Level;
 
-/// Something that is said. Lines of the text that begin with `hint: ` name the remedy; one that
-/// begins with `error: ` or `warning: `, as a rendered diagnostic does, is of that level, and so
-/// are those that follow it.
+/// A message. Lines of the text that begin with `hint: ` name the remedy; a line that begins with
+/// `error: ` or `warning: `, as in a rendered diagnostic, has that level, and so have the lines
+/// that follow it.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// When, in microseconds since the epoch.
+    /// Time, in microseconds since the epoch.
     pub time_us: u64,
     pub level: Level,
-    /// One or more lines. Control characters in it are escaped.
+    /// One or more lines. Control characters are escaped.
     pub text: &'a str,
 }
 
 impl Message<'_> {
-    /// For a person: the level is named if it is a warning or an error.
+    /// Returns the form for a person: names the level only of a warning or an error.
     pub fn plain(&self) -> String {
         let label = match self.level {
             Level::Error | Level::Warning => format!("{}: ", self.level.name()),
@@ -33,7 +33,7 @@ impl Message<'_> {
         format!("lariat: {label}{}\n", text::lines(self.text.trim_end()))
     }
 
-    /// Each line with time and level before it.
+    /// Returns each line after its time and level.
     pub fn text(&self) -> String {
         let mut time = Vec::new();
         put_time(&mut time, self.time_us);
@@ -43,14 +43,14 @@ impl Message<'_> {
         self.levelled_lines().map(written).collect()
     }
 
-    /// Each line with its priority before it, as journald reads standard errors (sd-daemon(3)); it
-    /// adds the time.
+    /// Returns each line after its priority, as journald reads standard error (sd-daemon(3));
+    /// journald adds the time.
     pub fn priority(&self) -> String {
         let written = |(level, line): (Level, String)| format!("<{}>{line}\n", level.severity());
         self.levelled_lines().map(written).collect()
     }
 
-    /// One JSON object, with the remedies apart; and one for each diagnostic after the first.
+    /// Returns one JSON object, with remedies apart, and one for each diagnostic after the first.
     pub fn json(&self) -> String {
         let mut starts = vec![0];
         let (mut at, mut diagnostics) = (0, 0);
@@ -91,7 +91,7 @@ impl Message<'_> {
         String::from_utf8_lossy(&out).into_owned()
     }
 
-    /// Entries for syslog, one for each line.
+    /// Returns entries for syslog, one for each line.
     pub fn syslog(&self, facility: Facility, origin: &Origin) -> Vec<Vec<u8>> {
         let entry = |(level, line): (Level, String)| {
             form::syslog_message((facility, level), self.time_us, origin, &line)
@@ -117,7 +117,7 @@ impl Message<'_> {
         (said.join("\n"), Some(hints.join("\n")).filter(|_| !hints.is_empty()))
     }
 
-    /// Each line with its level, for forms that write the level before each.
+    /// Returns each line with its level, for forms that write the level before each.
     fn levelled_lines(&self) -> impl Iterator<Item = (Level, String)> {
         let mut level = self.level;
         self.lines().map(move |line| match Level::split(&line) {
@@ -129,7 +129,7 @@ impl Message<'_> {
         })
     }
 
-    /// The lines that are not empty, as they are shown.
+    /// Returns the lines that are not empty, escaped.
     fn lines(&self) -> impl Iterator<Item = String> {
         let lines = self.text.lines().filter(|line| !line.trim().is_empty());
         lines.map(|line| {

@@ -1,10 +1,9 @@
-//! How a connection ended: the nouns that the state machine, the log, the metrics and the tests
-//! share.
+//! Names how a connection ended, for the state machine, the log, the metrics and the tests.
 //!
-//! Owns names, not counting.
+//! Handles names, not counting.
 
-/// An enum whose variants have names, in the order of their numbers. `ROWS` has the values of the
-/// labels under which a family of metrics counts them.
+/// Defines an enum whose variants have names, in the order of their numbers. `ROWS` has the label
+/// values under which a family of metrics counts them.
 macro_rules! named {
     ($(
         $(#[$doc:meta])*
@@ -18,12 +17,12 @@ macro_rules! named {
         }
 
         impl $type {
-            /// All of them, in the order of their numbers.
+            /// All variants, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             pub(crate) const ROWS: &'static [&'static [&'static str]] = &[$(&[$name],)*];
 
-            /// The name in logs and labels.
+            /// Returns the name in logs and labels.
             pub fn name(self) -> &'static str {
                 Self::ROWS[self as usize][0]
             }
@@ -33,7 +32,7 @@ macro_rules! named {
 
 macro_rules! reasons {
     ($($variant:ident, $fault:literal, $name:literal, $help:literal;)*) => {
-        /// The reason why a connection ended. Every connection ends with exactly one of these.
+        /// Reason why a connection ended. Every connection ends with exactly one of these.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[repr(u8)]
         pub enum Reason {
@@ -130,23 +129,23 @@ reasons! {
 }
 
 impl Reason {
-    /// The name in logs and labels.
+    /// Returns the name in logs and labels.
     pub fn name(self) -> &'static str {
         Self::ROWS[self as usize][0]
     }
 
-    /// Whose fault it was: `client`, `backend`, `host`, or `none` for an ordinary end.
+    /// Returns whose fault it was: `client`, `backend`, `host`, or `none` for an ordinary end.
     pub fn fault(self) -> &'static str {
         Self::ROWS[self as usize][1]
     }
 
-    /// Whether it was somebody's fault.
+    /// Reports whether it was anybody's fault.
     pub fn is_fault(self) -> bool {
         self.fault() != "none"
     }
 }
 
-/// The reasons as lists in Markdown, by whose fault they are, for the reference.
+/// Writes the reasons as Markdown lists, by whose fault they are, for the reference.
 pub fn write_reference(out: &mut String) {
     for fault in ["none", "client", "backend", "host"] {
         out.push_str(&format!("\n## Fault `{fault}`\n\n"));
@@ -159,9 +158,9 @@ pub fn write_reference(out: &mut String) {
 }
 
 named! {
-    /// The kind of handshake that a connection made.
+    /// Kind of handshake that a connection made.
     HandshakeKind {
-        /// With certificates and signatures.
+        /// Full, with certificates and signatures.
         Full = "full",
         /// Resumed by TLS 1.2 session id.
         SessionId = "session-id",
@@ -173,64 +172,64 @@ named! {
         PskCache = "psk-cache",
     }
 
-    /// The reason why a session that a client offered was not resumed; it got a full handshake.
+    /// Reason why a session that a client offered was not resumed; it got a full handshake.
     ResumptionMiss {
         /// A session that the cache does not hold.
         Unknown = "unknown",
-        /// A ticket outside of its lifetime.
+        /// A ticket outside its lifetime.
         Expired = "expired",
         /// A ticket of a key that was never ours.
         Foreign = "foreign",
-        /// A ticket of a key that is no more.
+        /// A ticket of a key that no longer exists.
         KeyTooOld = "key-too-old",
         /// A session made with another service.
         WrongService = "wrong-service",
         /// A ticket of ours that was cut or changed.
         Altered = "altered",
-        /// A good session that does not fit the hello.
+        /// A valid session that does not fit the hello.
         Mismatch = "mismatch",
-        /// A client certificate in the session that is not good any more.
+        /// A client certificate in the session that is no longer valid.
         ClientCertificate = "client-certificate",
         /// A session made under a certificate that is revoked or no longer the service's.
         ServerCertificate = "server-certificate",
     }
 
-    /// The tiers in which a session was looked for that this host's cache does not hold.
+    /// Tier that was searched for a session which this host's cache does not hold.
     SessionTier {
-        /// The cluster's peers, who answered in time.
+        /// A peer of the cluster answered in time.
         Peers = "peers",
-        /// The session store, which answered in time.
+        /// The session store answered in time.
         Store = "store",
-        /// Nobody had it, or nobody answered in time.
+        /// Nobody had the session or answered in time.
         Nowhere = "nowhere",
     }
 
-    /// The reason why a datagram from the cluster's network was dropped.
+    /// Reason why a datagram from the cluster's network was dropped.
     ClusterRejection {
-        /// It is no datagram of a cluster, or of a form that nobody sends.
+        /// The datagram is none of a cluster, or of a form that nobody sends.
         Malformed = "malformed",
-        /// It is of a version that is not spoken here.
+        /// The version is not supported here.
         Version = "version",
-        /// It names a secret that is not configured here.
+        /// The secret that it names is not configured here.
         UnknownSecret = "unknown-secret",
-        /// It does not decrypt: somebody forged or changed it.
+        /// Decryption failed: somebody forged or changed the datagram.
         Forged = "forged",
-        /// It bears this host's own number: somebody sent it back, or multicast did.
+        /// The sender's number is this host's: somebody sent it back, or multicast did.
         Reflected = "reflected",
-        /// It was sent before `cluster.peers.time-window`, or after it.
+        /// The time of sending is before `cluster.peers.time-window`, or after it.
         OutOfTime = "out-of-time",
-        /// It was sent before this process began to take any, by its sender's clock. A few of them
-        /// come at each start.
+        /// Sent before this process started to receive, by its sender's clock. A few of these
+        /// arrive at each start.
         BeforeStart = "before-start",
-        /// It came before, or is older than the last `cluster.peers.replay-window` of its sender.
+        /// Received before, or older than the last `cluster.peers.replay-window` of its sender.
         Replayed = "replayed",
-        /// It is of a new sender, and as many as `cluster.peers.senders` are known.
+        /// The sender is new, and as many as `cluster.peers.senders` are known.
         TooManySenders = "too-many-senders",
-        /// More came than `cluster.peers.receive-rate`; it was not looked at.
+        /// More arrived than `cluster.peers.receive-rate`; the datagram was not read.
         RateLimited = "rate-limited",
     }
 
-    /// The fate of sessions that were to be shared with the cluster.
+    /// Outcome of sessions that were to be shared with the cluster.
     ClusterUpdate {
         /// A session was sent to the peers.
         Published = "published",
@@ -240,97 +239,97 @@ named! {
         Answered = "answered",
         /// A session that had been used up was deleted at the peers.
         Deleted = "deleted",
-        /// A peer had a session deleted.
+        /// A session was deleted because a peer asked for it.
         Removed = "removed",
-        /// A session was too large for as many datagrams as one may take, and stays on this host.
+        /// A session needed more datagrams than one session may take, and stays on this host.
         TooLarge = "too-large",
-        /// A peer's session came in several datagrams, of which one did not come.
+        /// A peer's session came in several datagrams, of which one was lost.
         Incomplete = "incomplete",
-        /// More was to be sent than `cluster.peers.send-rate`, or than could wait.
+        /// More was to be sent than `cluster.peers.send-rate`, or than could be queued.
         Dropped = "dropped",
     }
 
-    /// The reason why a value from the session store was not taken for a session.
+    /// Reason why a value from the session store was rejected.
     StoreRejection {
-        /// It is no value of a cluster.
+        /// The value is none of a cluster.
         Malformed = "malformed",
-        /// It is of a version that is not spoken here.
+        /// The version is not supported here.
         Version = "version",
-        /// It names a secret that is not configured here.
+        /// The secret that it names is not configured here.
         UnknownSecret = "unknown-secret",
-        /// It does not decrypt: somebody forged or changed it, or put it under another name.
+        /// Decryption failed: somebody forged or changed the value, or put it under another name.
         Forged = "forged",
-        /// The session has ended, and the store kept it all the same.
+        /// The session has expired, but the store kept it.
         Expired = "expired",
         /// The session resumes once and was used up here: somebody put it back.
         Replayed = "replayed",
     }
 
-    /// The fate of sessions that were to go to the session store.
+    /// Outcome of sessions that were to go to the session store.
     StoreUpdate {
         /// A session was stored.
         Published = "published",
         /// A session that had been used up was deleted.
         Deleted = "deleted",
-        /// The store was asked to, and did not do it, or not in time.
+        /// The store was asked, but failed, or did not answer in time.
         Failed = "failed",
-        /// The store was not asked: it was given up for a while, or too much waited.
+        /// The store was not asked: its circuit breaker was open, or too much was queued.
         Dropped = "dropped",
     }
 
-    /// The reason why a request to the session store failed.
+    /// Reason why a request to the session store failed.
     StoreFailure {
         /// There was no answer in time.
         Timeout = "timeout",
         /// There is no connection, or it broke.
         Connection = "connection",
-        /// The store refuses our user or password, or what the user asks for.
+        /// The store refuses our user or password, or the user lacks the right.
         Authentication = "authentication",
         /// The store's memory is full, and it evicts nothing.
         Full = "full",
-        /// It is a replica, or writes nothing for another reason.
+        /// The store is a replica, or writes nothing for another reason.
         ReadOnly = "read-only",
-        /// It says that it cannot answer: it loads, or its cluster is down.
+        /// The store reports that it cannot answer: it is loading, or its cluster is down.
         Unready = "unready",
-        /// It names a node that the configuration does not allow.
+        /// The store names a node that the configuration does not allow.
         Redirect = "redirect",
-        /// Any other error that it answers with.
+        /// Any other error that the store answers with.
         Refused = "refused",
     }
 
-    /// The fate of early data (RFC 8446 section 2.3) that a client offered.
+    /// Outcome of early data (RFC 8446 section 2.3) that a client offered.
     EarlyData {
-        /// A server got it.
+        /// A server received it.
         Accepted = "accepted",
-        /// None of it was taken: the service takes none, or the session was good but not for that.
+        /// Rejected: the service accepts none, or the session was valid but not for early data.
         Refused = "refused",
-        /// None of it was taken, since the session is not in the cache: it has gone, or has been
-        /// resumed before, as with each replay.
+        /// Rejected because the session is not in the cache: it was evicted, or was resumed before,
+        /// as with each replay.
         UnknownSession = "unknown-session",
     }
 
-    /// The fate of an encrypted hello (ECH, RFC 9849) at an address that opens them.
+    /// Outcome of an encrypted hello (ECH, RFC 9849) at an address that decrypts them.
     EchResult {
-        /// Opened by the key whose configuration is to be published now, or will be next.
+        /// Decrypted by the key whose configuration is published now, or will be next.
         Accepted = "accepted",
-        /// By the one that was published before.
+        /// Decrypted by the key that was published before.
         AcceptedOneOlder = "accepted-one-older",
-        /// By the one before that.
+        /// Decrypted by the key before that.
         AcceptedTwoOlder = "accepted-two-older",
-        /// By the oldest that still opens.
+        /// Decrypted by the oldest key that still decrypts.
         AcceptedThreeOlder = "accepted-three-older",
         /// No key has the configuration's number: it is stale, or noise that clients send (GREASE).
         UnknownConfiguration = "unknown-configuration",
-        /// A key has the number, and opens nothing: noise with that number, or a forgery.
+        /// A key has the number, but decryption fails: noise with that number, or a forgery.
         Undecryptable = "undecryptable",
-        /// The extension has not the form of the RFC.
+        /// The extension does not have the form of the RFC.
         Malformed = "malformed",
-        /// It opened, and the hello in it breaks rules: its client is refused.
+        /// The hello was decrypted, but breaks rules: its client is refused.
         Illegal = "illegal",
     }
 
-    /// The reason why a connection that was long enough for it was not handed to the kernel; it
-    /// went on in user space.
+    /// Reason why a connection that was long enough for it was not handed to the kernel; it
+    /// continued in user space.
     OffloadRefusal {
         /// This host's kernel takes no connection of TLS.
         NoKernelTls = "no-kernel-tls",
@@ -340,15 +339,15 @@ named! {
         Failed = "failed",
     }
 
-    /// The encryptor of the records that a client is sent.
+    /// Encryptor of the records that a client is sent.
     EncryptedBy {
         /// This program.
         UserSpace = "user-space",
-        /// The kernel, since a part of the connection was long.
+        /// The kernel, because a part of the connection was long.
         Kernel = "kernel",
     }
 
-    /// The version of TLS that a handshake agreed on.
+    /// Version of TLS that a handshake agreed on.
     Version {
         /// RFC 5246.
         Tls12 = "TLSv1.2",
@@ -357,13 +356,13 @@ named! {
     }
 }
 
-/// How grave something is, by the names and numbers of syslog (RFC 5424, 6.2.1).
+/// Severity of a message, by the names and numbers of syslog (RFC 5424, 6.2.1).
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Level {
     /// Something is broken, and clients notice.
     Error = 3,
     Warning = 4,
-    /// A deed of an operator, or a change for the better.
+    /// An action of an operator, or a change for the better.
     Notice = 5,
     Info = 6,
 }
@@ -384,13 +383,13 @@ impl Level {
         self as u8
     }
 
-    /// The level of this number; of an unknown one, a warning.
+    /// Returns the level of this number; a warning for an unknown one.
     pub fn of_severity(severity: u8) -> Self {
         let found = Self::ALL.into_iter().find(|one| one.severity() == severity);
         found.unwrap_or(Self::Warning)
     }
 
-    /// The level that a text names in its first words, `error: ` or `warning: `, and the rest.
+    /// Splits off the level that a text names in its first words, `error: ` or `warning: `.
     pub fn split(text: &str) -> Option<(Self, &str)> {
         [Self::Error, Self::Warning].into_iter().find_map(|level| {
             let rest = text.strip_prefix(level.name())?.strip_prefix(": ")?;

@@ -1,7 +1,7 @@
-//! All counters of the process: made once, asked for by worker and service, read as a snapshot.
+//! Holds the process's counters: made once, looked up by worker and service, read as a snapshot.
 //!
-//! Services are known by name and servers by their text, so a reload goes on counting where the old
-//! plan stopped. What no plan and no connection holds any more is not shown.
+//! Services are known by name and servers by their text, so a reload continues the counts of the
+//! old plan. Services and servers that no plan and no connection uses any more are not shown.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use crate::counters::{
 };
 use crate::outcome::Reason;
 
-/// Names that nobody uses and that a sweep leaves, per list. A service that returns within as many
-/// changes goes on counting; memory stays bounded however often the servers change.
+/// Most unused names per list that a sweep keeps. A service that returns within as many changes
+/// continues its counts; memory stays bounded however often the servers change.
 const UNUSED_MAX: usize = 256;
 
-/// Looks for changes after which those are looked for that nobody uses any more: each costs lines
-/// of memory that nothing else needs.
+/// Number of looks for changes after which unused names are searched: searching reads cache lines
+/// of each name that nothing else needs.
 const LOOKS_PER_SWEEP: u32 = 10;
 
 /// All counters of the process.
@@ -37,25 +37,25 @@ struct Names {
     looks: u32,
 }
 
-/// The difference between two looks at the counters.
+/// Difference between two looks at the counters.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// The services of which something was counted, that are new, or that have gauges above 0. In
-    /// the place of their gauges' values are the peaks since the last look; those of several
-    /// workers are added, though they may not have been at the same time.
+    /// Services that counted something, are new, or have gauges above 0. Their gauges have the
+    /// peaks since the last look instead of the values; peaks of several workers are added, though
+    /// they may not have occurred at the same time.
     pub services: Vec<ServiceSnapshot>,
-    /// The services that no plan and no connection holds any more.
+    /// Services that no plan and no connection uses any more.
     pub gone: Vec<String>,
 }
 
-/// Names in the order in which they came. They are found by an index and swept when they have
-/// doubled, because ten thousand services must not cost ten thousand looks at each.
+/// Names in order of arrival. They are found by an index and swept when they have doubled, because
+/// ten thousand services must not cost ten thousand comparisons each.
 #[derive(Debug)]
 struct NamedList<T> {
     list: Vec<Named<T>>,
-    /// The places in the list, by the service's name and the server's.
+    /// Places in the list, by the service's name and the server's.
     index: HashMap<(String, String), usize>,
-    /// The length at which unused ones are looked for again.
+    /// Length at which unused names are searched again.
     sweep_at: usize,
 }
 
@@ -63,40 +63,40 @@ struct NamedList<T> {
 #[derive(Debug)]
 struct Named<T> {
     service: String,
-    /// The server's; empty for the service.
+    /// Name of the server; empty for the service.
     name: String,
-    /// One per worker, and one for the control thread.
+    /// Cells of each worker, and of the control thread.
     cells: Box<[Arc<T>]>,
-    /// Whether the next look shows it though nothing was counted of it.
+    /// Whether the next look shows it though nothing was counted.
     is_due: bool,
-    /// Whether a look has shown it, and none that it is gone.
+    /// Whether a look has shown it, and none has reported it gone.
     is_known: bool,
 }
 
 impl Registry {
-    /// Counters for as many workers and for one control thread.
+    /// Creates counters for this many workers and for one control thread.
     pub fn new(workers: usize) -> Self {
         Self { workers: cells(workers, WorkerCounters::default), names: Mutex::default() }
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.workers.len()
     }
 
-    /// The index under which the control thread asks for a service's counters: what checks decide
-    /// is counted there. Its word on whether a server is up does not count.
+    /// Returns the index of the control thread's counters, which count the decisions of checks.
+    /// They are ignored when it comes to whether a server is up.
     pub fn control(&self) -> usize {
         self.workers.len()
     }
 
-    /// A worker's own counters; panics beyond the last worker.
+    /// Returns a worker's own counters; panics beyond the last worker.
     pub fn worker(&self, index: usize) -> Arc<WorkerCounters> {
         Arc::clone(&self.workers[index])
     }
 
-    /// A service's counters on one worker, made if need be, with those of its servers in the order
-    /// given; panics beyond [`Self::control`].
+    /// Returns a service's counters on one worker, created if need be, with those of its servers in
+    /// the order given; panics beyond [`Self::control`].
     pub fn service(&self, worker: usize, name: &str, servers: &[String]) -> Arc<ServiceCounters> {
         let slots = self.workers.len() + 1;
         let mut names = self.lock();
@@ -114,7 +114,7 @@ impl Registry {
         counters
     }
 
-    /// All counts now. Each is read whole; those of one event may be read before or after it.
+    /// Returns all counts now. Each is read whole; an event may be counted in part.
     pub fn snapshot(&self) -> Snapshot {
         let worker = |cells: &Arc<WorkerCounters>| {
             let mut counts = Counts::default();
@@ -127,7 +127,7 @@ impl Registry {
         }
     }
 
-    /// The same of those services alone whose names are chosen.
+    /// Returns the counts of the services whose names are chosen.
     pub fn services(&self, is_chosen: impl Fn(&str) -> bool) -> Vec<ServiceSnapshot> {
         let names = self.lock();
         let list = names.services.list.iter();
@@ -137,22 +137,22 @@ impl Registry {
         chosen.into_iter().map(|one| self.service_snapshot(one, &servers)).collect()
     }
 
-    /// A gauge's sum over all workers and services.
+    /// Returns a gauge's sum over all workers and services.
     pub fn sum(&self, gauge: ServiceGauge) -> u64 {
         let names = self.lock();
         let cells = names.services.list.iter().flat_map(|service| &service.cells);
         cells.map(|cells| cells.gauge(gauge)).fold(0, u64::saturating_add)
     }
 
-    /// Connections that ended for this reason, of all workers and services.
+    /// Returns the number of connections that ended for this reason, over all workers and services.
     pub fn ended(&self, reason: Reason) -> u64 {
         let names = self.lock();
         let cells = names.services.list.iter().flat_map(|service| &service.cells);
         cells.map(|cells| cells.ended_for(reason)).fold(0, u64::saturating_add)
     }
 
-    /// The changes since the last look, which one reader may ask for. A service that rests
-    /// costs a look at a line of memory for each of its workers and servers.
+    /// Returns the changes since the last look, for a single reader. An idle service costs a read
+    /// of one cache line for each of its workers and servers.
     pub fn changes(&self) -> Changes {
         let mut names = self.lock();
         let sweeps = names.looks.is_multiple_of(LOOKS_PER_SWEEP);
@@ -169,7 +169,7 @@ impl Registry {
             let counted = service.take_due(ServiceCells::take_changed);
             let is_due = counted || with_servers.contains(&service.service);
             if (is_due || sweeps) && !service.is_used() {
-                // It is shown as soon as it is back.
+                // A service that returns is shown at once.
                 service.is_due = true;
                 let was_known = std::mem::take(&mut service.is_known);
                 gone.extend(was_known.then(|| service.service.clone()));
@@ -195,7 +195,7 @@ impl Registry {
         Changes { services: changed, gone }
     }
 
-    /// The next look shows all services, whatever has changed.
+    /// Makes the next look show all services, whatever has changed.
     pub fn look_anew(&self) {
         self.lock().services.list.iter_mut().for_each(|service| service.is_due = true);
     }
@@ -237,14 +237,14 @@ impl Registry {
         ServerSnapshot { name: server.name.clone(), addresses_down, counts }
     }
 
-    /// A panic elsewhere leaves counts as good as they were.
+    /// Poison is ignored, because a panic elsewhere leaves the counts intact.
     fn lock(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Names {
-    /// The servers in use of these services, by the service's name.
+    /// Returns the servers in use of these services, by the service's name.
     fn servers_of<'n>(
         &'n self,
         services: &[&'n Named<ServiceCells>],
@@ -267,7 +267,7 @@ impl<T> Named<T> {
         self.cells.iter().any(|one| Arc::strong_count(one) > 1)
     }
 
-    /// Whether it is due, or `take_changed` finds a change on any worker.
+    /// Reports whether it is due, or `take_changed` finds a change on any worker.
     fn take_due(&mut self, take_changed: impl Fn(&T) -> bool) -> bool {
         let is_due = std::mem::take(&mut self.is_due);
         self.cells.iter().fold(is_due, |is_due, cells| take_changed(cells) || is_due)
@@ -275,7 +275,7 @@ impl<T> Named<T> {
 }
 
 impl Named<ServiceCells> {
-    /// Whether anything is open, in progress or waiting now.
+    /// Reports whether anything is open, in progress or waiting now.
     fn has_gauges(&self) -> bool {
         let any = |cells: &Arc<ServiceCells>| {
             ServiceGauge::RAISED.iter().any(|gauge| cells.gauge(*gauge) > 0)
@@ -310,7 +310,7 @@ impl<T> NamedList<T> {
         &list[at].cells
     }
 
-    /// Drops the oldest of those that nobody uses, beyond [`UNUSED_MAX`].
+    /// Drops the oldest unused names beyond [`UNUSED_MAX`].
     fn forget_unused(&mut self) {
         if self.list.len() < self.sweep_at {
             return;
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!((looked(), looked()), (one("mail"), vec![]));
         all[1].server(0).set_addresses_down(["a:1".to_owned()].into_iter());
         assert_eq!((looked(), looked()), (one("mail"), vec![]));
-        // What is open says so in each interval.
+        // A service with open connections is shown in each interval.
         all[0].raise(ServiceGauge::ConnectionsOpen);
         assert_eq!((looked(), looked()), (one("web"), one("web")));
         all[0].lower(ServiceGauge::ConnectionsOpen);
@@ -461,7 +461,7 @@ mod tests {
         assert_eq!(looked(), [("web".to_owned(), 0)]);
     }
 
-    /// Lines come in pairs (Intel's spatial prefetcher), so that 128 bytes are one here.
+    /// Counts 128 bytes as one line, because lines come in pairs (Intel's spatial prefetcher).
     #[test]
     fn no_line_of_memory_is_written_by_two_workers() {
         const LINE_BYTES: usize = 128;

@@ -50,7 +50,7 @@ fn what_is_not_connected_cannot_be_handed_over() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     assert!(attach(listener.as_fd()).is_err());
 }
-/// On a kernel with TLS, what one end writes arrives at the other as records of their types.
+/// Checks on a kernel with TLS that written data arrives as records of the right types.
 #[test]
 fn the_kernel_seals_what_is_written() {
     use std::io::{Read, Write};
@@ -77,7 +77,7 @@ fn the_kernel_seals_what_is_written() {
     let mut room = [0; 32];
     let count = client.read(&mut room).unwrap();
     assert_eq!(&room[..count], b"some words");
-    // A record that is no data cannot be read without asking for its type.
+    // A record of another type cannot be read without asking for its type.
     let error = client.read(&mut room).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EIO));
 }
@@ -145,7 +145,7 @@ fn what_was_tried_is_known() {
 fn this_kernel_answers() {
     let found = probe();
     assert_eq!(found.tried.is_empty(), found.lack.is_some());
-    // AES-128-GCM by TLS 1.2 is what kernel TLS began with.
+    // AES-128-GCM with TLS 1.2 is the first cipher that kernel TLS supported.
     let first = found.takes(Version::Tls12, Cipher::Aes128Gcm, Half::Send);
     assert_eq!(first, found.lack.is_none(), "{found:?}");
 }

@@ -1,4 +1,4 @@
-//! System calls by what a process has to do with them. What is done about them, the sandbox says.
+//! Lists system calls by their use to a process. The sandbox decides what is done about them.
 
 pub(super) const ALIEN: &[i64] = &[
     libc::SYS_add_key,
@@ -41,9 +41,9 @@ pub(super) const DEADLY: &[i64] = &[
     libc::SYS_vfork,
 ];
 
-/// Commands of fcntl(2). Not among them: who gets a signal when something happens to a descriptor
-/// (`F_SETOWN`, `F_SETSIG`), locks, leases, seals; and flags (`F_SETFL`), since a log without
-/// `O_APPEND` can be written over. Sockets are made non-blocking by ioctl(2), or from the start.
+/// Allowed commands of fcntl(2). Left out: signals on events of a descriptor (`F_SETOWN`,
+/// `F_SETSIG`), locks, leases, seals; and flags (`F_SETFL`), because a log without `O_APPEND` can
+/// be overwritten. Sockets are made non-blocking by ioctl(2), or from the start.
 pub(super) const FCNTL: &[u64] = &[
     libc::F_DUPFD as u64,
     libc::F_DUPFD_CLOEXEC as u64,
@@ -55,7 +55,7 @@ pub(super) const FCNTL: &[u64] = &[
     libc::F_SETPIPE_SZ as u64,
 ];
 
-/// Options that are set of a connection: no more than a few calls in its life, none for a request.
+/// Options set on a connection: a few calls in its life, none per request.
 pub(super) const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
     (libc::SOL_SOCKET, libc::SO_LINGER),
@@ -73,9 +73,8 @@ pub(super) const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_TLS, libc::TLS_TX),
 ];
 
-/// Calls that no look-up of a name makes: serving, other processes (those of its user are as open
-/// to it as itself, the worker process among them), rights, and what of files Landlock does not
-/// see.
+/// Calls that no name lookup makes: serving, other processes (a process may reach all those of its
+/// user, the worker process among them), rights, and changes of files that Landlock does not see.
 pub(super) const USELESS: &[i64] = &[
     libc::SYS_accept,
     libc::SYS_accept4,
@@ -129,7 +128,7 @@ pub(super) const USELESS: &[i64] = &[
     libc::SYS_utimes,
 ];
 
-/// Calls that are answered as by a kernel without them, so that libraries take the older way, whose
+/// Calls that fail as on a kernel without them, so that libraries use the older call, whose
 /// arguments a filter can see.
 pub(super) const ABSENT: &[i64] = &[libc::SYS_clone3, libc::SYS_openat2, libc::SYS_statx];
 
@@ -172,7 +171,7 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_epoll_wait,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
-    // Sockets; none begins to listen.
+    // Sockets; none starts to listen.
     libc::SYS_accept4,
     libc::SYS_connect,
     libc::SYS_getpeername,

@@ -1,4 +1,4 @@
-//! The attempts of a process that was taken over; the cases decide which succeed.
+//! Attempts of a compromised process; the cases decide which succeed.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ pub(super) fn open_by_openat2(path: &Path, flags: libc::c_int) -> io::Result<Own
     Ok(openat2(CWD, path, flags, Mode::empty(), resolve)?)
 }
 
-/// A signal to ourselves when a descriptor is readable, which could go to others as well.
+/// Requests a signal to ourselves when a descriptor is readable; it could go to others as well.
 pub(super) fn owned_by_a_signal() -> io::Result<()> {
     let (read, _write) = io::pipe().unwrap();
     // SAFETY: numbers only.
@@ -24,12 +24,12 @@ pub(super) fn owned_by_a_signal() -> io::Result<()> {
 }
 
 pub(super) fn signal_a_thread_of(other: u32) -> io::Result<()> {
-    // Signal 0 only asks whether it could be sent.
+    // Signal 0 only checks whether it could be sent.
     // SAFETY: numbers only.
     answered(unsafe { libc::syscall(libc::SYS_tgkill, other, other, 0) } as libc::c_int)
 }
 
-/// As far as it is, which changes nothing.
+/// Sets the limit to its current value, which changes nothing.
 pub(super) fn limit_files_of(other: u32) -> io::Result<()> {
     use rustix::process::{Pid, Resource, getrlimit, prlimit};
     let other = Pid::from_raw(other.try_into().unwrap());
@@ -45,7 +45,7 @@ pub(super) fn let_run_only_when_idle(other: u32) -> io::Result<()> {
     answered(unsafe { libc::sched_setscheduler(other, none, &raw const parameters) })
 }
 
-/// On the CPUs that this process may use.
+/// Pins to the CPUs that this process may use anyway.
 pub(super) fn pin(other: u32) -> io::Result<()> {
     use rustix::process::Pid;
     use rustix::thread::{sched_getaffinity, sched_setaffinity};
@@ -58,7 +58,7 @@ pub(super) fn set_flags(fd: &impl AsFd, flags: OFlags) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, flags)?)
 }
 
-/// At its beginning, whatever its flags (`RWF_NOAPPEND`, Linux 6.9).
+/// Writes at the beginning, whatever the flags of the file (`RWF_NOAPPEND`, Linux 6.9).
 pub(super) fn overwrite(fd: &impl AsFd) -> io::Result<()> {
     const RWF_NOAPPEND: libc::c_int = 0x20;
     let bytes = libc::iovec { iov_base: b"xxxx".as_ptr().cast_mut().cast(), iov_len: 4 };
@@ -73,7 +73,7 @@ pub(super) fn call_of_x32(number: libc::c_long) -> io::Result<()> {
     answered(unsafe { libc::syscall(0x4000_0000 | number) } as libc::c_int)
 }
 
-/// A pipe is no terminal, which is another error than that of what is forbidden.
+/// A pipe is no terminal, which gives another error than a forbidden call.
 pub(super) fn type_into_a_terminal() -> io::Result<()> {
     let (read, _write) = io::pipe().unwrap();
     // SAFETY: it is read alone.
@@ -102,7 +102,7 @@ pub(super) fn executable_memory() -> io::Result<()> {
     answered(unsafe { libc::mprotect(page, 4096, read | execute) })
 }
 
-/// A stream socket of this protocol.
+/// Opens a stream socket of this protocol.
 pub(super) fn stream(protocol: Protocol) -> io::Result<OwnedFd> {
     Ok(net::socket(AddressFamily::INET, SocketType::STREAM, Some(protocol))?)
 }

@@ -1,4 +1,4 @@
-//! The view that a process has of itself: its rights, its memory, its CPU.
+//! Shows what a process sees of itself: its rights, its memory, its CPU.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use sys::{cpu, usage};
 
 pub(super) fn work_on(cpu: u16) -> usize {
     cpu::pin_current_thread(cpu).unwrap();
-    // Larger than what glibc's malloc keeps on its heap, and grown.
+    // Larger than blocks that glibc's malloc keeps on its heap, and grown.
     let mut block = vec![1u8; 1 << 20];
     block.resize(64 << 20, 2);
     let map: HashMap<_, _> = (0..1000).map(|n| (n, n)).collect();
@@ -30,7 +30,7 @@ pub(super) fn memory_comes_and_goes() {
     let usage = usage::Usage::of_this_process();
     let resident = || usage.memory().unwrap().resident_bytes;
     let before = resident();
-    // Each too small to be mapped apart; the last one keeps the heap's end in use.
+    // Each block is too small to be mapped apart; the last one keeps the heap's end in use.
     let blocks: Vec<_> = (0..64 * 1024).map(|_| vec![1u8; 1024]).collect();
     let last = std::hint::black_box(vec![1u8; 1024]);
     let full = resident();

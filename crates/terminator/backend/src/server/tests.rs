@@ -45,7 +45,7 @@ fn what_was_known_before_a_reload_takes_the_counts_to_change() {
 }
 
 proptest! {
-    /// A change to `good` comes exactly when the last `needed` results were all `good`.
+    /// A change to `good` is reported exactly when the last `needed` results were all `good`.
     #[test]
     fn a_change_needs_its_count_in_a_row(
         fall in 1u32..5, rise in 1u32..5, up: bool,

@@ -1,4 +1,4 @@
-//! Who speaks when: connections that persist, content that is dropped, refusals and ends.
+//! Tests connections that persist, content that is dropped, refusals and ends.
 
 use static_files::options::{Options, Redirect};
 use static_files::questions::Found;
@@ -44,7 +44,7 @@ fn a_file_is_answered_word_by_word() {
     assert_eq!((heard.end, heard.started), (End::Open, vec![200]));
 }
 
-/// The status, the location, and whether the connection persists.
+/// Returns the status, the location, and whether the connection persists.
 fn redirected(requests: &str) -> Vec<(u16, Option<String>, bool)> {
     let options = Options { redirect: Some(Redirect { port: 8443 }), ..Options::default() };
     let mut tree = tree();
@@ -267,7 +267,7 @@ fn a_refusal_of_head_has_no_content() {
 #[test]
 fn chunks_are_read_and_dropped() {
     let head = "Host: a\r\nTransfer-Encoding: chunked\r\n";
-    // With their framing 65536 bytes, and one more.
+    // 65536 bytes with their framing, and one more.
     let most = format!("fff3\r\n{}\r\n0\r\n\r\n", "x".repeat(0xfff3));
     let more = format!("fff4\r\n{}\r\n0\r\n\r\n", "x".repeat(0xfff4));
     for (chunks, expected) in [

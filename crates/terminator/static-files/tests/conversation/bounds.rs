@@ -1,5 +1,5 @@
-//! The bounds of what is held, and for how long: heads, waiting requests, content, and files that
-//! fail.
+//! Tests the limits of what is held, and for how long: heads, queued requests, content, and files
+//! that fail.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn file(bytes: u64) -> Found {
     Found::File { bytes, modified: modified(), identity: 1 }
 }
 
-/// Answers with a file of this length, all of which is sent.
+/// Answers with a file of this length and sends all of it.
 fn serve(conversation: &mut Conversation, bytes: u64) {
     conversation.answer(file(bytes), now());
     loop {
@@ -88,7 +88,7 @@ fn what_comes_after_the_last_request_is_dropped() {
 #[test]
 fn a_request_that_does_not_end_is_refused() {
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n";
-    // What came, what of "100 Continue" went out, and what is heard.
+    // Received bytes, sent bytes of "100 Continue", and the expected output.
     let cases = [
         ("G", 0, "HTTP/1.1 408 "),
         (head, 0, "HTTP/1.1 408 "),

@@ -1,6 +1,6 @@
-//! A client's ears: what was heard, as replies. It believes nothing but the bytes.
+//! Parses what a client receives into replies, from nothing but the bytes.
 
-/// A reply as it came.
+/// A reply as received.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -9,7 +9,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The value of a field that came at most once.
+    /// Returns the value of a field that came at most once.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.fields.iter().filter(|(known, _)| known == name);
         let value = values.next().map(|(_, value)| value.as_str());
@@ -21,7 +21,7 @@ impl Reply {
         std::str::from_utf8(&self.body).expect("text")
     }
 
-    /// The parts of a multipart body: what `Content-Range` says, and the bytes.
+    /// Returns the parts of a multipart body: the values of `Content-Range`, and the bytes.
     pub(crate) fn parts(&self) -> Vec<(String, Vec<u8>)> {
         let media = self.field("Content-Type").expect("a media type");
         let boundary = media.split_once("boundary=").expect("a boundary").1;
@@ -40,7 +40,7 @@ impl Reply {
     }
 }
 
-/// Reads replies to requests with these methods; all of the bytes must belong to one.
+/// Parses replies to requests with these methods; every byte must belong to a reply.
 pub(crate) fn replies<'a>(bytes: &[u8], methods: impl IntoIterator<Item = &'a str>) -> Vec<Reply> {
     let mut methods = methods.into_iter();
     let mut rest = bytes;

@@ -1,4 +1,4 @@
-//! The answers of a tree of files: folders, siblings, parts and conditions.
+//! Tests the answers of a tree of files: folders, siblings, parts and conditions.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn ask(tree: &Tree, target: &str, fields: &str) -> Reply {
     ask_of(tree, &Options::default(), &format!("GET {target}"), fields)
 }
 
-/// No name is hidden that is not asked for: of the two names both work.
+/// Checks that both addresses of a folder work: one redirects to the other.
 #[test]
 fn folders_have_an_address_of_their_own() {
     let tree = Tree::of(&[("a b/c/index.html", "c")]);

@@ -1,5 +1,5 @@
-//! A conversation as a client hears it, against a tree of files in memory: what is answered, and
-//! that it does not depend on how bytes come and go.
+//! Tests a conversation as a client sees it, against a tree of files in memory: the answers, and
+//! that they do not depend on how bytes are split.
 
 mod answers;
 mod bounds;

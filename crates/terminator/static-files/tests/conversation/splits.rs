@@ -1,4 +1,4 @@
-//! Whatever comes, and however it is cut, the same goes out: by chance, many times.
+//! Tests with random input that the same output is sent however the input is split.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ fn options() -> impl Strategy<Value = Options> {
     })
 }
 
-/// Whole requests, sound in their framing: a method and the text.
+/// Generates whole requests with valid framing: a method and the text.
 fn request() -> impl Strategy<Value = (&'static str, String)> {
     let methods = select(vec!["GET", "GET", "GET", "HEAD", "POST", "BREW"]);
     let targets = select(vec![
@@ -52,7 +52,7 @@ fn request() -> impl Strategy<Value = (&'static str, String)> {
     })
 }
 
-/// Pieces that requests are made of, in any order.
+/// Generates pieces of requests, in any order.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let known = select(vec![
         "GET ",

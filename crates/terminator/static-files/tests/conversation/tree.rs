@@ -1,4 +1,4 @@
-//! Files in memory, and the talk between a conversation and a client that asks for them.
+//! Provides files in memory, and runs a conversation with a client that requests them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ pub(crate) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
 }
 
-/// When every file was modified, unless a test says otherwise.
+/// Modification time of every file, unless a test sets another.
 pub(crate) fn modified() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)
 }
@@ -34,31 +34,31 @@ pub(crate) enum End {
     Cut,
 }
 
-/// All that a client heard.
+/// Everything that a client received.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Heard {
     pub(crate) bytes: Vec<u8>,
     pub(crate) end: End,
     pub(crate) started: Vec<u16>,
-    /// The paths that were asked for.
+    /// Paths that were asked for.
     pub(crate) asked: Vec<String>,
 }
 
-/// How a client's bytes come, and the answers go.
+/// Splitting of a client's bytes and of the answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
-    /// The lengths of pieces, again and again; bytes of the client and of the output alike.
+    /// Lengths of pieces, used in a cycle, for bytes of the client and of the output alike.
     pub(crate) pieces: Vec<usize>,
     pub(crate) ends: Ends,
 }
 
-/// When the client ends its stream.
+/// Moment at which the client ends its stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ends {
     Never,
-    /// With its last byte, while answers wait.
+    /// The stream ends with its last byte, while answers are pending.
     AtOnce,
-    /// When it has heard all.
+    /// The stream ends after the client has received everything.
     Late,
 }
 
@@ -80,7 +80,7 @@ impl Tree {
         self.0.insert(path.into(), node);
     }
 
-    /// Hears all that is said to these requests, sent at once by a client that then waits.
+    /// Returns the whole response to these requests, sent at once by a client that then waits.
     pub(crate) fn hear(&self, options: &Options, requests: impl AsRef<[u8]>) -> Heard {
         let pace = Pace { pieces: vec![usize::MAX], ends: Ends::Never };
         self.hear_at(options, requests.as_ref(), &pace)
@@ -140,7 +140,7 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Answers questions and takes output until neither is there. Says whether anything went.
+    /// Answers questions and takes output until there is neither. Reports whether there was any.
     fn pump(&mut self, pieces: &mut impl Iterator<Item = usize>) -> bool {
         let mut went = false;
         loop {
@@ -198,7 +198,7 @@ impl Talk<'_> {
     }
 }
 
-/// Whatever was sent, nothing is asked for that is not beneath the root.
+/// Asserts that no path leaves the root.
 fn check_path(path: &[u8]) {
     if path != b"." {
         for name in path.split(|byte| *byte == b'/') {
