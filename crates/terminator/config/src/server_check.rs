@@ -27,8 +27,8 @@ section! {
             "tls" => CheckWord::Tls,
             "http" => CheckWord::Http,
         ].flag("check").example(r#"kind = "tcp""#),
-        /// Another TCP port to check, without STARTTLS or PROXY header, and without TLS unless `tls`
-        /// or `kind` says so.
+        /// Another TCP port to check, without STARTTLS or PROXY header, and without TLS unless
+        /// `tls` or `kind` says so.
         port: Option<u16> = count(1, 65_535)
             .absent("the server's own").flag("check-port").example("port = 8008"),
         /// Whether an `http` check, or one with `send` or `expect`, uses TLS. At `port`, and
