@@ -56,7 +56,7 @@ section! {
             "least-connections" => Balance::LeastConnections,
             "source" => Balance::Source,
         ].default("round-robin").flag("balance").example(r#"balance = "least-connections""#),
-        /// For `passthrough`: clients go to the server that made or last resumed their session of
+        /// With `passthrough`, clients go to the server that made or last resumed their session of
         /// TLS 1.2.
         affinity: Option<()> = choice!["session-id" => ()]
             .absent("none").flag("affinity").example(r#"affinity = "session-id""#),

@@ -28,8 +28,8 @@ section! {
         .example(r#"front = { listen = ["[::]:443"], tls = { certificates = ["site.pem"] } }"#);
     /// The side that clients connect to.
     pub(crate) struct WrittenFront<'a> {
-        /// Addresses to listen at: an IP address with a port (`*:443` and `[::]:443` are all others
-        /// of IPv6 and IPv4; 0 lets the kernel choose one), `unix:/path` (mode 0666: its directory
+        /// Addresses to listen at: an IP address with a port (`*:443` and `[::]:443` mean all other
+        /// addresses; 0 lets the kernel choose a port), `unix:/path` (mode 0666: its directory
         /// limits access), abstract `unix:@name`, or `fd:name` for a service manager's sockets.
         listen: Vec<Address> = row(Kind::Address, listen_address)
             .many().flag("listen")

@@ -26,7 +26,7 @@ section! {
             "tls" => CheckWord::Tls,
             "http" => CheckWord::Http,
         ].flag("check").example(r#"kind = "tcp""#),
-        /// The TCP port that is checked, without STARTTLS or PROXY header, and without TLS unless
+        /// Another TCP port to check, without STARTTLS or PROXY header, and without TLS unless
         /// `tls` or `kind` says so.
         port: Option<u16> = count(1, 65_535)
             .absent("the server's own").flag("check-port").example("port = 8008"),

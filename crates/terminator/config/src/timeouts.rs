@@ -28,8 +28,8 @@ section! {
         /// Time for one dial; then the next server is tried.
         dial: Duration = duration(Duration::from_millis(10), HOUR)
             .default("3s").flag("dial-timeout").example(r#"dial = "1s""#),
-        /// Time for a server to greet and, with `back.starttls`, to agree to TLS, beside `dial`,
-        /// `handshake` and `back.check.timeout`.
+        /// Time for a server to greet and, with `back.starttls`, to agree to TLS, in addition to
+        /// `dial`, `handshake` and `back.check.timeout`.
         greeting: Duration = duration(Duration::from_millis(10), HOUR)
             .default("30s").flag("greeting-timeout").example(r#"greeting = "5m""#),
         /// Time in which no byte comes from either side, and none is taken. Some protocols need

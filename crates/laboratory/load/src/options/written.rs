@@ -425,8 +425,8 @@ record = \"out.json\"
 
 Times are written `250us`, `80ms`, `1.5s`, `10m`, `1h` or `1d`; sizes `512`, `64k`, `1m` or `1g`,
 which are powers of 1024; rates are transactions a second. Lists are written with commas, in a file
-as arrays. The flag of a boolean with a default takes `on` or `off`, any other no value. Relative
-paths in a file begin at its directory, those in flags at the working directory.
+as arrays. The flag of a boolean with a default takes `on` or `off`, any other may stand alone.
+Relative paths in a file begin at its directory, those in flags at the working directory.
 
 The summary goes to the standard output, all talk to the standard error. How it ends:
 [exit codes](lab-exit-codes.md). Plans to begin with: [examples/load](../../examples/load).
