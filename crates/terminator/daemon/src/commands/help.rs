@@ -18,7 +18,7 @@ pub(super) fn text(name: Option<&str>) -> Result<String, String> {
     let name = name.unwrap_or_default();
     let keys = config::TABLE.meant(name);
     if !keys.is_empty() {
-        let entries = keys.iter().map(|key| config::TABLE.entry_text(key));
+        let entries = keys.iter().map(|key| config::TABLE.help_text(key));
         return Ok(entries.collect::<Vec<_>>().join("\n"));
     }
     let rows = config::TABLE.keys.iter();
@@ -64,11 +64,16 @@ mod tests {
             ("--backend", 1),
             // Of both sides.
             ("tls.versions", 2),
+            // The tables too, not only the flag's key.
+            ("tls", 5),
+            ("service.front.tls.acme", 1),
         ] {
             let text = text(Some(name)).unwrap();
             let titles = text.lines().filter(|line| line.starts_with("service."));
             assert_eq!(titles.count(), paths, "{name}: {text}");
         }
+        let acme = text(Some("acme")).unwrap();
+        assert!(acme.contains("Keys: domains, accept-terms, contact,"), "{acme}");
         assert!(text(Some("drain")).unwrap().contains("Usage: lariat drain"));
     }
 
