@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use wire::address::{AddressError, Endpoint};
+
 /// Commands that take the path of a configuration.
 const OF_A_FILE: [&str; 6] = ["serve", "check", "status", "reload", "upgrade", "drain"];
 
@@ -44,6 +46,15 @@ pub(super) fn hint(word: &str, line: &[String]) -> Option<String> {
         ("test" | "configtest" | "validate" | "-t" | "-T" | "--test", _) => {
             format!("`lariat check {file}`")
         }
+        ("-f", Some(address)) if address.parse::<Endpoint>() != Err(AddressError::PortMissing) => {
+            "an address follows --listen here; `lariat hitch` takes hitch's options".to_owned()
+        }
+        ("--config", _) if place == 0 && line[0].contains('=') => {
+            format!(
+                "`lariat {serve} {file}`, or `lariat hitch {}` for one of hitch",
+                line.join(" ")
+            )
+        }
         ("-c" | "-f" | "--config", _) => match command {
             Some(command) => format!("the file stands alone: `lariat {command} {file}`"),
             None => format!("`lariat {serve} {file}`"),
@@ -80,4 +91,26 @@ fn is_file(word: &str) -> bool {
     let is_named =
         ["toml", "conf", "cfg"].map(|ending| Path::new(word).extension() == Some(ending.as_ref()));
     !word.starts_with('-') && (is_named.contains(&true) || word.contains('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_other_programs_have_remedies() {
+        for (typed, remedy) in [
+            ("-f haproxy.cfg", "`lariat serve haproxy.cfg`"),
+            ("serve -f lariat.toml", "the file stands alone: `lariat serve lariat.toml`"),
+            ("-f [*]:443 -b [::1]:80", "`lariat hitch` takes hitch's options"),
+            ("serve -f 0.0.0.0:443", "an address follows --listen here"),
+            ("--config=a.conf", "`lariat serve a.conf`, or `lariat hitch --config=a.conf`"),
+            ("-c -f haproxy.cfg", "`lariat check haproxy.cfg`"),
+        ] {
+            let line: Vec<_> = typed.split(' ').map(str::to_owned).collect();
+            let word = line.iter().find(|one| one.starts_with('-')).unwrap();
+            let hint = hint(word, &line).unwrap();
+            assert!(hint.contains(remedy), "{typed}: {hint}");
+        }
+    }
 }
