@@ -52,8 +52,9 @@ impl Table {
     /// The entry, and for a table the names of its keys.
     pub fn help_text(&self, key: &Key) -> String {
         let keys: Vec<_> = self.children(key.path).map(Key::name).collect();
-        let keys = (!keys.is_empty()).then(|| indented(&format!("Keys: {}", keys.join(", "))));
-        self.entry_text(key) + &keys.unwrap_or_default()
+        let listed = indented(&format!("Keys: {}", keys.join(", ")));
+        let fact = if keys.is_empty() { "" } else { listed.trim_start_matches("    ") };
+        self.entry_text(key) + fact
     }
 
     fn entry(&self, key: &Key, level: &str) -> String {
