@@ -21,6 +21,9 @@ pub(super) fn list(socket: &StatusSocket, as_json: bool, console: Console) -> Ex
             Exit::Success
         }
         Ok(running) => {
+            if running.document.acme.is_empty() {
+                console.hint("none comes by ACME; `lariat status` has those in files");
+            }
             print(acme_text(&running.document).trim_start());
             Exit::Success
         }
