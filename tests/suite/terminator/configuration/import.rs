@@ -335,6 +335,10 @@ fn the_program_is_named_whose_file_is_given_to_another_command() {
             let errors = answer.stderr.matches("error: ").count();
             assert!(errors == 1 || asked == "serve", "{answer:?}");
         }
+        let other = if kind == "haproxy" { "nginx" } else { "haproxy" };
+        let answer = import(other, &file);
+        answer.assert_fails(2, &[&format!("is a configuration of {name}\nhint: ")]);
+        answer.assert_stderr(&format!("hint: lariat import {kind} {}", file.display()));
     }
 }
 

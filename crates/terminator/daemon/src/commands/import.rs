@@ -19,7 +19,14 @@ pub(super) fn run(
     let import = import::import(kind, files, &mut HostFiles, &config::TABLE);
     console.say(import.report());
     if import.is_faulty() {
-        console.error("nothing was written\nhint: mend what is marked `error`");
+        match files.iter().find_map(|path| Some((of_another(kind, path)?, path.display()))) {
+            Some((other, path)) => console.error(format_args!(
+                "nothing was written: {path} is a configuration of {other}\n\
+                 hint: lariat import {} {path}",
+                other.word()
+            )),
+            None => console.error("nothing was written\nhint: mend what is marked `error`"),
+        }
         return Exit::Usage;
     }
     if let Some(path) = import.log_file() {
@@ -55,6 +62,12 @@ pub(super) fn run(
             Exit::Failed
         }
     }
+}
+
+/// The program whose file that is, if it is not this one's.
+fn of_another(kind: Predecessor, path: &Path) -> Option<Predecessor> {
+    let text = HostFiles.read(path).ok()?;
+    import::recognise(&text).filter(|other| *other != kind)
 }
 
 /// The files of this host.
