@@ -40,22 +40,26 @@ impl Table {
     /// The keys that somebody may mean by a path, the end of one, or a flag with or without dashes.
     pub fn meant(&self, name: &str) -> Vec<&'static Key> {
         let flag = name.trim_start_matches('-');
-        let by_flag = self.keys.iter().filter(|key| key.flag == Some(flag));
-        let flags: Vec<_> = by_flag.collect();
-        if !flags.is_empty() || name.starts_with('-') {
-            return flags;
-        }
-        let is_end = |key: &&Key| {
+        let is_meant = |key: &&Key| {
             let rest = key.path.strip_suffix(name);
-            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            key.flag == Some(flag)
+                || rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        self.keys.iter().filter(is_end).collect()
+        self.keys.iter().filter(is_meant).collect()
     }
 
     pub fn entry_text(&self, key: &Key) -> String {
         let facts = self.facts(key).into_iter();
         let facts: String = facts.map(|fact| format!("  {fact}\n")).collect();
         format!("{}\n{}{facts}", key.path, indented(key.help)).replace('`', "")
+    }
+
+    /// The entry, and for a table the names of its keys.
+    pub fn help_text(&self, key: &Key) -> String {
+        let keys: Vec<_> = self.children(key.path).map(Key::name).collect();
+        let listed = indented(&format!("Keys: {}", keys.join(", ")));
+        let fact = if keys.is_empty() { "" } else { listed.trim_start_matches("    ") };
+        self.entry_text(key) + fact
     }
 
     fn entry(&self, key: &Key, level: &str) -> String {

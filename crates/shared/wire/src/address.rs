@@ -63,8 +63,8 @@ pub enum AddressError {
     /// No `:port` at the end, and not `unix:`.
     #[error("has no port (write HOST:PORT, [V6]:PORT or unix:PATH)")]
     PortMissing,
-    /// Digits, and nothing before them.
-    #[error("is a port alone (write HOST:PORT, or *:PORT for all addresses of this host)")]
+    /// A port, and nothing before it, or hitch's `[*]`.
+    #[error("has no host (write HOST:PORT, or *:PORT to listen at all addresses of this host)")]
     HostMissing,
     /// It begins as a URL does.
     #[error("is a URL (write HOST:PORT, [V6]:PORT or unix:PATH, without a scheme)")]
@@ -72,7 +72,7 @@ pub enum AddressError {
     /// The port is no number from 1 to 65535.
     #[error("has a port that is no number from 0 to 65535")]
     PortInvalid,
-    /// The host part is empty or holds characters that no host name has.
+    /// The host part holds characters that no host name has.
     #[error("has no valid host name or IP address")]
     HostInvalid,
     /// An address was wanted, a name was given.
@@ -149,6 +149,9 @@ impl FromStr for Endpoint {
         let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
         if let Ok(ip) = bare.parse::<IpAddr>() {
             return Ok(Self::Address(Address::Ip(SocketAddr::new(ip, port))));
+        }
+        if matches!(host, "" | "[*]") {
+            return Err(AddressError::HostMissing);
         }
         if host == "*" {
             return Ok(Self::Address(Address::Ip(SocketAddr::from(([0u16; 8], port)))));
@@ -448,7 +451,9 @@ mod tests {
     fn each_fault_has_its_name() {
         let fault = |text: &str| text.parse::<Endpoint>().unwrap_err();
         assert_eq!(fault("localhost"), AddressError::PortMissing);
-        assert_eq!(fault("8443"), AddressError::HostMissing);
+        for no_host in ["8443", ":8443", "[*]:8443"] {
+            assert_eq!(fault(no_host), AddressError::HostMissing, "{no_host}");
+        }
         assert_eq!(fault("2001:db8::1"), AddressError::PortMissing);
         assert_eq!(fault("http://127.0.0.1:80"), AddressError::SchemeGiven);
         assert_eq!(fault("a:70000"), AddressError::PortInvalid);

@@ -35,9 +35,12 @@ const BACK_OFF_GROWTH: u64 = 5;
 /// life has passed.
 const AGAIN_AFTER: u64 = HOUR;
 
-/// A certificate that lives for less is renewed as if it lived for so long: what is remembered of
-/// orders stays short.
-const LIFE_MIN: u64 = 5 * MINUTE;
+/// A certificate that lives for less is renewed as if it lived for so long.
+const LIFE_MIN: u64 = MINUTE;
+
+/// One that lives for less counts for the limits as if it lived for so long: what is remembered of
+/// orders stays short, and nobody has such certificates for days.
+const COUNTED_LIFE_MIN: u64 = 5 * MINUTE;
 
 /// Bounds of the time after which the authority wants to be asked again when to renew (RFC 9773
 /// section 4.3.2), and that time if it does not say.
@@ -335,7 +338,7 @@ fn life(certificate: Option<&KnownCertificate>) -> u64 {
 /// [`SAME_NAMES_MAX`]; where certificates live for a few days or hours, as those of an authority of
 /// one's own do, twice as many as are in use one after the other, because each is renewed early.
 fn same_names_max(certificate: Option<&KnownCertificate>) -> usize {
-    let used = SAME_NAMES_TIME / life(certificate);
+    let used = SAME_NAMES_TIME / life(certificate).max(COUNTED_LIFE_MIN);
     usize::try_from(used * 2).unwrap_or(usize::MAX).max(SAME_NAMES_MAX)
 }
 
@@ -571,7 +574,7 @@ mod tests {
 
     #[test]
     fn certificates_of_a_day_or_of_minutes_are_renewed_before_they_expire() {
-        for life in [DAY, HOUR, 5 * MINUTE] {
+        for life in [DAY, HOUR, MINUTE] {
             let (mut schedule, mut now) = (RenewalSchedule::default(), 1_000_000);
             let mut served: Option<KnownCertificate> = None;
             for _ in 0..200 {

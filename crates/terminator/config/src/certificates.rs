@@ -330,7 +330,7 @@ fn passed_over(entry: &WrittenCertificate<'_>, path: &Path, folder: &FolderConte
         Some(more @ 1..) => names = format!("{names} and {more} more"),
         _ => {}
     }
-    let problem = format!("of {} are passed over: {names}", path.display());
+    let problem = format!("in {} no certificate needs {names}", path.display());
     entry.chain.say(Severity::Note, Problem::new(problem));
 }
 

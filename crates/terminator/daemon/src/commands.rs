@@ -122,7 +122,7 @@ fn help_text(name: Option<&str>) -> Result<String, String> {
     let name = name.unwrap_or_default();
     let keys = config::TABLE.meant(name);
     if !keys.is_empty() {
-        let entries = keys.iter().map(|key| config::TABLE.entry_text(key));
+        let entries = keys.iter().map(|key| config::TABLE.help_text(key));
         return Ok(entries.collect::<Vec<_>>().join("\n"));
     }
     let rows = config::TABLE.keys.iter();

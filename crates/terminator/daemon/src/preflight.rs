@@ -349,8 +349,8 @@ fn scarce(source: &Source, settings: &Settings) -> Vec<Diagnostic> {
             has_files,
             &descriptors as InWords<'_>,
             "raise the limit (`LimitNOFILE=` of systemd, `ulimit -Hn`), or write fewer \
-             connections: without one a new client is reset (`descriptor-limit`), or a silent \
-             connection ends for it (`displaced`)",
+             connections: a client for whom no descriptor is left is reset (`descriptor-limit`), \
+             or takes that of a silent connection (`displaced`)",
         ),
         (
             memory,

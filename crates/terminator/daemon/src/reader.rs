@@ -87,9 +87,16 @@ fn of_file(path: &Path, files: &mut dyn Files) -> Result<Source, Vec<Diagnostic>
     match kind {
         Some(kind) if !read.as_ref().is_ok_and(is_ours) => {
             let problem = Problem::new(format!("this is a configuration of {kind}"));
-            let hint = format!("lariat import {} {} -o lariat.toml", kind.word(), path.display());
+            let (word, path) = (kind.word(), path.display().to_string());
+            let hint = match kind {
+                Predecessor::Hitch => format!(
+                    "`lariat import {word} {path} -o lariat.toml`, or `lariat hitch \
+                     --config={path}` serves it as it is"
+                ),
+                _ => format!("lariat import {word} {path} -o lariat.toml"),
+            };
             let complaint = Complaint::error(Spot::Nowhere, problem.hint(hint));
-            Err(vec![complaint.at(Some((&path.display().to_string(), "")))])
+            Err(vec![complaint.at(Some((&path, "")))])
         }
         _ => read,
     }

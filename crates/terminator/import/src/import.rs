@@ -344,10 +344,11 @@ impl Import {
         defaults: impl IntoIterator<Item = &'static OldDefault>,
         place: &SourceLine,
     ) {
+        let of = self.of;
         for OldDefault { option, key, value, note, .. } in defaults {
             let (table, path) = self.table_of(key);
             if !table.has(path) {
-                table.set_default(path, value.clone(), note);
+                table.set_default(path, value.clone(), &remark(note, of));
                 let fate = Fate::Mapped(format!("{key} = {value}: {note}"));
                 self.note(place, &format!("{option} (a default)"), fate);
             }
@@ -581,4 +582,13 @@ impl DerefMut for Importer<'_> {
 /// A table with these keys, as an element of a list.
 pub(crate) fn inline_table(keys: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     Value::Table(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
+/// A note about a default for the file, in which nothing before it says whose that is.
+fn remark(note: &str, of: Predecessor) -> String {
+    match note.split_once(' ') {
+        Some(("it", rest)) => format!("{of} {rest}"),
+        Some(("its", rest)) => format!("{of}'s {rest}"),
+        _ => note.to_owned(),
+    }
 }

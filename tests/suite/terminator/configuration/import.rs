@@ -58,10 +58,14 @@ keepalive = 3600
 backend-connect-timeout = 5
 log-level = 1
 ocsp-dir = \"/var/lib/hitch\"
+prefer-server-ciphers = on
 ",
     );
     let imported = assert_imported(&site, "hitch", &text);
     assert_eq!(imported.code(), 6);
+    imported.assert_stderr(":22: prefer-server-ciphers: mapped: the server's order, as here\n");
+    assert_has(&imported.stdout, "\n# hitch ends no idle connection; Lariat would");
+    assert_has(&imported.stdout, "\n# hitch's sessions live for 2 hours");
     imported.assert_stderr(":21: ocsp-dir /var/lib/hitch: not mapped: ");
     imported.assert_stderr(":10: tls-protos: mapped with a difference: ");
     assert_has(&imported.stdout, "idle = \"365d\"");
@@ -331,6 +335,10 @@ fn the_program_is_named_whose_file_is_given_to_another_command() {
             let errors = answer.stderr.matches("error: ").count();
             assert!(errors == 1 || asked == "serve", "{answer:?}");
         }
+        let other = if kind == "haproxy" { "nginx" } else { "haproxy" };
+        let answer = import(other, &file);
+        answer.assert_fails(2, &[&format!("is a configuration of {name}\nhint: ")]);
+        answer.assert_stderr(&format!("hint: lariat import {kind} {}", file.display()));
     }
 }
 

@@ -70,6 +70,18 @@ fn the_deadline_ends_what_does_not_end() {
 }
 
 #[test]
+fn a_second_signal_ends_at_once_and_is_said_to_be_why() {
+    let (site, _server, service, mut lariat) = serve(Behaviour::Echo);
+    let _open = Client::new(&site).echo(service.address);
+    lariat.signal(Signal::TERM);
+    lariat.wait_for_stderr("draining for up to");
+    lariat.signal(Signal::TERM);
+    lariat.assert_ends();
+    let last = "warning: ended; connections that are still open are cut: it was told a second time";
+    assert!(lariat.stderr().contains(last), "{}", lariat.stderr());
+}
+
+#[test]
 fn the_running_one_is_found_by_its_configuration() {
     let (_site, server, _service, mut lariat) = serve(Behaviour::Echo);
     let file = lariat.configuration();
@@ -77,6 +89,7 @@ fn the_running_one_is_found_by_its_configuration() {
     let path = file.to_str().unwrap();
     ask(&["status", path]).assert_stdout("lariat ");
     ask(&["reload", "--config", path]).success();
+    ask(&["certificate", "list", path]).assert_stderr("hint: none comes by ACME");
     let name = format!("web/{}", server.address());
     ask(&["server", "disable", &name, path]).success();
     ask(&["server", "enable", "--config", path, &name]).success();

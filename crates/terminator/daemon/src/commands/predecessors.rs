@@ -19,7 +19,14 @@ pub(super) fn import(
     let import = import::import(kind, files, &mut HostFiles, &config::TABLE);
     console.say(import.report());
     if import.is_faulty() {
-        console.error("nothing was written\nhint: mend what is marked `error`");
+        match files.iter().find_map(|path| Some((of_another(kind, path)?, path.display()))) {
+            Some((other, path)) => console.error(format_args!(
+                "nothing was written: {path} is a configuration of {other}\n\
+                 hint: lariat import {} {path}",
+                other.word()
+            )),
+            None => console.error("nothing was written\nhint: mend what is marked `error`"),
+        }
         return Exit::Usage;
     }
     if let Some(path) = import.log_file() {
@@ -57,6 +64,12 @@ pub(super) fn import(
     }
 }
 
+/// The program whose file that is, if it is not this one's.
+fn of_another(kind: Predecessor, path: &Path) -> Option<Predecessor> {
+    let text = HostFiles.read(path).ok()?;
+    import::recognise(&text).filter(|other| *other != kind)
+}
+
 /// The files of this host.
 struct HostFiles;
 
@@ -89,6 +102,8 @@ impl SourceFiles for HostFiles {
         std::env::var(name).ok()
     }
 }
+
+use wire::address::{AddressError, Endpoint};
 
 /// Commands that take the path of a configuration.
 const OF_A_FILE: [&str; 6] = ["serve", "check", "status", "reload", "upgrade", "drain"];
@@ -132,6 +147,15 @@ pub(super) fn hint(word: &str, line: &[String]) -> Option<String> {
         ("test" | "configtest" | "validate" | "-t" | "-T" | "--test", _) => {
             format!("`lariat check {file}`")
         }
+        ("-f", Some(address)) if address.parse::<Endpoint>() != Err(AddressError::PortMissing) => {
+            "an address follows --listen here; `lariat hitch` takes hitch's options".to_owned()
+        }
+        ("--config", _) if place == 0 && line[0].contains('=') => {
+            format!(
+                "`lariat {serve} {file}`, or `lariat hitch {}` for one of hitch",
+                line.join(" ")
+            )
+        }
         ("-c" | "-f" | "--config", _) => match command {
             Some(command) => format!("the file stands alone: `lariat {command} {file}`"),
             None => format!("`lariat {serve} {file}`"),
@@ -168,6 +192,28 @@ fn is_file(word: &str) -> bool {
     let is_named =
         ["toml", "conf", "cfg"].map(|ending| Path::new(word).extension() == Some(ending.as_ref()));
     !word.starts_with('-') && (is_named.contains(&true) || word.contains('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_other_programs_have_remedies() {
+        for (typed, remedy) in [
+            ("-f haproxy.cfg", "`lariat serve haproxy.cfg`"),
+            ("serve -f lariat.toml", "the file stands alone: `lariat serve lariat.toml`"),
+            ("-f [*]:443 -b [::1]:80", "`lariat hitch` takes hitch's options"),
+            ("serve -f 0.0.0.0:443", "an address follows --listen here"),
+            ("--config=a.conf", "`lariat serve a.conf`, or `lariat hitch --config=a.conf`"),
+            ("-c -f haproxy.cfg", "`lariat check haproxy.cfg`"),
+        ] {
+            let line: Vec<_> = typed.split(' ').map(str::to_owned).collect();
+            let word = line.iter().find(|one| one.starts_with('-')).unwrap();
+            let hint = hint(word, &line).unwrap();
+            assert!(hint.contains(remedy), "{typed}: {hint}");
+        }
+    }
 }
 
 #[cfg(test)]

@@ -280,7 +280,10 @@ impl Supervisor<'_> {
             self.tell_manager_stopping(DRAIN_GRACE);
             // Their drop kills and reaps.
             self.earlier.drain(..).for_each(|mut one| one.child.keep());
-            return self.end_at_once("nothing was drained to its end");
+            return self.end_at_once(match self.phase {
+                Phase::Draining => "it was told a second time to end",
+                _ => "nothing was drained to its end",
+            });
         }
         self.phase = Phase::Draining;
         self.stop_asked = true;
@@ -319,7 +322,7 @@ impl Supervisor<'_> {
     /// A worker process that has not drained is killed, with its connections.
     pub(super) fn end_at_once(&mut self, why: &str) {
         if self.child.is_some() || !self.earlier.is_empty() {
-            warn(format_args!("ended; connections that were open are cut: {why}"));
+            warn(format_args!("ended; connections that are still open are cut: {why}"));
         }
         self.end();
     }

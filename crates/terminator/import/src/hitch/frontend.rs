@@ -277,7 +277,8 @@ fn take_alone(name: &str, written: &Statement, import: &mut Import) {
     match name {
         "syslog" | "shared-cache-if" | "shared-cache-listen" | "shared-cache-peer" => {}
         _ if is_among(TAKEN_TOGETHER, name) && !is_off => {}
-        "prefer-server-ciphers" => import.joined(written, "", if is_on { "" } else { ORDER }),
+        "prefer-server-ciphers" if is_on => import.mapped(written, "the server's order, as here"),
+        "prefer-server-ciphers" => import.joined(written, "", ORDER),
         "proxy-tlv" | "proxy-authority" => {}
         "backend-refresh" if written.value() == "0" => {
             let note = "names are looked up every 10 seconds; hitch does so once";
