@@ -226,11 +226,16 @@ mod tests {
             ("--backend", 1),
             // Of both sides.
             ("tls.versions", 2),
+            // The tables too, not only the flag's key.
+            ("tls", 5),
+            ("service.front.tls.acme", 1),
         ] {
             let text = help_text(Some(name)).unwrap();
             let titles = text.lines().filter(|line| line.starts_with("service."));
             assert_eq!(titles.count(), paths, "{name}: {text}");
         }
+        let acme = help_text(Some("acme")).unwrap();
+        assert!(acme.contains("Keys: domains, accept-terms, contact,"), "{acme}");
         assert!(help_text(Some("drain")).unwrap().contains("Usage: lariat drain"));
     }
 

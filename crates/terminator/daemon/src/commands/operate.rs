@@ -273,6 +273,9 @@ pub(super) fn list_certificates(socket: &StatusSocket, json: bool, console: Cons
     if json {
         print(to_string_pretty(&document.acme).expect("a status is JSON as it came") + "\n");
     } else {
+        if document.acme.is_empty() {
+            console.hint("none comes by ACME; `lariat status` has those in files");
+        }
         print(acme_text(&document).trim_start());
     }
     Ok(Exit::Success)

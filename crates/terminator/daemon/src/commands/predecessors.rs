@@ -196,28 +196,6 @@ fn is_file(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    #[test]
-    fn words_of_other_programs_have_remedies() {
-        for (typed, remedy) in [
-            ("-f haproxy.cfg", "`lariat serve haproxy.cfg`"),
-            ("serve -f lariat.toml", "the file stands alone: `lariat serve lariat.toml`"),
-            ("-f [*]:443 -b [::1]:80", "`lariat hitch` takes hitch's options"),
-            ("serve -f 0.0.0.0:443", "an address follows --listen here"),
-            ("--config=a.conf", "`lariat serve a.conf`, or `lariat hitch --config=a.conf`"),
-            ("-c -f haproxy.cfg", "`lariat check haproxy.cfg`"),
-        ] {
-            let line: Vec<_> = typed.split(' ').map(str::to_owned).collect();
-            let word = line.iter().find(|one| one.starts_with('-')).unwrap();
-            let hint = hint(word, &line).unwrap();
-            assert!(hint.contains(remedy), "{typed}: {hint}");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
     use import::{Sense, meanings};
 
     use super::*;
@@ -237,6 +215,23 @@ mod tests {
                     assert!(is_key, "{kind}: {}: {path}", meaning.option);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn words_of_other_programs_have_remedies() {
+        for (typed, remedy) in [
+            ("-f haproxy.cfg", "`lariat serve haproxy.cfg`"),
+            ("serve -f lariat.toml", "the file stands alone: `lariat serve lariat.toml`"),
+            ("-f [*]:443 -b [::1]:80", "`lariat hitch` takes hitch's options"),
+            ("serve -f 0.0.0.0:443", "an address follows --listen here"),
+            ("--config=a.conf", "`lariat serve a.conf`, or `lariat hitch --config=a.conf`"),
+            ("-c -f haproxy.cfg", "`lariat check haproxy.cfg`"),
+        ] {
+            let line: Vec<_> = typed.split(' ').map(str::to_owned).collect();
+            let word = line.iter().find(|one| one.starts_with('-')).unwrap();
+            let hint = hint(word, &line).unwrap();
+            assert!(hint.contains(remedy), "{typed}: {hint}");
         }
     }
 }
