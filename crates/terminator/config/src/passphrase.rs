@@ -8,8 +8,8 @@
 use std::path::{Path, PathBuf};
 
 use options::{Field, KeyPlace};
-use tls::certificate::encrypted;
-use tls::certificate::reference::reference_to_leaf;
+use tls::certificate::key;
+use tls::signing::reference_to_leaf;
 use wire::pkcs11_uri::{Pkcs11Uri, Pkcs11UriFault, SCHEME};
 use zeroize::Zeroizing;
 
@@ -47,14 +47,14 @@ impl<'w, 'a> Passphrase<'w, 'a> {
         shelf: &mut Shelf<'_>,
     ) -> Option<Vec<u8>> {
         let is_named = self.file.is_written() || self.command.is_written();
-        if !is_named || !encrypted::is_encrypted(&pem) {
+        if !is_named || !key::is_encrypted(&pem) {
             return Some(pem);
         }
         let passphrase = match self.read.take() {
             Some(passphrase) => passphrase,
             None => self.read_from(shelf)?,
         };
-        let opened = encrypted::decrypt(&pem, &passphrase);
+        let opened = key::decrypt(&pem, &passphrase);
         self.read = Some(passphrase);
         match opened {
             Ok(opened) => {

@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls_pki_types::EchConfigListBytes;
 use sys::cpu::{pin_current_thread, thread_time};
 use tls::ech::{EchKeySource, EchKeys, OpenedHello};
-use tls::resumption::key_file::SharedSecret;
+use tls::resumption::keys::SharedSecret;
 use wire::client_hello::{ClientHello, Peek, read};
 use wire::ech::config_list;
 

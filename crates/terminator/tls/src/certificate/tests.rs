@@ -1,11 +1,12 @@
 //! Loading: what is read, and what is wrong in which words.
 
-use super::*;
-use crate::validity::{Clock, seconds};
 use base64ct::Encoding;
 use pem_rfc7468::LineEnding;
 use testkit::authority::Authority;
 use testkit::leaf::{Key, Leaf};
+
+use super::*;
+use crate::validity::{Clock, seconds};
 
 /// The middle of 2026, when the test authority's certificates are valid.
 const NOW: i64 = 1_782_000_000;

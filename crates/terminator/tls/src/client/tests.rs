@@ -427,7 +427,7 @@ fn an_empty_certificate_of_a_servers_is_named() {
     tls12.write_tls(&mut incoming).expect("memory");
     outgoing.clear();
     handshake.advance(&mut incoming, &mut outgoing).expect_err("refused");
-    assert_eq!(outgoing.last(), Some(&wire::alert::DECODE_ERROR));
+    assert_eq!(outgoing.last(), Some(&alert::DECODE_ERROR));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 use super::cluster::SHARED;
 use super::service::{Keeping, service_tag};
 use super::ticket::{SERVICE_TAG_BYTES, ServiceTag};
-use crate::subject::sha256;
+use crate::identity::sha256;
 
 /// After which part of its life an entry is written anew when its session is used.
 const RENEW_SHARE: u32 = 4;

@@ -3,7 +3,7 @@
 //!
 //! Owns the mailboxes' places and form, pure: values and the time in. A store that is trusted with
 //! nothing can drop or delay notices, as a network can; what they say is sealed by supervisors
-//! (`tls::resumption::notices`), who take each once. A mailbox is its owner's number in a line of
+//! (`tls::resumption::cluster`), who take each once. A mailbox is its owner's number in a line of
 //! its own, and a line for each notice.
 
 use std::collections::VecDeque;

@@ -8,8 +8,7 @@ use config::{StoreKind, StoreOptions};
 use session::mesh::{Deleted, LocalSessions};
 use session::{Key, Offered};
 use telemetry::outcome::{SessionTier, StoreRejection};
-use tls::resumption::cluster::SharedSessions;
-use tls::resumption::store::{StoreCipher, StoreName};
+use tls::resumption::cluster::{SharedSessions, StoreCipher, StoreName};
 use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
