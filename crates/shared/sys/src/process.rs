@@ -1,19 +1,25 @@
-//! A process's name, user and rights.
+//! A process's name, user and rights; and a program that is ended with all that descends from it,
+//! also what has left its group and its session (setsid(2)), and what has lost its parent.
 //!
-//! Starting and awaiting processes is std's.
+//! Owns who descends from such a program: orphans fall to this process (`PR_SET_CHILD_SUBREAPER`),
+//! which has one of them at a time. How long it may run is its starter's. Else, starting and
+//! awaiting processes is std's.
 
 use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, ExitStatus};
-use std::{fs, io};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, Signal as KernelSignal, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid,
+    Pid, Signal, Signal as KernelSignal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid,
+    waitpid,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -344,52 +350,6 @@ fn own_address() -> IpAddr {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\n\
-        broken:x\n\
-        nobody:x:65534:65533:nobody:/:/usr/sbin/nologin\n";
-
-    #[test]
-    fn users_are_found_by_name_and_number() {
-        let nobody = Some(Identity { user: 65534, group: 65533 });
-        assert_eq!(find_user(PASSWD, "nobody"), nobody);
-        assert_eq!(find_user(PASSWD, "65534"), nobody);
-        assert_eq!(find_user(PASSWD, "broken"), None);
-        assert_eq!(find_user(PASSWD, "x"), None);
-        assert_eq!(find_user(PASSWD, ""), None);
-    }
-
-    #[test]
-    fn groups_are_found_by_name_and_number() {
-        let groups = "root:x:0:\nweb:x:33:a,b\n";
-        assert_eq!(find_group(groups, "web"), Some(33));
-        assert_eq!(find_group(groups, "33"), Some(33));
-        assert_eq!(find_group(groups, "a"), None);
-    }
-
-    #[test]
-    fn the_system_knows_root() {
-        let root = Identity { user: 0, group: 0 };
-        assert_eq!(lookup_user("root").unwrap(), Some(root));
-        assert_eq!(lookup_user("no such user").unwrap(), None);
-        let unnamed = lookup_user("4000000000").unwrap().unwrap();
-        assert_eq!((unnamed.user, unnamed.group), (4_000_000_000, 4_000_000_000));
-    }
-
-    #[test]
-    fn a_thread_has_the_name_it_was_given() {
-        let name = std::thread::spawn(|| {
-            set_name("lariat: worker").unwrap();
-            rustix::thread::name().unwrap()
-        });
-        assert_eq!(name.join().unwrap().to_bytes(), b"lariat: worker");
-        assert!(set_name("a\0b").is_err());
-    }
-}
-
-#[cfg(test)]
 mod own_name_tests {
     use super::*;
 
@@ -413,3 +373,156 @@ mod own_name_tests {
         assert!(own.contains('.') || own.starts_with("[IPv6:"), "{own}");
     }
 }
+
+/// A process that was killed is gone within milliseconds, unless a file system holds it.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// From one look for those that are left to the next.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+
+/// One at a time: an orphan does not say whose it was.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The one whose turn it is.
+static CURRENT: Mutex<Option<Kin>> = Mutex::new(None);
+
+/// A program and all that it starts.
+pub struct Brood {
+    kin: Kin,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Brood {
+    /// Starts a program in a group of its own, once no other one of this process has a brood.
+    pub fn start(command: &mut Command) -> io::Result<(Self, Child)> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        adopt_orphans()?;
+        let own = own_pid();
+        let children = processes().into_iter().filter(|one| one.parent == own);
+        let others = children.map(|one| one.pid).collect();
+        let child = command.process_group(0).spawn()?;
+        let founder = i32::try_from(child.id()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let kin = Kin { founder, others: Some(others) };
+        *current() = Some(kin.clone());
+        Ok((Self { kin, _turn: turn }, child))
+    }
+
+    /// Ends all that is left of them at once (SIGKILL), and waits until they are gone. The program
+    /// itself is its starter's to await.
+    pub fn end(&self) {
+        self.kin.end();
+    }
+}
+
+impl Drop for Brood {
+    fn drop(&mut self) {
+        *current() = None;
+    }
+}
+
+/// Ends the program that runs now, if any, with its brood, as [`Brood::end`] does: for a thread
+/// that hears that the process is to end.
+pub fn end_current_brood() {
+    let kin = current().clone();
+    kin.iter().for_each(Kin::end);
+}
+
+/// Ends the group of a program that was started as its founder, and all that descends from it, and
+/// waits until they are gone; the program itself is its starter's to await. For a process to which
+/// no orphans fall: what has left the group and lost its parent too is not found.
+pub fn end_group(founder: u32) {
+    if let Ok(founder) = i32::try_from(founder) {
+        Kin { founder, others: None }.end();
+    }
+}
+
+fn current() -> MutexGuard<'static, Option<Kin>> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The marks by which a process is known to descend from a program.
+#[derive(Clone)]
+struct Kin {
+    founder: i32,
+    /// Children of this process that were there before; `None` = no orphans fall to it.
+    others: Option<Vec<i32>>,
+}
+
+impl Kin {
+    fn end(&self) {
+        let begun = Instant::now();
+        // One that has become another user may not be ours to end.
+        let ended = |pid: &i32| {
+            Pid::from_raw(*pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+        };
+        // A child that one of them starts meanwhile is found by the next look.
+        while self.living().iter().filter(|pid| ended(pid)).count() > 0
+            && begun.elapsed() < END_TIME_MAX
+        {
+            thread::sleep(LOOK_PAUSE);
+        }
+    }
+
+    /// Processes that run; one that has ended, and is this process's to reap, is reaped.
+    fn living(&self) -> Vec<i32> {
+        let (own, all) = (own_pid(), processes());
+        // 0 if it is of another PID namespace, as that of a container's first process.
+        let group = all.iter().find(|one| one.pid == own).map_or(0, |one| one.group);
+        // Another child of ours stays in our group, as no child of this program does.
+        let is_first = |one: &&ProcessEntry| match &self.others {
+            None => one.group == self.founder,
+            Some(others) => {
+                one.parent == own
+                    && (one.pid == self.founder || one.group != group && !others.contains(&one.pid))
+            }
+        };
+        let mut found: Vec<&ProcessEntry> = all.iter().filter(is_first).collect();
+        let mut looked = 0;
+        while let Some(parent) = found.get(looked).map(|one| one.pid) {
+            found.extend(all.iter().filter(|one| one.parent == parent));
+            looked += 1;
+        }
+        for one in found.iter().filter(|one| one.has_ended && one.pid != self.founder) {
+            // It fails for one whose parent is another.
+            let _ = Pid::from_raw(one.pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
+        }
+        found.into_iter().filter(|one| !one.has_ended).map(|one| one.pid).collect()
+    }
+}
+
+/// A line of the host's table of processes.
+struct ProcessEntry {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    has_ended: bool,
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// All that `/proc` shows.
+fn processes() -> Vec<ProcessEntry> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter_map(|pid| stat_of(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)).collect()
+}
+
+/// A line of proc_pid_stat(5). The name, in parentheses, may hold any byte.
+fn stat_of(pid: i32, line: &[u8]) -> Option<ProcessEntry> {
+    let name_end = line.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = str::from_utf8(line.get(name_end + 1..)?).ok()?.split_ascii_whitespace();
+    let state = fields.next()?;
+    Some(ProcessEntry {
+        pid,
+        parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
+        has_ended: matches!(state, "Z" | "X" | "x"),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sys::brood::Brood;
+use sys::process::Brood;
 use zeroize::{Zeroize, Zeroizing};
 
 /// The host, as far as a configuration may ask it.

@@ -17,10 +17,13 @@
 //! The memory that stored sessions lie in outlives the process that wrote it, and its successor
 //! goes on with it. Both have the same key, so that nonces must differ between them: they begin
 //! with the process's number, and count from there (AES-256-GCM, NIST SP 800-38D section 8.2.1).
+//!
+//! The servers of TLS 1.2 sessions that pass by closed have entries beside them, which go to other
+//! hosts as sessions do. Servers' ids and sessions' names are the caller's. An entry is a hint: if
+//! it is wrong or lost, a client makes a full handshake.
 
 pub mod cluster;
 pub mod keys;
-mod passing;
 mod service;
 mod ticket;
 
@@ -33,22 +36,23 @@ use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use aws_lc_rs::hkdf::Prk;
 use aws_lc_rs::rand;
 use session::{
-    Counters, ExpectedEntry, MachineWords, Memory, MemoryStore, Options, Sealed, Tiers, ValueCipher,
+    Counters, ExpectedEntry, Key, MachineWords, Memory, MemoryStore, Offered, Options, Request,
+    Sealed, Tiers, ValueCipher,
 };
 pub use session::{FetchAnswer, Key as SessionKey, Offered as OfferedSession};
 use sys::memory;
 pub use telemetry::outcome::ResumptionMiss;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
+use crate::identity::sha256;
 use crate::secrets::hkdf;
-use cluster::SharedSessions;
+use cluster::{SHARED, SharedSessions};
 pub use keys::{KeyPurpose, TicketKeyFacts};
 use keys::{ListedKeys, Ring, SharedSecret, WorkerTask};
-pub use passing::PassingSessions;
 pub use service::BareSessions;
-use service::{Keeping, LIFETIME_SECONDS_MAX};
+use service::{Keeping, LIFETIME_SECONDS_MAX, service_tag};
 pub(crate) use service::{ResumptionPolicy, ServiceSessions, StoredTickets, unix_seconds};
-use ticket::Tickets;
+use ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
 
 #[derive(Clone)]
 pub struct ResumptionOptions {
@@ -416,6 +420,85 @@ impl Debug for StoredCipher {
         f.debug_struct("StoredCipher")
             .field("process_number", &self.process_number)
             .finish_non_exhaustive()
+    }
+}
+
+/// After which part of its life an entry is written anew when its session is used.
+const RENEW_SHARE: u32 = 4;
+
+/// The servers of one service's sessions.
+#[derive(Clone, Debug)]
+pub struct PassingSessions {
+    keeping: Keeping,
+    /// The service's, and that of no service that terminates TLS: its clients find nothing here.
+    tag: ServiceTag,
+}
+
+impl PassingSessions {
+    fn new(keeping: Keeping, service: &str) -> Self {
+        let tag = service_tag(&format!("passing by\0{service}"));
+        Self { keeping, tag }
+    }
+
+    /// The server of a session, if it is known.
+    pub fn find(&self, session: &[u8]) -> Option<u64> {
+        let (key, now) = (self.key(session)?, Instant::now());
+        // A look-up of what is not here would count as a miss of the cache.
+        let is_here = self.keeping.store.contains(key.bytes(), now);
+        let entry = is_here.then(|| self.keeping.store.get(key.bytes(), now));
+        self.server(&entry??)
+    }
+
+    pub fn learn(&self, session: &[u8], server: u64) {
+        let (Some(key), now) = (self.key(session), Instant::now()) else {
+            return;
+        };
+        let store = &self.keeping.store;
+        let known = store.peek(key.bytes(), now);
+        let is_fresh = known.as_ref().is_some_and(|(entry, age)| {
+            self.server(entry) == Some(server) && *age < self.keeping.stored_lifetime / RENEW_SHARE
+        });
+        if is_fresh {
+            return;
+        }
+        let entry = [&[SHARED], &self.tag[..], &server.to_be_bytes()].concat();
+        if self.keeping.tiers.is_open() {
+            self.keeping.tiers.ask(Request::Publish {
+                key,
+                once: false,
+                value: Zeroizing::new(entry.clone()),
+                lifetime: self.keeping.stored_lifetime,
+            });
+        }
+        if known.is_some() {
+            store.renew(key.bytes(), entry, now);
+        } else {
+            store.put(key.bytes(), entry, now);
+        }
+    }
+
+    /// The entry to look for beyond this host, because nothing is known of the session here.
+    pub fn elsewhere(&self, session: &[u8]) -> Option<Offered> {
+        let key = self.key(session).filter(|key| self.keeping.is_elsewhere(key))?;
+        Some(Offered { key, once: false })
+    }
+
+    /// Looks for it there. The answer comes in any case.
+    pub fn fetch(&self, session: Offered, answer: FetchAnswer) {
+        self.keeping.fetch(session, answer);
+    }
+
+    fn server(&self, entry: &[u8]) -> Option<u64> {
+        let (tag, server) = entry.get(1..)?.split_first_chunk::<SERVICE_TAG_BYTES>()?;
+        let server = server.try_into().map(u64::from_be_bytes).ok()?;
+        (*tag == self.tag).then_some(server)
+    }
+
+    /// Nobody can have it fall together with a session's of another service: ids are seen, and
+    /// those of some servers chosen.
+    fn key(&self, session: &[u8]) -> Option<Key> {
+        let named = [&self.tag[..], session].concat();
+        Key::new(&sha256(&named))
     }
 }
 

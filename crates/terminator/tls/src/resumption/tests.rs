@@ -1,6 +1,9 @@
 //! Sessions that resume, how long, and those that are stored.
 
+use std::sync::Arc;
+
 use rustls::server::{ProducesTickets, StoresServerSessions};
+use session::mesh::LocalSessions;
 
 use super::service::service_tag;
 use super::*;
@@ -341,4 +344,44 @@ fn the_key_is_not_in_the_debug_form() {
         zero: Instant::now(),
     };
     assert!(!format!("{memory:?}").contains("65"));
+}
+
+#[test]
+fn a_server_is_found_by_its_services_sessions_alone_and_survives_a_new_plan() {
+    let options = ResumptionOptions::new([7; 32]);
+    let resumption = Resumption::new(&options);
+    let [web, mail] = ["web", "mail"].map(|name| resumption.passing_sessions(name));
+    web.learn(b"id", 5);
+    assert_eq!((web.find(b"id"), web.find(b"other")), (Some(5), None));
+    assert_eq!(mail.find(b"id"), None);
+    web.learn(b"id", 6);
+    let renewed = resumption.renewed(&options.tickets);
+    assert_eq!(renewed.passing_sessions("web").find(b"id"), Some(6));
+    assert_eq!(resumption.session_counters().entries, 1);
+    // No id that is seen costs a session its place, and no session is taken for an entry.
+    let key = web.key(b"id").unwrap();
+    let terminating = Arc::new(resumption).bare_sessions_of("web");
+    assert!(terminating.stored(key.bytes()).is_err());
+    assert!(terminating.store(b"id", b"a session"));
+    assert_eq!(web.find(b"id"), Some(6));
+}
+
+#[test]
+fn hosts_share_it_and_take_no_other_form_for_one() {
+    let hosts = [1, 2].map(|byte| Resumption::new(&ResumptionOptions::new([byte; 32])));
+    let [here, there] = hosts.each_ref().map(|host| host.passing_sessions("web"));
+    here.learn(b"id", 5);
+    let key = here.key(b"id").unwrap();
+    let now = Instant::now();
+    let shared = hosts.each_ref().map(Resumption::shared_sessions);
+    let (entry, lifetime) = shared[0].find(&key, now).unwrap();
+    let mut place = 0;
+    let walked = shared[0].walk(&mut place, lifetime, now).flatten().unwrap();
+    assert_eq!((walked.key, &walked.value), (key, &entry));
+    for cut in 1..entry.len() {
+        let short = there.server(&entry[..cut]);
+        assert_eq!((short, there.server(&[&entry[..], &[0]].concat())), (None, None));
+    }
+    assert!(shared[1].insert(&key, &entry, lifetime, now));
+    assert_eq!(there.find(b"id"), Some(5));
 }
