@@ -167,23 +167,6 @@ pub fn probe_io_uring() -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(test)]
-mod io_uring_tests {
-    use super::*;
-
-    #[test]
-    fn a_ring_is_made_or_refused_with_a_reason() {
-        use io::ErrorKind::{OutOfMemory, PermissionDenied, Unsupported};
-        match probe_io_uring() {
-            Ok(()) => {}
-            Err(error) => {
-                let kinds = [PermissionDenied, Unsupported, OutOfMemory];
-                assert!(kinds.contains(&error.kind()), "{error}");
-            }
-        }
-    }
-}
-
 /// A descriptor that becomes readable when anybody calls [`Waker::wake`].
 #[derive(Debug)]
 pub struct Waker {
@@ -305,5 +288,17 @@ mod tests {
         waker.drain();
         assert!(!is_awake(&waker));
         waker.drain();
+    }
+
+    #[test]
+    fn a_ring_is_made_or_refused_with_a_reason() {
+        use io::ErrorKind::{OutOfMemory, PermissionDenied, Unsupported};
+        match probe_io_uring() {
+            Ok(()) => {}
+            Err(error) => {
+                let kinds = [PermissionDenied, Unsupported, OutOfMemory];
+                assert!(kinds.contains(&error.kind()), "{error}");
+            }
+        }
     }
 }

@@ -349,31 +349,6 @@ fn own_address() -> IpAddr {
     sources.next().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-#[cfg(test)]
-mod own_name_tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_qualified_by_itself_or_by_the_host_s_table() {
-        let hosts = "127.0.0.1 localhost.localdomain localhost\n\
-                     127.0.1.1\tmx.example.org mx # mail\n192.0.2.7 other.example";
-        for (name, qualified_name) in [
-            ("a.example", Some("a.example")),
-            ("mx", Some("mx.example.org")),
-            ("other", None),
-            ("localhost", None),
-            ("vm", None),
-            ("a_b.example", None),
-            ("a..example", None),
-            ("", None),
-        ] {
-            assert_eq!(qualified(name, hosts).as_deref(), qualified_name, "{name}");
-        }
-        let own = own_name();
-        assert!(own.contains('.') || own.starts_with("[IPv6:"), "{own}");
-    }
-}
-
 /// A process that was killed is gone within milliseconds, unless a file system holds it.
 const END_TIME_MAX: Duration = Duration::from_secs(2);
 

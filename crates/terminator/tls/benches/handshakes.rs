@@ -7,13 +7,12 @@
 //!   both share is told apart.
 //! - `resumed`: a resumed handshake by each value of `resumption.group`, for a client that sends
 //!   shares of both groups, as browsers do.
-//! - `after-rest`: what the host adds to a handshake at little load: full ones, one after the other,
-//!   each after two milliseconds of a loop that touches no memory, and each after two asleep, as
-//!   between the events of a server at a tenth of its capacity. The thread is pinned to the first
+//! - `after-rest`: what the host adds to a handshake at little load: one after the other, each
+//!   after two milliseconds of a loop that touches no memory, and each after two asleep, as between
+//!   the events of a server at a tenth of its capacity. The thread is pinned to the first
 //!   CPU. How much a server's connections cost more at little load is to be read beside it.
 //! - `ech`: what an encrypted hello costs above a plain one, on the first CPU: read as passthrough
-//!   reads it, and opened as well, by a key that is there, by each of those that are looked for, and
-//!   by none.
+//!   reads it, and opened as well, by a key that is there, by each that is looked for, and by none.
 //!
 //! In the first two the server is the product's, the client the TLS library's. Instructions of
 //! either end alone are counted by `valgrind --tool=callgrind --toggle-collect='*serve*'` (or

@@ -488,31 +488,6 @@ fn elements<const COUNT: usize>(der: &[u8]) -> Option<[&[u8]; COUNT]> {
     Some(found)
 }
 
-#[cfg(test)]
-mod pair_tests {
-    use super::*;
-    use testkit::authority::Authority;
-    use testkit::leaf::Key;
-
-    #[test]
-    fn a_key_of_each_kind_is_paired_with_its_certificate_alone() {
-        let root = Authority::root("root");
-        let kinds = [Key::EcdsaP256, Key::EcdsaP384, Key::Ed25519, Key::Rsa2048];
-        let both = kinds.map(|kind| {
-            let leaf = root.leaf(&["a.example"]).key(kind).issue();
-            let of = |pem: &str| PemContents::of(pem.as_bytes()).expect("PEM");
-            (of(&leaf.chain_pem()), of(leaf.key_pem()))
-        });
-        for (at, (chain, _)) in both.iter().enumerate() {
-            let leaf = chain.leaf.as_ref().expect("a leaf");
-            assert!(!chain.is_of_authority && !chain.has_key);
-            for (other, (_, key)) in both.iter().enumerate() {
-                assert_eq!(key.keys == [leaf.1.clone()], at == other, "{at} {other}");
-            }
-        }
-    }
-}
-
 /// As many as there are: by Brotli and zlib, with and without an OCSP response.
 const FORMS_MAX: usize = 4;
 

@@ -403,26 +403,6 @@ impl ClientSessionStore for ServerSessions {
     }
 }
 
-#[cfg(test)]
-mod sessions_tests {
-    use super::*;
-
-    fn name(number: usize) -> ServerName<'static> {
-        ServerName::try_from(format!("n{number}.example")).expect("a name")
-    }
-
-    #[test]
-    fn clients_cannot_fill_it_with_names() {
-        let sessions = ServerSessions::new(3);
-        for number in 0..100 {
-            sessions.set_kx_hint(name(number), NamedGroup::X25519);
-        }
-        let kept = (0..100).filter(|number| sessions.kx_hint(&name(*number)).is_some());
-        assert_eq!(kept.count(), 3);
-        assert!(sessions.kx_hint(&name(99)).is_some(), "the last is there");
-    }
-}
-
 /// The one protocol that a server speaks only if it has selected it (RFC 9113 section 3.2). What
 /// else a client may have agreed on is spoken to servers that know nothing of ALPN as well.
 const HTTP2: &[u8] = b"h2";

@@ -99,3 +99,23 @@ fn what_starts_others_all_the_time_is_ended() {
     child.wait().unwrap();
     assert!(brood.kin.living().is_empty(), "{:?}", brood.kin.living());
 }
+
+#[test]
+fn a_name_is_qualified_by_itself_or_by_the_host_s_table() {
+    let hosts = "127.0.0.1 localhost.localdomain localhost\n\
+                 127.0.1.1\tmx.example.org mx # mail\n192.0.2.7 other.example";
+    for (name, qualified_name) in [
+        ("a.example", Some("a.example")),
+        ("mx", Some("mx.example.org")),
+        ("other", None),
+        ("localhost", None),
+        ("vm", None),
+        ("a_b.example", None),
+        ("a..example", None),
+        ("", None),
+    ] {
+        assert_eq!(qualified(name, hosts).as_deref(), qualified_name, "{name}");
+    }
+    let own = own_name();
+    assert!(own.contains('.') || own.starts_with("[IPv6:"), "{own}");
+}

@@ -459,3 +459,18 @@ fn pins_are_written_as_curl_writes_them() {
         assert_eq!(parse_pin(bad), None, "{bad}");
     }
 }
+
+fn name(number: usize) -> ServerName<'static> {
+    ServerName::try_from(format!("n{number}.example")).expect("a name")
+}
+
+#[test]
+fn clients_cannot_fill_it_with_names() {
+    let sessions = ServerSessions::new(3);
+    for number in 0..100 {
+        sessions.set_kx_hint(name(number), NamedGroup::X25519);
+    }
+    let kept = (0..100).filter(|number| sessions.kx_hint(&name(*number)).is_some());
+    assert_eq!(kept.count(), 3);
+    assert!(sessions.kx_hint(&name(99)).is_some(), "the last is there");
+}
