@@ -5,7 +5,6 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod beneath;
-pub mod brood;
 pub mod channel;
 pub mod clock;
 pub mod cpu;

@@ -1,19 +1,25 @@
-//! Sets and reads a process's name, user and rights, and waits for children.
+//! A process's name, user and rights; and a program that is ended with all that descends from it,
+//! also what has left its group and its session (setsid(2)), and what has lost its parent.
 //!
-//! Starting processes is left to std.
+//! Owns who descends from such a program: orphans fall to this process (`PR_SET_CHILD_SUBREAPER`),
+//! which has one of them at a time. How long it may run is its starter's. Else, starting and
+//! awaiting processes is std's.
 
 use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, ExitStatus};
-use std::{fs, io};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
 
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, Signal as KernelSignal, WaitId, WaitIdOptions, WaitOptions, waitid, waitpid,
+    Pid, Signal, Signal as KernelSignal, WaitId, WaitIdOptions, WaitOptions, kill_process, waitid,
+    waitpid,
 };
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
@@ -29,7 +35,7 @@ pub struct Identity {
     pub group: u32,
 }
 
-/// Returns the effective user and group of this process.
+/// The user and group that this process acts as.
 pub fn identity() -> Identity {
     Identity {
         user: rustix::process::geteuid().as_raw(),
@@ -37,54 +43,54 @@ pub fn identity() -> Identity {
     }
 }
 
-/// Returns the supplementary groups of this process.
+/// The groups of this process beside its own.
 pub fn own_groups() -> Vec<u32> {
     let groups = rustix::process::getgroups().unwrap_or_default();
     groups.into_iter().map(rustix::process::Gid::as_raw).collect()
 }
 
-/// Reports whether this process may become another user.
+/// Whether this process may become another user.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Checks that this process may create and remove files in a directory.
+/// Whether this process may make and remove files in a directory.
 ///
 /// # Errors
-/// Fails if it may not, or if the directory does not exist.
+/// It may not, or there is no such directory.
 pub fn may_write(directory: &Path) -> io::Result<()> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
-    // Judged by the effective user, not by the real one.
+    // As who acts, not as who started it.
     let flags = AtFlags::EACCESS;
     Ok(rustix::fs::accessat(CWD, directory, access, flags)?)
 }
 
-/// Checks that this process may write to an existing file; opens nothing.
+/// Whether this process may write to a file that there is; nothing is opened.
 ///
 /// # Errors
-/// Fails if it may not, or if the file does not exist.
+/// It may not, or there is no such file.
 pub fn may_write_file(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
-/// Returns the pid of the parent; 1 or that of a subreaper if the parent is gone.
+/// The parent's process number; 1 or that of a subreaper if the parent is gone.
 pub fn parent() -> u32 {
     std::os::unix::process::parent_id()
 }
 
-/// Starts a new session without a terminal: setsid(2). Not for the leader of a process group.
+/// Begins a session of its own, without a terminal: setsid(2). Not for the leader of a group.
 pub fn new_session() -> io::Result<()> {
     rustix::process::setsid()?;
     Ok(())
 }
 
-/// Reports whether this process may draw on the terminal: in the foreground or without a shell.
+/// Whether this process may draw on the terminal: it is in the foreground, or no shell controls it.
 pub fn is_in_foreground(terminal: impl AsFd) -> bool {
     rustix::termios::tcgetpgrp(terminal).map_or(true, |group| group == rustix::process::getpgrp())
 }
 
 pub fn host_name() -> String {
-    // Host names of the kernel are shorter (`__NEW_UTS_LEN`), and the last byte stays a NUL.
+    // The kernel's are shorter (`__NEW_UTS_LEN`), and the last byte stays a NUL.
     let mut name = [0_u8; 256];
     // SAFETY: the call writes no more than it is told, which is less than there is.
     let answer = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
@@ -92,32 +98,32 @@ pub fn host_name() -> String {
     name.unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Sets the name that `ps -o comm` and `top` show for this process; its first 15 bytes. Must be
-/// called by the first thread, because the name belongs to the thread.
+/// Sets the name that `ps -o comm` and `top` show for this process; its first 15 bytes. To be
+/// called by the first thread: a thread's name is what this is.
 pub fn set_name(name: &str) -> io::Result<()> {
     let name = CString::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
     Ok(rustix::thread::set_name(&name)?)
 }
 
-/// Makes the kernel kill this process (SIGKILL) when the thread that started it ends. A change of
-/// user undoes this: call it afterwards, and then check that the parent still exists.
+/// Ends this process with SIGKILL when the thread that started it ends. A change of user undoes
+/// this; call it after, and look then whether the parent is still there.
 pub fn end_with_parent() -> io::Result<()> {
     let signal = Some(KernelSignal::KILL);
     Ok(rustix::process::set_parent_process_death_signal(signal)?)
 }
 
-/// Undoes [`end_with_parent`], for a process that has work to do after its parent's end.
+/// Takes [`end_with_parent`] back: this process has something to do then.
 pub fn outlive_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(None)?)
 }
 
-/// Makes the kernel kill a program when the thread that starts it ends. The program's own children
-/// are not killed, nor is a program that changes its user.
+/// Lets a program, once it is started, be killed when the thread that starts it ends. What it
+/// starts itself is not; and a program that changes its user is let off.
 pub fn end_child_with_us(command: &mut Command) -> &mut Command {
     let own = std::process::id();
     let prepare = move || {
         end_with_parent()?;
-        // The parent may have ended before that.
+        // We may have ended before that.
         if parent() == own { Ok(()) } else { Err(io::ErrorKind::NotConnected.into()) }
     };
     // SAFETY: between fork and exec it makes two calls to the kernel; it neither allocates nor
@@ -125,7 +131,7 @@ pub fn end_child_with_us(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
-/// Waits for a child and returns its exit status. Not to be mixed with std's `Child`.
+/// Waits for the end of a child: how it ended. std's `Child` is not to be used for it as well.
 pub fn wait(pid: u32) -> io::Result<ExitStatus> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
@@ -134,16 +140,16 @@ pub fn wait(pid: u32) -> io::Result<ExitStatus> {
     Ok(ExitStatus::from_raw(status.as_raw()))
 }
 
-/// Reports whether a child has ended, without reaping it ([`wait`] does).
+/// Whether a child has ended. How, is still to be asked ([`wait`]).
 pub fn has_ended(child: u32) -> bool {
     let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     pid.is_some_and(|pid| waitid(WaitId::Pid(pid), options).is_ok_and(|ended| ended.is_some()))
 }
 
-/// Reaps ended children of the first thread that are not in `known`: processes that this one
-/// adopted as the first of its container, or that the program before exec started. Without `/proc`
-/// or the kernel's `CONFIG_PROC_CHILDREN` they stay until this process ends.
+/// Takes note of the end of children of the first thread that are none of these: what fell to this
+/// process as the first of its container, or was started by the program that it was before. Without
+/// `/proc`, or the kernel's `CONFIG_PROC_CHILDREN`, they stay until this process ends.
 pub fn reap_strays(known: &[u32]) {
     let own = std::process::id();
     let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
@@ -155,23 +161,24 @@ pub fn reap_strays(known: &[u32]) {
     }
 }
 
-/// Makes this process adopt its orphaned descendants (`PR_SET_CHILD_SUBREAPER`), so that none can
-/// escape it.
+/// Becomes the parent of whatever descends from this process and loses its own parent
+/// (`PR_SET_CHILD_SUBREAPER`), so that nothing that it started can escape it.
 pub fn adopt_orphans() -> io::Result<()> {
     // Any number but 0 turns it on.
     Ok(rustix::process::set_child_subreaper(Some(Pid::INIT))?)
 }
 
-/// Forbids that anything this process starts gains more rights than it (`PR_SET_NO_NEW_PRIVS`).
+/// Lets nothing that this process starts have more rights than it (`PR_SET_NO_NEW_PRIVS`).
 pub fn no_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Changes the user, group and supplementary groups of all threads irrevocably; only root can.
+/// Becomes that user and group, in all threads, in these further groups alone, for good; only root
+/// can.
 ///
-/// An error may leave the process half changed: it must exit then.
+/// An error may leave the process between the two: it must end then.
 pub fn drop_user(to: Identity, groups: &[u32]) -> io::Result<()> {
-    // Only root can change the bounding set.
+    // It is root's to change.
     drop_bounding_set()?;
     // libc's calls change all threads; the kernel's, which rustix makes, one.
     // SAFETY: as many groups are read as the slice has.
@@ -186,21 +193,21 @@ pub fn drop_user(to: Identity, groups: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Drops every capability (capabilities(7)), also those that a service manager gave to an ordinary
-/// user: ambient, effective, permitted, inheritable; and the bounding set as far as possible, which
-/// takes `CAP_SETPCAP`. Must be called before the first thread is started.
+/// Gives up every capability (capabilities(7)), also those that a service manager gave to an
+/// ordinary user: ambient, effective, permitted, inheritable; and of the bounding set what may be
+/// given up, which takes `CAP_SETPCAP`. To be called before the first thread is started.
 pub fn drop_capabilities() -> io::Result<()> {
     drop_capabilities_but(CapabilitySet::empty())
 }
 
-/// Keeps the capabilities over a change of the user, until [`drop_capabilities`] or
+/// Keeps what the process has over a change of its user, until [`drop_capabilities`] or
 /// [`keep_foreign_addresses`].
 pub fn keep_over_change_of_user() -> io::Result<()> {
     Ok(set_keep_capabilities(true)?)
 }
 
-/// Drops every capability but the one to use addresses of other hosts (`CAP_NET_RAW`, for
-/// `IP_TRANSPARENT`). Fails with `PermissionDenied` if the process does not have that one.
+/// Gives up every capability but the one to use addresses of other hosts (`CAP_NET_RAW`, for
+/// `IP_TRANSPARENT`). `PermissionDenied` = the process has not got that.
 pub fn keep_foreign_addresses() -> io::Result<()> {
     let kept = CapabilitySet::NET_RAW;
     if !capabilities(None)?.permitted.contains(kept) {
@@ -212,7 +219,7 @@ pub fn keep_foreign_addresses() -> io::Result<()> {
 fn drop_capabilities_but(kept: CapabilitySet) -> io::Result<()> {
     drop_bounding_set()?;
     match clear_ambient_capability_set() {
-        // Before Linux 4.3 there is no ambient set.
+        // Before Linux 4.3 there is none.
         Err(Errno::INVAL) => {}
         cleared => cleared?,
     }
@@ -221,12 +228,12 @@ fn drop_capabilities_but(kept: CapabilitySet) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// Empties the bounding set, which limits the rights of programs that this process starts. It
-/// starts none, so a process that must not change the set may continue.
+/// The bounding set limits the rights of programs that this process starts. It starts none, so a
+/// process that must not change the set may go on.
 fn drop_bounding_set() -> io::Result<()> {
     for number in 0..u64::BITS {
         match remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << number)) {
-            // The kernel has no more capabilities, or we may not change the set.
+            // The kernel has no more, or it is not ours to change.
             Err(Errno::INVAL | Errno::PERM) => break,
             removed => removed?,
         }
@@ -239,8 +246,8 @@ fn can_become_root(from: Identity) -> bool {
     from.user != 0 && unsafe { libc::setuid(0) } == 0
 }
 
-/// Finds a user by name or number, and the user's primary group, in `/etc/passwd`; an unknown
-/// number gets the group of the same number. `Ok(None)` if the name is unknown.
+/// The user of that name, or with that number, and the user's own group, as `/etc/passwd` has
+/// them; a number that is not there has the group of the same number. `Ok(None)` = no such name.
 pub fn lookup_user(name: &str) -> io::Result<Option<Identity>> {
     let found = find_user(&fs::read_to_string("/etc/passwd")?, name);
     let numbered = || {
@@ -250,13 +257,13 @@ pub fn lookup_user(name: &str) -> io::Result<Option<Identity>> {
     Ok(found.or_else(numbered))
 }
 
-/// Finds a group by name or number in `/etc/group`.
+/// The group of that name or number, as `/etc/group` has it.
 pub fn lookup_group(name: &str) -> io::Result<Option<u32>> {
     let found = find_group(&fs::read_to_string("/etc/group")?, name);
     Ok(found.or_else(|| name.parse().ok()))
 }
 
-/// Returns the supplementary groups of a user, given by name or number, from `/etc/group`.
+/// The groups in which `/etc/group` has that user beside its own, by the user's name or number.
 pub fn further_groups(user: &str) -> io::Result<Vec<u32>> {
     let passwd = fs::read_to_string("/etc/passwd")?;
     let name = rows(&passwd).find_map(|row| match row[..] {
@@ -267,7 +274,7 @@ pub fn further_groups(user: &str) -> io::Result<Vec<u32>> {
     Ok(name.map_or_else(Vec::new, |name| groups_of(&groups, name)))
 }
 
-/// Splits each line of `/etc/passwd` or `/etc/group` into fields.
+/// The fields of each line of `/etc/passwd` or `/etc/group`.
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     text.lines().map(|line| line.split(':').collect())
 }
@@ -300,8 +307,8 @@ fn find_group(groups: &str, name: &str) -> Option<u32> {
 
 const HOSTS: &str = "/etc/hosts";
 
-/// Returns the host's name if it, or an alias in `/etc/hosts`, is fully qualified; else an address
-/// literal of the source address towards the internet.
+/// The host's name where it is fully qualified, or `/etc/hosts` knows it so; else the address that
+/// it has towards the internet, as a literal.
 pub fn own_name() -> String {
     let hosts = fs::read(HOSTS).unwrap_or_default();
     qualified(&host_name(), &String::from_utf8_lossy(&hosts)).unwrap_or_else(|| {
@@ -312,7 +319,7 @@ pub fn own_name() -> String {
     })
 }
 
-/// Returns the fully qualified form of a host's name.
+/// The fully qualified form of a host's name.
 fn qualified(name: &str, hosts: &str) -> Option<String> {
     let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or(line));
     let rows = lines.map(|line| line.split_whitespace().skip(1));
@@ -330,9 +337,9 @@ fn qualified(name: &str, hosts: &str) -> Option<String> {
     all.find(is_qualified).map(str::to_owned)
 }
 
-/// Returns the source address of packets to the internet; sends none.
+/// The address that packets to the internet have; none is sent.
 fn own_address() -> IpAddr {
-    // Documentation addresses (RFC 5737, RFC 3849) take the default route.
+    // Addresses of documentation (RFC 5737, RFC 3849): the route is that of all without their own.
     let routes = [("0.0.0.0:0", "192.0.2.1:25"), ("[::]:0", "[2001:db8::1]:25")];
     let mut sources = routes.into_iter().filter_map(|(from, to)| {
         let socket = UdpSocket::bind(from).ok()?;
@@ -342,73 +349,155 @@ fn own_address() -> IpAddr {
     sources.next().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A process that was killed is gone within milliseconds, unless a file system holds it.
+const END_TIME_MAX: Duration = Duration::from_secs(2);
 
-    const PASSWD: &str = "root:x:0:0:root:/root:/bin/bash\n\
-        broken:x\n\
-        nobody:x:65534:65533:nobody:/:/usr/sbin/nologin\n";
+/// From one look for those that are left to the next.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
-    #[test]
-    fn users_are_found_by_name_and_number() {
-        let nobody = Some(Identity { user: 65534, group: 65533 });
-        assert_eq!(find_user(PASSWD, "nobody"), nobody);
-        assert_eq!(find_user(PASSWD, "65534"), nobody);
-        assert_eq!(find_user(PASSWD, "broken"), None);
-        assert_eq!(find_user(PASSWD, "x"), None);
-        assert_eq!(find_user(PASSWD, ""), None);
+/// One at a time: an orphan does not say whose it was.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The one whose turn it is.
+static CURRENT: Mutex<Option<Kin>> = Mutex::new(None);
+
+/// A program and all that it starts.
+pub struct Brood {
+    kin: Kin,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Brood {
+    /// Starts a program in a group of its own, once no other one of this process has a brood.
+    pub fn start(command: &mut Command) -> io::Result<(Self, Child)> {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        adopt_orphans()?;
+        let own = own_pid();
+        let children = processes().into_iter().filter(|one| one.parent == own);
+        let others = children.map(|one| one.pid).collect();
+        let child = command.process_group(0).spawn()?;
+        let founder = i32::try_from(child.id()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let kin = Kin { founder, others: Some(others) };
+        *current() = Some(kin.clone());
+        Ok((Self { kin, _turn: turn }, child))
     }
 
-    #[test]
-    fn groups_are_found_by_name_and_number() {
-        let groups = "root:x:0:\nweb:x:33:a,b\n";
-        assert_eq!(find_group(groups, "web"), Some(33));
-        assert_eq!(find_group(groups, "33"), Some(33));
-        assert_eq!(find_group(groups, "a"), None);
-    }
-
-    #[test]
-    fn the_system_knows_root() {
-        let root = Identity { user: 0, group: 0 };
-        assert_eq!(lookup_user("root").unwrap(), Some(root));
-        assert_eq!(lookup_user("no such user").unwrap(), None);
-        let unnamed = lookup_user("4000000000").unwrap().unwrap();
-        assert_eq!((unnamed.user, unnamed.group), (4_000_000_000, 4_000_000_000));
-    }
-
-    #[test]
-    fn a_thread_has_the_name_it_was_given() {
-        let name = std::thread::spawn(|| {
-            set_name("lariat: worker").unwrap();
-            rustix::thread::name().unwrap()
-        });
-        assert_eq!(name.join().unwrap().to_bytes(), b"lariat: worker");
-        assert!(set_name("a\0b").is_err());
+    /// Ends all that is left of them at once (SIGKILL), and waits until they are gone. The program
+    /// itself is its starter's to await.
+    pub fn end(&self) {
+        self.kin.end();
     }
 }
 
-#[cfg(test)]
-mod own_name_tests {
-    use super::*;
+impl Drop for Brood {
+    fn drop(&mut self) {
+        *current() = None;
+    }
+}
 
-    #[test]
-    fn a_name_is_qualified_by_itself_or_by_the_host_s_table() {
-        let hosts = "127.0.0.1 localhost.localdomain localhost\n\
-                     127.0.1.1\tmx.example.org mx # mail\n192.0.2.7 other.example";
-        for (name, qualified_name) in [
-            ("a.example", Some("a.example")),
-            ("mx", Some("mx.example.org")),
-            ("other", None),
-            ("localhost", None),
-            ("vm", None),
-            ("a_b.example", None),
-            ("a..example", None),
-            ("", None),
-        ] {
-            assert_eq!(qualified(name, hosts).as_deref(), qualified_name, "{name}");
+/// Ends the program that runs now, if any, with its brood, as [`Brood::end`] does: for a thread
+/// that hears that the process is to end.
+pub fn end_current_brood() {
+    let kin = current().clone();
+    kin.iter().for_each(Kin::end);
+}
+
+/// Ends the group of a program that was started as its founder, and all that descends from it, and
+/// waits until they are gone; the program itself is its starter's to await. For a process to which
+/// no orphans fall: what has left the group and lost its parent too is not found.
+pub fn end_group(founder: u32) {
+    if let Ok(founder) = i32::try_from(founder) {
+        Kin { founder, others: None }.end();
+    }
+}
+
+fn current() -> MutexGuard<'static, Option<Kin>> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The marks by which a process is known to descend from a program.
+#[derive(Clone)]
+struct Kin {
+    founder: i32,
+    /// Children of this process that were there before; `None` = no orphans fall to it.
+    others: Option<Vec<i32>>,
+}
+
+impl Kin {
+    fn end(&self) {
+        let begun = Instant::now();
+        // One that has become another user may not be ours to end.
+        let ended = |pid: &i32| {
+            Pid::from_raw(*pid).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+        };
+        // A child that one of them starts meanwhile is found by the next look.
+        while self.living().iter().filter(|pid| ended(pid)).count() > 0
+            && begun.elapsed() < END_TIME_MAX
+        {
+            thread::sleep(LOOK_PAUSE);
         }
-        let own = own_name();
-        assert!(own.contains('.') || own.starts_with("[IPv6:"), "{own}");
+    }
+
+    /// Processes that run; one that has ended, and is this process's to reap, is reaped.
+    fn living(&self) -> Vec<i32> {
+        let (own, all) = (own_pid(), processes());
+        // 0 if it is of another PID namespace, as that of a container's first process.
+        let group = all.iter().find(|one| one.pid == own).map_or(0, |one| one.group);
+        // Another child of ours stays in our group, as no child of this program does.
+        let is_first = |one: &&ProcessEntry| match &self.others {
+            None => one.group == self.founder,
+            Some(others) => {
+                one.parent == own
+                    && (one.pid == self.founder || one.group != group && !others.contains(&one.pid))
+            }
+        };
+        let mut found: Vec<&ProcessEntry> = all.iter().filter(is_first).collect();
+        let mut looked = 0;
+        while let Some(parent) = found.get(looked).map(|one| one.pid) {
+            found.extend(all.iter().filter(|one| one.parent == parent));
+            looked += 1;
+        }
+        for one in found.iter().filter(|one| one.has_ended && one.pid != self.founder) {
+            // It fails for one whose parent is another.
+            let _ = Pid::from_raw(one.pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
+        }
+        found.into_iter().filter(|one| !one.has_ended).map(|one| one.pid).collect()
     }
 }
+
+/// A line of the host's table of processes.
+struct ProcessEntry {
+    pid: i32,
+    parent: i32,
+    group: i32,
+    has_ended: bool,
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// All that `/proc` shows.
+fn processes() -> Vec<ProcessEntry> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.filter_map(|pid| stat_of(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)).collect()
+}
+
+/// A line of proc_pid_stat(5). The name, in parentheses, may hold any byte.
+fn stat_of(pid: i32, line: &[u8]) -> Option<ProcessEntry> {
+    let name_end = line.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = str::from_utf8(line.get(name_end + 1..)?).ok()?.split_ascii_whitespace();
+    let state = fields.next()?;
+    Some(ProcessEntry {
+        pid,
+        parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
+        has_ended: matches!(state, "Z" | "X" | "x"),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -12,8 +12,8 @@ use std::time::Duration;
 use options::quantity::{DAY, SECOND};
 use options::row::{boolean, duration, path, row, text};
 use options::{Key, Kind, Problem, Value, choice, section, table};
+use tls::identity::sha256;
 use tls::options::{CertificateSource, PemSource, Placeholder};
-use tls::subject::sha256;
 use wire::http::host_and_port;
 use zeroize::Zeroizing;
 

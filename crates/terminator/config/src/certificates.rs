@@ -365,14 +365,14 @@ impl<'w, 'a> Passphrase<'w, 'a> {
         shelf: &mut Shelf<'_>,
     ) -> Option<Vec<u8>> {
         let is_named = self.file.is_written() || self.command.is_written();
-        if !is_named || !encrypted::is_encrypted(&pem) {
+        if !is_named || !key::is_encrypted(&pem) {
             return Some(pem);
         }
         let passphrase = match self.read.take() {
             Some(passphrase) => passphrase,
             None => self.read_from(shelf)?,
         };
-        let opened = encrypted::decrypt(&pem, &passphrase);
+        let opened = key::decrypt(&pem, &passphrase);
         self.read = Some(passphrase);
         match opened {
             Ok(opened) => {

@@ -8,7 +8,7 @@ use options::row::{count, duration, path, row, text};
 use options::{Key, Kind, Problem, Value, section, table};
 use session::mesh::MeshOptions;
 use sys::socket::Zoned;
-use tls::resumption::key_file::SharedSecret;
+use tls::resumption::keys::SharedSecret;
 use wire::address::Address;
 
 use crate::resumption::shared_secret;

@@ -8,7 +8,7 @@ use options::{Kind, section, table};
 use proxy::options::{EchOptions, FrontTls, ServiceOptions};
 use proxy::routes::NamePattern;
 use tls::ech::{EchKeySource, ListedEchKey};
-use tls::resumption::key_file::SharedSecret;
+use tls::resumption::keys::SharedSecret;
 use wire::address::Address;
 
 use crate::resumption::shared_secret;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{fmt, thread};
 
 use serde::{Deserialize, Serialize};
-use sys::brood::Brood;
+use sys::process::Brood;
 use zeroize::{Zeroize, Zeroizing};
 
 /// The host, as far as a configuration may ask it.

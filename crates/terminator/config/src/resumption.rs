@@ -6,7 +6,7 @@ use options::quantity::{DAY, SECOND};
 use options::row::{count, duration, path, size};
 use options::{Field, KeyPlace, choice, section, table};
 use tls::options::ResumptionGroup;
-use tls::resumption::key_file::{KeyFileFault, ListedKeys, SharedSecret};
+use tls::resumption::keys::{KeyFileFault, ListedKeys, SharedSecret};
 use tls::resumption::{KeySource, TicketOptions};
 use zeroize::Zeroizing;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use proxy::options::Facility;
 use session::mesh::MeshOptions;
 use tls::options::{ClientOptions, PemSource};
-use tls::resumption::key_file::SharedSecret;
+use tls::resumption::keys::SharedSecret;
 use wire::address::{Address, Endpoint, NetworkSet, UnixName};
 use zeroize::Zeroizing;
 

@@ -16,8 +16,8 @@ use config::{AcmeEntry, AcmeOptions};
 use serde::{Deserialize, Serialize};
 use sys::process;
 use tls::certificate::{Certificate, KeyKind};
+use tls::identity::sha256;
 use tls::options::CertificateSource;
-use tls::subject::sha256;
 
 use crate::acme_hook::Hook;
 use crate::handover::Secret;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sys::brood::Brood;
+use sys::process::Brood;
 
 /// As much is kept of what a program writes.
 const OUTPUT_BYTES_MAX: u64 = 4 << 10;

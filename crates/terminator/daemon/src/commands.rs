@@ -58,7 +58,7 @@ pub(crate) fn run(command: Command, console: Console) -> Result<ExitCode, String
         Command::Completion { shell } => told(options::command_line::script(&shell, "lariat")),
         Command::Manual { page } => told(manual(&page)),
         Command::Version => {
-            let fips = if tls::fips::is_on() { " (FIPS)" } else { "" };
+            let fips = if tls::policy::is_fips() { " (FIPS)" } else { "" };
             told(format!("lariat {}{fips}\n", env!("CARGO_PKG_VERSION")))
         }
         Command::Demo { listen, admin } => demo::run(DemoOptions { listen, admin }, console),

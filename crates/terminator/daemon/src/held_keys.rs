@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicU64;
 
 use config::{Files, PinOrigin, Recording, Settings, TokenKey};
 use serde::{Deserialize, Serialize};
-use tls::certificate::reference;
 use tls::key_holder::{KeyId, SIGNED_BYTES_MAX};
 use tls::options::CertificateSource;
+use tls::signing;
 use tls::signing::{HeldKey, SigningRoles, key_id};
 use wire::pkcs11_uri::Pkcs11Uri;
 use zeroize::Zeroize;
@@ -225,7 +225,7 @@ pub(crate) fn of(settings: &Settings, files: &mut dyn Files) -> Vec<KeyToHold> {
 /// Takes keys out of what was read, if a configuration has a process hold them.
 pub(crate) fn take_out(settings: &Settings, recording: &mut Recording) {
     if settings.process.key_process {
-        recording.replace_files(reference::without_keys);
+        recording.replace_files(signing::without_keys);
     }
 }
 
@@ -270,7 +270,7 @@ fn certificates(settings: &Settings) -> impl Iterator<Item = (&CertificateSource
 }
 
 fn of_file(source: &CertificateSource) -> Option<(KeyId, KeyOrigin)> {
-    let mut der = reference::key_of(source)?;
+    let mut der = signing::key_of(source)?;
     // One that cannot be read is reported by who builds the plan.
     let public_key = HeldKey::read(&der)?.public_key()?;
     let key = Secret::new(std::mem::take(&mut *der));

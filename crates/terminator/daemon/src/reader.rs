@@ -26,7 +26,7 @@ use sys::channel::Channel;
 use sys::peer::Process;
 use sys::signal::Signal;
 use sys::usage::Usage;
-use sys::{brood, file, process, signal, usage};
+use sys::{file, process, signal, usage};
 use telemetry::printable;
 use wire::address::{Address, UnixName};
 use zeroize::Zeroizing;
@@ -309,7 +309,7 @@ fn end_with_supervisor() -> io::Result<()> {
     let supervisor = Process::of(process::parent())?;
     let end = move || {
         while let Ok(false) = supervisor.has_ended_within(SUPERVISOR_LOOK) {}
-        brood::end_current();
+        process::end_current_brood();
         std::process::exit(0)
     };
     thread::Builder::new().name("supervisor".to_owned()).spawn(end)?;

@@ -12,8 +12,8 @@ use telemetry::outcome::{
     EarlyData, EchResult, HandshakeKind, Reason, ResumptionMiss, SessionTier,
 };
 use tls::handshake::Agreed;
+use tls::identity::{self, Fingerprint};
 use tls::options::Version;
-use tls::subject::{self, Fingerprint};
 use wire::proxy_header::{Addresses, ClientTls, HeaderTooLong, HeaderV2, kind, write_v1};
 use wire::server_session::SessionId;
 
@@ -204,9 +204,9 @@ fn addresses(route: Route) -> Addresses<'static> {
 fn write_v2(tlvs: &ProxyTlvs, facts: &Facts, out: &mut Vec<u8>) -> Result<(), HeaderTooLong> {
     let agreed = facts.agreed.as_ref();
     let der = agreed.and_then(|agreed| agreed.client_certificate.as_deref());
-    let common_name = der.filter(|_| tlvs.ssl).and_then(subject::common_name);
+    let common_name = der.filter(|_| tlvs.ssl).and_then(identity::common_name);
     let pem = match (tlvs.client_certificate, der) {
-        (Some(CertificateForm::Pem), Some(der)) => Some(subject::pem(der).ok_or(HeaderTooLong)?),
+        (Some(CertificateForm::Pem), Some(der)) => Some(identity::pem(der).ok_or(HeaderTooLong)?),
         _ => None,
     };
     let id = format!("{:016x}", facts.id);

@@ -274,7 +274,7 @@ fn take_hello(
     };
     facts.server_name = hello.server_name().map(|name| name.to_ascii_lowercase().into());
     facts.other_name = hello.other_name().map(printable_name);
-    facts.ja4 = settings.ja4.then(|| hello.ja4(tls::subject::sha256).into());
+    facts.ja4 = settings.ja4.then(|| hello.ja4(tls::identity::sha256).into());
     let server = match &settings.front {
         Front::Terminate(server) => server,
         Front::Shared => return Ok(HelloOutcome::ToBeRouted),

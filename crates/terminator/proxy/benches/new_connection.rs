@@ -23,7 +23,7 @@ const LISTED: u32 = 100_000;
 /// Connections from one source after the other hold a place that long, in admissions.
 const OPEN_MAX: usize = 1000;
 
-/// Nanoseconds for each time in the shortest of some rounds: what disturbs one only makes it longer.
+/// Nanoseconds for each time, in the shortest of some rounds: what disturbs one makes it longer.
 fn nanoseconds(mut round: impl FnMut() -> Duration) -> f64 {
     let best = (0..ROUNDS).map(|_| round()).min().unwrap_or(Duration::ZERO);
     best.as_nanos() as f64 / f64::from(TIMES)

@@ -162,7 +162,7 @@ impl ConnectionLog {
         let facts = connection.flow.facts();
         let agreed = facts.agreed.as_ref();
         let certificate = agreed.and_then(|agreed| agreed.client_certificate.as_deref());
-        let client_cn = certificate.and_then(tls::subject::common_name);
+        let client_cn = certificate.and_then(tls::identity::common_name);
         let server = connection.dial.server();
         let back = facts.back_agreed.as_ref();
         self.put(&ConnectionLine {

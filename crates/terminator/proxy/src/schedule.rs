@@ -183,27 +183,6 @@ impl Lingering {
     }
 }
 
-#[cfg(test)]
-mod lingering_tests {
-    use super::*;
-
-    #[test]
-    fn each_is_read_once_and_not_before_its_client_had_time() {
-        let ids = [3, 4].map(|place| ConnectionId { place, generation: 0 });
-        let start = Instant::now();
-        let mut lingering = Lingering::default();
-        assert_eq!(lingering.wakes_at(), None);
-        lingering.add(ids[0], start);
-        lingering.add(ids[1], start + LOOK_AFTER);
-        assert_eq!(lingering.wakes_at(), Some(start + WAKE_AFTER));
-        assert_eq!(lingering.take_due(start + LOOK_AFTER / 2), None);
-        let due = start + LOOK_AFTER;
-        assert_eq!(lingering.take_due(due), Some(ids[0]));
-        assert_eq!(lingering.take_due(due), None);
-        assert_eq!(lingering.wakes_at(), Some(due + WAKE_AFTER));
-    }
-}
-
 /// How long a newcomer may wait before the newest go first. Shorter than clients wait for an
 /// answer, longer than what a burst of a few hundred of the dearest signatures takes. At its
 /// capacity a worker's mean response stays below it; with a fifth of it, bursts at capacity would

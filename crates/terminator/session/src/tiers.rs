@@ -201,45 +201,6 @@ pub struct Sealed {
     pub tag: [u8; 16],
 }
 
-#[cfg(test)]
-pub(crate) mod weak_cipher {
-    //! A seal for tests: it notices changes that nobody makes on purpose, and hides little.
-
-    use super::{Sealed, ValueCipher};
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    #[derive(Debug, Default)]
-    pub(crate) struct WeakCipher(AtomicU64);
-
-    fn digest(additional: &[u8], nonce: [u8; 12], bytes: &[u8]) -> [u8; 16] {
-        let mut hasher = DefaultHasher::new();
-        (additional, nonce, bytes).hash(&mut hasher);
-        u128::from(hasher.finish()).to_be_bytes()
-    }
-
-    fn mask(bytes: &mut [u8]) {
-        bytes.iter_mut().for_each(|byte| *byte ^= 0xa5);
-    }
-
-    impl ValueCipher for WeakCipher {
-        fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed> {
-            let mut nonce = [0; 12];
-            let count = self.0.fetch_add(1, Ordering::Relaxed);
-            nonce[4..].copy_from_slice(&count.to_be_bytes());
-            mask(bytes);
-            let tag = digest(additional, nonce, bytes);
-            Some(Sealed { nonce, tag })
-        }
-
-        fn open(&self, additional: &[u8], sealed: Sealed, bytes: &mut Vec<u8>) -> bool {
-            let is_whole = digest(additional, sealed.nonce, bytes) == sealed.tag;
-            mask(bytes);
-            is_whole
-        }
-    }
-}
-
 /// How long nothing goes through at first.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
@@ -330,6 +291,45 @@ impl Breaker {
         self.last = Some((pause, now));
         self.state = BreakerState::Open { until: now + pause };
         was_closed
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod weak_cipher {
+    //! A seal for tests: it notices changes that nobody makes on purpose, and hides little.
+
+    use crate::tiers::{Sealed, ValueCipher};
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[derive(Debug, Default)]
+    pub(crate) struct WeakCipher(AtomicU64);
+
+    fn digest(additional: &[u8], nonce: [u8; 12], bytes: &[u8]) -> [u8; 16] {
+        let mut hasher = DefaultHasher::new();
+        (additional, nonce, bytes).hash(&mut hasher);
+        u128::from(hasher.finish()).to_be_bytes()
+    }
+
+    fn mask(bytes: &mut [u8]) {
+        bytes.iter_mut().for_each(|byte| *byte ^= 0xa5);
+    }
+
+    impl ValueCipher for WeakCipher {
+        fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed> {
+            let mut nonce = [0; 12];
+            let count = self.0.fetch_add(1, Ordering::Relaxed);
+            nonce[4..].copy_from_slice(&count.to_be_bytes());
+            mask(bytes);
+            let tag = digest(additional, nonce, bytes);
+            Some(Sealed { nonce, tag })
+        }
+
+        fn open(&self, additional: &[u8], sealed: Sealed, bytes: &mut Vec<u8>) -> bool {
+            let is_whole = digest(additional, sealed.nonce, bytes) == sealed.tag;
+            mask(bytes);
+            is_whole
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 //! `cargo bench -p tls --bench handshakes`: bytes and CPU time of handshakes of TLS 1.3, both ends
-//! in memory and on one thread. A word behind `--` chooses one of three tables:
+//! in memory and on one thread. A word behind `--` chooses one of four tables:
 //!
 //! - `compressed`: what compressed certificates (RFC 8879) cost either end of a full handshake.
 //!   Rounds of each kind alternate. In the third kind no certificate is compressed, but the client
@@ -7,40 +7,46 @@
 //!   both share is told apart.
 //! - `resumed`: a resumed handshake by each value of `resumption.group`, for a client that sends
 //!   shares of both groups, as browsers do.
-//! - `after-rest`: what the host adds to a handshake at little load: full ones, one after the other,
-//!   each after two milliseconds of a loop that touches no memory, and each after two asleep, as
-//!   between the events of a server at a tenth of its capacity. The thread is pinned to the first
+//! - `after-rest`: what the host adds to a handshake at little load: one after the other, each
+//!   after two milliseconds of a loop that touches no memory, and each after two asleep, as between
+//!   the events of a server at a tenth of its capacity. The thread is pinned to the first
 //!   CPU. How much a server's connections cost more at little load is to be read beside it.
+//! - `ech`: what an encrypted hello costs above a plain one, on the first CPU: read as passthrough
+//!   reads it, and opened as well, by a key that is there, by each that is looked for, and by none.
 //!
 //! In the first two the server is the product's, the client the TLS library's. Instructions of
 //! either end alone are counted by `valgrind --tool=callgrind --toggle-collect='*serve*'` (or
 //! `'*be_client*'`), with the words `off` or `brotli` and the kind of key, `ecdsa` or `rsa`, or the
 //! word `session` or `classical`, behind the program, which then makes [`HANDSHAKES`] and ends.
 
+use std::hint::black_box;
 use std::io::Cursor;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::client::{
-    ClientSessionMemoryCache, ClientSessionStore, Resumption as ClientResumption,
-    Tls12ClientSessionValue, Tls13ClientSessionValue,
+    ClientSessionMemoryCache, ClientSessionStore, EchConfig, EchMode,
+    Resumption as ClientResumption, Tls12ClientSessionValue, Tls13ClientSessionValue,
 };
 use rustls::compress::{BROTLI_COMPRESSOR, BROTLI_DECOMPRESSOR, CompressionLevel};
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, NamedGroup, RootCertStore};
 use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName};
+use rustls_pki_types::{CertificateDer, EchConfigListBytes, ServerName};
 use sys::cpu::{pin_current_thread, thread_time};
 use testkit::authority::Authority;
 use testkit::client::ClientChoice;
 use testkit::leaf::Key;
 use testkit::tls_server::TlsServerChoice;
+use tls::ech::{EchKeySource, EchKeys, OpenedHello};
 use tls::handshake::{Handshake, HandshakeStep};
 use tls::options::{CertificateSource, ResumptionGroup, ServerOptions};
 use tls::policy::SuiteOrder;
+use tls::resumption::keys::SharedSecret;
 use tls::resumption::{Resumption, ResumptionOptions};
 use tls::server::Server;
-use wire::client_hello::{self, Peek};
+use wire::client_hello::{self, ClientHello, Peek};
+use wire::ech::config_list;
 
 const ROUNDS: usize = 9;
 const HANDSHAKES: u32 = 300;
@@ -239,8 +245,12 @@ fn main() {
     if !is_told("--bench") {
         return;
     }
-    let tables: [(&str, fn()); 3] =
-        [("compressed", compressed), ("resumed", resumed), ("after-rest", after_rest)];
+    let tables: [(&str, fn()); 4] = [
+        ("compressed", compressed),
+        ("resumed", resumed),
+        ("after-rest", after_rest),
+        ("ech", ech),
+    ];
     let tells_none = tables.iter().all(|(word, _)| !is_told(word));
     for (_, table) in tables.iter().filter(|(word, _)| tells_none || is_told(word)) {
         table();
@@ -337,5 +347,68 @@ fn after_rest() {
     for ((name, _), mut figures) in gaps.iter().zip(figures) {
         figures.sort();
         println!("{name:24} {figures:.1?}");
+    }
+}
+
+fn ech() {
+    const HELLOS: u32 = 5000;
+    pin_current_thread(0).expect("there is a first CPU");
+    let (ours, others) = (ech_keys(1), ech_keys(2));
+    let opened = ech_hello(&ours);
+    let cases: [(&str, &dyn Fn()); 3] = [
+        ("read, as of a plain hello", &|| {
+            black_box(read_whole(&opened).server_name());
+        }),
+        ("read and opened", &|| {
+            let hello = read_whole(&opened);
+            assert!(matches!(black_box(ours.open(&hello)), OpenedHello::Accepted(_)));
+        }),
+        ("read and not opened (GREASE with a number that is there)", &|| {
+            let hello = read_whole(&opened);
+            assert!(matches!(black_box(others.open(&hello)), OpenedHello::Rejected(_)));
+        }),
+    ];
+    println!("CPU time of a hello of {} bytes, least to greatest of {ROUNDS} rounds", opened.len());
+    for (name, act) in cases {
+        let mut figures: Vec<Duration> = (0..ROUNDS)
+            .map(|_| {
+                let before = thread_time();
+                (0..HELLOS).for_each(|_| act());
+                (thread_time() - before) / HELLOS
+            })
+            .collect();
+        figures.sort();
+        println!("{name}: {:?} to {:?}", figures[0], figures[ROUNDS - 1]);
+    }
+}
+
+fn ech_keys(byte: u8) -> EchKeys {
+    let secrets = vec![SharedSecret::read("s", vec![byte; 32]).expect("it is long enough")];
+    let source = EchKeySource::Derived { secrets, rotate_seconds: 7 * 86_400 };
+    EchKeys::new("front.example", source)
+}
+
+/// The records of a client that encrypts for these keys.
+fn ech_hello(keys: &EchKeys) -> Vec<u8> {
+    let list = config_list(&keys.published().0);
+    let list = EchConfigListBytes::from(list);
+    let config = EchConfig::new(list, aws_lc_rs::hpke::ALL_SUPPORTED_SUITES);
+    let mode = EchMode::from(config.expect("the client has its cipher"));
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_ech(mode)
+        .expect("the client speaks TLS 1.3")
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    let name = "hidden.example".try_into().expect("it is a name");
+    let mut client = ClientConnection::new(Arc::new(config), name).expect("it is a client");
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).expect("memory takes everything");
+    hello
+}
+
+fn read_whole(bytes: &[u8]) -> ClientHello<'_> {
+    match client_hello::read(bytes) {
+        Ok(Peek::Hello(hello)) => hello,
+        _ => unreachable!("it is a whole hello"),
     }
 }

@@ -1,21 +1,20 @@
 //! Certificates: PEM text -> a chain, a key that fits it, and the few facts that the rest asks for.
 //!
-//! Owns loading and what can be wrong with it. Opens no file, and keeps neither the text nor the
-//! parsed form: what stays is what a handshake sends and what an operator is shown. Which
-//! certificate a client gets is decided in [`crate::names`].
+//! Owns loading and what can be wrong with it, and keeps a certificate's compressed forms (RFC
+//! 8879), which `compression` makes. Opens no file, and keeps neither the text nor the parsed form:
+//! what stays is what a handshake sends and what an operator is shown. Which certificate a client
+//! gets is decided in [`crate::names`].
 
 pub mod chain;
-pub mod encrypted;
 mod fault;
-pub mod form;
-pub(crate) mod key;
+pub mod key;
 mod ocsp;
 pub mod pem;
-pub mod reference;
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
+use rustls::CertificateCompressionAlgorithm as Algorithm;
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use wire::address::address_of;
@@ -24,11 +23,10 @@ use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-use crate::compressed::CompressedForms;
+use crate::identity::{Fingerprint, fingerprint_of};
 use crate::kept::{Kept, KeptName, name_of};
 use crate::options::CertificateSource;
 use crate::signing::RemoteKey;
-use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Expiry, Moment, Span, Standing, Validity};
 pub use fault::{CertificateConcern, CertificateError, CertificateFault, RSA_BITS_MIN};
 pub use key::KeyKind;
@@ -493,30 +491,42 @@ fn elements<const COUNT: usize>(der: &[u8]) -> Option<[&[u8]; COUNT]> {
     Some(found)
 }
 
-#[cfg(test)]
-mod tests;
+/// As many as there are: by Brotli and zlib, with and without an OCSP response.
+const FORMS_MAX: usize = 4;
 
-#[cfg(test)]
-mod pair_tests {
-    use super::*;
-    use testkit::authority::Authority;
-    use testkit::leaf::Key;
+/// The compressed forms of one certificate's message.
+#[derive(Debug, Default)]
+pub(crate) struct CompressedForms(RwLock<Vec<Form>>);
 
-    #[test]
-    fn a_key_of_each_kind_is_paired_with_its_certificate_alone() {
-        let root = Authority::root("root");
-        let kinds = [Key::EcdsaP256, Key::EcdsaP384, Key::Ed25519, Key::Rsa2048];
-        let both = kinds.map(|kind| {
-            let leaf = root.leaf(&["a.example"]).key(kind).issue();
-            let of = |pem: &str| PemContents::of(pem.as_bytes()).expect("PEM");
-            (of(&leaf.chain_pem()), of(leaf.key_pem()))
-        });
-        for (at, (chain, _)) in both.iter().enumerate() {
-            let leaf = chain.leaf.as_ref().expect("a leaf");
-            assert!(!chain.is_of_authority && !chain.has_key);
-            for (other, (_, key)) in both.iter().enumerate() {
-                assert_eq!(key.keys == [leaf.1.clone()], at == other, "{at} {other}");
-            }
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) algorithm: Algorithm,
+    /// Tells the message with an OCSP response from the one without.
+    pub(crate) original_bytes: usize,
+    /// Empty = no shorter than the original, which is sent then.
+    pub(crate) compressed: Box<[u8]>,
+}
+
+impl CompressedForms {
+    pub(crate) fn find(&self, algorithm: Algorithm, original_bytes: usize) -> Option<Vec<u8>> {
+        let forms = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let is_it =
+            |form: &&Form| form.algorithm == algorithm && form.original_bytes == original_bytes;
+        forms.iter().find(is_it).map(|form| form.compressed.to_vec())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(crate) fn keep(&self, form: Form) {
+        let mut forms = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if forms.len() < FORMS_MAX {
+            forms.push(form);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use rustls::compress::{
     BROTLI_COMPRESSOR, CertCompressor, CompressionFailed, CompressionLevel, ZLIB_COMPRESSOR,
 };
 
-use crate::compressed::Form;
+use crate::certificate::Form;
 use crate::context;
 
 /// Ours, most preferred first.

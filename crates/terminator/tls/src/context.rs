@@ -17,11 +17,11 @@ use telemetry::outcome::ResumptionMiss;
 use wire::client_hello::ClientHello;
 use zeroize::Zeroizing;
 
-use crate::compressed::CompressedForms;
+use crate::certificate::CompressedForms;
 use crate::hidden_name::HiddenExtensions;
+use crate::identity::{FINGERPRINT_BYTES, Fingerprint};
 use crate::key_log;
 use crate::secrets::LoggedSecret;
-use crate::subject::{FINGERPRINT_BYTES, Fingerprint};
 
 /// Sessions that are looked up for one hello. A client offers one or two; each costs a decryption
 /// and, with a client's chain, its verification.

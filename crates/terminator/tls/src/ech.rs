@@ -3,18 +3,27 @@
 //! Keys are a function of a secret and the time, as ticket keys are: hosts with the same secret
 //! agree on them without speaking to each other, and a restart loses none. Or they come from files,
 //! of which other programs have the same. Owns no hello's form; `wire::ech` does.
+//!
+//! The receiver's half of HPKE (RFC 9180) is in base mode: DHKEM(X25519, HKDF-SHA256) with
+//! HKDF-SHA256. Its code is our own, because the library's opener takes no key that was derived
+//! from a secret. The primitives are those of its cryptography.
 
 use std::sync::{PoisonError, RwLock};
 
+use aws_lc_rs::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey, X25519};
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use base64ct::{Base64, Encoding};
 use telemetry::outcome::EchResult;
 use wire::alert;
 use wire::client_hello::ClientHello;
-use wire::ech::{self, EchConfig, EchOffer, OuterHello};
+use wire::ech::{
+    self, AEAD_AES_128_GCM, AEAD_CHACHA20_POLY1305, EchConfig, EchOffer, KDF_SHA256, KEM_X25519,
+    OuterHello, PUBLIC_KEY_BYTES,
+};
 use zeroize::Zeroizing;
 
-use crate::hpke::{OpenContext, ReceiverKey};
-use crate::resumption::key_file::{SharedSecret, WorkerTask};
+use crate::resumption::keys::{SharedSecret, WorkerTask};
 use crate::resumption::unix_seconds;
 use crate::secrets::hkdf;
 
@@ -361,6 +370,128 @@ fn accepted(age: u64) -> EchResult {
         1 => EchResult::AcceptedOneOlder,
         2 => EchResult::AcceptedTwoOlder,
         _ => EchResult::AcceptedThreeOlder,
+    }
+}
+
+const VERSION: &[u8] = b"HPKE-v1";
+const SECRET_BYTES: usize = 32;
+
+/// The key of a receiver.
+pub(crate) struct ReceiverKey {
+    private: PrivateKey,
+    public: [u8; PUBLIC_KEY_BYTES],
+}
+
+impl ReceiverKey {
+    /// Any 32 bytes are a key of X25519 (RFC 7748 section 5).
+    pub(crate) fn new(bytes: &[u8; SECRET_BYTES]) -> Option<Self> {
+        let private = PrivateKey::from_private_key(&X25519, bytes).ok()?;
+        let public = private.compute_public_key().ok()?;
+        Some(Self { public: public.as_ref().try_into().ok()?, private })
+    }
+
+    /// From PKCS #8 in its first version, as OpenSSL writes it (RFC 8410 section 7).
+    pub(crate) fn from_der(der: &[u8]) -> Option<Self> {
+        const HEAD: [u8; 16] =
+            [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x6e, 4, 0x22, 4, 0x20];
+        Self::new(der.strip_prefix(&HEAD)?.try_into().ok()?)
+    }
+
+    pub(crate) fn public(&self) -> &[u8; PUBLIC_KEY_BYTES] {
+        &self.public
+    }
+
+    /// The context of what a sender sealed with `encapsulated`; `None` = the cipher or the sender's
+    /// key is none.
+    pub(crate) fn receive(
+        &self,
+        (kdf, aead): (u16, u16),
+        encapsulated: &[u8],
+        info: &[u8],
+    ) -> Option<OpenContext> {
+        let algorithm = algorithm_of(aead).filter(|_| kdf == KDF_SHA256)?;
+        let shared = self.decapsulate(encapsulated)?;
+        let suite =
+            [b"HPKE", &KEM_X25519.to_be_bytes()[..], &kdf.to_be_bytes(), &aead.to_be_bytes()]
+                .concat();
+        let suite = SuiteId(&suite);
+        const BASE: u8 = 0;
+        let psk_id = suite.extract(&[], b"psk_id_hash", &[]);
+        let info = suite.extract(&[], b"info_hash", info);
+        let context = [&[BASE][..], psk_id.as_ref(), info.as_ref()].concat();
+        let secret = suite.extract(&*shared, b"secret", &[]);
+        let mut key = Zeroizing::new([0; 32]);
+        let key = &mut key[..algorithm.key_len()];
+        suite.expand(secret.as_ref(), b"key", &context, key);
+        let mut base_nonce = [0; NONCE_LEN];
+        suite.expand(secret.as_ref(), b"base_nonce", &context, &mut base_nonce);
+        let key = UnboundKey::new(algorithm, key).ok().map(LessSafeKey::new)?;
+        Some(OpenContext { key, base_nonce, sequence: 0 })
+    }
+
+    /// The shared secret of the KEM (RFC 9180 section 4.1). A key that makes it zero is refused.
+    fn decapsulate(&self, encapsulated: &[u8]) -> Option<Zeroizing<[u8; SECRET_BYTES]>> {
+        let peer = UnparsedPublicKey::new(&X25519, encapsulated);
+        let suite = [b"KEM", &KEM_X25519.to_be_bytes()[..]].concat();
+        let suite = SuiteId(&suite);
+        let context = [encapsulated, &self.public[..]].concat();
+        let agreed = agreement::agree(&self.private, peer, (), |secret| {
+            let root = suite.extract(&[], b"eae_prk", secret);
+            let mut shared = Zeroizing::new([0; SECRET_BYTES]);
+            suite.expand(root.as_ref(), b"shared_secret", &context, &mut *shared);
+            Ok(shared)
+        });
+        agreed.ok()
+    }
+}
+
+fn algorithm_of(aead: u16) -> Option<&'static aead::Algorithm> {
+    match aead {
+        AEAD_AES_128_GCM => Some(&aead::AES_128_GCM),
+        AEAD_CHACHA20_POLY1305 => Some(&aead::CHACHA20_POLY1305),
+        _ => None,
+    }
+}
+
+/// Opens what one sender seals, in its order.
+pub(crate) struct OpenContext {
+    key: LessSafeKey,
+    base_nonce: [u8; NONCE_LEN],
+    sequence: u64,
+}
+
+impl OpenContext {
+    /// Opens the next one; `None` = it was sealed otherwise, and is still awaited.
+    pub(crate) fn open(&mut self, additional_data: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
+        let mut nonce = self.base_nonce;
+        for (byte, count) in nonce[4..].iter_mut().zip(self.sequence.to_be_bytes()) {
+            *byte ^= count;
+        }
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let mut bytes = sealed.to_vec();
+        let opened = self.key.open_in_place(nonce, Aad::from(additional_data), &mut bytes).ok()?;
+        let length = opened.len();
+        bytes.truncate(length);
+        self.sequence += 1;
+        Some(bytes)
+    }
+}
+
+/// LabeledExtract and LabeledExpand of a suite (RFC 9180 section 4).
+struct SuiteId<'s>(&'s [u8]);
+
+impl SuiteId<'_> {
+    fn extract(&self, salt: &[u8], label: &[u8], secret: &[u8]) -> hmac::Tag {
+        let labelled = Zeroizing::new([VERSION, self.0, label, secret].concat());
+        hmac::sign(&hmac::Key::new(HMAC_SHA256, salt), &labelled)
+    }
+
+    /// HKDF-Expand (RFC 5869 section 2.3), of one block: nothing here is longer.
+    fn expand(&self, root: &[u8], label: &[u8], info: &[u8], out: &mut [u8]) {
+        let bytes = u16::try_from(out.len()).expect("keys are short");
+        let labelled = [&bytes.to_be_bytes()[..], VERSION, self.0, label, info, &[1]].concat();
+        let block = hmac::sign(&hmac::Key::new(HMAC_SHA256, root), &labelled);
+        out.copy_from_slice(&block.as_ref()[..out.len()]);
     }
 }
 

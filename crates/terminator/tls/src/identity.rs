@@ -1,5 +1,6 @@
-//! The identities of client certificates that may enter: those that an operator lists, and those of
-//! a certificate has.
+//! The identities of client certificates that may enter: those that an operator lists, and those
+//! that a certificate has; its PEM form; and the fingerprint that stands for it in sessions that
+//! were made under it.
 //!
 //! Owns no trust: the chain has been verified before. Identities are compared byte by byte as the
 //! authority wrote them, but host names without regard to case (RFC 4343). One that is not valid
@@ -7,12 +8,12 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use aws_lc_rs::digest;
+use pem_rfc7468::LineEnding;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::subject::sha256;
-
 /// Length of a SHA-256 fingerprint, in bytes.
-const FINGERPRINT_BYTES: usize = 32;
+const SHA256_BYTES: usize = 32;
 
 /// Identities that a log line names, and the most characters of each: the client wrote them.
 const NAMED_MAX: usize = 8;
@@ -38,7 +39,7 @@ pub enum AllowedIdentity {
     /// An organizational unit of the subject.
     OrganizationalUnit(String),
     /// The SHA-256 of the whole certificate (DER).
-    Fingerprint([u8; FINGERPRINT_BYTES]),
+    Fingerprint([u8; SHA256_BYTES]),
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -108,7 +109,7 @@ impl AllowedIdentity {
         let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
         let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
         bytes
-            .filter(|_| digits.len() == 2 * FINGERPRINT_BYTES)
+            .filter(|_| digits.len() == 2 * SHA256_BYTES)
             .map(Self::Fingerprint)
             .ok_or(IdentityFault::Fingerprint)
     }
@@ -125,7 +126,7 @@ fn some(text: &str) -> Result<String, IdentityFault> {
 
 /// The identities of one certificate.
 pub(crate) struct Identities<'a> {
-    fingerprint: [u8; FINGERPRINT_BYTES],
+    fingerprint: [u8; SHA256_BYTES],
     texts: Vec<(&'static str, &'a str)>,
 }
 
@@ -232,6 +233,35 @@ impl Display for Identities<'_> {
             Some(0) | None => Ok(()),
         }
     }
+}
+
+/// The first common name (CN) of the subject, if it is text.
+pub fn common_name(der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let name = certificate.subject().iter_common_name().next()?;
+    name.as_str().ok().map(str::to_owned)
+}
+
+/// The certificate as one `CERTIFICATE` block (RFC 7468).
+pub fn pem(der: &[u8]) -> Option<String> {
+    pem_rfc7468::encode_string("CERTIFICATE", LineEnding::LF, der).ok()
+}
+
+pub const FINGERPRINT_BYTES: usize = 8;
+
+/// The first bytes of a certificate's SHA-256: enough to tell those of one service apart, and
+/// nobody gains by finding two of the same.
+pub type Fingerprint = [u8; FINGERPRINT_BYTES];
+
+/// The SHA-256 of some bytes.
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = digest::digest(&digest::SHA256, bytes);
+    *digest.as_ref().first_chunk().expect("SHA-256 has 32 bytes")
+}
+
+/// The fingerprint of a certificate (DER).
+pub(crate) fn fingerprint_of(certificate: &[u8]) -> Fingerprint {
+    *sha256(certificate).first_chunk().expect("SHA-256 has 32 bytes")
 }
 
 #[cfg(test)]

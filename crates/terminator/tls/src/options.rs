@@ -8,9 +8,8 @@ pub use sys::ktls::{Cipher, Version};
 use zeroize::Zeroize;
 
 use crate::challenge::TlsChallenges;
-use crate::identity::AllowedIdentity;
+use crate::identity::{AllowedIdentity, sha256};
 use crate::key_holder::KeyHolder;
-use crate::subject::sha256;
 
 /// The least that the plaintext of a record can be limited to: the least that clients can ask for
 /// by max_fragment_length (RFC 6066 section 4).

@@ -1,6 +1,7 @@
 //! The versions, cipher suites and groups that a service speaks, and their order.
 //!
-//! Owns the order and its reasons, and what of it suits one client; makes no configuration of the
+//! Owns the order and its reasons, what of it suits one client, and what a build leaves out whose
+//! cryptography is that of AWS-LC's FIPS module (the feature `fips`); makes no configuration of the
 //! library (that is [`crate::server`]) beyond looking its parts up by name.
 
 use std::ops::RangeInclusive;
@@ -9,7 +10,6 @@ use rustls::SupportedCipherSuite;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 
 use crate::context::restoring_suite;
-use crate::fips;
 use crate::kept::{KeptName, name_of};
 use crate::options::{Cipher, Group, ServerOptions, Suite, Suites, Version};
 
@@ -300,11 +300,26 @@ fn library_group(group: Group) -> Option<&'static dyn SupportedKxGroup> {
 }
 
 fn may_use(suite: Suite) -> bool {
-    library_suite(suite).is_some_and(fips::allows_suite)
+    library_suite(suite).is_some_and(allows_suite)
 }
 
 fn may_agree(group: Group) -> bool {
-    library_group(group).is_some_and(fips::allows_group)
+    library_group(group).is_some_and(allows_group)
+}
+
+/// Whether this is such a build, and its module has passed its own tests.
+pub fn is_fips() -> bool {
+    cfg!(feature = "fips") && aws_lc_rs::default_provider().fips()
+}
+
+/// Whether this build may use a suite.
+pub(crate) fn allows_suite(suite: SupportedCipherSuite) -> bool {
+    !cfg!(feature = "fips") || suite.fips()
+}
+
+/// Whether this build may use a group.
+pub(crate) fn allows_group(group: &dyn SupportedKxGroup) -> bool {
+    !cfg!(feature = "fips") || group.fips()
 }
 
 #[cfg(test)]

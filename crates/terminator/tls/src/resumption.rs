@@ -13,39 +13,46 @@
 //!   needs that: what resumes once cannot be replayed (RFC 8446 section 8.1).
 //! - A client that showed a certificate is verified again each time, by what is configured now:
 //!   its chain is in the session, under the seal.
+//!
+//! The memory that stored sessions lie in outlives the process that wrote it, and its successor
+//! goes on with it. Both have the same key, so that nonces must differ between them: they begin
+//! with the process's number, and count from there (AES-256-GCM, NIST SP 800-38D section 8.2.1).
+//!
+//! The servers of TLS 1.2 sessions that pass by closed have entries beside them, which go to other
+//! hosts as sessions do. Servers' ids and sessions' names are the caller's. An entry is a hint: if
+//! it is wrong or lost, a client makes a full handshake.
 
 pub mod cluster;
-pub mod key_file;
-pub mod notices;
-mod passing;
-mod ring;
+pub mod keys;
 mod service;
-pub mod store;
-mod stored;
 mod ticket;
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use aws_lc_rs::hkdf::Prk;
-use session::{Counters, ExpectedEntry, MemoryStore, Tiers};
-use zeroize::Zeroize;
-
-pub use passing::PassingSessions;
-pub use ring::{KeyPurpose, TicketKeyFacts};
-pub use service::BareSessions;
-pub(crate) use service::{ResumptionPolicy, ServiceSessions, StoredTickets};
+use aws_lc_rs::rand;
+use session::{
+    Counters, ExpectedEntry, Key, MachineWords, Memory, MemoryStore, Offered, Options, Request,
+    Sealed, Tiers, ValueCipher,
+};
 pub use session::{FetchAnswer, Key as SessionKey, Offered as OfferedSession};
-pub use stored::SessionMemory;
+use sys::memory;
 pub use telemetry::outcome::ResumptionMiss;
+use zeroize::{Zeroize, Zeroizing};
 
-use cluster::SharedSessions;
-use key_file::{ListedKeys, SharedSecret, WorkerTask};
-use ring::Ring;
-pub(crate) use service::unix_seconds;
-use service::{Keeping, LIFETIME_SECONDS_MAX};
-use ticket::Tickets;
+use crate::identity::sha256;
+use crate::secrets::hkdf;
+use cluster::{SHARED, SharedSessions};
+pub use keys::{KeyPurpose, TicketKeyFacts};
+use keys::{ListedKeys, Ring, SharedSecret, WorkerTask};
+pub use service::BareSessions;
+use service::{Keeping, LIFETIME_SECONDS_MAX, service_tag};
+pub(crate) use service::{ResumptionPolicy, ServiceSessions, StoredTickets, unix_seconds};
+use ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
 
 #[derive(Clone)]
 pub struct ResumptionOptions {
@@ -53,7 +60,7 @@ pub struct ResumptionOptions {
     pub secret: [u8; 32],
     pub tickets: TicketOptions,
     /// The limits of stored sessions.
-    pub sessions: session::Options,
+    pub sessions: Options,
     pub tiers: Arc<Tiers>,
 }
 
@@ -100,7 +107,7 @@ impl ResumptionOptions {
         Self {
             secret,
             tickets: TicketOptions::default(),
-            sessions: session::Options {
+            sessions: Options {
                 entries_max: 1000,
                 bytes_max: 1 << 20,
                 lifetime: Duration::from_secs(3600),
@@ -139,16 +146,16 @@ impl Resumption {
     /// Stored sessions end with the process.
     pub fn new(options: &ResumptionOptions) -> Self {
         let now = Instant::now();
-        Self::with(options, stored::private(options.sessions, now), now)
+        Self::with(options, private(options.sessions, now), now)
     }
 
     /// The same, with the sessions that an earlier process stored in `memory`.
     pub fn within(options: &ResumptionOptions, memory: &SessionMemory) -> Self {
-        Self::with(options, stored::handed_over(memory), Instant::now())
+        Self::with(options, handed_over(memory), Instant::now())
     }
 
-    fn with(options: &ResumptionOptions, memory: session::Memory, now: Instant) -> Self {
-        let own_root = ring::root_of(&options.secret);
+    fn with(options: &ResumptionOptions, memory: Memory, now: Instant) -> Self {
+        let own_root = keys::root_of(&options.secret);
         let tickets = Arc::new(tickets(&options.tickets, &own_root, None));
         Self {
             own_root,
@@ -178,8 +185,8 @@ impl Resumption {
     pub fn moved(&self, options: &ResumptionOptions, memory: Option<&SessionMemory>) -> Self {
         let now = Instant::now();
         let memory = match memory {
-            Some(memory) => stored::handed_over(memory),
-            None => stored::private(options.sessions, now),
+            Some(memory) => handed_over(memory),
+            None => private(options.sessions, now),
         };
         let renewed = self.renewed(&options.tickets);
         let tickets = renewed.keeping.tickets;
@@ -276,7 +283,7 @@ impl Debug for Resumption {
 fn keeping(
     options: &ResumptionOptions,
     tickets: Arc<Tickets>,
-    memory: session::Memory,
+    memory: Memory,
     now: Instant,
 ) -> Keeping {
     Keeping {
@@ -311,291 +318,189 @@ fn tickets(options: &TicketOptions, own_root: &Prk, before: Option<&Tickets>) ->
     Tickets::new(ring, u32::try_from(seconds).unwrap_or(u32::MAX))
 }
 
-#[cfg(test)]
-mod tests {
-    use rustls::server::{ProducesTickets, StoresServerSessions};
+const MACHINE: MachineWords = MachineWords { words: memory::zeros, fetch: memory::fetch };
 
-    use super::service::service_tag;
-    use super::*;
-    use crate::context::Provenance;
-    use crate::context::{self, HandshakeContext, LookupResult};
-    use crate::subject::{Fingerprint, fingerprint_of};
+/// For all that is derived from a key of stored sessions.
+const SALT: &[u8] = b"lariat stored sessions 1";
 
-    fn options(session_entries: usize) -> ResumptionOptions {
-        let mut options = ResumptionOptions::new([7; 32]);
-        options.sessions.entries_max = session_entries;
-        options
-    }
+/// Memory that an earlier process may have used, and that a later one may.
+pub struct SessionMemory {
+    /// As many as [`Memory::words_of`] says: zeros, or as it was left.
+    pub words: Arc<dyn AsRef<[AtomicU64]> + Send + Sync>,
+    /// The key of its entries: random, and the same for all processes that use it.
+    pub key: [u8; 32],
+    /// No two processes that use it have the same.
+    pub process_number: u32,
+    /// The moment that its times are counted from, the same for all of them.
+    pub zero: Instant,
+    /// Another process still uses it, until [`Resumption::take_over_sessions`].
+    pub is_in_use: bool,
+}
 
-    fn resumption(session_entries: usize) -> Arc<Resumption> {
-        Arc::new(Resumption::new(&options(session_entries)))
-    }
-
-    fn listed(byte: u8) -> TicketOptions {
-        let files = vec![("keys".to_owned(), vec![byte; 48])];
-        TicketOptions {
-            keys: KeySource::Listed(ListedKeys::read(files).unwrap()),
-            ..TicketOptions::default()
-        }
-    }
-
-    /// The session of a client without a certificate, more or less as the library writes it.
-    const SESSION: &[u8] = &[0, 3, 4, 0x13, 1, 1, 7, 0, 0, 0];
-
-    fn of_service(resumption: &Resumption, service: &str) -> Arc<ServiceSessions> {
-        resumption.of_service(service, ResumptionPolicy::default())
-    }
-
-    fn stored_tickets_of(resumption: &Resumption, service: &str) -> StoredTickets {
-        StoredTickets(of_service(resumption, service))
-    }
-
-    /// The result of the last look-up, in a handshake that is over.
-    fn last_lookup() -> LookupResult {
-        let lookup = context::with(|context| context.lookup);
-        drop(context::enter(HandshakeContext::default()));
-        lookup
-    }
-
-    fn missed(miss: ResumptionMiss) -> bool {
-        last_lookup() == LookupResult::Miss(miss)
-    }
-
-    #[test]
-    fn a_renewed_session_keeps_its_provenance() {
-        let resumption = resumption(9);
-        let (tag, now) = (service_tag("web"), unix_seconds());
-        let began = Provenance {
-            authenticated: now - 6 * 24 * 3600,
-            certificate: fingerprint_of(b"leaf"),
-            is_hybrid: false,
-        };
-        let web = of_service(&resumption, "web");
-        let tickets = &resumption.keeping.tickets;
-        let ticket = tickets.seal(SESSION, tag, began, now).unwrap();
-        assert_eq!(web.decrypt(&ticket).as_deref(), Some(SESSION));
-        let renewed = web.encrypt(SESSION).unwrap();
-        assert_eq!(tickets.open(&renewed, tag, now).unwrap().1, began);
-        let stored = stored_tickets_of(&resumption, "web");
-        let id = stored.encrypt(SESSION).unwrap();
-        last_lookup();
-        assert_eq!(stored.decrypt(&id).as_deref(), Some(SESSION));
-        context::with(|context| assert_eq!(context.provenance(now), began));
-    }
-
-    #[test]
-    fn a_session_is_known_to_have_begun_with_ml_kem_only_if_all_is_so() {
-        let resumption = resumption(9);
-        let policy = |notes_hybrid| ResumptionPolicy { notes_hybrid, ..Default::default() };
-        let web = resumption.of_service("web", policy(true));
-        let ticket_of = |sessions: &ServiceSessions, is_hybrid, session: &[u8]| {
-            let _entered = enter_exchange(is_hybrid);
-            sessions.encrypt(session).unwrap()
-        };
-        let named = [&[1, 1, b'a'][..], &SESSION[1..]].concat();
-        let of_tls12 = [&[0, 3, 3], &SESSION[3..]].concat();
-        let suite = Some(0x1301);
-        for (is_hybrid, session, name, known) in [
-            (true, SESSION, None, suite),
-            (true, &named, Some("a"), suite),
-            (true, &named, Some("b"), None),
-            (true, &named, None, None),
-            (true, SESSION, Some("a"), None),
-            (true, &of_tls12, None, None),
-            (false, SESSION, None, None),
-        ] {
-            let ticket = ticket_of(&web, is_hybrid, session);
-            assert_eq!(web.suite_of_hybrid(&ticket, false, name), known, "{session:?} {name:?}");
-            let id = ticket_of_stored(&web, is_hybrid, session);
-            assert_eq!(web.suite_of_hybrid(&id, true, name), known, "{session:?} {name:?}");
-        }
-        let unnoted = ticket_of(&resumption.of_service("web", policy(false)), true, SESSION);
-        assert_eq!(web.suite_of_hybrid(&unnoted, false, None), None);
-        let others = ticket_of(&resumption.of_service("mail", policy(true)), true, SESSION);
-        assert_eq!(web.suite_of_hybrid(&others, false, None), None);
-        let mut altered = ticket_of(&web, true, SESSION);
-        *altered.last_mut().unwrap() ^= 1;
-        assert_eq!(web.suite_of_hybrid(&altered, false, None), None);
-    }
-
-    fn enter_exchange(is_hybrid: bool) -> context::Entered {
-        let mut context = HandshakeContext::default();
-        context.is_hybrid = is_hybrid;
-        context::enter(context)
-    }
-
-    fn ticket_of_stored(web: &Arc<ServiceSessions>, is_hybrid: bool, session: &[u8]) -> Vec<u8> {
-        let _entered = enter_exchange(is_hybrid);
-        StoredTickets(Arc::clone(web)).encrypt(session).unwrap()
-    }
-
-    #[test]
-    fn a_stored_ticket_resumes_once() {
-        let stored = stored_tickets_of(&resumption(9), "web");
-        let id = stored.encrypt(SESSION).unwrap();
-        assert_eq!((id.len(), stored.lifetime()), (32, 3600));
-        assert_eq!(stored.decrypt(&id).as_deref(), Some(SESSION));
-        assert_eq!(stored.decrypt(&id), None);
-        assert!(missed(ResumptionMiss::Unknown));
-        let none = stored_tickets_of(&resumption(0), "web");
-        assert_eq!(none.encrypt(SESSION), None);
-    }
-
-    /// Ids go by in clear: of TLS 1.2 in every hello, of TLS 1.3 in the one that resumes.
-    #[test]
-    fn an_id_of_another_service_or_version_costs_no_session() {
-        const OF_TLS12: &[u8] = &[0, 3, 3, 0xc0, 0x2b, 1, 7, 0, 0, 0];
-        let resumption = resumption(9);
-        let [web, mail] = ["web", "mail"].map(|service| {
-            let stored = stored_tickets_of(&resumption, service);
-            (stored, of_service(&resumption, service))
-        });
-        let id = web.0.encrypt(SESSION).unwrap();
-        assert_eq!((mail.0.decrypt(&id), mail.1.take(&id)), (None, None));
-        assert!(missed(ResumptionMiss::WrongService));
-        assert_eq!(web.0.decrypt(&id).as_deref(), Some(SESSION));
-        assert!(web.1.put(vec![7; 32], OF_TLS12.to_vec()));
-        assert_eq!(web.0.decrypt(&[7; 32]), None);
-        assert!(missed(ResumptionMiss::Mismatch));
-        assert_eq!(web.1.get(&[7; 32]).as_deref(), Some(OF_TLS12));
-    }
-
-    #[test]
-    fn a_stored_session_is_not_renewed_for_ever() {
-        let stored = stored_tickets_of(&resumption(9), "web");
-        let resumed = Some(Provenance {
-            authenticated: unix_seconds() - LIFETIME_SECONDS_MAX - 9,
-            certificate: fingerprint_of(b"leaf"),
-            is_hybrid: false,
-        });
-        context::with(|context| context.resumed = resumed);
-        let id = stored.encrypt(SESSION).unwrap();
-        assert_eq!(stored.decrypt(&id), None);
-        assert!(missed(ResumptionMiss::Expired));
-    }
-
-    #[test]
-    fn sessions_of_barred_certificates_are_not_resumed() {
-        let resumption = resumption(9);
-        let (old, new) = (fingerprint_of(b"old"), fingerprint_of(b"new"));
-        let opens = |barred: &[Fingerprint], only: Option<Fingerprint>| {
-            let policy = ResumptionPolicy {
-                barred: barred.to_vec(),
-                only: only.map(|one| vec![one]),
-                ..ResumptionPolicy::default()
-            };
-            context::with(|context| context.shown = old);
-            let tickets = resumption.of_service("web", policy);
-            let ticket = tickets.encrypt(SESSION).unwrap();
-            let opened = tickets.decrypt(&ticket).is_some();
-            assert_eq!(missed(ResumptionMiss::ServerCertificate), !opened);
-            opened
-        };
-        assert!(opens(&[], None) && opens(&[new], Some(old)));
-        assert!(!opens(&[old], None) && !opens(&[], Some(new)));
-    }
-
-    #[test]
-    fn an_id_of_any_length_is_looked_up_and_one_that_is_too_long_is_not_stored() {
-        let web = of_service(&resumption(100), "web");
-        assert!(!web.put(vec![1; 33], SESSION.to_vec()));
-        for length in 0..100 {
-            assert_eq!(web.get(&vec![1; length]), None);
-            assert!(missed(ResumptionMiss::Unknown));
-        }
-    }
-
-    #[test]
-    fn without_entries_there_is_no_cache() {
-        assert!(of_service(&resumption(1), "web").can_cache());
-        assert!(!of_service(&resumption(0), "web").can_cache());
-    }
-
-    #[test]
-    fn a_plan_with_other_keys_leaves_those_before_it_alone() {
-        let first = resumption(9);
-        let second = Arc::new(first.renewed(&listed(1)));
-        let (of_first, of_second) = (of_service(&first, "web"), of_service(&second, "web"));
-        let ticket = of_first.encrypt(SESSION).unwrap();
-        assert_eq!(of_second.decrypt(&ticket), None);
-        assert!(missed(ResumptionMiss::KeyTooOld));
-        assert!(of_first.decrypt(&ticket).is_some());
-        let back = Arc::new(second.renewed(&options(9).tickets));
-        assert!(of_service(&back, "web").decrypt(&ticket).is_some());
-        last_lookup();
-        assert!(of_service(&first, "web").put(vec![1; 32], SESSION.to_vec()));
-        assert!(of_service(&back, "web").get(&[1; 32]).is_some());
-    }
-
-    #[test]
-    fn other_limits_of_the_cache_leave_tickets_as_they_are() {
-        let first = resumption(9);
-        let second = first.moved(&options(1), None);
-        last_lookup();
-        let ticket = of_service(&first, "web").encrypt(SESSION).unwrap();
-        let second = Arc::new(second);
-        assert!(of_service(&second, "web").decrypt(&ticket).is_some());
-        let web = of_service(&second, "web");
-        assert!(web.put(vec![1; 32], SESSION.to_vec()));
-        assert!(web.put(vec![2; 32], SESSION.to_vec()));
-        assert_eq!(second.session_counters().entries, 1);
-        assert_eq!(first.session_counters().entries, 0);
-    }
-
-    #[test]
-    fn hosts_that_share_keys_resume_each_others_sessions() {
-        let shared = |byte| TicketOptions {
-            keys: KeySource::Shared(vec![SharedSecret::read("s", vec![byte; 32]).unwrap()]),
-            ..TicketOptions::default()
-        };
-        let host = |secret, tickets| {
-            let mut own = options(0);
-            own.secret = [secret; 32];
-            own.tickets = tickets;
-            last_lookup();
-            of_service(&Arc::new(Resumption::new(&own)), "web")
-        };
-        let ticket = host(1, listed(5)).encrypt(SESSION).unwrap();
-        assert!(host(2, listed(5)).decrypt(&ticket).is_some());
-        assert!(host(2, listed(6)).decrypt(&ticket).is_none());
-        let ticket = host(1, shared(5)).encrypt(SESSION).unwrap();
-        assert!(host(2, shared(5)).decrypt(&ticket).is_some());
-        assert!(host(2, shared(6)).decrypt(&ticket).is_none());
-    }
-
-    #[test]
-    fn no_ticket_outlives_its_key_or_seven_days() {
-        let seconds = |change: fn(&mut TicketOptions)| {
-            let mut options = options(0);
-            change(&mut options.tickets);
-            of_service(&Arc::new(Resumption::new(&options)), "web").lifetime()
-        };
-        assert_eq!(seconds(|_| ()), 4 * 3600);
-        assert_eq!(seconds(|o| o.lifetime = Some(Duration::from_secs(60))), 60);
-        let day = |o: &mut TicketOptions| o.lifetime = Some(Duration::from_secs(86_400));
-        assert_eq!(seconds(day), 4 * 3600);
-        let week = |o: &mut TicketOptions| o.rotate = Duration::from_secs(7 * 86_400);
-        assert_eq!(u64::from(seconds(week)), LIFETIME_SECONDS_MAX);
-        assert_eq!(seconds(|o| *o = listed(1)), 4 * 3600);
-        let day_of_listed = |o: &mut TicketOptions| {
-            *o = listed(1);
-            o.lifetime = Some(Duration::from_secs(86_400));
-        };
-        assert_eq!(seconds(day_of_listed), 86_400);
-    }
-
-    #[test]
-    fn what_is_no_session_is_not_handed_to_the_library() {
-        let web = of_service(&resumption(0), "web");
-        let ticket = web.encrypt(b"strange").unwrap();
-        assert_eq!(web.decrypt(&ticket), None);
-        assert!(missed(ResumptionMiss::Foreign));
-    }
-
-    #[test]
-    fn the_secret_is_not_in_the_debug_form() {
-        let mut options = options(0);
-        options.secret = [0x41; 32];
-        assert!(!format!("{options:?}").contains("65"));
+impl Drop for SessionMemory {
+    fn drop(&mut self) {
+        self.key.zeroize();
     }
 }
+
+/// The key must not reach a log.
+impl Debug for SessionMemory {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionMemory")
+            .field("process_number", &self.process_number)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A store's memory with the keys that go with it.
+fn handed_over(memory: &SessionMemory) -> Memory {
+    let root = hkdf::extract(SALT, &memory.key);
+    let mut hash_key = [0; 16];
+    hkdf::expand(&root, &[b"hash"], &mut hash_key);
+    let cipher = Arc::new(StoredCipher::new(&root, memory.process_number));
+    let handed = Memory::new(Arc::clone(&memory.words), cipher, hash_key, memory.zero).on(MACHINE);
+    if memory.is_in_use {
+        return handed.in_use();
+    }
+    handed
+}
+
+/// Memory that ends with the process.
+fn private(options: Options, now: Instant) -> Memory {
+    let mut key = [0; 32];
+    rand::fill(&mut key).expect("AWS-LC ends the process where there is no randomness");
+    let root = hkdf::extract(SALT, &key);
+    key.zeroize();
+    let cipher = Arc::new(StoredCipher::new(&root, 0));
+    Memory::private(options, cipher, MACHINE, now)
+}
+
+struct StoredCipher {
+    key: LessSafeKey,
+    process_number: u32,
+    count: AtomicU64,
+}
+
+impl StoredCipher {
+    fn new(root: &Prk, process_number: u32) -> Self {
+        Self { key: hkdf::aes_256_gcm(root, &[b"seal"]), process_number, count: AtomicU64::new(0) }
+    }
+
+    fn next_nonce(&self) -> [u8; 12] {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let mut nonce = [0; 12];
+        nonce[..4].copy_from_slice(&self.process_number.to_be_bytes());
+        nonce[4..].copy_from_slice(&count.to_be_bytes());
+        nonce
+    }
+}
+
+impl ValueCipher for StoredCipher {
+    fn seal(&self, additional: &[u8], bytes: &mut [u8]) -> Option<Sealed> {
+        let nonce = self.next_nonce();
+        let unique = Nonce::assume_unique_for_key(nonce);
+        let sealed = self.key.seal_in_place_separate_tag(unique, Aad::from(additional), bytes);
+        let tag = sealed.ok()?.as_ref().try_into().ok()?;
+        Some(Sealed { nonce, tag })
+    }
+
+    fn open(&self, additional: &[u8], sealed: Sealed, bytes: &mut Vec<u8>) -> bool {
+        let nonce = Nonce::assume_unique_for_key(sealed.nonce);
+        let length = bytes.len();
+        bytes.extend_from_slice(&sealed.tag);
+        let opened = self.key.open_in_place(nonce, Aad::from(additional), bytes);
+        let is_whole = opened.is_ok();
+        bytes.truncate(length);
+        is_whole
+    }
+}
+
+impl Debug for StoredCipher {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredCipher")
+            .field("process_number", &self.process_number)
+            .finish_non_exhaustive()
+    }
+}
+
+/// After which part of its life an entry is written anew when its session is used.
+const RENEW_SHARE: u32 = 4;
+
+/// The servers of one service's sessions.
+#[derive(Clone, Debug)]
+pub struct PassingSessions {
+    keeping: Keeping,
+    /// The service's, and that of no service that terminates TLS: its clients find nothing here.
+    tag: ServiceTag,
+}
+
+impl PassingSessions {
+    fn new(keeping: Keeping, service: &str) -> Self {
+        let tag = service_tag(&format!("passing by\0{service}"));
+        Self { keeping, tag }
+    }
+
+    /// The server of a session, if it is known.
+    pub fn find(&self, session: &[u8]) -> Option<u64> {
+        let (key, now) = (self.key(session)?, Instant::now());
+        // A look-up of what is not here would count as a miss of the cache.
+        let is_here = self.keeping.store.contains(key.bytes(), now);
+        let entry = is_here.then(|| self.keeping.store.get(key.bytes(), now));
+        self.server(&entry??)
+    }
+
+    pub fn learn(&self, session: &[u8], server: u64) {
+        let (Some(key), now) = (self.key(session), Instant::now()) else {
+            return;
+        };
+        let store = &self.keeping.store;
+        let known = store.peek(key.bytes(), now);
+        let is_fresh = known.as_ref().is_some_and(|(entry, age)| {
+            self.server(entry) == Some(server) && *age < self.keeping.stored_lifetime / RENEW_SHARE
+        });
+        if is_fresh {
+            return;
+        }
+        let entry = [&[SHARED], &self.tag[..], &server.to_be_bytes()].concat();
+        if self.keeping.tiers.is_open() {
+            self.keeping.tiers.ask(Request::Publish {
+                key,
+                once: false,
+                value: Zeroizing::new(entry.clone()),
+                lifetime: self.keeping.stored_lifetime,
+            });
+        }
+        if known.is_some() {
+            store.renew(key.bytes(), entry, now);
+        } else {
+            store.put(key.bytes(), entry, now);
+        }
+    }
+
+    /// The entry to look for beyond this host, because nothing is known of the session here.
+    pub fn elsewhere(&self, session: &[u8]) -> Option<Offered> {
+        let key = self.key(session).filter(|key| self.keeping.is_elsewhere(key))?;
+        Some(Offered { key, once: false })
+    }
+
+    /// Looks for it there. The answer comes in any case.
+    pub fn fetch(&self, session: Offered, answer: FetchAnswer) {
+        self.keeping.fetch(session, answer);
+    }
+
+    fn server(&self, entry: &[u8]) -> Option<u64> {
+        let (tag, server) = entry.get(1..)?.split_first_chunk::<SERVICE_TAG_BYTES>()?;
+        let server = server.try_into().map(u64::from_be_bytes).ok()?;
+        (*tag == self.tag).then_some(server)
+    }
+
+    /// Nobody can have it fall together with a session's of another service: ids are seen, and
+    /// those of some servers chosen.
+    fn key(&self, session: &[u8]) -> Option<Key> {
+        let named = [&self.tag[..], session].concat();
+        Key::new(&sha256(&named))
+    }
+}
+
+#[cfg(test)]
+mod tests;

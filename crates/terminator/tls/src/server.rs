@@ -9,7 +9,6 @@
 mod fault;
 mod site;
 mod template;
-mod variant;
 
 use std::sync::Arc;
 
@@ -23,6 +22,7 @@ use crate::certificate::{Certificate, CertificateError, read_chain};
 use crate::challenge::TlsChallenges;
 use crate::compression::COMPRESSORS;
 use crate::context::SecretListener;
+use crate::identity::{Fingerprint, fingerprint_of};
 use crate::names::{NoCertificate, Usable};
 use crate::options::{Group, ResumptionGroup, ServerOptions, Suite, Tls13Sessions, Version};
 use crate::policy::{Policy, SuiteOrder, is_chacha};
@@ -31,12 +31,10 @@ use crate::resumption::{
     FetchAnswer, OfferedSession, Resumption, ResumptionPolicy, ServiceSessions, SessionKey,
     StoredTickets,
 };
-use crate::subject::{Fingerprint, fingerprint_of};
 use crate::validity::{Clock, Ends, Moment, seconds};
 use crate::verify::{self, Verifier};
 use site::{Resolver, Site};
-use template::template;
-use variant::Variant;
+use template::{Variant, template};
 
 /// Tickets at most for a client that asks for a number (RFC 9149).
 const TICKETS_MAX: usize = 4;

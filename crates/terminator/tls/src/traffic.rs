@@ -3,25 +3,25 @@
 //!
 //! Owns what a record means after the handshake; how records look is `record`'s, how the keys came
 //! to be is `handshake`'s. Holds no buffers. Its sealing can be handed to the kernel, for good:
-//! then it counts what the kernel seals, and says which records the kernel is to be given.
-
-pub mod kernel;
+//! then it counts what the kernel seals, says which records without application data the kernel is
+//! to be given, and keeps nonces apart when the kernel goes on where we stopped. The calls that
+//! hand it over are somebody else's.
 
 use std::fmt::{self, Display, Formatter};
 
 use rustls::ConnectionTrafficSecrets;
 use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
+pub use sys::ktls::Keys;
 use wire::alert;
 
-use crate::options::Version;
+use crate::options::{Cipher, Version};
 pub use crate::record::RecordSealer;
 use crate::record::{
-    ContentType, KeyAllowance, KeyExhausted, KeyOpener, KeySealer, RecordFault, RecordLayout,
-    parts_of,
+    ContentType, KeyAllowance, KeyExhausted, KeyOpener, KeySealer, NONCE_BYTES, RecordFault,
+    RecordLayout, parts_of,
 };
 use crate::secrets::TrafficSecret;
-use kernel::{ALERT_LEVEL_WARNING, ControlRecord, Keys};
 
 /// The most bytes that [`Traffic::seal_control`] writes: a KeyUpdate and an alert.
 pub const CONTROL_BYTES_MAX: usize = 128;
@@ -315,7 +315,7 @@ impl Traffic {
             Sending::Ours(sealer) => sealer.sequence(),
             Sending::Kernel(_) => 0,
         };
-        kernel::keys_of(self.version, sequence, self.sending_keys.as_ref()?)
+        keys_of(self.version, sequence, self.sending_keys.as_ref()?)
     }
 
     /// Drops the keys that the kernel will not be asked to take.
@@ -494,68 +494,96 @@ impl MessageReader {
     }
 }
 
-#[cfg(test)]
-mod tests;
+pub(crate) const ALERT_LEVEL_WARNING: u8 = 1;
+pub(crate) const ALERT_LEVEL_FATAL: u8 = 2;
 
-#[cfg(test)]
-mod message_tests {
-    use super::*;
+/// A KeyUpdate that asks for none in return (RFC 8446 section 4.6.3).
+pub(crate) const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-    #[test]
-    fn a_key_update_is_read_at_any_split() {
-        for (value, wants_reply) in [(0, false), (1, true)] {
-            let message = [24, 0, 0, 1, value];
-            for split in 1..5 {
-                let mut reader = MessageReader::default();
-                let (head, tail) = message.split_at(split);
-                assert_eq!(reader.take(head, None), Ok(None));
-                assert!(reader.is_waiting());
-                assert_eq!(reader.take(tail, None), Ok(Some(wants_reply)));
-                assert!(!reader.is_waiting());
-            }
-        }
+const SALT_BYTES: usize = 4;
+
+/// The keys for the kernel to seal the record of this number. `None` = a cipher that no kernel
+/// knows.
+pub(crate) fn keys_of(
+    version: Version,
+    sequence: u64,
+    secrets: &ConnectionTrafficSecrets,
+) -> Option<Keys<'_>> {
+    let (cipher, key, mut iv) = parts_of(secrets)?;
+    if version == Version::Tls12 && cipher != Cipher::ChaCha20Poly1305 {
+        start_counting(&mut iv, sequence);
+    }
+    Some(Keys { version, cipher, key, iv, sequence })
+}
+
+/// Sets the nonce from which the kernel counts with AES-GCM in TLS 1.2.
+///
+/// The library and we made nonces of the vector's last 64 bits *combined* with the sequence number
+/// (exclusive or), the kernel *counts up* from what it is given: going on from our next nonce, it
+/// would meet one of ours sooner or later, and AES-GCM is broken by one nonce used twice. So its
+/// first one has the highest bit that none of ours has. No sequence number reaches that bit: a key
+/// seals less than 2^35 records (`record`'s limit of blocks), so ours never lose it and the
+/// kernel's never gain it back. The other bits are the sequence number, so that two hand-overs of
+/// one key, if ever there were, would not meet either.
+fn start_counting(iv: &mut [u8; NONCE_BYTES], sequence: u64) {
+    const HIGHEST: u64 = 1 << 63;
+    let (_, explicit) = iv.split_at_mut(SALT_BYTES);
+    let ours = explicit.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let start = !ours & HIGHEST | sequence & !HIGHEST;
+    explicit.copy_from_slice(&start.to_be_bytes());
+}
+
+/// A record that carries no application data: the kernel has to be told its type.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ControlRecord {
+    kind: ContentType,
+    content: [u8; KEY_UPDATE.len()],
+    bytes: usize,
+}
+
+impl ControlRecord {
+    fn new(kind: ContentType, content: &[u8]) -> Self {
+        let mut room = [0; KEY_UPDATE.len()];
+        room[..content.len()].copy_from_slice(content);
+        Self { kind, content: room, bytes: content.len() }
     }
 
-    #[test]
-    fn what_is_no_key_update_has_its_alert() {
-        for (content, wanted) in [
-            (&[][..], alert::UNEXPECTED_MESSAGE),
-            (&[4], alert::UNEXPECTED_MESSAGE),
-            (&[24, 0, 0, 0], alert::DECODE_ERROR),
-            (&[24, 0, 0, 2, 0, 0], alert::DECODE_ERROR),
-            (&[24, 0, 0, 1, 0, 24], alert::UNEXPECTED_MESSAGE),
-            (&[24, 0, 0, 1, 2], alert::ILLEGAL_PARAMETER),
-            (&[24, 0, 0, 1, 255], alert::ILLEGAL_PARAMETER),
-        ] {
-            let fault = MessageReader::default().take(content, None).unwrap_err();
-            assert_eq!(fault.alert(), wanted, "{content:?}");
-        }
+    /// The end of our stream.
+    pub fn close_notify() -> Self {
+        let content = [ALERT_LEVEL_WARNING, alert::CLOSE_NOTIFY];
+        Self::new(ContentType::Alert, &content)
     }
 
-    #[test]
-    fn tickets_are_read_at_any_split_and_together_and_before_a_key_update() {
-        let three = [4, 0, 0, 3, 1, 2, 3, 4, 0, 0, 1, 9, 24, 0, 0, 1, 1];
-        for split in 1..three.len() {
-            let (mut reader, mut seen) = (MessageReader::default(), Vec::new());
-            let mut see = |ticket: &[u8]| {
-                seen.push(ticket.to_vec());
-                true
-            };
-            assert_eq!(reader.take(&three[..split], Some(&mut see)), Ok(None));
-            assert_eq!(reader.take(&three[split..], Some(&mut see)), Ok(Some(true)), "{split}");
-            assert_eq!(seen, [vec![1, 2, 3], vec![9]], "{split}");
-        }
+    pub fn fatal(description: u8) -> Self {
+        Self::new(ContentType::Alert, &[ALERT_LEVEL_FATAL, description])
     }
 
-    #[test]
-    fn bad_tickets_are_refused() {
-        let take = |content: &[u8], is_good: bool| {
-            MessageReader::default().take(content, Some(&mut |_| is_good))
-        };
-        let refused = Err(TrafficFault::Message(alert::DECODE_ERROR));
-        assert_eq!(take(&[4, 0, 0, 1, 7], true), Ok(None));
-        assert_eq!(take(&[4, 0, 0, 1, 7], false), refused);
-        assert_eq!(take(&[4, 1, 0, 0, 7], true), refused);
-        assert_eq!(take(&[4, 0, 0, 0], true), refused, "an empty one");
+    pub(crate) fn warning(description: u8) -> Self {
+        Self::new(ContentType::Alert, &[ALERT_LEVEL_WARNING, description])
+    }
+
+    pub(crate) fn key_update() -> Self {
+        Self::new(ContentType::Handshake, &KEY_UPDATE)
+    }
+
+    /// Whether all that is sent behind it is under the next key.
+    pub fn is_key_update(&self) -> bool {
+        self.kind == ContentType::Handshake
+    }
+
+    pub(crate) fn content_type(&self) -> ContentType {
+        self.kind
+    }
+
+    /// The type's number (RFC 8446 section 5.1).
+    pub fn kind(&self) -> u8 {
+        self.kind.code()
+    }
+
+    pub fn content(&self) -> &[u8] {
+        &self.content[..self.bytes]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,9 +12,8 @@
 //! little: the library would try for seconds what a hostile peer makes up.
 
 mod authorities;
-mod constraints;
 mod fault;
-mod list_signatures;
+mod revocation;
 pub mod server;
 
 use std::sync::Arc;
@@ -36,8 +35,8 @@ use webpki::{
 use wire::certificate_chain::{self, ChainFault};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use authorities::Authorities;
 pub(crate) use authorities::PeerRole;
+use authorities::{Authorities, NameConstraints};
 use fault::EMPTY_CERTIFICATE;
 pub(crate) use fault::{
     ChainRefusal, is_chain_fault, is_empty_certificate, refusal_of, signature_fault,
@@ -49,10 +48,8 @@ use crate::identity::{AllowedIdentity, with_identities};
 use crate::kept::{Kept, name_of};
 use crate::options::{ClientMode, ClientVerification, ExpiredLists, PemSource};
 use crate::validity::{Clock, Ends, Moment, seconds};
-use authorities::{RevocationList, RevocationLists};
-use constraints::NameConstraints;
 use fault::{fault_in, read_revocation_lists};
-use list_signatures::ListSignatures;
+use revocation::{ListSignatures, RevocationList, RevocationLists};
 
 /// The most bytes of authorities' names in a request for a certificate. Their list has a length of
 /// 16 bits (RFC 8446 section 4.2.4), and clients take no message much longer.

@@ -1,4 +1,4 @@
-//! Tests of [`super`].
+//! Keys, the calls that hand them over, and a try of what the kernel is able to do.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of [`super`].
+//! Active checks: when a server is up and when it is down.
 
 use std::time::Duration;
 

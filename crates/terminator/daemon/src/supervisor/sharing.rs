@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use acme::messages::{AcmeOrder, Challenge, Hidden};
 use serde::{Deserialize, Serialize};
-use tls::resumption::notices::NoticeFault;
+use tls::resumption::cluster::NoticeFault;
 use wire::cluster::WHOLE_BYTES_MAX;
 use zeroize::Zeroizing;
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use acme::messages::Challenge;
 use aws_lc_rs::rand;
-use tls::resumption::notices::NoticeCipher;
+use tls::resumption::cluster::NoticeCipher;
 
 /// Certificates named in one notice: it fits the parts of a datagram.
 const PAGE: usize = 64;

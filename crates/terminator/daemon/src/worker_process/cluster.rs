@@ -20,8 +20,7 @@ use session::mesh::{Mesh, MeshOptions, Moment, PeerFacts, Target};
 use session::{FetchAnswer, Offered, Request, Tiers};
 use sys::epoll::{Epoll, Events, Interest, Waker};
 use telemetry::outcome::{ClusterRejection, SessionTier};
-use tls::resumption::cluster::{ClusterCipher, SharedSessions};
-use tls::resumption::store::StoreCipher;
+use tls::resumption::cluster::{ClusterCipher, SharedSessions, StoreCipher};
 use wire::cluster::{DatagramFault, Header};
 
 use watch::PeerWatch;

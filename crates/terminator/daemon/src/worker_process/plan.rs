@@ -12,9 +12,9 @@ use proxy::plan::{Plan, PlanError};
 use proxy::plane::BoundListener;
 use sys::beneath::Root;
 use sys::socket::{self, PeerAddress};
-use tls::certificate::reference;
 use tls::ech::EchKeys;
 use tls::resumption::{Resumption, ResumptionOptions};
+use tls::signing;
 use wire::address::{Address, Endpoint};
 
 use crate::admin::{Access, Limits, Served, ServiceFacts};
@@ -163,7 +163,7 @@ fn refusal(source: &Source, names: &[String], error: &PlanError) -> String {
 /// Whether the key of a front's certificate is in this process.
 fn holds_keys(settings: &Settings) -> bool {
     let fronts = settings.plane.services.iter().filter_map(|one| one.front.terminated());
-    fronts.flat_map(|tls| &tls.certificates).any(|one| reference::key_of(one).is_some())
+    fronts.flat_map(|tls| &tls.certificates).any(|one| signing::key_of(one).is_some())
 }
 
 fn resumption_options(settings: &Settings, inheritance: &Inheritance) -> ResumptionOptions {

@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use telemetry::outcome::Reason;
 use tls::record::KeyExhausted;
-use tls::traffic::Traffic;
-use tls::traffic::kernel::{ControlRecord, Keys};
+use tls::traffic::{ControlRecord, Keys, Traffic};
 use wire::alert;
 
 use super::Flow;

@@ -1,4 +1,4 @@
-//! Tests of [`super`].
+//! Sockets and files as the kernel serves them, and tokens.
 
 use sys::socket::ListenOptions;
 

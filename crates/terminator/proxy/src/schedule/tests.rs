@@ -180,3 +180,19 @@ fn a_slice_that_nobody_uses_is_left_to_those_who_wait() {
     assert_eq!(served, 2, "as many as its slice has room for");
     assert!(!schedule.is_empty());
 }
+
+#[test]
+fn each_is_read_once_and_not_before_its_client_had_time() {
+    let ids = [3, 4].map(|place| ConnectionId { place, generation: 0 });
+    let start = Instant::now();
+    let mut lingering = Lingering::default();
+    assert_eq!(lingering.wakes_at(), None);
+    lingering.add(ids[0], start);
+    lingering.add(ids[1], start + LOOK_AFTER);
+    assert_eq!(lingering.wakes_at(), Some(start + WAKE_AFTER));
+    assert_eq!(lingering.take_due(start + LOOK_AFTER / 2), None);
+    let due = start + LOOK_AFTER;
+    assert_eq!(lingering.take_due(due), Some(ids[0]));
+    assert_eq!(lingering.take_due(due), None);
+    assert_eq!(lingering.wakes_at(), Some(due + WAKE_AFTER));
+}

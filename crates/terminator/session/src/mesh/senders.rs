@@ -336,57 +336,6 @@ impl ReplayWindow {
     }
 }
 
-#[cfg(test)]
-mod window_tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn a_number_comes_once_in_any_order_and_gaps_are_counted() {
-        let mut window = ReplayWindow::new(128);
-        let taken: Vec<_> = [7, 5, 9, 7, 5, 6, 400, 9, 399, 272, 143, u64::MAX, u64::MAX]
-            .into_iter()
-            .map(|number| window.take(number))
-            .collect();
-        let wanted =
-            [true, true, true, false, false, true, true, false, true, true, false, true, false];
-        assert_eq!(taken, wanted);
-        assert_eq!((window.received, window.missing()), (8, u64::MAX - 5 + 1 - 8));
-    }
-
-    #[test]
-    fn the_widest_gap_is_counted() {
-        let mut window = ReplayWindow::new(128);
-        assert!(window.take(0) && window.take(u64::MAX));
-        assert_eq!(window.missing(), u64::MAX - 1);
-    }
-
-    proptest! {
-        /// A set says the same, but for what is too old.
-        #[test]
-        fn no_number_comes_twice(steps in proptest::collection::vec(0u64..3000, 1..300)) {
-            let mut window = ReplayWindow::new(256);
-            let mut seen = BTreeSet::new();
-            for number in steps {
-                let highest = seen.last().copied().unwrap_or(number);
-                let is_new = !seen.contains(&number);
-                let is_taken = window.take(number);
-                prop_assert!(is_new || !is_taken);
-                if is_new && number + 256 > highest {
-                    prop_assert!(is_taken, "{number} after {highest}");
-                }
-                if is_taken {
-                    seen.insert(number);
-                }
-            }
-            prop_assert_eq!(window.received, seen.len() as u64);
-        }
-    }
-}
-
 /// How long an address is known after the last datagram from there.
 const KNOWN: Duration = Duration::from_secs(600);
 
@@ -468,6 +417,8 @@ impl IncomingBuckets {
 #[allow(clippy::disallowed_methods, reason = "tests are their own clock")]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_second_gives_as_many_as_the_rate_says_and_no_more_wait() {
@@ -493,5 +444,47 @@ mod tests {
         let taken = [3, 3, 1, 1].map(|port| incoming.take(at(port), later));
         assert_eq!(taken, [true; 4], "others have forgotten nobody");
         assert!(!incoming.take(at(2), later), "it is one of the others now");
+    }
+
+    #[test]
+    fn a_number_comes_once_in_any_order_and_gaps_are_counted() {
+        let mut window = ReplayWindow::new(128);
+        let taken: Vec<_> = [7, 5, 9, 7, 5, 6, 400, 9, 399, 272, 143, u64::MAX, u64::MAX]
+            .into_iter()
+            .map(|number| window.take(number))
+            .collect();
+        let wanted =
+            [true, true, true, false, false, true, true, false, true, true, false, true, false];
+        assert_eq!(taken, wanted);
+        assert_eq!((window.received, window.missing()), (8, u64::MAX - 5 + 1 - 8));
+    }
+
+    #[test]
+    fn the_widest_gap_is_counted() {
+        let mut window = ReplayWindow::new(128);
+        assert!(window.take(0) && window.take(u64::MAX));
+        assert_eq!(window.missing(), u64::MAX - 1);
+    }
+
+    proptest! {
+        /// A set says the same, but for what is too old.
+        #[test]
+        fn no_number_comes_twice(steps in proptest::collection::vec(0u64..3000, 1..300)) {
+            let mut window = ReplayWindow::new(256);
+            let mut seen = BTreeSet::new();
+            for number in steps {
+                let highest = seen.last().copied().unwrap_or(number);
+                let is_new = !seen.contains(&number);
+                let is_taken = window.take(number);
+                prop_assert!(is_new || !is_taken);
+                if is_new && number + 256 > highest {
+                    prop_assert!(is_taken, "{number} after {highest}");
+                }
+                if is_taken {
+                    seen.insert(number);
+                }
+            }
+            prop_assert_eq!(window.received, seen.len() as u64);
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Loading: what is read, and what is wrong in which words.
 
-use super::*;
-use crate::validity::{Clock, seconds};
 use base64ct::Encoding;
 use pem_rfc7468::LineEnding;
 use testkit::authority::Authority;
 use testkit::leaf::{Key, Leaf};
+
+use super::*;
+use crate::validity::{Clock, seconds};
 
 /// The middle of 2026, when the test authority's certificates are valid.
 const NOW: i64 = 1_782_000_000;
@@ -482,4 +483,22 @@ fn every_sentence_names_the_place_and_no_key() {
     let error = Certificate::load(&apart).expect_err("cut").to_string();
     assert!(error.starts_with("/certs/site.key:1: "), "{error}");
     assert!(!error.contains("SECRET"), "{error}");
+}
+
+#[test]
+fn a_key_of_each_kind_is_paired_with_its_certificate_alone() {
+    let root = Authority::root("root");
+    let kinds = [Key::EcdsaP256, Key::EcdsaP384, Key::Ed25519, Key::Rsa2048];
+    let both = kinds.map(|kind| {
+        let leaf = root.leaf(&["a.example"]).key(kind).issue();
+        let of = |pem: &str| PemContents::of(pem.as_bytes()).expect("PEM");
+        (of(&leaf.chain_pem()), of(leaf.key_pem()))
+    });
+    for (at, (chain, _)) in both.iter().enumerate() {
+        let leaf = chain.leaf.as_ref().expect("a leaf");
+        assert!(!chain.is_of_authority && !chain.has_key);
+        for (other, (_, key)) in both.iter().enumerate() {
+            assert_eq!(key.keys == [leaf.1.clone()], at == other, "{at} {other}");
+        }
+    }
 }

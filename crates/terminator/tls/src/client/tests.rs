@@ -427,7 +427,7 @@ fn an_empty_certificate_of_a_servers_is_named() {
     tls12.write_tls(&mut incoming).expect("memory");
     outgoing.clear();
     handshake.advance(&mut incoming, &mut outgoing).expect_err("refused");
-    assert_eq!(outgoing.last(), Some(&wire::alert::DECODE_ERROR));
+    assert_eq!(outgoing.last(), Some(&alert::DECODE_ERROR));
 }
 
 #[test]
@@ -458,4 +458,19 @@ fn pins_are_written_as_curl_writes_them() {
     for bad in ["", "sha256//", "sha256//AAAA", &pin[8..], &pin[..51]] {
         assert_eq!(parse_pin(bad), None, "{bad}");
     }
+}
+
+fn name(number: usize) -> ServerName<'static> {
+    ServerName::try_from(format!("n{number}.example")).expect("a name")
+}
+
+#[test]
+fn clients_cannot_fill_it_with_names() {
+    let sessions = ServerSessions::new(3);
+    for number in 0..100 {
+        sessions.set_kx_hint(name(number), NamedGroup::X25519);
+    }
+    let kept = (0..100).filter(|number| sessions.kx_hint(&name(*number)).is_some());
+    assert_eq!(kept.count(), 3);
+    assert!(sessions.kx_hint(&name(99)).is_some(), "the last is there");
 }

@@ -234,3 +234,65 @@ fn files_of_other_programs_hold_a_key_and_its_configuration() {
         assert_eq!(ListedEchKey::read(text.as_bytes()), Err(fault));
     }
 }
+
+fn hex(digits: &str) -> Vec<u8> {
+    let digits = digits.as_bytes().chunks(2);
+    let byte = |pair| u8::from_str_radix(str::from_utf8(pair).expect("ASCII"), 16);
+    digits.map(|pair| byte(pair).expect("digits")).collect()
+}
+
+const INFO: &str = "4f6465206f6e2061204772656369616e2055726e";
+const PLAIN: &str = "4265617574792069732074727574682c20747275746820626561757479";
+
+/// RFC 9180 appendices A.1.1 and A.2.1: the first two messages of each.
+#[test]
+fn messages_of_the_rfc_open_in_their_order() {
+    for (aead, private, encapsulated, first, second) in VECTORS {
+        let key = ReceiverKey::new(&hex(private).try_into().expect("32 bytes")).expect("key");
+        let context = || key.receive((1, aead), &hex(encapsulated), &hex(INFO));
+        let mut opener = context().expect("a cipher that is known");
+        assert_eq!(opener.open(b"Count-1", &hex(first)), None, "other data");
+        assert_eq!(opener.open(b"Count-0", &hex(second)), None, "not in order");
+        assert_eq!(opener.open(b"Count-0", &hex(first)), Some(hex(PLAIN)));
+        assert_eq!(opener.open(b"Count-0", &hex(first)), None, "a replay");
+        assert_eq!(opener.open(b"Count-1", &hex(second)), Some(hex(PLAIN)));
+        let mut other = key.receive((1, aead), &hex(encapsulated), b"").expect("a cipher");
+        assert_eq!(other.open(b"Count-0", &hex(first)), None, "other info");
+    }
+}
+
+#[test]
+fn keys_and_ciphers_that_are_none_have_no_context() {
+    let key = ReceiverKey::new(&[7; 32]).expect("key");
+    for (suite, encapsulated) in [
+        ((1, 2), vec![9; 32]),
+        ((2, 1), vec![9; 32]),
+        ((1, 1), vec![9; 31]),
+        ((1, 1), Vec::new()),
+        // The shared secret would be zero (RFC 7748 section 6.1).
+        ((1, 1), vec![0; 32]),
+    ] {
+        assert!(key.receive(suite, &encapsulated, b"").is_none(), "{suite:?} {encapsulated:?}");
+    }
+}
+
+const VECTORS: [(u16, &str, &str, &str, &str); 2] = [
+    (
+        AEAD_AES_128_GCM,
+        "4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8",
+        "37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431",
+        "f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a96d8770ac83d07bea87e13c\
+         512a",
+        "af2d7e9ac9ae7e270f46ba1f975be53c09f8d875bdc8535458c2494e8a6eab251c03d0c22a56b8ca42c206\
+         3b84",
+    ),
+    (
+        AEAD_CHACHA20_POLY1305,
+        "8057991eef8f1f1af18f4a9491d16a1ce333f695d4db8e38da75975c4478e0fb",
+        "1afa08d3dec047a643885163f1180476fa7ddb54c6a8029ea33f95796bf2ac4a",
+        "1c5250d8034ec2b784ba2cfd69dbdb8af406cfe3ff938e131f0def8c8b60b4db21993c62ce81883d2dd1b5\
+         1a28",
+        "6b53c051e4199c518de79594e1c4ab18b96f081549d45ce015be002090bb119e85285337cc95ba5f59992d\
+         c98c",
+    ),
+];

@@ -15,10 +15,10 @@ use rustls::{CommonState, Error, ExtractedSecrets, ProtocolVersion};
 use wire::alert;
 
 use crate::handshake::fault::HandshakeFault;
+use crate::identity::Fingerprint;
 use crate::options::{Group, Suite, Version};
 use crate::record::{HEADER_BYTES, KeyExhausted, KeyOpener, KeySealer, RECORD_BYTES_MAX};
 use crate::secrets::{LoggedSecret, TrafficSecret};
-use crate::subject::Fingerprint;
 use crate::traffic::{TicketIntake, Traffic, TrafficSecrets};
 
 /// The most bytes of a handshake that wait for more: those of the longest message that the library

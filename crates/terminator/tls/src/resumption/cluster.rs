@@ -1,23 +1,39 @@
-//! The common goods of a cluster's hosts: the keys of their datagrams, and the entries of the
-//! session cache that may leave this host.
+//! The common goods of a cluster's hosts: the keys of their datagrams, the entries of the session
+//! cache that may leave this host, notices among their supervisors, and sessions in a store that
+//! they share.
 //!
 //! All keys come from the cluster's secret by HKDF (RFC 5869), each under a label of its own. Every
 //! boot of a sender encrypts with a key of its own and counts its datagrams, so that no nonce comes
 //! twice under a key (NIST SP 800-38D section 8.2.1) without the hosts agreeing on anything.
+//!
+//! Notices are sealed end to end: worker processes carry them, and have no key for them. Each is
+//! taken once, while it is new. A sealed notice is Base64 of a header (version, key's id, host,
+//! instant, number), a random nonce and AES-256-GCM's output; the header is authenticated. Each
+//! host seals by a key of its own, of which it asks for far fewer nonces than random ones are good
+//! for (NIST SP 800-38D section 8.3).
+//!
+//! A store is trusted with nothing: sessions lie in it under names that reveal no session's id, in
+//! values that only who has the cluster's secret can read or make. Each session has a key of its
+//! own, derived from the secret and its name. A value opens under its name alone, and a random
+//! nonce comes under few values of a key, far from the bound of NIST SP 800-38D section 8.3.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
-use aws_lc_rs::hkdf::Prk;
+use aws_lc_rs::hkdf::{HKDF_SHA256, Prk};
+use aws_lc_rs::{hmac, rand};
+use base64ct::{Base64, Encoding};
 use session::mesh::{DatagramCipher, LocalSessions, WalkedSession};
-use session::{Key, MemoryStore, StoredEntry};
-use telemetry::outcome::ClusterRejection;
+use session::{Key, MemoryStore, Offered, StoredEntry};
+use telemetry::outcome::{ClusterRejection, StoreRejection};
 use wire::cluster::{HEADER_BYTES, Header};
+use wire::store::{self, TAG_BYTES, ValueFault};
 use zeroize::Zeroizing;
 
-use super::key_file::{SharedSecret, WorkerTask};
+use crate::resumption::keys::{ROOT_BYTES, SharedSecret, WorkerTask};
 use crate::secrets::hkdf;
 
 /// Keys of senders that are kept derived: those of the boots that are heard. 100 KB.
@@ -184,103 +200,317 @@ impl LocalSessions for SharedSessions {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use wire::cluster::Stream;
+const VERSION: u8 = 1;
 
-    use super::*;
+/// Version, the key's id, the host, the instant in milliseconds since the epoch, the number.
+const NOTICE_HEADER_BYTES: usize = 1 + 4 + 8 + 8 + 8;
 
-    fn secret(byte: u8) -> SharedSecret {
-        SharedSecret::read("s", vec![byte; 32]).expect("32 bytes are a secret")
+/// Hosts whose notices are told apart at a time. A cluster has fewer; more are not listened to.
+const HOSTS_MAX: usize = 256;
+
+/// Notices of a host that may overtake each other.
+const OVERTAKEN_MAX: u64 = 64;
+
+/// The fault of a notice that is left out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum NoticeFault {
+    #[error("it has no form of ours")]
+    Malformed,
+    #[error("it is sealed by a secret that this host does not have")]
+    UnknownSecret,
+    #[error("it was changed or made up")]
+    Forged,
+    /// Too far from this host's clock.
+    #[error("its instant is too far from this host's clock")]
+    Old,
+    #[error("it was sealed before this host started")]
+    BeforeStart,
+    #[error("it has come before")]
+    Repeated,
+    #[error("it is of one host too many")]
+    TooManyHosts,
+}
+
+/// The keys by which a supervisor seals and opens notices, and what it has opened.
+pub struct NoticeCipher {
+    own: u64,
+    number: u64,
+    roots: Vec<([u8; 4], Prk)>,
+    heard: BTreeMap<u64, HeardNotices>,
+    /// Notices that were sealed before are not taken: those that an earlier process took would come
+    /// in again.
+    accepted_since_ms: u64,
+    started: Instant,
+}
+
+/// The notices of a host that have come.
+struct HeardNotices {
+    newest_ms: u64,
+    newest: u64,
+    /// The bit of each number before the newest, from the lowest on, and its own.
+    seen: u64,
+}
+
+impl NoticeCipher {
+    /// For the host with this number, which no other has and no other life of it had, that starts
+    /// now.
+    pub fn new(own: u64, (started, started_ms): (Instant, u64)) -> Self {
+        let (roots, heard) = (Vec::new(), BTreeMap::new());
+        Self { own, number: 0, roots, heard, accepted_since_ms: started_ms, started }
     }
 
-    fn header(cipher: &ClusterCipher, boot: u8, sequence: u64) -> Header {
-        Header {
-            stream: Stream::All,
-            key_id: cipher.key_id(),
-            sender: [1; 8],
-            boot: [boot; 8],
-            sequence,
-            time_ms: 7,
+    /// Seals by the first of these roots from here on, and opens what any of them has sealed.
+    pub fn follow<'r>(&mut self, roots: impl IntoIterator<Item = &'r [u8; ROOT_BYTES]>) {
+        let root = |bytes: &[u8; ROOT_BYTES]| {
+            let root = Prk::new_less_safe(HKDF_SHA256, bytes);
+            (hkdf::bytes(&root, &[b"key id"]), root)
+        };
+        self.roots = roots.into_iter().map(root).collect();
+    }
+
+    /// A notice for the other hosts; `None` = there is no root.
+    pub fn seal(&mut self, notice: &[u8], now_ms: u64) -> Option<String> {
+        let (key_id, root) = self.roots.first()?;
+        self.number += 1;
+        let mut nonce = [0; NONCE_LEN];
+        rand::fill(&mut nonce).expect("AWS-LC ends the process where there is no randomness");
+        let mut text = Zeroizing::new(Vec::with_capacity(NOTICE_HEADER_BYTES + notice.len() + 64));
+        text.push(VERSION);
+        text.extend_from_slice(key_id);
+        for number in [self.own, now_ms, self.number] {
+            text.extend_from_slice(&number.to_be_bytes());
         }
+        let header = text.clone();
+        text.extend_from_slice(&nonce);
+        text.extend_from_slice(notice);
+        let body = text.get_mut(NOTICE_HEADER_BYTES + NONCE_LEN..).unwrap_or_default();
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = key(root, self.own).seal_in_place_separate_tag(nonce, Aad::from(&*header), body);
+        text.extend_from_slice(tag.expect("a notice is shorter than AES-GCM allows").as_ref());
+        Some(Base64::encode_string(&text))
     }
 
-    fn sealed(cipher: &mut ClusterCipher, header: &Header) -> Vec<u8> {
-        let mut body = b"a session".to_vec();
-        cipher.seal(header, &header.to_bytes(), &mut body);
-        body
-    }
-
-    fn opened(
-        cipher: &mut ClusterCipher,
-        header: &Header,
-        sealed: &[u8],
-    ) -> Result<Vec<u8>, ClusterRejection> {
-        let mut sealed = sealed.to_vec();
-        let body = cipher.open(header, &header.to_bytes(), &mut sealed);
-        body.map(<[u8]>::to_vec)
-    }
-
-    #[test]
-    fn any_of_the_secrets_opens_and_the_first_seals() {
-        let mut old = ClusterCipher::new(&[secret(1)]);
-        let mut both = ClusterCipher::new(&[secret(2), secret(1)]);
-        let mut new = ClusterCipher::new(&[secret(2)]);
-        let of_old = header(&old, 1, 1);
-        let bytes = sealed(&mut old, &of_old);
-        assert_eq!(opened(&mut both, &of_old, &bytes).as_deref(), Ok(&b"a session"[..]));
-        let of_both = header(&both, 2, 1);
-        let bytes = sealed(&mut both, &of_both);
-        assert_eq!(opened(&mut new, &of_both, &bytes).as_deref(), Ok(&b"a session"[..]));
-        let unknown = Err(ClusterRejection::UnknownSecret);
-        assert_eq!(opened(&mut old, &of_both, &bytes), unknown);
-    }
-
-    #[test]
-    fn nothing_that_was_changed_opens() {
-        let mut cipher = ClusterCipher::new(&[secret(1)]);
-        let sent = header(&cipher, 1, 1);
-        let bytes = sealed(&mut cipher, &sent);
-        let forged = Err(ClusterRejection::Forged);
-        for index in 0..bytes.len() {
-            let mut changed = bytes.clone();
-            changed[index] ^= 1;
-            assert_eq!(opened(&mut cipher, &sent, &changed), forged, "byte {index}");
+    /// The host that has sealed a notice, no more than `window_ms` from now, and what it says.
+    ///
+    /// # Errors
+    /// It is no notice of a supervisor, or not a new one.
+    pub fn open(
+        &mut self,
+        text: &str,
+        (now, now_ms): (Instant, u64),
+        window_ms: u64,
+    ) -> Result<(u64, Zeroizing<Vec<u8>>), NoticeFault> {
+        let bytes = Base64::decode_vec(text).map_err(|_| NoticeFault::Malformed)?;
+        let mut bytes = Zeroizing::new(bytes);
+        let (header, rest) = bytes.split_at_mut_checked(NOTICE_HEADER_BYTES).unwrap_or_default();
+        let (nonce, sealed) = rest.split_at_mut_checked(NONCE_LEN).unwrap_or_default();
+        let (key_id, host, sent_ms, number) = read(header).ok_or(NoticeFault::Malformed)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| NoticeFault::Malformed)?;
+        let root = self.roots.iter().find(|(known, _)| *known == key_id);
+        let (_, root) = root.ok_or(NoticeFault::UnknownSecret)?;
+        let opened = key(root, host).open_in_place(nonce, Aad::from(&*header), sealed);
+        let notice = Zeroizing::new(opened.map_err(|_| NoticeFault::Forged)?.to_vec());
+        if sent_ms.abs_diff(now_ms) > window_ms {
+            return Err(NoticeFault::Old);
         }
-        let changes: [fn(&mut Header); 5] = [
-            |header| header.stream = Stream::One,
-            |header| header.sender[0] ^= 1,
-            |header| header.boot[7] ^= 1,
-            |header| header.sequence += 1,
-            |header| header.time_ms += 1,
-        ];
-        for change in changes {
-            let mut changed = sent;
-            change(&mut changed);
-            assert_eq!(opened(&mut cipher, &changed, &bytes), forged, "{changed:?}");
+        if self.accepted_since_ms > now_ms {
+            // Our clock was set back: the time at which we started, by the new clock.
+            let lived = now.saturating_duration_since(self.started).as_millis();
+            let lived_ms = u64::try_from(lived).unwrap_or(u64::MAX);
+            self.accepted_since_ms = now_ms.saturating_sub(lived_ms);
         }
-        assert_eq!(cipher.keys.len(), 1, "strangers' numbers keep no key");
-    }
-
-    #[test]
-    fn equal_sessions_look_different_in_every_datagram() {
-        let mut cipher = ClusterCipher::new(&[secret(1)]);
-        let headers = [header(&cipher, 1, 1), header(&cipher, 1, 2), header(&cipher, 2, 1)];
-        let mut all: Vec<_> = headers.iter().map(|header| sealed(&mut cipher, header)).collect();
-        all.sort();
-        all.dedup();
-        assert_eq!(all.len(), 3);
-    }
-
-    #[test]
-    fn many_boots_keep_a_bounded_number_of_keys() {
-        let mut cipher = ClusterCipher::new(&[secret(1)]);
-        for number in 0..=KEYS_MAX {
-            let mut header = header(&cipher, 0, 1);
-            header.boot = (number as u64).to_be_bytes();
-            let bytes = sealed(&mut cipher, &header);
-            assert!(opened(&mut cipher, &header, &bytes).is_ok());
+        if sent_ms < self.accepted_since_ms {
+            return Err(NoticeFault::BeforeStart);
         }
-        assert_eq!(cipher.keys.len(), KEYS_MAX);
+        // Who was silent for longer has sent nothing that would still be new.
+        self.heard.retain(|_, heard| now_ms <= heard.newest_ms.saturating_add(window_ms));
+        if self.heard.len() >= HOSTS_MAX && !self.heard.contains_key(&host) {
+            return Err(NoticeFault::TooManyHosts);
+        }
+        let heard = self.heard.entry(host);
+        let heard = heard.or_insert(HeardNotices { newest_ms: sent_ms, newest: 0, seen: 0 });
+        if !heard.is_new(number) {
+            return Err(NoticeFault::Repeated);
+        }
+        heard.newest_ms = heard.newest_ms.max(sent_ms);
+        Ok((host, notice))
     }
 }
+
+impl HeardNotices {
+    /// Notes a number. `false` = it has come before, or may have.
+    fn is_new(&mut self, number: u64) -> bool {
+        if number > self.newest {
+            let shift = u32::try_from(number - self.newest).unwrap_or(u32::MAX);
+            self.seen = self.seen.checked_shl(shift).unwrap_or(0) | 1;
+            self.newest = number;
+            return true;
+        }
+        let age = self.newest - number;
+        let is_new = age < OVERTAKEN_MAX && self.seen & (1 << age) == 0;
+        if is_new {
+            self.seen |= 1 << age;
+        }
+        is_new
+    }
+}
+
+fn key(root: &Prk, host: u64) -> LessSafeKey {
+    hkdf::aes_256_gcm(root, &[b"notices", &host.to_be_bytes()])
+}
+
+/// The key's id, the host, the instant and the number.
+fn read(header: &[u8]) -> Option<([u8; 4], u64, u64, u64)> {
+    let (version, rest) = header.split_first()?;
+    let (key_id, numbers) = rest.split_first_chunk()?;
+    let mut numbers = numbers.chunks_exact(8).map(|bytes| {
+        let bytes = bytes.try_into().expect("a chunk of eight bytes");
+        u64::from_be_bytes(bytes)
+    });
+    let read = (*key_id, numbers.next()?, numbers.next()?, numbers.next()?);
+    (*version == VERSION).then_some(read)
+}
+
+/// The keys must not reach a log.
+impl Debug for NoticeCipher {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NoticeCipher").field("roots", &self.roots.len()).finish_non_exhaustive()
+    }
+}
+
+/// The name of a session in the store, which does not reveal its id.
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+pub struct StoreName([u8; 32]);
+
+impl StoreName {
+    pub fn text(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// An HMAC is as good as never this.
+const MARK: StoreName = StoreName([0; 32]);
+
+/// AES-256-GCM for what lies in the store.
+pub struct StoreCipher {
+    roots: Vec<StoreRoot>,
+}
+
+struct StoreRoot {
+    key_id: [u8; 4],
+    values: Prk,
+    names: hmac::Key,
+}
+
+impl StoreCipher {
+    /// Encrypts by the first of the secrets, of which there is one, and decrypts by any of them.
+    pub fn new(secrets: &[SharedSecret]) -> Self {
+        Self { roots: secrets.iter().map(StoreRoot::of).collect() }
+    }
+
+    /// The names that a session may have, by each secret: the first is the name of those that are
+    /// stored now. One that may be resumed once has another name than one that may be resumed
+    /// again, so that no client can have the one deleted by asking for the other.
+    pub fn names(&self, session: &Offered) -> Vec<StoreName> {
+        self.roots.iter().map(|root| root.name(session)).collect()
+    }
+
+    /// The value of an entry of the session cache that is good until then.
+    pub fn seal(&self, name: &StoreName, entry: &[u8], ends_ms: u64) -> Vec<u8> {
+        let root = self.roots.first().expect("a cluster has a secret");
+        let mut nonce = [0; NONCE_LEN];
+        rand::fill(&mut nonce).expect("AWS-LC ends the process where there is no randomness");
+        let header = store::Header { key_id: root.key_id, ends_ms, nonce };
+        let header = header.to_bytes();
+        let mut value = Vec::with_capacity(store::HEADER_BYTES + entry.len() + TAG_BYTES);
+        value.extend_from_slice(&header);
+        value.extend_from_slice(entry);
+        let body = value.get_mut(store::HEADER_BYTES..).unwrap_or_default();
+        let tag = hkdf::aes_256_gcm(&root.values, &[&name.0])
+            .seal_in_place_separate_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(header),
+                body,
+            )
+            .expect("a session is shorter than AES-GCM allows");
+        value.extend_from_slice(tag.as_ref());
+        value
+    }
+
+    /// A value that says whose the store is, sealed as a session's, under the name of none.
+    pub fn mark(&self) -> Vec<u8> {
+        self.seal(&MARK, &[], u64::MAX)
+    }
+
+    /// Whether a mark is of hosts with a secret that is not configured here.
+    pub fn is_of_others(&self, mark: Vec<u8>) -> bool {
+        matches!(self.open(&MARK, mark, 0), Err(StoreRejection::UnknownSecret))
+    }
+
+    /// The entry in a value that lay under this name, and for how long it is still good.
+    ///
+    /// # Errors
+    /// It is no session of ours, or one that has ended.
+    pub fn open(
+        &self,
+        name: &StoreName,
+        mut value: Vec<u8>,
+        now_ms: u64,
+    ) -> Result<(Zeroizing<Vec<u8>>, Duration), StoreRejection> {
+        let header = store::Header::read(&value).map_err(|fault| match fault {
+            ValueFault::Version(_) => StoreRejection::Version,
+            ValueFault::Malformed => StoreRejection::Malformed,
+        })?;
+        let root = self.roots.iter().find(|root| root.key_id == header.key_id);
+        let root = root.ok_or(StoreRejection::UnknownSecret)?;
+        let sealed = value.get_mut(store::HEADER_BYTES..).unwrap_or_default();
+        let entry = hkdf::aes_256_gcm(&root.values, &[&name.0])
+            .open_in_place(
+                Nonce::assume_unique_for_key(header.nonce),
+                Aad::from(header.to_bytes()),
+                sealed,
+            )
+            .map_err(|_| StoreRejection::Forged)?;
+        let entry = Zeroizing::new(entry.to_vec());
+        drop(Zeroizing::new(value));
+        match header.ends_ms.checked_sub(now_ms) {
+            None | Some(0) => Err(StoreRejection::Expired),
+            Some(left) => Ok((entry, Duration::from_millis(left))),
+        }
+    }
+}
+
+impl StoreRoot {
+    fn of(secret: &SharedSecret) -> Self {
+        let root = secret.root(WorkerTask::Store);
+        let mut names = Zeroizing::new([0; 32]);
+        hkdf::expand(&root, &[b"names"], &mut *names);
+        let mut values = Zeroizing::new([0; 32]);
+        hkdf::expand(&root, &[b"values"], &mut *values);
+        Self {
+            key_id: hkdf::bytes(&root, &[b"key id"]),
+            values: hkdf::extract(WorkerTask::Store.salt(), &*values),
+            names: hmac::Key::new(hmac::HMAC_SHA256, &*names),
+        }
+    }
+
+    fn name(&self, session: &Offered) -> StoreName {
+        let Offered { key, once } = session;
+        let mut context = hmac::Context::with_key(&self.names);
+        context.update(&[u8::from(*once)]);
+        context.update(Key::bytes(key));
+        let mut name = [0; 32];
+        name.copy_from_slice(context.sign().as_ref());
+        StoreName(name)
+    }
+}
+
+/// The secrets must not reach a log.
+impl Debug for StoreCipher {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreCipher").field("secrets", &self.roots.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::cluster::{SHARED, STAYS};
 use super::ticket::{SERVICE_TAG_BYTES, ServiceTag, Tickets};
 use crate::context::{self, HandshakeContext, LookupResult, Provenance};
-use crate::subject::{Fingerprint, sha256};
+use crate::identity::{Fingerprint, sha256};
 use crate::validity::Clock;
 use crate::verify::Verifier;
 

@@ -14,11 +14,11 @@ use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use telemetry::outcome::ResumptionMiss;
 use zeroize::Zeroizing;
 
-use super::ring::{
+use crate::context::Provenance;
+use crate::resumption::keys::{
     FoundKey, KeyPeriod, NAME_BYTES, Ring, SALT_BYTES, SubkeySalt, TicketKeyFacts, TicketKeyName,
     nonce_of,
 };
-use crate::context::Provenance;
 
 /// The first byte of a ticket. Changes whenever the layout does, or the library's encoding of the
 /// state inside: a ticket of another format is no ticket, and the client gets a full handshake.
@@ -207,9 +207,9 @@ impl Debug for Tickets {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::ring::root_of;
     use super::*;
     use crate::context::AUTHENTICATED_SECONDS_MAX;
+    use crate::resumption::keys::root_of;
 
     const HOUR: u64 = 3600;
     const NOON: u64 = 12 * HOUR;

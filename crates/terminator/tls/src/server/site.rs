@@ -10,11 +10,11 @@ use rustls::{Error, PeerIncompatible, SignatureAlgorithm, SignatureScheme};
 use super::fault::{BuildFault, Concern};
 use crate::certificate::Certificate;
 use crate::context;
+use crate::identity::Fingerprint;
 use crate::names::{Index, NameEntry, NoCertificate, Usable};
 use crate::options::{BadCertificate, ServerOptions, Suite, Version};
 use crate::policy::Policy;
 use crate::self_signed;
-use crate::subject::Fingerprint;
 use crate::validity::{Clock, Ends, Moment, seconds};
 
 #[derive(Debug)]

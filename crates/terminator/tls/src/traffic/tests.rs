@@ -1,6 +1,9 @@
 //! Our records against a client whose records are made by hand: whatever it says is heard as it was
 //! meant, and what we say it hears.
 
+use connection::{Connection, Heard, SUITES, Service};
+use proptest::prelude::*;
+use rustls::crypto::cipher::{AeadKey, Iv};
 use testkit::chance::Chance;
 use testkit::raw_client::{ALERT, APPLICATION_DATA, HANDSHAKE, KEY_UPDATES, RawClient, framed};
 
@@ -9,8 +12,7 @@ use crate::options::Version;
 use crate::record::PLAINTEXT_BYTES_MAX;
 
 mod connection;
-
-use connection::{Connection, Heard, SUITES, Service};
+mod messages;
 
 /// The meaning of all that the client says in a talk.
 fn hear(mut connection: Connection, talk: impl Fn(&mut Connection)) -> Vec<Heard> {
@@ -416,4 +418,74 @@ fn say_something(
         _ => connection.say(APPLICATION_DATA, &content),
     }
     Some(Heard::Data(content))
+}
+
+fn secrets(iv: [u8; NONCE_BYTES]) -> ConnectionTrafficSecrets {
+    ConnectionTrafficSecrets::Aes128Gcm { key: AeadKey::from([3; 32]), iv: Iv::from(iv) }
+}
+
+/// The explicit part of a nonce as the library and we make it.
+fn ours(iv: [u8; NONCE_BYTES], sequence: u64) -> u64 {
+    u64::from_be_bytes(*iv.last_chunk().unwrap()) ^ sequence
+}
+
+/// No key seals more records than this: one block each at the least, of 2^34.5.
+const RECORDS_MAX: u64 = 1 << 35;
+
+proptest! {
+    #[test]
+    fn no_nonce_of_the_kernel_was_ours(
+        iv: [u8; NONCE_BYTES],
+        before in 0..RECORDS_MAX,
+        behind in 0..RECORDS_MAX,
+        old in any::<prop::sample::Index>(),
+    ) {
+        let secrets = secrets(iv);
+        let keys = keys_of(Version::Tls12, before, &secrets).unwrap();
+        prop_assert_eq!(&keys.iv[..SALT_BYTES], &iv[..SALT_BYTES]);
+        let first = u64::from_be_bytes(*keys.iv.last_chunk().unwrap());
+        // The kernel counts up by one for each record; it must not come round either.
+        let kernels = first.checked_add(behind).unwrap();
+        let ours = ours(iv, old.index(before as usize + 1) as u64);
+        prop_assert_ne!(kernels, ours);
+        prop_assert_eq!((kernels ^ ours) >> 63, 1, "they differ in the highest bit");
+    }
+
+    #[test]
+    fn other_ciphers_go_on_with_the_vector_they_had(iv: [u8; NONCE_BYTES], sequence: u64) {
+        let secrets = secrets(iv);
+        let keys = keys_of(Version::Tls13, sequence, &secrets).unwrap();
+        prop_assert_eq!(keys.iv, iv);
+        prop_assert_eq!((keys.sequence, keys.key.len()), (sequence, 16));
+        let chacha = ConnectionTrafficSecrets::Chacha20Poly1305 {
+            key: AeadKey::from([3; 32]),
+            iv: Iv::from(iv),
+        };
+        let keys = keys_of(Version::Tls12, sequence, &chacha).unwrap();
+        prop_assert_eq!(keys.iv, iv);
+    }
+}
+
+/// The first nonces of both sides, one by one.
+#[test]
+fn neighbours_do_not_meet() {
+    for tail in [0, 1, u64::MAX, 1 << 63, (1 << 63) - 1] {
+        let mut iv = [7; NONCE_BYTES];
+        iv[SALT_BYTES..].copy_from_slice(&u64::to_be_bytes(tail));
+        let secrets = secrets(iv);
+        let keys = keys_of(Version::Tls12, 1000, &secrets).unwrap();
+        let first = u64::from_be_bytes(*keys.iv.last_chunk().unwrap());
+        let kernels: Vec<u64> = (0..1000).map(|record| first + record).collect();
+        assert!((0..1000).all(|sequence| !kernels.contains(&ours(iv, sequence))));
+    }
+}
+
+#[test]
+fn control_records_have_their_types() {
+    let close = ControlRecord::close_notify();
+    assert_eq!((close.kind(), close.content()), (21, &[1, 0][..]));
+    assert_eq!(ControlRecord::fatal(80).content(), [2, 80]);
+    let update = ControlRecord::key_update();
+    assert!(update.is_key_update() && !close.is_key_update());
+    assert_eq!((update.kind(), update.content().len()), (22, 5));
 }

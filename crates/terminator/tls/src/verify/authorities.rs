@@ -1,27 +1,30 @@
-//! The certificates in `ca`, and what each is trusted for; and the revocation lists (CRL, RFC 5280
-//! section 5), loaded once and judged when they are used.
+//! The certificates in `ca`, and what each is trusted for.
 //!
 //! One that may sign certificates is an authority: those that it issued are trusted, as far as its
 //! own validity and path length reach (RFC 5280 section 6.1; section 6.2 leaves both to us). Every
 //! one, an authority or not, is trusted as the peer's own certificate too: it lets its holder in.
 //! One whose extended key usage is for something else is trusted for nothing. The key usage of the
 //! peer's own certificate is judged before, wherever it stands.
+//!
+//! Name constraints (RFC 5280 section 4.2.1.10) are held here as far as the library leaves them
+//! out: it holds alternative names against them, and no common name. A common name that looks like
+//! a host's is held against those on host names, as OpenSSL does, also beside alternative names:
+//! `allow`, logs and PROXY headers take it for the client's name.
 
 use std::collections::{BTreeSet, HashMap};
 
 use rustls::DistinguishedName;
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, TrustAnchor, UnixTime};
-use webpki::{Cert, CertRevocationList, Error, OwnedCertRevocationList, VerifiedPath};
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use webpki::{Cert, Error, VerifiedPath};
 use wire::certificate_chain::CertificateNames;
-use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Version};
+use x509_parser::extensions::GeneralSubtree;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
 
-use super::constraints::{self, NameConstraints};
 use super::fault::{
     FileFault, TrustConcern, VerifyConcern, VerifyFault, fault_in, read_certificates,
 };
-use super::list_signatures::SignedPart;
-use crate::options::{ExpiredLists, PemSource};
-use crate::subject::sha256;
+use crate::identity::sha256;
+use crate::options::PemSource;
 use crate::validity::{Ends, Expiry, Moment, Span, Standing, Validity, seconds};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -277,7 +280,7 @@ impl AuthorityEntry {
         let leaf = path.end_entity().der();
         let (_, leaf) = X509Certificate::from_der(&leaf).map_err(|_| Error::BadDer)?;
         let all: Vec<_> = below.iter().chain([&self.constraints]).collect();
-        constraints::hold(&leaf, &all)
+        hold(&leaf, &all)
     }
 
     fn holds(&self, now: UnixTime) -> Result<(), Error> {
@@ -347,146 +350,142 @@ fn is_for(read: &X509Certificate<'_>, peer: PeerRole) -> Option<bool> {
     }))
 }
 
-/// The lists of a service: of each issuer and distribution point the newest.
-#[derive(Debug)]
-pub(crate) struct RevocationLists {
-    lists: Vec<RevocationList>,
-    pub(super) expired: ExpiredLists,
+/// Comparisons of names with constraints for one chain, as many as the library makes: some
+/// milliseconds.
+const COMPARISONS_MAX: usize = 250_000;
+
+/// The constraints of one certificate.
+#[derive(Debug, Default)]
+pub(super) struct NameConstraints {
+    permitted_hosts: Vec<Box<str>>,
+    excluded_hosts: Vec<Box<str>>,
+    /// There are some on directory names, for which the library refuses every certificate below.
+    pub(super) are_on_directory_names: bool,
 }
 
-#[derive(Debug)]
-pub(super) struct RevocationList {
-    list: CertRevocationList<'static>,
-    /// Until its signatures are remembered by it.
-    signed: Option<SignedPart>,
-    /// From thisUpdate until the last second before nextUpdate.
-    validity: Validity,
-    issuer: Box<str>,
-    place: Box<str>,
-}
-
-impl RevocationLists {
-    pub(super) fn new(mut lists: Vec<RevocationList>, expired: ExpiredLists) -> Self {
-        // The library asks the first that fits, which must not be one that a newer has replaced.
-        lists.sort_by_key(|list| std::cmp::Reverse(list.validity.from));
-        let mut newest: Vec<RevocationList> = Vec::with_capacity(lists.len());
-        for list in lists {
-            if !newest.iter().any(|one| one.has_scope_of(&list)) {
-                newest.push(list);
-            }
-        }
-        Self { lists: newest, expired }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.lists.is_empty()
-    }
-
-    /// The signed part of each.
-    pub(super) fn signed(&mut self) -> impl Iterator<Item = SignedPart> {
-        self.lists.iter_mut().filter_map(|one| one.signed.take())
-    }
-
-    pub(super) fn all(&self) -> Vec<&CertRevocationList<'static>> {
-        self.lists.iter().map(|one| &one.list).collect()
-    }
-
-    /// Whether a list says of every certificate of this issuer (DER) whether it is revoked.
-    pub(super) fn covers_all_of(&self, issuer: &[u8]) -> bool {
-        self.of(issuer).any(|list| list.list.issuing_distribution_point().is_none())
-    }
-
-    /// The file of the list on which this certificate stands.
-    pub(super) fn place_of(&self, certificate: &Cert<'_>) -> Option<&str> {
-        let is_on = |list: &&RevocationList| {
-            let found = list.list.find_serial(certificate.serial());
-            found.is_ok_and(|entry| entry.is_some())
+impl NameConstraints {
+    /// Constraints that cannot be read permit no host.
+    pub(super) fn of(certificate: &X509Certificate<'_>) -> Self {
+        let Ok(found) = certificate.name_constraints() else {
+            return Self::no_host();
         };
-        let list = self.of(certificate.issuer()).find(is_on)?;
-        Some(&list.place)
-    }
-
-    /// The file of a list of this issuer (DER) that is past its nextUpdate.
-    pub(super) fn expired_of(&self, issuer: &[u8], now: UnixTime) -> Option<&str> {
-        let is_over = |list: &&RevocationList| list.validity.until < seconds(now);
-        let list = self.of(issuer).find(is_over)?;
-        Some(&list.place)
-    }
-
-    /// When they end: their nextUpdates.
-    pub(crate) fn ends(&self, now: i64) -> Ends {
-        let all = self.lists.iter().map(|list| Expiry {
-            file: list.place.clone(),
-            name: list.issuer.clone(),
-            key: "".into(),
-            time: list.validity.until,
-        });
-        let mut ends = Ends::of(all, now);
-        for one in &mut ends.listed {
-            one.time = one.time.saturating_add(1);
+        let Some(found) = found else {
+            return Self::default();
+        };
+        let permitted = hosts_of(found.value.permitted_subtrees.as_deref());
+        let excluded = hosts_of(found.value.excluded_subtrees.as_deref());
+        let (permitted_hosts, excluded_hosts) =
+            permitted.zip(excluded).unwrap_or_else(|| (Vec::new(), vec!["".into()]));
+        let subtrees = [&found.value.permitted_subtrees, &found.value.excluded_subtrees];
+        let mut bases = subtrees.into_iter().flatten().flatten().map(|subtree| &subtree.base);
+        Self {
+            permitted_hosts,
+            excluded_hosts,
+            are_on_directory_names: bases.any(|one| matches!(one, GeneralName::DirectoryName(_))),
         }
-        ends
     }
 
-    pub(crate) fn concerns(&self, moment: Moment) -> impl Iterator<Item = VerifyConcern> {
-        self.lists.iter().filter_map(move |list| {
-            let concern = match list.validity.news(moment) {
-                Standing::Over(_) if self.expired == ExpiredLists::Refuse => TrustConcern::Refuses,
-                Standing::Over(_) => TrustConcern::StillCounts,
-                Standing::EndsSoon(seconds) => TrustConcern::EndsSoon(Span(seconds)),
-                Standing::NotYet(_) | Standing::Good => return None,
-            };
-            Some(VerifyConcern {
-                place: list.place.to_string(),
-                name: list.issuer.to_string(),
-                concern,
-            })
-        })
+    fn no_host() -> Self {
+        Self { excluded_hosts: vec!["".into()], ..Self::default() }
     }
 
-    pub(crate) fn next_change(&self, now: i64) -> Option<i64> {
-        let changes = self.lists.iter().map(|list| list.validity.next_change(now));
-        changes.flatten().min()
+    fn count(&self) -> usize {
+        self.permitted_hosts.len() + self.excluded_hosts.len()
     }
 
-    fn of(&self, issuer: &[u8]) -> impl Iterator<Item = &RevocationList> {
-        self.lists.iter().filter(move |list| list.list.issuer() == issuer)
+    fn allows(&self, host: &str) -> bool {
+        let among = |bases: &[Box<str>]| bases.iter().any(|base| is_within(host, base));
+        !among(&self.excluded_hosts)
+            && (self.permitted_hosts.is_empty() || among(&self.permitted_hosts))
     }
 }
 
-impl RevocationList {
-    pub(super) fn read(
-        source: &PemSource,
-        number: usize,
-        der: &CertificateRevocationListDer<'_>,
-    ) -> Result<Self, FileFault> {
-        let (_, read) = CertificateRevocationList::from_der(der)
-            .map_err(|_| FileFault::ListMalformed(number))?;
-        let unsupported = |what: String| FileFault::ListUnsupported(number, what);
-        if read.version().is_none() {
-            return Err(unsupported("it is an X.509 CRL of version 1".to_owned()));
+/// The host names among the bases of subtrees; `None` = a base is no valid name.
+fn hosts_of(subtrees: Option<&[GeneralSubtree<'_>]>) -> Option<Vec<Box<str>>> {
+    let bases = subtrees.unwrap_or_default().iter().filter_map(|subtree| match subtree.base {
+        GeneralName::DNSName(host) => Some(Some(host.into())),
+        GeneralName::Invalid(..) => Some(None),
+        _ => None,
+    });
+    bases.collect()
+}
+
+/// Whether a host is that of the base or below it; a base that begins with a dot has those below
+/// alone, an empty one has all.
+fn is_within(host: &str, base: &str) -> bool {
+    let Some((above, end)) =
+        host.len().checked_sub(base.len()).and_then(|at| host.split_at_checked(at))
+    else {
+        return false;
+    };
+    let is_at_label =
+        above.is_empty() || base.is_empty() || base.starts_with('.') || above.ends_with('.');
+    is_at_label && end.eq_ignore_ascii_case(base)
+}
+
+/// A common name as the host that it looks like, without a wildcard before and a dot behind it.
+fn host_of(common_name: &str) -> Option<&str> {
+    let host = common_name.strip_prefix("*.").unwrap_or(common_name);
+    let host = host.strip_suffix('.').unwrap_or(host);
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let is_label = |label: &str| !label.is_empty() && label.chars().all(is_allowed);
+    (host.contains('.') && host.split('.').all(is_label)).then_some(host)
+}
+
+/// Whether all of these, the constraints of a path, allow the common names of its leaf.
+pub(super) fn hold(
+    leaf: &X509Certificate<'_>,
+    constraints: &[&NameConstraints],
+) -> Result<(), Error> {
+    let common_names = leaf.subject().iter_common_name();
+    let hosts = common_names.filter_map(|one| host_of(one.as_str().ok()?));
+    let count: usize = constraints.iter().map(|one| one.count()).sum();
+    let mut left = COMPARISONS_MAX;
+    for host in hosts {
+        left = left.checked_sub(count).ok_or(Error::MaximumNameConstraintComparisonsExceeded)?;
+        if !constraints.iter().all(|one| one.allows(host)) {
+            return Err(Error::NameConstraintViolation);
         }
-        // RFC 5280 section 5.1.2.5 asks every issuer for it.
-        let next_update =
-            read.next_update().ok_or_else(|| unsupported("it has no nextUpdate".to_owned()))?;
-        let list = OwnedCertRevocationList::from_der(der)
-            .map_err(|error| unsupported(error.to_string()))?;
-        Ok(Self {
-            list: list.into(),
-            signed: Some(SignedPart::of(read.tbs_cert_list.as_ref())),
-            validity: Validity {
-                from: read.last_update().timestamp(),
-                until: next_update.timestamp().saturating_sub(1),
-            },
-            issuer: read.issuer().to_string().into(),
-            place: source.place.as_str().into(),
-        })
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_within_its_own_domain_and_those_above() {
+        for (host, base) in [
+            ("a.batch.internal", "batch.internal"),
+            ("A.Batch.internal", "bATCH.INTERNAL"),
+            ("batch.internal", "batch.internal"),
+            ("a.batch.internal", ".batch.internal"),
+            ("a.example", ""),
+        ] {
+            assert!(is_within(host, base), "{host} {base}");
+        }
+        for (host, base) in [
+            ("batch.internal", ".batch.internal"),
+            ("nobatch.internal", "batch.internal"),
+            ("internal", "batch.internal"),
+            ("a.batch.internal.evil", "batch.internal"),
+        ] {
+            assert!(!is_within(host, base), "{host} {base}");
+        }
     }
 
-    fn has_scope_of(&self, other: &Self) -> bool {
-        let scope = |one: &CertRevocationList<'_>| {
-            (one.issuer().to_vec(), one.issuing_distribution_point().map(<[u8]>::to_vec))
-        };
-        scope(&self.list) == scope(&other.list)
+    #[test]
+    fn a_common_name_with_two_labels_looks_like_a_host() {
+        for (name, host) in [
+            ("a.example", Some("a.example")),
+            ("*.a_1.example.", Some("a_1.example")),
+            ("alice", None),
+            ("Alice B. Carter", None),
+            ("ann@mail.example", None),
+            ("a..example", None),
+        ] {
+            assert_eq!(host_of(name), host);
+        }
     }
 }

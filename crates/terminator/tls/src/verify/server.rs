@@ -13,8 +13,8 @@ use webpki::EndEntityCert;
 
 use super::{ChainVerifier, PeerRole, VerifyFault, library_error, names_of};
 use crate::context;
+use crate::identity::sha256;
 use crate::options::{ExpiredLists, PemSource, ServerVerification};
-use crate::subject::sha256;
 
 /// Names of a certificate that a log line shows: the server writes them.
 const NAMES_SHOWN_MAX: usize = 5;

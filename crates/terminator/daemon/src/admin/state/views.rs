@@ -257,7 +257,7 @@ impl AdminState {
     fn process(&self, facts: &AdminFacts) -> ProcessStatus {
         ProcessStatus {
             program: self.start.program.to_owned(),
-            fips: tls::fips::is_on(),
+            fips: tls::policy::is_fips(),
             state: if facts.is_draining { RunState::Draining } else { RunState::Serving },
             pid: std::process::id(),
             supervisor_pid: self.start.supervisor_pid,

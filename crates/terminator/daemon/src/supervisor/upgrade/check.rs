@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use std::{io, thread};
 
-use sys::brood;
 use sys::channel::{self, Channel};
+use sys::process;
 use telemetry::message::Level;
 use telemetry::printable::line;
 
@@ -101,7 +101,7 @@ impl Check {
     pub(crate) fn give_up(self) {
         // What it leaves behind may hold the other end open.
         self.channel.end();
-        self.pid.into_iter().for_each(brood::end_group);
+        self.pid.into_iter().for_each(process::end_group);
     }
 
     pub(crate) fn why_late(&self) -> String {
@@ -268,7 +268,7 @@ fn check(
         })
     })();
     // It has said all that it has to say.
-    brood::end_group(pid);
+    process::end_group(pid);
     let status = process.wait();
     verdict.unwrap_or_else(|| {
         let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -293,7 +293,7 @@ fn program() -> Option<PathBuf> {
 /// serve in its place: `errors` gives what is wrong with the configuration, if anything is.
 pub(crate) fn answer_check(errors: impl FnOnce() -> Option<String>) -> io::Result<()> {
     // A file system that hangs does not keep this one behind a supervisor that is gone.
-    sys::process::end_with_parent()?;
+    process::end_with_parent()?;
     let channel = Channel::from(io::stdin().as_fd().try_clone_to_owned()?);
     channel.send(encode(&Release::own()).bytes(), &[])?;
     let Some((bytes, _)) = channel.receive_up_to(STATE_BYTES_MAX, 0)? else {

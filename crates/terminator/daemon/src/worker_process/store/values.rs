@@ -4,7 +4,7 @@
 //!
 //! Owns the mailboxes' places and form, pure: values and the time in. A store that is trusted with
 //! nothing can drop or delay notices, as a network can; what they say is sealed by supervisors
-//! (`tls::resumption::notices`), who take each once. A mailbox is its owner's number in a line of
+//! (`tls::resumption::cluster`), who take each once. A mailbox is its owner's number in a line of
 //! its own, and a line for each notice.
 
 use std::collections::VecDeque;
@@ -15,8 +15,7 @@ use config::{StoreKind, StoreOptions};
 use session::mesh::{Deleted, LocalSessions};
 use session::{Key, Offered};
 use telemetry::outcome::{SessionTier, StoreRejection};
-use tls::resumption::cluster::SharedSessions;
-use tls::resumption::store::{StoreCipher, StoreName};
+use tls::resumption::cluster::{SharedSessions, StoreCipher, StoreName};
 use tokio::task::JoinSet;
 use wire::store::VALUE_BYTES_MAX;
 use zeroize::Zeroizing;
