@@ -167,47 +167,7 @@ pub fn probe_io_uring() -> io::Result<()> {
     Ok(())
 }
 
-<<<<<<< HEAD
-#[cfg(test)]
-mod io_uring_tests {
-    use super::*;
-
-    #[test]
-    fn a_ring_is_made_or_refused_with_a_reason() {
-        use io::ErrorKind::{OutOfMemory, PermissionDenied, Unsupported};
-        match probe_io_uring() {
-            Ok(()) => {}
-            Err(error) => {
-                let kinds = [PermissionDenied, Unsupported, OutOfMemory];
-                assert!(kinds.contains(&error.kind()), "{error}");
-            }
-        }
-    }
-}
-
 /// A descriptor that becomes readable when any thread calls [`Waker::wake`].
-||||||| 5733816c
-#[cfg(test)]
-mod io_uring_tests {
-    use super::*;
-
-    #[test]
-    fn a_ring_is_made_or_refused_with_a_reason() {
-        use io::ErrorKind::{OutOfMemory, PermissionDenied, Unsupported};
-        match probe_io_uring() {
-            Ok(()) => {}
-            Err(error) => {
-                let kinds = [PermissionDenied, Unsupported, OutOfMemory];
-                assert!(kinds.contains(&error.kind()), "{error}");
-            }
-        }
-    }
-}
-
-/// A descriptor that becomes readable when anybody calls [`Waker::wake`].
-=======
-/// A descriptor that becomes readable when anybody calls [`Waker::wake`].
->>>>>>> h-term
 #[derive(Debug)]
 pub struct Waker {
     fd: OwnedFd,

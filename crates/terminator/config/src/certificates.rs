@@ -13,10 +13,10 @@ use options::row::{path, row};
 use options::{
     Field, Key, KeyPlace, Kind, Problem, Severity, Tables, Value, all, choice, section, table,
 };
-use tls::certificate::reference::reference_to_leaf;
-use tls::certificate::{encrypted, pem};
+use tls::certificate::{key, pem};
 use tls::key_holder::KeyHolder;
 use tls::options::{BadCertificate, CertificateSource, Placeholder};
+use tls::signing::reference_to_leaf;
 use wire::pkcs11_uri::{Pkcs11Uri, Pkcs11UriFault, SCHEME};
 use zeroize::Zeroizing;
 
