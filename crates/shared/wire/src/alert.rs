@@ -49,7 +49,7 @@ alerts! {
     ILLEGAL_PARAMETER = 47, "illegal_parameter";
     /// A certificate of an issuer that is not known.
     UNKNOWN_CA = 48, "unknown_ca";
-    /// A good certificate whose owner may not enter.
+    /// A valid certificate whose owner has no access.
     ACCESS_DENIED = 49, "access_denied";
     /// A length or a field that does not parse.
     DECODE_ERROR = 50, "decode_error";

@@ -198,7 +198,7 @@ impl Dialog {
         self.steps.unavailable()
     }
 
-    /// Reports whether the client was told that it has to use TLS first.
+    /// Reports whether the client was refused because it has to use TLS first.
     pub fn has_refused(&self) -> bool {
         self.steps.has_refused()
     }

@@ -78,7 +78,7 @@ pub enum Event {
     SessionFetched(SessionTier),
     /// Answers [`Action::Offload`] and [`Action::Rekey`]: whether the kernel took the keys.
     KernelAnswered(bool),
-    /// Another server is being dialled.
+    /// The next server is being dialled.
     DialStarted,
     /// The server that is being dialled.
     ServerChosen {

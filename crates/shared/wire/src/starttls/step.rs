@@ -208,7 +208,7 @@ pub(super) trait Steps {
     fn server_is_local(&mut self, _is_local: bool) {}
     /// Returns the bytes for the client if no server can be reached.
     fn unavailable(&self) -> Vec<u8>;
-    /// Reports whether the client was told that it must use TLS first, and may still do so.
+    /// Reports whether the client was refused because it must use TLS first, and still may.
     fn has_refused(&self) -> bool {
         false
     }

@@ -258,7 +258,7 @@ impl Flow {
     }
 
     /// Ends the connection if a silent server kept the client waiting: then that is the reason, and
-    /// the client is told. Returns whether it was so.
+    /// the client learns it. Returns whether it was so.
     pub(super) fn has_silent_server(&mut self, now: Instant, pool: &mut Pool) -> bool {
         let conversation = self.conversation.as_ref();
         let expects_server = conversation.is_some_and(|one| one.dialog.expects_server());

@@ -144,7 +144,7 @@ const SAME_MS: u64 = 1000;
 pub(crate) struct RecentQuestions(Deleted);
 
 impl RecentQuestions {
-    /// Reports whether this host answers, beside `peers` recently received peers.
+    /// Reports whether this host answers, among `peers` recently seen peers.
     pub(crate) fn is_ours(&mut self, key: &Key, own: [u8; 8], peers: usize, now_ms: u64) -> bool {
         let is_again = self.0.contains(key, now_ms);
         self.0.add(*key, now_ms + SAME_MS, now_ms);

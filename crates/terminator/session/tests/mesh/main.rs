@@ -296,7 +296,7 @@ fn who_sends_a_hosts_datagrams_on_gets_no_answer_and_the_host_does() {
         // The host pings another peer now and then.
         assert!(held == 200 && elsewhere < 200, "from {from}: {held}, {elsewhere}");
     }
-    // A sender that was never received from at its own place gets no answer, and is shown.
+    // A sender that was never seen at its own place gets no answer, and is shown.
     let mut network = Network::new(3, 16, CLEAN);
     network.hosts[1] = (network.mesh(1, 2, 3), Cache::default());
     for number in 0..200 {

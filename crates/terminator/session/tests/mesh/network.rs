@@ -23,7 +23,7 @@ pub(crate) const UNIX_MS: u64 = 1_700_000_000_000;
 
 pub(crate) const RECEIVE_RATE: u32 = 20_000;
 
-/// Time until all hosts have received from each other, and caught up.
+/// Time until all hosts know each other, and have caught up.
 pub(crate) const SETTLED: Duration = Duration::from_secs(6);
 
 /// A cipher that proves only that header and body belong together.
@@ -136,7 +136,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Creates hosts that have received from each other.
+    /// Creates hosts that know each other.
     pub(crate) fn new(hosts: usize, seed: u64, weather: Weather) -> Self {
         let start = Instant::now();
         let mut network = Self {
